@@ -1,0 +1,50 @@
+# setup, check, test, demo: the four words. `make help` lists the rest.
+.DEFAULT_GOAL := help
+PY ?= python3
+BIN := .venv/bin
+SETUP := .venv/.setup-$(shell cat requirements.lock pyproject.toml | cksum | cut -d' ' -f1)
+
+.PHONY: help setup check test test-kafka demo up bench torture lock clean
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
+
+setup: $(SETUP) ## the environment in .venv, from the lock with hashes
+
+$(SETUP): requirements.lock pyproject.toml
+	@$(PY) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 15))' || { echo "Ullage needs Python 3.11 to 3.14, and $(PY) is $$($(PY) -V 2>&1); try: make PY=python3.12 $(MAKECMDGOALS)"; exit 1; }
+	@test -x $(BIN)/python || $(PY) -m venv .venv
+	@echo "setting up .venv (once, about a minute) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@rm -f .venv/.setup-* && touch $@
+
+check: setup ## lint, types and the import law
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: setup ## the tests that need no broker
+	$(BIN)/python -m pytest
+
+test-kafka: setup ## the tests on a real Apache Kafka (started by themselves)
+	$(BIN)/python -m pytest --override-ini addopts="--import-mode=importlib -q --strict-markers" tests/kafka
+
+demo: setup ## a simulated day in about a minute, on real Kafka
+	$(BIN)/ullage demo
+
+up: setup ## broker, clock, workers and consumers until Ctrl-C
+	$(BIN)/ullage demo --forever
+
+bench: setup ## measurements, as a table and in bench.json
+	$(BIN)/python -m tests.bench
+
+torture: setup ## kills, zombies and torn checkpoints for some minutes; then all is recomputed from the log
+	$(BIN)/python -m tests.torture
+
+lock: setup ## resolve the dependencies anew (needs uv: pip install uv)
+	uv pip compile pyproject.toml --all-extras --universal --generate-hashes --no-emit-index-url --no-header --python-version 3.11 -o requirements.lock
+
+clean: ## remove what was generated
+	rm -rf .venv .run build bench.json .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,0 +1,119 @@
+"""Cuts the logs of one partition into turns.
+
+Turn n exists if and only if every input holds tick n; the next turn is the smallest such n above the last. A tick that some
+input lacks is nothing, and its records join the next turn. So a turn follows from the log alone: not from timing, batch sizes,
+or which worker asked. Nothing here reads a clock or a broker.
+"""
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+R = TypeVar("R")
+
+
+@dataclass(slots=True)
+class Segment(Generic[R]):
+    """Records up to a tick; `end` is the offset after the tick."""
+
+    tick: int
+    end: int
+    records: list[R]
+    size: int
+
+
+class Input(Generic[R]):
+    """One topic of one partition: its records in segments, the last of them still open."""
+
+    __slots__ = ("closed", "highest", "next", "open", "open_size", "size")
+
+    def __init__(self, start: int, turn: int) -> None:
+        """Begin at offset `start`, after the tick of `turn`."""
+        self.next = start
+        self.highest = turn
+        self.closed: deque[Segment[R]] = deque()
+        self.open: list[R] = []
+        self.open_size = 0
+        self.size = 0
+
+    def add(self, offset: int, record: R, size: int) -> None:
+        """Append a record that is not a tick."""
+        self.next = offset + 1
+        self.open.append(record)
+        self.open_size += size
+        self.size += size
+
+    def tick(self, offset: int, number: int) -> None:
+        """Close the open segment. A tick that is not above all earlier ones here is nothing."""
+        self.next = offset + 1
+        if number > self.highest:
+            self.highest = number
+            self.closed.append(Segment(number, offset + 1, self.open, self.open_size))
+            self.open, self.open_size = [], 0
+
+    def drop_below(self, number: int) -> None:
+        """Take away ticks below `number`: their records join the segment that follows."""
+        kept: list[R] = []
+        size = 0
+        while self.closed and self.closed[0].tick < number:
+            head = self.closed.popleft()
+            kept += head.records
+            size += head.size
+        if not kept:
+            return
+        if self.closed:
+            head = self.closed[0]
+            head.records, head.size = kept + head.records, head.size + size
+        else:
+            self.open, self.open_size = kept + self.open, self.open_size + size
+
+    def pop(self) -> Segment[R]:
+        """Hand over the first closed segment."""
+        head = self.closed.popleft()
+        self.size -= head.size
+        return head
+
+
+@dataclass(frozen=True, slots=True)
+class Cut(Generic[R]):
+    """One turn as it lies in the log: number, and the records of each input in offset order."""
+
+    number: int
+    records: Mapping[str, Sequence[R]]
+
+
+class Aligner(Generic[R]):
+    """Takes records of several inputs in any interleaving and gives the turns that the log says."""
+
+    __slots__ = ("inputs", "positions", "turn")
+
+    def __init__(self, positions: Mapping[str, int], turn: int = -1) -> None:
+        """`positions`: for each input, in declared order, the offset after the tick of `turn`."""
+        self.turn = turn
+        self.positions = dict(positions)
+        self.inputs: dict[str, Input[R]] = {topic: Input(start, turn) for topic, start in positions.items()}
+
+    def take(self) -> Cut[R] | None:
+        """The next complete turn, or None while some input has not reached it."""
+        inputs = self.inputs.values()
+        while all(i.closed for i in inputs):
+            number = max(i.closed[0].tick for i in inputs)
+            for i in inputs:
+                i.drop_below(number)
+            if all(i.closed and i.closed[0].tick == number for i in inputs):
+                return self._cut(number)
+        return None
+
+    def _cut(self, number: int) -> Cut[R]:
+        records = {}
+        for topic, i in self.inputs.items():
+            segment = i.pop()
+            self.positions[topic] = segment.end
+            records[topic] = segment.records
+        self.turn = number
+        return Cut(number, records)
+
+    def waits_for(self) -> set[str]:
+        """Inputs without a closed segment: the turn cannot be taken before they get a tick. These are never paused."""
+        return {topic for topic, i in self.inputs.items() if not i.closed}

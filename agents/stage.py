@@ -1,0 +1,26 @@
+"""A stage: a pure function with state, and the topics it reads and writes. Data only; drivers host it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from agents.logic.turns import Event, State
+
+
+def accept_all(_event: Event) -> str | None:
+    """No event is refused."""
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One entry of the pipeline. `reads` is in declared order: a turn's records are taken in that order.
+
+    `open` makes the empty state of a partition. `refuse` says in a sentence why an event must not be taken in (it goes to
+    dead-letters), or None; it is pure and knows only the event.
+    """
+
+    name: str
+    reads: tuple[str, ...]
+    writes: tuple[str, ...]
+    open: Callable[[int], State]
+    refuse: Callable[[Event], str | None] = accept_all

@@ -1,0 +1,118 @@
+"""A task: one partition of one stage at work. Records in; turns; encoded decisions and dead letters out.
+
+All drivers host the same task, so live, backtest and verification cannot drift apart. It does no I/O and reads no clock: the
+driver brings records and carries away what a turn gave.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from streams.codec import Codec
+
+from agents.logic.turns import Event, Recorded, State, Turn
+from agents.logic.turns.aligner import Aligner, Cut
+from agents.stage import Stage
+from schemas.facts import MetricsScraped
+from streams import codec
+from streams.errors import BadRecord
+from streams.log import NewRecord, Record
+from streams.topics import Topics
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What one turn gave: decisions in order, dead letters, and how many records went in."""
+
+    turn: int
+    decisions: Sequence[NewRecord]
+    dead: Sequence[NewRecord]
+    records: int
+    samples: int
+
+
+class Task:
+    """One partition of one stage. `positions`: short topic name to the offset after the tick of `turn`."""
+
+    def __init__(  # noqa: PLR0913  # a task is wired once, in one place, by keyword
+        self,
+        stage: Stage,
+        partition: int,
+        *,
+        topics: Topics,
+        codec: Codec,
+        positions: Mapping[str, int],
+        turn: int = -1,
+        state: State | None = None,
+    ) -> None:
+        """Begin after `turn` with `state`, or with an empty one."""
+        self.stage, self.partition = stage, partition
+        self.topics, self.codec = topics, codec
+        self.state = stage.open(partition) if state is None else state
+        self.aligner: Aligner[Record] = Aligner({name: positions[name] for name in stage.reads}, turn)
+        self.source = f"/ullage/{stage.name}/{partition}"
+
+    @property
+    def turn(self) -> int:
+        """The last turn taken."""
+        return self.aligner.turn
+
+    @property
+    def positions(self) -> Mapping[str, int]:
+        """For each input, the offset after the tick of the last turn taken."""
+        return dict(self.aligner.positions)
+
+    def feed(self, name: str, record: Record) -> None:
+        """Take one record of input `name` in; offsets must come in rising order, holes are allowed."""
+        source = self.aligner.inputs[name]
+        number = codec.tick_number(record)
+        if number is None:
+            source.add(record.offset, record, record.size)
+        else:
+            source.tick(record.offset, number)
+
+    def take(self) -> Taken | None:
+        """The next complete turn, folded into the state; None while there is none."""
+        cut = self.aligner.take()
+        if cut is None:
+            return None
+        dead: list[NewRecord] = []
+        turn = Turn(cut.number, self._decode(cut, dead))
+        decided = self.state.step(turn)
+        decisions = [
+            self.codec.encode(
+                d.event,
+                topic=d.topic,
+                key=d.key,
+                partition=self.topics.partition_of(d.key),
+                source=self.source,
+                cause=d.cause,
+            )
+            for d in decided
+        ]
+        count = sum(len(records) for records in turn.inputs.values())
+        return Taken(cut.number, decisions, dead, count, _samples(turn))
+
+    def _decode(self, cut: Cut[Record], dead: list[NewRecord]) -> dict[str, list[Recorded]]:
+        inputs: dict[str, list[Recorded]] = {}
+        for name, records in cut.records.items():
+            inputs[name] = []
+            for record in records:
+                try:
+                    event = self._read(record)
+                except BadRecord as error:
+                    dead.append(self.codec.dead_letter(record, error, by=self.source))
+                else:
+                    inputs[name].append(Recorded(event, record.place))
+        return inputs
+
+    def _read(self, record: Record) -> Event:
+        event = self.codec.decode(record)
+        reason = self.stage.refuse(event)
+        if reason is not None:
+            raise BadRecord(reason)
+        return event
+
+
+def _samples(turn: Turn) -> int:
+    """Rows of scrapes in this turn."""
+    return sum(len(r.event.pods) for r in turn.of("pod-metrics") if isinstance(r.event, MetricsScraped))

@@ -1,0 +1,100 @@
+"""Facts: what a source saw. Past tense, never a judgement."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+
+from schemas.names import Amounts, PodName, Workload
+from schemas.units import Bytes, Cores, Seconds
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsScraped:
+    """One scrape of the containers of one partition, as columns of equal length.
+
+    Row i says that container `containers[i]` of pod `pods[i]` of workload `workloads[i]` used `cores[i]` and `memory[i]`,
+    averaged over the `window` that ended at `at`. An amount that the source did not see is NaN (null on the wire), never zero.
+    The three name columns are interned by the codec: equal names in two records are the same tuple object, so a reader may
+    look a whole scrape up by identity. Numbers are float64 arrays (or any sequence of floats).
+    """
+
+    at: datetime
+    cluster: str
+    workloads: tuple[str, ...]
+    pods: tuple[str, ...]
+    containers: tuple[str, ...]
+    cores: Sequence[Cores]
+    memory: Sequence[Bytes]
+    window: Seconds = Seconds(60.0)
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerOOMKilled:
+    """The kernel killed a container that reached its memory limit. Deduplicated by pod uid, container and restart count."""
+
+    at: datetime
+    workload: Workload
+    pod: PodName
+    container: str
+    restarts: int
+    memory_request: Bytes | None
+    memory_limit: Bytes | None
+
+
+class PodPhase(StrEnum):
+    """Kubernetes' pod phases."""
+
+    PENDING = "Pending"
+    RUNNING = "Running"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+    UNKNOWN = "Unknown"
+
+
+class ResizeState(StrEnum):
+    """What the kubelet says of an in-place resize; NONE when none is asked for or all is done."""
+
+    NONE = "None"
+    IN_PROGRESS = "InProgress"
+    DEFERRED = "Deferred"
+    INFEASIBLE = "Infeasible"
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerSeen:
+    """One container of a pod, as its spec and status stand."""
+
+    name: str
+    requests: Amounts = Amounts()
+    limits: Amounts = Amounts()
+    restarts: int = 0
+    ready: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PodChanged:
+    """A pod was created or its spec or status changed. Key: the workload; a copy is keyed by cluster."""
+
+    at: datetime
+    workload: Workload
+    pod: PodName
+    phase: PodPhase
+    created: datetime
+    containers: tuple[ContainerSeen, ...]
+    node: str | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    resize: ResizeState = ResizeState.NONE
+    started: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PodDeleted:
+    """A pod is gone from the cluster."""
+
+    at: datetime
+    workload: Workload
+    pod: PodName
+
+
+Fact = MetricsScraped | ContainerOOMKilled | PodChanged | PodDeleted

@@ -1,0 +1,41 @@
+"""Outcomes: what a consumer did, or did not do, and why. An outcome names the decision that it answers."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from schemas.names import PodName, Workload
+
+
+class Action(StrEnum):
+    """What a consumer can do to a cluster."""
+
+    PATCH = "patch"
+    RESIZE = "resize"
+    EVICT = "evict"
+
+
+class Result(StrEnum):
+    """DONE: the world is as the decision asked. REFUSED: a check or the cluster said no. EXPIRED: too late. FAILED: gave up."""
+
+    DONE = "done"
+    REFUSED = "refused"
+    FAILED = "failed"
+    EXPIRED = "expired"
+
+
+@dataclass(frozen=True, slots=True)
+class ActionFinished:
+    """A consumer finished with a decision. `id` is `decision id/action/pod uid`, so a repeat has the same id."""
+
+    id: str
+    at: datetime
+    decision: str
+    action: Action
+    result: Result
+    reason: str
+    workload: Workload
+    pod: PodName
+
+
+Outcome = ActionFinished

@@ -1,0 +1,56 @@
+"""The error family, on one page.
+
+UllageError
+├── TryAgain        the other side may yet do it: wait `after` seconds and ask again
+├── GiveUp          the other side will not do it; asking again is no use
+├── BadRecord       bytes in the log that cannot be read as the event they claim to be; goes to dead-letters
+├── BadInput        a file, flag or setting that makes no sense; the sentence names the value and the place
+└── LogUnavailable  the log cannot be reached or refuses; the sentence says what to do
+
+Every message is a sentence that says what was being done, to what, and what the other side answered.
+"""
+
+from schemas.units import Seconds
+
+
+class UllageError(Exception):
+    """Anything this project raises on purpose."""
+
+
+class EdgeError(UllageError):
+    """A call to the outside world did not do what was asked."""
+
+    def __init__(self, *, doing: str, to: str, answer: str) -> None:
+        """`doing` is a gerund phrase ("evicting"), `to` names the object, `answer` quotes the other side."""
+        super().__init__(f"{doing} '{to}' did not work: {answer}")
+        self.doing, self.to, self.answer = doing, to, answer
+
+
+class TryAgain(EdgeError):
+    """The other side may yet do it: wait `after` seconds."""
+
+    def __init__(self, *, doing: str, to: str, answer: str, after: Seconds) -> None:
+        """As EdgeError; `after` in seconds."""
+        super().__init__(doing=doing, to=to, answer=answer)
+        self.after = after
+
+
+class GiveUp(EdgeError):
+    """The other side will not do it."""
+
+
+class BadRecord(UllageError):
+    """A record cannot be read. `path` says where in the value ("$.pod.uid"), as far as known."""
+
+    def __init__(self, reason: str, path: str = "$") -> None:
+        """`reason` is a sentence without the place; the place in the log is the record's own."""
+        super().__init__(f"{reason} (at {path})")
+        self.reason, self.path = reason, path
+
+
+class BadInput(UllageError):
+    """A file, flag or setting makes no sense; the sentence names the value and the place."""
+
+
+class LogUnavailable(UllageError):
+    """The log cannot be reached or refuses; the sentence says what to do."""

@@ -1,0 +1,121 @@
+"""The topics as data: what each carries, how it is keyed, how long it keeps, and who may read it back.
+
+A topic that a stage reads must keep every record and tick that may be replayed. So "compact" there means compaction that waits
+for `REACH`, the longest outage plus what `replay --verify` must reach; otherwise compaction eats ticks and changes turns.
+Nothing here talks to a broker.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import lru_cache
+
+from streams.errors import BadInput
+
+DAY_MS = 86_400_000
+REACH_MS = 14 * DAY_MS
+
+
+class Keyed(StrEnum):
+    """What a record's key is, and so where it goes."""
+
+    WORKLOAD = "workload"
+    CLUSTER = "cluster"
+    BROADCAST = "broadcast"
+    """A copy of each record goes to every partition: every reader of any partition needs it."""
+    SOURCE = "source"
+    """As the record it is about."""
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """One topic: short name, key space, cleanup and retention. `read` marks topics that a stage reads (they get ticks)."""
+
+    name: str
+    keyed: Keyed
+    carries: str
+    cleanup: str
+    retention_ms: int
+    read: bool = False
+
+    def configs(self) -> Mapping[str, str]:
+        """Broker settings of this topic, as Kafka spells them."""
+        configs = {
+            "cleanup.policy": self.cleanup,
+            "retention.ms": str(self.retention_ms),
+            "max.message.bytes": str(8 << 20),
+            "message.timestamp.type": "LogAppendTime",
+        }
+        if "compact" in self.cleanup:
+            configs["min.compaction.lag.ms"] = str(REACH_MS)
+        return configs
+
+
+TOPICS: tuple[Topic, ...] = (
+    Topic("policies", Keyed.BROADCAST, "policies of workloads", "compact", -1, read=True),
+    Topic("control", Keyed.BROADCAST, "mode, pause and budget", "compact", -1, read=True),
+    Topic("pod-changes", Keyed.WORKLOAD, "facts about pods", "compact,delete", 28 * DAY_MS, read=True),
+    Topic("pod-changes-by-cluster", Keyed.CLUSTER, "the same facts, by cluster", "compact,delete", 28 * DAY_MS, read=True),
+    Topic("oom-events", Keyed.WORKLOAD, "facts about OOM kills", "delete", 28 * DAY_MS, read=True),
+    Topic("pod-metrics", Keyed.WORKLOAD, "scrapes, as columns", "delete", 28 * DAY_MS, read=True),
+    Topic("recommendations", Keyed.WORKLOAD, "decisions about requests", "compact,delete", 400 * DAY_MS),
+    Topic("recommendations-by-cluster", Keyed.CLUSTER, "the same decisions, by cluster", "delete", 28 * DAY_MS, read=True),
+    Topic("pod-updates", Keyed.CLUSTER, "decisions to resize, evict or leave alone", "delete", 400 * DAY_MS),
+    Topic("outcomes", Keyed.CLUSTER, "what consumers did", "delete", 90 * DAY_MS, read=True),
+    Topic("dead-letters", Keyed.SOURCE, "what could not be read, and why", "delete", 30 * DAY_MS),
+)
+
+_PREFIX = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._-]{0,99}")
+
+
+class Topics:
+    """The topics under a prefix, with a number of partitions; translates short names to wire names and back."""
+
+    def __init__(self, prefix: str = "ullage", partitions: int = 4) -> None:
+        """Raises BadInput for a prefix Kafka would refuse or a partition count outside 1..1000."""
+        if not _PREFIX.fullmatch(prefix):
+            msg = f"topics.prefix '{prefix}' is not a topic name: letters, digits, '.', '_' and '-' only"
+            raise BadInput(msg)
+        if not 1 <= partitions <= 1000:  # noqa: PLR2004  # stated in the sentence below
+            msg = f"topics.partitions is {partitions}, but must be between 1 and 1000"
+            raise BadInput(msg)
+        self.prefix, self.partitions = prefix, partitions
+        self._by_wire = {self.wire(t.name): t for t in TOPICS}
+
+    def wire(self, name: str) -> str:
+        """`ullage.pod-metrics.v1` for `pod-metrics`."""
+        return f"{self.prefix}.{name}.v1"
+
+    def topic(self, wire: str) -> Topic:
+        """The topic with this wire name. Raises KeyError for a name that is not ours."""
+        return self._by_wire[wire]
+
+    def short(self, wire: str) -> str:
+        """`pod-metrics` for `ullage.pod-metrics.v1`. Raises KeyError for a name that is not ours."""
+        return self._by_wire[wire].name
+
+    def partition_of(self, key: str) -> int:
+        """The partition of a workload or cluster key: Kafka's default (murmur2 of the UTF-8 bytes), so that others agree."""
+        return partition_of(key, self.partitions)
+
+
+@lru_cache(maxsize=1 << 18)
+def partition_of(key: str, partitions: int) -> int:
+    """Kafka's default partitioner: murmur2 with the sign bit cleared, modulo the count."""
+    return (_murmur2(key.encode()) & 0x7FFFFFFF) % partitions
+
+
+def _murmur2(data: bytes) -> int:
+    """MurmurHash2, 32 bit, seed 0x9747b28c, as org.apache.kafka.common.utils.Utils.murmur2."""
+    m, mask = 0x5BD1E995, 0xFFFFFFFF
+    h = 0x9747B28C ^ len(data)
+    whole = len(data) & ~3
+    for i in range(0, whole, 4):
+        k = int.from_bytes(data[i : i + 4], "little") * m & mask
+        k = (k ^ (k >> 24)) * m & mask
+        h = (h * m & mask) ^ k
+    if whole < len(data):
+        h = (h ^ int.from_bytes(data[whole:], "little")) * m & mask
+    h = (h ^ (h >> 13)) * m & mask
+    return h ^ (h >> 15)
