@@ -1,0 +1,69 @@
+"""The house: who owns our names, how long files and functions are, and where time may be read."""
+
+import ast
+import importlib.metadata
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGES = ("schemas", "streams", "agents")
+SOURCES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
+
+LONGEST_FILE = 400
+LONGEST_FUNCTION = 50
+
+
+def _name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("name", PACKAGES)
+def test_nobody_else_owns_our_top_level_names(name: str) -> None:
+    owners = set(importlib.metadata.packages_distributions().get(name, ()))
+    assert owners <= {"ullage"}, f"'{name}' is also installed by {owners - {'ullage'}}: one of us shadows the other"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=_name)
+def test_a_file_has_one_idea_a_docstring_and_a_bounded_length(path: Path) -> None:
+    text = path.read_text()
+    tree = ast.parse(text)
+    assert ast.get_docstring(tree), f"{_name(path)} does not say what it is for"
+    assert len(text.splitlines()) <= LONGEST_FILE
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=_name)
+def test_functions_stay_short(path: Path) -> None:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            docstring = ast.get_docstring(node, clean=False)
+            lines = (node.end_lineno or node.lineno) - node.lineno + 1 - len((docstring or "").splitlines())
+            assert lines <= LONGEST_FUNCTION, f"{_name(path)}:{node.lineno} {node.name} has {lines} lines"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=_name)
+def test_no_file_is_named_for_having_no_place(path: Path) -> None:
+    assert path.stem not in {"utils", "helpers", "common", "manager", "base", "misc"}
+
+
+def test_every_exception_from_the_lint_rules_has_its_reason_on_the_same_line() -> None:
+    text = (ROOT / "pyproject.toml").read_text()
+    ignores = text.split("ignore = [", 1)[1].split("]\n", 1)[0].strip().splitlines()
+    assert ignores
+    assert all("#" in line for line in ignores)
+
+
+def test_the_lock_has_a_hash_for_every_requirement_and_no_address() -> None:
+    text = (ROOT / "requirements.lock").read_text()
+    requirements = [block for block in text.replace("\\\n", " ").splitlines() if "==" in block]
+    assert len(requirements) > 40
+    assert all("--hash=sha256:" in block for block in requirements)
+    assert "://" not in text
+
+
+def test_only_the_three_packages_are_shipped() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    assert project["tool"]["setuptools"]["packages"]["find"]["include"] == [
+        f"{name}*" for name in ("agents", "streams", "schemas")
+    ]
