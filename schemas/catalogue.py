@@ -1,0 +1,94 @@
+"""The catalogue: the wire name and version of every event type, the topics that carry it, and how old versions are lifted.
+
+A name on the wire never changes its meaning. A field that is added with a default needs nothing here. Any other change raises
+`version` and adds a lift from the version before, so that old events stay readable for ever. Nothing here reads bytes.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from schemas.decisions import Decision, EvictionPlanned, RequestsRecommended, ResizePlanned, UpdateRefused
+from schemas.facts import ContainerOOMKilled, Fact, MetricsScraped, PodChanged, PodDeleted
+from schemas.outcomes import ActionFinished, Outcome
+from schemas.policies import ControlChanged, Policy, VerticalPolicyChanged, VerticalPolicyRemoved
+
+Event = Fact | Policy | Decision | Outcome
+"""Everything that the log carries, ticks and dead letters aside."""
+
+Body = dict[str, object]
+"""The JSON object of an event."""
+
+Lift = Callable[[Body], Body]
+"""From one version of a body to the next."""
+
+_WIRE = re.compile(r"ullage\.([a-z][a-z0-9-]*)\.v([1-9][0-9]{0,3})")
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One event type: its name on the wire, the version written today, and the topics (short names) that carry it."""
+
+    name: str
+    event: type[Event]
+    topics: tuple[str, ...]
+    version: int = 1
+
+    @property
+    def wire(self) -> str:
+        """`ullage.pod-changed.v1`, the `ce_type` of its records."""
+        return wire_name(self.name, self.version)
+
+
+def wire_name(name: str, version: int) -> str:
+    """`ullage.pod-changed.v1`."""
+    return f"ullage.{name}.v{version}"
+
+
+def parse_wire_name(wire: str) -> tuple[str, int] | None:
+    """Name and version of a `ce_type`; None for one that is not ours."""
+    match = _WIRE.fullmatch(wire)
+    return (match[1], int(match[2])) if match else None
+
+
+@dataclass(frozen=True, slots=True)
+class Catalogue:
+    """All event types, and the lifts: (name, version) to a function that gives the body of the next version."""
+
+    kinds: tuple[Kind, ...]
+    lifts: Mapping[tuple[str, int], Lift] = field(default_factory=dict)
+
+    def named(self, name: str) -> Kind | None:
+        """The kind with this wire name, whatever the version."""
+        return next((kind for kind in self.kinds if kind.name == name), None)
+
+    def of(self, event: type[Event]) -> Kind:
+        """The kind of an event class. Raises KeyError for a class that is no event."""
+        for kind in self.kinds:
+            if kind.event is event:
+                return kind
+        raise KeyError(event.__name__)
+
+    def carried_by(self, topic: str) -> tuple[Kind, ...]:
+        """The kinds that a topic (short name) carries."""
+        return tuple(kind for kind in self.kinds if topic in kind.topics)
+
+
+_PODS = ("pod-changes", "pod-changes-by-cluster")
+
+CATALOGUE = Catalogue(
+    (
+        Kind("metrics-scraped", MetricsScraped, ("pod-metrics",)),
+        Kind("container-oom-killed", ContainerOOMKilled, ("oom-events",)),
+        Kind("pod-changed", PodChanged, _PODS),
+        Kind("pod-deleted", PodDeleted, _PODS),
+        Kind("vertical-policy-changed", VerticalPolicyChanged, ("policies",)),
+        Kind("vertical-policy-removed", VerticalPolicyRemoved, ("policies",)),
+        Kind("control-changed", ControlChanged, ("control",)),
+        Kind("requests-recommended", RequestsRecommended, ("recommendations", "recommendations-by-cluster")),
+        Kind("resize-planned", ResizePlanned, ("pod-updates",)),
+        Kind("eviction-planned", EvictionPlanned, ("pod-updates",)),
+        Kind("update-refused", UpdateRefused, ("pod-updates",)),
+        Kind("action-finished", ActionFinished, ("outcomes",)),
+    )
+)

@@ -1,0 +1,73 @@
+"""Dead letters: what could not be read, why, where it stands and who said so.
+
+Made from the record alone: a turn that is taken again writes the same bytes under the same id. Its time is the time the log took
+the record in. A long key, value or header is cut, as the record itself still stands at its place; the full size is told.
+"""
+
+from base64 import b64encode
+from datetime import UTC, datetime, timedelta
+
+import orjson
+
+from streams.codec.headers import cause_bytes
+from streams.errors import BadRecord
+from streams.log import NewRecord, Record
+from streams.topics import Topics
+
+TYPE = "ullage.dead-letter.v1"
+KEEP = 64 << 10
+"""Bytes of a key or value that a dead letter quotes. Escaped and in the worst case this is well below a message's bound."""
+_HEADER = 1 << 10
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def dead_letter(record: Record, error: BadRecord, *, by: str, topics: Topics) -> NewRecord:
+    """The dead letter of a record, in the partition of the same number."""
+    body = {
+        "reason": error.reason,
+        "path": error.path,
+        "topic": record.topic,
+        "partition": record.partition,
+        "offset": record.offset,
+        "by": by,
+        "key": _quoted(record.key, KEEP),
+        "value": _quoted(record.value, KEEP),
+        "headers": [[name, _quoted(value, _HEADER)] for name, value in record.headers],
+    }
+    headers = (
+        ("content-type", b"application/json"),
+        ("ce_specversion", b"1.0"),
+        ("ce_id", f"{by}/dead-letter/{record.place}".encode()),
+        ("ce_type", TYPE.encode()),
+        ("ce_source", by.encode()),
+        ("ce_subject", str(record.place).encode()),
+        ("ce_time", _time(record.timestamp_ms)),
+        ("cause", cause_bytes((record.place,))),
+    )
+    return NewRecord(
+        topics.wire("dead-letters"),
+        record.partition % topics.partitions,
+        record.key,
+        orjson.dumps(body),
+        tuple(header for header in headers if header[1]),
+    )
+
+
+def _quoted(data: bytes | None, keep: int) -> dict[str, object] | None:
+    """`{"text": …}` when it is UTF-8, else `{"base64": …}`; with `size` when it was cut."""
+    if data is None:
+        return None
+    cut: dict[str, object] = {"size": len(data)} if len(data) > keep else {}
+    head = data[:keep]
+    try:
+        return {"text": head.decode(errors="strict" if not cut else "ignore"), **cut}
+    except UnicodeDecodeError:
+        return {"base64": b64encode(head).decode(), **cut}
+
+
+def _time(ms: int) -> bytes:
+    """RFC 3339 with milliseconds; empty when the log did not say."""
+    if ms < 0:
+        return b""
+    at = _EPOCH + timedelta(milliseconds=ms)
+    return orjson.dumps(at, option=orjson.OPT_UTC_Z).strip(b'"')

@@ -1,0 +1,63 @@
+"""Headers of records: CloudEvents in binary mode, and `cause`. Also ticks, the only records that are not events.
+
+A tick has no headers: its bytes follow from its number alone, so any number of clocks write the same.
+"""
+
+import msgspec
+import orjson
+
+from schemas.names import Place
+from streams.errors import BadRecord
+from streams.log import NewRecord, Record
+
+TICK = b"tick"
+LAST_TICK = 253_402_300_800_000
+"""Milliseconds of the year 10000, which no datetime can hold; a tick at or above it is no tick."""
+
+
+class _Tick(msgspec.Struct):
+    at: int
+
+
+_read_tick = msgspec.json.Decoder(_Tick).decode
+_read_causes = msgspec.json.Decoder(tuple[str, ...]).decode
+
+
+def tick(topic: str, partition: int, number: int) -> NewRecord:
+    """The tick `number` of one partition of a topic (wire name)."""
+    return NewRecord(topic, partition, TICK, b'{"at":%d}' % number)
+
+
+def tick_number(record: Record) -> int | None:
+    """The number of a tick; None for any other record, also for one that claims to be a tick but is malformed."""
+    if record.key != TICK or record.value is None:
+        return None
+    try:
+        number = _read_tick(record.value).at
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    return number if 0 <= number < LAST_TICK else None
+
+
+def header(record: Record | NewRecord, name: str) -> str | None:
+    """The first header of this name, or None. Bytes that are not UTF-8 come back with replacement characters."""
+    for key, value in record.headers:
+        if key == name:
+            return value.decode(errors="replace")
+    return None
+
+
+def cause_bytes(places: tuple[Place, ...]) -> bytes:
+    """The `cause` header: a JSON list of `topic:partition:offset`."""
+    return orjson.dumps([str(place) for place in places])
+
+
+def causes(record: Record | NewRecord) -> tuple[Place, ...]:
+    """The places that a record rests on; none when it does not say. Raises BadRecord for a `cause` that is malformed."""
+    text = header(record, "cause")
+    if text is None:
+        return ()
+    try:
+        return tuple(Place.parse(place) for place in _read_causes(text))
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise BadRecord(f"the 'cause' header is not a list of places: {error}", "cause") from error
