@@ -22,6 +22,12 @@ class Segment(Generic[R]):
     records: list[R]
     size: int
 
+    def take_on(self, later: "Segment[R]") -> None:
+        """Become the one segment that reaches to the tick of `later`. Costs what `later` holds, however long this one is."""
+        self.tick, self.end = later.tick, later.end
+        self.records += later.records
+        self.size += later.size
+
 
 class Input(Generic[R]):
     """One topic of one partition: its records in segments, the last of them still open."""
@@ -54,19 +60,17 @@ class Input(Generic[R]):
 
     def drop_below(self, number: int) -> None:
         """Take away ticks below `number`: their records join the segment that follows."""
-        kept: list[R] = []
-        size = 0
-        while self.closed and self.closed[0].tick < number:
-            head = self.closed.popleft()
-            kept += head.records
-            size += head.size
-        if not kept:
+        if not self.closed or self.closed[0].tick >= number:
             return
+        kept = self.closed.popleft()
+        while self.closed and self.closed[0].tick < number:
+            kept.take_on(self.closed.popleft())
         if self.closed:
-            head = self.closed[0]
-            head.records, head.size = kept + head.records, head.size + size
+            kept.take_on(self.closed.popleft())
+            self.closed.appendleft(kept)
         else:
-            self.open, self.open_size = kept + self.open, self.open_size + size
+            kept.records += self.open
+            self.open, self.open_size = kept.records, kept.size + self.open_size
 
     def pop(self) -> Segment[R]:
         """Hand over the first closed segment."""

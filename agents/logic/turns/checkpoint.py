@@ -33,11 +33,25 @@ class Mark:
         """Inverse of `encode`. Raises ValueError for bytes that are not a mark."""
         try:
             body = json.loads(data)
-            chunks = {name: (int(slot), int(version)) for name, (slot, version) in body["chunks"].items()}
-            return Mark(int(body["turn"]), {t: int(o) for t, o in body["positions"].items()}, chunks)
-        except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as error:
-            msg = f"not a checkpoint mark: {data[:80]!r} ({error})"
+            chunks = {name: _named(slot, version) for name, (slot, version) in body["chunks"].items()}
+            return Mark(_whole(body["turn"]), {t: _whole(o) for t, o in body["positions"].items()}, chunks)
+        except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
+            msg = f"not a checkpoint mark: {data[:80]!r} ({error!r})"
             raise ValueError(msg) from error
+
+
+def _whole(value: object) -> int:
+    if type(value) is not int:
+        msg = f"{value!r} is not a whole number"
+        raise TypeError(msg)
+    return value
+
+
+def _named(slot: object, version: object) -> tuple[int, int]:
+    if slot not in (0, 1):
+        msg = f"slot {slot!r} is neither 0 nor 1"
+        raise ValueError(msg)
+    return _whole(slot), _whole(version)
 
 
 def chunk_key(family: str, chunk: str, slot: int) -> bytes:
@@ -72,10 +86,13 @@ class Ledger:
     marked: int = -1
 
     def plan(self, *, turn: int, positions: Mapping[str, int], dumps: Iterable[tuple[str, bytes]]) -> Plan:
-        """The next checkpoint of this family. The first one of a family must dump every chunk."""
+        """The next checkpoint of this family. The first one must dump every chunk; none may be called `mark`."""
         chunks = dict(self.chunks)
         records = []
         for name, data in dumps:
+            if name == MARK:
+                msg = f"a chunk may not be called '{MARK}': its keys would be those of the marks"
+                raise ValueError(msg)
             slot = 1 - self.chunks[name][0] if name in self.chunks else 0
             chunks[name] = (slot, turn)
             records.append((chunk_key(self.family, name, slot), _VERSION.pack(turn) + data))
@@ -103,37 +120,56 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a changelog holds: the newest good state if any, and how many marks were torn."""
+    """What a changelog holds: the newest good state if any, and how many marks were torn or are not marks at all."""
 
     found: Found | None
     broken: int
 
 
 def read(records: Mapping[bytes, bytes | None]) -> Reading:
-    """Choose among the last record of each key. Compaction cannot change the answer: it keeps the last record of each key."""
-    best: Found | None = None
+    """Choose among the last record of each key. Compaction cannot change the answer: it keeps the last record of each key.
+
+    Neither can the order of the keys: every mark is looked at, and of two good marks of one turn (they hold the same state)
+    the one with the higher key is taken.
+    """
+    good: list[tuple[int, bytes, Mark]] = []
     broken = 0
     for key, value in records.items():
-        family, _, rest = key.decode().partition("/")
-        if value is None or not rest.startswith(f"{MARK}/"):
+        if value is None or not _is_mark(key):
             continue
-        mark = Mark.decode(value)
-        if best is not None and mark.turn <= best.mark.turn:
-            continue
-        chunks = _chunks(records, family, mark)
-        if chunks is None:
+        mark = _good(records, key, value)
+        if mark is None:
             broken += 1
         else:
-            best = Found(family, mark, chunks)
-    return Reading(best, broken)
+            good.append((mark.turn, key, mark))
+    if not good:
+        return Reading(None, broken)
+    _, key, mark = max(good, key=lambda g: g[:2])
+    family = _family(key)
+    chunks = {name: (records[chunk_key(family, name, slot)] or b"")[_VERSION.size :] for name, (slot, _) in mark.chunks.items()}
+    return Reading(Found(family, mark, chunks), broken)
 
 
-def _chunks(records: Mapping[bytes, bytes | None], family: str, mark: Mark) -> dict[str, bytes] | None:
-    """The bytes of every chunk that `mark` names, or None if one is missing or of another version."""
-    chunks = {}
-    for name, (slot, version) in mark.chunks.items():
-        value = records.get(chunk_key(family, name, slot))
-        if value is None or _VERSION.unpack_from(value)[0] != version:
-            return None
-        chunks[name] = value[_VERSION.size :]
-    return chunks
+def _is_mark(key: bytes) -> bool:
+    return key.partition(b"/")[2] in (f"{MARK}/0".encode(), f"{MARK}/1".encode())
+
+
+def _family(key: bytes) -> str:
+    return key.partition(b"/")[0].decode()
+
+
+def _good(records: Mapping[bytes, bytes | None], key: bytes, value: bytes) -> Mark | None:
+    """The mark, if these bytes are one and every chunk that it names is there in the named version."""
+    try:
+        family, mark = _family(key), Mark.decode(value)
+    except ValueError:
+        return None
+    whole = all(_version(records.get(chunk_key(family, name, slot))) == v for name, (slot, v) in mark.chunks.items())
+    return mark if whole else None
+
+
+def _version(value: bytes | None) -> int | None:
+    if value is None or len(value) < _VERSION.size:
+        return None
+    version: int = _VERSION.unpack_from(value)[0]
+    return version
