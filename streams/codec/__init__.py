@@ -5,11 +5,12 @@ fields are ignored, old versions are lifted, and a topic that carries one type o
 can write plain JSON. Everything else is BadRecord with the path; no other exception leaves `decode`.
 """
 
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from datetime import UTC, datetime
+from hashlib import blake2b
 from typing import Any, get_type_hints
+from zlib import crc32
 
 import msgspec
 import numpy as np
@@ -50,7 +51,7 @@ class Codec:
         headers = [
             ("content-type", b"application/json"),
             ("ce_specversion", b"1.0"),
-            ("ce_id", _id(kind, event, value).encode()),
+            ("ce_id", _id(kind, event, value, partition).encode()),
             ("ce_type", kind.wire.encode()),
             ("ce_source", source.encode()),
             ("ce_subject", key.encode()),
@@ -147,10 +148,12 @@ def _plain(value: object) -> object:
     raise TypeError(f"a {type(value).__name__} has no place in an event")
 
 
-def _id(kind: Kind, event: Event, value: bytes) -> str:
-    """Decisions and outcomes have an id; a fact or policy is named by its content."""
+def _id(kind: Kind, event: Event, value: bytes, partition: int) -> str:
+    """Decisions and outcomes have an id; a fact or policy is named by its content, a scrape by place, time and checksum."""
+    if isinstance(event, MetricsScraped):
+        return f"{kind.name}/{partition}/{time_bytes(event.at).decode()}/{crc32(value):08x}"
     given = getattr(event, "id", None)
-    return given if given is not None else f"{kind.name}/{hashlib.blake2b(value, digest_size=16).hexdigest()}"
+    return given if given is not None else f"{kind.name}/{blake2b(value, digest_size=16).hexdigest()}"
 
 
 def time_bytes(at: datetime) -> bytes:
