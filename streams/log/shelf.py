@@ -1,0 +1,89 @@
+"""What a log that keeps its own index remembers of each partition: which offsets it has and where their records are.
+
+The memory and the file adapter share it, so that unknown topics, kept offsets and holes mean the same in both. It knows
+offsets and items, not bytes, and takes no locks.
+"""
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from streams.errors import BadInput
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Shelf(Generic[T]):
+    """One partition. Offsets rise; holes are allowed, because a stretch copied from a compacted log has them."""
+
+    begin: int = 0
+    end: int = 0
+    offsets: "array[int]" = field(default_factory=lambda: array("q"))
+    items: list[T] = field(default_factory=list)
+
+    def put(self, offset: int, item: T) -> None:
+        """Add the item at an offset at or after `end`. The first one of a partition that never had any sets `begin`."""
+        if self.end == 0 and not self.offsets:
+            self.begin = offset
+        self.offsets.append(offset)
+        self.items.append(item)
+        self.end = offset + 1
+
+    def read(self, position: int, limit: int) -> Sequence[T]:
+        """At most `limit` items at or after `position`."""
+        start = bisect_left(self.offsets, position)
+        return self.items[start : start + limit]
+
+    def truncate(self, offset: int) -> None:
+        """Forget everything before `offset`, as retention does. Never beyond the end, never backwards."""
+        self.begin = max(self.begin, min(offset, self.end))
+        cut = bisect_left(self.offsets, self.begin)
+        del self.offsets[:cut]
+        del self.items[:cut]
+
+
+class Shelves(Generic[T]):
+    """The partitions of all topics of one log; says in a sentence when there is no such topic or partition."""
+
+    def __init__(self, log: str) -> None:
+        """`log` names the log in those sentences."""
+        self.log = log
+        self.topics: dict[str, list[Shelf[T]]] = {}
+
+    def create(self, topic: str, partitions: int) -> bool:
+        """Make the topic; False when it is there already with as many. Raises BadInput for another count or one below 1."""
+        if partitions < 1:
+            raise BadInput(f"topic '{topic}' was to get {partitions} partitions in {self.log}, but needs at least one")
+        if topic in self.topics:
+            if len(self.topics[topic]) != partitions:
+                raise BadInput(f"topic '{topic}' has {len(self.topics[topic])} partitions in {self.log}, not {partitions}")
+            return False
+        self.topics[topic] = [Shelf() for _ in range(partitions)]
+        return True
+
+    def count(self, topic: str) -> int:
+        """How many partitions the topic has. Raises BadInput when there is no such topic."""
+        if topic not in self.topics:
+            raise BadInput(f"there is no topic '{topic}' in {self.log}; create it first")
+        return len(self.topics[topic])
+
+    def at(self, topic: str, partition: int) -> Shelf[T]:
+        """The shelf of one partition. Raises BadInput when there is none."""
+        count = self.count(topic)
+        if not 0 <= partition < count:
+            raise BadInput(f"topic '{topic}' in {self.log} has the partitions 0 to {count - 1}, not {partition}")
+        return self.topics[topic][partition]
+
+    def check_kept(self, topic: str, partition: int, offset: int) -> None:
+        """Raises BadInput when a record cannot be kept at this offset because the partition is past it."""
+        end = self.at(topic, partition).end
+        if offset < end:
+            raise BadInput(f"{topic}:{partition}:{offset} cannot be put into {self.log}: that partition is already at {end}")
+
+
+def share(partitions: int, limit: int) -> int:
+    """How many records one poll takes of each partition, so that a long one does not hide the others."""
+    return max(1, limit // max(1, partitions))
