@@ -1,0 +1,126 @@
+"""Brings Kafka's jars to this machine once, and checks every byte of them at every start.
+
+Each jar is fetched through jgo (which knows where Maven artifacts live and honours the user's own mirrors), into a folder of
+its own, and moved into the cache only when its sha256 is that of the lock. So a torn download, a second start at the same
+time, or a damaged cache can do no harm. Refuses a file whose sum differs, whoever sent it.
+"""
+
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from streams.broker import lock
+from streams.broker.lock import Jar
+from streams.errors import LogUnavailable
+
+THREADS = 8
+Fetch = Callable[[str, Path], Path]
+"""(group:artifact:version, an empty folder) to the file fetched into it."""
+
+
+class JarsUnavailable(LogUnavailable):
+    """Kafka's jars are not in the cache and could not be fetched."""
+
+
+def ensure(cache: Path, *, say: Callable[[str], None] = lambda _line: None, fetch: Fetch | None = None) -> Path:
+    """The folder that holds all jars of the lock; fetches those missing or damaged. Raises JarsUnavailable."""
+    jars = lock.read()
+    folder = cache / f"kafka-{lock.kafka_version(jars)}"
+    _make(folder)
+    with ThreadPoolExecutor(THREADS) as pool:
+        good = list(pool.map(lambda jar: is_good(folder / jar.file, jar), jars))
+        wanted = [jar for jar, there in zip(jars, good, strict=True) if not there]
+        if wanted:
+            size = sum(jar.size for jar in wanted) / 1e6
+            say(f"fetching Apache Kafka {lock.kafka_version(jars)} ({len(wanted)} jars, {size:.0f} MB, once) into {folder}")
+            _fetch_all(pool, wanted, folder, fetch or from_maven)
+    return folder
+
+
+def classpath(folder: Path, jars: Sequence[Jar]) -> str:
+    """The locked jars only: whatever else lies in the folder stays out of the broker."""
+    return os.pathsep.join(str(folder / jar.file) for jar in jars)
+
+
+def is_good(file: Path, jar: Jar) -> bool:
+    """Whether the file is there and is what the lock says."""
+    try:
+        return file.stat().st_size == jar.size and _sum(file) == jar.sha256
+    except FileNotFoundError:
+        return False
+
+
+def from_maven(coordinates: str, into: Path) -> Path:
+    """Fetch one artifact by jgo. Its own errors pass through."""
+    try:
+        from jgo.config import GlobalSettings
+        from jgo.maven import MavenContext
+    except ModuleNotFoundError as error:
+        msg = "Apache Kafka's jars are fetched by the package 'jgo', which is not installed: pip install 'ullage[broker]'"
+        raise JarsUnavailable(msg) from error
+    group, artifact, version = coordinates.split(":")
+    context = MavenContext(repo_cache=into, timeout=20)
+    own = GlobalSettings.load().repositories
+    context.remote_repos = own | {name: place for name, place in context.remote_repos.items() if name not in own}
+    return Path(context.project(group, artifact).at_version(version).artifact().resolve())
+
+
+def measure(coordinates: Iterable[str]) -> dict[str, tuple[int, str]]:
+    """Size and sha256 of each artifact as published now; for making the lock."""
+    measured = {}
+    for name in coordinates:
+        with tempfile.TemporaryDirectory() as folder:
+            file = from_maven(name, Path(folder))
+            measured[name] = (file.stat().st_size, _sum(file))
+    return measured
+
+
+def _fetch_all(pool: ThreadPoolExecutor, wanted: Sequence[Jar], folder: Path, fetch: Fetch) -> None:
+    work = [pool.submit(_fetch_one, jar, folder, fetch) for jar in wanted]
+    try:
+        for done in work:
+            done.result()
+    finally:
+        for rest in work:
+            rest.cancel()
+
+
+def _fetch_one(jar: Jar, folder: Path, fetch: Fetch) -> None:
+    with tempfile.TemporaryDirectory(prefix=".fetching-", dir=folder) as own:
+        try:
+            file = fetch(jar.coordinates, Path(own))
+        except (OSError, RuntimeError) as error:
+            raise JarsUnavailable(_no_network(jar, folder, error)) from error
+        if not is_good(file, jar):
+            msg = (
+                f"fetched '{jar.coordinates}', but it is not the file the lock names: sha256 {_sum(file)} instead of "
+                f"{jar.sha256}; nothing was started. A proxy or mirror in between may have altered it: check ~/.config/jgo.conf"
+            )
+            raise JarsUnavailable(msg)
+        shutil.move(file, folder / jar.file)
+
+
+def _no_network(jar: Jar, folder: Path, error: Exception) -> str:
+    answer = str(error).splitlines()[0] if str(error) else type(error).__name__
+    return (
+        f"Apache Kafka's jars are not in '{folder}' yet and fetching '{jar.coordinates}' did not work: {answer[:300]}. "
+        "The first start needs the network (or a mirror named in ~/.config/jgo.conf); later ones do not. "
+        "Without it, use --log memory, or a Kafka of your own by log.brokers"
+    )
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        msg = f"the cache folder '{folder}' cannot be made ({error.strerror}): set ULLAGE_CACHE to a folder you may write"
+        raise JarsUnavailable(msg) from error
+
+
+def _sum(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

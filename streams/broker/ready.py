@@ -1,0 +1,35 @@
+"""Whether a Kafka broker answers: a TCP connection is not enough, so it is asked for its ApiVersions."""
+
+import socket
+import struct
+
+from schemas.units import Seconds
+
+_API_VERSIONS = 18
+_CORRELATION = 0x5EAD
+
+
+def answers(host: str, port: int, *, wait: Seconds) -> bool:
+    """True when an ApiVersions request (version 0, which every broker knows) is answered within `wait`."""
+    body = struct.pack(">hhih", _API_VERSIONS, 0, _CORRELATION, -1)
+    try:
+        with socket.create_connection((host, port), timeout=wait) as connection:
+            connection.sendall(struct.pack(">i", len(body)) + body)
+            return _is_answer(_read(connection, 10))
+    except OSError:
+        return False
+
+
+def _read(connection: socket.socket, count: int) -> bytes:
+    data = b""
+    while len(data) < count:
+        more = connection.recv(count - len(data))
+        if not more:
+            break
+        data += more
+    return data
+
+
+def _is_answer(data: bytes) -> bool:
+    """Length, our correlation id, error code 0."""
+    return len(data) == struct.calcsize(">iih") and struct.unpack(">iih", data)[1:] == (_CORRELATION, 0)
