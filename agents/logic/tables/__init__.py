@@ -1,0 +1,1 @@
+"""State as tables: what a stage remembers, in pieces that a checkpoint can write one by one."""

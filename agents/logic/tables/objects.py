@@ -1,0 +1,88 @@
+"""A table of plain objects in buckets: a change makes one small chunk dirty, not the whole table.
+
+A key's bucket follows from a stable hash of its text, so equal tables dump equal chunks whatever their history. It refuses
+nothing and orders nothing but its dumps: a reader that needs an order sorts the keys.
+"""
+
+import types
+import zlib
+from collections.abc import Iterable, Iterator
+from typing import Generic, TypeVar
+
+import msgspec
+
+V = TypeVar("V")
+
+
+class Table(Generic[V]):
+    """Text keys to frozen objects of one kind. `buckets` bounds the size of a chunk and must not change once used."""
+
+    __slots__ = ("_buckets", "_decoder", "_dirty", "_used", "name")
+
+    def __init__(self, name: str, kind: type[V], buckets: int) -> None:
+        self.name = name
+        self._buckets: list[dict[str, V]] = [{} for _ in range(buckets)]
+        self._decoder: msgspec.json.Decoder[dict[str, V]] = msgspec.json.Decoder(types.GenericAlias(dict, (str, kind)))
+        self._dirty: set[int] = set()
+        self._used: set[int] = set()
+
+    def get(self, key: str) -> V | None:
+        """What `key` holds, or None."""
+        return self._buckets[self._bucket(key)].get(key)
+
+    def put(self, key: str, value: V) -> None:
+        """Let `key` hold `value`."""
+        bucket = self._bucket(key)
+        self._buckets[bucket][key] = value
+        self._touch(bucket)
+
+    def drop(self, key: str) -> V | None:
+        """Forget `key`; what it held, or None."""
+        bucket = self._bucket(key)
+        value = self._buckets[bucket].pop(key, None)
+        if value is not None:
+            self._touch(bucket)
+        return value
+
+    def items(self) -> Iterator[tuple[str, V]]:
+        """All keys and values, in no order that may matter."""
+        for bucket in self._buckets:
+            yield from bucket.items()
+
+    def __len__(self) -> int:
+        return sum(map(len, self._buckets))
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._buckets[self._bucket(key)]
+
+    def chunks(self) -> Iterable[str]:
+        """Names of the buckets that were ever used."""
+        return [self._name(bucket) for bucket in sorted(self._used)]
+
+    def take_dirty(self) -> set[str]:
+        """Names of the buckets changed since the last call."""
+        dirty, self._dirty = self._dirty, set()
+        return {self._name(bucket) for bucket in dirty}
+
+    def dump(self, chunk: str) -> bytes:
+        """One bucket as JSON, keys sorted."""
+        return msgspec.json.encode(self._buckets[_number(chunk)], order="deterministic")
+
+    def load(self, chunk: str, data: bytes) -> None:
+        """Put a dumped bucket in its place."""
+        self._buckets[_number(chunk)] = self._decoder.decode(data)
+        self._used.add(_number(chunk))
+
+    def _touch(self, bucket: int) -> None:
+        self._dirty.add(bucket)
+        self._used.add(bucket)
+
+    def _bucket(self, key: str) -> int:
+        return zlib.crc32(key.encode()) % len(self._buckets)
+
+    def _name(self, bucket: int) -> str:
+        return f"{self.name}/{bucket:03d}"
+
+
+def _number(chunk: str) -> int:
+    return int(chunk.rsplit("/", 1)[1])

@@ -1,0 +1,196 @@
+"""Columns of numbers with one named row for each thing: what numpy can fold, in chunks of 256 rows that a checkpoint can write.
+
+A new name takes the lowest free row, so the place of a row follows from the names alone and a loaded table goes on exactly as
+the dumped one. Names and numbers are different chunks: names change when a thing comes or goes, numbers with each sample.
+Wide columns are dumped sparse: a bit for each cell, then the cells that are not zero. Every bit of a number survives.
+"""
+
+import heapq
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+Key = tuple[str, ...]
+Indices = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+CHUNK = 256
+"""Rows of one chunk."""
+
+_NAMES = msgspec.json.Decoder(list[Key | None])
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One number for each row, or `width` float64 numbers that are mostly zero."""
+
+    kind: type[np.float64 | np.int64 | np.int32 | np.int16] = np.float64
+    default: float = 0.0
+    width: int = 0
+
+
+class Rows:
+    """Named rows of numbers. Columns are read and changed in place through `self[column]`; say `touch` afterwards."""
+
+    def __init__(self, name: str, columns: Mapping[str, Column]) -> None:
+        self.name = name
+        self.spec = dict(columns)
+        self.freed: list[int] = []
+        """Rows given back since the start, for those who remember row numbers."""
+        self._columns = {c: _blank(spec, 0) for c, spec in columns.items()}
+        self._keys: list[Key | None] = []
+        self._row_of: dict[Key, int] = {}
+        self._free: list[int] = []
+        self._dirty: set[int] = set()
+        self._renamed: set[int] = set()
+
+    def __getitem__(self, column: str) -> NDArray[np.generic]:
+        return self._columns[column]
+
+    def floats(self, column: str) -> Floats:
+        """A float64 column."""
+        return self._columns[column]  # type: ignore[return-value]  # the spec says float64
+
+    def __len__(self) -> int:
+        return len(self._row_of)
+
+    def __contains__(self, key: Key) -> bool:
+        return key in self._row_of
+
+    def find(self, key: Key) -> int | None:
+        """The row of `key`, or None."""
+        return self._row_of.get(key)
+
+    def key(self, row: int) -> Key:
+        """The name of a row in use."""
+        key = self._keys[row]
+        if key is None:
+            msg = f"row {row} of '{self.name}' is free and has no name"
+            raise LookupError(msg)
+        return key
+
+    def keys(self) -> Iterable[Key]:
+        """All names, in no order that may matter."""
+        return self._row_of.keys()
+
+    def used(self) -> Indices:
+        """The rows in use."""
+        return np.array(sorted(self._row_of.values()), np.int64)
+
+    def add(self, key: Key) -> int:
+        """The row of `key`, which is new: the lowest free one, all defaults."""
+        if not self._free:
+            self._grow()
+        row = heapq.heappop(self._free)
+        self._keys[row] = key
+        self._row_of[key] = row
+        self._renamed.add(row // CHUNK)
+        self._dirty.add(row // CHUNK)
+        return row
+
+    def free(self, key: Key) -> None:
+        """Give the row of `key` back."""
+        row = self._row_of.pop(key)
+        self._keys[row] = None
+        for name, spec in self.spec.items():
+            self._columns[name][row] = spec.default
+        heapq.heappush(self._free, row)
+        self.freed.append(row)
+        self._renamed.add(row // CHUNK)
+        self._dirty.add(row // CHUNK)
+
+    def touch(self, rows: Indices | Sequence[int]) -> None:
+        """The numbers of these rows changed."""
+        self.touch_chunks(np.unique(np.asarray(rows) // CHUNK).tolist())
+
+    def touch_chunks(self, chunks: Iterable[int]) -> None:
+        """The numbers of rows of these chunks changed."""
+        self._dirty.update(chunks)
+
+    def chunks(self) -> Iterable[str]:
+        """Names and numbers of every stretch of rows that was ever used."""
+        count = len(self._keys) // CHUNK
+        return [self._chunk(part, number) for number in range(count) for part in ("names", "numbers")]
+
+    def take_dirty(self) -> set[str]:
+        """Names of the chunks changed since the last call."""
+        dirty = {self._chunk("numbers", n) for n in self._dirty} | {self._chunk("names", n) for n in self._renamed}
+        self._dirty, self._renamed = set(), set()
+        return dirty
+
+    def dump(self, chunk: str) -> bytes:
+        """One chunk: JSON of 256 names, or the numbers column by column."""
+        part, number = _parse(chunk)
+        span = slice(number * CHUNK, (number + 1) * CHUNK)
+        if part == "names":
+            return msgspec.json.encode(self._keys[span])
+        return b"".join(_pack(self._columns[name][span], spec) for name, spec in self.spec.items())
+
+    def load(self, chunk: str, data: bytes) -> None:
+        """Put a dumped chunk in its place."""
+        part, number = _parse(chunk)
+        while len(self._keys) < (number + 1) * CHUNK:
+            self._grow()
+        start = number * CHUNK
+        if part == "numbers":
+            self._unpack(start, memoryview(data))
+            return
+        for row, key in enumerate(_NAMES.decode(data), start):
+            self._keys[row] = key
+            if key is not None:
+                self._row_of[key] = row
+        self._free = [row for row, key in enumerate(self._keys) if key is None]
+
+    def _grow(self) -> None:
+        """One more chunk of free rows; arrays grow by half at least, and what is unused costs no real memory."""
+        size = len(self._keys)
+        self._keys += [None] * CHUNK
+        for row in range(size, size + CHUNK):
+            heapq.heappush(self._free, row)
+        for name, spec in self.spec.items():
+            old = self._columns[name]
+            if len(old) < size + CHUNK:
+                new = _blank(spec, max(size + CHUNK, size + size // 2))
+                new[:size] = old[:size]
+                self._columns[name] = new
+
+    def _unpack(self, start: int, data: memoryview) -> None:
+        offset = 0
+        for name, spec in self.spec.items():
+            cells = CHUNK * max(spec.width, 1)
+            target = self._columns[name][start : start + CHUNK]
+            if spec.width:
+                mask = np.unpackbits(np.frombuffer(data, np.uint8, cells // 8, offset)).astype(bool)
+                offset += cells // 8
+                values = np.frombuffer(data, np.float64, int(mask.sum()), offset)
+                target[:] = 0.0
+                target.reshape(-1)[mask] = values
+            else:
+                values = np.frombuffer(data, spec.kind, cells, offset)
+                target[:] = values
+            offset += values.nbytes
+
+    def _chunk(self, part: str, number: int) -> str:
+        return f"{self.name}/{part}/{number:05d}"
+
+
+def _blank(spec: Column, rows: int) -> NDArray[np.generic]:
+    shape = (rows, spec.width) if spec.width else (rows,)
+    return np.zeros(shape, spec.kind) if spec.default == 0 else np.full(shape, spec.default, spec.kind)
+
+
+def _pack(cells: NDArray[np.generic], spec: Column) -> bytes:
+    """A column of one chunk; of a wide one the bits of a cell decide, so that -0.0 survives too."""
+    if not spec.width:
+        return cells.tobytes()
+    flat = cells.reshape(-1)
+    mask = flat.view(np.uint64) != 0
+    return np.packbits(mask).tobytes() + flat[mask].tobytes()
+
+
+def _parse(chunk: str) -> tuple[str, int]:
+    _, part, number = chunk.rsplit("/", 2)
+    return part, int(number)

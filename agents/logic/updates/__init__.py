@@ -1,0 +1,1 @@
+"""Which pods to change, when and how: recommendations, pods and guards in; plans and refusals out."""

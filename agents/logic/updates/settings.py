@@ -1,0 +1,43 @@
+"""Settings of the updater. Defaults are upstream's; where upstream has no such setting, the text says so."""
+
+from dataclasses import dataclass
+
+from schemas.units import Fraction, Seconds
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateSettings:
+    """When pods may be changed, and how many at a time."""
+
+    interval: Seconds = Seconds(60.0)
+    """Pods are looked at once in this time of events."""
+    threshold: Fraction = Fraction(0.1)
+    """Inside its bounds a pod is changed only when requests differ from the target by at least this share ..."""
+    lifetime: Seconds = Seconds(12 * 3600.0)
+    """... and the pod is at least this old."""
+    quick_oom: Seconds = Seconds(600.0)
+    """A pod killed by an OOM within this time of its start, and this recently, is changed even inside its bounds."""
+    min_replicas: int = 2
+    """A workload with fewer running pods is left alone."""
+    eviction_tolerance: Fraction = Fraction(0.5)
+    """Share of a workload's pods that may be away because of us."""
+    in_place_skips_disruption: bool = False
+    """Resizing in place ignores `min_replicas` and `eviction_tolerance`."""
+    resize_deferred: Seconds = Seconds(300.0)
+    """A resize that the node defers for longer becomes an eviction."""
+    resize_in_progress: Seconds = Seconds(3600.0)
+    """A resize that is still going on after this time becomes an eviction."""
+    budget: Fraction = Fraction(0.1)
+    """Share of a cluster's pods that may be away or being changed, where no control record says another. Not upstream's."""
+    rate: int = 100
+    """Plans in one interval for each cluster, at most. Upstream has no limit by default."""
+    warm_up: Seconds = Seconds(300.0)
+    """No plan in this time after the stage's first turn. Not upstream's."""
+    facts_within: Seconds = Seconds(6 * 3600.0)
+    """No plan for a cluster of which no pod fact was seen for this long. Not upstream's."""
+    recommendation_within: Seconds = Seconds(2 * 3600.0)
+    """No plan on a recommendation older than this; twice the recommender's heartbeat. Not upstream's."""
+    cool_down: Seconds = Seconds(900.0)
+    """No second plan for a pod in this time. Not upstream's."""
+    expires: Seconds = Seconds(300.0)
+    """A plan is void after this time. Not upstream's."""

@@ -1,0 +1,1 @@
+"""What containers should request: from usage to VPA's four amounts."""
