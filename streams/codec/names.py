@@ -23,7 +23,13 @@ class _Columns(msgspec.Struct):
     containers: tuple[str, ...]
 
 
-_read_columns = msgspec.json.Decoder(_Columns).decode
+class _Within(msgspec.Struct):
+    """As in the record, so that errors have the record's paths."""
+
+    names: _Columns
+
+
+_read_within = msgspec.json.Decoder(_Within).decode
 
 
 class ReadNames:
@@ -40,7 +46,7 @@ class ReadNames:
         if known is not None and known[0] == raw:
             self._known.move_to_end(mark)
             return known[1]
-        columns = _read_columns(raw)
+        columns = _read_within(b'{"names":' + raw + b"}").names
         names = (_shared(columns.workloads), _shared(columns.pods), _shared(columns.containers))
         self._remember(mark, raw, names)
         return names

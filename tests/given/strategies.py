@@ -1,0 +1,83 @@
+"""Hypothesis strategies of every event type, over the whole range that the wire can carry."""
+
+from datetime import UTC, datetime
+
+import numpy as np
+from hypothesis import strategies as st
+
+from schemas.decisions import ContainerRecommendation, EvictionPlanned, RequestsRecommended, ResizePlanned, UpdateRefused
+from schemas.facts import ContainerOOMKilled, ContainerSeen, MetricsScraped, PodChanged, PodDeleted, PodPhase, ResizeState
+from schemas.names import Amounts, Place, PodName, Workload
+from schemas.outcomes import Action, ActionFinished, Result
+from schemas.policies import ContainerPolicy, ControlChanged, Mode, UpdateMode, VerticalPolicyChanged, VerticalPolicyRemoved
+
+texts = st.text(max_size=20)
+names = st.text(st.characters(codec="utf-8", exclude_characters="/", exclude_categories=["Cs", "Cc"]), min_size=1, max_size=12)
+times = st.datetimes(datetime(1970, 1, 1), datetime(2200, 1, 1), timezones=st.just(UTC))  # noqa: DTZ001  # made aware by timezones
+counts = st.integers(0, 2**31)
+cores = st.floats(0, 1e6)
+memory = st.integers(0, 2**63 - 1)
+fractions = st.floats(0, 1)
+amounts = st.builds(Amounts, st.none() | cores, st.none() | memory)
+by_container = st.dictionaries(names, amounts, max_size=3)
+workloads = st.builds(Workload, names, names, names, names)
+pods = st.builds(PodName, names, names, names)
+places = st.builds(Place, st.sampled_from(["ullage.pod-metrics.v1", "a:b"]), counts, memory)
+
+_scalars = st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False, allow_infinity=False) | texts
+because = st.dictionaries(
+    texts,
+    st.recursive(_scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3), max_leaves=6),
+    max_size=4,
+)
+
+
+@st.composite
+def scrapes(draw: st.DrawFn) -> MetricsScraped:
+    """Columns of equal length, with gaps (NaN)."""
+    rows = draw(
+        st.lists(st.tuples(workloads.map(lambda w: w.key), names, names, *[st.just(np.nan) | st.floats(0, 1e15)] * 2), max_size=8)
+    )
+    columns = [tuple(column) for column in zip(*rows, strict=True)] or [()] * 5
+    numbers = (np.array(column, dtype=np.float64) for column in columns[3:])
+    return MetricsScraped(draw(times), draw(names), *columns[:3], *numbers, window=draw(st.floats(0.1, 1e5)))
+
+
+ooms = st.builds(ContainerOOMKilled, times, workloads, pods, names, counts, st.none() | memory, st.none() | memory)
+seen = st.builds(ContainerSeen, names, amounts, amounts, counts, st.booleans())
+pod_changes = st.builds(
+    PodChanged,
+    times,
+    workloads,
+    pods,
+    st.sampled_from(PodPhase),
+    times,
+    st.lists(seen, max_size=3).map(tuple),
+    st.none() | names,
+    st.dictionaries(texts, texts, max_size=3),
+    st.sampled_from(ResizeState),
+    st.none() | times,
+)
+pod_deletions = st.builds(PodDeleted, times, workloads, pods)
+facts = scrapes() | ooms | pod_changes | pod_deletions
+
+bounds = st.lists(st.builds(ContainerPolicy, names, amounts, amounts), max_size=3).map(tuple)
+policies = (
+    st.builds(VerticalPolicyChanged, times, texts, texts, st.sampled_from(UpdateMode), bounds)
+    | st.builds(VerticalPolicyRemoved, times, texts)
+    | st.builds(ControlChanged, times, names, st.sampled_from(Mode), st.booleans(), texts, fractions)
+)
+
+recommended = st.lists(st.builds(ContainerRecommendation, names, amounts, amounts, amounts, amounts), max_size=3).map(tuple)
+decisions = (
+    st.builds(RequestsRecommended, texts, times, workloads, recommended, because)
+    | st.builds(ResizePlanned, texts, times, times, workloads, pods, by_container, by_container, by_container, because)
+    | st.builds(EvictionPlanned, texts, times, times, workloads, pods, by_container, because)
+    | st.builds(UpdateRefused, texts, times, workloads, pods, texts, texts, because)
+)
+
+outcomes = st.builds(
+    ActionFinished, texts, times, texts, st.sampled_from(Action), st.sampled_from(Result), texts, workloads, pods
+)
+
+events = facts | policies | decisions | outcomes

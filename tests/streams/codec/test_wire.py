@@ -1,0 +1,113 @@
+import re
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+
+import examples
+import numpy as np
+import orjson
+import pytest
+import strategies
+from hypothesis import given
+
+from schemas.catalogue import CATALOGUE, Event, Kind
+from schemas.facts import MetricsScraped
+from schemas.names import Place
+from streams import codec
+from streams.codec import Codec
+from streams.log import NewRecord, Record
+from streams.topics import TOPICS, Topics
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "wire"
+CODEC = Codec(Topics())
+CAUSE = (Place("ullage.pod-metrics.v1", 1, 4711), Place("ullage.policies.v1", 1, 7))
+
+
+def written(event: Event, cause: tuple[Place, ...] = ()) -> NewRecord:
+    topic = CATALOGUE.of(type(event)).topics[0]
+    return CODEC.encode(event, topic=topic, key="prod", partition=1, source="/ullage/source/test", cause=cause)
+
+
+def stored(new: NewRecord) -> Record:
+    return Record(new.topic, new.partition, 12, new.key, new.value, new.headers, 1_767_323_045_700)
+
+
+def same(one: object, other: object) -> bool:
+    """Equality that knows arrays and NaN, which dataclasses leave to numpy."""
+    if isinstance(one, np.ndarray):
+        return np.array_equal(one, other, equal_nan=True)
+    if is_dataclass(one):
+        return type(one) is type(other) and all(same(getattr(one, f.name), getattr(other, f.name)) for f in fields(one))
+    return one == other
+
+
+@given(strategies.events)
+def test_every_event_comes_back_as_it_was(event: Event) -> None:
+    assert same(CODEC.decode(stored(written(event))), event)
+
+
+@given(strategies.events)
+def test_what_came_back_has_the_same_bytes_from_another_codec(event: Event) -> None:
+    first = written(event)
+    again = CODEC.decode(stored(first))
+    second = Codec(Topics()).encode(
+        again, topic=CATALOGUE.of(type(event)).topics[0], key="prod", partition=1, source="/ullage/source/test"
+    )
+    assert second == first
+
+
+@given(strategies.events, strategies.st.lists(strategies.places, max_size=3).map(tuple))
+def test_the_cause_comes_back_as_it_was(event: Event, cause: tuple[Place, ...]) -> None:
+    assert codec.causes(stored(written(event, cause))) == cause
+
+
+def golden(kind: Kind) -> Path:
+    return GOLDEN / f"{kind.name}.v{kind.version}.json"
+
+
+def readable(new: NewRecord) -> bytes:
+    record = {
+        "topic": new.topic,
+        "partition": new.partition,
+        "key": new.key.decode(),
+        "headers": {name: value.decode() for name, value in new.headers},
+        "value": orjson.loads(new.value),
+    }
+    return orjson.dumps(record, option=orjson.OPT_INDENT_2) + b"\n"
+
+
+@pytest.mark.parametrize("event", examples.EVENTS, ids=lambda e: type(e).__name__)
+def test_the_wire_is_byte_for_byte_what_the_golden_file_shows(event: Event) -> None:
+    kind = CATALOGUE.of(type(event))
+    new = written(event, CAUSE)
+    shown = orjson.loads(golden(kind).read_bytes())
+    assert readable(new) == golden(kind).read_bytes()
+    assert new.value == orjson.dumps(shown["value"])  # the order of fields and the form of numbers too
+    headers = tuple((name, value.encode()) for name, value in shown["headers"].items())
+    old = Record(shown["topic"], 1, 12, shown["key"].encode(), orjson.dumps(shown["value"]), headers)
+    assert same(CODEC.decode(old), event)
+
+
+def test_there_is_an_example_of_every_kind_and_a_golden_file_of_every_version() -> None:
+    assert {type(event) for event in examples.EVENTS} == {kind.event for kind in CATALOGUE.kinds}
+    wanted = {f"{kind.name}.v{version}.json" for kind in CATALOGUE.kinds for version in range(1, kind.version + 1)}
+    assert {path.name for path in GOLDEN.glob("*.v*.json")} == wanted
+
+
+def test_wire_names_are_the_class_names_in_kebab_case_and_topics_exist() -> None:
+    for kind in CATALOGUE.kinds:
+        words = re.findall(r"[A-Z]+(?=[A-Z][a-z])|[A-Z][a-z]+", kind.event.__name__)
+        assert kind.name == "-".join(words).lower()
+        assert set(kind.topics) <= {topic.name for topic in TOPICS}
+
+
+def test_scrapes_with_equal_names_share_their_tuples_and_equal_names_are_one_string() -> None:
+    event = examples.EVENTS[0]
+    assert isinstance(event, MetricsScraped)
+    one, two = (CODEC.decode(stored(written(event))) for _ in range(2))
+    assert isinstance(one, MetricsScraped)
+    assert isinstance(two, MetricsScraped)
+    assert one.workloads is two.workloads
+    assert one.pods is two.pods
+    assert one.containers is two.containers
+    assert one.workloads[0] is one.workloads[1]
+    assert one.cores.dtype == one.memory.dtype == np.float64
