@@ -1,0 +1,234 @@
+"""The simulated cluster: deployments keep their replicas, pods get nodes, containers live, and callers resize and evict.
+
+Time comes from outside: `advance(to)` lives through every step up to `to`. Same seed and same calls, same bytes. Calls may come
+from several threads; each is taken whole. It refuses like an API server, with a status code (`refused`).
+"""
+
+import hashlib
+import threading
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from http import HTTPStatus
+
+from schemas.facts import ResizeState
+from schemas.names import Amounts, PodName
+from schemas.units import Seconds
+from streams.clients import Admission, Pod, PodUsage, admit_unchanged
+from streams.clients.amounts import settled
+from streams.simulated import refused, scheduler
+from streams.simulated.blueprint import Deployment, Node
+from streams.simulated.machines import STEP, WINDOW, Container, SimulatedPod, total
+from streams.simulated.portrait import portrait, usage_of
+from streams.simulated.refused import Refused
+
+RESIZE_DELAY = 30
+"""Seconds from accepting a resize until the kubelet tries it."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
+
+
+class SimulatedCluster:
+    """`start` is the time before the first step. `admit` is asked once for each pod before it exists."""
+
+    def __init__(  # noqa: PLR0913  # a cluster is put together in one place, by keyword
+        self,
+        *,
+        name: str,
+        seed: int,
+        start: datetime,
+        nodes: Sequence[Node],
+        deployments: Sequence[Deployment],
+        admit: Admission = admit_unchanged,
+    ) -> None:
+        self.name, self.admit = name, admit
+        self.nodes, self.deployments = tuple(nodes), tuple(deployments)
+        self._seed, self._born = seed, 0
+        self._now = int(start.timestamp()) // STEP * STEP
+        self._pods: dict[tuple[str, str], SimulatedPod] = {}
+        self._lock = threading.RLock()
+
+    @property
+    def now(self) -> datetime:
+        """The end of the last step."""
+        return _EPOCH + timedelta(seconds=self._now)
+
+    def advance(self, to: datetime) -> None:
+        """Live through all steps that end at or before `to`; a time that has passed already changes nothing."""
+        target = int(to.timestamp())
+        with self._lock:
+            while self._now + STEP <= target:
+                self._now += STEP
+                self._step()
+
+    def pods(self) -> Sequence[Pod]:
+        """All pods, by namespace and name."""
+        with self._lock:
+            return [portrait(self.name, self._pods[key]) for key in sorted(self._pods)]
+
+    def pod(self, namespace: str, name: str) -> Pod | None:
+        """The pod that has this name now."""
+        with self._lock:
+            pod = self._pods.get((namespace, name))
+            return None if pod is None else portrait(self.name, pod)
+
+    def usage(self) -> Sequence[PodUsage]:
+        """Usage of all pods with a container at work, by namespace and name."""
+        with self._lock:
+            all_usage = (usage_of(self._pods[key], at=self.now, window=Seconds(WINDOW)) for key in sorted(self._pods))
+            return [usage for usage in all_usage if usage.containers]
+
+    def resize(self, name: PodName, *, requests: Mapping[str, Amounts], limits: Mapping[str, Amounts]) -> None:
+        """Accept new amounts for a pod; they come into force after `RESIZE_DELAY`, when the node has room."""
+        with self._lock:
+            pod = self._find(name)
+            changed = _changed(pod, requests, limits)
+            self._check_node(pod, [asked for asked, _ in changed.values()])
+            for container in pod.containers:
+                container.asked_requests, container.asked_limits = changed[container.name]
+            pod.resize, pod.resize_at = ResizeState.IN_PROGRESS, self._now + RESIZE_DELAY
+            if pod.node is None:
+                pod.apply_resize()
+
+    def evict(self, name: PodName) -> None:
+        """Delete a pod if enough ready ones remain; its deployment makes another at the next step."""
+        with self._lock:
+            pod = self._find(name)
+            keep, healthy = pod.deployment.keep, self._healthy(pod.deployment)
+            left = healthy - 1 if pod.ready else healthy
+            if pod.node is not None and left < keep:
+                raise refused.budget_used_up(name.name, keep)
+            del self._pods[name.namespace, name.name]
+
+    def _step(self) -> None:
+        self._keep_replicas()
+        room = scheduler.free(self.nodes, self._pods.values())
+        for pod in self._pods.values():
+            if pod.node is None:
+                self._schedule(pod, room)
+            elif pod.resize is not ResizeState.NONE and self._now >= pod.resize_at:
+                _try_resize(pod, room)
+        for pod in self._pods.values():
+            if pod.node is not None:
+                for container in pod.containers:
+                    container.step(self._now)
+
+    def _keep_replicas(self) -> None:
+        """Each deployment has its replicas; what is missing is created, in the deployments' order."""
+        counts: dict[tuple[str, str], int] = {}
+        for pod in self._pods.values():
+            counts[_key(pod.deployment)] = counts.get(_key(pod.deployment), 0) + 1
+        for deployment in self.deployments:
+            for _ in range(deployment.replicas - counts.get(_key(deployment), 0)):
+                pod = self._create(deployment)
+                self._pods[pod.name.namespace, pod.name.name] = pod
+
+    def _create(self, deployment: Deployment) -> SimulatedPod:
+        self._born += 1
+        digest = hashlib.blake2b(f"{self._seed}/{self._born}".encode(), digest_size=16).digest()
+        template = _letters(hashlib.blake2b(f"{deployment.namespace}/{deployment.name}".encode(), digest_size=9).digest())
+        replica_set = f"{deployment.name}-{template}"
+        pod = SimulatedPod(
+            deployment=deployment,
+            name=PodName(deployment.namespace, f"{replica_set}-{_letters(digest[:5])}", str(uuid.UUID(bytes=digest, version=4))),
+            replica_set=replica_set,
+            template_hash=template,
+            created=self.now,
+            containers=[
+                Container(t.name, t.shape, int.from_bytes(digest[:6]) + i, t.requests, t.limits, t.requests, t.limits)
+                for i, t in enumerate(deployment.containers)
+            ],
+        )
+        self._admit(pod)
+        return pod
+
+    def _admit(self, pod: SimulatedPod) -> None:
+        patch = self.admit(portrait(self.name, pod))
+        changed = _changed(pod, patch.requests, patch.limits)
+        for container in pod.containers:
+            container.asked_requests, container.asked_limits = changed[container.name]
+        pod.apply_resize()
+
+    def _schedule(self, pod: SimulatedPod, room: dict[str, scheduler.Room]) -> None:
+        node = scheduler.place(pod, room)
+        if node is not None:
+            scheduler.take(room, node, pod.claim())
+            pod.node, pod.started = node, self.now
+
+    def _find(self, name: PodName) -> SimulatedPod:
+        pod = self._pods.get((name.namespace, name.name))
+        if pod is None:
+            raise refused.not_found(name.name)
+        if pod.name.uid != name.uid:
+            raise refused.other_uid(name, pod.name.uid)
+        return pod
+
+    def _check_node(self, pod: SimulatedPod, asked: Iterable[Amounts]) -> None:
+        """What a node could never give is refused at once, as the API server's own check does; so for pods without a node."""
+        cpu, memory = total(asked)
+        nodes = [node for node in self.nodes if pod.node in (None, node.name)]
+        most_cpu, most_memory = (max(amounts) for amounts in zip(*map(scheduler.allocatable, nodes), strict=True))
+        if cpu > most_cpu:
+            raise refused.over_node(pod.node or "any", "cpu", asked=cpu, has=most_cpu)
+        if memory > most_memory:
+            raise refused.over_node(pod.node or "any", "memory", asked=memory, has=most_memory)
+
+    def _healthy(self, deployment: Deployment) -> int:
+        return sum(pod.ready for pod in self._pods.values() if pod.deployment is deployment)
+
+
+def _try_resize(pod: SimulatedPod, room: dict[str, scheduler.Room]) -> None:
+    """In force if the node has room for the difference, else deferred until it has."""
+    node = pod.node
+    if node is None:
+        return
+    (cpu, memory), (more_cpu, more_memory) = pod.claim(), pod.asked()
+    difference = more_cpu - cpu, more_memory - memory
+    left = room[node]
+    if (difference[0] <= 0 or difference[0] <= left[0]) and (difference[1] <= 0 or difference[1] <= left[1]):
+        scheduler.take(room, node, difference)
+        pod.apply_resize()
+    else:
+        pod.resize = ResizeState.DEFERRED
+
+
+def _changed(
+    pod: SimulatedPod, requests: Mapping[str, Amounts], limits: Mapping[str, Amounts]
+) -> dict[str, tuple[Amounts, Amounts]]:
+    """All containers' amounts after a patch. Refused (422) for a container that is not there, or a request above its limit."""
+    result = {container.name: (container.asked_requests, container.asked_limits) for container in pod.containers}
+    for name in sorted(requests.keys() | limits.keys()):
+        if name not in result:
+            raise Refused(HTTPStatus.UNPROCESSABLE_ENTITY, f"pod '{pod.name.name}' has no container '{name}'")
+        before, capped = result[name]
+        after = _merged(before, requests.get(name)), _merged(capped, limits.get(name))
+        _check_limits(pod, name, *after)
+        result[name] = after
+    return result
+
+
+def _merged(old: Amounts, new: Amounts | None) -> Amounts:
+    if new is None:
+        return old
+    new = settled(new)
+    return Amounts(
+        cpu=old.cpu if new.cpu is None else new.cpu,
+        memory=old.memory if new.memory is None else new.memory,
+    )
+
+
+def _check_limits(pod: SimulatedPod, name: str, requests: Amounts, limits: Amounts) -> None:
+    for resource, wanted, limit in (("cpu", requests.cpu, limits.cpu), ("memory", requests.memory, limits.memory)):
+        if wanted is not None and limit is not None and wanted > limit:
+            where = f"container '{name}' of pod '{pod.name.name}'"
+            message = f"{where}: {resource} request {wanted:g} must be less than or equal to {resource} limit {limit:g}"
+            raise Refused(HTTPStatus.UNPROCESSABLE_ENTITY, message)
+
+
+def _key(deployment: Deployment) -> tuple[str, str]:
+    return deployment.namespace, deployment.name
+
+
+def _letters(data: bytes) -> str:
+    """Kubernetes' alphabet for generated names: no vowels, so no words."""
+    return "".join(_LETTERS[byte % len(_LETTERS)] for byte in data)

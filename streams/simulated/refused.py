@@ -1,0 +1,38 @@
+"""The simulated API server's way to say no: a status code and a message, like Kubernetes' own."""
+
+from http import HTTPStatus
+
+from schemas.names import PodName
+from schemas.units import Seconds
+
+
+class Refused(Exception):
+    """A call that the simulated cluster did not carry out."""
+
+    def __init__(self, code: HTTPStatus, message: str, *, after: Seconds | None = None) -> None:
+        """`after`: when asking again makes sense, in seconds."""
+        super().__init__(message)
+        self.code, self.message, self.after = code, message, after
+
+
+def not_found(name: str) -> Refused:
+    """No pod has this name."""
+    return Refused(HTTPStatus.NOT_FOUND, f'pods "{name}" not found')
+
+
+def other_uid(pod: PodName, uid: str) -> Refused:
+    """A pod has this name, but it is another one."""
+    message = f"the UID in the precondition ({pod.uid}) does not match the UID in record ({uid}); the object might be another one"
+    return Refused(HTTPStatus.CONFLICT, f'operation cannot be fulfilled on pods "{pod.name}": {message}')
+
+
+def over_node(node: str, resource: str, *, asked: float, has: float) -> Refused:
+    """A resize beyond what the node could ever give."""
+    message = f"node '{node}' has not enough allocatable {resource}: asked {asked:g}, allocatable {has:g}"
+    return Refused(HTTPStatus.FORBIDDEN, message)
+
+
+def budget_used_up(name: str, keep: int) -> Refused:
+    """An eviction that would leave too few ready pods."""
+    message = f"cannot evict pod '{name}' as it would violate its disruption budget: {keep} pods must stay ready"
+    return Refused(HTTPStatus.TOO_MANY_REQUESTS, message, after=Seconds(10.0))

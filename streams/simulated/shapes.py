@@ -1,0 +1,113 @@
+"""Load shapes: what one container would like to use, as pure functions of seed, time and age.
+
+Chance comes from hashing the seed with the time slot, so a shape can be asked for any moment in any order and always answers
+the same. A shape knows nothing of limits; the kubelet sees to those.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from schemas.units import Bytes, Cores, Fraction, Seconds
+
+MIB = 1 << 20
+_DAY = 86_400.0
+_MASK = (1 << 64) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """What a shape may depend on: a seed of its own, seconds since the epoch, and seconds since the container started."""
+
+    seed: int
+    time: Seconds
+    age: Seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What a container would like to use now."""
+
+    cores: Cores
+    memory: Bytes
+
+
+Shape = Callable[[Moment], Load]
+
+
+def diurnal(*, low: float, high: float, memory: int, swing: int) -> Shape:
+    """A service for people: CPU between `low` and `high` cores with the sun, memory `memory` plus up to `swing` MiB."""
+
+    def shape(moment: Moment) -> Load:
+        day = daylight(moment.time)
+        cores = (low + (high - low) * day) * (0.85 + 0.3 * chance(moment, every=60))
+        return _load(cores, memory + swing * day + 4 * chance(moment, every=300, salt=1))
+
+    return shape
+
+
+def bursty(*, calm: float, burst: float, memory: int, burst_memory: int, often: Fraction) -> Shape:
+    """Mostly calm; in a share `often` of ten-minute slots it needs `burst` cores and `burst_memory` MiB."""
+
+    def shape(moment: Moment) -> Load:
+        bursting = chance(moment, every=600, salt=2) < often
+        cores, mib = (burst, burst_memory) if bursting else (calm, memory)
+        return _load(cores * (0.8 + 0.4 * chance(moment, every=60)), mib * (0.97 + 0.03 * chance(moment, every=60, salt=1)))
+
+    return shape
+
+
+def leak(*, cores: float, memory: int, per_hour: float) -> Shape:
+    """A steady service that loses `per_hour` MiB each hour until it is restarted."""
+
+    def shape(moment: Moment) -> Load:
+        return _load(cores * (0.9 + 0.2 * chance(moment, every=60)), memory + per_hour * moment.age / 3600)
+
+    return shape
+
+
+def batch(*, every: Seconds, busy: Seconds, cores: float, memory: int) -> Shape:
+    """Works for `busy` seconds of each `every`, and sleeps on a tenth of its memory in between."""
+
+    def shape(moment: Moment) -> Load:
+        into = moment.time % every
+        if into >= busy:
+            return _load(0.005, memory * 0.1)
+        grown = min(1.0, 0.4 + into / busy)
+        return _load(cores * (0.9 + 0.2 * chance(moment, every=60)), memory * grown)
+
+    return shape
+
+
+def jvm(*, low: float, high: float, heap: int, warm_up: Seconds = Seconds(1200.0)) -> Shape:  # noqa: B008  # a number with a unit
+    """Starts with a burst of CPU, grows to `heap` MiB over `warm_up` seconds and never gives memory back."""
+
+    def shape(moment: Moment) -> Load:
+        starting = high * max(0.0, 1.0 - moment.age / 120)
+        serving = (low + (high - low) * daylight(moment.time)) * (0.8 + 0.4 * chance(moment, every=60))
+        grown = 0.35 + 0.65 * min(1.0, moment.age / warm_up)
+        return _load(max(starting, serving), heap * grown * (0.98 + 0.02 * chance(moment, every=120, salt=1)))
+
+    return shape
+
+
+def daylight(time: Seconds) -> float:
+    """0 at three in the morning, 1 at three in the afternoon (UTC), a cosine in between."""
+    return (1 - math.cos(2 * math.pi * (time % _DAY - 3 * 3600) / _DAY)) / 2
+
+
+def chance(moment: Moment, *, every: int, salt: int = 0) -> float:
+    """A number in [0, 1) that holds for a slot of `every` seconds: SplitMix64's finish over seed, slot and salt."""
+    return hashed(moment.seed, int(moment.time) // every, salt)
+
+
+def hashed(seed: int, slot: int, salt: int = 0) -> float:
+    """A number in [0, 1) that follows from the three."""
+    x = (seed * 0x9E3779B97F4A7C15 + slot * 0xD1342543DE82EF95 + salt * 0xBF58476D1CE4E5B9 + 0x2545F4914F6CDD1D) & _MASK
+    x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+    x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & _MASK
+    return ((x ^ (x >> 31)) >> 11) / (1 << 53)
+
+
+def _load(cores: float, mib: float) -> Load:
+    return Load(Cores(cores), Bytes(int(mib * MIB)))
