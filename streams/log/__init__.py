@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from schemas.names import Place
+from streams.errors import BadInput
 
 Headers = tuple[tuple[str, bytes], ...]
 Positions = Mapping[tuple[str, int], int]
@@ -50,11 +51,21 @@ class Record:
         return len(self.key or b"") + len(self.value or b"") + 100
 
 
+def needs_key_or_value(record: NewRecord) -> None:
+    """Raises BadInput for a record that has neither: it would say nothing about nothing, and Kafka's clients refuse it."""
+    if record.key is None and record.value is None:
+        raise BadInput(f"a record for {record.topic}:{record.partition} has neither a key nor a value")
+
+
 class Log(Protocol):
     """What every adapter can do."""
 
     def append(self, records: Iterable[NewRecord]) -> Sequence[Place]:
-        """Append in order and return when all are durable. Raises LogUnavailable; BadInput for an unknown topic or partition."""
+        """Append in order and return when all are durable.
+
+        Raises LogUnavailable; BadInput, having appended nothing, for an unknown topic or partition or a record with neither key
+        nor value.
+        """
 
     def poll(self, positions: Positions, *, wait: float = 0.0, limit: int = 10_000) -> Sequence[Record]:
         """Records at or after these positions, in offset order within a partition; waits up to `wait` seconds for the first.

@@ -17,7 +17,7 @@ from typing import Self
 
 from schemas.names import Place
 from streams.errors import BadInput, LogUnavailable
-from streams.log import NewRecord, Positions, Record, lines
+from streams.log import NewRecord, Positions, Record, lines, needs_key_or_value
 from streams.log.memory import unknown_time
 from streams.log.shelf import Shelves, share
 
@@ -78,6 +78,7 @@ class FileLog:
             ends: dict[tuple[str, int], int] = {}
             kept = []
             for new in records:
+                needs_key_or_value(new)
                 tp = new.topic, new.partition
                 offset = ends.get(tp, self._shelves.at(*tp).end)
                 ends[tp] = offset + 1

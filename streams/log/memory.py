@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Self
 
 from schemas.names import Place
-from streams.log import NewRecord, Positions, Record
+from streams.log import NewRecord, Positions, Record, needs_key_or_value
 from streams.log.shelf import Shelves, share
 
 
@@ -35,13 +35,15 @@ class MemoryLog:
     def append(self, records: Iterable[NewRecord]) -> Sequence[Place]:
         """Append all or, when one of them names no known place, none."""
         batch = list(records)
+        for record in batch:
+            needs_key_or_value(record)
         with self._changed:
             shelves = [self._shelves.at(r.topic, r.partition) for r in batch]
             places = []
             for new, shelf in zip(batch, shelves, strict=True):
-                record = Record(new.topic, new.partition, shelf.end, new.key, new.value, new.headers, self._now())
-                shelf.put(record.offset, record)
-                places.append(record.place)
+                taken = Record(new.topic, new.partition, shelf.end, new.key, new.value, new.headers, self._now())
+                shelf.put(taken.offset, taken)
+                places.append(taken.place)
             self._changed.notify_all()
         return places
 

@@ -1,0 +1,100 @@
+"""The log in a real Kafka is a log; and what is said when Kafka is not there or refuses."""
+
+import random
+import runpy
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from kafka import KafkaAdminClient, TopicPartition
+from kafka.admin import NewTopic
+
+from streams.errors import LogUnavailable
+from streams.log import Log, NewRecord
+from streams.log.connection import Connection
+from streams.log.kafka import KafkaLog
+
+_suite = runpy.run_path(str(Path(__file__).parents[1] / "streams" / "log" / "conformance.py"))
+
+
+@pytest.fixture(scope="module")
+def admin(broker: str) -> Iterator[KafkaAdminClient]:
+    admin = KafkaAdminClient(bootstrap_servers=broker)
+    yield admin
+    admin.close()
+
+
+@pytest.fixture(scope="module")
+def shared(broker: str) -> Iterator[KafkaLog]:
+    with KafkaLog(Connection(broker)) as log:
+        yield log
+
+
+class KafkaWorld(_suite["World"]):  # type: ignore[misc]  # loaded by path, so it has no type
+    def __init__(self, log: KafkaLog, admin: KafkaAdminClient, prefix: str) -> None:
+        self.log, self.admin = log, admin
+        self.wide, self.narrow = f"{prefix}.wide", f"{prefix}.narrow"
+        configs = {"max.message.bytes": str(8 << 20)}
+        made = [NewTopic(self.wide, 3, 1, topic_configs=configs), NewTopic(self.narrow, 1, 1, topic_configs=configs)]
+        admin.create_topics(made, wait_for_metadata=True)
+
+    def truncate(self, topic: str, partition: int, offset: int) -> None:
+        self.admin.delete_records({TopicPartition(topic, partition): offset})
+
+    def another(self) -> Log:
+        return KafkaLog(self.log.where)
+
+
+class TestKafkaLog(_suite["Conformance"]):  # type: ignore[misc]  # loaded by path, so it has no type
+    @pytest.fixture
+    def world(self, shared: KafkaLog, admin: KafkaAdminClient, prefix: str) -> KafkaWorld:
+        return KafkaWorld(shared, admin, prefix)
+
+    def test_a_record_of_seven_megabytes_fits(self, world: KafkaWorld) -> None:
+        big = bytes(7 << 20)
+        world.log.append([NewRecord(world.narrow, 0, b"big", big)])
+        assert [r.value for r in _suite["read_all"](world.log, world.narrow, 0)] == [big]
+
+    def test_kafka_says_when_it_took_a_record(self, world: KafkaWorld) -> None:
+        world.log.append([NewRecord(world.narrow, 0, b"k", b"v")])
+        (record,) = world.log.poll({(world.narrow, 0): 0})
+        assert record.timestamp_ms > 1_700_000_000_000
+
+    def test_a_record_that_the_topic_refuses_is_told_with_what_to_do_and_the_next_append_works(
+        self, world: KafkaWorld, admin: KafkaAdminClient, prefix: str
+    ) -> None:
+        small = f"{prefix}.small"
+        admin.create_topics([NewTopic(small, 1, 1, topic_configs={"max.message.bytes": "1000"})], wait_for_metadata=True)
+        noise = random.Random(1).randbytes(50_000)  # compression does not make it fit
+        with pytest.raises(LogUnavailable, match=r"appending 1 records at Kafka .*run `ullage topics apply`"):
+            world.log.append([NewRecord(small, 0, b"k", noise)])
+        (place,) = world.log.append([NewRecord(small, 0, b"k", b"v")])
+        assert place.offset == 0
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda log: log.append([NewRecord("t", 0, b"k", b"v")]),
+        lambda log: log.poll({("t", 0): 0}),
+        lambda log: log.end("t", 0),
+    ],
+    ids=["append", "poll", "end"],
+)
+def test_a_broker_that_is_not_there_is_told_with_what_to_do(
+    ask: Callable[[KafkaLog], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streams.log.connection.BOOTSTRAP_MS", 300)
+    with socket.socket() as nobody:  # bound but not listening: the port is ours, and refuses
+        nobody.bind(("127.0.0.1", 0))
+        where = f"127.0.0.1:{nobody.getsockname()[1]}"
+        with (
+            KafkaLog(Connection(where)) as log,
+            pytest.raises(LogUnavailable, match=rf"at Kafka '{where}' did not work .*Start one with `ullage broker`"),
+        ):
+            ask(log)
+
+
+def test_a_password_does_not_show_when_a_connection_is_printed() -> None:
+    assert "hunter2" not in repr(Connection("b:9092", sasl_password="hunter2"))  # noqa: S106  # made up
