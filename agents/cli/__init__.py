@@ -1,0 +1,58 @@
+"""The command line: `ullage COMMAND`. Data goes to stdout, everything else to stderr.
+
+Exit codes: 0 fine; 1 it did not work; 2 wrong usage (a flag, file or setting that makes no sense); 3 a gate was crossed
+(`backtest --max-oom`, `replay --verify`); 130 and 143 after Ctrl-C and SIGTERM. Our own errors are one sentence, never a
+traceback; a traceback is a bug in Ullage.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+
+from cyclopts import CycloptsError
+
+from agents.cli import parent
+from agents.cli.output import note
+from agents.cli.program import app
+from agents.cli.stopping import Stop
+from streams.errors import BadInput, UllageError
+
+FINE, FAILED, USAGE, GATE, INTERRUPTED = 0, 1, 2, 3, 130
+
+
+def main() -> None:
+    """The console script."""
+    parent.die_with()
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(tokens: Sequence[str]) -> int:
+    """Run one command and say with which code to exit."""
+    try:
+        code = app(tokens, exit_on_error=False, print_error=False, result_action="return_value")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FINE
+    except (CycloptsError, UllageError, KeyboardInterrupt, Stop) as error:
+        return _ended(error)
+    return code if isinstance(code, int) else FINE
+
+
+def _ended(error: BaseException) -> int:
+    match error:
+        case CycloptsError():
+            return _say(f"{error}\nTry: ullage --help", USAGE)
+        case BadInput():
+            return _say(str(error), USAGE)
+        case UllageError():
+            return _say(str(error), FAILED)
+        case Stop():
+            return error.code
+        case _:
+            return INTERRUPTED
+
+
+def _say(sentence: str, code: int) -> int:
+    note(f"ullage: {sentence}")
+    return code

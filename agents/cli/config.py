@@ -1,0 +1,27 @@
+"""`ullage config show`: every setting, its value, and where the value comes from."""
+
+from typing import Annotated
+
+from cyclopts import App, Parameter
+
+from agents.cli.options import Common, given
+from agents.cli.output import data
+
+app = App(name="config", help="Look at settings.")
+
+
+@app.command
+def show(
+    *,
+    origin: Annotated[bool, Parameter(help="Also say where each value comes from.", negative=())] = False,
+    explain: Annotated[bool, Parameter(help="Also say what each setting means.", negative=())] = False,
+    common: Common | None = None,
+) -> None:
+    """Print every setting as `name = value`. What was read from a secret's file is hidden."""
+    from agents.settings.described import describe
+
+    texts = {name: text for name, _, text in describe()}
+    for name, value, place in given(common).load().shown():
+        data(f"{name} = {value}" + (f"  # {place}" if origin else ""))
+        if explain:
+            data(f"    {texts[name]}")

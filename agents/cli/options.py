@@ -1,0 +1,60 @@
+"""The options that every command with settings takes, and what they give: flags over environment over file over defaults."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Group, Parameter
+
+from streams.errors import BadInput
+
+if TYPE_CHECKING:
+    from agents.settings import Settings
+    from agents.settings.layers import Loaded
+
+_GROUP = Group("Settings", sort_key=9)
+
+
+@Parameter(name="*", group=_GROUP)
+@dataclass(frozen=True, slots=True)
+class Common:
+    """Settings by flag."""
+
+    config: Annotated[Path | None, Parameter(help="A YAML file of settings, instead of ./ullage.yaml.")] = None
+    set: Annotated[
+        tuple[str, ...],
+        Parameter(
+            help="One setting, as in `--set topics.prefix=shop`; may be repeated. `ullage config show` lists them.",
+            negative=(),
+            consume_multiple=False,
+        ),
+    ] = ()
+    brokers: Annotated[str | None, Parameter(help="Kafka's HOST:PORT, short for `--set log.brokers=HOST:PORT`.")] = None
+
+    def load(self, **more: object) -> Loaded:
+        """All settings with their origins. `more` are the command's own: names with `__` for the dot; None is unset."""
+        from agents.settings.layers import load
+
+        flags = dict(_split(item) for item in self.set)
+        flags |= {name.replace("__", "."): str(value) for name, value in more.items() if value is not None}
+        if self.brokers is not None:
+            flags["log.brokers"] = self.brokers
+        return load(file=self.config, flags=flags)
+
+    def settings(self, **more: object) -> Settings:
+        """As `load`, without origins."""
+        return self.load(**more).settings
+
+
+def given(common: Common | None) -> Common:
+    """The options, or none of them."""
+    return common or Common()
+
+
+def _split(item: str) -> tuple[str, str]:
+    name, equals, value = item.partition("=")
+    if not equals:
+        raise BadInput(f"--set takes NAME=VALUE, as in --set log.brokers=127.0.0.1:9092, not '{item}'")
+    return name.strip(), value

@@ -1,0 +1,30 @@
+"""`ullage tap TOPIC`: read a topic with its records decoded."""
+
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+
+from agents.cli.options import Common, given
+
+
+def tap(  # noqa: PLR0913  # the flags of a command
+    topic: Annotated[str, Parameter(help="The topic's short name, as `pod-updates`; `ullage topics plan` lists them.")],
+    *,
+    begin: Annotated[
+        str, Parameter(name=("--from",), help="Where to begin: `begin`, `end`, an offset, or a time ago as 90s, 30m, 1h, 2d.")
+    ] = "begin",
+    follow: Annotated[bool, Parameter(name=("--follow", "-f"), help="Go on when the end is reached.", negative=())] = False,
+    key: Annotated[str, Parameter(help="Only records whose key matches this pattern, as `demo/shop/*`.")] = "*",
+    kind: Annotated[str | None, Parameter(name="--type", help="Only events of this type, as `EvictionPlanned`.")] = None,
+    limit: Annotated[int | None, Parameter(help="Stop after this many records.")] = None,
+    output: Annotated[
+        Literal["pretty", "jsonl"], Parameter(name=("--output", "-o"), help="For people or for programs.")
+    ] = "pretty",
+    ticks: Annotated[bool, Parameter(help="Show ticks too.", negative=())] = False,
+    common: Common | None = None,
+) -> None:
+    """Print the records of a topic, decoded: time, place, type, key and content. Reads only."""
+    from agents.cli import tapping
+
+    wanted = tapping.Wanted(key=key, kind=kind, limit=limit, ticks=ticks)
+    tapping.run(given(common).settings(), topic, begin=begin, follow=follow, wanted=wanted, pretty=output == "pretty")

@@ -1,0 +1,73 @@
+"""What was requested and what was used over the day, in slices of half an hour, and the slack that follows.
+
+Slack is the share of what was requested that nobody used: 1 - used / requested, over all samples. It is the number that a bill
+follows; what was used beyond the request makes it smaller.
+"""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+
+SLICE_SECONDS = 1800
+
+
+@dataclass(slots=True)
+class Moment:
+    """Sums over containers: cores and bytes."""
+
+    cpu_requested: float = 0.0
+    cpu_used: float = 0.0
+    memory_requested: float = 0.0
+    memory_used: float = 0.0
+
+    def add(self, *, cpu: tuple[float, float], memory: tuple[float, float]) -> None:
+        """Add one container: (requested, used) of each."""
+        self.cpu_requested += cpu[0]
+        self.cpu_used += cpu[1]
+        self.memory_requested += memory[0]
+        self.memory_used += memory[1]
+
+    @property
+    def cpu_slack(self) -> float:
+        """Share of requested cores that is not used."""
+        return 1 - self.cpu_used / self.cpu_requested if self.cpu_requested else 0.0
+
+    @property
+    def memory_slack(self) -> float:
+        """Share of requested bytes that is not used."""
+        return 1 - self.memory_used / self.memory_requested if self.memory_requested else 0.0
+
+
+@dataclass(slots=True)
+class Curve:
+    """Sums of samples by half hour of event time. `rounds` counts scrapes, so that sums become averages."""
+
+    slices: dict[int, Moment] = field(default_factory=dict)
+    rounds: dict[int, set[datetime]] = field(default_factory=dict)
+
+    def add(self, at: datetime, moment: Moment) -> None:
+        """Add one scrape of one partition."""
+        number = int(at.timestamp()) // SLICE_SECONDS
+        into = self.slices.setdefault(number, Moment())
+        self.rounds.setdefault(number, set()).add(at)
+        into.add(cpu=(moment.cpu_requested, moment.cpu_used), memory=(moment.memory_requested, moment.memory_used))
+
+    def average(self, number: int) -> Moment:
+        """The average moment of one slice."""
+        total, count = self.slices[number], len(self.rounds[number])
+        return Moment(
+            cpu_requested=total.cpu_requested / count,
+            cpu_used=total.cpu_used / count,
+            memory_requested=total.memory_requested / count,
+            memory_used=total.memory_used / count,
+        )
+
+    def averages(self) -> list[Moment]:
+        """The average moments in order of time."""
+        return [self.average(number) for number in sorted(self.slices)]
+
+    def total(self) -> Moment:
+        """All samples together: the day as one number."""
+        day = Moment()
+        for m in self.slices.values():
+            day.add(cpu=(m.cpu_requested, m.cpu_used), memory=(m.memory_requested, m.memory_used))
+        return day

@@ -1,0 +1,210 @@
+"""What the demo shows, folded from log records alone: facts, decisions and outcomes in; sums, rows and sentences out.
+
+Pure: it reads no clock, no file and no process, so what the view says can be checked from the log by anybody. Repeated decisions,
+outcomes and OOM kills (same id) count once.
+"""
+
+import math
+from collections import Counter, deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from agents.demo import sentences
+from agents.demo.curve import Curve, Moment
+from schemas.decisions import EvictionPlanned, RequestsRecommended, ResizePlanned, UpdateRefused
+from schemas.facts import ContainerOOMKilled, MetricsScraped, PodChanged, PodDeleted, PodPhase
+from schemas.names import Amounts, PodName, Workload
+from schemas.outcomes import Action, ActionFinished, Result
+from schemas.policies import ControlChanged, Mode
+
+TOPICS = ("control", "pod-changes", "oom-events", "pod-metrics", "recommendations", "pod-updates", "outcomes")
+"""What a picture is made from, by short name."""
+
+_NOTHING = Amounts()
+
+
+@dataclass(slots=True)
+class WorkloadRow:
+    """One line of the table: sums over the workload's live pods."""
+
+    workload: Workload
+    pods: int = 0
+    cpu_requested: float = 0.0
+    cpu_used: float = 0.0
+    memory_requested: float = 0.0
+    memory_used: float = 0.0
+    ooms: int = 0
+    target: Amounts | None = None
+    """What one pod should request, all its containers together; None before the first recommendation."""
+
+
+@dataclass(slots=True)
+class Picture:
+    """All that is known from the records taken so far."""
+
+    at: datetime | None = None
+    mode: Mode = Mode.SHADOW
+    curve: Curve = field(default_factory=Curve)
+    decided: Counter[str] = field(default_factory=Counter)
+    done: Counter[Action] = field(default_factory=Counter)
+    not_done: Counter[Result] = field(default_factory=Counter)
+    refusals: Counter[str] = field(default_factory=Counter)
+    ooms: int = 0
+    samples: int = 0
+    actions: deque[str] = field(default_factory=lambda: deque(maxlen=8))
+    """The last things done, newest last, as sentences."""
+    explained: str | None = None
+    """The id of the last decision that was carried out: what `why` is asked about at the end."""
+    _pods: dict[str, PodChanged] = field(default_factory=dict)
+    _used: dict[tuple[str, str], tuple[float, float]] = field(default_factory=dict)
+    _targets: dict[str, RequestsRecommended] = field(default_factory=dict)
+    _planned: dict[str, ResizePlanned | EvictionPlanned] = field(default_factory=dict)
+    _ooms: Counter[str] = field(default_factory=Counter)
+    _restarts: dict[tuple[str, str], int] = field(default_factory=dict)
+    _seen: set[object] = field(default_factory=set)
+
+    def take(self, event: object) -> None:
+        """Take one event in; events that the picture does not show are nothing to it."""
+        match event:
+            case MetricsScraped():
+                self._scrape(event)
+            case PodChanged():
+                self._pod(event)
+            case PodDeleted():
+                self._gone(event.pod)
+            case ContainerOOMKilled():
+                self._oom(event)
+            case RequestsRecommended():
+                self._targets[event.workload.key] = event
+            case ResizePlanned() | EvictionPlanned() | UpdateRefused():
+                self._decision(event)
+            case ActionFinished():
+                self._outcome(event)
+            case ControlChanged():
+                self.mode = event.mode
+            case _:
+                pass
+
+    @property
+    def restarts(self) -> int:
+        """How often containers were started again, over all pods that ever were."""
+        return sum(self._restarts.values())
+
+    @property
+    def pods(self) -> int:
+        """Pods that are there now."""
+        return len(self._pods)
+
+    @property
+    def recommended(self) -> int:
+        """Workloads that have a recommendation."""
+        return len(self._targets)
+
+    @property
+    def now(self) -> Moment:
+        """Requested and used, over all running pods, at this moment."""
+        rows = self.rows()
+        return Moment(
+            cpu_requested=sum(r.cpu_requested for r in rows),
+            cpu_used=sum(r.cpu_used for r in rows),
+            memory_requested=sum(r.memory_requested for r in rows),
+            memory_used=sum(r.memory_used for r in rows),
+        )
+
+    def rows(self) -> list[WorkloadRow]:
+        """One row a workload, by name."""
+        rows: dict[str, WorkloadRow] = {}
+        for pod in self._pods.values():
+            key = pod.workload.key
+            row = rows.setdefault(key, WorkloadRow(pod.workload, ooms=self._ooms[key], target=self._target(key)))
+            row.pods += 1
+            if pod.phase is PodPhase.RUNNING:
+                self._add(row, pod)
+        return [rows[key] for key in sorted(rows)]
+
+    def _add(self, row: WorkloadRow, pod: PodChanged) -> None:
+        for seen in pod.containers:
+            cores, memory = self._used.get((pod.pod.uid, seen.name), (0.0, 0.0))
+            row.cpu_requested += seen.requests.cpu or 0.0
+            row.memory_requested += seen.requests.memory or 0
+            row.cpu_used += cores
+            row.memory_used += memory
+
+    def _target(self, key: str) -> Amounts | None:
+        recommended = self._targets.get(key)
+        return None if recommended is None else sentences.together(c.target for c in recommended.containers)
+
+    def _scrape(self, scrape: MetricsScraped) -> None:
+        if self.at is None or scrape.at > self.at:
+            self.at = scrape.at
+        moment = Moment()
+        for uid, container, cores, memory in _columns(scrape):
+            self._used[uid, container] = (cores, memory)
+            requests = self._requests(uid, container)
+            moment.add(cpu=(requests.cpu or 0.0, cores), memory=(requests.memory or 0, memory))
+        self.samples += len(scrape.pods)
+        self.curve.add(scrape.at, moment)
+
+    def _requests(self, uid: str, container: str) -> Amounts:
+        pod = self._pods.get(uid)
+        return next((c.requests for c in pod.containers if c.name == container), _NOTHING) if pod else _NOTHING
+
+    def _pod(self, pod: PodChanged) -> None:
+        self._pods[pod.pod.uid] = pod
+        for seen in pod.containers:
+            name = (pod.pod.uid, seen.name)
+            self._restarts[name] = max(self._restarts.get(name, 0), seen.restarts)
+
+    def _gone(self, pod: PodName) -> None:
+        changed = self._pods.pop(pod.uid, None)
+        for seen in changed.containers if changed else ():
+            self._used.pop((pod.uid, seen.name), None)
+
+    def _oom(self, killed: ContainerOOMKilled) -> None:
+        if self._first((killed.pod.uid, killed.container, killed.restarts)):
+            self.ooms += 1
+            self._ooms[killed.workload.key] += 1
+            self.actions.append(sentences.oom(killed))
+
+    def _decision(self, decision: ResizePlanned | EvictionPlanned | UpdateRefused) -> None:
+        if not self._first(decision.id):
+            return
+        self.decided[type(decision).__name__] += 1
+        if isinstance(decision, UpdateRefused):
+            self.refusals[decision.guard] += 1
+        else:
+            self._planned[decision.id] = decision
+
+    def _outcome(self, outcome: ActionFinished) -> None:
+        if not self._first(outcome.id):
+            return
+        if outcome.result is not Result.DONE:
+            self.not_done[outcome.result] += 1
+            return
+        self.done[outcome.action] += 1
+        decision = self._planned.get(outcome.decision)
+        if decision is not None:
+            self.explained = decision.id
+            recommended = self._targets.get(decision.workload.key)
+            self.actions.append(sentences.done(outcome, decision, recommended))
+
+    def _first(self, name: object) -> bool:
+        if name in self._seen:
+            return False
+        self._seen.add(name)
+        return True
+
+
+def folded(events: Iterable[object]) -> Picture:
+    """A picture of all these events."""
+    picture = Picture()
+    for event in events:
+        picture.take(event)
+    return picture
+
+
+def _columns(scrape: MetricsScraped) -> Iterable[tuple[str, str, float, float]]:
+    """Pod uid, container, cores, bytes of each row; what was not seen counts as zero here, because sums are shown."""
+    for uid, container, cores, memory in zip(scrape.pods, scrape.containers, scrape.cores, scrape.memory, strict=True):
+        yield uid, container, 0.0 if math.isnan(cores) else float(cores), 0.0 if math.isnan(memory) else float(memory)

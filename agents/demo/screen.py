@@ -1,0 +1,143 @@
+"""The live view: a picture as something to look at. Only drawing; every number comes from `agents.demo.picture`."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.panel import Panel
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from agents.demo import sentences
+from agents.demo.picture import Picture, WorkloadRow
+from schemas.outcomes import Action
+
+_BARS = " ▁▂▃▄▅▆▇█"
+_SLICES = 48
+_TOP = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """What frames the picture: a title, a sentence for who looks for the first time, and how far along we are (0 to 1)."""
+
+    title: str
+    about: str
+    progress: float
+    footer: str
+
+
+def draw(picture: Picture, story: Story) -> RenderableType:
+    """The whole view."""
+    parts = [
+        Text(story.about, style="dim"),
+        _day(picture, story),
+        _curves(picture),
+        _workloads(picture.rows()),
+        _counts(picture),
+        _actions(picture),
+    ]
+    return Panel(Group(*parts), title=story.title, subtitle=story.footer, box=box.ROUNDED, padding=(0, 1))
+
+
+def plain(picture: Picture, story: Story) -> str:
+    """One line, for where no terminal is."""
+    now = picture.now
+    clock = sentences.clock(picture.at) if picture.at else "--:--"
+    return (
+        f"{story.progress:4.0%} of the day, {clock}  "
+        f"cpu {now.cpu_requested:.1f} requested {now.cpu_used:.1f} used, "
+        f"memory {sentences.memory(now.memory_requested)} requested {sentences.memory(now.memory_used)} used, "
+        f"{_counted(picture)}"
+    )
+
+
+def bars(values: Sequence[float], top: float) -> str:
+    """Values as a row of blocks; `top` fills the height."""
+    if top <= 0:
+        return ""
+    return "".join(_BARS[min(8, max(0, round(8 * v / top)))] for v in values)
+
+
+def _day(picture: Picture, story: Story) -> RenderableType:
+    grid = Table.grid(padding=(0, 2))
+    grid.add_row(
+        Text("simulated time"),
+        Text(sentences.clock(picture.at) if picture.at else "starting", style="bold"),
+        ProgressBar(total=1.0, completed=min(1.0, story.progress), width=_SLICES),
+        Text(f"mode {picture.mode.value}, {picture.pods} pods", style="dim"),
+    )
+    return grid
+
+
+def _curves(picture: Picture) -> RenderableType:
+    day, now = picture.curve.averages()[-_SLICES:], picture.now
+    grid = Table.grid(padding=(0, 2))
+    cpu = [m.cpu_requested for m in day], [m.cpu_used for m in day]
+    size = [m.memory_requested for m in day], [m.memory_used for m in day]
+    _curve(grid, "CPU cores", cpu, (f"{now.cpu_requested:.1f}", f"{now.cpu_used:.1f}"))
+    _curve(grid, "memory", size, (sentences.memory(now.memory_requested), sentences.memory(now.memory_used)))
+    return grid
+
+
+def _curve(grid: Table, name: str, lines: tuple[list[float], list[float]], now: tuple[str, str]) -> None:
+    top = max([*lines[0], *lines[1], 0.0])
+    grid.add_row(Text(name, style="bold"), "requested", Text(now[0]), Text(bars(lines[0], top), style="yellow"))
+    grid.add_row("", "used", Text(now[1]), Text(bars(lines[1], top), style="green"))
+
+
+def _workloads(rows: Sequence[WorkloadRow]) -> RenderableType:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, expand=True)
+    table.add_column("workload", no_wrap=True, ratio=1)
+    for name in ("pods", "cpu requested", "used", "memory requested", "used", "recommended for a pod", "OOM kills"):
+        table.add_column(name, justify="right", no_wrap=True)
+    biggest = sorted(rows, key=lambda r: (-r.cpu_requested, r.workload.key))[:_TOP]
+    for row in sorted(biggest, key=lambda r: r.workload.key):
+        table.add_row(
+            f"{row.workload.namespace}/{row.workload.name}",
+            str(row.pods),
+            sentences.cpu(row.cpu_requested),
+            _shade(sentences.cpu(row.cpu_used), row.cpu_used, row.cpu_requested),
+            sentences.memory(row.memory_requested),
+            _shade(sentences.memory(row.memory_used), row.memory_used, row.memory_requested),
+            Text("not yet", style="dim")
+            if row.target is None
+            else f"{sentences.cpu(row.target.cpu)} · {sentences.memory(row.target.memory)}",
+            Text(str(row.ooms), style="bold red" if row.ooms else "dim"),
+        )
+    if len(rows) > _TOP:
+        table.caption = f"the {_TOP} largest of {len(rows)} workloads"
+    return table
+
+
+def _shade(text: str, used: float, requested: float) -> Text:
+    """Yellow: much of the request lies idle; red: more is used than requested."""
+    share = used / requested if requested else 1.0
+    return Text(text, style="red" if share > 1 else "yellow" if share < 0.5 else "green")  # noqa: PLR2004  # half
+
+
+def _counts(picture: Picture) -> RenderableType:
+    text = Text(_counted(picture))
+    if picture.refusals:
+        guard, count = picture.refusals.most_common(1)[0]
+        text.append(f"   (most often left alone because of: {guard}, {count} times)", style="dim")
+    return text
+
+
+def _counted(picture: Picture) -> str:
+    done = picture.done
+    return (
+        f"{picture.ooms} OOM kills, {picture.restarts} restarts, {done[Action.RESIZE]} resized in place, "
+        f"{done[Action.EVICT]} evicted, {picture.decided['UpdateRefused']} left alone"
+    )
+
+
+def _actions(picture: Picture) -> RenderableType:
+    lines = [Text("\nwhat happened last, and why", style="bold")]
+    for sentence in picture.actions:
+        style = "red" if "OOM-killed" in sentence else ""
+        lines.append(Text(f"• {sentence}", style=style, overflow="ellipsis", no_wrap=True))
+    lines += [Text("")] * max(0, (picture.actions.maxlen or 0) - len(picture.actions))
+    return Group(*lines)

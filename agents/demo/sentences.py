@@ -1,0 +1,77 @@
+"""Events as sentences that a stranger understands: what happened, to which pod, and why."""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+
+from schemas.decisions import EvictionPlanned, RequestsRecommended, ResizePlanned
+from schemas.facts import ContainerOOMKilled
+from schemas.names import Amounts
+from schemas.outcomes import ActionFinished
+from schemas.units import Bytes, Cores
+
+_UNITS = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
+_NEARLY = 0.02
+
+
+def oom(killed: ContainerOOMKilled) -> str:
+    """An OOM kill."""
+    limit = "" if killed.memory_limit is None else f": it reached its memory limit of {memory(killed.memory_limit)}"
+    return f"{clock(killed.at)} OOM-killed {killed.pod.name}{limit}"
+
+
+def done(outcome: ActionFinished, decision: ResizePlanned | EvictionPlanned, recommended: RequestsRecommended | None) -> str:
+    """A decision that was carried out, with what it changes and what it rests on."""
+    before = together(decision.expect.values())
+    if isinstance(decision, ResizePlanned):
+        what = f"resized {decision.pod.name} in place: {change(before, together(decision.requests.values()))}"
+    else:
+        target = together(c.target for c in recommended.containers) if recommended else before
+        what = f"evicted {decision.pod.name}, so that it returns with other requests: {change(before, target)}"
+    return f"{clock(outcome.at)} {what}{_why(decision.because)}"
+
+
+def change(before: Amounts, after: Amounts) -> str:
+    """`cpu 0.50 → 0.21, memory 512 MiB → 301 MiB`; an amount that stays is left out."""
+    parts = []
+    if after.cpu is not None and _differ(before.cpu, after.cpu):
+        parts.append(f"cpu {cpu(before.cpu)} → {cpu(after.cpu)}")
+    if after.memory is not None and _differ(before.memory, after.memory):
+        parts.append(f"memory {memory(before.memory)} → {memory(after.memory)}")
+    return ", ".join(parts) or "next to no change"
+
+
+def together(amounts: Iterable[Amounts]) -> Amounts:
+    """The sum; an amount that no container sets stays unset."""
+    every = list(amounts)
+    cores = [a.cpu for a in every if a.cpu is not None]
+    sizes = [a.memory for a in every if a.memory is not None]
+    return Amounts(Cores(sum(cores)) if cores else None, Bytes(sum(sizes)) if sizes else None)
+
+
+def cpu(cores: float | None) -> str:
+    """Cores as people write them; none when not set."""
+    return "none" if cores is None else f"{cores:.2f}" if cores < 10 else f"{cores:.1f}"  # noqa: PLR2004  # three digits
+
+
+def memory(size: float | None) -> str:
+    """Bytes in the unit that gives three digits or less before the point; none when not set."""
+    if size is None:
+        return "none"
+    for unit, scale in _UNITS:
+        if size >= scale:
+            return f"{size / scale:.1f} {unit}" if size < 10 * scale else f"{size / scale:.0f} {unit}"
+    return f"{size:.0f} B"
+
+
+def clock(at: datetime) -> str:
+    """The time of day."""
+    return f"{at:%H:%M}"
+
+
+def _differ(before: float | None, after: float) -> bool:
+    return before is None or abs(after - before) > _NEARLY * before
+
+
+def _why(because: Mapping[str, object]) -> str:
+    reason = because.get("reason")
+    return f", because {reason}" if isinstance(reason, str) else ""
