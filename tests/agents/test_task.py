@@ -1,11 +1,12 @@
 """A task over a small stage: poison is set aside in order, a redo gives the same bytes, a snapshot is as good as going on."""
 
 import json
-from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from small_pipeline import CART, WEB, Bench, stages
 
 from agents.logic.turns import checkpoint
 from agents.logic.turns.checkpoint import Ledger
@@ -17,8 +18,13 @@ from streams.log import NewRecord, Record
 OOMS, METRICS = "oom-events", "pod-metrics"
 
 
-def make(bench: Any, small: SimpleNamespace, **at: Any) -> Task:
-    stage = small.stages()[0]
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+def make(bench: Bench, **at: Any) -> Task:
+    stage = stages()[0]
     return Task(stage, 0, topics=bench.topics, codec=bench.codec, positions=at.pop("positions", {OOMS: 0, METRICS: 0}), **at)
 
 
@@ -31,7 +37,7 @@ def feed(task: Task, name: str, *new: NewRecord) -> None:
         task.feed(name, record)
 
 
-def tick(bench: Any, name: str, number: int) -> NewRecord:
+def tick(bench: Bench, name: str, number: int) -> NewRecord:
     return NewRecord(bench.topics.wire(name), 0, b"tick", b'{"at":%d}' % number)
 
 
@@ -40,12 +46,10 @@ def reasons(taken: Taken) -> list[tuple[str, int, str]]:
     return [(b["topic"], b["offset"], b["reason"]) for b in bodies]
 
 
-def test_poisoned_records_are_set_aside_in_the_order_of_inputs_and_offsets_and_the_rest_counts(
-    bench: Any, small: SimpleNamespace
-) -> None:
-    task = make(bench, small)
+def test_poisoned_records_are_set_aside_in_the_order_of_inputs_and_offsets_and_the_rest_counts(bench: Bench) -> None:
+    task = make(bench)
     ooms, metrics = bench.topics.wire(OOMS), bench.topics.wire(METRICS)
-    (good,) = bench.metrics(1, (small.WEB, 0.5, 100))
+    (good,) = bench.metrics(1, (WEB, 0.5, 100))
     feed(task, METRICS, NewRecord(metrics, 0, b"k", b"{"), good, NewRecord(metrics, 0, None, None), good, tick(bench, METRICS, 5))
     assert task.take() is None
     feed(task, OOMS, NewRecord(ooms, 0, b"k", b"\xff"), tick(bench, OOMS, 5))
@@ -59,9 +63,9 @@ def test_poisoned_records_are_set_aside_in_the_order_of_inputs_and_offsets_and_t
     assert task.take() is None
 
 
-def test_an_event_that_the_stage_refuses_is_set_aside_with_the_stages_sentence(bench: Any, small: SimpleNamespace) -> None:
-    task = make(bench, small)
-    feed(task, OOMS, bench.oom(1, small.WEB, 1001), bench.oom(1, small.WEB, 1000), tick(bench, OOMS, 5))
+def test_an_event_that_the_stage_refuses_is_set_aside_with_the_stages_sentence(bench: Bench) -> None:
+    task = make(bench)
+    feed(task, OOMS, bench.oom(1, WEB, 1001), bench.oom(1, WEB, 1000), tick(bench, OOMS, 5))
     feed(task, METRICS, tick(bench, METRICS, 5))
     taken = task.take()
     assert taken is not None
@@ -70,8 +74,8 @@ def test_an_event_that_the_stage_refuses_is_set_aside_with_the_stages_sentence(b
     assert (taken.records, list(taken.decisions)) == (1, [])
 
 
-def test_malformed_ticks_become_dead_letters_and_cut_nothing(bench: Any, small: SimpleNamespace) -> None:
-    task = make(bench, small)
+def test_malformed_ticks_become_dead_letters_and_cut_nothing(bench: Bench) -> None:
+    task = make(bench)
     wire = bench.topics.wire(METRICS)
     values = [b'{"at":"5"}', b'{"at":-1}', b"5", b"{}", b"", b"\xff", None, b'{"at":5.5}']
     malformed = [NewRecord(wire, 0, b"tick", value) for value in values]
@@ -83,25 +87,23 @@ def test_malformed_ticks_become_dead_letters_and_cut_nothing(bench: Any, small: 
     assert [offset for _, offset, _ in reasons(taken)] == list(range(len(values)))
 
 
-def test_every_decision_carries_stage_partition_and_turn_in_its_id_and_goes_where_its_key_says(
-    bench: Any, small: SimpleNamespace
-) -> None:
-    task = make(bench, small)
-    feed(task, METRICS, *bench.metrics(1, (small.CART, 1, 1), (small.WEB, 1, 1)), tick(bench, METRICS, 60_000))
+def test_every_decision_carries_stage_partition_and_turn_in_its_id_and_goes_where_its_key_says(bench: Bench) -> None:
+    task = make(bench)
+    feed(task, METRICS, *bench.metrics(1, (CART, 1, 1), (WEB, 1, 1)), tick(bench, METRICS, 60_000))
     feed(task, OOMS, tick(bench, OOMS, 60_000))
     taken = task.take()
     assert taken is not None
-    keys = [small.CART.key, "demo", small.WEB.key, "demo"]
+    keys = [CART.key, "demo", WEB.key, "demo"]
     assert [(d.key or b"").decode() for d in taken.decisions] == keys
     assert [d.partition for d in taken.decisions] == [bench.topics.partition_of(k) for k in keys]
-    assert header(taken.decisions[0], "ce_id") == f"adder/0/60000/recommended/{small.CART.key}"
+    assert header(taken.decisions[0], "ce_id") == f"adder/0/60000/recommended/{CART.key}"
     assert header(taken.decisions[0], "ce_time") == "1970-01-01T00:01:00Z"
 
 
 entries = st.lists(st.sampled_from(["web", "cart", "poison", "refused", "tick"]), max_size=30)
 
 
-def logs(bench: Any, small: SimpleNamespace, drawn: dict[str, list[str]]) -> dict[str, list[Record]]:
+def logs(bench: Bench, drawn: dict[str, list[str]]) -> dict[str, list[Record]]:
     """Each input's log; ticks count up with their offset in it, so that two inputs share only some of them."""
     made: dict[str, list[Record]] = {}
     for name, words in drawn.items():
@@ -112,9 +114,9 @@ def logs(bench: Any, small: SimpleNamespace, drawn: dict[str, list[str]]) -> dic
             elif word == "poison":
                 new.append(NewRecord(bench.topics.wire(name), 0, b"k", b"{"))
             elif name == OOMS:
-                new.append(bench.oom(i, small.WEB, 5000 if word == "refused" else 1))
+                new.append(bench.oom(i, WEB, 5000 if word == "refused" else 1))
             else:
-                new += bench.metrics(i, (small.WEB if word == "web" else small.CART, i / 8, i))
+                new += bench.metrics(i, (WEB if word == "web" else CART, i / 8, i))
         made[name] = records(*new)
     return made
 
@@ -129,13 +131,12 @@ def run(task: Task, logs: dict[str, list[Record]]) -> list[Taken]:
 @settings(max_examples=60, deadline=None)
 @given(drawn=st.fixed_dictionaries({OOMS: entries, METRICS: entries}), stop=st.integers(0, 8))
 def test_a_snapshot_resumed_gives_the_same_bytes_as_never_having_stopped(drawn: dict[str, list[str]], stop: int) -> None:
-    conftest = _conftest()
-    bench, small = conftest.Bench(1), SimpleNamespace(stages=conftest.stages, WEB=conftest.WEB, CART=conftest.CART)
-    made = logs(bench, small, drawn)
-    whole = run(make(bench, small), made)
-    assert run(make(bench, small), made) == whole
+    bench = Bench(1)
+    made = logs(bench, drawn)
+    whole = run(make(bench), made)
+    assert run(make(bench), made) == whole
 
-    first = make(bench, small)
+    first = make(bench)
     for name, log in made.items():
         for record in log:
             first.feed(name, record)
@@ -145,21 +146,8 @@ def test_a_snapshot_resumed_gives_the_same_bytes_as_never_having_stopped(drawn: 
     )
     found = checkpoint.read(dict([*plan.records, plan.mark])).found
     assert found is not None
-    state = small.stages()[0].open(0)
+    state = stages()[0].open(0)
     for chunk in sorted(found.chunks):
         state.load(chunk, found.chunks[chunk])
-    resumed = make(bench, small, positions=found.mark.positions, turn=found.mark.turn, state=state)
+    resumed = make(bench, positions=found.mark.positions, turn=found.mark.turn, state=state)
     assert before + run(resumed, made) == whole
-
-
-def _conftest() -> Any:
-    """Fixtures live as long as a test; Hypothesis wants fresh ones for each example."""
-    import importlib.util
-    from pathlib import Path
-
-    spec = importlib.util.spec_from_file_location("small_pipeline", Path(__file__).with_name("conftest.py"))
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
