@@ -6,7 +6,7 @@ Nothing here talks to a broker.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
@@ -66,6 +66,47 @@ TOPICS: tuple[Topic, ...] = (
     Topic("dead-letters", Keyed.SOURCE, "what could not be read, and why", "delete", 30 * DAY_MS),
 )
 
+
+@dataclass(frozen=True, slots=True)
+class TopicSpec:
+    """A topic as a broker should have it. `replication` -1 leaves the number of copies to the broker's own default."""
+
+    name: str
+    partitions: int
+    configs: Mapping[str, str]
+    replication: int = -1
+
+
+def state_topic(app_id: str, stage: str) -> str:
+    """The changelog that Faust keeps for the table `<stage>-state` of an app."""
+    return f"{app_id}-{stage}-state-changelog"
+
+
+def state_topics(app_id: str, stages: Iterable[str], partitions: int, replication: int = -1) -> tuple[TopicSpec, ...]:
+    """The changelogs of the stages' checkpoints.
+
+    Compact only, and soon: what a new mark no longer names is rubbish, and a restart reads all that is left. Kafka never
+    compacts the segment it writes to, so segments are small.
+    """
+    configs = {
+        "cleanup.policy": "compact",
+        "retention.ms": "-1",
+        "max.message.bytes": str(8 << 20),
+        "segment.bytes": str(32 << 20),
+        "segment.ms": str(10 * 60_000),
+        "min.cleanable.dirty.ratio": "0.2",
+        "min.compaction.lag.ms": "0",
+        "delete.retention.ms": str(DAY_MS),
+    }
+    return tuple(_spec(state_topic(app_id, stage), partitions, configs, replication) for stage in stages)
+
+
+def _spec(name: str, partitions: int, configs: Mapping[str, str], replication: int) -> TopicSpec:
+    """With three copies or more, an append counts only when two have it; with fewer, one broker down would stop everything."""
+    safe = {"min.insync.replicas": "2"} if replication >= 3 else {}  # noqa: PLR2004  # the sentence above
+    return TopicSpec(name, partitions, {**configs, **safe}, replication)
+
+
 _PREFIX = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._-]{0,99}")
 
 
@@ -94,6 +135,10 @@ class Topics:
     def short(self, wire: str) -> str:
         """`pod-metrics` for `ullage.pod-metrics.v1`. Raises KeyError for a name that is not ours."""
         return self._by_wire[wire].name
+
+    def specs(self, replication: int = -1) -> tuple[TopicSpec, ...]:
+        """All topics as a broker should have them."""
+        return tuple(_spec(self.wire(t.name), self.partitions, t.configs(), replication) for t in TOPICS)
 
     def partition_of(self, key: str) -> int:
         """The partition of a workload or cluster key: Kafka's default (murmur2 of the UTF-8 bytes), so that others agree."""
