@@ -1,0 +1,98 @@
+"""Logging: JSON lines on stderr, or coloured lines when stderr is a terminal. The topics are the real log; this is rare.
+
+One line when a process starts (with its settings) and ends, one for each decision carried out, one for each failure. Lines of
+libraries (Faust, the Kafka clients) go the same way, warnings and worse.
+"""
+
+import logging
+import sys
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import TextIO, cast
+
+import orjson
+import structlog
+from structlog.typing import FilteringBoundLogger, Processor
+
+from schemas.outcomes import ActionFinished, Result
+
+
+class Line(StrEnum):
+    """Every `event` that we log ourselves."""
+
+    STARTED = "process started"
+    ENDED = "process ended"
+    CARRIED_OUT = "decision carried out"
+    FAILURE = "failure"
+
+
+def set_up(component: str, *, stream: TextIO | None = None, colours: bool | None = None) -> FilteringBoundLogger:
+    """Route all logging of this process to `stream` (stderr) and give a logger that names the component."""
+    out = stream if stream is not None else sys.stderr
+    first: list[Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+    _route_libraries(out, [*first, structlog.stdlib.add_logger_name], _renderers(out.isatty() if colours is None else colours))
+    structlog.configure(
+        processors=[*first, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+        cache_logger_on_first_use=False,
+    )
+    logging.getLogger("ullage").setLevel(logging.INFO)
+    return cast("FilteringBoundLogger", structlog.get_logger("ullage", component=component))
+
+
+def started(log: FilteringBoundLogger, settings: Mapping[str, object]) -> None:
+    """The process starts, with these settings (secrets left out by the caller)."""
+    log.info(Line.STARTED, settings={name: _plain(value) for name, value in settings.items()})
+
+
+def ended(log: FilteringBoundLogger, *, code: int, reason: str) -> None:
+    """The process ends."""
+    (log.info if code == 0 else log.error)(Line.ENDED, code=code, reason=reason)
+
+
+def finished(log: FilteringBoundLogger, outcome: ActionFinished) -> None:
+    """A consumer finished with a decision: a line when it was done or failed. Refusals and expiries are in the log topic."""
+    about = {
+        "decision": outcome.decision,
+        "action": outcome.action.value,
+        "pod": f"{outcome.pod.namespace}/{outcome.pod.name}",
+        "reason": outcome.reason,
+    }
+    if outcome.result is Result.DONE:
+        log.info(Line.CARRIED_OUT, **about)
+    elif outcome.result is Result.FAILED:
+        log.error(Line.FAILURE, doing="carrying out a decision", **about)
+
+
+def failed(log: FilteringBoundLogger, *, doing: str, error: BaseException) -> None:
+    """Something did not work: `doing` is a gerund phrase. Our own errors are a sentence; others bring their traceback."""
+    ours = type(error).__module__.startswith(("streams.", "agents.", "schemas."))
+    log.error(Line.FAILURE, doing=doing, error=f"{type(error).__name__}: {error}", exc_info=None if ours else error)
+
+
+def _renderers(colours: bool) -> list[Processor]:
+    if colours:
+        return [structlog.dev.ConsoleRenderer()]
+    return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(_json)]
+
+
+def _json(line: object, **_: object) -> str:
+    return orjson.dumps(line, default=str).decode()
+
+
+def _plain(value: object) -> object:
+    return value if value is None or isinstance(value, bool | int | float | str) else str(value)
+
+
+def _route_libraries(out: TextIO, before: list[Processor], renderers: list[Processor]) -> None:
+    handler = logging.StreamHandler(out)
+    remove = structlog.stdlib.ProcessorFormatter.remove_processors_meta
+    handler.setFormatter(structlog.stdlib.ProcessorFormatter(foreign_pre_chain=before, processors=[remove, *renderers]))
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(logging.WARNING)

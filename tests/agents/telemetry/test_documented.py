@@ -1,0 +1,53 @@
+import re
+from pathlib import Path
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from agents.telemetry import ClockMetrics, ConsumerMetrics, HealthServer, SourceMetrics, WorkerMetrics, logs, server
+
+PAGE = (Path(__file__).parents[3] / "docs" / "observability.md").read_text(encoding="utf-8")
+
+
+def _rows(heading: str) -> list[list[str]]:
+    """The cells of the first table under a heading, without its head."""
+    text = PAGE.partition(heading)[2]
+    table = re.search(r"(?:^\|.*\n)+", text, flags=re.MULTILINE)
+    assert table is not None
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in table[0].splitlines()[2:]]
+
+
+@pytest.fixture
+def metrics() -> dict[str, tuple[str, tuple[str, ...]]]:
+    """Every metric that a component registers: exposed name to type and labels."""
+    registry = CollectorRegistry()
+    for component in (WorkerMetrics, ClockMetrics, SourceMetrics, ConsumerMetrics, HealthServer):
+        component(registry)
+    found = {}
+    for metric in registry._collector_to_names:
+        name = metric._name + ("_total" if metric._type == "counter" else "")
+        found[name] = (metric._type, tuple(metric._labelnames))
+    return found
+
+
+def test_the_table_names_every_metric_with_its_type_and_labels_and_no_other(
+    metrics: dict[str, tuple[str, tuple[str, ...]]],
+) -> None:
+    table = {
+        name.strip("`"): (kind, tuple(part.strip() for part in labels.split(",") if part.strip()))
+        for name, kind, labels, _ in _rows("## Metrics")
+    }
+    assert len(metrics) == 28
+    assert table == metrics
+
+
+def test_every_metric_has_a_meaning() -> None:
+    assert [name for name, *_, meaning in _rows("## Metrics") if len(meaning) < 10] == []
+
+
+def test_the_table_names_every_path_that_is_served() -> None:
+    assert [path.strip("`") for path, _ in _rows("# What Ullage tells")] == list(server.PATHS)
+
+
+def test_the_table_names_every_log_line() -> None:
+    assert [event.strip("`") for event, *_ in _rows("## Log lines")] == [line.value for line in logs.Line]

@@ -1,0 +1,101 @@
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+
+from agents.task import Taken
+from agents.telemetry import WorkerMetrics
+from schemas.units import Bytes, Seconds
+from streams.log import NewRecord
+
+TASK = {"stage": "recommender", "partition": "1"}
+
+
+@pytest.fixture
+def registry() -> CollectorRegistry:
+    return CollectorRegistry()
+
+
+@pytest.fixture
+def metrics(registry: CollectorRegistry) -> WorkerMetrics:
+    metrics = WorkerMetrics(registry, Seconds(5.0))
+    metrics.assigned([("recommender", 1)])
+    metrics.opened("recommender", 1, found="checkpoint", seconds=Seconds(0.5), torn=2)
+    return metrics
+
+
+def _decision(kind: str) -> NewRecord:
+    return NewRecord("t", 0, b"k", b"{}", (("ce_type", kind.encode()),))
+
+
+def test_a_turn_counts_records_samples_decisions_by_kind_and_dead_letters(
+    registry: CollectorRegistry, metrics: WorkerMetrics
+) -> None:
+    resize, refused = _decision("ullage.resize-planned.v1"), _decision("ullage.update-refused.v1")
+    taken = Taken(turn=500, decisions=[resize, refused, resize], dead=[_decision("dead")], records=7, samples=40)
+    metrics.turn_taken("recommender", 1, taken, seconds=Seconds(0.02), lag=Seconds(1.5))
+    metrics.turn_taken("recommender", 1, taken, seconds=Seconds(0.02), lag=Seconds(0.5))
+    value = registry.get_sample_value
+    assert value("ullage_records_total", TASK) == 14
+    assert value("ullage_samples_total", TASK) == 80
+    assert value("ullage_decisions_total", {"stage": "recommender", "kind": "ullage.resize-planned.v1"}) == 4
+    assert value("ullage_decisions_total", {"stage": "recommender", "kind": "ullage.update-refused.v1"}) == 2
+    assert value("ullage_dead_letters_total", {"stage": "recommender"}) == 2
+    assert value("ullage_turn_seconds_count", {"stage": "recommender"}) == 2
+    assert value("ullage_turn_seconds_sum", {"stage": "recommender"}) == pytest.approx(0.04)
+    assert value("ullage_turn_lag_seconds", TASK) == 0.5
+
+
+def test_checkpoints_recoveries_and_troubles_are_counted(registry: CollectorRegistry, metrics: WorkerMetrics) -> None:
+    metrics.checkpoint_written("recommender", 1, size=Bytes(1000), seconds=Seconds(0.2))
+    metrics.checkpoint_written("recommender", 1, size=Bytes(500), seconds=Seconds(0.1))
+    metrics.lost("recommender", 1, "pod-metrics", 12)
+    metrics.gap_filled("recommender", 1, "policies")
+    value = registry.get_sample_value
+    assert value("ullage_checkpoint_bytes_total", TASK) == 1500
+    assert value("ullage_checkpoint_seconds_count", {"stage": "recommender"}) == 2
+    assert value("ullage_checkpoints_torn_total", TASK) == 2
+    assert value("ullage_recoveries_total", {"stage": "recommender", "found": "checkpoint"}) == 1
+    assert value("ullage_lost_records_total", {**TASK, "topic": "pod-metrics"}) == 12
+    assert value("ullage_gaps_filled_total", {**TASK, "topic": "policies"}) == 1
+    age = value("ullage_checkpoint_age_seconds", TASK)
+    assert age is not None
+    assert age >= 0
+
+
+def test_a_partition_that_went_elsewhere_is_no_longer_shown(registry: CollectorRegistry, metrics: WorkerMetrics) -> None:
+    metrics.lag("recommender", 1, Seconds(0.0))
+    metrics.ticked("recommender", 1)
+    assert registry.get_sample_value("ullage_partitions_open", {"stage": "recommender"}) == 1
+    metrics.assigned([("recommender", 2)])
+    assert registry.get_sample_value("ullage_partitions_open", {"stage": "recommender"}) == 0
+    assert registry.get_sample_value("ullage_turn_lag_seconds", TASK) is None
+    assert registry.get_sample_value("ullage_tick_age_seconds", TASK) is None
+    assert b"ullage_partitions_open" in generate_latest(registry)
+
+
+def test_a_worker_is_ready_when_each_partition_is_open_and_near(metrics: WorkerMetrics) -> None:
+    metrics.assigned([("recommender", 1), ("updater", 0)])
+    assert metrics.caught_up.reasons() == [
+        "recommender/1 is not open: its state is being recovered",
+        "updater/0 is not open: its state is being recovered",
+    ]
+    metrics.lag("recommender", 1, Seconds(5.0))
+    metrics.lag("updater", 0, Seconds(5.1))
+    assert metrics.caught_up.reasons() == ["updater/0 is 5.1 s of event time behind, more than 5.0 s"]
+    metrics.lag("updater", 0, Seconds(0.2))
+    assert metrics.caught_up.reasons() == []
+    metrics.closed("recommender", 1)
+    assert metrics.caught_up.reasons() == ["recommender/1 is not open: its state is being recovered"]
+
+
+def test_a_worker_that_never_joined_is_not_ready_and_one_without_partitions_is(registry: CollectorRegistry) -> None:
+    metrics = WorkerMetrics(registry)
+    assert metrics.caught_up.reasons() == ["the worker was not given any partition yet"]
+    metrics.assigned([])
+    assert metrics.caught_up.reasons() == []
+
+
+def test_what_is_said_of_a_partition_that_is_not_ours_changes_nothing(metrics: WorkerMetrics) -> None:
+    metrics.lag("recommender", 1, Seconds(0.0))
+    metrics.caught_up.lag("updater", 3, Seconds(900.0))
+    metrics.closed("updater", 3)
+    assert metrics.caught_up.reasons() == []
