@@ -1,0 +1,163 @@
+"""The clock source: writes a tick to every partition of every topic that a stage reads, each period.
+
+The number of a tick is its time, rounded down to the period. So any number of clocks may run, restart and repeat themselves:
+they write the same bytes, and a tick that is not above the last one is nothing. What would harm is a clock that runs ahead:
+stages take its tick, and every honest tick is nothing until time has caught up. So before the first tick, again every so often,
+and whenever its time has jumped, the clock compares itself with the broker's and writes nothing while they are too far apart.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from schemas.units import Seconds
+from streams import codec
+from streams.errors import BadInput, LogUnavailable, TryAgain
+from streams.log import Log, NewRecord
+from streams.topics import TOPICS, Topics
+
+PROBE_TOPIC = "dead-letters"
+"""Probes look like ticks, and go where no stage looks."""
+
+
+def wall_ms() -> int:
+    """What this machine says the time is."""
+    return int(time.time() * 1000)  # noqa: TID251  # the clock source is where time comes in
+
+
+def silent(_sentence: str) -> None:
+    """Tell nobody."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimeBase:
+    """Event time from the wall's: `origin + (wall - anchor) * speed`, in milliseconds. The default is the wall itself."""
+
+    origin: int = 0
+    anchor: int = 0
+    speed: float = 1.0
+
+    def event(self, wall: int) -> int:
+        """Event time at a wall time."""
+        return self.origin + int((wall - self.anchor) * self.speed)
+
+    def wall(self, event: int) -> float:
+        """The wall time of an event time."""
+        return self.anchor + (event - self.origin) / self.speed
+
+
+@dataclass(frozen=True, slots=True)
+class ClockSettings:
+    """`period_ms` is event time. Above `skew_ms` between this machine and the broker is too much; looked at each `check_ms`."""
+
+    period_ms: int = 500
+    base: TimeBase = TimeBase()
+    skew_ms: int = 2_000
+    check_ms: int = 10_000
+
+    def __post_init__(self) -> None:
+        """Raises BadInput for a period or speed that is not above zero."""
+        if self.period_ms < 1:
+            raise BadInput(f"clock.period_ms is {self.period_ms}, but must be at least 1")
+        if self.base.speed <= 0:
+            raise BadInput(f"clock.speed is {self.base.speed}, but must be above 0")
+
+
+def ticks(topics: Topics, number: int) -> list[NewRecord]:
+    """The tick `number` of all partitions of all topics that stages read."""
+    return [codec.tick(topics.wire(t.name), p, number) for t in TOPICS if t.read for p in range(topics.partitions)]
+
+
+class Clock:
+    """One clock. `now` gives the wall's milliseconds, `sleep` waits some seconds."""
+
+    def __init__(  # noqa: PLR0913  # wired once, by keyword
+        self,
+        log: Log,
+        topics: Topics,
+        settings: ClockSettings | None = None,
+        *,
+        now: Callable[[], int] = wall_ms,
+        sleep: Callable[[float], None] = time.sleep,
+        tell: Callable[[str], None] = silent,
+    ) -> None:
+        """`tell` hears the sentences of a clock that cannot tick."""
+        self._log, self._topics = log, topics
+        self._settings = settings or ClockSettings()
+        self._now, self._sleep, self._tell = now, sleep, tell
+        self._last = -1
+        self._looked: int | None = None
+        self._checked = 0
+
+    def run(self, stop: Callable[[], bool]) -> None:
+        """Tick until `stop()`. Retries whatever may pass: a tick that is missed is nothing, the next one closes the turn."""
+        while not stop():
+            try:
+                self.step()
+                self._sleep(self.wait())
+            except TryAgain as error:
+                self._tell(str(error))
+                self._sleep(error.after)
+            except LogUnavailable as error:
+                self._tell(str(error))
+                self._looked = None
+                self._sleep(1.0)
+
+    def step(self) -> int | None:
+        """Write the tick that is due, in one append; None when that is done. Raises TryAgain while the skew is too big."""
+        wall = self._now()
+        self._guard(wall)
+        number = self._due(wall)
+        if number <= self._last:
+            return None
+        self._log.append(ticks(self._topics, number))
+        self._last = number
+        return number
+
+    def wait(self) -> float:
+        """Seconds until the next tick is due, one period at most."""
+        period, base = self._settings.period_ms, self._settings.base
+        wall = self._now()
+        left = (base.wall(self._due(wall) + period) - wall) / 1000
+        return min(max(left, 0.001), period / base.speed / 1000)
+
+    def _due(self, wall: int) -> int:
+        period = self._settings.period_ms
+        return max(self._settings.base.event(wall), 0) // period * period
+
+    def _guard(self, wall: int) -> None:
+        """Compare with the broker at the start, every `check_ms`, and when this machine's time jumped since the last look."""
+        looked, self._looked = self._looked, None
+        settings = self._settings
+        jumped = looked is None or not 0 <= wall - looked <= settings.skew_ms
+        if jumped or wall - self._checked >= settings.check_ms:
+            refuse_skew(self._log, self._topics, self._now, settings.skew_ms)
+            self._checked = wall
+        self._looked = wall
+
+
+def refuse_skew(log: Log, topics: Topics, now: Callable[[], int], bound_ms: int) -> None:
+    """Append a probe and compare the time the log gave it with ours before and after. Raises TryAgain beyond `bound_ms`.
+
+    A log that gives no times (`timestamp_ms` -1) cannot be compared with, and is trusted.
+    """
+    before = now()
+    (place,) = log.append([codec.tick(topics.wire(PROBE_TOPIC), 0, before)])
+    after = now()
+    found = log.poll({(place.topic, place.partition): place.offset}, wait=5.0, limit=1)
+    if not found:
+        raise LogUnavailable(f"the probe at {place} was written but cannot be read back; is the log keeping anything?")
+    broker = found[0].timestamp_ms
+    ahead = before - broker if before > broker else min(after - broker, 0)
+    if broker >= 0 and abs(ahead) > bound_ms:
+        which = "ahead of" if ahead > 0 else "behind"
+        answer = (
+            f"this machine says {_text(before)}, the log says {_text(broker)}: {abs(ahead) / 1000:.1f} s {which} it, "
+            f"and at most {bound_ms / 1000:.1f} s are allowed; set the time of one of them right"
+        )
+        raise TryAgain(doing="ticking", to=topics.prefix, answer=answer, after=Seconds(2.0))
+
+
+def _text(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds")
