@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_pipeline import CART, WEB, Bench, stages
+from small_pipeline import TILL, WEB, Bench, stages
 
 from agents.logic.turns import checkpoint
 from agents.logic.turns.checkpoint import Ledger
@@ -89,18 +89,18 @@ def test_malformed_ticks_become_dead_letters_and_cut_nothing(bench: Bench) -> No
 
 def test_every_decision_carries_stage_partition_and_turn_in_its_id_and_goes_where_its_key_says(bench: Bench) -> None:
     task = make(bench)
-    feed(task, METRICS, *bench.metrics(1, (CART, 1, 1), (WEB, 1, 1)), tick(bench, METRICS, 60_000))
+    feed(task, METRICS, *bench.metrics(1, (TILL, 1, 1), (WEB, 1, 1)), tick(bench, METRICS, 60_000))
     feed(task, OOMS, tick(bench, OOMS, 60_000))
     taken = task.take()
     assert taken is not None
-    keys = [CART.key, "demo", WEB.key, "demo"]
+    keys = [TILL.key, "demo", WEB.key, "demo"]
     assert [(d.key or b"").decode() for d in taken.decisions] == keys
     assert [d.partition for d in taken.decisions] == [bench.topics.partition_of(k) for k in keys]
-    assert header(taken.decisions[0], "ce_id") == f"adder/0/60000/recommended/{CART.key}"
+    assert header(taken.decisions[0], "ce_id") == f"adder/0/60000/recommended/{TILL.key}"
     assert header(taken.decisions[0], "ce_time") == "1970-01-01T00:01:00Z"
 
 
-entries = st.lists(st.sampled_from(["web", "cart", "poison", "refused", "tick"]), max_size=30)
+entries = st.lists(st.sampled_from(["web", "till", "poison", "refused", "tick"]), max_size=30)
 
 
 def logs(bench: Bench, drawn: dict[str, list[str]]) -> dict[str, list[Record]]:
@@ -116,7 +116,7 @@ def logs(bench: Bench, drawn: dict[str, list[str]]) -> dict[str, list[Record]]:
             elif name == OOMS:
                 new.append(bench.oom(i, WEB, 5000 if word == "refused" else 1))
             else:
-                new += bench.metrics(i, (WEB if word == "web" else CART, i / 8, i))
+                new += bench.metrics(i, (WEB if word == "web" else TILL, i / 8, i))
         made[name] = records(*new)
     return made
 

@@ -23,7 +23,8 @@ from streams.topics import TOPICS, Topics
 START = datetime(2026, 1, 1, tzinfo=UTC)
 START_MS = int(START.timestamp() * 1000)
 WEB = Workload("demo", "shop", "Deployment", "web")
-CART = Workload("demo", "shop", "Deployment", "cart")
+TILL = Workload("demo", "shop", "Deployment", "till")
+"""In another partition than WEB, of 2 and of 4."""
 
 
 class AdderState:

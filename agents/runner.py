@@ -1,0 +1,122 @@
+"""Runs a list of stages over a log, in one process: reads, takes turns, appends what they gave.
+
+The core of every driver without Faust: backtest, simulate and verify differ only in where the records come from and in what
+happens to the decisions. It keeps no checkpoint and reads no clock; a turn is taken when the log holds it, never earlier.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from agents.logic.turns import State
+from agents.stage import Stage
+from agents.task import Taken, Task
+from streams.codec import Codec
+from streams.log import Log, Positions
+from streams.topics import Topics
+
+AHEAD = 32 << 20
+"""Bytes that one input of one task may hold while the turn waits for another input."""
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Where a task begins: after `turn`, at `positions` (short topic name to offset), with `state`."""
+
+    turn: int
+    positions: Mapping[str, int]
+    state: State
+
+
+@dataclass(frozen=True, slots=True)
+class Wiring:
+    """What every task needs and none may change."""
+
+    log: Log
+    topics: Topics
+    codec: Codec
+
+
+@dataclass(slots=True)
+class _Reader:
+    """One input of one task; `next` is the offset it wants."""
+
+    task: Task
+    name: str
+    next: int
+
+
+@dataclass(slots=True)
+class Runner:
+    """All partitions of `stages`. A task without an entry in `starts` begins at the first offset, with an empty state."""
+
+    stages: Sequence[Stage]
+    wiring: Wiring
+    starts: Mapping[tuple[str, int], Start] = field(default_factory=dict)
+    until: Positions | None = None
+    """Read no further than this; to the end when None."""
+    only: Sequence[int] | None = None
+    """These partitions; all when None."""
+    tasks: list[Task] = field(init=False)
+    _readers: dict[tuple[str, int], list[_Reader]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Open every task."""
+        partitions = range(self.wiring.topics.partitions) if self.only is None else self.only
+        self.tasks = [self._open(stage, p) for stage in self.stages for p in partitions]
+        self._readers = {}
+        for task in self.tasks:
+            for name, position in task.positions.items():
+                readers = self._readers.setdefault((self.wiring.topics.wire(name), task.partition), [])
+                readers.append(_Reader(task, name, position))
+
+    def _open(self, stage: Stage, partition: int) -> Task:
+        begin = {n: self.wiring.log.begin(self.wiring.topics.wire(n), partition) for n in stage.reads}
+        start = self.starts.get((stage.name, partition)) or Start(-1, begin, stage.open(partition))
+        return Task(
+            stage,
+            partition,
+            topics=self.wiring.topics,
+            codec=self.wiring.codec,
+            positions=start.positions,
+            turn=start.turn,
+            state=start.state,
+        )
+
+    def run(self) -> list[Taken]:
+        """Take every turn that the log holds, and those that the decisions make; append all that they gave."""
+        all_taken = []
+        while self.read():
+            taken = [taken for _, taken in self.turns()]
+            self.wiring.log.append(record for t in taken for record in (*t.dead, *t.decisions))
+            all_taken += taken
+        return all_taken
+
+    def read(self, limit: int = 10_000) -> bool:
+        """Feed the tasks a stretch of the log. False when there is nothing more that a turn waits for."""
+        records = self.wiring.log.poll(self._wanted(), limit=limit)
+        for record in records:
+            for reader in self._readers[record.topic, record.partition]:
+                if record.offset >= reader.next:
+                    reader.task.feed(reader.name, record)
+                    reader.next = record.offset + 1
+        return bool(records)
+
+    def turns(self) -> Iterator[tuple[Task, Taken]]:
+        """Every turn that is complete now: stages as listed, partitions in order, turns in order."""
+        for task in self.tasks:
+            while (taken := task.take()) is not None:
+                yield task, taken
+
+    def _wanted(self) -> dict[tuple[str, int], int]:
+        """Offsets to read at. An input that is far ahead waits; one that a turn waits for never does."""
+        wanted = {}
+        for place, readers in self._readers.items():
+            hungry = [r.next for r in readers if _hungry(r)]
+            if hungry and (self.until is None or min(hungry) < self.until[place]):
+                wanted[place] = min(hungry)
+        return wanted
+
+
+def _hungry(reader: _Reader) -> bool:
+    source = reader.task.aligner.inputs[reader.name]
+    return source.size < AHEAD or not source.closed
