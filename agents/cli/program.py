@@ -2,7 +2,7 @@
 
 from cyclopts import App
 
-from agents.cli import config, version
+from agents.cli import broker, config, doctor, tap, version
 
 app = App(
     name="ullage",
@@ -11,5 +11,5 @@ app = App(
     version=version.number,
     help_format="markdown",
 )
-app.command(version.version)
-app.command(config.app)
+for command in (broker.broker, tap.tap, config.app, doctor.doctor, version.version):
+    app.command(command)

@@ -1,0 +1,130 @@
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from agents.demo.picture import Picture, folded
+from schemas.decisions import ContainerRecommendation, EvictionPlanned, RequestsRecommended, ResizePlanned, UpdateRefused
+from schemas.facts import ContainerOOMKilled, ContainerSeen, MetricsScraped, PodChanged, PodDeleted, PodPhase
+from schemas.names import Amounts, PodName, Workload
+from schemas.outcomes import Action, ActionFinished, Result
+from schemas.policies import ControlChanged, Mode
+from schemas.units import Bytes, Cores
+
+START = datetime(2026, 6, 1, tzinfo=UTC)
+MIB = 1 << 20
+CART = Workload("demo", "shop", "Deployment", "cart")
+WEB = Workload("demo", "shop", "Deployment", "web")
+
+
+def pod(workload: Workload, uid: str, cpu: float, mib: int, *, restarts: int = 0) -> PodChanged:
+    seen = ContainerSeen("app", requests=amounts(cpu, mib), restarts=restarts)
+    return PodChanged(START, workload, PodName("shop", f"{workload.name}-{uid}", uid), PodPhase.RUNNING, START, (seen,))
+
+
+def amounts(cpu: float, mib: int) -> Amounts:
+    return Amounts(Cores(cpu), Bytes(mib * MIB))
+
+
+def scrape(minutes: int, used: dict[str, tuple[float, float]]) -> MetricsScraped:
+    return MetricsScraped(
+        START + timedelta(minutes=minutes),
+        "demo",
+        tuple(CART.key for _ in used),
+        tuple(used),
+        tuple("app" for _ in used),
+        [Cores(cores) for cores, _ in used.values()],
+        [mib * MIB for _, mib in used.values()],
+    )
+
+
+def resize(number: int = 1) -> ResizePlanned:
+    name = PodName("shop", "cart-a", "a")
+    before, after = {"app": amounts(2.0, 1024)}, {"app": amounts(0.5, 256)}
+    return ResizePlanned(f"updater/0/{number}/resize/a", START, START, CART, name, after, {}, before, {})
+
+
+def outcome(decision: ResizePlanned | EvictionPlanned, action: Action, result: Result = Result.DONE) -> ActionFinished:
+    at = START + timedelta(hours=3, minutes=7)
+    return ActionFinished(f"{decision.id}/x", at, decision.id, action, result, "fine", decision.workload, decision.pod)
+
+
+def test_requested_and_used_are_summed_over_running_pods_by_workload() -> None:
+    picture = folded([pod(CART, "a", 2.0, 1024), pod(CART, "b", 1.0, 512), pod(WEB, "c", 0.5, 100)])
+    picture.take(scrape(1, {"a": (0.5, 256), "b": (0.25, 128)}))
+    cart, web = picture.rows()
+    assert (cart.workload, cart.pods, cart.cpu_requested, cart.cpu_used) == (CART, 2, 3.0, 0.75)
+    assert (cart.memory_requested, cart.memory_used) == (1536 * MIB, 384 * MIB)
+    assert (web.pods, web.cpu_requested, web.cpu_used, web.target) == (1, 0.5, 0.0, None)
+    assert picture.now.cpu_requested == 3.5
+
+
+def test_slack_is_the_share_of_requests_that_no_sample_used() -> None:
+    picture = folded([pod(CART, "a", 2.0, 1000)])
+    picture.take(scrape(1, {"a": (0.5, 500)}))
+    picture.take(pod(CART, "a", 1.0, 500))
+    picture.take(scrape(2, {"a": (0.4, 400)}))
+    day = picture.curve.total()
+    assert day.cpu_slack == pytest.approx(1 - 0.9 / 3.0)
+    assert day.memory_slack == pytest.approx(1 - 900 / 1500)
+
+
+def test_a_slice_of_the_curve_is_the_average_of_its_scrapes_whatever_the_partitions() -> None:
+    picture = folded([pod(CART, "a", 2.0, 100), pod(WEB, "b", 4.0, 100)])
+    for minute in (1, 2):
+        picture.take(scrape(minute, {"a": (1.0, 50)}))
+        picture.take(scrape(minute, {"b": (2.0, 50)}))
+    picture.take(scrape(31, {"a": (0.5, 50)}))
+    first, second = picture.curve.averages()
+    assert (first.cpu_requested, first.cpu_used) == (6.0, 3.0)
+    assert (second.cpu_requested, second.cpu_used) == (2.0, 0.5)
+
+
+def test_an_amount_that_was_not_seen_adds_nothing_to_what_is_used() -> None:
+    picture = folded([pod(CART, "a", 2.0, 100), scrape(1, {"a": (float("nan"), 50)})])
+    assert (picture.rows()[0].cpu_used, picture.rows()[0].memory_used) == (0.0, 50 * MIB)
+
+
+def test_a_deleted_pod_is_gone_but_its_restarts_are_not() -> None:
+    picture = folded([pod(CART, "a", 1.0, 100, restarts=3), PodDeleted(START, CART, PodName("shop", "cart-a", "a"))])
+    picture.take(pod(CART, "b", 1.0, 100, restarts=2))
+    assert (picture.pods, picture.restarts) == (1, 5)
+
+
+def test_an_oom_kill_that_two_sources_report_counts_once() -> None:
+    killed = ContainerOOMKilled(START, CART, PodName("shop", "cart-a", "a"), "app", 1, None, Bytes(256 * MIB))
+    picture = folded([pod(CART, "a", 1.0, 100), killed, killed])
+    assert (picture.ooms, picture.rows()[0].ooms) == (1, 1)
+    assert list(picture.actions) == ["00:00 OOM-killed cart-a: it reached its memory limit of 256 MiB"]
+
+
+def test_a_resize_is_told_when_it_is_done_and_only_once() -> None:
+    planned = resize()
+    done = outcome(planned, Action.RESIZE)
+    picture = folded([planned, planned, done, done])
+    assert (picture.decided["ResizePlanned"], picture.done[Action.RESIZE]) == (1, 1)
+    assert list(picture.actions) == ["03:07 resized cart-a in place: cpu 2.00 → 0.50, memory 1.0 GiB → 256 MiB"]
+    assert picture.explained == planned.id
+
+
+def test_an_eviction_tells_what_the_pod_returns_with() -> None:
+    name = PodName("shop", "cart-a", "a")
+    planned = EvictionPlanned("e", START, START, CART, name, {"app": amounts(0.1, 160)}, {})
+    target = ContainerRecommendation("app", amounts(0.1, 1), amounts(0.2, 400), amounts(1, 999), amounts(0.2, 400))
+    picture = folded([RequestsRecommended("r", START, CART, (target,), {}), planned, outcome(planned, Action.EVICT)])
+    assert list(picture.actions) == [
+        "03:07 evicted cart-a, so that it returns with other requests: cpu 0.10 → 0.20, memory 160 MiB → 400 MiB"
+    ]
+
+
+def test_what_was_refused_or_expired_is_counted_apart() -> None:
+    left_alone = UpdateRefused("u", START, CART, PodName("shop", "cart-a", "a"), "budget", "too many pods are away", {})
+    picture = folded([resize(), outcome(resize(), Action.RESIZE, Result.EXPIRED), left_alone])
+    assert picture.done[Action.RESIZE] == 0
+    assert picture.not_done[Result.EXPIRED] == 1
+    assert (picture.decided["UpdateRefused"], picture.refusals["budget"]) == (1, 1)
+    assert picture.explained is None
+
+
+def test_the_mode_is_the_newest_control_record() -> None:
+    assert Picture().mode is Mode.SHADOW
+    assert folded([ControlChanged(START, "demo", Mode.APPLY)]).mode is Mode.APPLY
