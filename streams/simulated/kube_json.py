@@ -1,0 +1,118 @@
+"""Pods, usage and refusals of the simulated cluster as Kubernetes spells them in JSON.
+
+Only what a client of this program reads; a deployment's pod carries the ReplicaSet as its controller, as in a real cluster.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from schemas.facts import ContainerSeen, ResizeState
+from schemas.names import Amounts
+from streams.clients import OOMKill, Pod, PodUsage, amounts
+from streams.simulated.machines import KIB, NANO
+from streams.simulated.refused import Refused
+
+Json = Mapping[str, object]
+
+_CONDITIONS: Mapping[ResizeState, tuple[str, str]] = {
+    ResizeState.IN_PROGRESS: ("PodResizeInProgress", ""),
+    ResizeState.DEFERRED: ("PodResizePending", "Deferred"),
+    ResizeState.INFEASIBLE: ("PodResizePending", "Infeasible"),
+}
+
+
+def pod_list(pods: Sequence[Pod]) -> Json:
+    """A PodList."""
+    return {"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": [pod(one) for one in pods]}
+
+
+def pod(pod: Pod) -> Json:
+    """A Pod."""
+    return {
+        "kind": "Pod",
+        "apiVersion": "v1",
+        "metadata": _metadata(pod),
+        "spec": {"nodeName": pod.node, "containers": [_container(pod, c.name) for c in pod.containers]},
+        "status": _status(pod),
+    }
+
+
+def metrics_list(usages: Sequence[PodUsage]) -> Json:
+    """A PodMetricsList, in metrics-server's units: nanocores and KiB."""
+    return {"kind": "PodMetricsList", "apiVersion": "metrics.k8s.io/v1beta1", "items": [_metrics(one) for one in usages]}
+
+
+def status(no: Refused) -> Json:
+    """A refusal."""
+    details = {} if no.after is None else {"retryAfterSeconds": int(no.after)}
+    return {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": no.code, "message": no.message, "details": details}
+
+
+def _metadata(pod: Pod) -> Json:
+    replica_set = f"{pod.workload.name}-{pod.labels['pod-template-hash']}"
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": replica_set, "controller": True}
+    return {
+        "namespace": pod.pod.namespace,
+        "name": pod.pod.name,
+        "uid": pod.pod.uid,
+        "creationTimestamp": _time(pod.created),
+        "labels": dict(pod.labels),
+        "ownerReferences": [owner],
+    }
+
+
+def _container(pod: Pod, name: str) -> Json:
+    return {"name": name, "resources": _resources(pod.asked_requests[name], pod.asked_limits[name])}
+
+
+def _resources(requests: Amounts, limits: Amounts) -> Json:
+    spelled = {"requests": amounts.spell(requests), "limits": amounts.spell(limits)}
+    return {kind: quantities for kind, quantities in spelled.items() if quantities}
+
+
+def _status(pod: Pod) -> Json:
+    body: dict[str, object] = {"phase": pod.phase.value, "conditions": []}
+    if pod.resize in _CONDITIONS:
+        kind, reason = _CONDITIONS[pod.resize]
+        body["conditions"] = [{"type": kind, "status": "True", "reason": reason}]
+    if pod.started is not None:
+        body["startTime"] = _time(pod.started)
+        kills = {kill.container: kill for kill in pod.ooms}
+        body["containerStatuses"] = [_container_status(c, kills.get(c.name)) for c in pod.containers]
+    return body
+
+
+def _container_status(container: ContainerSeen, kill: OOMKill | None) -> Json:
+    waiting = kill is not None and kill.restarts > container.restarts
+    state: Json = {"waiting": {"reason": "CrashLoopBackOff"}} if waiting else {"running": {}}
+    ended: Json = {} if kill is None else {"terminated": {"reason": "OOMKilled", "exitCode": 137, "finishedAt": _time(kill.at)}}
+    return {
+        "name": container.name,
+        "restartCount": container.restarts,
+        "ready": container.ready,
+        "state": state,
+        "lastState": ended,
+        "resources": _resources(container.requests, container.limits),
+    }
+
+
+def _metrics(usage: PodUsage) -> Json:
+    return {
+        "metadata": {"namespace": usage.namespace, "name": usage.pod},
+        "timestamp": _time(usage.at),
+        "window": f"{int(usage.window)}s",
+        "containers": [{"name": name, "usage": _usage(used)} for name, used in usage.containers.items()],
+    }
+
+
+def _usage(used: Amounts) -> Json:
+    spelled = {}
+    if used.cpu is not None:
+        spelled["cpu"] = f"{round(used.cpu * NANO)}n"
+    if used.memory is not None:
+        spelled["memory"] = f"{used.memory // KIB}Ki"
+    return spelled
+
+
+def _time(at: datetime) -> str:
+    return at.strftime("%Y-%m-%dT%H:%M:%SZ")

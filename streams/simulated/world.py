@@ -1,0 +1,80 @@
+"""The loop that lets simulated time pass: it follows the log's ticks, so the simulated cluster has no clock of its own.
+
+Ticks are read from partition 0 of `control`. For each new one the cluster advances and, when a scrape is due, `scrape` is
+called; consumers that live in the same process take their turn through `after`. A tick that was seen before changes nothing.
+"""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+import structlog
+
+from streams.codec import tick_number
+from streams.errors import EdgeError, LogUnavailable
+from streams.log import Log
+from streams.simulated.cluster import SimulatedCluster
+from streams.topics import Topics
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_WAIT = 0.2
+"""Seconds to wait for a tick before looking whether to stop."""
+_log = structlog.get_logger(__name__)
+
+
+def nothing() -> None:
+    """Nobody wants a turn."""
+
+
+@dataclass(slots=True)
+class World:
+    """A simulated cluster driven by `log`. `scrape` is asked with event time, every `period` of it; `after` after each tick."""
+
+    cluster: SimulatedCluster
+    log: Log
+    topics: Topics
+    scrape: Callable[[datetime], object]
+    after: Callable[[], object] = nothing
+    period: timedelta = timedelta(seconds=60)
+    _next: int = field(default=-1, init=False)
+    _tick: int = field(default=-1, init=False)
+    _due: datetime = field(default=_EPOCH, init=False)
+
+    def poll_once(self, *, wait: float = 0.0) -> int:
+        """Live through the ticks that are in the log; how many there were. Raises LogUnavailable.
+
+        Begins at the end of the topic: what happened before this world began is not its past.
+        """
+        topic = self.topics.wire("control")
+        if self._next < 0:
+            self._next = self.log.end(topic, 0)
+        lived = 0
+        for record in self.log.poll({(topic, 0): self._next}, wait=wait):
+            self._next = record.offset + 1
+            number = tick_number(record)
+            if number is not None and number > self._tick:
+                self._tick = number
+                self.live(_EPOCH + timedelta(milliseconds=number))
+                lived += 1
+        return lived
+
+    def live(self, at: datetime) -> None:
+        """One tick: advance, scrape when due, give the others their turn."""
+        self.cluster.advance(at)
+        if at >= self._due:
+            self._due = at + self.period
+            try:
+                self.scrape(at)
+            except EdgeError as error:
+                _log.warning("a scrape failed", at=at.isoformat(), error=str(error))
+        self.after()
+
+    def run(self, stop: threading.Event) -> None:
+        """Live until told to stop. While the log is away no time passes."""
+        while not stop.is_set():
+            try:
+                self.poll_once(wait=_WAIT)
+            except LogUnavailable as error:
+                _log.warning("the log is away, simulated time stands still", error=str(error))
+                stop.wait(_WAIT)

@@ -1,0 +1,144 @@
+"""The cluster source: looks at a cluster and appends what changed and what was used.
+
+On each scrape: a PodChanged for each pod that differs from what was last said of it, a PodDeleted for each that is gone, a
+ContainerOOMKilled for each kill not told yet, and one MetricsScraped for each partition. Pod facts go to both topics. In sorted
+order, so the same cluster gives the same records. It judges nothing and reads no clock: `at` is event time.
+
+After a restart every pod is announced again (harmless) and what the log tells of the past is read back within a bound, so that
+pods deleted meanwhile are said to be gone and kills are not told twice.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from schemas.facts import ContainerOOMKilled, MetricsScraped, PodChanged, PodDeleted
+from schemas.names import Amounts
+from schemas.units import Seconds
+from streams.clients import ClusterClient, Pod, PodUsage
+from streams.codec import Codec
+from streams.log import Log, NewRecord
+from streams.sources.memory import Memory, remember
+from streams.sources.outbox import Outbox
+from streams.topics import Topics
+
+_NAN = float("nan")
+Row = tuple[str, str, str, float, float]
+
+
+class ClusterSource:
+    """One cluster into one log."""
+
+    def __init__(self, client: ClusterClient, log: Log, *, topics: Topics, codec: Codec, outbox: Outbox | None = None) -> None:
+        """`outbox` is another one in tests of its bound."""
+        self._client, self._log, self._topics, self._codec = client, log, topics, codec
+        self._outbox = Outbox(log) if outbox is None else outbox
+        self._source = f"/ullage/source/{client.cluster}"
+        self._memory: Memory | None = None
+        self._said: dict[str, PodChanged] = {}
+        self._lost = False
+
+    def scrape(self, at: datetime) -> bool:
+        """Look once and append; False when the log is away and the facts wait. Raises TryAgain and GiveUp of the client.
+
+        The first scrape needs the log, to know what was said before: it raises LogUnavailable without it.
+        """
+        if self._memory is None:
+            self._memory = remember(self._log, self._topics, self._codec, cluster=self._client.cluster)
+        pods, usage = self._client.pods(), self._client.usage()
+        facts = [*self._changes(pods, at), *self._gone(pods, at, self._memory), *self._kills(pods, self._memory)]
+        self._lost |= not self._outbox.put(facts=facts, scrapes=self._scrapes(pods, usage, at))
+        flushed = self._outbox.flush()
+        if flushed and self._lost:
+            self._start_over()
+        return flushed
+
+    def _start_over(self) -> None:
+        """Facts were dropped, so what this source believes to have said is not what the log holds: as after a restart."""
+        self._lost, self._memory = False, None
+        self._said.clear()
+
+    def _changes(self, pods: Sequence[Pod], at: datetime) -> Iterable[NewRecord]:
+        for pod in pods:
+            changed = _fact(pod, at)
+            before = self._said.get(pod.pod.uid)
+            if before is None or replace(before, at=at) != changed:
+                self._said[pod.pod.uid] = changed
+                yield from self._twice(changed)
+
+    def _gone(self, pods: Sequence[Pod], at: datetime, memory: Memory) -> Iterable[NewRecord]:
+        here = {pod.pod.uid for pod in pods}
+        gone = [known for uid, known in memory.pods.items() if uid not in here]
+        for workload, pod in sorted(gone, key=lambda known: (known[0].key, known[1].name, known[1].uid)):
+            self._said.pop(pod.uid, None)
+            memory.forget(pod.uid)
+            yield from self._twice(PodDeleted(at, workload, pod))
+        memory.pods.update({pod.pod.uid: (pod.workload, pod.pod) for pod in pods})
+
+    def _kills(self, pods: Sequence[Pod], memory: Memory) -> Iterable[NewRecord]:
+        for pod in pods:
+            for kill in sorted(pod.ooms, key=lambda kill: kill.container):
+                if memory.tell(pod.pod.uid, kill.container, kill.restarts):
+                    container = next(c for c in pod.containers if c.name == kill.container)
+                    yield self._by_workload(
+                        "oom-events",
+                        ContainerOOMKilled(
+                            at=kill.at,
+                            workload=pod.workload,
+                            pod=pod.pod,
+                            container=kill.container,
+                            restarts=kill.restarts,
+                            memory_request=container.requests.memory,
+                            memory_limit=container.limits.memory,
+                        ),
+                    )
+
+    def _scrapes(self, pods: Sequence[Pod], usage: Sequence[PodUsage], at: datetime) -> list[NewRecord]:
+        """Rows by partition of their workload, in the order of workload, pod and container."""
+        workloads = {(pod.pod.namespace, pod.pod.name): pod.workload.key for pod in pods}
+        rows: dict[int, list[Row]] = {}
+        for used in usage:
+            key = workloads.get((used.namespace, used.pod))
+            if key is not None:
+                rows.setdefault(self._topics.partition_of(key), []).extend(_rows(key, used))
+        window = max((used.window for used in usage), default=Seconds(60.0))
+        return [self._scrape(partition, sorted(rows[partition]), at, window) for partition in sorted(rows)]
+
+    def _scrape(self, partition: int, rows: Sequence[Row], at: datetime, window: Seconds) -> NewRecord:
+        workloads, pods, containers, cores, memory = zip(*rows, strict=True)
+        cluster = self._client.cluster
+        scraped = MetricsScraped(at, cluster, workloads, pods, containers, cores, memory, Seconds(float(window)))
+        return self._codec.encode(scraped, topic="pod-metrics", key=cluster, partition=partition, source=self._source)
+
+    def _twice(self, fact: PodChanged | PodDeleted) -> Iterable[NewRecord]:
+        yield self._by_workload("pod-changes", fact)
+        cluster = self._client.cluster
+        partition = self._topics.partition_of(cluster)
+        yield self._codec.encode(fact, topic="pod-changes-by-cluster", key=cluster, partition=partition, source=self._source)
+
+    def _by_workload(self, topic: str, fact: PodChanged | PodDeleted | ContainerOOMKilled) -> NewRecord:
+        key = fact.workload.key
+        return self._codec.encode(fact, topic=topic, key=key, partition=self._topics.partition_of(key), source=self._source)
+
+
+def _fact(pod: Pod, at: datetime) -> PodChanged:
+    return PodChanged(
+        at=at,
+        workload=pod.workload,
+        pod=pod.pod,
+        phase=pod.phase,
+        created=pod.created,
+        containers=pod.containers,
+        node=pod.node,
+        labels=dict(sorted(pod.labels.items())),
+        resize=pod.resize,
+        started=pod.started,
+    )
+
+
+def _rows(workload: str, used: PodUsage) -> list[Row]:
+    return [(workload, used.pod, name, *_numbers(amounts)) for name, amounts in used.containers.items()]
+
+
+def _numbers(amounts: Amounts) -> tuple[float, float]:
+    return _NAN if amounts.cpu is None else amounts.cpu, _NAN if amounts.memory is None else float(amounts.memory)
