@@ -48,7 +48,7 @@ class HealthServer:
             msg = f"metrics cannot be served on {host}:{port} ({error.strerror}): choose another with metrics.port, or 0 for none"
             raise BadInput(msg) from error
         self._server.daemon_threads = True
-        threading.Thread(target=self._server.serve_forever, name="health", daemon=True).start()
+        threading.Thread(target=self._server.serve_forever, args=(0.1,), name="health", daemon=True).start()
         return self
 
     @property

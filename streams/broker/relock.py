@@ -28,7 +28,7 @@ def renewed(text: str, contents: Mapping[str, tuple[int, str]]) -> str:
 def _line(line: str, contents: Mapping[str, tuple[int, str]]) -> str:
     if not lock.names_a_jar(line):
         return line
-    name = line.split()[0]
+    name = line.split(maxsplit=1)[0]
     size, sha256 = contents[name]
     return f"{name} {size} {sha256}"
 
