@@ -17,7 +17,7 @@ from streams.clients import OOMKill, Pod, PodUsage, amounts
 HASH_LABEL = "pod-template-hash"
 
 
-class Owner(msgspec.Struct):
+class Owner(msgspec.Struct, frozen=True):
     """An owner reference."""
 
     kind: str
@@ -25,7 +25,7 @@ class Owner(msgspec.Struct):
     controller: bool = False
 
 
-class Metadata(msgspec.Struct, rename="camel"):
+class Metadata(msgspec.Struct, frozen=True, rename="camel"):
     """Object metadata."""
 
     name: str
@@ -37,34 +37,34 @@ class Metadata(msgspec.Struct, rename="camel"):
     owner_references: list[Owner] = []
 
 
-class Resources(msgspec.Struct):
+class Resources(msgspec.Struct, frozen=True):
     """Requests and limits as quantities."""
 
     requests: dict[str, str] | None = None
     limits: dict[str, str] | None = None
 
 
-class Container(msgspec.Struct):
+class Container(msgspec.Struct, frozen=True):
     """A container of a pod's spec."""
 
     name: str
     resources: Resources = Resources()
 
 
-class Terminated(msgspec.Struct, rename="camel"):
+class Terminated(msgspec.Struct, frozen=True, rename="camel"):
     """How a container ended."""
 
     reason: str = ""
     finished_at: datetime | None = None
 
 
-class Running(msgspec.Struct, rename="camel"):
+class Running(msgspec.Struct, frozen=True, rename="camel"):
     """A container at work."""
 
     started_at: datetime | None = None
 
 
-class Condition(msgspec.Struct):
+class Condition(msgspec.Struct, frozen=True):
     """A pod condition."""
 
     type: str
@@ -72,14 +72,14 @@ class Condition(msgspec.Struct):
     reason: str = ""
 
 
-class ContainerState(msgspec.Struct):
+class ContainerState(msgspec.Struct, frozen=True):
     """One of: running, terminated, or neither (waiting)."""
 
     running: Running | None = None
     terminated: Terminated | None = None
 
 
-class ContainerStatus(msgspec.Struct, rename="camel"):
+class ContainerStatus(msgspec.Struct, frozen=True, rename="camel"):
     """What the kubelet says of a container. `resources` is what is in force."""
 
     name: str
@@ -90,14 +90,14 @@ class ContainerStatus(msgspec.Struct, rename="camel"):
     resources: Resources | None = None
 
 
-class PodSpec(msgspec.Struct, rename="camel"):
+class PodSpec(msgspec.Struct, frozen=True, rename="camel"):
     """A pod's spec."""
 
     containers: list[Container]
     node_name: str | None = None
 
 
-class PodStatus(msgspec.Struct, rename="camel"):
+class PodStatus(msgspec.Struct, frozen=True, rename="camel"):
     """A pod's status."""
 
     phase: PodPhase = PodPhase.UNKNOWN
@@ -106,7 +106,7 @@ class PodStatus(msgspec.Struct, rename="camel"):
     container_statuses: list[ContainerStatus] = []
 
 
-class PodObject(msgspec.Struct):
+class PodObject(msgspec.Struct, frozen=True):
     """A pod."""
 
     metadata: Metadata
@@ -114,20 +114,20 @@ class PodObject(msgspec.Struct):
     status: PodStatus = PodStatus()
 
 
-class PodList(msgspec.Struct):
+class PodList(msgspec.Struct, frozen=True):
     """A list of pods."""
 
     items: list[PodObject]
 
 
-class MetricsContainer(msgspec.Struct):
+class MetricsContainer(msgspec.Struct, frozen=True):
     """Usage of one container."""
 
     name: str
     usage: dict[str, str]
 
 
-class PodMetrics(msgspec.Struct):
+class PodMetrics(msgspec.Struct, frozen=True):
     """metrics.k8s.io's usage of one pod."""
 
     metadata: Metadata
@@ -136,19 +136,19 @@ class PodMetrics(msgspec.Struct):
     containers: list[MetricsContainer]
 
 
-class PodMetricsList(msgspec.Struct):
+class PodMetricsList(msgspec.Struct, frozen=True):
     """A list of usages."""
 
     items: list[PodMetrics]
 
 
-class StatusDetails(msgspec.Struct, rename="camel"):
+class StatusDetails(msgspec.Struct, frozen=True, rename="camel"):
     """Details of a refusal."""
 
     retry_after_seconds: float = 0
 
 
-class Status(msgspec.Struct):
+class Status(msgspec.Struct, frozen=True):
     """A refusal."""
 
     message: str = ""
