@@ -1,0 +1,65 @@
+"""Runs the stages in a made-up world, in virtual time and in one process: no broker, no threads, no waiting.
+
+Each round moves the world to the next tick, appends the tick to every input, takes all turns and lets the consumers act; then
+the caller looks. The world, its sources and the consumers come in as functions: the same ones that a live run starts as
+processes. A decision made in a round is acted on in that round, and its outcome is read by the stages in the next one.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from agents.logic.turns import EPOCH
+from agents.runner import Runner, Wiring
+from agents.stage import Stage
+from agents.task import Taken
+from streams.sources import clock
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What is outside of the log. `advance` lives up to a time and appends what the sources saw; `consumers` act and answer."""
+
+    advance: Callable[[datetime], object]
+    consumers: Sequence[Callable[[], object]] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """From when on, and how far apart the ticks are, both in milliseconds of the made-up time."""
+
+    start_ms: int
+    period_ms: int = 60_000
+
+    def at(self, number: int) -> int:
+        """The tick of the round `number`, counted from 1."""
+        return (self.start_ms // self.period_ms + number) * self.period_ms
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One tick's worth of a simulation: its time, and what the turns gave."""
+
+    at: datetime
+    taken: Sequence[Taken] = field(default_factory=tuple)
+
+    @property
+    def decisions(self) -> int:
+        """How many decisions were appended."""
+        return sum(len(taken.decisions) for taken in self.taken)
+
+
+def simulate(wiring: Wiring, stages: Sequence[Stage], world: World, pace: Pace) -> Iterator[Round]:
+    """Rounds without end; the caller stops when it has seen enough, and looks at world and log between two rounds."""
+    runner = Runner(stages, wiring)
+    number = 0
+    while True:
+        number += 1
+        tick = pace.at(number)
+        at = EPOCH + timedelta(milliseconds=tick)
+        world.advance(at)
+        wiring.log.append(clock.ticks(wiring.topics, tick))
+        taken = runner.run()
+        for act in world.consumers:
+            act()
+        yield Round(at, taken)
