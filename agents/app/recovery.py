@@ -1,0 +1,132 @@
+"""Opens the partitions that a rebalance gave to this worker.
+
+Runs as Faust's `on_recover`, after every rebalance, also for partitions that stay. What we hold is the newest if nobody else has
+written to the changelog since; else the whole changelog partition is read and the newest good mark decides, unless memory is
+further. State lives nowhere else: there is no merging. Refuses to open anything when another rebalance came meanwhile, for then
+another recovery follows; an error ends the process, because Faust would swallow it.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from agents.app import beside, supervision
+from agents.app.beside import Contents, Place
+from agents.app.checkpoints import Changelog, Epoch, committable
+from agents.app.flow import Flow
+from agents.app.held import Held, fresh
+from agents.app.hosting import Host
+from agents.app.outbox import Outbox
+from agents.app.watching import Watch
+from agents.logic.turns import checkpoint
+from agents.logic.turns.checkpoint import Found
+
+
+class Recovery:
+    """One for each worker process."""
+
+    def __init__(self, hosts: tuple[Host, ...], flow: Flow, *, epoch: Epoch, watch: Watch) -> None:
+        """`epoch` is shared with checkpoints."""
+        self.hosts, self.flow, self.epoch, self.watch = hosts, flow, epoch, watch
+        self.plan = hosts[0].plan
+
+    def revoked(self) -> None:
+        """A rebalance begins: take nothing in until recovery opens it again."""
+        self.epoch.number += 1
+        for host in self.hosts:
+            for held in host.held.values():
+                held.open = False
+
+    async def recover(self, outbox: Outbox, changelog: Changelog) -> None:
+        """Open everything that is wholly ours."""
+        with supervision.guarded("recovering partitions"):
+            async with self.epoch.busy:
+                await outbox.start()
+                await changelog.start()
+                await self._recover()
+
+    async def _recover(self) -> None:
+        epoch = self.epoch.number
+        ours = {host: self.flow.whole(host.wires.values()) for host in self.hosts}
+        for host in self.hosts:
+            for partition in set(host.held) - ours[host]:
+                del host.held[partition]
+        partitions = set().union(*ours.values())
+        if not partitions:
+            return
+        async with beside.reader(self.plan.brokers) as consumer:
+            await self._load(consumer, ours)
+            goals = await beside.ends(consumer, [(t, p) for t in self.plan.inputs() for p in partitions])
+        for partition in sorted(partitions):
+            if epoch != self.epoch.number:
+                return
+            await self.flow.commit(committable(self.hosts, partition))
+        if epoch == self.epoch.number:
+            self._open(ours, goals)
+
+    async def _load(self, consumer: Any, ours: Mapping[Host, set[int]]) -> None:
+        """Make sure that memory is at the newest known turn, for each of these."""
+        places = {(self.plan.changelog(host.stage), p): (host, p) for host, ps in ours.items() for p in ps}
+        ends = await beside.ends(consumer, places)
+        stale: dict[Place, int] = {}
+        for place, (host, partition) in places.items():
+            held = host.held.get(partition)
+            if held is not None and held.end == ends[place]:
+                held.rewind()
+                self.watch.recovered(host.stage.name, held, "kept")
+            else:
+                stale[place] = ends[place]
+        found = await beside.contents(consumer, stale) if stale else {}
+        for place, contents in found.items():
+            await self._adopt(consumer, *places[place], contents)
+
+    async def _adopt(self, consumer: Any, host: Host, partition: int, contents: Contents) -> None:
+        """Take the state from the changelog, keep ours if it is further, or begin where the log begins."""
+        reading = checkpoint.read(contents.last)
+        held = host.held.get(partition)
+        if held is not None and (reading.found is None or held.task.turn >= reading.found.mark.turn):
+            how = "kept"
+            held.rewind()
+        elif reading.found is not None:
+            how = "loaded"
+            held = host.held[partition] = await self._loaded(consumer, host, partition, reading.found)
+        else:
+            how = "new"
+            await self._lost_state(host, partition)
+            held = host.held[partition] = await self._new(consumer, host, partition)
+        held.abandon([key for key, value in contents.last.items() if value is not None])
+        held.end = contents.end
+        self.watch.recovered(host.stage.name, held, how, broken=reading.broken)
+
+    async def _loaded(self, consumer: Any, host: Host, partition: int, found: Found) -> Held:
+        """The state that a mark names. An input that the mark does not know is read from its beginning."""
+        first = await self._begins(consumer, host, partition)
+        positions = {name: found.mark.positions.get(name, first[name]) for name in host.stage.reads}
+        task = host.task(partition, positions=positions)
+        for name in sorted(found.chunks):
+            task.state.load(name, found.chunks[name])
+            await asyncio.sleep(0)
+        task.aligner = type(task.aligner)(positions, found.mark.turn)
+        return Held(task, fresh([]), positions)
+
+    async def _new(self, consumer: Any, host: Host, partition: int) -> Held:
+        first = await self._begins(consumer, host, partition)
+        return Held(host.task(partition, positions=first), fresh([]), first)
+
+    async def _begins(self, consumer: Any, host: Host, partition: int) -> dict[str, int]:
+        first = await beside.begins(consumer, [(wire, partition) for wire in host.wires.values()])
+        return {name: first[wire, partition] for name, wire in host.wires.items()}
+
+    async def _lost_state(self, host: Host, partition: int) -> None:
+        """A group that has been here before, but no state: somebody deleted the changelog. Say so."""
+        committed = await beside.committed(self.plan.brokers, self.plan.name, [(w, partition) for w in host.wires.values()])
+        if any(offset > 0 for offset in committed.values()):
+            self.watch.state_gone(host.stage.name, partition)
+
+    def _open(self, ours: Mapping[Host, set[int]], goals: Mapping[Place, int]) -> None:
+        for host, partitions in ours.items():
+            for partition in partitions:
+                held = host.held[partition]
+                held.goals = {name: goals[wire, partition] for name, wire in host.wires.items()}
+                held.open = True
+        self.watch.opened({host.stage.name: sorted(partitions) for host, partitions in ours.items()})

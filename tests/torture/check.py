@@ -1,0 +1,159 @@
+"""Recomputes everything from the log with a plain loop and compares: every decision, every dead letter, every chunk of state.
+
+It shares `step` and the codec with the product, because it proves recovery and not arithmetic; it shares neither the aligner, nor
+the task, nor the host. Turns are cut in the most literal way: the first rise of each tick in each input, the ticks all have.
+"""
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from agents.logic.turns import Recorded, State, Turn
+from agents.logic.turns import checkpoint
+from agents.stage import Stage
+from streams.codec import Codec
+from streams.errors import BadRecord
+from streams.log import NewRecord, Record
+from streams.topics import Topics
+from tests.torture import reading
+
+Content = tuple[int, bytes | None, bytes | None, tuple[tuple[str, bytes], ...]]
+
+
+@dataclass
+class Report:
+    """What was compared, and what differed."""
+
+    figures: Counter[str] = field(default_factory=Counter)
+    wrong: list[str] = field(default_factory=list)
+
+    @property
+    def exact(self) -> bool:
+        return not self.wrong
+
+    def __str__(self) -> str:
+        figures = " | ".join(f"{name} {count:,}" for name, count in self.figures.items())
+        return f"{figures} | {'EXACT' if self.exact else 'WRONG ' + '; '.join(self.wrong[:6])}"
+
+
+def cut(logs: Sequence[Sequence[Record]]) -> list[tuple[int, list[list[Record]]]]:
+    """The turns of one partition: (number, records of each input)."""
+    first: list[dict[int, int]] = []
+    for log in logs:
+        rising: dict[int, int] = {}
+        highest = -1
+        for i, record in enumerate(log):
+            number = _tick(record)
+            if number is not None and number > highest:
+                rising[number] = i
+                highest = number
+        first.append(rising)
+    turns = []
+    at = [0] * len(logs)
+    for number in sorted(set.intersection(*map(set, first))):
+        ends = [rising[number] for rising in first]
+        turns.append((number, [[r for r in log[a:z] if _tick(r) is None] for log, a, z in zip(logs, at, ends, strict=True)]))
+        at = [z + 1 for z in ends]
+    return turns
+
+
+def _tick(record: Record) -> int | None:
+    return json.loads(record.value)["at"] if record.key == b"tick" and record.value else None
+
+
+@dataclass
+class Redone:
+    """One partition of one stage, redone."""
+
+    state: State
+    last: int
+    turns: int
+    decided: list[NewRecord]
+    dead: list[NewRecord]
+    records: int
+
+
+def redo(stage: Stage, partition: int, logs: Sequence[Sequence[Record]], topics: Topics, codec: Codec) -> Redone:
+    done = Redone(stage.open(partition), -1, 0, [], [], 0)
+    source = f"/ullage/{stage.name}/{partition}"
+    for number, inputs in cut(logs):
+        taken: dict[str, list[Recorded]] = {}
+        for name, records in zip(stage.reads, inputs, strict=True):
+            taken[name] = []
+            for record in records:
+                try:
+                    event = codec.decode(record)
+                    if reason := stage.refuse(event):
+                        raise BadRecord(reason)
+                    taken[name].append(Recorded(event, record.place))
+                except BadRecord as error:
+                    done.dead.append(codec.dead_letter(record, error, by=source))
+            done.records += len(taken[name])
+        for d in done.state.step(Turn(number, taken)):
+            to = topics.partition_of(d.key)
+            done.decided.append(codec.encode(d.event, topic=d.topic, key=d.key, partition=to, source=source, cause=d.cause))
+        done.last, done.turns = number, done.turns + 1
+    return done
+
+
+def _content(r: Record | NewRecord) -> Content:
+    return r.partition, r.key, r.value, tuple(r.headers)
+
+
+def _id(r: Record | NewRecord) -> tuple[str, str]:
+    return r.topic, next(v for k, v in r.headers if k == "ce_id").decode()
+
+
+async def check(brokers: str, topics: Topics, stages: Sequence[Stage], name: str) -> Report:
+    report = Report()
+    codec = Codec(topics)
+    inputs = {n: await reading.whole(brokers, topics.wire(n), topics.partitions) for n in {n for s in stages for n in s.reads}}
+    want: dict[tuple[str, str], Content] = {}
+    for stage in stages:
+        states = await reading.whole(brokers, f"{name}-{stage.name}-state-changelog", topics.partitions)
+        for partition in range(topics.partitions):
+            done = redo(stage, partition, [inputs[n][partition] for n in stage.reads], topics, codec)
+            report.figures["turns"] += done.turns
+            report.figures["records"] += done.records
+            for r in [*done.decided, *done.dead]:
+                if _id(r) in want:
+                    report.wrong.append(f"id {_id(r)} decided twice")
+                want[_id(r)] = _content(r)
+            _compare_state(report, f"{stage.name}/{partition}", done, states[partition])
+    written = {n for stage in stages for n in (*stage.writes, "dead-letters")}
+    found = [r for n in sorted(written) for p in await reading.whole(brokers, topics.wire(n), topics.partitions) for r in p]
+    _compare_decisions(report, want, [r for r in found if r.key != b"tick"])
+    return report
+
+
+def _compare_decisions(report: Report, want: dict[tuple[str, str], Content], found: list[Record]) -> None:
+    seen: dict[tuple[str, str], set[Content]] = defaultdict(set)
+    for r in found:
+        seen[_id(r)].add(_content(r))
+    counts = {
+        "decisions": len(want),
+        "in topics": len(found),
+        "missing": sum(i not in seen for i in want),
+        "two contents": sum(len(c) > 1 for c in seen.values()),
+        "other content": sum(i in want and want[i] not in c for i, c in seen.items()),
+        "extra": sum(i not in want for i in seen),
+    }
+    report.figures.update(counts)
+    report.wrong += [f"{n} {what}" for what, n in list(counts.items())[2:] if n]
+
+
+def _compare_state(report: Report, where: str, done: Redone, changelog: list[Record]) -> None:
+    reading_ = checkpoint.read({r.key: r.value for r in changelog if r.key is not None})
+    found = reading_.found
+    report.figures["torn marks"] += reading_.broken
+    if found is None or found.mark.turn != done.last:
+        report.wrong.append(f"{where}: state at turn {found and found.mark.turn}, log at {done.last}")
+        return
+    ours = {chunk: done.state.dump(chunk) for chunk in done.state.chunks()}
+    report.figures["chunks"] += len(ours)
+    if set(ours) != set(found.chunks):
+        report.wrong.append(f"{where}: chunks {sorted(set(ours) ^ set(found.chunks))[:3]} are in one of the two only")
+    differ = [chunk for chunk in ours if ours[chunk] != found.chunks.get(chunk)]
+    if differ:
+        report.wrong.append(f"{where}: chunks {differ[:3]} differ")

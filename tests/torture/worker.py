@@ -1,0 +1,74 @@
+"""A worker process for tests: the product's worker, with faults that the product has no switch for.
+
+    python -m tests.torture.worker '{"brokers": ..., "prefix": ..., "partitions": 4, "name": ..., "stages": "sums"}'
+
+`tear`: chance that a checkpoint writes only some of its chunks and the process dies. `skip`: chance that a message is lost
+between Faust and the host.
+"""
+
+import json
+import os
+import random
+import sys
+from typing import Any
+
+from agents.app import Pacing, Plan, worker
+from agents.app.checkpoints import Changelog
+from agents.app.hosting import Host
+from agents.stage import Stage
+from schemas.units import Seconds
+from streams.topics import Topics
+
+chance = random.Random()
+
+
+def stages(which: str) -> tuple[Stage, ...]:
+    if which == "sums":
+        from tests.torture import sums
+
+        return (sums.STAGE,)
+    from tests.torture import real
+
+    return real.STAGES
+
+
+def tearing(tear: float) -> type[Changelog]:
+    class Tearing(Changelog):
+        """Dies before a chunk or a mark, now and then."""
+
+        async def write(self, topic: str, partition: int, record: tuple[bytes, bytes | None]) -> int:
+            if chance.random() < tear:
+                os.write(2, b"torn on purpose\n")
+                os._exit(9)
+            return await super().write(topic, partition, record)
+
+    return Tearing
+
+
+def skipping(skip: float) -> None:
+    handle = Host.handle
+
+    async def sometimes(self: Host, message: Any) -> None:
+        if chance.random() >= skip:
+            await handle(self, message)
+
+    Host.handle = sometimes  # type: ignore[method-assign]  # the fault itself
+
+
+def main() -> int:
+    told = json.loads(sys.argv[1])
+    if told.get("skip"):
+        skipping(told["skip"])
+    plan = Plan(
+        brokers=told["brokers"],
+        topics=Topics(told["prefix"], told["partitions"]),
+        stages=stages(told.get("stages", "sums")),
+        name=told["name"],
+        pacing=Pacing(least=Seconds(told.get("least", 1.0)), rate=told.get("rate", 12_000_000)),
+        buffer=told.get("buffer", 32 << 20),
+    )
+    return worker.run(plan, changelog=tearing(told.get("tear", 0.0)))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
