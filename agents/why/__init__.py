@@ -1,0 +1,183 @@
+"""Explains a decision: walks from it back through `cause` to what it rests on, and forward to what became of it.
+
+Everything comes from the log: a step is a record, its place, and the numbers that a person needs to redo the sum. Where retention
+or a bad record cuts the chain, the step says so instead of leaving it out. It looks at no state and recomputes nothing.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from agents.logic.turns import Event
+from agents.why import words
+from schemas.decisions import EvictionPlanned, RequestsRecommended, ResizePlanned, UpdateRefused
+from schemas.names import Place
+from schemas.outcomes import ActionFinished
+from streams import codec
+from streams.codec import Codec
+from streams.errors import BadInput, BadRecord
+from streams.log import Log, Record
+from streams.topics import Topics
+
+WIDEST = 6
+"""Causes shown of one step; the rest is counted. A recommendation may rest on hundreds of scrapes."""
+DEEPEST = 8
+
+DECISIONS = ("pod-updates", "recommendations")
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One record of the chain. `gone` is a sentence when the record cannot be shown; `more` counts the causes left out."""
+
+    what: str
+    at: datetime | None
+    place: Place
+    numbers: Mapping[str, object] = field(default_factory=dict)
+    causes: tuple["Step", ...] = ()
+    more: int = 0
+    gone: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """What was asked, the decision with all it rests on, and the outcomes that answer it."""
+
+    asked: str
+    decision: Step
+    outcomes: tuple[Step, ...]
+
+
+def explain(log: Log, codec: Codec, topics: Topics, asked: str) -> Chain:
+    """The chain of a decision id, an outcome id, or the newest pod update of a pod (`namespace/name`, its name, or its uid).
+
+    Raises BadInput when the log holds nothing about it.
+    """
+    return _Walk(log, codec, topics).explain(asked)
+
+
+@dataclass(slots=True)
+class _Walk:
+    log: Log
+    codec: Codec
+    topics: Topics
+
+    def explain(self, asked: str) -> Chain:
+        found = self._by_id(asked) or self._by_outcome(asked) or self._by_pod(asked)
+        if found is None:
+            raise BadInput(f"nothing in {' or '.join(DECISIONS)} has the id or pod '{asked}'{self._lost()}")
+        event = self._read(found)
+        outcomes = self._outcomes(codec.header(found, "ce_id") or "")
+        workload = None if event is None else words.workload_of(event)
+        return Chain(asked, self._step(found.place, workload, DEEPEST), tuple(outcomes))
+
+    def _by_id(self, asked: str) -> Record | None:
+        return next((r for name in DECISIONS for r in self._all(name) if codec.header(r, "ce_id") == asked), None)
+
+    def _by_outcome(self, asked: str) -> Record | None:
+        for record in self._all("outcomes"):
+            if codec.header(record, "ce_id") == asked:
+                event = self._read(record)
+                return self._by_id(event.decision) if isinstance(event, ActionFinished) else None
+        return None
+
+    def _by_pod(self, asked: str) -> Record | None:
+        """Of all updates of the pod, the one of the newest turn; the last one in the log if there are several."""
+        newest: tuple[datetime, Record] | None = None
+        for record in self._all("pod-updates"):
+            event = self._read(record)
+            if not isinstance(event, ResizePlanned | EvictionPlanned | UpdateRefused):
+                continue
+            pod = event.pod
+            about = asked in (pod.uid, pod.name, f"{pod.namespace}/{pod.name}")
+            if about and (newest is None or event.at >= newest[0]):
+                newest = (event.at, record)
+        return newest[1] if newest else None
+
+    def _outcomes(self, decision: str) -> Iterator[Step]:
+        seen = set()
+        for record in self._all("outcomes"):
+            event = self._read(record)
+            if isinstance(event, ActionFinished) and event.decision == decision and event.id not in seen:
+                seen.add(event.id)
+                yield Step(words.what(event), event.at, record.place, words.numbers(event, event.workload.key))
+
+    def _step(self, place: Place, workload: str | None, depth: int) -> Step:
+        """The record at `place` with its causes, as seen from `workload`: of a scrape only its rows count."""
+        record, gone = self._fetch(place)
+        if record is None:
+            return Step("record", None, place, gone=gone)
+        try:
+            event, causes = self.codec.decode(record), _no_repeats(codec.causes(record))
+        except BadRecord as error:
+            return Step("record", None, place, gone=f"cannot be read: {error}")
+        workload = words.workload_of(event) if isinstance(event, RequestsRecommended) else workload
+        shown = causes[-WIDEST:] if depth > 0 else ()
+        steps = tuple(self._step(cause, workload, depth - 1) for cause in shown)
+        return Step(words.what(event), event.at, place, words.numbers(event, workload), steps, len(causes) - len(shown))
+
+    def _fetch(self, place: Place) -> tuple[Record | None, str]:
+        """The record, or why it is not there."""
+        try:
+            begin, end = self.log.begin(place.topic, place.partition), self.log.end(place.topic, place.partition)
+        except BadInput as error:
+            return None, f"is in no log we have: {error}"
+        if place.offset < begin:
+            return None, f"is no longer kept: retention cut this partition at offset {begin}"
+        if place.offset >= end:
+            return None, f"does not exist: this partition ends at offset {end}"
+        records = self.log.poll({(place.topic, place.partition): place.offset}, limit=1)
+        if not records or records[0].offset != place.offset:
+            return None, "is no longer kept: compaction took it"
+        return records[0], ""
+
+    def _read(self, record: Record) -> Event | None:
+        try:
+            return self.codec.decode(record)
+        except BadRecord:
+            return None
+
+    def _all(self, name: str) -> Iterator[Record]:
+        """All records of a topic, ticks left out."""
+        wire = self.topics.wire(name)
+        for partition in range(self.topics.partitions):
+            position, end = self.log.begin(wire, partition), self.log.end(wire, partition)
+            while position < end and (records := self.log.poll({(wire, partition): position}, limit=5_000)):
+                yield from (r for r in records if codec.tick_number(r) is None)
+                position = records[-1].offset + 1
+
+    def _lost(self) -> str:
+        """Retention may be why nothing was found."""
+        parts = [(self.topics.wire(name), p) for name in DECISIONS for p in range(self.topics.partitions)]
+        gone = [f"partition {p} of '{wire}' from {begin} on" for wire, p in parts if (begin := self.log.begin(wire, p)) > 0]
+        return f"; kept are only {', '.join(gone)}" if gone else ""
+
+
+def _no_repeats(places: Sequence[Place]) -> tuple[Place, ...]:
+    return tuple(dict.fromkeys(places))
+
+
+def lines(chain: Chain) -> Iterator[str]:
+    """The chain as plain text: the decision, what it rests on as a tree, and what became of it."""
+    yield from _lines(chain.decision, "", "")
+    if not chain.outcomes:
+        yield "no outcome yet: no consumer has finished with it"
+    for outcome in chain.outcomes:
+        yield f"then: {_line(outcome)}"
+
+
+def _lines(step: Step, head: str, indent: str) -> Iterator[str]:
+    yield head + _line(step)
+    for i, cause in enumerate(step.causes):
+        last = i == len(step.causes) - 1 and not step.more
+        yield from _lines(cause, indent + ("└─ " if last else "├─ "), indent + ("   " if last else "│  "))
+    if step.more:
+        yield f"{indent}└─ and {step.more} more records"
+
+
+def _line(step: Step) -> str:
+    if step.gone:
+        return f"{step.what} at {step.place} {step.gone}"
+    at = f"{step.at:%Y-%m-%d %H:%M:%S}" if step.at else "at no time"
+    numbers = ", ".join(f"{name} {words.said(value)}" for name, value in step.numbers.items())
+    return f"{at}  {step.what}: {numbers}  [{step.place}]"

@@ -1,0 +1,151 @@
+"""What an event is called in an explanation, and which of its numbers count there.
+
+Of a scrape only the rows of the workload in question count. Numbers are shown as they are in the event, shortened for reading;
+who needs every digit reads the record at the place that the explanation names.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import singledispatch
+
+from agents.logic.turns import Event
+from schemas.decisions import ContainerRecommendation, EvictionPlanned, RequestsRecommended, ResizePlanned, UpdateRefused
+from schemas.facts import ContainerOOMKilled, MetricsScraped, PodChanged, PodDeleted
+from schemas.names import Amounts
+from schemas.outcomes import ActionFinished
+from schemas.policies import ControlChanged, VerticalPolicyChanged, VerticalPolicyRemoved
+
+Numbers = dict[str, object]
+
+_WHAT: Mapping[type, str] = {
+    RequestsRecommended: "requests recommended",
+    ResizePlanned: "resize planned",
+    EvictionPlanned: "eviction planned",
+    UpdateRefused: "update refused",
+    MetricsScraped: "usage scraped",
+    ContainerOOMKilled: "container OOM-killed",
+    PodChanged: "pod changed",
+    PodDeleted: "pod deleted",
+    VerticalPolicyChanged: "vertical policy set",
+    VerticalPolicyRemoved: "vertical policy removed",
+    ControlChanged: "control changed",
+    ActionFinished: "action finished",
+}
+
+
+def what(event: Event) -> str:
+    """The event's name in plain words."""
+    return _WHAT[type(event)]
+
+
+def workload_of(event: Event) -> str | None:
+    """The key of the workload that an event is about; None for events about many."""
+    workload = getattr(event, "workload", None)
+    return None if workload is None else str(workload.key)
+
+
+def numbers(event: Event, workload: str | None) -> Numbers:
+    """The numbers of an event that count for `workload`."""
+    if isinstance(event, MetricsScraped):
+        return _scrape(event, workload)
+    return _numbers(event)
+
+
+def _scrape(event: MetricsScraped, workload: str | None) -> Numbers:
+    rows = [i for i, key in enumerate(event.workloads) if workload in (None, key)]
+    found: Numbers = {"rows": len(rows), "of": workload or "all workloads"}
+    if rows:
+        found["highest cpu"] = amount(cpu=max(float(event.cores[i]) for i in rows))
+        found["highest memory"] = amount(memory=max(float(event.memory[i]) for i in rows))
+    return found
+
+
+@singledispatch
+def _numbers(event: object) -> Numbers:
+    raise TypeError(f"an explanation has no words for a {type(event).__name__}")
+
+
+@_numbers.register
+def _(event: RequestsRecommended) -> Numbers:
+    targets = {c.container: _amounts(c.target) for c in event.containers}
+    return {"workload": event.workload.key, "target": targets, **event.because}
+
+
+@_numbers.register
+def _(event: ResizePlanned) -> Numbers:
+    requests = {name: f"{_amounts(event.expect.get(name, Amounts()))} to {_amounts(a)}" for name, a in event.requests.items()}
+    return {"pod": event.pod.name, "requests": requests, **event.because}
+
+
+@_numbers.register
+def _(event: EvictionPlanned) -> Numbers:
+    return {"pod": event.pod.name, **event.because}
+
+
+@_numbers.register
+def _(event: UpdateRefused) -> Numbers:
+    return {"pod": event.pod.name, "guard": event.guard, "reason": event.reason, **event.because}
+
+
+@_numbers.register
+def _(event: ContainerOOMKilled) -> Numbers:
+    limit, request = (amount(memory=m) for m in (event.memory_limit, event.memory_request))
+    return {"pod": event.pod.name, "container": event.container, "limit": limit, "request": request}
+
+
+@_numbers.register
+def _(event: PodChanged) -> Numbers:
+    return {
+        "pod": event.pod.name,
+        "phase": str(event.phase),
+        "requests": {c.name: _amounts(c.requests) for c in event.containers},
+    }
+
+
+@_numbers.register
+def _(event: PodDeleted) -> Numbers:
+    return {"pod": event.pod.name}
+
+
+@_numbers.register
+def _(event: VerticalPolicyChanged) -> Numbers:
+    bounds = {c.container: f"{_amounts(c.min_allowed)} to {_amounts(c.max_allowed)}" for c in event.containers}
+    return {"target": event.target, "version": event.version, "mode": str(event.update_mode), "bounds": bounds}
+
+
+@_numbers.register
+def _(event: VerticalPolicyRemoved) -> Numbers:
+    return {"target": event.target}
+
+
+@_numbers.register
+def _(event: ControlChanged) -> Numbers:
+    return {"mode": str(event.mode), "paused": event.paused, "budget": event.budget, "reason": event.reason}
+
+
+@_numbers.register
+def _(event: ActionFinished) -> Numbers:
+    return {"action": str(event.action), "result": str(event.result), "pod": event.pod.name, "reason": event.reason}
+
+
+def _amounts(amounts: Amounts) -> str:
+    return f"{amount(cpu=amounts.cpu)} / {amount(memory=amounts.memory)}"
+
+
+def amount(*, cpu: float | None = None, memory: float | None = None) -> str:
+    """One amount with its unit: millicores or MiB."""
+    if cpu is not None:
+        return f"{cpu * 1000:.0f}m"
+    return "not set" if memory is None else f"{memory / (1 << 20):.1f} MiB"
+
+
+def said(value: object) -> str:
+    """A value for reading: floats shortened, mappings and lists written out."""
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, ContainerRecommendation):
+        return f"{value.container} {_amounts(value.target)}"
+    if isinstance(value, Mapping):
+        return "(" + ", ".join(f"{k} {said(v)}" for k, v in value.items()) + ")" if value else "none"
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return "[" + ", ".join(said(v) for v in value) + "]"
+    return str(value)
