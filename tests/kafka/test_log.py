@@ -1,21 +1,18 @@
 """The log in a real Kafka is a log; and what is said when Kafka is not there or refuses."""
 
 import random
-import runpy
 import socket
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 from kafka import KafkaAdminClient, TopicPartition
 from kafka.admin import NewTopic
+from log_conformance import Conformance, World, read_all
 
 from streams.errors import LogUnavailable
 from streams.log import Log, NewRecord
 from streams.log.connection import Connection
 from streams.log.kafka import KafkaLog
-
-_suite = runpy.run_path(str(Path(__file__).parents[1] / "streams" / "log" / "conformance.py"))
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +28,7 @@ def shared(broker: str) -> Iterator[KafkaLog]:
         yield log
 
 
-class KafkaWorld(_suite["World"]):  # type: ignore[misc]  # loaded by path, so it has no type
+class KafkaWorld(World):
     def __init__(self, log: KafkaLog, admin: KafkaAdminClient, prefix: str) -> None:
         self.log, self.admin = log, admin
         self.wide, self.narrow = f"{prefix}.wide", f"{prefix}.narrow"
@@ -46,7 +43,7 @@ class KafkaWorld(_suite["World"]):  # type: ignore[misc]  # loaded by path, so i
         return KafkaLog(self.log.where)
 
 
-class TestKafkaLog(_suite["Conformance"]):  # type: ignore[misc]  # loaded by path, so it has no type
+class TestKafkaLog(Conformance):
     @pytest.fixture
     def world(self, shared: KafkaLog, admin: KafkaAdminClient, prefix: str) -> KafkaWorld:
         return KafkaWorld(shared, admin, prefix)
@@ -54,7 +51,7 @@ class TestKafkaLog(_suite["Conformance"]):  # type: ignore[misc]  # loaded by pa
     def test_a_record_of_seven_megabytes_fits(self, world: KafkaWorld) -> None:
         big = bytes(7 << 20)
         world.log.append([NewRecord(world.narrow, 0, b"big", big)])
-        assert [r.value for r in _suite["read_all"](world.log, world.narrow, 0)] == [big]
+        assert [r.value for r in read_all(world.log, world.narrow, 0)] == [big]
 
     def test_kafka_says_when_it_took_a_record(self, world: KafkaWorld) -> None:
         world.log.append([NewRecord(world.narrow, 0, b"k", b"v")])

@@ -1,23 +1,21 @@
 """The log in a file is a log; and what a crash, a stranger or a reader by hand finds in it."""
 
 import json
-import runpy
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from log_conformance import Conformance, World
 
 from schemas.names import Place
 from streams.errors import BadInput, LogUnavailable
 from streams.log import Log, NewRecord, Record, lines
 from streams.log.file import FileLog
 
-_suite = runpy.run_path(str(Path(__file__).with_name("conformance.py")))
 
-
-class FileWorld(_suite["World"]):  # type: ignore[misc]  # loaded by path, so it has no type
+class FileWorld(World):
     def __init__(self, path: Path) -> None:
         self.path = path
         self.log = FileLog.make(path)
@@ -32,7 +30,7 @@ class FileWorld(_suite["World"]):  # type: ignore[misc]  # loaded by path, so it
         return FileLog(self.path)
 
 
-class TestFileLog(_suite["Conformance"]):  # type: ignore[misc]  # loaded by path, so it has no type
+class TestFileLog(Conformance):
     @pytest.fixture
     def world(self, tmp_path: Path) -> Iterator[FileWorld]:
         world = FileWorld(tmp_path / "log.jsonl")

@@ -1,20 +1,17 @@
 """The log in memory is a log, and what it does beyond the port."""
 
 import itertools
-import runpy
-from pathlib import Path
 
 import pytest
+from log_conformance import Conformance, World
 
 from schemas.names import Place
 from streams.errors import BadInput
 from streams.log import Log, NewRecord, Record
 from streams.log.memory import MemoryLog
 
-_suite = runpy.run_path(str(Path(__file__).with_name("conformance.py")))
 
-
-class MemoryWorld(_suite["World"]):  # type: ignore[misc]  # loaded by path, so it has no type
+class MemoryWorld(World):
     def __init__(self) -> None:
         self.log = MemoryLog()
         self.wide, self.narrow = "wide", "narrow"
@@ -29,7 +26,7 @@ class MemoryWorld(_suite["World"]):  # type: ignore[misc]  # loaded by path, so 
         return self.log
 
 
-class TestMemoryLog(_suite["Conformance"]):  # type: ignore[misc]  # loaded by path, so it has no type
+class TestMemoryLog(Conformance):
     @pytest.fixture
     def world(self) -> MemoryWorld:
         return MemoryWorld()

@@ -1,7 +1,4 @@
-"""What every log does: the definition of the port. Each adapter's test file runs this class against the real adapter.
-
-Loaded by path (see `test_memory.py`), because equal file names in different test folders must not collide.
-"""
+"""What every log does: the definition of the port. Each adapter's test file runs this class against the real adapter."""
 
 import threading
 import time
