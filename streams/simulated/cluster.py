@@ -25,26 +25,27 @@ from streams.simulated.refused import Refused
 RESIZE_DELAY = 30
 """Seconds from accepting a resize until the kubelet tries it."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_NOT_BEGUN = -STEP
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 
 
 class SimulatedCluster:
-    """`start` is the time before the first step. `admit` is asked once for each pod before it exists."""
+    """`admit` is asked once for each pod before it exists. Without `start` the first `advance` says when it all begins."""
 
     def __init__(  # noqa: PLR0913  # a cluster is put together in one place, by keyword
         self,
         *,
         name: str,
         seed: int,
-        start: datetime,
         nodes: Sequence[Node],
         deployments: Sequence[Deployment],
+        start: datetime | None = None,
         admit: Admission = admit_unchanged,
     ) -> None:
         self.name, self.admit = name, admit
         self.nodes, self.deployments = tuple(nodes), tuple(deployments)
         self._seed, self._born = seed, 0
-        self._now = int(start.timestamp()) // STEP * STEP
+        self._now = _NOT_BEGUN if start is None else int(start.timestamp()) // STEP * STEP
         self._pods: dict[tuple[str, str], SimulatedPod] = {}
         self._lock = threading.RLock()
 
@@ -57,6 +58,8 @@ class SimulatedCluster:
         """Live through all steps that end at or before `to`; a time that has passed already changes nothing."""
         target = int(to.timestamp())
         with self._lock:
+            if self._now == _NOT_BEGUN:
+                self._now = target // STEP * STEP - STEP
             while self._now + STEP <= target:
                 self._now += STEP
                 self._step()

@@ -73,6 +73,8 @@ DEPLOYMENTS: Sequence[Deployment] = (
 )
 
 
-def demo_cluster(seed: int, *, start: datetime, name: str = "demo", admit: Admission = admit_unchanged) -> SimulatedCluster:
+def demo_cluster(
+    seed: int, *, start: datetime | None = None, name: str = "demo", admit: Admission = admit_unchanged
+) -> SimulatedCluster:
     """The shop before its first pod; the first step creates them all."""
     return SimulatedCluster(name=name, seed=seed, start=start, nodes=NODES, deployments=DEPLOYMENTS, admit=admit)
