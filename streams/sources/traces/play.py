@@ -1,0 +1,131 @@
+"""Plays a usage trace into a log: at the pace of a time base, or as fast as the log takes it.
+
+At a pace, a clock source with the same time base writes the ticks. As fast as possible, event time is the trace's own and nobody
+else can know it, so the ticks are written here: one after each scrape, and one after the end.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from schemas.units import Seconds
+from streams.codec import Codec
+from streams.errors import BadInput
+from streams.log import Log, NewRecord
+from streams.sources.clock import TimeBase, ticks, wall_ms
+from streams.sources.traces.facts import Facts, Writer
+from streams.sources.traces.table import Trace
+from streams.topics import Topics
+
+BATCH = 2_000
+"""Records in one append when nobody waits for them; each append waits for the log."""
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Playing:
+    """How to play. `start` is the event time of the trace's second 0, or of its first scrape when its seconds are Unix time.
+
+    Without `start` Unix time stays what it is, and other traces begin in 2026. With `base` it is played at that pace.
+    """
+
+    cluster: str = "trace"
+    start: datetime | None = None
+    loops: int = 1
+    base: TimeBase | None = None
+
+    def __post_init__(self) -> None:
+        """Raises BadInput for a number of loops below one."""
+        if self.loops < 1:
+            raise BadInput(f"a trace is played {self.loops} times, but must be played once at least")
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far: rows so far and in all, records written (ticks too), and the event time."""
+
+    rows: int
+    of: int
+    records: int
+    at: datetime
+
+
+class Player:
+    """Plays one trace into one log. `now` and `sleep` are the wall's, used at a pace only."""
+
+    def __init__(  # noqa: PLR0913  # wired once, by keyword
+        self,
+        trace: Trace,
+        *,
+        log: Log,
+        codec: Codec,
+        topics: Topics,
+        playing: Playing | None = None,
+        now: Callable[[], int] = wall_ms,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._trace, self._log, self._topics = trace, log, topics
+        self._playing = playing or Playing()
+        self._writer = Writer(trace, codec, topics, self._playing.cluster)
+        self._now, self._sleep = now, sleep
+        self._rows = self._records = 0
+
+    def play(self) -> Iterator[Progress]:
+        """Write everything, and say how far after each append."""
+        batch: list[NewRecord] = []
+        for at, rows, records in self._moments():
+            batch += records
+            self._rows += rows
+            if self._playing.base is not None:
+                self._wait_for(at)
+            if self._playing.base is not None or len(batch) >= BATCH:
+                yield self._append(batch, at)
+                batch = []
+        if batch:
+            yield self._append(batch, at)
+
+    def shift(self, loop: int = 0) -> Seconds:
+        """What is added to the trace's seconds to give Unix time."""
+        trace, start = self._trace, self._playing.start
+        length = trace.last - trace.first + 2 * trace.step
+        if start is not None:
+            shift = start.timestamp() - (trace.first if trace.is_unix else 0.0)
+        else:
+            shift = 0.0 if trace.is_unix else START.timestamp()
+        return Seconds(shift + loop * length)
+
+    def _moments(self) -> Iterator[tuple[datetime, int, list[NewRecord]]]:
+        """Event time, rows and records of each scrape, and of the end."""
+        trace = self._trace
+        for loop in range(self._playing.loops):
+            facts = Facts(trace, cluster=self._playing.cluster, shift=self.shift(loop), life=loop)
+            before: datetime | None = None
+            for scrape in trace.scrapes():
+                at = facts.at(scrape.at)
+                if before is not None and at > before:
+                    yield before, 0, self._ticks(before)
+                before = at
+                records = [*self._writer.pods(facts.about_pods(scrape)), *self._writer.metrics(scrape, at)]
+                yield at, len(scrape.who), records
+            if before is not None:
+                yield before, 0, self._ticks(before)
+            after = trace.last + trace.step
+            yield facts.at(after), 0, [*self._writer.pods(facts.gone(after)), *self._ticks(facts.at(after))]
+
+    def _ticks(self, at: datetime) -> list[NewRecord]:
+        return [] if self._playing.base is not None else ticks(self._topics, round(at.timestamp() * 1000))
+
+    def _append(self, batch: list[NewRecord], at: datetime) -> Progress:
+        if batch:
+            self._log.append(batch)
+            self._records += len(batch)
+        return Progress(self._rows, self._trace.rows * self._playing.loops, self._records, at)
+
+    def _wait_for(self, at: datetime) -> None:
+        base = self._playing.base
+        if base is None:
+            return
+        due = base.wall(round(at.timestamp() * 1000))
+        while (left := due - self._now()) > 0:
+            self._sleep(min(left / 1000, 1.0))

@@ -1,0 +1,195 @@
+"""A usage trace as a table in time order, of any size: DuckDB sorts it once into a file of its own and gives it in chunks.
+
+Rows are gathered into scrapes: a scrape at T holds what each container used in (T - step, T], with the step that most containers
+of the trace have. A container that has two rows in one such window gives both, in two scrapes of the same time.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+
+from streams.errors import BadInput
+from streams.sources.traces import columns
+from streams.sources.traces.columns import REQUESTS, TEXTS, Column
+
+CHUNK = 200_000
+"""Rows in memory at one time, a few more when one scrape has more."""
+UNIX_S = 500_000_000
+"""Seconds below this are counted from the trace's own start; above, from 1970."""
+
+_NUMBERS = ("cores", "memory", *REQUESTS, "oom_kills")
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """The names of one container of a trace, and its first and last second."""
+
+    container: str
+    workload: str
+    pod: str
+    namespace: str
+    first: float
+    last: float
+
+
+@dataclass(frozen=True, slots=True)
+class Scrape:
+    """Rows of one scrape: `who` are indexes into the trace's names, rising; numbers are NaN where the trace has none."""
+
+    at: float
+    who: Any
+    numbers: dict[str, Any]
+
+
+class Trace:
+    """One trace file, opened. `rows`, `names`, and the `step` between two samples of a container in seconds."""
+
+    def __init__(self, path: Path, *, step: float | None = None) -> None:
+        """Reads and sorts the file. Raises BadInput when that is not possible; the sentence names the file and the column."""
+        import duckdb
+
+        self.path = path / "usage.parquet" if path.is_dir() else path
+        self._folder = TemporaryDirectory(prefix="ullage-trace-")
+        self._db = duckdb.connect(Path(self._folder.name) / "trace.duckdb", config={"memory_limit": "1GB"})
+        try:
+            self._found = self._columns()
+            self._load(step)
+        except duckdb.Error as error:
+            self.close()
+            raise BadInput(f"reading the trace '{self.path}' did not work: {str(error).splitlines()[0]}") from error
+        except BadInput:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        """Itself."""
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Close."""
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the sorted copy."""
+        self._db.close()
+        self._folder.cleanup()
+
+    def has(self, what: str) -> bool:
+        """Whether the trace has a column for this."""
+        return what in self._found
+
+    def _columns(self) -> dict[str, Column]:
+        if not self.path.is_file():
+            raise BadInput(f"there is no trace at '{self.path}'")
+        readers = {".parquet": "read_parquet", ".csv": "read_csv", ".tsv": "read_csv", ".gz": "read_csv"}
+        reader = readers.get(self.path.suffix)
+        if reader is None:
+            raise BadInput(f"'{self.path}' is no trace: a name in .parquet, .csv, .tsv or .csv.gz is expected")
+        file = str(self.path).replace("'", "''")
+        self._db.execute(f"create view file as select * from {reader}('{file}')")  # noqa: S608  # quoted above
+        present = [str(row[0]) for row in self._db.execute("describe file").fetchall()]
+        return columns.find(present, str(self.path))
+
+    def _load(self, step: float | None) -> None:
+        texts = ", ".join(f"{self._text(what)} as {what}" for what in TEXTS)
+        numbers = ", ".join(f"{self._number(what)} as {what}" for what in _NUMBERS)
+        self._db.execute(f"create view clean as select {texts}, {self._time()} as t, {numbers} from file")  # noqa: S608  # our own words
+        self._db.execute(
+            "create table names as select row_number() over (order by namespace, workload, pod, container) - 1 as who, * from "
+            "(select container, workload, pod, namespace, min(t) as first, max(t) as last from clean "
+            "where container is not null and t is not null group by all)"
+        )
+        rows = self._db.execute("select container, workload, pod, namespace, first, last from names order by who").fetchall()
+        if not rows:
+            raise BadInput(f"the trace '{self.path}' has no rows with a container and a time")
+        self.names = tuple(Name(*row) for row in rows)
+        self.step = step or self._usual_step()
+        self._sort()
+
+    def _text(self, what: str) -> str:
+        """Without a pod column each container id is a pod of its own, whose container has the same name in all of them.
+
+        Without a workload column each is a workload of its own. Slashes would break workload keys.
+        """
+        if what == "container" and "pod" not in self._found:
+            return "'main'"
+        if what == "namespace" and what not in self._found:
+            return "'trace'"
+        column = self._found.get(what, self._found["container"])
+        return f"replace(cast({column.quoted} as varchar), '/', '-')"
+
+    def _number(self, what: str) -> str:
+        column = self._found.get(what)
+        if column is None:
+            return "cast('nan' as double)"
+        return f"coalesce(cast({column.quoted} as double) * {column.factor!r}, cast('nan' as double))"
+
+    def _time(self) -> str:
+        column = self._found["time"]
+        kind = str(self._db.execute(f"select typeof({column.quoted}) from file limit 1").fetchone())  # noqa: S608  # quoted
+        if "TIMESTAMP" in kind or "DATE" in kind:
+            return f"epoch(cast({column.quoted} as timestamp))"
+        return f"cast({column.quoted} as double) * {column.factor!r}"
+
+    def _usual_step(self) -> float:
+        """The most frequent step between samples of one container, of the first few containers; a minute if there is none."""
+        found = self._db.execute(
+            "select mode(d) from (select round(t - lag(t) over (partition by who order by t)) as d from clean "
+            "join (select * from names where who < 16) using (container, workload, pod, namespace)) where d > 0"
+        ).fetchone()
+        return float(found[0]) if found and found[0] else 60.0
+
+    def _sort(self) -> None:
+        numbers = ", ".join(_NUMBERS)
+        scraped = f"ceil(t / {self.step!r}) * {self.step!r}"
+        self._db.execute(
+            f"create table sorted as select {scraped} as scraped, cast(who as integer) as who, {numbers} from clean "  # noqa: S608  # our own words
+            f"join names using (container, workload, pod, namespace) order by {scraped}, who, t"
+        )
+        self._counts = self._db.execute("select scraped, count(*) from sorted group by scraped order by scraped").fetchall()
+        self.rows = sum(count for _, count in self._counts)
+        self.first, self.last = float(self._counts[0][0]), float(self._counts[-1][0])
+
+    @property
+    def is_unix(self) -> bool:
+        """Whether its seconds are counted from 1970."""
+        return self.first >= UNIX_S
+
+    def scrape_of(self, second: float) -> float:
+        """The time of the scrape that holds a sample of this second."""
+        return math.ceil(second / self.step) * self.step
+
+    def scrapes(self) -> Iterator[Scrape]:
+        """All rows in order of time. Holds about CHUNK rows at a time."""
+        for low, high in self._ranges():
+            chunk = self._db.execute(
+                "select * from sorted where scraped between ? and ? order by scraped, who", [low, high]
+            ).fetchnumpy()
+            yield from _split(chunk)
+
+    def _ranges(self) -> Iterator[tuple[float, float]]:
+        low, size = self._counts[0][0], 0
+        for i, (at, count) in enumerate(self._counts):
+            size += count
+            if size >= CHUNK or i == len(self._counts) - 1:
+                yield low, at
+                low, size = self._counts[min(i + 1, len(self._counts) - 1)][0], 0
+
+
+def _split(chunk: dict[str, Any]) -> Iterator[Scrape]:
+    """Cut a chunk at each change of time; rows of a container beyond its first in one scrape go to further scrapes."""
+    at, who = chunk["scraped"], chunk["who"]
+    edges = np.flatnonzero(np.diff(at)) + 1
+    for rows in np.split(np.arange(len(at)), edges):
+        left = rows
+        while len(left):
+            first = np.concatenate(([True], who[left][1:] != who[left][:-1]))
+            now = left[first]
+            yield Scrape(float(at[now[0]]), who[now], {name: chunk[name][now] for name in _NUMBERS})
+            left = left[~first]

@@ -1,0 +1,324 @@
+import os
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pytest
+
+from agents.logic.turns.aligner import Aligner
+from schemas.catalogue import Event
+from schemas.facts import ContainerOOMKilled, ContainerSeen, MetricsScraped, PodChanged, PodDeleted
+from schemas.names import Amounts, Workload
+from streams import codec
+from streams.codec import Codec
+from streams.errors import BadInput
+from streams.log import Record
+from streams.log.memory import MemoryLog
+from streams.sources.clock import TimeBase
+from streams.sources.traces import Player, Playing, Progress, Trace, table
+from streams.topics import TOPICS, Topics
+
+PAPERS = Topics(partitions=2)
+Y2026 = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def empty_log() -> MemoryLog:
+    log = MemoryLog()
+    for topic in TOPICS:
+        log.create(PAPERS.wire(topic.name), PAPERS.partitions)
+    return log
+
+
+def csv(folder: Path, *lines: str) -> Path:
+    path = folder / "usage.csv"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def records(log: MemoryLog, name: str) -> Sequence[Record]:
+    wire = PAPERS.wire(name)
+    return [r for p in range(2) for r in log.poll({(wire, p): 0}, limit=10**9)]
+
+
+def events(log: MemoryLog, name: str) -> list[Event]:
+    reader = Codec(PAPERS)
+    return [reader.decode(r) for r in records(log, name) if codec.tick_number(r) is None]
+
+
+def play(path: Path, playing: Playing | None = None) -> tuple[MemoryLog, Progress]:
+    log = empty_log()
+    with Trace(path) as trace:
+        progress = list(Player(trace, log=log, codec=Codec(PAPERS), topics=PAPERS, playing=playing).play())
+    return log, progress[-1]
+
+
+def rows(log: MemoryLog) -> list[tuple[float, str, str, str, float, float]]:
+    """Seconds since 2026, workload, pod, container, cores, memory of every row, in order of time."""
+    found = []
+    for event in events(log, "pod-metrics"):
+        assert isinstance(event, MetricsScraped)
+        columns = zip(event.workloads, event.pods, event.containers, event.cores.tolist(), event.memory.tolist(), strict=True)
+        found += [((event.at - Y2026).total_seconds(), *row) for row in columns]
+    return sorted(found)
+
+
+SMALL = ("container_id,timestamp_s,cpu_cores,memory_bytes", "b,60,0.5,200", "a,60,0.25,100", "a,120,0.75,300")
+
+
+def test_rows_become_scrapes_in_order_of_time(tmp_path: Path) -> None:
+    log, progress = play(csv(tmp_path, *SMALL))
+    a, b = "trace/trace/Deployment/a", "trace/trace/Deployment/b"
+    assert rows(log) == [(60, a, "a", "main", 0.25, 100), (60, b, "b", "main", 0.5, 200), (120, a, "a", "main", 0.75, 300)]
+    assert (progress.rows, progress.of, progress.at) == (3, 3, Y2026 + timedelta(seconds=180))
+    assert progress.records == sum(len(records(log, topic.name)) for topic in TOPICS)
+
+
+def test_a_pod_is_seen_with_its_first_sample_and_gone_a_step_after_its_last(tmp_path: Path) -> None:
+    log, _ = play(csv(tmp_path, *SMALL))
+    for topic in ("pod-changes", "pod-changes-by-cluster"):
+        seen = sorted((e.pod.name, type(e).__name__, (e.at - Y2026).total_seconds()) for e in events(log, topic))
+        assert seen == [("a", "PodChanged", 60), ("a", "PodDeleted", 180), ("b", "PodChanged", 60), ("b", "PodDeleted", 120)]
+
+
+def test_facts_stand_in_the_partitions_of_their_keys(tmp_path: Path) -> None:
+    log, _ = play(csv(tmp_path, *SMALL))
+    reader = Codec(PAPERS)
+    for record in (r for name in ("pod-metrics", "pod-changes") for r in records(log, name) if codec.tick_number(r) is None):
+        event = reader.decode(record)
+        keys = event.workloads if isinstance(event, MetricsScraped) else [event.workload.key]
+        assert {PAPERS.partition_of(key) for key in keys} == {record.partition}
+    by_cluster = {r.partition for r in records(log, "pod-changes-by-cluster") if codec.tick_number(r) is None}
+    assert by_cluster == {PAPERS.partition_of("trace")}
+
+
+def test_a_tick_follows_each_scrape_so_that_every_scrape_is_a_turn(tmp_path: Path) -> None:
+    log, _ = play(csv(tmp_path, *SMALL))
+    start = int(Y2026.timestamp()) * 1000
+    for partition in range(2):
+        names = [t.name for t in TOPICS if t.read]
+        aligner: Aligner[Record] = Aligner(dict.fromkeys(names, 0))
+        for name in names:
+            for r in log.poll({(PAPERS.wire(name), partition): 0}):
+                number = codec.tick_number(r)
+                source = aligner.inputs[name]
+                source.add(r.offset, r, 0) if number is None else source.tick(r.offset, number)
+        turns = []
+        while (cut := aligner.take()) is not None:
+            times = [Codec(PAPERS).decode(r).at for rs in cut.records.values() for r in rs]
+            assert all(round(at.timestamp() * 1000) == cut.number for at in times)
+            turns.append(cut.number - start)
+        assert turns == [60_000, 120_000, 180_000]
+
+
+def test_units_are_in_the_names_of_the_columns(tmp_path: Path) -> None:
+    path = csv(tmp_path, "container,time_ms,cpu_millicores,memory_mib", "a,60000,250,2")
+    log, _ = play(path)
+    assert rows(log) == [(60, "trace/trace/Deployment/a", "a", "main", 0.25, 2 * 2**20)]
+
+
+def test_a_column_of_dates_is_time(tmp_path: Path) -> None:
+    path = csv(tmp_path, "container_id,timestamp,cpu_cores,memory_bytes", "a,2026-01-01 00:01:00,1,2")
+    log, _ = play(path)
+    assert rows(log)[0][0] == 60
+
+
+def test_unix_time_stays_unless_a_start_is_given(tmp_path: Path) -> None:
+    path = csv(tmp_path, SMALL[0], "a,1372629900,1,1", "a,1372630200,1,1")
+    with Trace(path) as trace:
+        assert (trace.is_unix, trace.step, trace.first) == (True, 300, 1_372_629_900)
+    assert [e.at for e in events(play(path)[0], "pod-metrics")] == [datetime(2013, 6, 30, 22, m, tzinfo=UTC) for m in (5, 10)]
+    moved = play(path, Playing(start=Y2026))[0]
+    assert [e.at for e in events(moved, "pod-metrics")] == [Y2026, Y2026 + timedelta(seconds=300)]
+
+
+def test_an_amount_that_is_empty_is_not_zero(tmp_path: Path) -> None:
+    log, _ = play(csv(tmp_path, SMALL[0], "a,60,,100", "b,60,1,"))
+    (cores_a, memory_a), (cores_b, memory_b) = [row[4:] for row in rows(log)]
+    assert np.isnan([cores_a, memory_b]).all()
+    assert (memory_a, cores_b) == (100, 1)
+
+
+def test_jobs_are_workloads_and_limits_stand_for_requests(tmp_path: Path) -> None:
+    path = csv(
+        tmp_path,
+        "container_id,job_id,timestamp_s,cpu_cores,memory_bytes,cpu_limit_cores,memory_limit_bytes",
+        "t-1,7,60,1,10,2,100",
+        "t-2,7,60,1,10,2,100",
+        "t-1,7,120,1,10,2,100",
+        "t-1,7,180,1,10,2,150",
+    )
+    log, _ = play(path, Playing(cluster="demo"))
+    seen = [e for e in events(log, "pod-changes") if isinstance(e, PodChanged)]
+    assert {e.workload for e in seen} == {Workload("demo", "trace", "Deployment", "7")}
+    found = [(e.pod.name, (e.at - Y2026).total_seconds(), e.containers[0]) for e in seen]
+    first, second = Amounts(2.0, 100), Amounts(2.0, 150)
+    assert found == [
+        ("t-1", 60, ContainerSeen("main", first, first, ready=True)),
+        ("t-2", 60, ContainerSeen("main", first, first, ready=True)),
+        ("t-1", 180, ContainerSeen("main", second, second, ready=True)),
+    ]
+    assert seen[2].created == seen[0].created
+
+
+def test_a_pod_may_have_several_containers_and_a_namespace(tmp_path: Path) -> None:
+    path = csv(
+        tmp_path,
+        "namespace,workload,pod,container,timestamp_s,cpu_cores,memory_bytes,cpu_request_cores",
+        "shop,cart,cart-1,app,60,1,10,0.5",
+        "shop,cart,cart-1,proxy,120,1,10,0.1",
+    )
+    log, _ = play(path)
+    changes = [e for e in events(log, "pod-changes") if isinstance(e, PodChanged)]
+    assert [tuple(c.name for c in e.containers) for e in changes] == [("app",), ("app", "proxy")]
+    assert {e.workload.key for e in changes} == {"trace/shop/Deployment/cart"}
+    assert changes[1].containers[0].requests == Amounts(0.5, None)
+    gone = [e for e in events(log, "pod-changes") if isinstance(e, PodDeleted)]
+    assert len(gone) == 1
+
+
+def test_oom_kills_come_from_a_column_that_counts_them(tmp_path: Path) -> None:
+    path = csv(
+        tmp_path,
+        SMALL[0] + ",memory_limit_bytes,oom_kills",
+        "a,60,1,10,64,0",
+        "a,120,1,10,64,2",
+        "a,180,1,10,64,0",
+        "a,240,1,10,64,1",
+    )
+    kills = events(play(path)[0], "oom-events")
+    assert all(isinstance(e, ContainerOOMKilled) for e in kills)
+    found = [((e.at - Y2026).total_seconds(), e.container, e.restarts, e.memory_request, e.memory_limit) for e in kills]
+    assert found == [(120, "main", 2, 64, 64), (240, "main", 3, 64, 64)]
+
+
+def test_samples_within_one_step_are_one_scrape_and_a_second_sample_is_not_lost(tmp_path: Path) -> None:
+    path = csv(tmp_path, SMALL[0], "a,60,1,1", "a,120,2,2", "a,180,3,3", "b,61,4,4", "b,119,5,5", "b,121,6,6")
+    with Trace(path, step=60) as trace:
+        found = [(s.at, s.who.tolist(), s.numbers["cores"].tolist()) for s in trace.scrapes()]
+    assert found == [(60, [0], [1]), (120, [0, 1], [2, 4]), (120, [1], [5]), (180, [0, 1], [3, 6])]
+
+
+def test_chunks_of_any_size_give_the_same_scrapes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = csv(tmp_path, SMALL[0], *(f"c{i % 3},{60 * (i // 3 + 1)},{i},{i}" for i in range(30)))
+
+    def found() -> Iterator[tuple[float, list[int], list[float]]]:
+        with Trace(path) as trace:
+            for s in trace.scrapes():
+                yield s.at, s.who.tolist(), s.numbers["cores"].tolist()
+
+    whole = list(found())
+    assert len(whole) == 10
+    for size in (1, 4, 7):
+        monkeypatch.setattr(table, "CHUNK", size)
+        assert list(found()) == whole
+
+
+def test_each_loop_comes_after_the_one_before_with_pods_of_its_own(tmp_path: Path) -> None:
+    log, progress = play(csv(tmp_path, *SMALL), Playing(loops=2))
+    assert progress.rows == progress.of == 6
+    assert [row[0] for row in rows(log)] == [60, 60, 120, 240, 240, 300]  # 60 to 120 and a step on both sides
+    uids = [e.pod.uid for e in events(log, "pod-changes") if isinstance(e, PodChanged)]
+    assert len(set(uids)) == len(uids) == 4
+
+
+def test_the_same_trace_gives_the_same_bytes(tmp_path: Path) -> None:
+    path = csv(tmp_path, *SMALL)
+    one, two = play(path)[0], play(path)[0]
+    for topic in TOPICS:
+        assert records(one, topic.name) == records(two, topic.name)
+
+
+def test_at_a_pace_it_waits_until_each_scrape_is_due_and_leaves_ticks_to_the_clock(tmp_path: Path) -> None:
+    wall = [1_000_000]
+    log = empty_log()
+    origin = int(Y2026.timestamp()) * 1000
+
+    def sleep(seconds: float) -> None:
+        wall[0] += max(round(seconds * 1000), 1)
+
+    playing = Playing(base=TimeBase(origin=origin, anchor=wall[0], speed=60.0))
+    with Trace(csv(tmp_path, *SMALL)) as trace:
+        player = Player(trace, log=log, codec=Codec(PAPERS), topics=PAPERS, playing=playing, now=lambda: wall[0], sleep=sleep)
+        waited = [(wall[0] - 1_000_000, progress.rows) for progress in player.play()]
+    assert waited[0] == (1_000, 2)  # second 60 of the trace, sixty times as fast
+    assert (2_000, 3) in waited
+    assert waited[-1] == (3_000, 3)
+    assert not [r for t in TOPICS for r in records(log, t.name) if codec.tick_number(r) is not None]
+
+
+@pytest.mark.parametrize("missing", [0, 1, 2, 3])
+def test_a_missing_column_is_named_with_the_file_and_what_would_do(tmp_path: Path, missing: int) -> None:
+    columns = SMALL[0].split(",")
+    gone = columns.pop(missing)
+    path = csv(tmp_path, ",".join(columns), "1,2,3")
+    with pytest.raises(BadInput) as caught:
+        Trace(path)
+    what = ("container", "time", "cores", "memory")[missing]
+    assert f"'{path}' has no column for {what}" in str(caught.value)
+    assert f"'{gone}'" in str(caught.value)
+
+
+def test_what_is_no_trace_is_refused_with_its_name(tmp_path: Path) -> None:
+    broken = tmp_path / "broken.parquet"
+    broken.write_bytes(b"not parquet at all")
+    words = csv(tmp_path, SMALL[0], "a,60,much,1")
+    nothing = tmp_path / "empty.csv"
+    nothing.write_text(SMALL[0] + "\n")
+    cases = [
+        (tmp_path / "nowhere.csv", "there is no trace at"),
+        (tmp_path, "is no trace|there is no trace at"),
+        (broken, "reading the trace"),
+        (words, "reading the trace"),
+        (nothing, "no rows with a container and a time"),
+    ]
+    for path, sentence in cases:
+        with pytest.raises(BadInput, match=sentence):
+            Trace(path)
+    other = tmp_path / "usage.txt"
+    other.write_text("")
+    with pytest.raises(BadInput, match="is no trace: a name in"):
+        Trace(other)
+
+
+def test_parquet_is_read_like_csv(tmp_path: Path) -> None:
+    source = csv(tmp_path, *SMALL)
+    target = tmp_path / "it's.parquet"
+    name = str(target).replace("'", "''")
+    duckdb.sql(f"copy (select * from read_csv('{source}')) to '{name}' (format parquet)")  # noqa: S608  # our own file
+    assert rows(play(target)[0]) == rows(play(source)[0])
+
+
+def test_a_trace_must_be_played_once_at_least() -> None:
+    with pytest.raises(BadInput, match="played 0 times"):
+        Playing(loops=0)
+
+
+SHARED = Path(os.environ.get("ULLAGE_SHARED", Path(__file__).parents[4] / "shared")) / "traces"
+
+
+@pytest.mark.skipif(not SHARED.is_dir(), reason="the shared traces are not here; ULLAGE_SHARED says where they are")
+def test_every_row_of_a_real_trace_is_in_the_log_once() -> None:
+    file = SHARED / "google2019-borg" / "usage.parquet"
+    log, progress = play(file.parent)
+    scrapes = [e for e in events(log, "pod-metrics") if isinstance(e, MetricsScraped)]
+    count, cores, memory = duckdb.sql(f"select count(*), sum(cpu_cores::double), sum(memory_bytes) from '{file}'").fetchone()  # noqa: S608
+    assert progress.rows == sum(len(e.pods) for e in scrapes) == count == 64_738
+    assert sum(e.cores.sum() for e in scrapes) == pytest.approx(cores)
+    assert sum(int(e.memory.sum()) for e in scrapes) == memory
+    assert len({e.pod.uid for e in events(log, "pod-changes") if isinstance(e, PodDeleted)}) == 24
+    assert {workload for e in scrapes for workload in e.workloads} == {
+        "trace/trace/Deployment/113812204462",
+        "trace/trace/Deployment/382417448240",
+    }
+
+
+@pytest.mark.skipif(not SHARED.is_dir(), reason="the shared traces are not here; ULLAGE_SHARED says where they are")
+def test_provisioned_sizes_are_requests() -> None:
+    with Trace(SHARED / "bitbrains-rnd" / "usage.parquet") as trace:
+        assert (trace.rows, len(trace.names), trace.step, trace.is_unix) == (5_308_811, 336, 300, True)
+        assert trace.has("cpu_request")
+        assert trace.has("memory_request")
+        first = next(trace.scrapes())
+    assert (first.numbers["memory_request"] > 0).all()
