@@ -44,6 +44,7 @@ class Rows:
         self._keys: list[Key | None] = []
         self._row_of: dict[Key, int] = {}
         self._free: list[int] = []
+        self._used: Indices | None = None
         self._dirty: set[int] = set()
         self._renamed: set[int] = set()
 
@@ -78,7 +79,9 @@ class Rows:
 
     def used(self) -> Indices:
         """The rows in use."""
-        return np.array(sorted(self._row_of.values()), np.int64)
+        if self._used is None:
+            self._used = np.array(sorted(self._row_of.values()), np.int64)
+        return self._used
 
     def add(self, key: Key) -> int:
         """The row of `key`, which is new: the lowest free one, all defaults."""
@@ -87,6 +90,7 @@ class Rows:
         row = heapq.heappop(self._free)
         self._keys[row] = key
         self._row_of[key] = row
+        self._used = None
         self._renamed.add(row // CHUNK)
         self._dirty.add(row // CHUNK)
         return row
@@ -99,6 +103,7 @@ class Rows:
             self._columns[name][row] = spec.default
         heapq.heappush(self._free, row)
         self.freed.append(row)
+        self._used = None
         self._renamed.add(row // CHUNK)
         self._dirty.add(row // CHUNK)
 
@@ -143,6 +148,7 @@ class Rows:
             if key is not None:
                 self._row_of[key] = row
         self._free = [row for row, key in enumerate(self._keys) if key is None]
+        self._used = None
 
     def _grow(self) -> None:
         """One more chunk of free rows; arrays grow by half at least, and what is unused costs no real memory."""

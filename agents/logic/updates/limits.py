@@ -1,36 +1,34 @@
-"""Limits that keep their ratio to requests, as upstream does: a limit grows and shrinks with its request.
-
-Works on one container. A limit that is not set stays not set. Bounds on requests do not bound the scaled limit. Rounds down, in
-whole millicores and whole bytes.
-"""
-
-import math
+"""Limits follow requests: a container keeps the ratio that its owner gave it. Whole millicores and bytes, as upstream computes."""
 
 from schemas.names import Amounts
 from schemas.units import Bytes, Cores
 
+_MOST = 2**63 - 1
+"""Kubernetes' largest whole number of millicores or bytes."""
 
-def proportional(requests: Amounts, limits: Amounts, target: Amounts) -> Amounts:
-    """The limits for a container that has `requests` and `limits` and is to request `target`; None where none is to be set.
 
-    new limit = floor(limit * target / request); it equals the target when there was no request, or request and limit were equal.
+def proportional(requests: Amounts, limits: Amounts, recommended: Amounts) -> Amounts:
+    """The limits that go with `recommended`; None where there was no limit, or nothing is recommended."""
+    cpu = scaled(_milli(limits.cpu), _milli(requests.cpu), _milli(recommended.cpu))
+    memory = scaled(_bytes(limits.memory), _bytes(requests.memory), _bytes(recommended.memory))
+    return Amounts(None if cpu is None else Cores(cpu / 1000), None if memory is None else Bytes(memory))
+
+
+def scaled(limit: int, request: int, recommended: int) -> int | None:
+    """floor(limit * recommended / request); the recommendation itself if there was no request, or it equalled the limit.
+
+    Zero stands for "not set", as in upstream: without a limit, or with nothing recommended, there is no limit.
     """
-    cpu = _scaled(_milli(requests.cpu), _milli(limits.cpu), _milli(target.cpu))
-    memory = _scaled(requests.memory, limits.memory, target.memory)
-    return Amounts(
-        cpu=None if cpu is None else Cores(cpu / 1000),
-        memory=None if memory is None else Bytes(memory),
-    )
-
-
-def _scaled(request: int | None, limit: int | None, target: int | None) -> int | None:
-    if not limit or not target:
+    if not limit or not recommended:
         return None
     if not request or request == limit:
-        return target
-    return limit * target // request
+        return recommended
+    return min(limit * recommended // request, _MOST)
 
 
-def _milli(cores: Cores | None) -> int | None:
-    """Whole millicores, rounded up as Kubernetes does."""
-    return None if cores is None else math.ceil(cores * 1000 - 1e-6)
+def _milli(cores: float | None) -> int:
+    return 0 if cores is None else round(cores * 1000)
+
+
+def _bytes(memory: float | None) -> int:
+    return 0 if memory is None else int(memory)

@@ -1,0 +1,52 @@
+"""How far a pod is from its recommendation: outside its bounds or not, wanting more or not, and by how much. Upstream's sums."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from schemas.decisions import ContainerRecommendation
+from schemas.facts import ContainerSeen
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """`share` is the sum over resources of |request - target| / request, requests and targets summed over containers first."""
+
+    outside: bool
+    scale_up: bool
+    share: float
+
+
+@dataclass(slots=True)
+class _Sum:
+    requested: int = 0
+    recommended: int = 0
+
+
+def difference(containers: Iterable[ContainerSeen], recommended: Mapping[str, ContainerRecommendation]) -> Difference:
+    """Compare what a pod's containers request with what is recommended for those of them that have a recommendation."""
+    outside = scale_up = False
+    sums = {"cpu": _Sum(), "memory": _Sum()}
+    for seen in containers:
+        wanted = recommended.get(seen.name)
+        if wanted is None:
+            continue
+        for resource, total in sums.items():
+            request, target = milli(seen.requests, resource), milli(wanted.target, resource)
+            if target is None:
+                continue
+            total.recommended += target
+            if request is None:
+                outside = scale_up = True
+                continue
+            total.requested += request
+            scale_up |= target > request
+            low, high = milli(wanted.lower, resource), milli(wanted.upper, resource)
+            outside |= (low is not None and request < low) or (high is not None and request > high)
+    share = sum(abs(max(s.requested, 1) - s.recommended) / max(s.requested, 1) for s in sums.values() if s.recommended)
+    return Difference(outside, scale_up, share)
+
+
+def milli(amounts: object, resource: str) -> int | None:
+    """An amount in whole thousandths of its unit, as upstream compares; None if not set."""
+    value: float | None = getattr(amounts, resource)
+    return None if value is None else round(value * 1000)

@@ -1,0 +1,126 @@
+"""Takes the facts, recommendations, switches and outcomes of clusters in, and holds what is newest of each."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
+
+from agents.logic.policies import Policies
+from agents.logic.tables import Part
+from agents.logic.tables.objects import Table
+from agents.logic.turns import Recorded, Turn
+from agents.logic.updates.memory import NO_NOTE, Control, Facts, Note, Pod, Recommended
+from schemas.decisions import RequestsRecommended
+from schemas.facts import PodChanged, PodDeleted, ResizeState
+from schemas.outcomes import Action, ActionFinished, Result
+from schemas.policies import ControlChanged
+
+
+class Intake:
+    """What is known of all clusters of a partition."""
+
+    def __init__(self, policies: Policies) -> None:
+        self.policies = policies
+        self.pods: Table[Pod] = Table("pods", Pod, 256)
+        self.recommended: Table[Recommended] = Table("recommended", Recommended, 256)
+        self.notes: Table[Note] = Table("notes", Note, 64)
+        self.control: Table[Control] = Table("control", Control, 1)
+        self.facts: Table[Facts] = Table("facts", Facts, 1)
+        self._pods_of: dict[str, set[str]] | None = None
+
+    def tables(self) -> tuple[Part, ...]:
+        """All tables."""
+        return (self.pods, self.recommended, self.notes, self.control, self.facts)
+
+    def loaded(self) -> None:
+        """A chunk was loaded: what follows from the tables is to be made again."""
+        self._pods_of = None
+
+    @property
+    def pods_of(self) -> dict[str, set[str]]:
+        """Uids of the pods of each workload."""
+        if self._pods_of is None:
+            self._pods_of = {}
+            for uid, pod in self.pods.items():
+                self._pods_of.setdefault(pod.fact.workload.key, set()).add(uid)
+        return self._pods_of
+
+    def take(self, turn: Turn) -> None:
+        """Take a turn in, input by input."""
+        for recorded in turn.of("policies"):
+            self.policies.take(recorded)
+        for recorded in turn.of("control"):
+            if isinstance(recorded.event, ControlChanged):
+                self.control.put(recorded.event.cluster, Control(recorded.event, recorded.place))
+        for recorded in turn.of("pod-changes-by-cluster"):
+            self._fact(recorded, turn.number)
+        for recorded in turn.of("recommendations-by-cluster"):
+            self._recommendation(recorded)
+        for recorded in turn.of("outcomes"):
+            if isinstance(recorded.event, ActionFinished):
+                self._outcome(recorded.event)
+
+    def _fact(self, recorded: Recorded, now: int) -> None:
+        event = recorded.event
+        if isinstance(event, PodChanged):
+            self._changed(event, recorded, now)
+        elif isinstance(event, PodDeleted):
+            self._forget(event.pod.uid)
+        else:
+            return
+        self.facts.put(event.workload.cluster, Facts(now))
+
+    def _changed(self, event: PodChanged, recorded: Recorded, now: int) -> None:
+        uid = event.pod.uid
+        self.pods_of.setdefault(event.workload.key, set()).add(uid)
+        self.pods.put(uid, Pod(replace(event, labels={}), recorded.place))
+        note = self.notes.get(uid) or NO_NOTE
+        resizing = None if event.resize is ResizeState.NONE else (note.resizing or now)
+        if resizing != note.resizing:
+            self.notes.put(uid, replace(note, resizing=resizing))
+
+    def _forget(self, uid: str) -> None:
+        pod = self.pods.drop(uid)
+        self.notes.drop(uid)
+        if pod is not None:
+            uids = self.pods_of[pod.fact.workload.key]
+            uids.discard(uid)
+            if not uids:
+                del self.pods_of[pod.fact.workload.key]
+
+    def _recommendation(self, recorded: Recorded) -> None:
+        event = recorded.event
+        if not isinstance(event, RequestsRecommended):
+            return
+        key, turn = event.workload.key, _turn(event)
+        known = self.recommended.get(key)
+        if known is None or turn > known.turn:
+            oom_at, oom_uid = _oom(event.because)
+            new = Recommended(event.id, turn, event.at, recorded.place, event.containers, oom_at, oom_uid)
+            self.recommended.put(key, new)
+
+    def _outcome(self, event: ActionFinished) -> None:
+        note = self.notes.get(event.pod.uid)
+        if note is None or note.plan is None or note.plan.id != event.decision:
+            return
+        if event.result is Result.DONE and event.action is Action.EVICT:
+            note = replace(note, plan=replace(note.plan, done=True))
+        else:
+            failed = event.action is Action.RESIZE and event.result is Result.FAILED
+            note = replace(note, plan=None, resize_failed=note.resize_failed or failed)
+        self.notes.put(event.pod.uid, note)
+
+
+def _turn(event: RequestsRecommended) -> int:
+    """The turn of a recommendation; its time is its turn's."""
+    return round(event.at.timestamp() * 1000)
+
+
+def _oom(because: Mapping[str, object]) -> tuple[datetime | None, str]:
+    """When and for which pod the recommender saw the last OOM kill."""
+    oom = because.get("last_oom")
+    if not isinstance(oom, dict):
+        return None, ""
+    try:
+        return datetime.fromisoformat(str(oom.get("at"))), str(oom.get("uid"))
+    except ValueError:
+        return None, ""

@@ -1,0 +1,89 @@
+"""Finds the rows of a whole scrape at once: equal name columns are the same tuple objects, so identity is enough.
+
+A found scrape lists its rows in key order, so that sums do not depend on the order of a scrape. It forgets a scrape when one
+of its rows was given back, and everything when too much is held.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from agents.logic.tables.rows import CHUNK, Indices, Rows
+from agents.logic.usage.peaks import layers
+
+Names = tuple[str, ...]
+
+_HELD = 4096
+"""Scrapes remembered at most; more than the batches of one round of a partition."""
+
+_FREED = 100_000
+"""Row numbers given back that are remembered at most."""
+
+
+@dataclass(slots=True)
+class Layer:
+    """A part of a scrape in which no container stands twice. `order`: positions in the scrape; None when all, as they stand."""
+
+    order: Indices | None
+    containers: Indices
+    aggregates: Indices
+    container_chunks: list[int]
+    aggregate_chunks: list[int]
+
+
+@dataclass(slots=True)
+class Found:
+    """A scrape's rows; holds the name columns, so that their identity stays theirs."""
+
+    names: tuple[Names, Names, Names]
+    layers: list[Layer]
+    rows: Indices
+    freed: int
+
+
+class Lookup:
+    """Remembers the rows of scrapes; `row` makes or finds the row of a container by workload, pod and container."""
+
+    def __init__(self, containers: Rows, row: Callable[[str, str, str], int]) -> None:
+        self._containers, self._row = containers, row
+        self._held: dict[tuple[int, int, int], Found] = {}
+
+    def find(self, workloads: Names, pods: Names, names: Names) -> list[Layer]:
+        """The rows of one scrape."""
+        key = (id(workloads), id(pods), id(names))
+        found = self._held.get(key)
+        if found is not None and self._stands(found):
+            return found.layers
+        if len(self._held) >= _HELD or len(self._containers.freed) >= _FREED:
+            self._held.clear()
+            self._containers.freed.clear()
+        self._held[key] = found = self._search((workloads, pods, names))
+        return found.layers
+
+    def _stands(self, found: Found) -> bool:
+        """Whether none of its rows was given back since it was last looked at."""
+        freed = self._containers.freed
+        if found.freed == len(freed):
+            return True
+        if np.isin(freed[found.freed :], found.rows).any():
+            return False
+        found.freed = len(freed)
+        return True
+
+    def _search(self, names: tuple[Names, Names, Names]) -> Found:
+        keys = list(zip(*names, strict=True))
+        order = sorted(range(len(keys)), key=keys.__getitem__)
+        rows = np.array([self._row(*keys[i]) for i in order], np.int64)
+        positions = np.array(order, np.int64)
+        found = [self._layer(positions[part], rows[part], whole=len(part) == len(rows)) for part in layers(rows)]
+        return Found(names, found, rows, len(self._containers.freed))
+
+    def _layer(self, order: Indices, rows: Indices, *, whole: bool) -> Layer:
+        aggregates = self._containers["aggregate"][rows].astype(np.int64)
+        as_they_stand = whole and bool((order == np.arange(len(order))).all())
+        return Layer(None if as_they_stand else order, rows, aggregates, _chunks(rows), _chunks(aggregates))
+
+
+def _chunks(rows: Indices) -> list[int]:
+    return [int(chunk) for chunk in np.unique(rows // CHUNK)]

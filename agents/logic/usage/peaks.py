@@ -1,0 +1,82 @@
+"""Memory counts as one peak for each container and window; a higher use in the same window replaces the lower one.
+
+A container's first sample opens its window, so windows are not aligned between containers. An OOM kill is a sample above what
+the container had, which the plain usage numbers can never show.
+"""
+
+import numpy as np
+
+from agents.logic.tables.rows import Floats, Indices, Rows
+from agents.logic.usage.histograms import NEVER, Histograms
+
+WEIGHT = 1.0
+"""Weight of a peak; it is stamped with the end of its window."""
+
+
+class Peaks:
+    """Feeds the peaks of `containers` into the memory histograms of their aggregates."""
+
+    def __init__(self, containers: Rows, memory: Histograms, window: float) -> None:
+        self.containers, self.memory, self.window = containers, memory, window
+
+    def add(self, rows: Indices, aggregates: Indices, used: Floats, at: float) -> None:
+        """One sample of usage for each row; no row twice. Absent, negative and late amounts are dropped."""
+        last = self.containers.floats("last_memory")
+        with np.errstate(invalid="ignore"):
+            good = (used >= 0.0) & (at >= last[rows])
+        if not good.all():
+            rows, aggregates, used = rows[good], aggregates[good], used[good]
+        last[rows] = at
+        self._feed(rows, aggregates, used, at)
+
+    def kill(self, row: int, aggregate: int, memory: float, at: float) -> None:
+        """A peak that an OOM kill shows. May be older than the last sample."""
+        self.containers.floats("last_memory")[row] = at
+        self._feed(np.array([row]), np.array([aggregate]), np.array([memory]), at, column="killed")
+
+    def _feed(self, rows: Indices, aggregates: Indices, used: Floats, at: float, *, column: str = "peak") -> None:
+        """Sort samples into those that open a window, those above the window's peak, and the rest, which is most of them."""
+        end = self.containers.floats("window_end")
+        ends = end[rows]
+        old = np.maximum(self.containers.floats("peak")[rows], self.containers.floats("killed")[rows])
+        opens = at >= ends
+        news = opens | ((old != 0.0) & (used > old))
+        if not news.any():
+            return
+        rows, aggregates, used, old, opens = rows[news], aggregates[news], used[news], old[news], opens[news]
+        opened = rows[opens]
+        if len(opened):
+            end[opened] = self._window_end(end[opened], at)
+            self.containers.floats("peak")[opened] = 0.0
+            self.containers.floats("killed")[opened] = 0.0
+        self._count(aggregates, np.where(opens, 0.0, old), used, end[rows])
+        self.containers.floats(column)[rows] = used
+
+    def _window_end(self, ends: Floats, at: float) -> Floats:
+        """end + floor((at - end) / window) * window + window; the first sample of all ends a window that never was."""
+        ends = np.where(ends == NEVER, at, ends)
+        return ends + np.floor((at - ends) / self.window) * self.window + self.window
+
+    def _count(self, aggregates: Indices, old: Floats, used: Floats, at: Floats) -> None:
+        """Replace `old` (0: nothing) by `used`, one sample after the other within an aggregate."""
+        if not old.any() and (at == at[0]).all():
+            self.memory.add(aggregates, used, WEIGHT, at)
+            return
+        for now in layers(aggregates):
+            replaced = now[old[now] != 0.0]
+            if len(replaced):
+                self.memory.subtract(aggregates[replaced], old[replaced], WEIGHT, at[replaced])
+            self.memory.add(aggregates[now], used[now], WEIGHT, at[now])
+
+
+def layers(rows: Indices) -> list[Indices]:
+    """Positions in `rows`, cut so that no layer holds a row twice and each row's positions come in order."""
+    order = np.argsort(rows, kind="stable")
+    ranked = rows[order]
+    starts = np.flatnonzero(np.r_[True, ranked[1:] != ranked[:-1]])
+    rank = np.arange(len(rows)) - np.repeat(starts, np.diff(np.r_[starts, len(rows)]))
+    if not len(rank) or rank.max() == 0:
+        return [np.arange(len(rows))]
+    place = np.empty_like(rank)
+    place[order] = rank
+    return [np.flatnonzero(place == layer) for layer in range(rank.max() + 1)]

@@ -1,0 +1,28 @@
+"""All stages on one screen. Every driver builds from this list, so live, backtest and verification cannot drift apart."""
+
+from agents.logic.refusal import refuse
+from agents.logic.updates.settings import UpdateSettings
+from agents.logic.updates.updater import Updater
+from agents.logic.vertical.recommender import Recommender
+from agents.logic.vertical.settings import VerticalSettings
+from agents.stage import Stage
+
+
+def stages(vertical: VerticalSettings, updates: UpdateSettings) -> tuple[Stage, ...]:
+    """The pipeline with these settings."""
+    return (
+        Stage(
+            name="recommender",
+            reads=("policies", "pod-changes", "oom-events", "pod-metrics"),
+            writes=("recommendations", "recommendations-by-cluster"),
+            open=lambda partition: Recommender(vertical, partition),
+            refuse=refuse,
+        ),
+        Stage(
+            name="updater",
+            reads=("policies", "control", "pod-changes-by-cluster", "recommendations-by-cluster", "outcomes"),
+            writes=("pod-updates",),
+            open=lambda partition: Updater(updates, partition),
+            refuse=refuse,
+        ),
+    )
