@@ -6,7 +6,7 @@ time should have an opening of its own. It makes no topics.
 """
 
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from time import monotonic
 from types import TracebackType
 from typing import Self
@@ -36,7 +36,7 @@ class KafkaLog:
         self._opening = threading.Lock()
         self._producer: KafkaProducer | None = None
         self._admin: KafkaAdminClient | None = None
-        self._reader = Reader(where)
+        self._reader = Reader(where, self._offsets)
 
     def append(self, records: Iterable[NewRecord]) -> Sequence[Place]:
         """As the port says. After an error a part may have been appended."""
@@ -81,7 +81,11 @@ class KafkaLog:
         self._check(topic, partition)
         tp = TopicPartition(topic, partition)
         with connection.told(self.where, f"asking for the offsets of {topic}:{partition}"):
-            return int(self._open_admin().list_partition_offsets({tp: which})[tp].offset)
+            return self._offsets([tp], which)[tp]
+
+    def _offsets(self, partitions: Collection[TopicPartition], which: OffsetSpec) -> Mapping[TopicPartition, int]:
+        answer = self._open_admin().list_partition_offsets(dict.fromkeys(partitions, which))
+        return {tp: found.offset for tp, found in answer.items()}
 
     def partitions(self, topic: str) -> int:
         """How many partitions the topic has."""

@@ -5,15 +5,18 @@ It commits nothing and belongs to no group. It refuses to guess: when the log sa
 """
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from time import monotonic
 
 from kafka import KafkaConsumer, TopicPartition
+from kafka.admin import OffsetSpec
 from kafka.consumer.fetcher import ConsumerRecord
 from kafka.errors import KafkaTimeoutError, OffsetOutOfRangeError
 
 from streams.log import Positions, Record
 from streams.log.connection import MAX_RECORD_BYTES, REQUEST_MS, Connection
+
+Offsets = Callable[[Collection[TopicPartition], OffsetSpec], Mapping[TopicPartition, int]]
 
 PATIENCE = 30.0
 SLICE_MS = 250
@@ -23,8 +26,9 @@ SLICE_MS = 250
 class Reader:
     """One consumer behind a lock. `_at` is the position that each caller's partition is known to stand at."""
 
-    def __init__(self, where: Connection) -> None:
-        self._where = where
+    def __init__(self, where: Connection, offsets: Offsets) -> None:
+        """`offsets` answers over a connection of its own: on the consumer's it would stand behind a fetch that waits for data."""
+        self._where, self._offsets = where, offsets
         self._lock = threading.Lock()
         self._consumer: KafkaConsumer | None = None
         self._at: dict[TopicPartition, int] = {}
@@ -64,8 +68,7 @@ class Reader:
         return self._seek(consumer, moved) if moved else set()
 
     def _seek(self, consumer: KafkaConsumer, moved: Mapping[TopicPartition, int]) -> set[TopicPartition]:
-        begins = consumer.beginning_offsets(list(moved), timeout_ms=REQUEST_MS)
-        ends = consumer.end_offsets(list(moved), timeout_ms=REQUEST_MS)
+        begins, ends = self._offsets(moved, OffsetSpec.EARLIEST), self._offsets(moved, OffsetSpec.LATEST)
         ahead = {tp for tp, position in moved.items() if position > ends[tp]}
         for tp, position in moved.items():
             consumer.seek(tp, min(max(position, begins[tp]), ends[tp]))
@@ -90,7 +93,7 @@ class Reader:
     def _behind(self, consumer: KafkaConsumer, ahead: set[TopicPartition]) -> bool:
         """Whether the log holds something that has not come yet. Holes at the end of a partition are nothing."""
         there = [tp for tp in consumer.assignment() if tp not in ahead]
-        ends = consumer.end_offsets(there, timeout_ms=REQUEST_MS) if there else {}
+        ends = self._offsets(there, OffsetSpec.LATEST) if there else {}
         return any(consumer.position(tp, timeout_ms=REQUEST_MS) < end for tp, end in ends.items())
 
     def close(self) -> None:
