@@ -39,6 +39,13 @@ def _reasons(event: Event) -> Iterator[str]:
         case ContainerOOMKilled():
             yield from _number("memory_request", event.memory_request, MOST_BYTES)
             yield from _number("memory_limit", event.memory_limit, MOST_BYTES)
+        case _:
+            yield from _judgement(event)
+
+
+def _judgement(event: Event) -> Iterator[str]:
+    """Policies and decisions."""
+    match event:
         case VerticalPolicyChanged():
             for i, entry in enumerate(event.containers):
                 yield from _amounts(f"containers[{i}].min_allowed", entry.min_allowed)

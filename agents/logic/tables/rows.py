@@ -55,6 +55,10 @@ class Rows:
         """A float64 column."""
         return self._columns[column]  # type: ignore[return-value]  # the spec says float64
 
+    def whole(self, column: str) -> Indices:
+        """A column of whole numbers; some are narrower than their type says here."""
+        return self._columns[column]  # type: ignore[return-value]  # the spec says so
+
     def __len__(self) -> int:
         return len(self._row_of)
 
@@ -194,7 +198,9 @@ def _pack(cells: NDArray[np.generic], spec: Column) -> bytes:
         return cells.tobytes()
     flat = cells.reshape(-1)
     mask = flat.view(np.uint64) != 0
-    return np.packbits(mask).tobytes() + flat[mask].tobytes()
+    bits: bytes = np.packbits(mask).tobytes()
+    cells_that_count: bytes = flat[mask].tobytes()
+    return bits + cells_that_count
 
 
 def _parse(chunk: str) -> tuple[str, int]:

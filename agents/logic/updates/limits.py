@@ -1,4 +1,4 @@
-"""Limits follow requests: a container keeps the ratio that its owner gave it. Whole millicores and bytes, as upstream computes."""
+"""Limits follow requests: a container keeps the ratio that its owner gave it. In whole millicores and bytes, as upstream."""
 
 from schemas.names import Amounts
 from schemas.units import Bytes, Cores

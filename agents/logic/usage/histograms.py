@@ -71,11 +71,11 @@ class Histograms:
             if reference[row] < newest:
                 self._scale(np.array([row]), np.array([newest]))
         weights, total = self.rows.floats(f"{self.name}_weights"), self.rows.floats(f"{self.name}_total")
-        low, high = self.rows[f"{self.name}_low"], self.rows[f"{self.name}_high"]
-        span = slice(int(low[other]), int(high[other]) + 1)  # type: ignore[call-overload]  # int16 columns
+        low, high = self.rows.whole(f"{self.name}_low"), self.rows.whole(f"{self.name}_high")
+        span = slice(int(low[other]), int(high[other]) + 1)
         weights[into, span] += weights[other, span]
         total[into] += total[other]
-        low[into], high[into] = min(low[into], low[other]), max(high[into], high[other])  # type: ignore[type-var]  # numbers
+        low[into], high[into] = min(low[into], low[other]), max(high[into], high[other])
 
     def percentiles(self, rows: Indices, shares: Sequence[float]) -> list[Floats]:
         """For each share p the end of the first bucket at which the running sum reaches p * total; 0 where nothing is."""
@@ -122,11 +122,11 @@ class Histograms:
 
     def _widen(self, rows: Indices, buckets: Indices, weights: Floats) -> None:
         """Move the ends outwards to buckets that now weigh something."""
-        low, high = self.rows[f"{self.name}_low"], self.rows[f"{self.name}_high"]
-        for end, outside, move in ((low, buckets < low[rows], np.minimum), (high, buckets > high[rows], np.maximum)):
-            if outside.any():
-                outside &= weights >= self.scale.epsilon
-                move.at(end, rows[outside], buckets[outside].astype(np.int16))
+        low, high = self.rows.whole(f"{self.name}_low"), self.rows.whole(f"{self.name}_high")
+        for end, beyond, move in ((low, buckets < low[rows], np.minimum), (high, buckets > high[rows], np.maximum)):
+            if beyond.any():
+                heavy = beyond & (weights >= self.scale.epsilon)
+                move.at(end, rows[heavy], buckets[heavy].astype(np.int16))
 
     def _tighten(self, rows: Indices) -> None:
         """Move the ends inwards over buckets below epsilon."""

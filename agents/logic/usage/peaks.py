@@ -53,7 +53,10 @@ class Peaks:
         self.containers.floats(column)[rows] = used
 
     def _window_end(self, ends: Floats, at: float) -> Floats:
-        """end + floor((at - end) / window) * window + window; the first sample of all ends a window that never was."""
+        """The end of the window that holds `at`; the first sample of all opens one.
+
+        end + floor((at - end) / window) * window + window
+        """
         ends = np.where(ends == NEVER, at, ends)
         return ends + np.floor((at - ends) / self.window) * self.window + self.window
 

@@ -99,7 +99,7 @@ class Usage:
             return False
         used = max(requested, float(self.containers.floats("peak")[row]))
         needed = max(used + self.settings.oom_minimum, min(float(int(used * self.settings.oom_ratio)), AMOUNT_LIMIT))
-        aggregate = int(self.containers["aggregate"][row])  # type: ignore[call-overload]  # an int32 column
+        aggregate = int(self.containers.whole("aggregate")[row])
         self.peaks.kill(row, aggregate, needed, at)
         self.aggregates["changed"][aggregate] = turn
         self.aggregates.touch([aggregate])

@@ -49,7 +49,7 @@ def clamp(amounts: Floats) -> Floats:
 
 
 def with_margin(amounts: Floats, margin: float) -> Floats:
-    """base + int(base * margin)."""
+    """An amount and its margin: base + int(base * margin)."""
     return clamp(amounts + clamp(amounts * margin))
 
 
@@ -59,7 +59,7 @@ def confidence(first: Floats, last: Floats, count: Floats, interval: float) -> F
 
 
 def with_confidence(amounts: Floats, sure: Floats, bound: Bound) -> Floats:
-    """amount * (1 + m / c) ^ e; c = 0 makes the factor 0 or infinite."""
+    """A bound: amount * (1 + m / c) ^ e; c = 0 makes the factor 0 or infinite."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return clamp(amounts * power(1.0 + bound.multiplier / sure, bound.exponent))
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
+from numpy.typing import NDArray
 
 from agents.logic.tables.rows import Floats, Indices
 from agents.logic.turns import EPOCH
@@ -36,14 +37,13 @@ class Recommendation:
     amounts: Floats
     caps: Floats
 
-    def moved(self, said: Floats, step: float) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    def moved(self, said: Floats, step: float) -> NDArray[np.bool_]:
         """Rows whose target is another than `said`, or whose bounds moved by `step` of themselves."""
         known = ~np.isnan(self.amounts)
         change = np.where(known & ~np.isnan(said), np.abs(self.amounts - said), np.where(known == np.isnan(said), np.inf, 0.0))
         allowed = np.nan_to_num(np.abs(said) * step)
         allowed[:, _TARGETS] = 0.0
-        moved: np.ndarray[tuple[int], np.dtype[np.bool_]] = (change > allowed).any(axis=1)
-        return moved
+        return np.asarray((change > allowed).any(axis=1))
 
 
 def recommend(usage: Usage, members: Members, rows: Indices, settings: VerticalSettings) -> Recommendation:

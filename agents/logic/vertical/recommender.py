@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from agents.logic.policies import Policies, body
 from agents.logic.tables import Parts
@@ -142,7 +143,7 @@ class Recommender:
         rows, members = self.usage.aggregates.used(), self.members
         interval, heartbeat = int(self.settings.interval * 1000), int(self.settings.heartbeat * 1000)
         spread = members.spread[rows]
-        touched = self.usage.aggregates["changed"][rows] >= span.last_due(spread, interval) - interval
+        touched = self.usage.aggregates.whole("changed")[rows] >= span.last_due(spread, interval) - interval
         governed = members.policy[rows] != self._said_policy(rows)
         repeat = span.crosses(spread, heartbeat)
         due = (span.crosses(spread, interval) & (touched | governed)) | repeat
@@ -150,24 +151,24 @@ class Recommender:
         if not len(rows):
             return set()
         done = recommend(self.usage, members, rows, self.settings)
-        said = np.column_stack([self.said.floats(name)[members.said[rows]] for name in AMOUNTS]) if len(self.said) else None
-        news = repeat | self._news(done, said)
+        news = repeat | self._news(done)
         return {self.usage.aggregates.key(row)[0] for row in rows[news].tolist()}
 
-    def _news(self, done: Recommendation, said: np.ndarray[tuple[int, int], np.dtype[np.float64]] | None) -> Indices:
+    def _news(self, done: Recommendation) -> NDArray[np.bool_]:
         """Which rows say another thing than was said, or something for the first time, or under another policy."""
-        never = self.members.said[done.rows] < 0
-        known = ~np.isnan(done.amounts).all(axis=1)
-        if said is None:
-            return known  # type: ignore[return-value]  # a mask
+        places = self.members.said[done.rows]
+        known = np.asarray(~np.isnan(done.amounts).all(axis=1))
+        if not len(self.said):
+            return known
+        said = np.column_stack([self.said.floats(name)[places] for name in AMOUNTS])
         governed = self.members.policy[done.rows] != self._said_policy(done.rows)
-        return known & (never | governed | done.moved(said, self.settings.bounds_step))  # type: ignore[no-any-return]
+        return np.asarray(known & ((places < 0) | governed | done.moved(said, self.settings.bounds_step)))
 
     def _said_policy(self, rows: Indices) -> Indices:
         said = self.members.said[rows]
         if not len(self.said):
             return np.full(len(rows), -1, np.int64)
-        return np.where(said >= 0, self.said["policy"][said].astype(np.int64), -1)
+        return np.where(said >= 0, self.said.whole("policy")[said], -1)
 
     def _say(self, turn: Turn, workloads: Sequence[str], marks: Marks) -> list[Decided]:
         rows = self.members.rows(workloads)
