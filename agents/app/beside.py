@@ -11,15 +11,18 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 
+from agents.app import access
+from streams.log.connection import Connection
+
 Place = tuple[str, int]
 FETCH = 8 << 20
 
 
 @asynccontextmanager
-async def reader(brokers: str) -> AsyncIterator[Any]:
+async def reader(where: Connection) -> AsyncIterator[Any]:
     """A consumer of its own. An offset that the log no longer has raises OffsetOutOfRangeError."""
     consumer = AIOKafkaConsumer(
-        bootstrap_servers=brokers,
+        **access.options(where),
         group_id=None,
         auto_offset_reset="none",
         enable_auto_commit=False,
@@ -66,9 +69,9 @@ async def contents(consumer: Any, until: Mapping[Place, int]) -> dict[Place, Con
     return found
 
 
-async def committed(brokers: str, group: str, places: Iterable[Place]) -> dict[Place, int]:
+async def committed(where: Connection, group: str, places: Iterable[Place]) -> dict[Place, int]:
     """The group's offsets of these, where it has any."""
-    admin = AIOKafkaAdminClient(bootstrap_servers=brokers)
+    admin = AIOKafkaAdminClient(**access.options(where))
     await admin.start()
     try:
         found = await admin.list_consumer_group_offsets(group, partitions=[TopicPartition(*place) for place in places])

@@ -13,13 +13,14 @@ from time import monotonic
 
 from aiokafka import AIOKafkaProducer
 
-from agents.app import supervision
+from agents.app import access, supervision
 from agents.app.flow import Flow
 from agents.app.held import Held
 from agents.app.hosting import Host
 from agents.app.plan import Pacing
 from agents.app.watching import Watch
 from agents.logic.turns.checkpoint import Plan
+from streams.log.connection import Connection
 
 BETWEEN = 0.002
 """Seconds between two chunks."""
@@ -28,16 +29,16 @@ BETWEEN = 0.002
 class Changelog:
     """The producer of checkpoints: one record in flight."""
 
-    def __init__(self, brokers: str) -> None:
+    def __init__(self, where: Connection) -> None:
         """Does not connect."""
-        self.brokers = brokers
+        self.where = where
         self._producer: AIOKafkaProducer | None = None
 
     async def start(self) -> None:
         """Connect, once."""
         if self._producer is None:
             self._producer = AIOKafkaProducer(
-                bootstrap_servers=self.brokers, acks="all", enable_idempotence=True, max_request_size=8 << 20
+                **access.options(self.where), acks="all", enable_idempotence=True, max_request_size=8 << 20
             )
             await self._producer.start()
 
@@ -73,6 +74,7 @@ class Checkpoints:
         """Round after round, each as long after the one before as its bytes ask for."""
         with supervision.guarded("writing checkpoints"):
             while True:
+                self.watch.pulse.beat()
                 began = monotonic()
                 written = await self.round()
                 await asyncio.sleep(max(0.0, began + pacing.interval(written) - monotonic()))
@@ -107,7 +109,7 @@ class Checkpoints:
                 return 0
             held.marked = positions
             await self.flow.commit(committable(self.hosts, held.task.partition))
-        self.watch.checkpoint(host.stage.name, held, plan.size, monotonic() - began)
+        self.watch.checkpoint(held, plan.size, monotonic() - began)
         return plan.size
 
     async def _chunks(self, host: Host, held: Held, plan: Plan, epoch: int) -> bool:

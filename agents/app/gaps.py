@@ -13,15 +13,16 @@ from aiokafka.errors import OffsetOutOfRangeError
 
 from agents.app import beside
 from streams.log import Record
+from streams.log.connection import Connection
 
 Lost = Callable[[str, int, int, int], None]
-"""topic, partition, first and next offset of what is gone."""
+"""Topic, partition, first and next offset of what is gone."""
 
 
-async def between(brokers: str, first: Record, *, start: int, lost: Lost) -> AsyncIterator[list[Record]]:
+async def between(where: Connection, first: Record, *, start: int, lost: Lost) -> AsyncIterator[list[Record]]:
     """The records from offset `start` up to, not including, the one that came instead."""
     tp = TopicPartition(first.topic, first.partition)
-    async with beside.reader(brokers) as consumer:
+    async with beside.reader(where) as consumer:
         consumer.assign([tp])
         consumer.seek(tp, start)
         at = start

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from agents.logic.turns.checkpoint import Ledger
 from agents.task import Task
+from schemas.units import Seconds
 
 
 def fresh(foreign: list[bytes]) -> Ledger:
@@ -38,6 +39,12 @@ class Held:
         """Whether everything that was in the log when the partition was opened has been taken in."""
         inputs = self.task.aligner.inputs
         return self.open and all(inputs[name].next >= goal for name, goal in self.goals.items())
+
+    @property
+    def lag(self) -> Seconds:
+        """How far the last turn is behind the newest tick that came in, in event time."""
+        newest = max(source.highest for source in self.task.aligner.inputs.values())
+        return Seconds((newest - self.task.turn) / 1000)
 
     def rewind(self) -> None:
         """Forget what is buffered: the log is read again from the last turn. The state stays."""

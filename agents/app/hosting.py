@@ -5,6 +5,7 @@ Faust. Refuses to take anything in for a partition that is not open, that is, no
 """
 
 import asyncio
+from functools import partial
 from time import perf_counter
 from typing import Any
 
@@ -80,14 +81,15 @@ class Host:
         records = [*taken.decisions, *taken.dead]
         if records:
             held.unacked.append(self.outbox.send_soon(records))
-        self.watch.turn(self.stage.name, held, taken, perf_counter() - began)
+        self.watch.turn(held, taken, perf_counter() - began)
         return True
 
     async def _close_gap(self, held: Held, name: str, came: Record) -> bool:
         """Feed what lies before `came`. False: the partition went away meanwhile."""
         task, source = held.task, held.task.aligner.inputs[name]
-        self.watch.gap(came, source.next)
-        async for records in gaps.between(self.plan.brokers, came, start=source.next, lost=self.watch.lost):
+        self.watch.gap(self.stage.name, came, source.next)
+        lost = partial(self.watch.lost, self.stage.name)
+        async for records in gaps.between(self.plan.where, came, start=source.next, lost=lost):
             if not held.open or held.task is not task:
                 return False
             for record in records:

@@ -10,22 +10,15 @@ from typing import Any
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import TopicAlreadyExistsError, for_code
 
+from agents.app import access
 from agents.app.plan import Plan
 from streams.errors import BadInput
-
-CHANGELOG = {
-    "cleanup.policy": "compact",
-    "segment.bytes": str(16 << 20),  # the active segment is never compacted, and a recovery reads it whole
-    "segment.ms": "600000",
-    "min.cleanable.dirty.ratio": "0.3",
-    "delete.retention.ms": "3600000",
-    "max.message.bytes": str(8 << 20),
-}
+from streams.topics import state_topics
 
 
 async def check(plan: Plan) -> None:
     """Raises BadInput when the topics do not fit; makes the changelogs that are missing."""
-    admin = AIOKafkaAdminClient(bootstrap_servers=plan.brokers)
+    admin = AIOKafkaAdminClient(**access.options(plan.where))
     await admin.start()
     try:
         counts = _counts(await admin.describe_topics(_needed(plan)))
@@ -54,7 +47,7 @@ def _fit(plan: Plan, counts: Mapping[str, tuple[int, int]]) -> None:
     changelogs = {plan.changelog(stage) for stage in plan.stages}
     for topic in _needed(plan):
         if topic not in counts and topic not in changelogs:
-            raise BadInput(f"topic '{topic}' does not exist at {plan.brokers}: run `ullage topics apply` first")
+            raise BadInput(f"topic '{topic}' does not exist at Kafka '{plan.where.brokers}': run `ullage topics apply` first")
         partitions = counts[topic][0] if topic in counts else plan.topics.partitions
         if partitions != plan.topics.partitions:
             raise BadInput(
@@ -65,10 +58,10 @@ def _fit(plan: Plan, counts: Mapping[str, tuple[int, int]]) -> None:
 
 async def _make(admin: Any, plan: Plan, counts: Mapping[str, tuple[int, int]]) -> None:
     replicas = min(counts[topic][1] for topic in plan.inputs())
-    missing = [name for name in map(plan.changelog, plan.stages) if name not in counts]
-    if not missing:
+    specs = state_topics(plan.name, [stage.name for stage in plan.stages], plan.topics.partitions, replicas)
+    new = [NewTopic(s.name, s.partitions, replicas, topic_configs=dict(s.configs)) for s in specs if s.name not in counts]
+    if not new:
         return
-    new = [NewTopic(name, plan.topics.partitions, replicas, topic_configs=CHANGELOG) for name in missing]
     for name, code, *_ in (await admin.create_topics(new)).topic_errors:
         if code and for_code(code) is not TopicAlreadyExistsError:
             raise for_code(code)(f"creating changelog '{name}'")

@@ -1,8 +1,28 @@
-"""From settings to the plan of a live worker."""
+"""From settings to the plan of a live worker. Refuses a log that is not Kafka: there is nothing to share among workers."""
 
-from agents.app.plan import Plan
+from agents import pipeline
+from agents.app.plan import Pacing, Plan
+from agents.settings import Settings, layers, opened
+from schemas.units import Seconds
+from streams.errors import BadInput
+
+READY_WITHIN = 10.0
+"""Seconds of real time that a worker may be behind and still be ready."""
 
 
-def plan() -> Plan:
-    """The plan that settings files and the environment ask for."""
-    raise NotImplementedError
+def plan(settings: Settings | None = None) -> Plan:
+    """The plan that these settings ask for; without any, those of the settings file and the environment."""
+    told = layers.load().settings if settings is None else settings
+    if told.log.kind != "kafka":
+        raise BadInput(f"log.kind is '{told.log.kind}', but a worker needs 'kafka'; `ullage simulate` and `backtest` need none")
+    worker = told.worker
+    return Plan(
+        where=opened.connection(told),
+        topics=opened.topics(told),
+        stages=pipeline.stages(told.vertical, told.updates),
+        name=worker.name,
+        pacing=Pacing(Seconds(worker.checkpoint_least), Seconds(worker.checkpoint_most), worker.checkpoint_rate),
+        buffer=worker.buffer,
+        metrics=(told.metrics.host, told.metrics.port),
+        behind=Seconds(READY_WITHIN * max(1.0, told.clock.speed)),
+    )

@@ -11,8 +11,9 @@ from collections.abc import Sequence
 
 from aiokafka import AIOKafkaProducer
 
-from agents.app import supervision
+from agents.app import access, supervision
 from streams.log import NewRecord
+from streams.log.connection import Connection
 
 FULL = 20_000
 """Records handed over and not yet acknowledged; above it, no more turns are taken."""
@@ -21,9 +22,9 @@ FULL = 20_000
 class Outbox:
     """One for each worker process."""
 
-    def __init__(self, brokers: str) -> None:
+    def __init__(self, where: Connection) -> None:
         """Does not connect."""
-        self.brokers = brokers
+        self.where = where
         self.waiting = 0
         self._queue: deque[tuple[Sequence[NewRecord], asyncio.Future[None]]] = deque()
         self._wake = asyncio.Event()
@@ -36,7 +37,7 @@ class Outbox:
         """Connect, once."""
         if self._producer is None:
             self._producer = AIOKafkaProducer(
-                bootstrap_servers=self.brokers, acks="all", enable_idempotence=True, max_request_size=8 << 20
+                **access.options(self.where), acks="all", enable_idempotence=True, max_request_size=8 << 20
             )
             await self._producer.start()
             self._keep(asyncio.create_task(self._carry()))

@@ -4,7 +4,8 @@ from dataclasses import dataclass, field
 
 from agents.stage import Stage
 from schemas.units import Seconds
-from streams.topics import Topics
+from streams.log.connection import Connection
+from streams.topics import Topics, state_topic
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,19 +28,22 @@ class Pacing:
 class Plan:
     """The stages of one worker and the log they live on. All workers of one `name` share the partitions.
 
-    `buffer` bounds, in bytes, what is held of one input that is ahead of the others.
+    `buffer` bounds, in bytes, what is held of one input that is ahead of the others. `metrics` is host and port of metrics and
+    health, port 0 for none; `behind` is the event-time lag above which the worker says that it is not ready.
     """
 
-    brokers: str
+    where: Connection
     topics: Topics
     stages: tuple[Stage, ...]
     name: str = "ullage"
     pacing: Pacing = field(default_factory=Pacing)
     buffer: int = 32 << 20
+    metrics: tuple[str, int] = ("127.0.0.1", 0)
+    behind: Seconds = Seconds(10.0)
 
     def changelog(self, stage: Stage) -> str:
         """The topic that carries a stage's checkpoints; the name is what Faust makes of a table called `<stage>-state`."""
-        return f"{self.name}-{stage.name}-state-changelog"
+        return state_topic(self.name, stage.name)
 
     def inputs(self) -> tuple[str, ...]:
         """Wire names of all topics that some stage reads, each once."""

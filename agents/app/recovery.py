@@ -8,6 +8,7 @@ another recovery follows; an error ends the process, because Faust would swallow
 
 import asyncio
 from collections.abc import Mapping
+from time import monotonic
 from typing import Any
 
 from agents.app import beside, supervision
@@ -19,7 +20,7 @@ from agents.app.hosting import Host
 from agents.app.outbox import Outbox
 from agents.app.watching import Watch
 from agents.logic.turns import checkpoint
-from agents.logic.turns.checkpoint import Found
+from agents.logic.turns.checkpoint import Found, Reading
 
 
 class Recovery:
@@ -51,10 +52,11 @@ class Recovery:
         for host in self.hosts:
             for partition in set(host.held) - ours[host]:
                 del host.held[partition]
+        self.watch.assigned((host.stage.name, partition) for host, ps in ours.items() for partition in ps)
         partitions = set().union(*ours.values())
         if not partitions:
             return
-        async with beside.reader(self.plan.brokers) as consumer:
+        async with beside.reader(self.plan.where) as consumer:
             await self._load(consumer, ours)
             goals = await beside.ends(consumer, [(t, p) for t in self.plan.inputs() for p in partitions])
         for partition in sorted(partitions):
@@ -67,36 +69,39 @@ class Recovery:
     async def _load(self, consumer: Any, ours: Mapping[Host, set[int]]) -> None:
         """Make sure that memory is at the newest known turn, for each of these."""
         places = {(self.plan.changelog(host.stage), p): (host, p) for host, ps in ours.items() for p in ps}
+        began = monotonic()
         ends = await beside.ends(consumer, places)
         stale: dict[Place, int] = {}
         for place, (host, partition) in places.items():
             held = host.held.get(partition)
             if held is not None and held.end == ends[place]:
                 held.rewind()
-                self.watch.recovered(host.stage.name, held, "kept")
+                self.watch.recovered(held, found="memory", seconds=0.0)
             else:
                 stale[place] = ends[place]
         found = await beside.contents(consumer, stale) if stale else {}
         for place, contents in found.items():
-            await self._adopt(consumer, *places[place], contents)
+            reading, how = await self._adopt(consumer, *places[place], contents)
+            host, partition = places[place]
+            self.watch.recovered(host.held[partition], found=how, seconds=monotonic() - began, torn=reading.broken)
 
-    async def _adopt(self, consumer: Any, host: Host, partition: int, contents: Contents) -> None:
+    async def _adopt(self, consumer: Any, host: Host, partition: int, contents: Contents) -> tuple[Reading, str]:
         """Take the state from the changelog, keep ours if it is further, or begin where the log begins."""
         reading = checkpoint.read(contents.last)
         held = host.held.get(partition)
         if held is not None and (reading.found is None or held.task.turn >= reading.found.mark.turn):
-            how = "kept"
+            how = "memory"
             held.rewind()
         elif reading.found is not None:
-            how = "loaded"
+            how = "checkpoint"
             held = host.held[partition] = await self._loaded(consumer, host, partition, reading.found)
         else:
-            how = "new"
+            how = "nothing"
             await self._lost_state(host, partition)
             held = host.held[partition] = await self._new(consumer, host, partition)
         held.abandon([key for key, value in contents.last.items() if value is not None])
         held.end = contents.end
-        self.watch.recovered(host.stage.name, held, how, broken=reading.broken)
+        return reading, how
 
     async def _loaded(self, consumer: Any, host: Host, partition: int, found: Found) -> Held:
         """The state that a mark names. An input that the mark does not know is read from its beginning."""
@@ -119,7 +124,7 @@ class Recovery:
 
     async def _lost_state(self, host: Host, partition: int) -> None:
         """A group that has been here before, but no state: somebody deleted the changelog. Say so."""
-        committed = await beside.committed(self.plan.brokers, self.plan.name, [(w, partition) for w in host.wires.values()])
+        committed = await beside.committed(self.plan.where, self.plan.name, [(w, partition) for w in host.wires.values()])
         if any(offset > 0 for offset in committed.values()):
             self.watch.state_gone(host.stage.name, partition)
 
@@ -129,4 +134,4 @@ class Recovery:
                 held = host.held[partition]
                 held.goals = {name: goals[wire, partition] for name, wire in host.wires.items()}
                 held.open = True
-        self.watch.opened({host.stage.name: sorted(partitions) for host, partitions in ours.items()})
+                self.watch.opened(held)

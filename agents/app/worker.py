@@ -12,7 +12,7 @@ from typing import Any
 import faust
 from faust.types import StreamT
 
-from agents.app import layout, supervision
+from agents.app import access, layout, supervision
 from agents.app.checkpoints import Changelog, Checkpoints, Epoch
 from agents.app.flow import Flow, skip_reading
 from agents.app.hosting import Host
@@ -20,6 +20,8 @@ from agents.app.outbox import Outbox
 from agents.app.plan import Plan
 from agents.app.recovery import Recovery
 from agents.app.watching import Watch
+from agents.telemetry import logs
+from streams.log.connection import Connection
 
 SETTINGS: dict[str, Any] = {
     "store": "memory://",
@@ -64,10 +66,11 @@ class App(faust.App):
         super()._crash(reason)
 
 
-def build(plan: Plan, *, changelog: Callable[[str], Changelog] = Changelog) -> App:
+def build(plan: Plan, *, changelog: Callable[[Connection], Changelog] = Changelog) -> App:
     """The Faust app that hosts the plan's stages. Talks to nobody before it is started."""
-    app = App(plan.name, broker=f"kafka://{plan.brokers}", topic_partitions=plan.topics.partitions, **SETTINGS)
-    flow, outbox, watch, log = Flow(app), Outbox(plan.brokers), Watch(), changelog(plan.brokers)
+    partitions, credentials = plan.topics.partitions, access.credentials(plan.where)
+    app = App(plan.name, broker=access.urls(plan.where), broker_credentials=credentials, topic_partitions=partitions, **SETTINGS)
+    flow, outbox, watch, log = Flow(app), Outbox(plan.where), Watch(plan), changelog(plan.where)
     hosts = tuple(Host(stage, plan, flow=flow, outbox=outbox, watch=watch) for stage in plan.stages)
     epoch = Epoch(0, asyncio.Lock())
     checkpoints = Checkpoints(hosts, flow, changelog=log, epoch=epoch, watch=watch)
@@ -78,7 +81,11 @@ def build(plan: Plan, *, changelog: Callable[[str], Changelog] = Changelog) -> A
         await outbox.stop()
         await log.stop()
 
-    app.before, app.goodbye = lambda: layout.check(plan), goodbye
+    async def before() -> None:
+        watch.listen()
+        await layout.check(plan)
+
+    app.before, app.goodbye = before, goodbye
     for host in hosts:
         _agent(app, host)
     _tables(app, plan, lambda: recovery.recover(outbox, log))
@@ -117,11 +124,13 @@ def _on_revoked(app: App, recovery: Recovery) -> None:
     app.on_partitions_revoked.connect(revoked, weak=False)
 
 
-def run(plan: Plan, *, changelog: Callable[[str], Changelog] = Changelog) -> int:
+def run(plan: Plan, *, changelog: Callable[[Connection], Changelog] = Changelog) -> int:
     """Work until a signal says stop; the exit code."""
-    worker = faust.Worker(build(plan, changelog=changelog), loglevel="WARN", redirect_stdouts=False, quiet=True)
+    logs.set_up("worker")
+    options: dict[str, Any] = {"redirect_stdouts": False, "quiet": True, "override_logging": False}
+    worker = faust.Worker(build(plan, changelog=changelog), loglevel="WARN", **options)
+    worker.spinner = None
     try:
         worker.execute_from_commandline()
     except SystemExit as stop:
         return int(stop.code or 0)
-    return 0

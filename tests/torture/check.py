@@ -9,8 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from agents.logic.turns import Recorded, State, Turn
-from agents.logic.turns import checkpoint
+from agents.logic.turns import Recorded, State, Turn, checkpoint
 from agents.stage import Stage
 from streams.codec import Codec
 from streams.errors import BadRecord

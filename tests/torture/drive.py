@@ -17,7 +17,8 @@ from agents.stage import Stage
 from streams import codec
 from streams.broker import Broker, BrokerSettings
 from streams.topics import Topics
-from tests.torture import check, reading, topics as making, worker
+from tests.torture import check, reading, worker
+from tests.torture import topics as making
 from tests.torture.check import Report
 from tests.torture.load import Clock, Load, keep_sending
 from tests.torture.processes import Process
@@ -207,7 +208,7 @@ async def run(told: Told, say=print) -> Report:  # noqa: ANN001  # a printer of 
     if not settled:
         report.wrong.append("the workers did not reach the last turn")
     blows = ", ".join(f"{what} {n}" for what, n in sorted(run.done.items()))
-    words = ("gap", "LOST", "loaded", "kept")
+    words = ("gap", "LOST", "checkpoint", "memory")
     seen = ", ".join(f"{word} {sum(p.count(f'{chr(34)}{word}{chr(34)}') for p in run.workers)}" for word in words)
     say(
         f"seed {told.seed} | {told.stages} | {time.monotonic() - began:.0f} s | {blows} | {seen} | samples {load.sent['samples']:,} | {report}"

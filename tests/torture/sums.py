@@ -5,6 +5,7 @@ import math
 import os
 import zlib
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 from agents.logic.turns import Decided, Turn, decision_id
 from agents.stage import Stage
@@ -25,7 +26,7 @@ class Sums:
         self.dirty: set[str] = set()
 
     def step(self, turn: Turn) -> Sequence[Decided]:
-        if os.path.exists(os.environ.get("SUMS_BREAK", "")):
+        if Path(os.environ.get("SUMS_BREAK", "/nowhere")).exists():
             raise AssertionError("this stage was told to break")
         self.plain["policies"] += len(turn.of("policies"))
         self.plain["budget"] = min(5.0, self.plain["budget"] + 0.5)

@@ -17,6 +17,7 @@ from agents.app.checkpoints import Changelog
 from agents.app.hosting import Host
 from agents.stage import Stage
 from schemas.units import Seconds
+from streams.log.connection import Connection
 from streams.topics import Topics
 
 chance = random.Random()
@@ -60,7 +61,7 @@ def main() -> int:
     if told.get("skip"):
         skipping(told["skip"])
     plan = Plan(
-        brokers=told["brokers"],
+        where=Connection(told["brokers"]),
         topics=Topics(told["prefix"], told["partitions"]),
         stages=stages(told.get("stages", "sums")),
         name=told["name"],
