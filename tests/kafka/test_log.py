@@ -2,6 +2,7 @@
 
 import random
 import socket
+import threading
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -9,8 +10,9 @@ from kafka import KafkaAdminClient, TopicPartition
 from kafka.admin import NewTopic
 from log_conformance import Conformance, World, read_all
 
+from streams.broker import Broker
 from streams.errors import LogUnavailable
-from streams.log import Log, NewRecord
+from streams.log import Log, NewRecord, Record
 from streams.log.connection import Connection
 from streams.log.kafka import KafkaLog
 
@@ -91,6 +93,26 @@ def test_a_broker_that_is_not_there_is_told_with_what_to_do(
             pytest.raises(LogUnavailable, match=rf"at Kafka '{where}' did not work .*Start one with `ullage broker`"),
         ):
             ask(log)
+
+
+def test_an_append_and_a_poll_live_through_the_death_of_the_broker(broker: str, embedded: Broker, prefix: str) -> None:
+    topic = f"{prefix}.lives"
+    with KafkaAdminClient(bootstrap_servers=broker) as admin:
+        admin.create_topics([NewTopic(topic, 1, 1)], wait_for_metadata=True)
+    with KafkaLog(Connection(broker)) as log:
+        log.append([NewRecord(topic, 0, b"k", b"before")])
+        assert [r.value for r in log.poll({(topic, 0): 0})] == [b"before"]
+        embedded.kill()
+        found: list[Record] = []
+        reader = threading.Thread(target=lambda: found.extend(log.poll({(topic, 0): 1}, wait=60)))
+        starter = threading.Timer(0.5, embedded.start)
+        reader.start()
+        starter.start()
+        log.append([NewRecord(topic, 0, b"k", b"after")])
+        reader.join()
+        starter.join()
+        assert [r.value for r in found][:1] == [b"after"]
+        assert {r.value for r in read_all(log, topic, 0)} == {b"before", b"after"}
 
 
 def test_a_password_does_not_show_when_a_connection_is_printed() -> None:

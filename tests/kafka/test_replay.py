@@ -1,0 +1,113 @@
+"""Stretches, exports and views of a real Kafka are those of the same records anywhere else."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
+
+from schemas.decisions import RequestsRecommended
+from schemas.names import Workload
+from streams import admin, codec, replay
+from streams.codec import Codec
+from streams.log import NewRecord, Record
+from streams.log.connection import Connection
+from streams.log.file import FileLog
+from streams.log.kafka import KafkaLog
+from streams.log.memory import MemoryLog
+from streams.topics import Topics, TopicSpec
+from streams.view import View
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+START_MS = 1_767_225_600_000
+
+
+@pytest.fixture
+def log(broker: str) -> Iterator[KafkaLog]:
+    with KafkaLog(Connection(broker)) as log:
+        yield log
+
+
+@pytest.fixture
+def client(broker: str) -> Iterator[KafkaAdminClient]:
+    with admin.connect(Connection(broker)) as client:
+        yield client
+
+
+def recorded(topic: str, partitions: int) -> list[NewRecord]:
+    """Ten ticks and ten records in each partition, the records of partition p a little late by p."""
+    records = []
+    for n in range(10):
+        for p in range(partitions):
+            at = (START + timedelta(seconds=n, milliseconds=100 * p)).isoformat().encode()
+            records.append(NewRecord(topic, p, b"k", f"{p}.{n}".encode(), (("ce_time", at),)))
+            records.append(codec.tick(topic, p, START_MS + 1000 * (n + 1)))
+    return records
+
+
+def plain(records: Iterator[Record]) -> list[tuple[str, int, int, bytes | None, bytes | None]]:
+    return [(r.topic, r.partition, r.offset, r.key, r.value) for r in records]
+
+
+def test_a_merged_stretch_of_kafka_equals_that_of_the_memory(log: KafkaLog, client: KafkaAdminClient, prefix: str) -> None:
+    names = [f"{prefix}.one", f"{prefix}.two"]
+    admin.apply(client, admin.plan(client, [TopicSpec(name, 3, {}) for name in names]))
+    memory = MemoryLog()
+    for name in names:
+        memory.create(name, 3)
+        log.append(recorded(name, 3))
+        memory.append(recorded(name, 3))
+    found = plain(replay.stretch(log, names, merged=True))
+    assert len(found) == 2 * 3 * 20
+    assert found == plain(replay.stretch(memory, names, merged=True))
+    since, until = START + timedelta(seconds=3), START + timedelta(seconds=5)
+    part = plain(replay.stretch(log, names, since=since, until=until))
+    assert part == plain(replay.stretch(memory, names, since=since, until=until))
+    assert len(part) == 2 * 3 * 4  # two ticks and two records of each partition
+
+
+def test_an_export_of_kafka_keeps_places_and_times_also_after_retention(
+    log: KafkaLog, client: KafkaAdminClient, prefix: str, tmp_path: Path
+) -> None:
+    name = f"{prefix}.exported"
+    admin.apply(client, admin.plan(client, [TopicSpec(name, 2, {})]))
+    log.append(recorded(name, 2))
+    client.delete_records({TopicPartition(name, 1): 7})
+    with FileLog.make(tmp_path / "incident.jsonl") as file:
+        assert replay.export(log, file, [name]) == {name: 20 + 13}
+        assert list(replay.stretch(file, [name])) == list(replay.stretch(log, [name]))
+        assert file.begin(name, 1) == 7
+
+
+def test_a_stretch_ends_where_the_last_offsets_are_no_records(
+    broker: str, log: KafkaLog, client: KafkaAdminClient, prefix: str
+) -> None:
+    name = f"{prefix}.transactional"
+    admin.apply(client, admin.plan(client, [TopicSpec(name, 1, {})]))
+    producer = KafkaProducer(bootstrap_servers=broker, transactional_id=prefix, acks="all")
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.send(name, key=b"k", value=b"v", partition=0)
+    producer.commit_transaction()
+    producer.close()
+    assert log.end(name, 0) == 2  # the record, and the mark of the transaction, which no reader sees
+    assert plain(replay.stretch(log, [name])) == [(name, 0, 0, b"k", b"v")]
+    assert list(log.poll({(name, 0): 1})) == []
+
+
+def test_a_view_of_kafka_shows_the_newest_turn(log: KafkaLog, client: KafkaAdminClient, prefix: str) -> None:
+    topics = Topics(prefix, 2)
+    admin.apply(client, admin.plan(client, topics.specs()))
+    web = Workload("demo", "shop", "Deployment", "web")
+    coded = Codec(topics)
+
+    def decided(turn: int) -> NewRecord:
+        event = RequestsRecommended(f"recommender/0/{turn}/requests/{web.key}", START, web, (), {})
+        return coded.encode(event, topic="recommendations", key=web.key, partition=0, source="/ullage/recommender/0")
+
+    view = View(log, coded, topics.wire("recommendations"))
+    assert view.refresh() == 0
+    log.append([decided(5), decided(9), decided(7)])
+    assert view.refresh() == 3
+    assert [(key, seen.turn, seen.place.offset) for key, seen in view.items()] == [(web.key, 9, 1)]
