@@ -36,7 +36,6 @@ class ClusterSource:
         self._source = f"/ullage/source/{client.cluster}"
         self._memory: Memory | None = None
         self._said: dict[str, PodChanged] = {}
-        self._lost = False
 
     def scrape(self, at: datetime) -> bool:
         """Look once and append; False when the log is away and the facts wait. Raises TryAgain and GiveUp of the client.
@@ -47,15 +46,15 @@ class ClusterSource:
             self._memory = remember(self._log, self._topics, self._codec, cluster=self._client.cluster)
         pods, usage = self._client.pods(), self._client.usage()
         facts = [*self._changes(pods, at), *self._gone(pods, at, self._memory), *self._kills(pods, self._memory)]
-        self._lost |= not self._outbox.put(facts=facts, scrapes=self._scrapes(pods, usage, at))
+        self._outbox.put(facts=facts, scrapes=self._scrapes(pods, usage, at))
         flushed = self._outbox.flush()
-        if flushed and self._lost:
+        if flushed and self._outbox.forget_losses():
             self._start_over()
         return flushed
 
     def _start_over(self) -> None:
         """Facts were dropped, so what this source believes to have said is not what the log holds: as after a restart."""
-        self._lost, self._memory = False, None
+        self._memory = None
         self._said.clear()
 
     def _changes(self, pods: Sequence[Pod], at: datetime) -> Iterable[NewRecord]:

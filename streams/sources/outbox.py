@@ -23,35 +23,42 @@ class Outbox:
         self._facts: deque[NewRecord] = deque()
         self._scrapes: deque[NewRecord] = deque()
         self._dropped: Counter[str] = Counter()
+        self._lost_facts = False
 
-    def put(self, *, facts: Sequence[NewRecord], scrapes: Sequence[NewRecord]) -> bool:
-        """Take records in; False when facts had to be dropped, so that whoever made them must tell everything again."""
+    def put(self, *, facts: Sequence[NewRecord], scrapes: Sequence[NewRecord]) -> None:
+        """Take records in, to go out with the next `flush`."""
         self._facts.extend(facts)
         self._scrapes.extend(scrapes)
         self._size += sum(map(_size, facts)) + sum(map(_size, scrapes))
-        whole = True
-        while self._size > self._bound and (self._scrapes or self._facts):
-            whole = whole and bool(self._scrapes)
-            gone = (self._scrapes or self._facts).popleft()
-            self._size -= _size(gone)
-            self._dropped[gone.topic] += 1
-        return whole
 
     def flush(self) -> bool:
-        """Append everything; False when the log is away. Says what was dropped once the log is back."""
+        """Append everything; False when the log is away, and then what is over the bound is dropped."""
         try:
             if self._facts or self._scrapes:
                 self._log.append([*self._facts, *self._scrapes])
         except LogUnavailable as error:
+            self._trim()
             _log.warning("the log is away, keeping facts", bytes=self._size, error=str(error))
             return False
         self._facts.clear()
         self._scrapes.clear()
         self._size = 0
+        return True
+
+    def forget_losses(self) -> bool:
+        """Say what was dropped, once the log is back. Whether there were facts among it, so that all must be told again."""
         if self._dropped:
             _log.error("facts were dropped while the log was away", dropped=dict(self._dropped))
             self._dropped.clear()
-        return True
+        lost, self._lost_facts = self._lost_facts, False
+        return lost
+
+    def _trim(self) -> None:
+        while self._size > self._bound and (self._scrapes or self._facts):
+            self._lost_facts = self._lost_facts or not self._scrapes
+            gone = (self._scrapes or self._facts).popleft()
+            self._size -= _size(gone)
+            self._dropped[gone.topic] += 1
 
 
 def _size(record: NewRecord) -> int:

@@ -1,0 +1,67 @@
+"""The world follows the log's ticks, and nothing else."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from schemas.units import Seconds
+from streams.codec import tick
+from streams.errors import TryAgain
+from streams.log.memory import MemoryLog
+from streams.simulated.demo import demo_cluster
+from streams.simulated.world import World
+from streams.topics import TOPICS, Topics
+
+START = datetime(2026, 3, 1, tzinfo=UTC)
+MINUTE = timedelta(minutes=1)
+
+
+@pytest.fixture
+def log() -> MemoryLog:
+    log, topics = MemoryLog(), Topics(partitions=2)
+    for topic in TOPICS:
+        log.create(topics.wire(topic.name), topics.partitions)
+    return log
+
+
+def say(log: MemoryLog, *times: datetime) -> None:
+    log.append(tick("ullage.control.v1", 0, int(at.timestamp() * 1000)) for at in times)
+
+
+def test_each_new_tick_advances_the_cluster_and_old_and_double_ones_do_not(log: MemoryLog) -> None:
+    scraped: list[datetime] = []
+    world = World(demo_cluster(1), log, Topics(partitions=2), scrape=scraped.append)
+    assert world.poll_once() == 0
+    say(log, START, START + MINUTE, START + MINUTE, START, START + 2 * MINUTE)
+    assert world.poll_once() == 3
+    assert scraped == [START, START + MINUTE, START + 2 * MINUTE]
+    assert world.cluster.now == START + 2 * MINUTE
+
+
+def test_ticks_from_before_the_world_began_are_not_its_past(log: MemoryLog) -> None:
+    say(log, START)
+    world = World(demo_cluster(1), log, Topics(partitions=2), scrape=lambda _at: None)
+    assert world.poll_once() == 0
+    say(log, START + MINUTE)
+    assert world.poll_once() == 1
+
+
+def test_between_scrapes_only_time_passes_and_after_each_tick_the_others_have_their_turn(log: MemoryLog) -> None:
+    scraped: list[datetime] = []
+    turns: list[int] = []
+    world = World(demo_cluster(1), log, Topics(partitions=2), scrape=scraped.append, after=lambda: turns.append(1))
+    world.poll_once()
+    say(log, *(START + timedelta(seconds=15 * i) for i in range(9)))
+    world.poll_once()
+    assert scraped == [START, START + MINUTE, START + 2 * MINUTE]
+    assert len(turns) == 9
+
+
+def test_a_scrape_that_fails_does_not_stop_the_world(log: MemoryLog) -> None:
+    def scrape(_at: datetime) -> None:
+        raise TryAgain(doing="listing pods of", to="demo", answer="503", after=Seconds(10.0))
+
+    world = World(demo_cluster(1), log, Topics(partitions=2), scrape=scrape)
+    world.poll_once()
+    say(log, START, START + MINUTE)
+    assert world.poll_once() == 2
