@@ -27,6 +27,7 @@ def _settings(port: int, controller: int, logs: Path) -> dict[str, str]:
         "auto.create.topics.enable": "false",
         **_ONE_REPLICA,
         **_SMALL,
+        **_RETURN,
         **_GROUPS,
     }
 
@@ -55,6 +56,12 @@ _SMALL = {
     "log.segment.bytes": str(64 << 20),
     "log.index.size.max.bytes": str(1 << 20),
     "message.max.bytes": str(8 << 20),
+}
+
+_RETURN = {
+    # after kill -9 the controller lets the broker in again only when the dead one's session is over (9 s unless told)
+    "broker.heartbeat.interval.ms": "500",
+    "broker.session.timeout.ms": "4000",
 }
 
 _GROUPS = {
