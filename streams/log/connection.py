@@ -68,7 +68,7 @@ _ADVICE: tuple[tuple[tuple[type[Exception], ...], str], ...] = (
         "too few replicas are in sync; look at the brokers",
     ),
     (
-        (errors.RetriableError,),
+        (errors.RetriableError, OSError),
         "is it running, and are log.brokers and log.security right? Start one with `ullage broker`",
     ),
 )
