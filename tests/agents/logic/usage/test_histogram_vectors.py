@@ -1,0 +1,86 @@
+"""Histograms against upstream's own: buckets, adding, taking away, decay, merging."""
+
+import math
+
+import numpy as np
+import pytest
+from histogram_state import state
+from vectors import differences, vectors
+
+from agents.logic.tables.rows import Floats, Indices, Rows
+from agents.logic.usage.buckets import Exponential, Scale
+from agents.logic.usage.histograms import Histograms
+
+
+class Linear:
+    """Buckets of equal width; we use none, but upstream's vectors do, and the rest of a histogram is the same."""
+
+    def __init__(self, maximum: float, width: float, epsilon: float) -> None:
+        self.epsilon, self._width = epsilon, width
+        self.starts: Floats = np.arange(math.ceil(maximum / width) + 1) * width
+
+    def find(self, values: Floats) -> Indices:
+        return np.clip(values / self._width, 0, len(self.starts) - 1).astype(np.int64)
+
+
+def scale(options):
+    if options["kind"] == "linear":
+        return Linear(options["max_value"], options["first_bucket_size"], options["epsilon"])
+    return Exponential(options["max_value"], options["first_bucket_size"], options["ratio"], options["epsilon"])
+
+
+def histograms(inputs, names):
+    buckets: Scale = scale(inputs["options"])
+    rows = Rows("test", Histograms.columns("h", buckets))
+    for name in names:
+        rows.add((name,))
+    return Histograms(rows, "h", buckets, inputs["half_life_s"] if inputs["decaying"] else math.inf)
+
+
+def apply(mine, row, op):
+    kind, value, weight, at = op
+    act = mine.add if kind == "add" else mine.subtract
+    act(np.array([row]), np.array([float(value)]), weight, float(at))
+
+
+def undated(inputs, expected):
+    return expected if inputs["decaying"] else {k: v for k, v in expected.items() if k != "reference_ts"}
+
+
+@pytest.mark.parametrize("vector", vectors("histogram_buckets"))
+def test_buckets_start_where_upstreams_do_to_the_bit(vector):
+    starts = scale(vector["inputs"]["options"]).starts
+    assert starts.tolist() == vector["expected"]["bucket_starts"]
+
+
+@pytest.mark.parametrize("vector", vectors("histogram_find_bucket"))
+def test_values_fall_into_upstreams_buckets(vector):
+    inputs = vector["inputs"]
+    with np.errstate(all="ignore"):
+        found = scale(inputs["options"]).find(np.array(inputs["values"], np.float64))
+    slack = 1 if inputs["class"] == "edge" else 0
+    assert np.abs(found - np.array(vector["expected"]["indexes"])).max() <= slack
+
+
+@pytest.mark.parametrize("vector", vectors("histogram_ops"))
+def test_samples_added_and_taken_away_leave_what_upstream_has(vector):
+    inputs = vector["inputs"]
+    mine = histograms(inputs, ["a"])
+    snapshots = iter(vector["expected"]["snapshots"])
+    for op in inputs["ops"]:
+        if op[0] == "snap":
+            assert differences(state(mine, 0, inputs["percentiles"]), undated(inputs, next(snapshots))) == []
+        else:
+            apply(mine, 0, op)
+
+
+@pytest.mark.parametrize("vector", vectors("histogram_merge"))
+def test_merged_histograms_are_what_upstream_has_both_of_them(vector):
+    inputs, expected = vector["inputs"], vector["expected"]
+    mine = histograms(inputs, ["a", "b"])
+    for row, name in ((0, "ops_a"), (1, "ops_b")):
+        for op in inputs[name]:
+            apply(mine, row, op)
+    mine.merge(0, 1)
+    for row, name in ((0, "a_after"), (1, "b_after")):
+        assert differences(state(mine, row, inputs["percentiles"]), undated(inputs, expected[name])) == []
