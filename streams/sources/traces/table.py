@@ -56,7 +56,7 @@ class Trace:
 
         self.path = path / "usage.parquet" if path.is_dir() else path
         self._folder = TemporaryDirectory(prefix="ullage-trace-")
-        self._db = duckdb.connect(Path(self._folder.name) / "trace.duckdb", config={"memory_limit": "1GB"})
+        self._db = duckdb.connect(Path(self._folder.name) / "trace.duckdb", config={"memory_limit": "256MB"})
         try:
             self._found = self._columns()
             self._load(step)
