@@ -4,12 +4,13 @@ A pod that is gone is what was asked for, whoever did it. Refuses a pod whose re
 """
 
 from schemas.decisions import EvictionPlanned
-from schemas.names import Amounts
+from schemas.names import Amounts, PodName
 from schemas.outcomes import Action, Result
-from streams.clients import ClusterClient
+from streams.clients import ClusterClient, Pod
 from streams.clients.amounts import same
 from streams.consumers.acting import Acting, Finding, Post
 from streams.consumers.wording import spelled
+from streams.errors import GiveUp
 
 
 def evictor(post: Post, client: ClusterClient) -> Acting[EvictionPlanned]:
@@ -19,12 +20,27 @@ def evictor(post: Post, client: ClusterClient) -> Acting[EvictionPlanned]:
 
 def evict(client: ClusterClient, plan: EvictionPlanned) -> Finding:
     """Look, then act. Raises TryAgain and GiveUp."""
-    pod = client.pod(plan.pod.namespace, plan.pod.name)
-    if pod is None or pod.pod.uid != plan.pod.uid or pod.leaving:
-        return Finding(Result.DONE, f"pod '{plan.pod.name}' with uid '{plan.pod.uid}' is gone already")
+    pod = _still_there(client, plan.pod)
+    if pod is None:
+        return _gone(plan.pod)
     seen = {container.name: container.requests for container in pod.containers}
     now = {name: seen.get(name, Amounts()) for name in plan.expect}
     if not same(now, plan.expect):
         return Finding(Result.REFUSED, f"it moved: the pod requests {spelled(now)}, expected {spelled(plan.expect)}")
-    client.evict(pod.pod)
+    try:
+        client.evict(pod.pod)
+    except GiveUp:
+        if _still_there(client, plan.pod) is None:
+            return _gone(plan.pod)
+        raise
     return Finding(Result.DONE, "the cluster accepted the eviction")
+
+
+def _still_there(client: ClusterClient, wanted: PodName) -> Pod | None:
+    """The pod, unless it is gone or going."""
+    pod = client.pod(wanted.namespace, wanted.name)
+    return None if pod is None or pod.pod.uid != wanted.uid or pod.leaving else pod
+
+
+def _gone(pod: PodName) -> Finding:
+    return Finding(Result.DONE, f"pod '{pod.name}' with uid '{pod.uid}' is gone already")

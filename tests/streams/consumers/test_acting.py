@@ -347,6 +347,18 @@ def test_what_the_cluster_will_never_do_has_failed(desk: Desk) -> None:
     assert outcome.reason.startswith(f"resizing 'platform/{plan.pod.name}' did not work: 403 ")
 
 
+def test_a_pod_that_goes_while_it_is_looked_at_is_gone_as_asked(desk: Desk) -> None:
+    class SlowClient(CountingClient):
+        def evict(self, pod: PodName) -> None:
+            desk.cluster.evict(pod)
+            super().evict(pod)
+
+    desk.plan(eviction_of(desk.pod()))
+    evictor(desk.post, SlowClient(desk.cluster)).poll_once()
+    (outcome,) = desk.outcomes()
+    assert (outcome.result, "gone already" in outcome.reason) == (Result.DONE, True)
+
+
 def test_a_used_up_budget_is_tried_again_after_the_delay_and_then_done(desk: Desk) -> None:
     pods = [p for p in desk.client.pods() if p.workload.name == "web"]
     for pod in pods[:3]:
