@@ -32,7 +32,7 @@ _OPTIONS = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_UTC_Z | orjson.OPT_SORT_KEYS
 
 
 class Codec:
-    """Encodes and decodes the events of one set of topics."""
+    """Encodes and decodes the events of one set of topics. Not for several threads at once: each has its own."""
 
     def __init__(self, topics: Topics, catalogue: Catalogue = CATALOGUE) -> None:
         """`catalogue` is another one in tests only."""
@@ -45,7 +45,12 @@ class Codec:
     def encode(  # noqa: PLR0913  # all by keyword; a record has that many parts
         self, event: Event, *, topic: str, key: str, partition: int, source: str, cause: Sequence[Place] = ()
     ) -> NewRecord:
-        """The record of an event. `topic` is a short name. Raises KeyError for a class that is not in the catalogue."""
+        """The record of an event. `topic` is a short name. Raises KeyError for a class that is not in the catalogue.
+
+        Raises ValueError for a time without offset, TypeError for what JSON cannot carry: both are errors in the program.
+        """
+        if event.at.tzinfo is None:
+            raise ValueError(f"the time {event.at.isoformat()} of a {type(event).__name__} has no offset from UTC")
         kind = self._kinds[type(event)]
         value = self._scrapes.encode(event) if isinstance(event, MetricsScraped) else _write(event)
         headers = [

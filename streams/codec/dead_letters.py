@@ -17,22 +17,23 @@ from streams.topics import Topics
 TYPE = "ullage.dead-letter.v1"
 KEEP = 64 << 10
 """Bytes of a key or value that a dead letter quotes. Escaped and in the worst case this is well below a message's bound."""
-_HEADER = 1 << 10
+_SHORT, _HEADERS = 1 << 10, 32
+"""Characters of a reason or header, and how many headers: whatever comes in, a dead letter must fit into a message."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def dead_letter(record: Record, error: BadRecord, *, by: str, topics: Topics) -> NewRecord:
     """The dead letter of a record, in the partition of the same number."""
     body = {
-        "reason": error.reason,
-        "path": error.path,
+        "reason": error.reason[:_SHORT],
+        "path": error.path[:_SHORT],
         "topic": record.topic,
         "partition": record.partition,
         "offset": record.offset,
         "by": by,
         "key": _quoted(record.key, KEEP),
         "value": _quoted(record.value, KEEP),
-        "headers": [[name, _quoted(value, _HEADER)] for name, value in record.headers],
+        "headers": [[name[:_SHORT], _quoted(value, _SHORT)] for name, value in record.headers[:_HEADERS]],
     }
     headers = (
         ("content-type", b"application/json"),
@@ -47,7 +48,7 @@ def dead_letter(record: Record, error: BadRecord, *, by: str, topics: Topics) ->
     return NewRecord(
         topics.wire("dead-letters"),
         record.partition % topics.partitions,
-        record.key,
+        record.key if len(record.key or b"") <= KEEP else None,
         orjson.dumps(body),
         tuple(header for header in headers if header[1]),
     )

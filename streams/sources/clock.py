@@ -79,7 +79,7 @@ class Clock:
         settings: ClockSettings | None = None,
         *,
         now: Callable[[], int] = wall_ms,
-        sleep: Callable[[float], None] = time.sleep,
+        sleep: Callable[[float], object] = time.sleep,
         tell: Callable[[str], None] = silent,
     ) -> None:
         """`tell` hears the sentences of a clock that cannot tick."""

@@ -63,7 +63,7 @@ class Player:
         topics: Topics,
         playing: Playing | None = None,
         now: Callable[[], int] = wall_ms,
-        sleep: Callable[[float], None] = time.sleep,
+        sleep: Callable[[float], object] = time.sleep,
     ) -> None:
         self._trace, self._log, self._topics = trace, log, topics
         self._playing = playing or Playing()
@@ -72,18 +72,20 @@ class Player:
         self._rows = self._records = 0
 
     def play(self) -> Iterator[Progress]:
-        """Write everything, and say how far after each append."""
+        """Write everything, and say how far after each append and each second of waiting. Who stops listening stops it.
+
+        An append that fails ends it: part of it may be in the log, and to write samples again would count them twice.
+        """
         batch: list[NewRecord] = []
+        paced, at = self._playing.base is not None, START
         for at, rows, records in self._moments():
+            yield from self._wait_for(at)
             batch += records
             self._rows += rows
-            if self._playing.base is not None:
-                self._wait_for(at)
-            if self._playing.base is not None or len(batch) >= BATCH:
+            if batch and (paced or len(batch) >= BATCH):
                 yield self._append(batch, at)
                 batch = []
-        if batch:
-            yield self._append(batch, at)
+        yield self._append(batch, at)
 
     def shift(self, loop: int = 0) -> Seconds:
         """What is added to the trace's seconds to give Unix time."""
@@ -120,12 +122,16 @@ class Player:
         if batch:
             self._log.append(batch)
             self._records += len(batch)
+        return self._progress(at)
+
+    def _progress(self, at: datetime) -> Progress:
         return Progress(self._rows, self._trace.rows * self._playing.loops, self._records, at)
 
-    def _wait_for(self, at: datetime) -> None:
+    def _wait_for(self, at: datetime) -> Iterator[Progress]:
         base = self._playing.base
         if base is None:
             return
         due = base.wall(round(at.timestamp() * 1000))
         while (left := due - self._now()) > 0:
             self._sleep(min(left / 1000, 1.0))
+            yield self._progress(at)

@@ -123,3 +123,12 @@ def test_any_key_and_value_make_a_dead_letter(key: bytes, value: bytes) -> None:
 def test_a_huge_value_is_cut_and_its_size_told() -> None:
     body = orjson.loads(dead(Record("ullage.policies.v1", 0, 1, b"k", "é".encode() * 4_000_000)).value or b"")
     assert body["value"] == {"text": "é" * 32_768, "size": 8_000_000}
+
+
+def test_a_dead_letter_of_the_largest_record_fits_into_a_message() -> None:
+    big = b"\x01" * (8 << 20)  # each byte is six characters in JSON
+    headers = tuple(("h" * 5_000, big[:5_000]) for _ in range(1_000))
+    error = BadRecord(f"the ce_type is '{big.decode()}'", big.decode())
+    letter = Codec(Topics()).dead_letter(Record("ullage.policies.v1", 0, 1, big, big, headers), error, by="/ullage/updater/0")
+    assert letter.key is None
+    assert len(letter.value or b"") < 2 << 20

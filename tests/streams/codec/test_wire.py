@@ -1,6 +1,9 @@
 import re
+from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
+from datetime import datetime
 from pathlib import Path
+from types import MappingProxyType
 
 import examples
 import numpy as np
@@ -10,7 +13,8 @@ import strategies
 from hypothesis import given
 
 from schemas.catalogue import CATALOGUE, Event, Kind
-from schemas.facts import MetricsScraped
+from schemas.decisions import EvictionPlanned
+from schemas.facts import MetricsScraped, PodDeleted
 from schemas.names import Place
 from streams import codec
 from streams.codec import Codec
@@ -111,3 +115,23 @@ def test_scrapes_with_equal_names_share_their_tuples_and_equal_names_are_one_str
     assert one.containers is two.containers
     assert one.workloads[0] is one.workloads[1]
     assert one.cores.dtype == one.memory.dtype == np.float64
+
+
+def test_a_time_without_offset_is_not_written() -> None:
+    naive = datetime(2026, 1, 1)  # noqa: DTZ001  # the point of this test
+    with pytest.raises(ValueError, match="has no offset from UTC"):
+        written(PodDeleted(naive, examples.CART, examples.POD))
+
+
+def test_what_json_cannot_carry_is_not_written() -> None:
+    decision = EvictionPlanned("id", examples.AT, examples.SOON, examples.CART, examples.POD, {}, {"seen": {1, 2}})
+    with pytest.raises(TypeError):
+        written(decision)
+
+
+def test_equal_mappings_are_equal_bytes_whatever_their_order_or_class() -> None:
+    def bytes_of(because: Mapping[str, object]) -> bytes | None:
+        return written(EvictionPlanned("id", examples.AT, examples.SOON, examples.CART, examples.POD, {}, because)).value
+
+    one = bytes_of({"a": 1, "b": {"c": (1.5, None), "d": np.array([1.0])}})
+    assert one == bytes_of(MappingProxyType({"b": MappingProxyType({"d": [np.float64(1.0)], "c": [1.5, None]}), "a": 1}))
