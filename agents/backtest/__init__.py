@@ -10,8 +10,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from agents.backtest.card import ScoreCard, Side, Spread, lines
-from agents.backtest.recorded import Frame, Recording
+from agents.backtest.recorded import SCORED_FACTS, Frame, Recording
 from agents.backtest.score import Score
+from agents.logic.turns import Event
 from agents.runner import Runner, Wiring
 from agents.stage import Stage
 from schemas.decisions import EvictionPlanned, RequestsRecommended, ResizePlanned, UpdateRefused
@@ -26,7 +27,6 @@ from streams.topics import TOPICS, Topics
 
 __all__ = ["Backtest", "ScoreCard", "Side", "Spread", "lines", "over_log", "over_trace"]
 
-SCORED_FACTS = ("pod-metrics", "pod-changes")
 SCORED_DECISIONS = ("recommendations", "pod-updates")
 
 
@@ -50,9 +50,7 @@ class Backtest:
 
     def take(self, frame: Frame) -> None:
         """One frame: weigh it with what was recommended before it, then take its turns."""
-        for record in frame.records:
-            if self._short.get(record.topic) in SCORED_FACTS:
-                self._weigh(record)
+        self._weigh([record for record in frame.records if self._short.get(record.topic) in SCORED_FACTS])
         self._log.append(frame.records)
         self._log.append(clock.ticks(self.topics, frame.number))
         for taken in self._runner.run():
@@ -65,16 +63,26 @@ class Backtest:
         """The score so far."""
         return self.score.card()
 
-    def _weigh(self, record: NewRecord) -> None:
+    def _weigh(self, records: Iterable[NewRecord]) -> None:
+        """Pods as they are, then what they used, then who is gone: within a frame the topics say no more of the order."""
+        events = list(self._readable(records))
+        for event in events:
+            if isinstance(event, PodChanged):
+                self.score.pod(event)
+        for event in events:
+            if isinstance(event, MetricsScraped):
+                self.score.scrape(event)
+        for event in events:
+            if isinstance(event, PodDeleted):
+                self.score.gone(event)
+
+    def _readable(self, records: Iterable[NewRecord]) -> Iterator[Event]:
         """Facts that cannot be read are the tasks' business: they end as dead letters."""
-        try:
-            event = self._codec.decode(_read(record))
-        except BadRecord:
-            return
-        if isinstance(event, MetricsScraped):
-            self.score.scrape(event)
-        elif isinstance(event, PodChanged | PodDeleted):
-            self.score.pod(event)
+        for record in records:
+            try:
+                yield self._codec.decode(_read(record))
+            except BadRecord:
+                continue
 
     def _hear(self, decisions: Iterable[NewRecord]) -> None:
         for record in decisions:

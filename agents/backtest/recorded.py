@@ -15,6 +15,8 @@ from streams.topics import Topics
 
 STRETCH = 2_000
 """Records that are read at one time."""
+SCORED_FACTS = ("pod-metrics", "pod-changes")
+"""What the score rests on; read also when no stage does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +40,8 @@ class Recording:
     def __post_init__(self) -> None:
         """Begin at the first kept offsets."""
         made = {name for stage in self.stages for name in stage.writes}
-        read = dict.fromkeys(name for stage in self.stages for name in stage.reads if name not in made)
+        reads = [*SCORED_FACTS, *(name for stage in self.stages for name in stage.reads)]
+        read = dict.fromkeys(name for name in reads if name not in made)
         parts = [(self.topics.wire(name), p) for name in read for p in range(self.topics.partitions)]
         self._places = {f"{wire}:{p}": (wire, p) for wire, p in parts}
         self._aligner = Aligner({name: self.log.begin(*place) for name, place in self._places.items()})

@@ -52,13 +52,15 @@ class Score:
     _above: dict[str, Flags] = field(default_factory=lambda: {side: np.zeros(256, bool) for side in ("own", "recommended")})
     _known: dict[int, tuple[MetricsScraped, NDArray[np.int64]]] = field(default_factory=dict)
 
-    def pod(self, event: PodChanged | PodDeleted) -> None:
-        """A pod's own requests, or its end."""
+    def gone(self, event: PodDeleted) -> None:
+        """The end of a pod: nothing is changed in it any more."""
         key = event.workload.key
-        if isinstance(event, PodDeleted):
-            for row, name in self._pods.pop((key, event.pod.name), {}).items():
-                self._alive[key, name].discard(row)
-            return
+        for row, name in self._pods.pop((key, event.pod.name), {}).items():
+            self._alive[key, name].discard(row)
+
+    def pod(self, event: PodChanged) -> None:
+        """A pod's own requests and limits."""
+        key = event.workload.key
         for container in event.containers:
             row = self._row((key, event.pod.name, container.name))
             requests, limit = container.requests, container.limits.memory

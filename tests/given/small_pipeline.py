@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from agents.logic.turns import Decided, Event, Turn, decision_id
 from agents.stage import Stage
 from schemas.decisions import ContainerRecommendation, EvictionPlanned, RequestsRecommended
-from schemas.facts import ContainerOOMKilled, MetricsScraped
+from schemas.facts import ContainerOOMKilled, ContainerSeen, MetricsScraped, PodChanged, PodDeleted, PodPhase
 from schemas.names import Amounts, PodName, Workload
 from schemas.units import Bytes, Cores
 from streams.codec import Codec
@@ -176,6 +176,27 @@ class Bench:
         event = ContainerOOMKilled(START + timedelta(minutes=minute), workload, pod, "main", restarts, None, None)
         partition = self.topics.partition_of(workload.key)
         return self.codec.encode(event, topic="oom-events", key=workload.key, partition=partition, source="/ullage/source/test")
+
+    def seen(self, minute: int, workload: Workload, cores: float, memory: int, limit: int | None = None) -> list[NewRecord]:
+        """The pod `<name>-0` of a workload as its spec stands, in both topics."""
+        spec = ContainerSeen("main", Amounts(Cores(cores), Bytes(memory)), Amounts(None, None if limit is None else Bytes(limit)))
+        at = START + timedelta(minutes=minute)
+        event = PodChanged(at, workload, self.pod(workload), PodPhase.RUNNING, START, (spec,))
+        return self.pod_fact(event)
+
+    def deleted(self, minute: int, workload: Workload) -> list[NewRecord]:
+        """The pod `<name>-0` of a workload is gone."""
+        return self.pod_fact(PodDeleted(START + timedelta(minutes=minute), workload, self.pod(workload)))
+
+    def pod(self, workload: Workload) -> PodName:
+        return PodName(workload.namespace, f"{workload.name}-0", f"uid-{workload.name}")
+
+    def pod_fact(self, event: PodChanged | PodDeleted) -> list[NewRecord]:
+        keys = {"pod-changes": event.workload.key, "pod-changes-by-cluster": event.workload.cluster}
+        return [
+            self.codec.encode(event, topic=topic, key=key, partition=self.topics.partition_of(key), source="/ullage/source/test")
+            for topic, key in keys.items()
+        ]
 
     def ticks(self, minute: int) -> list[NewRecord]:
         """The tick of a minute for every partition of every topic that a stage reads."""
