@@ -9,16 +9,12 @@ and whenever its time has jumped, the clock compares itself with the broker's an
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
-from schemas.units import Seconds
 from streams import codec
 from streams.errors import BadInput, LogUnavailable, TryAgain
 from streams.log import Log, NewRecord
+from streams.sources.skew import highest_tick, refuse_skew, text
 from streams.topics import TOPICS, Topics
-
-PROBE_TOPIC = "dead-letters"
-"""Probes look like ticks, and go where no stage looks."""
 
 
 def wall_ms() -> int:
@@ -92,9 +88,12 @@ class Clock:
 
     def run(self, stop: Callable[[], bool]) -> None:
         """Tick until `stop()`. Retries whatever may pass: a tick that is missed is nothing, the next one closes the turn."""
+        said = False
         while not stop():
             try:
-                self.step()
+                if self.step() is not None and not said:
+                    self._say_ahead()
+                    said = True
                 self._sleep(self.wait())
             except TryAgain as error:
                 self._tell(str(error))
@@ -122,6 +121,15 @@ class Clock:
         left = (base.wall(self._due(wall) + period) - wall) / 1000
         return min(max(left, 0.001), period / base.speed / 1000)
 
+    def _say_ahead(self) -> None:
+        """Whatever wrote a tick of the future, nobody can take it back; at least say what the turns are waiting for."""
+        settings = self._settings
+        highest = highest_tick(self._log, self._topics)
+        if (
+            highest > self._last + settings.period_ms + settings.skew_ms * settings.base.speed
+        ):  # further than an honest clock can be
+            self._tell(f"the log holds a tick of {text(highest)}, and ours is {text(self._last)}: turns wait until then")
+
     def _due(self, wall: int) -> int:
         period = self._settings.period_ms
         return max(self._settings.base.event(wall), 0) // period * period
@@ -135,29 +143,3 @@ class Clock:
             refuse_skew(self._log, self._topics, self._now, settings.skew_ms)
             self._checked = wall
         self._looked = wall
-
-
-def refuse_skew(log: Log, topics: Topics, now: Callable[[], int], bound_ms: int) -> None:
-    """Append a probe and compare the time the log gave it with ours before and after. Raises TryAgain beyond `bound_ms`.
-
-    A log that gives no times (`timestamp_ms` -1) cannot be compared with, and is trusted.
-    """
-    before = now()
-    (place,) = log.append([codec.tick(topics.wire(PROBE_TOPIC), 0, before)])
-    after = now()
-    found = log.poll({(place.topic, place.partition): place.offset}, wait=5.0, limit=1)
-    if not found:
-        raise LogUnavailable(f"the probe at {place} was written but cannot be read back; is the log keeping anything?")
-    broker = found[0].timestamp_ms
-    ahead = before - broker if before > broker else min(after - broker, 0)
-    if broker >= 0 and abs(ahead) > bound_ms:
-        which = "ahead of" if ahead > 0 else "behind"
-        answer = (
-            f"this machine says {_text(before)}, the log says {_text(broker)}: {abs(ahead) / 1000:.1f} s {which} it, "
-            f"and at most {bound_ms / 1000:.1f} s are allowed; set the time of one of them right"
-        )
-        raise TryAgain(doing="ticking", to=topics.prefix, answer=answer, after=Seconds(2.0))
-
-
-def _text(ms: int) -> str:
-    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds")

@@ -1,7 +1,7 @@
 """Plays a usage trace into a log: at the pace of a time base, or as fast as the log takes it.
 
-At a pace, a clock source with the same time base writes the ticks. As fast as possible, event time is the trace's own and nobody
-else can know it, so the ticks are written here: one after each scrape, and one after the end.
+With a time base, a clock source with the same base writes the ticks. Without one, event time is the trace's own and nobody else
+can know it, so the ticks are written here: one after each scrape, and one after the end.
 """
 
 import time
@@ -27,18 +27,22 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 class Playing:
     """How to play. `start` is the event time of the trace's second 0, or of its first scrape when its seconds are Unix time.
 
-    Without `start` Unix time stays what it is, and other traces begin in 2026. With `base` it is played at that pace.
+    Without `start` Unix time stays what it is, and other traces begin in 2026. `speed` is seconds of the trace for each second
+    from now on, 0 as fast as the log takes it; `base` says instead which event time it is, for a log that has a clock.
     """
 
     cluster: str = "trace"
     start: datetime | None = None
     loops: int = 1
+    speed: float = 0.0
     base: TimeBase | None = None
 
     def __post_init__(self) -> None:
-        """Raises BadInput for a number of loops below one."""
+        """Raises BadInput for a number of loops below one or a speed below zero."""
         if self.loops < 1:
             raise BadInput(f"a trace is played {self.loops} times, but must be played once at least")
+        if self.speed < 0:
+            raise BadInput(f"a trace is played at speed {self.speed:g}, but time does not run backwards")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +81,13 @@ class Player:
         An append that fails ends it: part of it may be in the log, and to write samples again would count them twice.
         """
         batch: list[NewRecord] = []
-        paced, at = self._playing.base is not None, START
+        base, at = self._base(), START
         for at, rows, records in self._moments():
-            yield from self._wait_for(at)
+            if base is not None:
+                yield from self._wait_for(at, base)
             batch += records
             self._rows += rows
-            if batch and (paced or len(batch) >= BATCH):
+            if batch and (base is not None or len(batch) >= BATCH):
                 yield self._append(batch, at)
                 batch = []
         yield self._append(batch, at)
@@ -127,10 +132,14 @@ class Player:
     def _progress(self, at: datetime) -> Progress:
         return Progress(self._rows, self._trace.rows * self._playing.loops, self._records, at)
 
-    def _wait_for(self, at: datetime) -> Iterator[Progress]:
-        base = self._playing.base
-        if base is None:
-            return
+    def _base(self) -> TimeBase | None:
+        """The pace that was asked for; None when nobody waits."""
+        if self._playing.base is not None or not self._playing.speed:
+            return self._playing.base
+        origin = round((self._trace.first + self.shift()) * 1000)
+        return TimeBase(origin, self._now(), self._playing.speed)
+
+    def _wait_for(self, at: datetime, base: TimeBase) -> Iterator[Progress]:
         due = base.wall(round(at.timestamp() * 1000))
         while (left := due - self._now()) > 0:
             self._sleep(min(left / 1000, 1.0))

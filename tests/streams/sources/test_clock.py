@@ -194,6 +194,24 @@ def test_a_slow_drift_is_found_at_the_next_look() -> None:
     assert max(world.ticks()) <= world.time + 2_500
 
 
+def test_a_tick_of_the_future_in_the_log_is_told_once() -> None:
+    world = World()
+    world.log.append([codec.tick(PAPERS.wire("policies"), 0, START + 3_600_000)])
+    told: list[str] = []
+    world.clock(tell=told.append).run(lambda: world.time >= START + 3_000)
+    assert told == [
+        "the log holds a tick of 2026-01-01T01:00:00.123+00:00, and ours is 2026-01-01T00:00:00.000+00:00: turns wait until then"
+    ]
+
+
+def test_another_clock_that_is_a_little_ahead_is_not_told() -> None:
+    world = World()
+    world.log.append([codec.tick(PAPERS.wire("policies"), 0, START + 1_500)])
+    told: list[str] = []
+    world.clock(tell=told.append).run(lambda: world.time >= START + 3_000)
+    assert told == []
+
+
 def test_a_log_without_times_is_trusted() -> None:
     log = MemoryLog()
     for topic in TOPICS:

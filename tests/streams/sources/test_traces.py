@@ -248,6 +248,23 @@ def test_at_a_pace_it_waits_until_each_scrape_is_due_and_leaves_ticks_to_the_clo
     assert not [r for t in TOPICS for r in records(log, t.name) if codec.tick_number(r) is not None]
 
 
+def test_at_a_speed_it_begins_now_and_writes_its_own_ticks(tmp_path: Path) -> None:
+    wall = [1_000_000]
+    log = empty_log()
+
+    def sleep(seconds: float) -> None:
+        wall[0] += max(round(seconds * 1000), 1)
+
+    with Trace(csv(tmp_path, *SMALL)) as trace:
+        playing = Playing(speed=120.0)
+        player = Player(trace, log=log, codec=Codec(PAPERS), topics=PAPERS, playing=playing, now=lambda: wall[0], sleep=sleep)
+        *_, last = player.play()
+    assert wall[0] - 1_000_000 == 1_000  # from second 60 to 180, a hundred and twenty times as fast
+    assert last.rows == 3
+    ticks = [codec.tick_number(r) for r in log.poll({(PAPERS.wire("policies"), 1): 0})]
+    assert ticks == [round(Y2026.timestamp() * 1000) + s * 1000 for s in (60, 120, 180)]
+
+
 @pytest.mark.parametrize("missing", [0, 1, 2, 3])
 def test_a_missing_column_is_named_with_the_file_and_what_would_do(tmp_path: Path, missing: int) -> None:
     columns = SMALL[0].split(",")
@@ -293,6 +310,8 @@ def test_parquet_is_read_like_csv(tmp_path: Path) -> None:
 def test_a_trace_must_be_played_once_at_least() -> None:
     with pytest.raises(BadInput, match="played 0 times"):
         Playing(loops=0)
+    with pytest.raises(BadInput, match="at speed -1"):
+        Playing(speed=-1)
 
 
 SHARED = Path(os.environ.get("ULLAGE_SHARED", Path(__file__).parents[4] / "shared")) / "traces"
