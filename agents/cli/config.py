@@ -13,8 +13,8 @@ app = App(name="config", help="Look at settings.")
 @app.command
 def show(
     *,
-    origin: Annotated[bool, Parameter(help="Also say where each value comes from.", negative=())] = False,
-    explain: Annotated[bool, Parameter(help="Also say what each setting means.", negative=())] = False,
+    origin: Annotated[bool, Parameter(help="Also say where each value comes from.")] = False,
+    explain: Annotated[bool, Parameter(help="Also say what each setting means.")] = False,
     common: Common | None = None,
 ) -> None:
     """Print every setting as `name = value`. What was read from a secret's file is hidden."""

@@ -27,7 +27,6 @@ class Common:
         tuple[str, ...],
         Parameter(
             help="One setting, as in `--set topics.prefix=shop`; may be repeated. `ullage config show` lists them.",
-            negative=(),
             consume_multiple=False,
         ),
     ] = ()

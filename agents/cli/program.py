@@ -1,8 +1,8 @@
 """The commands, listed once. Each stands in a file of its own and imports what it needs only when it runs."""
 
-from cyclopts import App
+from cyclopts import App, Parameter
 
-from agents.cli import broker, config, doctor, tap, version
+from agents.cli import broker, config, consumer, demo, doctor, replay, source, tap, topics, version, why, worker
 
 app = App(
     name="ullage",
@@ -10,6 +10,20 @@ app = App(
     version_flags=["--version"],
     version=version.number,
     help_format="markdown",
+    default_parameter=Parameter(negative=(), show_default=lambda value: value or None),
 )
-for command in (broker.broker, tap.tap, config.app, doctor.doctor, version.version):
+for command in (
+    demo.demo,
+    broker.broker,
+    topics.app,
+    worker.worker,
+    source.app,
+    consumer.consumer,
+    tap.tap,
+    replay.replay,
+    why.why,
+    doctor.doctor,
+    config.app,
+    version.version,
+):
     app.command(command)

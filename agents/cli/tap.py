@@ -13,14 +13,14 @@ def tap(  # noqa: PLR0913  # the flags of a command
     begin: Annotated[
         str, Parameter(name=("--from",), help="Where to begin: `begin`, `end`, an offset, or a time ago as 90s, 30m, 1h, 2d.")
     ] = "begin",
-    follow: Annotated[bool, Parameter(name=("--follow", "-f"), help="Go on when the end is reached.", negative=())] = False,
+    follow: Annotated[bool, Parameter(name=("--follow", "-f"), help="Go on when the end is reached.")] = False,
     key: Annotated[str, Parameter(help="Only records whose key matches this pattern, as `demo/shop/*`.")] = "*",
     kind: Annotated[str | None, Parameter(name="--type", help="Only events of this type, as `EvictionPlanned`.")] = None,
     limit: Annotated[int | None, Parameter(help="Stop after this many records.")] = None,
     output: Annotated[
         Literal["pretty", "jsonl"], Parameter(name=("--output", "-o"), help="For people or for programs.")
     ] = "pretty",
-    ticks: Annotated[bool, Parameter(help="Show ticks too.", negative=())] = False,
+    ticks: Annotated[bool, Parameter(help="Show ticks too.")] = False,
     common: Common | None = None,
 ) -> None:
     """Print the records of a topic, decoded: time, place, type, key and content. Reads only."""

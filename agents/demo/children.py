@@ -53,6 +53,12 @@ class Child:
         """Its exit code, None while it runs."""
         return None if self.process is None else self.process.poll()
 
+    def wait(self, seconds: float) -> None:
+        """Wait until it ends, at most so long."""
+        if self.process is not None:
+            with suppress(subprocess.TimeoutExpired):
+                self.process.wait(seconds)
+
     def last_lines(self, count: int = 8) -> str:
         """The end of what it said."""
         lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines() if self.log.exists() else []
@@ -103,6 +109,15 @@ class Children:
         while time.monotonic() < until and any(child.code is None for child in self.all):
             time.sleep(0.02)
         self.kill()
+
+    def stop_one(self, name: str, grace: float = GRACE) -> None:
+        """End one child for good: nobody misses it."""
+        for child in [c for c in self.all if c.name == name]:
+            child.send(signal.SIGTERM)
+            child.wait(grace)
+            child.send(signal.SIGKILL)
+            child.wait(grace)
+            self.all.remove(child)
 
     def kill(self) -> None:
         """Kill every group, also of children that ended (a grandchild may live), and reap."""

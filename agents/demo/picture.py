@@ -54,10 +54,12 @@ class Picture:
     samples: int = 0
     actions: deque[str] = field(default_factory=lambda: deque(maxlen=8))
     """The last things done, newest last, as sentences."""
-    explained: str | None = None
-    """The id of the last decision that was carried out: what `why` is asked about at the end."""
+    explained: dict[Action, str] = field(default_factory=dict)
+    """The id of the last decision of each kind that was carried out: what `why` may be asked about."""
     _pods: dict[str, PodChanged] = field(default_factory=dict)
-    _used: dict[tuple[str, str], tuple[float, float]] = field(default_factory=dict)
+    _names: dict[tuple[str, str], PodChanged] = field(default_factory=dict)
+    """By workload key and pod name, as scrapes name pods."""
+    _used: dict[tuple[str, str, str], tuple[float, float]] = field(default_factory=dict)
     _targets: dict[str, RequestsRecommended] = field(default_factory=dict)
     _planned: dict[str, ResizePlanned | EvictionPlanned] = field(default_factory=dict)
     _ooms: Counter[str] = field(default_factory=Counter)
@@ -125,7 +127,7 @@ class Picture:
 
     def _add(self, row: WorkloadRow, pod: PodChanged) -> None:
         for seen in pod.containers:
-            cores, memory = self._used.get((pod.pod.uid, seen.name), (0.0, 0.0))
+            cores, memory = self._used.get((pod.workload.key, pod.pod.name, seen.name), (0.0, 0.0))
             row.cpu_requested += seen.requests.cpu or 0.0
             row.memory_requested += seen.requests.memory or 0
             row.cpu_used += cores
@@ -139,27 +141,32 @@ class Picture:
         if self.at is None or scrape.at > self.at:
             self.at = scrape.at
         moment = Moment()
-        for uid, container, cores, memory in _columns(scrape):
-            self._used[uid, container] = (cores, memory)
-            requests = self._requests(uid, container)
+        for pod, container, cores, memory in _columns(scrape):
+            self._used[(*pod, container)] = (cores, memory)
+            requests = self._requests(pod, container)
             moment.add(cpu=(requests.cpu or 0.0, cores), memory=(requests.memory or 0, memory))
         self.samples += len(scrape.pods)
         self.curve.add(scrape.at, moment)
 
-    def _requests(self, uid: str, container: str) -> Amounts:
-        pod = self._pods.get(uid)
+    def _requests(self, name: tuple[str, str], container: str) -> Amounts:
+        pod = self._names.get(name)
         return next((c.requests for c in pod.containers if c.name == container), _NOTHING) if pod else _NOTHING
 
     def _pod(self, pod: PodChanged) -> None:
-        self._pods[pod.pod.uid] = pod
+        self._pods[pod.pod.uid] = self._names[pod.workload.key, pod.pod.name] = pod
         for seen in pod.containers:
             name = (pod.pod.uid, seen.name)
             self._restarts[name] = max(self._restarts.get(name, 0), seen.restarts)
 
     def _gone(self, pod: PodName) -> None:
         changed = self._pods.pop(pod.uid, None)
-        for seen in changed.containers if changed else ():
-            self._used.pop((pod.uid, seen.name), None)
+        if changed is None:
+            return
+        name = (changed.workload.key, pod.name)
+        if self._names.get(name) is changed:
+            del self._names[name]
+        for seen in changed.containers:
+            self._used.pop((*name, seen.name), None)
 
     def _oom(self, killed: ContainerOOMKilled) -> None:
         if self._first((killed.pod.uid, killed.container, killed.restarts)):
@@ -185,7 +192,7 @@ class Picture:
         self.done[outcome.action] += 1
         decision = self._planned.get(outcome.decision)
         if decision is not None:
-            self.explained = decision.id
+            self.explained[outcome.action] = decision.id
             recommended = self._targets.get(decision.workload.key)
             self.actions.append(sentences.done(outcome, decision, recommended))
 
@@ -204,7 +211,8 @@ def folded(events: Iterable[object]) -> Picture:
     return picture
 
 
-def _columns(scrape: MetricsScraped) -> Iterable[tuple[str, str, float, float]]:
-    """Pod uid, container, cores, bytes of each row; what was not seen counts as zero here, because sums are shown."""
-    for uid, container, cores, memory in zip(scrape.pods, scrape.containers, scrape.cores, scrape.memory, strict=True):
-        yield uid, container, 0.0 if math.isnan(cores) else float(cores), 0.0 if math.isnan(memory) else float(memory)
+def _columns(scrape: MetricsScraped) -> Iterable[tuple[tuple[str, str], str, float, float]]:
+    """Pod, container, cores and bytes of each row; what was not seen counts as zero here, because sums are shown."""
+    names = zip(scrape.workloads, scrape.pods, strict=True)
+    for pod, container, cores, memory in zip(names, scrape.containers, scrape.cores, scrape.memory, strict=True):
+        yield pod, container, 0.0 if math.isnan(cores) else float(cores), 0.0 if math.isnan(memory) else float(memory)

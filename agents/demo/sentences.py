@@ -1,6 +1,6 @@
 """Events as sentences that a stranger understands: what happened, to which pod, and why."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 
 from schemas.decisions import EvictionPlanned, RequestsRecommended, ResizePlanned
@@ -23,10 +23,11 @@ def done(outcome: ActionFinished, decision: ResizePlanned | EvictionPlanned, rec
     """A decision that was carried out, with what it changes and what it rests on."""
     before = together(decision.expect.values())
     if isinstance(decision, ResizePlanned):
-        what = f"resized {decision.pod.name} in place: {change(before, together(decision.requests.values()))}"
+        after = {**decision.expect, **decision.requests}
+        what = f"resized {decision.pod.name} in place, {change(before, together(after.values()))}"
     else:
         target = together(c.target for c in recommended.containers) if recommended else before
-        what = f"evicted {decision.pod.name}, so that it returns with other requests: {change(before, target)}"
+        what = f"evicted {decision.pod.name}, its successor gets {change(before, target)}"
     return f"{clock(outcome.at)} {what}{_why(decision.because)}"
 
 
@@ -72,6 +73,36 @@ def _differ(before: float | None, after: float) -> bool:
     return before is None or abs(after - before) > _NEARLY * before
 
 
+def reason(because: Mapping[str, object]) -> str:
+    """Why a pod was to be changed, from the decision's own numbers; empty when it gives none."""
+    why = because.get("why")
+    if isinstance(why, Sequence) and "quick OOM" in why:
+        return "it was OOM-killed soon after its start"
+    outside = [text for bounds in _mapping(because.get("containers")).values() for text in _outside(_mapping(bounds))]
+    if outside:
+        return " and ".join(dict.fromkeys(outside))
+    share = because.get("difference")
+    return f"it is {share:.0%} away from what its usage asks for" if isinstance(share, int | float) else ""
+
+
+def _outside(bounds: Mapping[str, object]) -> Iterator[str]:
+    requests, lower, upper = (_mapping(bounds.get(name)) for name in ("requests", "lower", "upper"))
+    for what, said in (("cpu", cpu), ("memory", memory)):
+        asked, least, most = (_number(amounts.get(what)) for amounts in (requests, lower, upper))
+        if asked is not None and least is not None and asked < least:
+            yield f"{what} {said(asked)} is less than the {said(least)} it needs at least"
+        if asked is not None and most is not None and asked > most:
+            yield f"{what} {said(asked)} is more than the {said(most)} it needs at most"
+
+
+def _mapping(value: object) -> Mapping[str, object]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) else None
+
+
 def _why(because: Mapping[str, object]) -> str:
-    reason = because.get("reason")
-    return f", because {reason}" if isinstance(reason, str) else ""
+    said = reason(because)
+    return f": {said}" if said else ""

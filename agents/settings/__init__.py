@@ -4,6 +4,7 @@ Only the wiring (command line, demo, app host) reads this tree; everything else 
 from, and in which order, is `agents.settings.layers`. Importing it takes a tenth of a second, so commands do it when they run.
 """
 
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -64,8 +65,8 @@ class TopicSettings(_Part):
     """What every topic name starts with; two installations on one Kafka need two prefixes."""
     partitions: Annotated[int, Field(ge=1, le=1000)] = 4
     """Partitions of every topic a stage reads or writes; the upper bound of useful workers. Cannot be changed later."""
-    replication: Annotated[int, Field(ge=1, le=15)] = 1
-    """Copies of each partition; use 3 on a cluster that matters."""
+    replication: Annotated[int, Field(ge=-1, le=15)] = -1
+    """Copies of each partition; -1 leaves it to the brokers' own default."""
 
 
 class ClockSettings(_Part):
@@ -75,6 +76,10 @@ class ClockSettings(_Part):
     """Milliseconds of event time between two ticks; a turn is taken at each."""
     speed: Annotated[float, Field(gt=0)] = 1.0
     """Event time that passes in one second of real time, in seconds; 1440 plays a day in a minute."""
+    origin_ms: Annotated[int, Field(ge=0)] = 0
+    """Event time at the real time `anchor_ms`, both in milliseconds since the epoch; equal means that event time is real time."""
+    anchor_ms: Annotated[int, Field(ge=0)] = 0
+    """See `origin_ms`. All clocks of one log must be given the same two."""
 
 
 class WorkerSettings(_Part):
@@ -108,6 +113,10 @@ class ClusterSettings(_Part):
     """The cluster's name: first part of every workload key."""
     url: str = "http://127.0.0.1:8899"
     """Where the simulated cluster answers."""
+    start: datetime | None = None
+    """When the simulated cluster begins, in event time with an offset; unset means at the first tick."""
+    period_seconds: Annotated[int, Field(ge=1)] = 60
+    """Seconds of event time between two scrapes."""
     seed: int = 1
     """The seed of everything by chance in the simulated cluster: same seed, same day."""
 

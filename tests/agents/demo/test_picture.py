@@ -29,7 +29,7 @@ def scrape(minutes: int, used: dict[str, tuple[float, float]]) -> MetricsScraped
     return MetricsScraped(
         START + timedelta(minutes=minutes),
         "demo",
-        tuple(CART.key for _ in used),
+        tuple(f"demo/shop/Deployment/{pod.split('-')[0]}" for pod in used),
         tuple(used),
         tuple("app" for _ in used),
         [Cores(cores) for cores, _ in used.values()],
@@ -50,7 +50,7 @@ def outcome(decision: ResizePlanned | EvictionPlanned, action: Action, result: R
 
 def test_requested_and_used_are_summed_over_running_pods_by_workload() -> None:
     picture = folded([pod(CART, "a", 2.0, 1024), pod(CART, "b", 1.0, 512), pod(WEB, "c", 0.5, 100)])
-    picture.take(scrape(1, {"a": (0.5, 256), "b": (0.25, 128)}))
+    picture.take(scrape(1, {"cart-a": (0.5, 256), "cart-b": (0.25, 128)}))
     cart, web = picture.rows()
     assert (cart.workload, cart.pods, cart.cpu_requested, cart.cpu_used) == (CART, 2, 3.0, 0.75)
     assert (cart.memory_requested, cart.memory_used) == (1536 * MIB, 384 * MIB)
@@ -60,9 +60,9 @@ def test_requested_and_used_are_summed_over_running_pods_by_workload() -> None:
 
 def test_slack_is_the_share_of_requests_that_no_sample_used() -> None:
     picture = folded([pod(CART, "a", 2.0, 1000)])
-    picture.take(scrape(1, {"a": (0.5, 500)}))
+    picture.take(scrape(1, {"cart-a": (0.5, 500)}))
     picture.take(pod(CART, "a", 1.0, 500))
-    picture.take(scrape(2, {"a": (0.4, 400)}))
+    picture.take(scrape(2, {"cart-a": (0.4, 400)}))
     day = picture.curve.total()
     assert day.cpu_slack == pytest.approx(1 - 0.9 / 3.0)
     assert day.memory_slack == pytest.approx(1 - 900 / 1500)
@@ -71,16 +71,16 @@ def test_slack_is_the_share_of_requests_that_no_sample_used() -> None:
 def test_a_slice_of_the_curve_is_the_average_of_its_scrapes_whatever_the_partitions() -> None:
     picture = folded([pod(CART, "a", 2.0, 100), pod(WEB, "b", 4.0, 100)])
     for minute in (1, 2):
-        picture.take(scrape(minute, {"a": (1.0, 50)}))
-        picture.take(scrape(minute, {"b": (2.0, 50)}))
-    picture.take(scrape(31, {"a": (0.5, 50)}))
+        picture.take(scrape(minute, {"cart-a": (1.0, 50)}))
+        picture.take(scrape(minute, {"web-b": (2.0, 50)}))
+    picture.take(scrape(31, {"cart-a": (0.5, 50)}))
     first, second = picture.curve.averages()
     assert (first.cpu_requested, first.cpu_used) == (6.0, 3.0)
     assert (second.cpu_requested, second.cpu_used) == (2.0, 0.5)
 
 
 def test_an_amount_that_was_not_seen_adds_nothing_to_what_is_used() -> None:
-    picture = folded([pod(CART, "a", 2.0, 100), scrape(1, {"a": (float("nan"), 50)})])
+    picture = folded([pod(CART, "a", 2.0, 100), scrape(1, {"cart-a": (float("nan"), 50)})])
     assert (picture.rows()[0].cpu_used, picture.rows()[0].memory_used) == (0.0, 50 * MIB)
 
 
@@ -102,8 +102,8 @@ def test_a_resize_is_told_when_it_is_done_and_only_once() -> None:
     done = outcome(planned, Action.RESIZE)
     picture = folded([planned, planned, done, done])
     assert (picture.decided["ResizePlanned"], picture.done[Action.RESIZE]) == (1, 1)
-    assert list(picture.actions) == ["03:07 resized cart-a in place: cpu 2.00 → 0.50, memory 1.0 GiB → 256 MiB"]
-    assert picture.explained == planned.id
+    assert list(picture.actions) == ["03:07 resized cart-a in place, cpu 2.00 → 0.50, memory 1.0 GiB → 256 MiB"]
+    assert picture.explained == {Action.RESIZE: planned.id}
 
 
 def test_an_eviction_tells_what_the_pod_returns_with() -> None:
@@ -112,7 +112,7 @@ def test_an_eviction_tells_what_the_pod_returns_with() -> None:
     target = ContainerRecommendation("app", amounts(0.1, 1), amounts(0.2, 400), amounts(1, 999), amounts(0.2, 400))
     picture = folded([RequestsRecommended("r", START, CART, (target,), {}), planned, outcome(planned, Action.EVICT)])
     assert list(picture.actions) == [
-        "03:07 evicted cart-a, so that it returns with other requests: cpu 0.10 → 0.20, memory 160 MiB → 400 MiB"
+        "03:07 evicted cart-a, its successor gets cpu 0.10 → 0.20, memory 160 MiB → 400 MiB"
     ]
 
 
@@ -122,7 +122,7 @@ def test_what_was_refused_or_expired_is_counted_apart() -> None:
     assert picture.done[Action.RESIZE] == 0
     assert picture.not_done[Result.EXPIRED] == 1
     assert (picture.decided["UpdateRefused"], picture.refusals["budget"]) == (1, 1)
-    assert picture.explained is None
+    assert picture.explained == {}
 
 
 def test_the_mode_is_the_newest_control_record() -> None:

@@ -1,0 +1,32 @@
+"""`ullage demo`: a simulated day that a stranger can watch."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+
+from agents.cli.options import Common, given
+
+
+def demo(  # noqa: PLR0913  # the flags of a command
+    *,
+    log: Annotated[
+        Literal["kafka", "memory"] | None,
+        Parameter(help="The log to run on; without it Kafka if it can be had, else memory."),
+    ] = None,
+    seconds: Annotated[float | None, Parameter(help="How long the day takes.")] = None,
+    seed: Annotated[int | None, Parameter(help="Same seed, same day.")] = None,
+    trace: Annotated[Path | None, Parameter(help="Play this usage trace (Parquet, CSV or a folder) instead of the shop.")] = None,
+    forever: Annotated[bool, Parameter(help="Go on after the day, until Ctrl-C.")] = False,
+    plain: Annotated[bool, Parameter(help="Lines instead of the live view, as where no terminal is.")] = False,
+    common: Common | None = None,
+) -> int:
+    """Watch a day in a simulated cluster in about a minute: usage in, decisions out, on real Kafka, ending by itself.
+
+    Starts a broker, a clock, a cluster of 36 pods, two workers and the consumers; ends with the same day without Ullage beside
+    it, the reasons of one decision, and what to try next. Nothing is left running, and the log is kept in .run/demo.
+    """
+    from agents.cli import showing
+
+    settings = given(common).settings(demo__seconds=seconds, cluster__seed=seed)
+    return showing.run(settings, showing.Choice(log=log, trace=trace, forever=forever, plain=plain))

@@ -1,0 +1,36 @@
+"""The manual, docs/cli.md: made from the commands' own help and the settings' own descriptions.
+
+`python -m agents.cli.manual > docs/cli.md` writes it anew; a test compares. So it never says what the program does not.
+"""
+
+from agents.cli import __doc__ as story
+from agents.cli.output import data
+from agents.cli.program import app
+from agents.settings.described import describe
+from agents.settings.layers import __doc__ as order
+from agents.settings.layers import environment
+
+_NOTE = "<!-- made by `python -m agents.cli.manual > docs/cli.md`; do not edit -->"
+
+
+def manual() -> str:
+    """The whole text."""
+    commands = app.generate_docs().rstrip()
+    return "\n".join([_NOTE, commands, "", "## How it ends", "", *_told(story), "## Settings", "", *_told(order), *_table(), ""])
+
+
+def _told(text: str | None) -> list[str]:
+    """The paragraphs of a module's docstring, without its first line's quotes."""
+    return [*(text or "").strip().splitlines(), ""]
+
+
+def _table() -> list[str]:
+    rows = ["| setting | default | what it means |", "|---|---|---|"]
+    for name, default, text in describe():
+        rows.append(f"| `{name}` | `{'' if default is None else default}` | {text} |")
+    example = next(iter(environment({"log.brokers": ""})))
+    return [*rows, "", f"As environment variables: `log.brokers` is `{example}`."]
+
+
+if __name__ == "__main__":
+    data(manual().rstrip())

@@ -1,0 +1,54 @@
+"""How `ullage replay` runs: the log of the settings through the stages again, without appending anything to it."""
+
+from pathlib import Path
+
+from agents.cli.output import data, note
+from agents.cli.stopping import stoppable
+from agents.pipeline import stages
+from agents.runner import Runner, Wiring
+from agents.settings import Settings, opened
+from agents.verify import lines
+from agents.verify import verify as compare
+from streams.codec import Codec
+from streams.log import Log
+from streams.log.file import FileLog
+from streams.replay import export as copy
+from streams.topics import TOPICS
+
+GATE = 3
+
+
+def run(settings: Settings, *, verify: bool, export: Path | None) -> int:
+    """Replay; 0, or 3 when what was published is not what the log gives."""
+    with stoppable(), opened.log(settings) as log:
+        wiring = Wiring(log, opened.topics(settings), Codec(opened.topics(settings)))
+        if export is not None:
+            _export(log, wiring, export)
+        return _verify(wiring, settings) if verify else _print(wiring, settings)
+
+
+def _export(log: Log, wiring: Wiring, to: Path) -> None:
+    with FileLog.make(to) as file:
+        copied = copy(log, file, [wiring.topics.wire(topic.name) for topic in TOPICS])
+    note(f"{sum(copied.values())} records copied to {to}")
+
+
+def _verify(wiring: Wiring, settings: Settings) -> int:
+    verified = compare(wiring, stages(settings.vertical, settings.updates))
+    for line in lines(verified):
+        data(line)
+    return 0 if verified.ok else GATE
+
+
+def _print(wiring: Wiring, settings: Settings) -> int:
+    """Every stage reads what was published, not what is recomputed here, so nothing needs to be appended."""
+    runner = Runner(stages(settings.vertical, settings.updates), wiring)
+    turns = decisions = 0
+    while runner.read():
+        for task, taken in runner.turns():
+            turns, decisions = turns + 1, decisions + len(taken.decisions)
+            for record in taken.decisions:
+                kind = next((v.decode() for n, v in record.headers if n == "ce_type"), "")
+                data(f"{task.stage.name}/{task.partition} turn {taken.turn}  {kind}  {(record.key or b'').decode()}")
+    note(f"{turns} turns gave {decisions} decisions")
+    return 0

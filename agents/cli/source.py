@@ -1,0 +1,49 @@
+"""`ullage source NAME`: put ticks or facts into the log until stopped."""
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import App, Parameter
+
+from agents.cli.options import Common, given
+
+app = App(name="source", help="Put ticks or facts into the log until stopped.")
+
+
+@app.command
+def clock(
+    *,
+    speed: Annotated[float | None, Parameter(help="Event time for each second of real time, in seconds.")] = None,
+    common: Common | None = None,
+) -> None:
+    """Tick: the one thing that every turn waits for. Any number of clocks may run at once."""
+    from agents.cli import sourcing
+
+    sourcing.clock(given(common).settings(clock__speed=speed))
+
+
+@app.command
+def simulated(
+    *,
+    port: Annotated[int, Parameter(help="The port that the cluster answers on (loopback only).")] = 8899,
+    seed: Annotated[int | None, Parameter(help="Same seed, same day.")] = None,
+    common: Common | None = None,
+) -> None:
+    """Run a simulated cluster on the log's ticks: its facts go into the log, and it answers like an API server on a port."""
+    from agents.cli import sourcing
+
+    sourcing.simulated(given(common).settings(cluster__seed=seed), port)
+
+
+@app.command
+def traces(
+    file: Annotated[Path, Parameter(help="A usage trace: Parquet or CSV, or a folder with usage.parquet.")],
+    *,
+    speed: Annotated[float | None, Parameter(help="Trace time for each second of real time, in seconds.")] = None,
+    seconds: Annotated[float | None, Parameter(help="End after so many seconds of real time.")] = None,
+    common: Common | None = None,
+) -> None:
+    """Play a recorded usage trace into the log, in real time or faster, with its own ticks. Ends with the trace."""
+    from agents.cli import sourcing
+
+    sourcing.traces(given(common).settings(clock__speed=speed), file, seconds)

@@ -1,0 +1,70 @@
+"""`ullage topics plan` and `apply`: the topics as they are and as they should be."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import App, Parameter
+
+from agents.cli.options import Common, given
+
+if TYPE_CHECKING:
+    from agents.settings import Settings
+    from streams.topics import TopicSpec
+
+app = App(name="topics", help="Make Kafka's topics as Ullage needs them.")
+
+
+@app.command
+def plan(*, common: Common | None = None) -> None:
+    """Show what `apply` would change, and change nothing. A line with [...] would lose something."""
+    from agents.cli.output import data, note
+    from agents.settings import opened
+    from streams import admin
+
+    settings = given(common).settings()
+    with admin.connect(opened.connection(settings)) as client:
+        found = admin.plan(client, wanted(settings))
+    for change in found.changes:
+        data(str(change))
+    for remark in found.notes:
+        note(remark)
+    note(
+        f"{len(found.changes)} changes; `ullage topics apply` makes them"
+        if found.changes
+        else "nothing to do: all topics are as planned"
+    )
+
+
+@app.command
+def apply(
+    *,
+    force: Annotated[
+        tuple[str, ...],
+        Parameter(help="A change to make although it loses something, as `plan` names it: TOPIC:WHAT. May be repeated."),
+    ] = (),
+    common: Common | None = None,
+) -> None:
+    """Make what is missing and put right what drifted. Refuses what would lose records unless it is forced by name."""
+    from agents.cli.output import data, note
+    from agents.settings import opened
+    from streams import admin
+
+    settings = given(common).settings()
+    with admin.connect(opened.connection(settings)) as client:
+        found = admin.plan(client, wanted(settings))
+        admin.apply(client, found, force=force)
+    for change in found.changes:
+        data(str(change))
+    note(f"{len(found.changes)} changes made" if found.changes else "nothing to do: all topics are as planned")
+
+
+def wanted(settings: Settings) -> tuple[TopicSpec, ...]:
+    """All topics of these settings, the changelogs of the stages' states among them."""
+    from agents.pipeline import stages
+    from agents.settings import opened
+    from streams.topics import state_topics
+
+    names = [stage.name for stage in stages(settings.vertical, settings.updates)]
+    count, copies = settings.topics.partitions, settings.topics.replication
+    return (*opened.topics(settings).specs(copies), *state_topics(settings.worker.name, names, count, copies))

@@ -1,0 +1,26 @@
+"""`ullage why`: from an action back to everything it rests on."""
+
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from agents.cli.options import Common, given
+
+
+def why(
+    asked: Annotated[str, Parameter(help="A decision's id, an outcome's id, or a pod: its name, NAMESPACE/NAME, or its uid.")],
+    /,
+    *,
+    common: Common | None = None,
+) -> None:
+    """Explain a decision: the numbers it rests on, what caused them, each with its place in the log, and what became of it."""
+    from agents import why as reasons
+    from agents.cli.output import data
+    from agents.settings import opened
+    from streams.codec import Codec
+
+    settings = given(common).settings()
+    topics = opened.topics(settings)
+    with opened.log(settings) as log:
+        for line in reasons.lines(reasons.explain(log, Codec(topics), topics, asked)):
+            data(line)

@@ -1,0 +1,125 @@
+"""The day on a real Kafka, in processes of its own: a clock, the shop, workers and consumers, as in a real installation.
+
+Everything is started through the command line that a user has. Workers are restarted when they end, as a supervisor would do;
+anything else that ends early ends the day with its last words. Whatever happens, all processes are stopped at the end.
+"""
+
+import socket
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping
+from pathlib import Path
+from urllib import request
+from urllib.error import URLError
+
+from agents.demo.children import Child, Children
+from agents.demo.day import Day, opening
+from agents.demo.picture import Picture
+from agents.demo.watch import Watch
+from agents.settings import layers
+from streams import admin
+from streams.broker.place import free_ports
+from streams.errors import UllageError
+from streams.log.connection import Connection
+from streams.log.kafka import KafkaLog
+from streams.topics import state_topics
+
+_STAGES = ("recommender", "updater")
+_STARTING = 60.0
+_AFTERWARDS = 3.0
+_LOOK = 0.25
+Say = Callable[[str], None]
+
+
+class TookTooLong(UllageError):
+    """The day does not get on."""
+
+
+class KafkaDay:
+    """One day on the Kafka at `brokers`. Entered, everything runs; left, nothing does. Logs go to `folder`."""
+
+    def __init__(self, day: Day, brokers: str, folder: Path, workers: int = 2) -> None:
+        self.day, self.brokers, self.workers = day, brokers, workers
+        self.children = Children(folder)
+        self.log = KafkaLog(Connection(brokers))
+        self.settings: Mapping[str, object] = {**day.settings(), "log.kind": "kafka", "log.brokers": brokers}
+
+    def played(self, say: Say, *, for_ever: bool = False) -> Generator[Picture, None, None]:
+        """Prepare, start, and give a picture each time something was seen, until the day is over. Stops all at the end."""
+        try:
+            say("making the topics")
+            self._make_topics()
+            self.log.append(opening(self.day))
+            watch = Watch(self.log, self.day.topics)
+            say(f"starting the shop, {self.workers} workers and the consumers (their logs are in {self.children.folder})")
+            self._start_all()
+            yield from self._watched(watch, for_ever)
+        finally:
+            self.children.stop()
+
+    def close(self) -> None:
+        """Let go of the log."""
+        self.log.close()
+
+    def _make_topics(self) -> None:
+        states = state_topics("ullage", _STAGES, self.day.partitions)
+        with admin.connect(Connection(self.brokers)) as client:
+            admin.apply(client, admin.plan(client, (*self.day.topics.specs(), *states)))
+
+    def _start_all(self) -> None:
+        port, *health = free_ports(1 + self.workers)
+        self._start("shop", ["source", "simulated", "--port", str(port)])
+        for number, its_port in enumerate(health, 1):
+            self._start(f"worker-{number}", ["worker"], keep=True, more={"metrics.port": its_port})
+        self._start("consumers", ["consumer", "resizer", "evictor"], more={"cluster.url": f"http://127.0.0.1:{port}"})
+        self._wait_until("the shop", lambda: _listens(port))
+        self._wait_until("the workers", lambda: all(_ready(its_port) for its_port in health))
+        self._start("clock", ["source", "clock"], keep=True, more={"clock.anchor_ms": time.time_ns() // 1_000_000})
+
+    def _start(self, name: str, command: list[str], *, keep: bool = False, more: Mapping[str, object] | None = None) -> Child:
+        environment = layers.environment({**self.settings, **(more or {})})
+        return self.children.start(name, command, environment=environment, keep=keep)
+
+    def _wait_until(self, what: str, ready: Callable[[], bool]) -> None:
+        until = time.monotonic() + _STARTING
+        while not ready():
+            self.children.check()
+            if time.monotonic() > until:
+                raise TookTooLong(f"{what} did not start within {_STARTING:.0f} s; see the logs in {self.children.folder}")
+            time.sleep(0.05)
+
+    def _watched(self, watch: Watch, for_ever: bool) -> Iterator[Picture]:
+        until = time.monotonic() + 2 * self.day.seconds + _STARTING
+        while for_ever or watch.picture.at is None or watch.picture.at < self.day.end:
+            self.children.check()
+            watch.take(wait=_LOOK)
+            yield watch.picture
+            if time.monotonic() > until and not for_ever:
+                raise TookTooLong(
+                    f"after {2 * self.day.seconds + _STARTING:.0f} s the day is not over; see {self.children.folder}"
+                )
+        yield from self._afterwards(watch)
+
+    def _afterwards(self, watch: Watch) -> Iterator[Picture]:
+        """The clock stands still; what was decided before is still carried out."""
+        self.children.stop_one("clock")
+        until = time.monotonic() + _AFTERWARDS
+        while time.monotonic() < until:
+            watch.take(wait=_LOOK)
+            yield watch.picture
+
+
+def _listens(port: int) -> bool:
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=1):
+            return True
+    except OSError:
+        return False
+
+
+def _ready(port: int) -> bool:
+    """Whether a worker has its partitions and their state. A 503 is an URLError too."""
+    try:
+        with request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=1) as answer:
+            return int(answer.status) == 200  # noqa: PLR2004  # HTTP's "OK"
+    except (URLError, OSError):
+        return False

@@ -1,0 +1,125 @@
+"""`ullage demo` from beginning to end: prepare, show, compare, explain, and leave nothing running.
+
+On Kafka when it can be had, else on a log in memory, and it says so. `--log kafka` insists on Kafka.
+"""
+
+import shutil
+from collections.abc import Generator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from agents import why
+from agents.demo import kept, memory, summary
+from agents.demo.day import FASTER, Day
+from agents.demo.picture import Picture
+from agents.demo.screen import Story
+from agents.demo.show import Show, console
+from agents.settings import layers
+from agents.telemetry import logs
+from streams.codec import Codec
+from streams.errors import LogUnavailable
+from streams.log import Log
+
+FOLDER = Path(".run/demo")
+_ABOUT = (
+    "Pods request CPU and memory; nodes keep that much free for them, used or not. What is requested and not used is paid for\n"
+    "in vain; memory used beyond the limit kills the container (OOM). Ullage watches usage, decides what to request, and acts."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What was asked for. `log` None means Kafka if it can be had."""
+
+    day: Day
+    log: str | None = None
+    forever: bool = False
+    plain: bool = False
+    workers: int = 2
+
+
+def run(wanted: Wanted) -> int:
+    """Play the day; the exit code."""
+    out = console()
+    folder = _fresh(FOLDER)
+    with ExitStack() as stack:
+        try:
+            _play(wanted, out, folder, stack)
+        except BaseException:
+            out.print(f"the logs of what ran are in {folder}", style="dim")
+            raise
+    return 0
+
+
+def _play(wanted: Wanted, out: Console, folder: Path, stack: ExitStack) -> None:
+    brokers = None if wanted.log == "memory" else _broker(wanted, out, stack)
+    if brokers is None:
+        _in_memory(wanted, out, folder, stack)
+    else:
+        _on_kafka(wanted, out, folder, brokers, stack)
+
+
+def _broker(wanted: Wanted, out: Console, stack: ExitStack) -> str | None:
+    """Start Kafka; None when it cannot be had and nobody insists."""
+    from streams.broker import Broker, BrokerSettings
+
+    out.print("starting Apache Kafka ...", style="dim")
+    try:
+        broker = stack.enter_context(Broker(BrokerSettings(quick=True), say=lambda line: out.print(line, style="dim")))
+    except LogUnavailable as error:
+        if wanted.log == "kafka":
+            raise
+        out.print(f"Kafka cannot be had here: {error}", style="yellow", highlight=False)
+        out.print("so the same day runs on a log in memory, in one process", style="yellow")
+        return None
+    return broker.bootstrap
+
+
+def _on_kafka(wanted: Wanted, out: Console, folder: Path, brokers: str, stack: ExitStack) -> None:
+    from agents.demo.kafka import KafkaDay
+
+    playing = KafkaDay(wanted.day, brokers, folder, wanted.workers)
+    stack.callback(playing.close)
+    pictures = playing.played(lambda line: out.print(f"{line} ...", style="dim", highlight=False), for_ever=wanted.forever)
+    stack.callback(pictures.close)
+    picture = _shown(wanted, out, pictures, f"Kafka at {brokers}, {wanted.workers} workers")
+    _end(wanted.day, out, folder, playing.log, (picture, playing.settings))
+
+
+def _in_memory(wanted: Wanted, out: Console, folder: Path, stack: ExitStack) -> None:
+    logs.set_up("demo", stream=stack.enter_context((folder / "demo.log").open("w", encoding="utf-8")))
+    settings = layers.load(flags={name: str(value) for name, value in FASTER.items()}).settings
+    log = memory.new_log(wanted.day)
+    pictures = memory.played(wanted.day, settings, log)
+    picture = _shown(wanted, out, pictures, "a log in memory, one process")
+    _end(wanted.day, out, folder, log, (picture, wanted.day.settings()))
+
+
+def _shown(wanted: Wanted, out: Console, pictures: Generator[Picture, None, None], where: str) -> Picture:
+    day, picture = wanted.day, Picture()
+    title = f"Ullage: a simulated day in {day.seconds:.0f} seconds"
+    with Show(out, live=not wanted.plain) as show:
+        for picture in pictures:
+            show.update(picture, Story(title, _ABOUT, day.progress(picture.at), f"on {where}; Ctrl-C ends everything"))
+        show.update(picture, Story(title, _ABOUT, day.progress(picture.at), f"on {where}"), last=True)
+    return picture
+
+
+def _end(day: Day, out: Console, folder: Path, log: Log, seen: tuple[Picture, Mapping[str, object]]) -> None:
+    picture, settings = seen
+    out.print("the day is over; now the same day without Ullage, for comparison ...", style="dim")
+    out.print(summary.compared(memory.untouched(day), picture))
+    decision = summary.chosen(picture)
+    if decision is not None:
+        summary.explained(out, decision, why.lines(why.explain(log, Codec(day.topics), day.topics, decision)))
+    summary.next_steps(out, str(kept.keep(log, day.topics, settings, folder)), decision)
+
+
+def _fresh(folder: Path) -> Path:
+    """The folder, empty: what an earlier demo left would only mislead."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder

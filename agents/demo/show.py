@@ -1,0 +1,51 @@
+"""Showing a picture while it grows: a live view on a terminal, a plain line every few seconds elsewhere."""
+
+import sys
+import time
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.live import Live
+
+from agents.demo.picture import Picture
+from agents.demo.screen import Story, draw, plain
+
+_LIVE_EVERY = 0.25
+_PLAIN_EVERY = 4.0
+
+
+class Show:
+    """Entered while something is to be seen. `live` False, or no terminal, gives plain lines."""
+
+    def __init__(self, console: Console, *, live: bool = True) -> None:
+        self.console = console
+        self._live = Live(console=console, auto_refresh=False, transient=False) if live and console.is_terminal else None
+        self._next = 0.0
+
+    def __enter__(self) -> Self:
+        """Begin."""
+        if self._live is not None:
+            self._live.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """End; the last view stays on the screen."""
+        if self._live is not None:
+            self._live.stop()
+
+    def update(self, picture: Picture, story: Story, *, last: bool = False) -> None:
+        """Show this, unless something was shown just now; `last` is always shown."""
+        now = time.monotonic()
+        if now < self._next and not last:
+            return
+        self._next = now + (_PLAIN_EVERY if self._live is None else _LIVE_EVERY)
+        if self._live is None:
+            self.console.print(plain(picture, story), soft_wrap=True, highlight=False)
+        else:
+            self._live.update(draw(picture, story), refresh=True)
+
+
+def console() -> Console:
+    """Where the demo shows itself: stdout, because the view is what was asked for."""
+    return Console(file=sys.stdout)
