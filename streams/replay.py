@@ -1,8 +1,8 @@
 """Reads a stretch of the log in an order that follows from the log alone: the base of tap, replay, verify and export.
 
-Time here is event time: the number of a tick, else what `ce_time` says, else when the log took the record. It never goes back
-within a partition: a record counts as no earlier than what stands before it. Nothing here reads a clock, decodes a value or
-changes a log that it reads.
+Time here is event time: the number of a tick, else what `ce_time` says, else when the log took the record. A merged stretch keeps
+the order of each partition: a record that is earlier than what stands before it comes right after that. Nothing here reads a
+clock, decodes a value or changes a log that it reads.
 """
 
 import heapq
@@ -40,15 +40,14 @@ class Keeper(Protocol):
 
 @dataclass(slots=True)
 class Lane:
-    """One partition of a stretch: what is still to be read, what has been read ahead, and how late it is there."""
+    """One partition of a stretch: what is still to be read, and what has been read ahead."""
 
     topic: str
     partition: int
     rank: int
     position: int
     end: int
-    clock: int = -1
-    ahead: deque[tuple[int, Record]] = field(default_factory=deque)
+    ahead: deque[Record] = field(default_factory=deque)
 
     @property
     def hungry(self) -> bool:
@@ -58,9 +57,8 @@ class Lane:
     def take(self, record: Record) -> None:
         """Remember a record that was read. One beyond the end says that the stretch has been read."""
         if record.offset < self.end:
-            self.clock = max(self.clock, when(record))
-            self.ahead.append((self.clock, record))
-        self.position = min(self.end, record.offset + 1)
+            self.ahead.append(record)
+        self.position = record.offset + 1
 
 
 def when(record: Record) -> int:
@@ -135,7 +133,7 @@ def export(log: Log, to: Keeper, topics: Sequence[str], *, since: Bound = None, 
     for lane in lanes:
         while lane.position < lane.end:
             _fill(log, [lane])
-            batch = [record for _, record in lane.ahead]
+            batch = list(lane.ahead)
             lane.ahead.clear()
             to.keep(batch)
             copied[lane.topic] += len(batch)
@@ -147,7 +145,7 @@ def _lanes(log: Log, topics: Sequence[str], since: Bound, until: Bound) -> list[
     for topic in topics:
         for partition in range(log.partitions(topic)):
             begin, end = log.begin(topic, partition), log.end(topic, partition)
-            start = max(begin, _offset(log, topic, partition, since, begin))
+            start = _offset(log, topic, partition, since, begin)
             stop = min(end, _offset(log, topic, partition, until, end))
             lanes.append(Lane(topic, partition, len(lanes), min(start, stop), stop))
     return lanes
@@ -180,7 +178,7 @@ def _one_after_another(log: Log, lanes: Sequence[Lane]) -> Iterator[Record]:
         while lane.position < lane.end:
             _fill(log, [lane])
             while lane.ahead:
-                yield lane.ahead.popleft()[1]
+                yield lane.ahead.popleft()
 
 
 def _merge(log: Log, lanes: Sequence[Lane]) -> Iterator[Record]:
@@ -192,11 +190,11 @@ def _merge(log: Log, lanes: Sequence[Lane]) -> Iterator[Record]:
             while not lane.ahead and lane.position < lane.end:
                 _fill(log, lanes)
             if lane.ahead:
-                heapq.heappush(heads, (lane.ahead[0][0], lane.rank))
+                heapq.heappush(heads, (when(lane.ahead[0]), lane.rank))
         if not heads:
             return
         _, rank = heapq.heappop(heads)
-        yield by_rank[rank].ahead.popleft()[1]
+        yield by_rank[rank].ahead.popleft()
         waiting = [by_rank[rank]]
 
 

@@ -37,7 +37,6 @@ class View:
         self._log, self._codec = log, codec
         self._next = {(topic, p): log.begin(topic, p) for p in range(log.partitions(topic))}
         self._seen: dict[str, Seen] = {}
-        self._order: dict[str, tuple[int, str, bytes]] = {}
         self.newest: datetime | None = None
         """The latest event time seen, of a decision or a tick; None while nothing was."""
         self.bad = 0
@@ -61,20 +60,18 @@ class View:
             self._is_at(EPOCH + timedelta(milliseconds=number))
         elif record.value is not None:
             try:
-                self._decision(record, record.value)
+                self._decision(record)
             except BadRecord:
                 self.bad += 1
 
-    def _decision(self, record: Record, value: bytes) -> None:
+    def _decision(self, record: Record) -> None:
         event = self._codec.decode(record)
         if not isinstance(event, Decision):
             raise BadRecord(f"a {type(event).__name__} is no decision")
         turn, key = _turn_and_key(event.id)
         self._is_at(event.at)
-        order, seen = (turn, event.id, value), self._seen.get(key)
-        if seen is None or order > self._order[key]:
-            self._seen[key], self._order[key] = Seen(event, turn, record.place), order
-        elif order == self._order[key] and _before(record.place, seen.place):
+        seen = self._seen.get(key)
+        if seen is None or _rank(turn, record.place) > _rank(seen.turn, seen.place):
             self._seen[key] = Seen(event, turn, record.place)
 
     def _is_at(self, at: datetime) -> None:
@@ -105,5 +102,6 @@ def _turn_and_key(decision_id: str) -> tuple[int, str]:
         raise BadRecord(f"'{decision_id}' is no decision id (stage/partition/turn/what/key)", "$.id") from None
 
 
-def _before(one: Place, other: Place) -> bool:
-    return (one.partition, one.offset) < (other.partition, other.offset)
+def _rank(turn: int, place: Place) -> tuple[int, int, int]:
+    """The highest turn wins; among repeats the first place, so that a view does not depend on what it read when."""
+    return (turn, -place.partition, -place.offset)

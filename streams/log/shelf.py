@@ -25,8 +25,8 @@ class Shelf(Generic[T]):
     items: list[T] = field(default_factory=list)
 
     def put(self, offset: int, item: T) -> None:
-        """Add the item at an offset at or after `end`. The first one of a partition that never had any sets `begin`."""
-        if self.end == 0 and not self.offsets:
+        """Add the item at an offset at or after `end`. The first one of an empty partition sets `begin`."""
+        if not self.offsets:
             self.begin = offset
         self.offsets.append(offset)
         self.items.append(item)

@@ -154,6 +154,12 @@ class Conformance:
         assert values(first) == [b"0", b"1", b"2", b"3"][: len(first)]
         assert values(read_all(world.log, world.narrow, 0, limit=3)) == [str(n).encode() for n in range(10)]
 
+    def test_the_limit_holds_also_when_it_is_below_the_number_of_partitions(self, world: World) -> None:
+        for p in range(3):
+            world.log.append(numbered(world.wide, p, range(3)))
+        found = world.log.poll({(world.wide, p): 0 for p in range(3)}, limit=2)
+        assert 1 <= len(found) <= 2
+
     def test_poll_begins_at_the_position_wanted_also_when_that_is_earlier_than_before(self, world: World) -> None:
         world.log.append(numbered(world.narrow, 0, range(6)))
         for start in (4, 0, 2, 2, 5):

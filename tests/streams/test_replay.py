@@ -68,7 +68,7 @@ def test_merged_a_decision_follows_the_ticks_of_its_turn_and_comes_before_what_i
 def test_merged_a_late_record_stays_after_what_stands_before_it() -> None:
     log = MemoryLog()
     log.create("t", 2)
-    log.append([said("t", 0, 30, "a"), said("t", 0, 10, "late"), said("t", 1, 20, "b"), said("t", 1, 40, "c")])
+    log.append([said("t", 0, 30, "a"), said("t", 0, 10, "late"), said("t", 1, 20, "b"), said("t", 1, 30, "c")])
     assert texts(list(replay.stretch(log, ["t"], merged=True))) == ["b", "a", "late", "c"]
 
 
@@ -104,10 +104,11 @@ def test_an_unknown_topic_is_named(log: MemoryLog) -> None:
 
 
 def test_a_stretch_ends_where_the_log_ended_when_it_began(log: MemoryLog) -> None:
-    found = replay.stretch(log, ["decisions"])
-    first = next(found)
+    stretches = [replay.stretch(log, ["decisions"], until=until) for until in (None, {("decisions", 0): 99}, at(999))]
+    firsts = [next(found) for found in stretches]
     log.append([said("decisions", 0, 40, "d@40")])
-    assert texts([first, *found]) == ["d@10", "d@20", "d@30"]
+    for first, found in zip(firsts, stretches, strict=True):
+        assert texts([first, *found]) == ["d@10", "d@20", "d@30"]
 
 
 def test_time_is_the_tick_then_ce_time_then_when_the_log_took_it() -> None:

@@ -1,6 +1,7 @@
 """Views: the newest turn of each key, whatever the order of the log."""
 
 import dataclasses
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from random import Random
 
@@ -12,7 +13,7 @@ from schemas.decisions import Decision, RequestsRecommended
 from schemas.names import Place, Workload
 from streams import codec
 from streams.codec import Codec
-from streams.log import NewRecord, Record
+from streams.log import NewRecord, Positions, Record
 from streams.log.memory import MemoryLog
 from streams.topics import Topics
 from streams.view import View
@@ -79,6 +80,28 @@ def test_refreshing_takes_in_only_what_is_new() -> None:
     seen = view.get("demo/shop/Deployment/web")
     assert seen is not None
     assert seen.turn == START_MS + 9
+
+
+def test_of_repeats_the_first_place_is_shown() -> None:
+    one = record(recommended("web", 7))
+    _, view = view_of(one, one, record(recommended("web", 6)), one)
+    (seen,) = [seen for _, seen in view.items()]
+    assert seen.place == Place(WIRE, 0, 0)
+
+
+def test_a_refresh_waits_only_for_the_first_records() -> None:
+    waits: list[float] = []
+
+    class Listening(MemoryLog):
+        def poll(self, positions: Positions, *, wait: float = 0.0, limit: int = 10_000) -> Sequence[Record]:
+            waits.append(wait)
+            return super().poll(positions, limit=limit)
+
+    log = Listening()
+    log.create(WIRE, 2)
+    log.append([record(recommended("web", 7))])
+    assert View(log, CODEC, WIRE).refresh(wait=5) == 1
+    assert waits == [5, 0]
 
 
 def test_what_retention_took_is_not_waited_for() -> None:

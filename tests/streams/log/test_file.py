@@ -1,6 +1,7 @@
 """The log in a file is a log; and what a crash, a stranger or a reader by hand finds in it."""
 
 import json
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -63,10 +64,11 @@ def test_the_file_can_be_read_by_hand(path: Path) -> None:
 
 def test_half_a_line_left_by_a_crash_is_left_out_said_and_cut_off_by_the_next_append(path: Path) -> None:
     whole = path.read_bytes()
-    path.write_bytes(whole + b'{"at":"t:0:1","ms":12')
+    half = b'{"at":"t:0:1","ms":12,"key":"' + b"x" * 471  # 500 bytes: longer than what is appended over it
+    path.write_bytes(whole + half)
     with FileLog(path) as log:
         assert log.end("t", 0) == 1
-        assert log.torn == f"the log file '{path}' ends in half a line (21 bytes after line 3), which is left out"
+        assert log.torn == f"the log file '{path}' ends in half a line (500 bytes after line 3), which is left out"
         assert log.append([NewRecord("t", 0, b"k", b"v")]) == [Place("t", 0, 1)]
         assert log.torn is None
     assert path.read_bytes().startswith(whole)
@@ -145,6 +147,33 @@ def test_two_openings_that_append_in_turn_agree_on_the_offsets(path: Path) -> No
         places = [log.append([NewRecord("t", 0, b"k", b"v")])[0].offset for log in (one, two, two, one)]
         assert places == [1, 2, 3, 4]
         assert one.end("t", 0) == two.end("t", 0) == 5
+
+
+def test_openings_that_append_at_once_lose_nothing(path: Path) -> None:
+    def write(name: str) -> None:
+        with FileLog(path) as log:
+            for n in range(50):
+                log.append([NewRecord("t", 0, name.encode(), str(n).encode())])
+
+    threads = [threading.Thread(target=write, args=(name,)) for name in "abc"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    with FileLog(path) as log:
+        found = log.poll({("t", 0): 1})
+    assert [r.offset for r in found] == list(range(1, 151))
+    for name in (b"a", b"b", b"c"):
+        assert [r.value for r in found if r.key == name] == [str(n).encode() for n in range(50)]
+
+
+def test_a_poll_of_big_records_stops_before_they_fill_the_memory(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streams.log.file.POLL_BYTES", 1000)
+    with FileLog(path) as log:
+        log.append([NewRecord("t", 0, b"k", b"x" * 400) for _ in range(6)])
+        assert [r.offset for r in log.poll({("t", 0): 1})] == [1, 2]
+        log.append([NewRecord("t", 0, b"k", b"x" * 4000)])
+        assert [r.offset for r in log.poll({("t", 0): 7})] == [7]
 
 
 _bytes = st.none() | st.binary(max_size=40) | st.text(max_size=20).map(str.encode)

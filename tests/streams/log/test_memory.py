@@ -86,3 +86,11 @@ def test_retention_goes_neither_backwards_nor_beyond_the_end() -> None:
     assert log.begin("t", 0) == 2
     log.truncate("t", 0, 99)
     assert (log.begin("t", 0), log.end("t", 0)) == (3, 3)
+
+
+def test_one_poll_takes_of_each_partition() -> None:
+    log = MemoryLog()
+    log.create("t", 3)
+    log.append([NewRecord("t", p, b"k", b"v") for p in (0, 1, 2) for _ in range(20)])
+    found = log.poll({("t", p): 0 for p in range(3)}, limit=7)
+    assert [r.partition for r in found] == [0, 0, 1, 1, 2, 2]
