@@ -6,10 +6,22 @@ set-up of logging. It only counts: no decision ever depends on what is told here
 
 from agents.telemetry.clock import ClockMetrics
 from agents.telemetry.consumers import ConsumerMetrics
+from agents.telemetry.process import told
 from agents.telemetry.pulse import Pulse
 from agents.telemetry.readiness import CaughtUp
 from agents.telemetry.server import HealthServer
 from agents.telemetry.sources import SourceMetrics
+from agents.telemetry.watched import WatchedLog
 from agents.telemetry.worker import WorkerMetrics
 
-__all__ = ["CaughtUp", "ClockMetrics", "ConsumerMetrics", "HealthServer", "Pulse", "SourceMetrics", "WorkerMetrics"]
+__all__ = [
+    "CaughtUp",
+    "ClockMetrics",
+    "ConsumerMetrics",
+    "HealthServer",
+    "Pulse",
+    "SourceMetrics",
+    "WatchedLog",
+    "WorkerMetrics",
+    "told",
+]

@@ -1,31 +1,47 @@
-"""A consumer's metrics: what it did, and how often it had to try again."""
+"""The consumers' metrics, read off their log: every outcome they append, and what they had to set aside."""
 
-from prometheus_client import CollectorRegistry, Counter, Gauge
+from collections.abc import Sequence
 
-from schemas.outcomes import Action, ActionFinished
+from prometheus_client import CollectorRegistry, Counter
+
+from schemas.outcomes import ActionFinished
+from streams.codec import Codec
+from streams.errors import LogUnavailable
+from streams.log import NewRecord, Record
+from streams.topics import Topics
 
 
 class ConsumerMetrics:
-    """What the consumers of one process tell. `consumer` is a consumer's name."""
+    """Watches the logs of all consumers of a process."""
 
-    def __init__(self, registry: CollectorRegistry) -> None:
+    def __init__(self, registry: CollectorRegistry, topics: Topics) -> None:
         """One object a process."""
-        self._outcomes = Counter(
-            "ullage_outcomes", "Decisions finished with", ("consumer", "action", "result"), registry=registry
-        )
-        self._retries = Counter("ullage_consumer_retries", "Actions tried again", ("consumer", "action"), registry=registry)
-        self._behind = Gauge(
-            "ullage_consumer_lag_records", "Decisions not yet looked at", ("consumer", "partition"), registry=registry
-        )
+        self._codec = Codec(topics)
+        self._outcomes_topic, self._dead_topic = topics.wire("outcomes"), topics.wire("dead-letters")
+        self._outcomes = Counter("ullage_outcomes", "Decisions finished with", ("action", "result"), registry=registry)
+        self._dead = Counter("ullage_consumer_dead_letters", "Decisions that could not be read", registry=registry)
+        self._failures = Counter("ullage_consumer_failures", "Appends the log did not take", registry=registry)
 
-    def finished(self, consumer: str, outcome: ActionFinished) -> None:
-        """An outcome was appended."""
-        self._outcomes.labels(consumer, outcome.action.value, outcome.result.value).inc()
+    def appended(self, records: Sequence[NewRecord]) -> None:
+        """Count outcomes by action and result."""
+        for record in records:
+            if record.topic == self._dead_topic:
+                self._dead.inc()
+            elif record.topic == self._outcomes_topic:
+                self._count(self._codec.decode(_as_read(record)))
 
-    def tries_again(self, consumer: str, action: Action) -> None:
-        """The cluster asked to wait."""
-        self._retries.labels(consumer, action.value).inc()
+    def read(self, records: Sequence[Record]) -> None:
+        """What a consumer reads is not counted."""
 
-    def behind(self, consumer: str, partition: int, records: int) -> None:
-        """How many records of the partition were not looked at yet."""
-        self._behind.labels(consumer, str(partition)).set(records)
+    def failed(self, _error: LogUnavailable) -> None:
+        """An outcome stays unsaid until the log takes it."""
+        self._failures.inc()
+
+    def _count(self, event: object) -> None:
+        if isinstance(event, ActionFinished):
+            self._outcomes.labels(event.action.value, event.result.value).inc()
+
+
+def _as_read(record: NewRecord) -> Record:
+    """The record as a reader would see it; the offset plays no part in decoding."""
+    return Record(record.topic, record.partition, 0, record.key, record.value, record.headers)

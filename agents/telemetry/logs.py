@@ -1,7 +1,7 @@
 """Logging: JSON lines on stderr, or coloured lines when stderr is a terminal. The topics are the real log; this is rare.
 
-One line when a process starts (with its settings) and ends, one for each decision carried out, one for each failure. Lines of
-libraries (Faust, the Kafka clients) go the same way, warnings and worse.
+One line when a process starts (with its settings) and ends, one for each decision finished with, one for each failure. Lines
+of libraries (Faust, the Kafka clients) go the same way, warnings and worse. Every line names the component.
 """
 
 import logging
@@ -12,25 +12,27 @@ from typing import TextIO, cast
 
 import orjson
 import structlog
-from structlog.typing import FilteringBoundLogger, Processor
-
-from schemas.outcomes import ActionFinished, Result
+from structlog.typing import EventDict, FilteringBoundLogger, Processor
 
 
 class Line(StrEnum):
-    """Every `event` that we log ourselves."""
+    """The events of every process; components have their own beside these."""
 
     STARTED = "process started"
     ENDED = "process ended"
-    CARRIED_OUT = "decision carried out"
     FAILURE = "failure"
 
 
 def set_up(component: str, *, stream: TextIO | None = None, colours: bool | None = None) -> FilteringBoundLogger:
-    """Route all logging of this process to `stream` (stderr) and give a logger that names the component."""
+    """Route all logging of this process to `stream` (stderr) and give a logger. `component` is on every line."""
     out = stream if stream is not None else sys.stderr
+
+    def name(_logger: object, _method: str, line: EventDict) -> EventDict:
+        line["component"] = component
+        return line
+
     first: list[Processor] = [
-        structlog.contextvars.merge_contextvars,
+        name,
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
@@ -41,8 +43,9 @@ def set_up(component: str, *, stream: TextIO | None = None, colours: bool | None
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
         cache_logger_on_first_use=False,
     )
-    logging.getLogger("ullage").setLevel(logging.INFO)
-    return cast("FilteringBoundLogger", structlog.get_logger("ullage", component=component))
+    for ours in ("ullage", "agents", "streams"):
+        logging.getLogger(ours).setLevel(logging.INFO)
+    return cast("FilteringBoundLogger", structlog.get_logger("ullage"))
 
 
 def started(log: FilteringBoundLogger, settings: Mapping[str, object]) -> None:
@@ -53,20 +56,6 @@ def started(log: FilteringBoundLogger, settings: Mapping[str, object]) -> None:
 def ended(log: FilteringBoundLogger, *, code: int, reason: str) -> None:
     """The process ends."""
     (log.info if code == 0 else log.error)(Line.ENDED, code=code, reason=reason)
-
-
-def finished(log: FilteringBoundLogger, outcome: ActionFinished) -> None:
-    """A consumer finished with a decision: a line when it was done or failed. Refusals and expiries are in the log topic."""
-    about = {
-        "decision": outcome.decision,
-        "action": outcome.action.value,
-        "pod": f"{outcome.pod.namespace}/{outcome.pod.name}",
-        "reason": outcome.reason,
-    }
-    if outcome.result is Result.DONE:
-        log.info(Line.CARRIED_OUT, **about)
-    elif outcome.result is Result.FAILED:
-        log.error(Line.FAILURE, doing="carrying out a decision", **about)
 
 
 def failed(log: FilteringBoundLogger, *, doing: str, error: BaseException) -> None:

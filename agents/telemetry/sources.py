@@ -1,30 +1,35 @@
-"""A source's metrics: what it appended, what it had to drop, what did not work."""
+"""A source's metrics, read off its log: what it appended, and when the log did not take it."""
+
+from collections import Counter as Count
+from collections.abc import Sequence
 
 from prometheus_client import CollectorRegistry, Counter
 
 from agents.telemetry.ages import Age
-from streams.errors import EdgeError
+from streams.errors import LogUnavailable
+from streams.log import NewRecord, Record
+from streams.topics import Topics
 
 
 class SourceMetrics:
-    """What the sources of one process tell. `source` is a source's name, `topic` the short name."""
+    """Watches the log of one source."""
 
-    def __init__(self, registry: CollectorRegistry) -> None:
-        """One object a process."""
+    def __init__(self, registry: CollectorRegistry, topics: Topics, source: str) -> None:
+        """`source` is its name."""
+        self._topics, self._source = topics, source
         self._records = Counter("ullage_source_records", "Records appended", ("source", "topic"), registry=registry)
-        self._dropped = Counter("ullage_source_dropped", "Facts dropped as the buffer was full", ("source",), registry=registry)
-        self._failures = Counter("ullage_source_failures", "Failures to see the world", ("source", "kind"), registry=registry)
+        self._failures = Counter("ullage_source_failures", "Appends the log did not take", ("source",), registry=registry)
         self._age = Age("ullage_source_age_seconds", "Real time since the last append", ("source",), registry)
 
-    def appended(self, source: str, topic: str, records: int) -> None:
-        """Records are durable."""
-        self._records.labels(source, topic).inc(records)
-        self._age.happened(source)
+    def appended(self, records: Sequence[NewRecord]) -> None:
+        """Count them by topic."""
+        for topic, count in Count(record.topic for record in records).items():
+            self._records.labels(self._source, self._topics.short(topic)).inc(count)
+        self._age.happened(self._source)
 
-    def dropped(self, source: str, facts: int) -> None:
-        """The log could not be reached for longer than the buffer lasts."""
-        self._dropped.labels(source).inc(facts)
+    def read(self, records: Sequence[Record]) -> None:
+        """What a source reads is not counted."""
 
-    def failed(self, source: str, error: EdgeError) -> None:
-        """The world did not answer, or nonsense. `kind` is the error's name: TryAgain or GiveUp."""
-        self._failures.labels(source, type(error).__name__).inc()
+    def failed(self, _error: LogUnavailable) -> None:
+        """The source will try again, and drops what is over its bound."""
+        self._failures.labels(self._source).inc()

@@ -1,10 +1,13 @@
+import ast
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from prometheus_client import CollectorRegistry
 
 from agents.telemetry import ClockMetrics, ConsumerMetrics, HealthServer, SourceMetrics, WorkerMetrics, logs, server
+from streams.topics import Topics
 
 PAGE = (Path(__file__).parents[3] / "docs" / "observability.md").read_text(encoding="utf-8")
 
@@ -20,9 +23,12 @@ def _rows(heading: str) -> list[list[str]]:
 @pytest.fixture
 def metrics() -> dict[str, tuple[str, tuple[str, ...]]]:
     """Every metric that a component registers: exposed name to type and labels."""
-    registry = CollectorRegistry()
-    for component in (WorkerMetrics, ClockMetrics, SourceMetrics, ConsumerMetrics, HealthServer):
-        component(registry)
+    registry, topics = CollectorRegistry(), Topics()
+    WorkerMetrics(registry)
+    ClockMetrics(registry, topics)
+    SourceMetrics(registry, topics, "cluster")
+    ConsumerMetrics(registry, topics)
+    HealthServer(registry)
     found = {}
     for metric in registry._collector_to_names:
         name = metric._name + ("_total" if metric._type == "counter" else "")
@@ -37,7 +43,7 @@ def test_the_table_names_every_metric_with_its_type_and_labels_and_no_other(
         name.strip("`"): (kind, tuple(part.strip() for part in labels.split(",") if part.strip()))
         for name, kind, labels, _ in _rows("## Metrics")
     }
-    assert len(metrics) == 28
+    assert len(metrics) == 27
     assert table == metrics
 
 
@@ -49,5 +55,21 @@ def test_the_table_names_every_path_that_is_served() -> None:
     assert [path.strip("`") for path, _ in _rows("# What Ullage tells")] == list(server.PATHS)
 
 
-def test_the_table_names_every_log_line() -> None:
-    assert [event.strip("`") for event, *_ in _rows("## Log lines")] == [line.value for line in logs.Line]
+def _logged() -> Iterator[tuple[str, str]]:
+    """Event and level of every line that our own modules log through a logger named log or _log."""
+    root = Path(__file__).parents[3]
+    for file in [*root.glob("agents/**/*.py"), *root.glob("streams/**/*.py")]:
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            match node:
+                case ast.Call(
+                    func=ast.Attribute(value=ast.Name(id="log" | "_log"), attr="debug" | "info" | "warning" | "error" as level),
+                    args=[ast.Constant(value=str(event)), *_],
+                ):
+                    yield event, level
+
+
+def test_the_table_names_every_log_line_with_its_level_and_no_other() -> None:
+    table = [(event.strip("`"), level.split(",")[0]) for event, level, *_ in _rows("## Log lines")]
+    assert len(table) == len(set(table))
+    assert set(table) == {("process started", "info"), ("process ended", "info"), ("failure", "error"), *_logged()}
+    assert {line.value for line in logs.Line} <= {event for event, _ in table}

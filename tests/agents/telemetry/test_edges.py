@@ -1,62 +1,110 @@
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
+import pytest
 from prometheus_client import CollectorRegistry
 
-from agents.telemetry import ClockMetrics, ConsumerMetrics, SourceMetrics
-from schemas.names import PodName, Workload
+from agents.telemetry import ClockMetrics, ConsumerMetrics, SourceMetrics, WatchedLog
+from schemas.names import Place, PodName, Workload
 from schemas.outcomes import Action, ActionFinished, Result
-from schemas.units import Seconds
-from streams.errors import GiveUp, TryAgain
+from streams.codec import Codec, tick
+from streams.errors import LogUnavailable
+from streams.log import NewRecord
+from streams.log.memory import MemoryLog
+from streams.sources.clock import Clock, ClockSettings
+from streams.topics import TOPICS, Topics
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 SHOP = Workload(cluster="demo", namespace="shop", kind="Deployment", name="web")
+T = Topics(partitions=2)
 
 
-def _outcome(action: Action, result: Result) -> ActionFinished:
-    return ActionFinished("i", AT, "d", action, result, "as asked", SHOP, PodName("shop", "web-1", "u1"))
+class AwayLog(MemoryLog):
+    """A log that takes nothing."""
+
+    def append(self, records: Iterable[NewRecord]) -> Sequence[Place]:
+        raise LogUnavailable(f"away, so {len(list(records))} records are not taken")
 
 
-def test_outcomes_are_counted_by_action_and_result() -> None:
-    registry = CollectorRegistry()
-    metrics = ConsumerMetrics(registry)
-    metrics.finished("resizer", _outcome(Action.RESIZE, Result.DONE))
-    metrics.finished("resizer", _outcome(Action.RESIZE, Result.DONE))
-    metrics.finished("evictor", _outcome(Action.EVICT, Result.EXPIRED))
-    metrics.tries_again("evictor", Action.EVICT)
-    metrics.behind("evictor", 1, 17)
+@pytest.fixture
+def registry() -> CollectorRegistry:
+    return CollectorRegistry()
+
+
+@pytest.fixture
+def log() -> MemoryLog:
+    return MemoryLog({T.wire(t.name): 2 for t in TOPICS})
+
+
+def _outcome(action: Action, result: Result) -> NewRecord:
+    event = ActionFinished("i", AT, "d", action, result, "as asked", SHOP, PodName("shop", "web-1", "u1"))
+    return Codec(T).encode(event, topic="outcomes", key="demo", partition=0, source="/ullage/consumer/x")
+
+
+def test_outcomes_are_counted_by_action_and_result_once_the_log_has_them(registry: CollectorRegistry, log: MemoryLog) -> None:
+    watched = WatchedLog(log, ConsumerMetrics(registry, T))
+    watched.append([_outcome(Action.RESIZE, Result.DONE), _outcome(Action.RESIZE, Result.DONE)])
+    watched.append([_outcome(Action.EVICT, Result.EXPIRED), NewRecord(T.wire("dead-letters"), 0, b"k", b"{}")])
     value = registry.get_sample_value
-    assert value("ullage_outcomes_total", {"consumer": "resizer", "action": "resize", "result": "done"}) == 2
-    assert value("ullage_outcomes_total", {"consumer": "evictor", "action": "evict", "result": "expired"}) == 1
-    assert value("ullage_consumer_retries_total", {"consumer": "evictor", "action": "evict"}) == 1
-    assert value("ullage_consumer_lag_records", {"consumer": "evictor", "partition": "1"}) == 17
+    assert value("ullage_outcomes_total", {"action": "resize", "result": "done"}) == 2
+    assert value("ullage_outcomes_total", {"action": "evict", "result": "expired"}) == 1
+    assert value("ullage_consumer_dead_letters_total") == 1
+    assert log.end(T.wire("outcomes"), 0) == 3
 
 
-def test_a_source_counts_what_it_appended_dropped_and_could_not_see() -> None:
-    registry = CollectorRegistry()
-    metrics = SourceMetrics(registry)
-    metrics.appended("cluster", "pod-metrics", 4)
-    metrics.dropped("cluster", 9)
-    metrics.failed("cluster", TryAgain(doing="listing pods of", to="demo", answer="503", after=Seconds(1.0)))
-    metrics.failed("cluster", GiveUp(doing="listing pods of", to="demo", answer="403"))
+def test_what_the_log_does_not_take_is_a_failure_and_not_an_outcome(registry: CollectorRegistry) -> None:
+    watched = WatchedLog(AwayLog({T.wire("outcomes"): 1}), ConsumerMetrics(registry, T))
+    with pytest.raises(LogUnavailable, match="away, so 1 records are not taken"):
+        watched.append([_outcome(Action.RESIZE, Result.DONE)])
+    assert registry.get_sample_value("ullage_consumer_failures_total") == 1
+    assert registry.get_sample_value("ullage_outcomes_total", {"action": "resize", "result": "done"}) is None
+
+
+def test_a_source_counts_what_it_appended_by_topic(registry: CollectorRegistry, log: MemoryLog) -> None:
+    watched = WatchedLog(log, SourceMetrics(registry, T, "cluster"))
+    changes, metrics = (NewRecord(T.wire(name), 1, b"k", b"{}") for name in ("pod-changes", "pod-metrics"))
+    watched.append([changes, metrics, metrics])
+    watched.append(iter([metrics]))
     value = registry.get_sample_value
-    assert value("ullage_source_records_total", {"source": "cluster", "topic": "pod-metrics"}) == 4
-    assert value("ullage_source_dropped_total", {"source": "cluster"}) == 9
-    assert value("ullage_source_failures_total", {"source": "cluster", "kind": "TryAgain"}) == 1
-    assert value("ullage_source_failures_total", {"source": "cluster", "kind": "GiveUp"}) == 1
+    assert value("ullage_source_records_total", {"source": "cluster", "topic": "pod-metrics"}) == 3
+    assert value("ullage_source_records_total", {"source": "cluster", "topic": "pod-changes"}) == 1
+    age = value("ullage_source_age_seconds", {"source": "cluster"})
+    assert age is not None
+    assert age >= 0
 
 
-def test_a_clock_counts_ticks_and_its_age_grows_from_the_start() -> None:
-    registry = CollectorRegistry()
-    metrics = ClockMetrics(registry)
-    metrics.skewed(Seconds(-0.25))
-    metrics.failed()
-    before = registry.get_sample_value("ullage_clock_tick_age_seconds")
-    metrics.ticked()
-    after = registry.get_sample_value("ullage_clock_tick_age_seconds")
-    assert registry.get_sample_value("ullage_clock_ticks_total") == 1
+def test_a_source_counts_appends_that_the_log_did_not_take(registry: CollectorRegistry) -> None:
+    watched = WatchedLog(AwayLog({}), SourceMetrics(registry, T, "cluster"))
+    with pytest.raises(LogUnavailable):
+        watched.append([])
+    assert registry.get_sample_value("ullage_source_failures_total", {"source": "cluster"}) == 1
+
+
+def test_a_clock_counts_ticks_once_for_all_partitions_and_no_probes(registry: CollectorRegistry, log: MemoryLog) -> None:
+    now = iter(range(10_000, 100_000, 100))
+    clock = Clock(WatchedLog(log, ClockMetrics(registry, T)), T, ClockSettings(period_ms=100), now=lambda: next(now))
+    written = [clock.step(), clock.step(), clock.step()]
+    assert len([number for number in written if number is not None]) == 3
+    assert log.end(T.wire("policies"), 1) == 3
+    assert log.end(T.wire("dead-letters"), 0) >= 1
+    assert registry.get_sample_value("ullage_clock_ticks_total") == 3
+
+
+def test_a_clocks_skew_is_its_probes_number_less_the_logs_time(registry: CollectorRegistry, log: MemoryLog) -> None:
+    metrics = ClockMetrics(registry, T)
+    probe = tick(T.wire("dead-letters"), 0, 5_000)
+    log.append([probe])
+    (record,) = log.poll({(T.wire("dead-letters"), 0): 0})
+    late = type(record)(record.topic, 0, 0, record.key, record.value, timestamp_ms=5_250)
+    elsewhere = type(record)(T.wire("policies"), 0, 0, record.key, record.value, timestamp_ms=9_000)
+    metrics.read([late, elsewhere])
     assert registry.get_sample_value("ullage_clock_skew_seconds") == -0.25
-    assert registry.get_sample_value("ullage_clock_failures_total") == 1
+
+
+def test_a_clocks_age_grows_from_its_start(registry: CollectorRegistry) -> None:
+    metrics = ClockMetrics(registry, T)
+    before = registry.get_sample_value("ullage_clock_tick_age_seconds")
+    metrics.failed(LogUnavailable("away"))
     assert before is not None
     assert before > 0.0
-    assert after is not None
-    assert after > 0.0
+    assert registry.get_sample_value("ullage_clock_failures_total") == 1

@@ -9,12 +9,9 @@ import pytest
 import structlog
 
 from agents.telemetry import logs
-from schemas.names import PodName, Workload
-from schemas.outcomes import Action, ActionFinished, Result
 from streams.errors import GiveUp
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
-SHOP = Workload(cluster="demo", namespace="shop", kind="Deployment", name="web")
 
 
 @pytest.fixture(autouse=True)
@@ -47,24 +44,6 @@ def test_a_process_tells_its_settings_once_in_one_line_of_json() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("result", "events"),
-    [
-        (Result.DONE, [("decision carried out", "info")]),
-        (Result.FAILED, [("failure", "error")]),
-        (Result.REFUSED, []),
-        (Result.EXPIRED, []),
-    ],
-)
-def test_only_decisions_carried_out_and_failures_make_a_line(result: Result, events: list[tuple[str, str]]) -> None:
-    out = io.StringIO()
-    outcome = ActionFinished("i", AT, "d7", Action.EVICT, result, "because", SHOP, PodName("shop", "web-1", "u1"))
-    logs.finished(logs.set_up("consumer", stream=out), outcome)
-    lines = _lines(out)
-    assert [(line["event"], line["level"]) for line in lines] == events
-    assert [(line["decision"], line["action"], line["pod"]) for line in lines] == [("d7", "evict", "shop/web-1")] * len(events)
-
-
 def test_our_own_error_is_a_sentence_and_a_strange_one_brings_its_traceback() -> None:
     out = io.StringIO()
     log = logs.set_up("source", stream=out)
@@ -92,7 +71,14 @@ def test_warnings_of_libraries_take_the_same_form_and_their_chatter_is_left_out(
     logs.set_up("worker", stream=out)
     logging.getLogger("aiokafka").info("joined")
     logging.getLogger("aiokafka").warning("topic %s is not there", "t")
-    assert _lines(out) == [{"event": "topic t is not there", "level": "warning", "logger": "aiokafka"}]
+    assert _lines(out) == [{"event": "topic t is not there", "level": "warning", "logger": "aiokafka", "component": "worker"}]
+
+
+def test_lines_of_our_own_modules_come_out_with_the_component() -> None:
+    out = io.StringIO()
+    logs.set_up("consumer", stream=out)
+    structlog.get_logger("streams.consumers.acting").info("finished", action="evict")
+    assert _lines(out) == [{"event": "finished", "level": "info", "component": "consumer", "action": "evict"}]
 
 
 def test_a_terminal_gets_text_instead_of_json() -> None:
