@@ -33,7 +33,10 @@ def registry() -> CollectorRegistry:
 
 @pytest.fixture
 def log() -> MemoryLog:
-    return MemoryLog({T.wire(t.name): 2 for t in TOPICS})
+    log = MemoryLog(now=lambda: 5_250)
+    for topic in TOPICS:
+        log.create(T.wire(topic.name), 2)
+    return log
 
 
 def _outcome(action: Action, result: Result) -> NewRecord:
@@ -53,7 +56,7 @@ def test_outcomes_are_counted_by_action_and_result_once_the_log_has_them(registr
 
 
 def test_what_the_log_does_not_take_is_a_failure_and_not_an_outcome(registry: CollectorRegistry) -> None:
-    watched = WatchedLog(AwayLog({T.wire("outcomes"): 1}), ConsumerMetrics(registry, T))
+    watched = WatchedLog(AwayLog(), ConsumerMetrics(registry, T))
     with pytest.raises(LogUnavailable, match="away, so 1 records are not taken"):
         watched.append([_outcome(Action.RESIZE, Result.DONE)])
     assert registry.get_sample_value("ullage_consumer_failures_total") == 1
@@ -74,14 +77,14 @@ def test_a_source_counts_what_it_appended_by_topic(registry: CollectorRegistry, 
 
 
 def test_a_source_counts_appends_that_the_log_did_not_take(registry: CollectorRegistry) -> None:
-    watched = WatchedLog(AwayLog({}), SourceMetrics(registry, T, "cluster"))
+    watched = WatchedLog(AwayLog(), SourceMetrics(registry, T, "cluster"))
     with pytest.raises(LogUnavailable):
         watched.append([])
     assert registry.get_sample_value("ullage_source_failures_total", {"source": "cluster"}) == 1
 
 
 def test_a_clock_counts_ticks_once_for_all_partitions_and_no_probes(registry: CollectorRegistry, log: MemoryLog) -> None:
-    now = iter(range(10_000, 100_000, 100))
+    now = iter(range(5_000, 7_000, 100))
     clock = Clock(WatchedLog(log, ClockMetrics(registry, T)), T, ClockSettings(period_ms=100), now=lambda: next(now))
     written = [clock.step(), clock.step(), clock.step()]
     assert len([number for number in written if number is not None]) == 3
@@ -91,14 +94,11 @@ def test_a_clock_counts_ticks_once_for_all_partitions_and_no_probes(registry: Co
 
 
 def test_a_clocks_skew_is_its_probes_number_less_the_logs_time(registry: CollectorRegistry, log: MemoryLog) -> None:
-    metrics = ClockMetrics(registry, T)
-    probe = tick(T.wire("dead-letters"), 0, 5_000)
-    log.append([probe])
-    (record,) = log.poll({(T.wire("dead-letters"), 0): 0})
-    late = type(record)(record.topic, 0, 0, record.key, record.value, timestamp_ms=5_250)
-    elsewhere = type(record)(T.wire("policies"), 0, 0, record.key, record.value, timestamp_ms=9_000)
-    metrics.read([late, elsewhere])
-    assert registry.get_sample_value("ullage_clock_skew_seconds") == -0.25
+    watched = WatchedLog(log, ClockMetrics(registry, T))
+    probes, policies = T.wire("dead-letters"), T.wire("policies")
+    watched.append([tick(probes, 0, 5_000), tick(policies, 0, 9_000)])
+    assert len(watched.poll({(probes, 0): 0, (policies, 0): 0})) == 2
+    assert registry.get_sample_value("ullage_clock_skew_seconds") == (5_000 - 5_250) / 1000
 
 
 def test_a_clocks_age_grows_from_its_start(registry: CollectorRegistry) -> None:
