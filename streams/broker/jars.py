@@ -105,12 +105,20 @@ def _fetch_one(jar: Jar, folder: Path, fetch: Fetch) -> None:
 
 
 def _no_network(jar: Jar, folder: Path, error: Exception) -> str:
-    answer = str(error).splitlines()[0] if str(error) else type(error).__name__
     return (
-        f"Apache Kafka's jars are not in '{folder}' yet and fetching '{jar.coordinates}' did not work: {answer[:300]}. "
+        f"Apache Kafka's jars are not in '{folder}' yet and fetching '{jar.coordinates}' did not work: {_innermost(error)}. "
         "The first start needs the network (or a mirror named in ~/.config/jgo.conf); later ones do not. "
         "Without it, use --log memory, or a Kafka of your own by log.brokers"
     )
+
+
+def _innermost(error: Exception) -> str:
+    """What the network really said: the HTTP library wraps it several times, and quotes all of it each time."""
+    deeper = getattr(error, "reason", None) or next(iter(error.args), None)
+    if isinstance(deeper, Exception):
+        return _innermost(deeper)
+    said = str(error).partition("): ")[2] or str(error) or type(error).__name__
+    return said.splitlines()[0][:200]
 
 
 def _make(folder: Path) -> None:
