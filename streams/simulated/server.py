@@ -5,6 +5,7 @@ moves time: whoever owns the cluster does.
 """
 
 import re
+import sys
 import threading
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -55,8 +56,7 @@ class SimulatedServer:
 
     def __init__(self, cluster: SimulatedCluster, port: int = 0) -> None:
         handler = type("Handler", (_Handler,), {"face": Face(cluster)})
-        self._server = ThreadingHTTPServer(("127.0.0.1", port), handler)
-        self._server.daemon_threads = True
+        self._server = _Server(("127.0.0.1", port), handler)
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=(_POLL,), name="simulated-cluster-http", daemon=True
         )
@@ -76,6 +76,15 @@ class SimulatedServer:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A caller that hangs up in the middle (or is killed) is no error of ours."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)  # type: ignore[arg-type]  # typeshed wants a socket; it is only printed
 
 
 class Face:

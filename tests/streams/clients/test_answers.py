@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from schemas.facts import ResizeState
 from schemas.names import Amounts, PodName
 from schemas.units import Bytes, Cores
-from streams.clients import amounts, answers, wire
+from streams.clients import OOMKill, amounts, answers, wire
 from streams.clients.kubernetes import KubernetesClient, connect
 from streams.errors import GiveUp, TryAgain
 
@@ -128,6 +129,46 @@ def test_the_workload_is_the_topmost_controller_that_the_pod_tells(
     pod = client.pod("n", "p-1")
     assert pod is not None
     assert pod.workload.key == key
+
+
+@pytest.mark.parametrize(
+    ("condition", "state"),
+    [
+        ('{"type":"PodResizePending","status":"True","reason":"Infeasible"}', ResizeState.INFEASIBLE),
+        ('{"type":"PodResizePending","status":"True","reason":"Deferred"}', ResizeState.DEFERRED),
+        ('{"type":"PodResizeInProgress","status":"True"}', ResizeState.IN_PROGRESS),
+        ('{"type":"PodResizeInProgress","status":"False"}', ResizeState.NONE),
+        ('{"type":"Ready","status":"True"}', ResizeState.NONE),
+    ],
+)
+def test_the_state_of_a_resize_is_read_from_the_conditions(
+    canned: tuple[KubernetesClient, type[_Canned]], condition: str, state: ResizeState
+) -> None:
+    client, handler = canned
+    handler.body = owned("db", kind="StatefulSet").replace(b'"phase"', b'"conditions":[' + condition.encode() + b'],"phase"')
+    pod = client.pod("n", "p-1")
+    assert pod is not None
+    assert pod.resize is state
+
+
+@pytest.mark.parametrize(
+    ("state", "restarts"),
+    [
+        ('"state":{"waiting":{}},"lastState":{ENDED}', 4),
+        ('"state":{"running":{}},"lastState":{ENDED}', 3),
+        ('"state":{ENDED}', 4),
+    ],
+)
+def test_an_oom_kill_is_counted_by_the_restart_that_follows_it(
+    canned: tuple[KubernetesClient, type[_Canned]], state: str, restarts: int
+) -> None:
+    client, handler = canned
+    ended = '"terminated":{"reason":"OOMKilled","finishedAt":"2026-01-02T03:04:05Z"}'
+    status = f'"containerStatuses":[{{"name":"c","restartCount":3,{state.replace("ENDED", ended)}}}],"phase"'
+    handler.body = owned("db", kind="StatefulSet").replace(b'"phase"', status.encode())
+    pod = client.pod("n", "p-1")
+    assert pod is not None
+    assert pod.ooms == (OOMKill("c", restarts, datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)),)
 
 
 @given(st.integers(1, 10_000_000), st.integers(1, 1 << 50))

@@ -24,7 +24,7 @@ MIB = 1 << 20
 @pytest.fixture
 def cluster() -> SimulatedCluster:
     cluster = demo_cluster(3, start=START)
-    cluster.advance(START + timedelta(hours=2))
+    cluster.advance(START + timedelta(minutes=40))
     return cluster
 
 

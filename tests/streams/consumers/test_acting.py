@@ -1,5 +1,7 @@
 """The resizer and the evictor on a simulated cluster and the log in memory: once per decision, whatever happens."""
 
+import threading
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -59,7 +61,7 @@ class BreakingLog(MemoryLog):
 
 @dataclass
 class Desk:
-    """A cluster two hours old, a log with a tick of that time, and mode apply."""
+    """A cluster at two in the morning, a log with a tick of that time, and mode apply."""
 
     log: BreakingLog
     topics: Topics
@@ -100,7 +102,7 @@ class Desk:
 
 @pytest.fixture
 def desk() -> Desk:
-    topics, log, cluster = Topics(partitions=2), BreakingLog(), demo_cluster(3, start=START)
+    topics, log, cluster = Topics(partitions=2), BreakingLog(), demo_cluster(3, start=START + timedelta(hours=1, minutes=50))
     for topic in TOPICS:
         log.create(topics.wire(topic.name), topics.partitions)
     cluster.advance(START + timedelta(hours=2))
@@ -397,6 +399,25 @@ def test_a_decision_that_cannot_be_read_is_set_aside_and_the_next_is_done(desk: 
     resizer(desk.post, desk.client).poll_once()
     assert [o.result for o in desk.outcomes()] == [Result.DONE]
     assert len(desk.records("dead-letters")) == 1
+
+
+def test_it_runs_until_told_to_stop_and_waits_while_the_log_is_away(desk: Desk) -> None:
+    stop, pod = threading.Event(), desk.pod()
+    desk.plan(eviction_of(pod))
+    desk.log.broken = True
+    thread = threading.Thread(target=evictor(desk.post, desk.client).run, args=(stop,))
+    thread.start()
+    deadline = time.monotonic() + 10
+    while not desk.client.acts and time.monotonic() < deadline:
+        time.sleep(0.01)
+    desk.log.broken = False
+    while not desk.outcomes() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    stop.set()
+    thread.join(10)
+    assert desk.client.acts == [f"evict {pod.pod.name}"]
+    assert [o.result for o in desk.outcomes()] == [Result.DONE]
+    assert not thread.is_alive()
 
 
 class HidingLog(BreakingLog):

@@ -1,5 +1,6 @@
 """The world follows the log's ticks, and nothing else."""
 
+import threading
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -65,3 +66,17 @@ def test_a_scrape_that_fails_does_not_stop_the_world(log: MemoryLog) -> None:
     world.poll_once()
     say(log, START, START + MINUTE)
     assert world.poll_once() == 2
+
+
+def test_it_runs_until_told_to_stop(log: MemoryLog) -> None:
+    stop, lived = threading.Event(), threading.Event()
+    world = World(demo_cluster(1), log, Topics(partitions=2), scrape=lambda _at: None, after=lived.set)
+    world.poll_once()
+    thread = threading.Thread(target=world.run, args=(stop,))
+    thread.start()
+    say(log, START)
+    assert lived.wait(10)
+    stop.set()
+    thread.join(10)
+    assert not thread.is_alive()
+    assert len(world.cluster.pods()) == 36
