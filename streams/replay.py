@@ -147,7 +147,7 @@ def _lanes(log: Log, topics: Sequence[str], since: Bound, until: Bound) -> list[
             begin, end = log.begin(topic, partition), log.end(topic, partition)
             start = _offset(log, topic, partition, since, begin)
             stop = min(end, _offset(log, topic, partition, until, end))
-            lanes.append(Lane(topic, partition, len(lanes), min(start, stop), stop))
+            lanes.append(Lane(topic, partition, len(lanes), start, stop))
     return lanes
 
 
