@@ -98,7 +98,7 @@ def plan(number: int, pod: Pod, at: datetime) -> ResizePlanned | EvictionPlanned
 
 
 def run_until_finished(arguments: list[str], cluster: DeadlyCluster, log: FileLog, wanted: int) -> int:
-    """Start the consumers, kill them after each of the first two acts, a resize and an eviction, start them again; how often they were killed."""
+    """Start the consumers, kill them after each of the first two acts, start them again; how often they were killed."""
     kills, deadline = 0, time.monotonic() + 60
     child = start(arguments)
 
