@@ -228,3 +228,10 @@ def test_no_bytes_at_all_raise_anything_but_bad_record(
 ) -> None:
     headers: Headers = () if kind is None else (("ce_type", kind),)
     assert decoded(Record(f"ullage.{topic}.v1", 0, 0, key, value, headers)) is None
+
+
+@pytest.mark.parametrize("depth", [300, 100_000])
+def test_a_because_that_is_nested_beyond_reading_or_writing_is_refused(depth: int) -> None:
+    body = orjson.loads(VALUES[7].value or b"") | {"because": {"deep": 0}}
+    value = orjson.dumps(body).replace(b'"deep":0', b'"deep":' + b"[" * depth + b"]" * depth)
+    assert "no requests-recommended" in refusal(value, "recommendations", None).reason
