@@ -1,7 +1,7 @@
 """Runs the stages over a recording, as fast as it goes, and keeps the score.
 
 The same stages take the same kind of turns as live: a frame's facts are appended to a log in memory, then its tick to every
-input, then all turns are taken. The log forgets each frame when it is done, so that any length of recording fits. It starts with
+input, then all turns are taken. The log forgets frames that are done, so that any length of recording fits. It starts with
 an empty state, reads no clock, and the same recording gives the same card. Outcomes of a recorded log are facts like any
 other, although they answer the decisions of that time.
 """
@@ -27,6 +27,8 @@ from streams.topics import TOPICS, Topics
 
 __all__ = ["Backtest", "ScoreCard", "Side", "Spread", "lines", "over_log", "over_trace"]
 
+FORGET_EACH = 64
+"""Frames that the log in memory keeps at most."""
 SCORED_DECISIONS = ("recommendations", "pod-updates")
 
 
@@ -37,6 +39,7 @@ class Backtest:
     stages: Sequence[Stage]
     topics: Topics
     score: Score = field(default_factory=Score)
+    _frames: int = 0
     _codec: Codec = field(init=False)
     _log: MemoryLog = field(init=False)
     _runner: Runner = field(init=False)
@@ -57,7 +60,9 @@ class Backtest:
             self.score.turns += 1
             self.score.dead_letters += len(taken.dead)
             self._hear(taken.decisions)
-        _forget(self._log, self.topics)
+        self._frames += 1
+        if self._frames % FORGET_EACH == 0:
+            _forget(self._log, self.topics)
 
     def card(self) -> ScoreCard:
         """The score so far."""

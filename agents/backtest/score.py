@@ -22,7 +22,7 @@ Key = tuple[str, str, str]
 """Workload key, pod name, container name."""
 
 _FIELDS = ("own_cpu", "own_memory", "own_limit", "cpu", "memory")
-_REMEMBERED = 4_096
+_REMEMBERED = 256
 
 
 @dataclass(slots=True)

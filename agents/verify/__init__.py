@@ -11,8 +11,10 @@ missing decisions.
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from enum import StrEnum
 
+from agents.logic.turns import EPOCH
 from agents.runner import Runner, Start, Wiring
 from agents.stage import Stage
 from agents.task import Taken, Task
@@ -230,9 +232,10 @@ def lines(verified: Verified) -> Iterator[str]:
     """The report as plain text: what was compared, how far, and each finding."""
     yield f"{verified.turns} turns and {verified.decisions} decisions compared, {verified.repeats} repeats with equal bytes"
     for (stage, partition), turn in sorted(verified.newest.items()):
-        yield (
-            f"{stage}, partition {partition}: up to turn {turn}" if turn >= 0 else f"{stage}, partition {partition}: nothing yet"
+        upto = (
+            f"up to turn {turn} ({EPOCH + timedelta(milliseconds=turn):%Y-%m-%d %H:%M:%S})" if turn >= 0 else "nothing published"
         )
+        yield f"{stage}, partition {partition}: {upto}"
     if verified.waiting:
         yield f"{verified.waiting} decisions are not published yet: a worker may have them in flight"
     if verified.forgotten:

@@ -28,7 +28,10 @@ DECISIONS = ("pod-updates", "recommendations")
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One record of the chain. `gone` is a sentence when the record cannot be shown; `more` counts the causes left out."""
+    """One record of the chain: its numbers and, of a decision, its `because`.
+
+    `gone` is a sentence when the record cannot be shown; `more` counts the causes left out.
+    """
 
     what: str
     at: datetime | None
@@ -37,6 +40,7 @@ class Step:
     causes: tuple["Step", ...] = ()
     more: int = 0
     gone: str = ""
+    because: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +118,15 @@ class _Walk:
         workload = words.workload_of(event) if isinstance(event, RequestsRecommended) else workload
         shown = causes[-WIDEST:] if depth > 0 else ()
         steps = tuple(self._step(cause, workload, depth - 1) for cause in shown)
-        return Step(words.what(event), event.at, place, words.numbers(event, workload), steps, len(causes) - len(shown))
+        return Step(
+            what=words.what(event),
+            at=event.at,
+            place=place,
+            numbers=words.numbers(event, workload),
+            causes=steps,
+            more=len(causes) - len(shown),
+            because=words.because(event),
+        )
 
     def _fetch(self, place: Place) -> tuple[Record | None, str]:
         """The record, or why it is not there."""
@@ -168,6 +180,9 @@ def lines(chain: Chain) -> Iterator[str]:
 
 def _lines(step: Step, head: str, indent: str) -> Iterator[str]:
     yield head + _line(step)
+    trunk = "│  " if step.causes or step.more else "   "
+    for name, value in step.because.items():
+        yield f"{indent}{trunk}· {name}: {words.said(value)}"
     for i, cause in enumerate(step.causes):
         last = i == len(step.causes) - 1 and not step.more
         yield from _lines(cause, indent + ("└─ " if last else "├─ "), indent + ("   " if last else "│  "))

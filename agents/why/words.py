@@ -50,6 +50,11 @@ def numbers(event: Event, workload: str | None) -> Numbers:
     return _numbers(event)
 
 
+def because(event: Event) -> Mapping[str, object]:
+    """What a decision says it rests on; nothing for events that are no decisions."""
+    return getattr(event, "because", {})
+
+
 def _scrape(event: MetricsScraped, workload: str | None) -> Numbers:
     rows = [i for i, key in enumerate(event.workloads) if workload in (None, key)]
     found: Numbers = {"rows": len(rows), "of": workload or "all workloads"}
@@ -67,23 +72,23 @@ def _numbers(event: object) -> Numbers:
 @_numbers.register
 def _(event: RequestsRecommended) -> Numbers:
     targets = {c.container: _amounts(c.target) for c in event.containers}
-    return {"workload": event.workload.key, "target": targets, **event.because}
+    return {"workload": event.workload.key, "target": targets}
 
 
 @_numbers.register
 def _(event: ResizePlanned) -> Numbers:
     requests = {name: f"{_amounts(event.expect.get(name, Amounts()))} to {_amounts(a)}" for name, a in event.requests.items()}
-    return {"pod": event.pod.name, "requests": requests, **event.because}
+    return {"pod": event.pod.name, "requests": requests}
 
 
 @_numbers.register
 def _(event: EvictionPlanned) -> Numbers:
-    return {"pod": event.pod.name, **event.because}
+    return {"pod": event.pod.name}
 
 
 @_numbers.register
 def _(event: UpdateRefused) -> Numbers:
-    return {"pod": event.pod.name, "guard": event.guard, "reason": event.reason, **event.because}
+    return {"pod": event.pod.name, "guard": event.guard, "reason": event.reason}
 
 
 @_numbers.register

@@ -45,7 +45,7 @@ def answer(bench: Bench, minute: int) -> ActionFinished:
 
 def test_an_eviction_leads_to_the_recommendation_and_on_to_the_samples(bench: Bench) -> None:
     chain = ask(bench, plan_id(3))
-    assert (chain.decision.what, chain.decision.numbers["pod"], chain.decision.numbers["count"]) == (
+    assert (chain.decision.what, chain.decision.numbers["pod"], chain.decision.because["count"]) == (
         "eviction planned",
         "web-0",
         4,
@@ -83,14 +83,17 @@ def test_where_retention_took_a_cause_the_chain_says_so_with_the_offset(bench: B
 
 def test_the_text_is_a_tree_that_ends_with_what_became_of_it(bench: Bench) -> None:
     said = list(lines(ask(bench, plan_id(3))))
-    assert said[0].startswith("2026-01-01 00:03:00  eviction planned: pod web-0, count 4, recommendation adder/")
-    assert said[1].startswith(
+    recommendation = f"adder/{bench.topics.partition_of(WEB.key)}/{START_MS + 2 * 60_000}/recommended/{WEB.key}"
+    assert said[0] == "2026-01-01 00:03:00  eviction planned: pod web-0  [ullage.pod-updates.v1:1:3]"
+    assert said[1:3] == ["│  · count: 4", f"│  · recommendation: {recommendation}"]
+    assert said[3].startswith(
         "└─ 2026-01-01 00:02:00  requests recommended: workload demo/shop/Deployment/web, target (main 750m"
     )
-    assert said[2].startswith("   └─ 2026-01-01 00:02:00  usage scraped: rows 1, of demo/shop/Deployment/web, highest cpu 500m")
-    assert said[3:] == ["no outcome yet: no consumer has finished with it"]
+    assert said[4:6] == ["   │  · factor: 1", "   │  · samples: 2"]
+    assert said[6].startswith("   └─ 2026-01-01 00:02:00  usage scraped: rows 1, of demo/shop/Deployment/web, highest cpu 500m")
+    assert said[7:] == ["no outcome yet: no consumer has finished with it"]
     answer(bench, 3)
-    assert list(lines(ask(bench, plan_id(3))))[3].startswith(
+    assert list(lines(ask(bench, plan_id(3))))[7].startswith(
         "then: 2026-01-01 00:03:05  action finished: action evict, result done"
     )
 

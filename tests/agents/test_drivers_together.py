@@ -1,0 +1,94 @@
+"""The real stages and the simulated shop through every driver: simulate, verify, why and backtest speak of one log."""
+
+from dataclasses import replace
+
+import pytest
+
+from agents import backtest
+from agents.demo import memory
+from agents.demo.day import FASTER, Day
+from agents.pipeline import stages
+from agents.runner import Wiring
+from agents.settings import Settings, layers
+from agents.verify import What, verify
+from agents.why import Chain, Step, explain
+from schemas.decisions import ResizePlanned
+from schemas.names import Place
+from schemas.units import Fraction
+from streams.codec import Codec, header, tick_number
+from streams.log import Record
+from streams.log.memory import MemoryLog
+
+ROUNDS = 45
+DAY = Day(seed=7, seconds=0.001)
+
+
+@pytest.fixture(scope="module")
+def settings() -> Settings:
+    return layers.load(flags={name: str(value) for name, value in FASTER.items()}).settings
+
+
+@pytest.fixture(scope="module")
+def log(settings: Settings) -> MemoryLog:
+    """Three quarters of an hour of the shop, in which the first pods are resized."""
+    log = memory.new_log(DAY)
+    rounds = memory.played(DAY, settings, log)
+    for _ in range(ROUNDS):
+        next(rounds)
+    return log
+
+
+@pytest.fixture(scope="module")
+def wiring(log: MemoryLog) -> Wiring:
+    return Wiring(log, DAY.topics, Codec(DAY.topics))
+
+
+def plans(wiring: Wiring) -> list[Record]:
+    places = {(wiring.topics.wire("pod-updates"), p): 0 for p in range(DAY.partitions)}
+    records = [r for r in wiring.log.poll(places) if tick_number(r) is None]
+    return [r for r in records if isinstance(wiring.codec.decode(r), ResizePlanned)]
+
+
+def test_what_the_shop_was_told_verifies_byte_for_byte(wiring: Wiring, settings: Settings) -> None:
+    verified = verify(wiring, stages(settings.vertical, settings.updates))
+    assert verified.ok, verified.findings
+    assert verified.turns == 2 * DAY.partitions * ROUNDS
+    assert plans(wiring)
+    assert verified.decisions > len(plans(wiring))
+
+
+def test_the_same_log_under_other_settings_does_not_verify(wiring: Wiring, settings: Settings) -> None:
+    changed = replace(settings.vertical, margin=Fraction(0.5))
+    verified = verify(wiring, stages(changed, settings.updates))
+    assert verified.counts[What.DIFFERENT] > 0
+
+
+def test_a_resize_leads_back_to_usage_and_on_to_its_outcome(wiring: Wiring) -> None:
+    first = plans(wiring)[0]
+    chain = explain(wiring.log, wiring.codec, wiring.topics, header(first, "ce_id") or "")
+    found = {step.what for step in walk(chain)}
+    assert {"resize planned", "requests recommended", "usage scraped", "control changed", "vertical policy set"} <= found
+    assert not [step for step in walk(chain) if step.gone]
+    assert [step.numbers["result"] for step in chain.outcomes] == ["done"]
+    assert chain.decision.place == Place(first.topic, first.partition, first.offset)
+
+
+def walk(chain: Chain) -> list[Step]:
+    steps = [chain.decision]
+    for step in steps:
+        steps += step.causes
+    return steps
+
+
+def test_a_backtest_over_the_log_scores_every_scrape_once_and_gives_the_same_card_again(
+    wiring: Wiring, settings: Settings
+) -> None:
+    pipeline = stages(settings.vertical, settings.updates)
+    card = backtest.over_log(wiring.log, pipeline, wiring.topics)
+    assert card == backtest.over_log(wiring.log, pipeline, wiring.topics)
+    wire = wiring.topics.wire("pod-metrics")
+    scrapes = [r for r in wiring.log.poll({(wire, p): 0 for p in range(DAY.partitions)}) if tick_number(r) is None]
+    rows = sum(len(event.pods) for r in scrapes if hasattr(event := wiring.codec.decode(r), "pods"))
+    assert (card.rows, card.turns) == (rows, 2 * DAY.partitions * ROUNDS)
+    assert card.recommendations > 0
+    assert card.dead_letters == 0
