@@ -69,8 +69,13 @@ class FileLog:
     def create(self, topic: str, partitions: int) -> None:
         """Make a topic; nothing happens when it is there already. Raises BadInput for another partition count."""
         with self._writing():
-            if self._shelves.create(topic, partitions):
+            if not self._shelves.create(topic, partitions):
+                return
+            try:
                 self._write([lines.write_topic(lines.TopicLine(topic, (0,) * partitions))])
+            except LogUnavailable:
+                del self._shelves.topics[topic]
+                raise
 
     def append(self, records: Iterable[NewRecord]) -> Sequence[Place]:
         """Append all or, when one of them names no known place, none."""
@@ -90,8 +95,7 @@ class FileLog:
         """Take in records of another log with their offsets and timestamps, each after what its partition holds already."""
         batch = list(records)
         with self._writing():
-            for record in batch:
-                self._shelves.check_kept(record.topic, record.partition, record.offset)
+            self._shelves.check_kept(record.place for record in batch)
             self._put(batch)
 
     def _put(self, records: Sequence[Record]) -> None:
@@ -206,7 +210,7 @@ class FileLog:
         except ValueError as error:
             raise BadInput(f"line {self._line} of the log file '{self.path}' cannot be read: {error}") from error
         if isinstance(found, Record):
-            self._shelves.check_kept(found.topic, found.partition, found.offset)
+            self._shelves.check_kept([found.place])
             self._shelves.at(found.topic, found.partition).put(found.offset, (self._read_to, len(line)))
             return
         self._shelves.create(found.topic, len(found.begin))

@@ -49,9 +49,10 @@ class MemoryLog:
 
     def keep(self, records: Iterable[Record]) -> None:
         """Take in records of another log with their offsets and timestamps, each after what its partition holds already."""
+        batch = list(records)
         with self._changed:
-            for record in records:
-                self._shelves.check_kept(record.topic, record.partition, record.offset)
+            self._shelves.check_kept(record.place for record in batch)
+            for record in batch:
                 self._shelves.at(record.topic, record.partition).put(record.offset, record)
             self._changed.notify_all()
 

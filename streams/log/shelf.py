@@ -6,10 +6,11 @@ offsets and items, not bytes, and takes no locks.
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+from schemas.names import Place
 from streams.errors import BadInput
 
 T = TypeVar("T")
@@ -77,11 +78,15 @@ class Shelves(Generic[T]):
             raise BadInput(f"topic '{topic}' in {self.log} has the partitions 0 to {count - 1}, not {partition}")
         return self.topics[topic][partition]
 
-    def check_kept(self, topic: str, partition: int, offset: int) -> None:
-        """Raises BadInput when a record cannot be kept at this offset because the partition is past it."""
-        end = self.at(topic, partition).end
-        if offset < end:
-            raise BadInput(f"{topic}:{partition}:{offset} cannot be put into {self.log}: that partition is already at {end}")
+    def check_kept(self, places: Iterable[Place]) -> None:
+        """Raises BadInput when records cannot be kept at these places, in this order, because a partition is past one."""
+        ends: dict[tuple[str, int], int] = {}
+        for place in places:
+            key = place.topic, place.partition
+            end = ends.get(key, self.at(*key).end)
+            if place.offset < end:
+                raise BadInput(f"{place} cannot be put into {self.log}: that partition is already at {end}")
+            ends[key] = place.offset + 1
 
 
 def share(partitions: int, limit: int) -> int:

@@ -1,8 +1,10 @@
 """The log in a file is a log; and what a crash, a stranger or a reader by hand finds in it."""
 
 import json
+import resource
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -147,6 +149,39 @@ def test_two_openings_that_append_in_turn_agree_on_the_offsets(path: Path) -> No
         places = [log.append([NewRecord("t", 0, b"k", b"v")])[0].offset for log in (one, two, two, one)]
         assert places == [1, 2, 3, 4]
         assert one.end("t", 0) == two.end("t", 0) == 5
+
+
+def test_a_full_disk_is_told_and_loses_nothing_that_was_acknowledged(path: Path) -> None:
+    with FileLog(path) as log, room_for(path.stat().st_size + 100):
+        with pytest.raises(LogUnavailable, match=r"took only a part of \d+ bytes; is the disk full\?"):
+            log.append([NewRecord("t", 0, b"k", b"x" * 5000)])
+        assert log.end("t", 0) == 1
+        with pytest.raises(LogUnavailable):
+            log.create("more", 90)
+        with pytest.raises(BadInput, match="no topic 'more'"):
+            log.partitions("more")
+    with FileLog(path) as log:
+        log.append([NewRecord("t", 0, b"k", b"x" * 5000)])
+    with FileLog(path) as log:
+        assert [len(r.value or b"") for r in log.poll({("t", 0): 0})] == [8, 5000]
+
+
+@contextmanager
+def room_for(size: int) -> Iterator[None]:
+    """No file of this process may grow beyond so many bytes: the nearest thing to a full disk."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_batch_that_cannot_be_kept_whole_leaves_the_file_as_it_was(path: Path) -> None:
+    whole = path.read_bytes()
+    with FileLog(path) as log, pytest.raises(BadInput, match=r"t:0:1 cannot be put .* already at 2"):
+        log.keep([Record("t", 0, 1, b"k", b"v"), Record("t", 0, 1, b"k", b"v")])
+    assert path.read_bytes() == whole
 
 
 def test_openings_that_append_at_once_lose_nothing(path: Path) -> None:

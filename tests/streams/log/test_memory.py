@@ -75,6 +75,9 @@ def test_a_record_cannot_be_kept_before_the_end() -> None:
     log.keep([Record("t", 0, 5, b"k", b"v")])
     with pytest.raises(BadInput, match="t:0:5 cannot be put into the log in memory: that partition is already at 6"):
         log.keep([Record("t", 0, 5, b"k", b"v")])
+    with pytest.raises(BadInput, match=r"t:0:8 cannot be put .* already at 9"):
+        log.keep([Record("t", 0, 7, b"k", b"v"), Record("t", 0, 8, b"k", b"v"), Record("t", 0, 8, b"k", b"v")])
+    assert log.end("t", 0) == 6
 
 
 def test_retention_goes_neither_backwards_nor_beyond_the_end() -> None:
