@@ -73,15 +73,20 @@ class Broker:
         return self._keeper is not None and self._keeper.poll() is None
 
     def start(self) -> Self:
-        """Start, or start again on the same data and port. Raises LogUnavailable with what to do about it."""
+        """Start, or start again on the same data and port. Raises LogUnavailable with what to do; leaves nothing behind then."""
         if self.running:
             return self
         folder = jars.ensure(self.settings.cache, say=self._say)
         run = [str(java.find()), f"-Dlog4j2.configurationFile={_LOG4J.as_uri()}"]
         path = ["-cp", jars.classpath(folder, lock.read())]
-        self._prepare()
-        self._format([*run, "-Xmx128m", "-XX:TieredStopAtLevel=1", *path])
-        self._launch([*run, *self._memory(), *path, "kafka.Kafka", str(self._properties)])
+        undo = self.close if self._data is None else self.stop
+        try:
+            self._prepare()
+            self._format([*run, "-Xmx128m", "-XX:TieredStopAtLevel=1", *path])
+            self._launch([*run, *self._memory(), *path, "kafka.Kafka", str(self._properties)])
+        except BaseException:
+            undo()
+            raise
         return self
 
     def stop(self) -> None:
@@ -110,11 +115,7 @@ class Broker:
 
     def __enter__(self) -> Self:
         """Start."""
-        try:
-            return self.start()
-        except BaseException:
-            self.close()
-            raise
+        return self.start()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         """Close."""

@@ -1,6 +1,7 @@
 import contextlib
 import itertools
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -13,7 +14,7 @@ import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import NewTopic
 
-from streams.broker import Broker, BrokerSettings
+from streams.broker import Broker, BrokerSettings, server
 from streams.errors import LogUnavailable
 from streams.topics import TOPICS, Topics
 
@@ -73,7 +74,8 @@ def test_the_data_survives_a_stop_and_a_kill(tmp_path: Path, embedded: Broker) -
     assert (tmp_path / "kafka" / "log" / "meta.properties").exists()
 
 
-def test_a_second_broker_on_the_same_data_is_refused(tmp_path: Path, embedded: Broker) -> None:
+def test_a_second_broker_on_the_same_data_is_refused(tmp_path: Path, embedded: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "_LOCK_WAIT", 0.0)
     with pytest.raises(LogUnavailable, match=r"another Kafka is at work in '.*': use that one"):
         Broker(_small(embedded.data)).start()
     assert embedded.running
@@ -84,6 +86,16 @@ def test_a_second_broker_on_the_same_port_is_refused(tmp_path: Path, embedded: B
     settings = BrokerSettings(data=tmp_path / "kafka", port=embedded.port, heap_mb=256, quick=True)
     with pytest.raises(LogUnavailable, match=rf"port {embedded.port} on 127.0.0.1 cannot be used"):
         Broker(settings).start()
+
+
+def test_a_broker_on_a_full_disk_is_refused_and_leaves_no_folder(embedded: Broker) -> None:
+    assert embedded.running
+    broker = Broker(BrokerSettings(min_free_mb=1 << 40))
+    with pytest.raises(LogUnavailable, match=r"MB left and the broker wants 1099511627776: make room, or") as caught:
+        broker.start()
+    folder = re.search(r"'(/.*/ullage-broker-\w+)'", str(caught.value))
+    assert folder is not None
+    assert not Path(folder[1]).exists()
 
 
 def test_no_topic_is_made_by_accident(broker: str) -> None:
@@ -104,7 +116,7 @@ def test_our_topics_can_be_made_as_the_table_says(broker: str, topics_made: Call
 _PARENT = """
 import sys, time
 from pathlib import Path
-from streams.broker import Broker, BrokerSettings
+from streams.broker import Broker, BrokerSettings, server
 broker = Broker(BrokerSettings(heap_mb=256, quick=True)).start()
 print(broker.pid, broker.data, flush=True)
 time.sleep(600)
