@@ -17,13 +17,15 @@ class Reading:
     """Positions in `log` of the given (topic, partition) pairs, from the first kept record on."""
 
     def __init__(self, log: Log, places: Iterable[tuple[str, int]]) -> None:
-        self._log = log
-        self._next = dict.fromkeys(places, 0)
+        self._log, self._places = log, tuple(places)
+        self._next: dict[tuple[str, int], int] = {}
 
     def catch_up(self, topics: Iterable[str] | None = None) -> Iterator[Record]:
         """Records up to the ends that hold now; of all topics, or of some. In offset order within a partition."""
+        if not self._next:
+            self._next = {place: self._log.begin(*place) for place in self._places}
         wanted = None if topics is None else set(topics)
-        ends = {place: self._log.end(*place) for place in self._next if wanted is None or place[0] in wanted}
+        ends = {place: self._log.end(*place) for place in self._places if wanted is None or place[0] in wanted}
         while behind := {place: self._next[place] for place, end in ends.items() if self._next[place] < end}:
             records = self._log.poll(behind, wait=_PATIENCE)
             if not records:

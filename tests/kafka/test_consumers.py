@@ -1,0 +1,108 @@
+"""Source, simulated cluster over HTTP and consumers on a real Kafka: facts get in, plans are carried out, a pause holds."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from kafka import KafkaAdminClient, TopicPartition
+
+from schemas.decisions import EvictionPlanned
+from schemas.facts import PodChanged
+from schemas.outcomes import ActionFinished, Result
+from schemas.policies import ControlChanged, Mode
+from streams.clients import Pod
+from streams.clients.kubernetes import KubernetesClient, connect
+from streams.codec import Codec, tick
+from streams.consumers.acting import Post
+from streams.consumers.evictor import evictor
+from streams.consumers.reading import Reading
+from streams.log.connection import Connection
+from streams.log.kafka import KafkaLog
+from streams.simulated.cluster import SimulatedCluster
+from streams.simulated.demo import demo_cluster
+from streams.simulated.server import SimulatedServer
+from streams.sources.cluster import ClusterSource
+from streams.topics import Topics
+
+START = datetime(2026, 3, 1, tzinfo=UTC)
+
+
+@dataclass
+class Stage:
+    """All that stands between a cluster and Kafka."""
+
+    broker: str
+    log: KafkaLog
+    post: Post
+    cluster: SimulatedCluster
+    client: KubernetesClient
+
+    def say(self, *, paused: bool) -> None:
+        """From another connection, as an operator would."""
+        event = ControlChanged(START, "demo", Mode.APPLY, paused=paused)
+        home = self.post.topics.partition_of("demo")
+        with KafkaLog(Connection(self.broker)) as other:
+            other.append([self.post.codec.encode(event, topic="control", key="demo", partition=home, source="/test")])
+
+    def plan(self, pod: Pod) -> None:
+        expect = {c.name: c.requests for c in pod.containers}
+        at = self.cluster.now
+        planned = EvictionPlanned(pod.pod.name, at, at + timedelta(minutes=5), pod.workload, pod.pod, expect, {})
+        home = self.post.topics.partition_of("demo")
+        self.log.append([self.post.codec.encode(planned, topic="pod-updates", key="demo", partition=home, source="/test")])
+
+    def read(self, topic: str) -> list[object]:
+        reading = Reading(self.log, [(self.post.topics.wire(topic), p) for p in range(self.post.topics.partitions)])
+        return [self.post.codec.decode(record) for record in reading.catch_up()]
+
+
+@pytest.fixture
+def stage(broker: str, topics_made: Callable[..., Topics]) -> Iterator[Stage]:
+    topics, cluster = topics_made(partitions=2), demo_cluster(3, start=START)
+    cluster.advance(START + timedelta(minutes=2))
+    with KafkaLog(Connection(broker)) as log, SimulatedServer(cluster) as server:
+        client = connect("demo", server.url)
+        stage = Stage(broker, log, Post(log, topics, Codec(topics), "demo"), cluster, client)
+        stage.say(paused=False)
+        log.append(tick(topics.wire("control"), p, int(cluster.now.timestamp() * 1000)) for p in range(2))
+        yield stage
+        client.close()
+
+
+def test_facts_get_into_kafka_and_a_plan_is_carried_out_once(stage: Stage) -> None:
+    ClusterSource(stage.client, stage.log, topics=stage.post.topics, codec=stage.post.codec).scrape(stage.cluster.now)
+    seen = [event for event in stage.read("pod-changes-by-cluster") if isinstance(event, PodChanged)]
+    assert [event.pod for event in seen] == [pod.pod for pod in stage.cluster.pods()]
+    stage.plan(stage.cluster.pods()[0])
+    first, second = evictor(stage.post, stage.client), evictor(stage.post, stage.client)
+    assert (first.poll_once(), second.poll_once(), first.poll_once()) == (1, 0, 0)
+    assert [o.result for o in stage.read("outcomes") if isinstance(o, ActionFinished)] == [Result.DONE]
+    assert len(stage.cluster.pods()) == 35
+
+
+def test_a_pause_said_a_moment_ago_holds(stage: Stage) -> None:
+    consumer = evictor(stage.post, stage.client)
+    consumer.poll_once()
+    stage.plan(stage.cluster.pods()[0])
+    stage.say(paused=True)
+    assert consumer.poll_once() == 1
+    assert [o.reason for o in stage.read("outcomes") if isinstance(o, ActionFinished)] == ["cluster 'demo' is paused"]
+    assert len(stage.cluster.pods()) == 36
+
+
+def test_what_retention_took_does_not_hold_up_a_reader(stage: Stage, broker: str) -> None:
+    topic, home = stage.post.topics.wire("pod-updates"), stage.post.topics.partition_of("demo")
+    early = evictor(stage.post, stage.client)
+    early.poll_once()
+    stage.plan(stage.cluster.pods()[0])
+    stage.plan(stage.cluster.pods()[1])
+    admin = KafkaAdminClient(bootstrap_servers=broker)
+    admin.delete_records({TopicPartition(topic, home): 2})
+    admin.close()
+    assert (stage.log.begin(topic, home), stage.log.end(topic, home)) == (2, 2)
+    assert early.poll_once() == 0
+    assert evictor(stage.post, stage.client).poll_once() == 0
+    stage.plan(stage.cluster.pods()[2])
+    assert early.poll_once() == 1
+    assert len(stage.cluster.pods()) == 35
