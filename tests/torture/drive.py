@@ -38,6 +38,11 @@ class Told:
     partitions: int = 4
     broker_kills: int = 1
     freezes: int = 3
+    rest: float = 7.0
+    """Seconds at most between two blows."""
+
+
+SHORT = Told(1, kills=3, partitions=2, freezes=1, rest=4.0)
 
 
 @dataclass
@@ -86,7 +91,7 @@ class Run:
         blows += ["stop"] * max(1, self.told.kills // 5) + ["clock"] * max(2, self.told.kills // 3)
         self.chance.shuffle(blows)
         for blow in blows:
-            await self._rest(self.chance.uniform(1.0, 7.0))
+            await self._rest(self.chance.uniform(0.5, self.told.rest))
             await getattr(self, f"_{blow}")(self.chance.choice(self.workers))
         await self._rest(5.0)
 

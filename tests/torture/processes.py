@@ -50,6 +50,11 @@ class Process:
             self.process.wait()
             return -1
 
+    def stop(self, seconds: float) -> int:
+        """Ask it to end; its exit code."""
+        self.send(signal.SIGTERM)
+        return self.wait(seconds)
+
     def kill(self) -> None:
         if self.process is not None:
             self.process.kill()

@@ -1,0 +1,81 @@
+"""`python -m tests.bench [--out bench.json] [--only 10000]`: a table, and bench.json as {name: {value, unit, goal}}."""
+
+import argparse
+import asyncio
+import json
+import logging
+import shutil
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from streams.broker import Broker, BrokerSettings
+from tests.bench import measure
+from tests.bench.measure import Site
+
+SIZES = ((1_000, 1, 1_000, 2e6), (10_000, 2, 150, 2e6), (100_000, 4, 12, 1e6))
+"""Containers, partitions, scrapes of backlog, and the goal in samples a second and core."""
+
+Results = dict[str, dict[str, object]]
+
+
+def put(results: Results, name: str, value: float, unit: str, goal: str = "") -> None:
+    results[name] = {"value": round(value, 3), "unit": unit, "goal": goal}
+    print(f"{name:<48} {value:>14,.2f} {unit:<12} {goal}", flush=True)
+
+
+async def throughput(results: Results, site: Site, scrapes: int, goal: float, profile: str | None) -> None:
+    await site.open()
+    await site.backlog(scrapes)
+    worker = site.worker(turns=True, profile=profile)
+    done = await measure.catch_up(site, worker)
+    label = f"{site.containers // 1000}k containers"
+    put(results, f"{label}: samples per CPU second", done.samples / done.cpu, "samples/s", f">= {goal:,.0f}")
+    put(results, f"{label}: samples per second", done.samples / done.wall, "samples/s")
+    put(results, f"{label}: rows per second", done.samples / 2 / done.wall, "rows/s")
+    put(results, f"{label}: checkpoint bytes of the backlog", done.written, "bytes")
+
+
+async def largest(results: Results, site: Site) -> None:
+    """What is measured on the state of 100 k containers."""
+    site.workers[0].stop(30)
+    put(results, "100k containers: recovery", await measure.recovery(site), "s", "< 6")
+    worker = site.workers[-1]
+    put(results, "idle tick: CPU", await measure.idle(site, worker), "ms")
+    took = await measure.latency(site)
+    put(results, "OOM to recommendation, tick 500 ms: p50", float(np.percentile(took, 50)), "ms")
+    put(results, "OOM to recommendation, tick 500 ms: p99", float(np.percentile(took, 99)), "ms", "< 1000")
+    sizes = [n["size"] for n in measure.notes(worker, "checkpoint", "recommender")]
+    put(results, "100k containers: largest checkpoint of a partition", max(sizes), "bytes")
+
+
+async def main(out: Path, only: int | None, profile: str | None) -> None:
+    folder = Path(tempfile.mkdtemp(prefix="ullage-bench-"))
+    results: Results = {}
+    with Broker(BrokerSettings(heap_mb=768)) as broker:
+        for containers, partitions, scrapes, goal in SIZES:
+            if only not in (None, containers):
+                continue
+            site = Site(broker.bootstrap, folder, containers, partitions)
+            try:
+                await throughput(results, site, scrapes, goal, profile)
+                if containers == 100_000 and not profile:
+                    await largest(results, site)
+                if containers == 10_000 and not profile:
+                    joined, killed = await measure.gaps(site)
+                    put(results, "rebalance gap: a worker joins", joined, "s")
+                    put(results, "rebalance gap: a worker is killed", killed, "s")
+            finally:
+                await site.close()
+    out.write_text(json.dumps(results, indent=1) + "\n")
+    shutil.rmtree(folder)
+
+
+parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
+parser.add_argument("--out", type=Path, default=Path("bench.json"))
+parser.add_argument("--only", type=int, help="only this number of containers")
+parser.add_argument("--profile", help="write a profile of the worker here")
+args = parser.parse_args()
+logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
+asyncio.run(main(args.out, args.only, args.profile))

@@ -1,0 +1,61 @@
+"""A fleet of containers and its scrapes, cut by partition into records of about a thousand rows."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from itertools import islice
+
+import numpy as np
+
+from schemas.facts import ContainerOOMKilled, MetricsScraped
+from schemas.names import PodName, Workload
+from schemas.units import Bytes
+from streams.codec import Codec
+from streams.log import NewRecord
+from streams.topics import Topics
+
+PODS = 5
+"""Pods a workload."""
+ROWS = 1_000
+
+
+class Fleet:
+    """`containers` containers, one to a pod, five pods to a workload."""
+
+    def __init__(self, topics: Topics, containers: int, seed: int = 1) -> None:
+        self.topics, self.codec, self.containers = topics, Codec(topics), containers
+        self.random = np.random.default_rng(seed)
+        self.workloads = [Workload("bench", f"ns{i % 50}", "Deployment", f"app-{i}") for i in range(containers // PODS)]
+        self.chunks = list(self._chunks())
+
+    def _chunks(self) -> Iterator[tuple[int, tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]]]:
+        rows: dict[int, list[tuple[str, str, str]]] = {}
+        for w in self.workloads:
+            partition = self.topics.partition_of(w.key)
+            rows.setdefault(partition, []).extend((w.key, f"{w.name}-7d9f8b6c5-{p:05d}", "main") for p in range(PODS))
+        for partition, all_rows in sorted(rows.items()):
+            rest = iter(all_rows)
+            while part := list(islice(rest, ROWS)):
+                workloads, pods, containers = zip(*part, strict=True)
+                yield partition, (workloads, pods, containers)
+
+    def scrape(self, at_ms: int) -> Iterator[NewRecord]:
+        """One scrape of everything."""
+        for partition, (workloads, pods, containers) in self.chunks:
+            n = len(pods)
+            event = MetricsScraped(
+                at=datetime.fromtimestamp(at_ms / 1000, UTC), cluster="bench", workloads=workloads, pods=pods, containers=containers,
+                cores=np.round(self.random.lognormal(-1.5, 0.8, n), 3), memory=np.round(self.random.lognormal(19.0, 0.6, n)),
+            )  # fmt: skip
+            yield self.codec.encode(
+                event, topic="pod-metrics", key=workloads[0], partition=partition, source="/ullage/source/bench"
+            )
+
+    def oom(self, i: int, at_ms: int) -> NewRecord:
+        """An OOM kill in workload `i`."""
+        w = self.workloads[i]
+        event = ContainerOOMKilled(
+            at=datetime.fromtimestamp(at_ms / 1000, UTC), workload=w, pod=PodName(w.namespace, f"{w.name}-7d9f8b6c5-00000", f"u{i}"),
+            container="main", restarts=1, memory_request=Bytes(1 << 28), memory_limit=Bytes(1 << 28),
+        )  # fmt: skip
+        to = self.topics.partition_of(w.key)
+        return self.codec.encode(event, topic="oom-events", key=w.key, partition=to, source="/ullage/source/bench")

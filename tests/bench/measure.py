@@ -1,0 +1,205 @@
+"""The measurements: catch-up, recovery, latency under checkpoints, idle cost, and the gap when a worker joins or dies."""
+
+import asyncio
+import json
+import random
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import psutil
+from aiokafka import AIOKafkaProducer
+
+from streams import codec
+from streams.log import NewRecord
+from streams.topics import TOPICS, Topics
+from tests.bench.fleet import Fleet
+from tests.torture import reading
+from tests.torture import topics as making
+from tests.torture.processes import Process
+
+SCRAPE_MS = 60_000
+TICK_MS = 500
+INPUTS = tuple(t.name for t in TOPICS if t.read)
+
+
+@dataclass
+class Site:
+    """A set of topics with a fleet, and the workers on it."""
+
+    brokers: str
+    folder: Path
+    containers: int
+    partitions: int
+    workers: list[Process] = field(default_factory=list)
+    turn: int = 0
+    samples: int = 0
+
+    def __post_init__(self) -> None:
+        self.topics = Topics(f"bench{self.containers}", self.partitions)
+        self.fleet = Fleet(self.topics, self.containers)
+        self.now = int(time.time() * 1000) // SCRAPE_MS * SCRAPE_MS - 86_400_000
+
+    async def open(self) -> None:
+        await asyncio.to_thread(making.make, self.brokers, self.topics)
+        self.producer = AIOKafkaProducer(
+            bootstrap_servers=self.brokers, acks="all", max_request_size=8 << 20, max_batch_size=1 << 20, linger_ms=5
+        )
+        await self.producer.start()
+
+    async def close(self) -> None:
+        for worker in self.workers:
+            worker.kill()
+        await self.producer.stop()
+
+    async def send(self, records: list[NewRecord]) -> None:
+        sent = [
+            await self.producer.send(r.topic, key=r.key, value=r.value, partition=r.partition, headers=list(r.headers))
+            for r in records
+        ]
+        await asyncio.gather(*sent)
+
+    async def tick(self, number: int) -> None:
+        self.turn = number
+        await self.send([codec.tick(self.topics.wire(t), p, number) for t in INPUTS for p in range(self.partitions)])
+
+    async def backlog(self, scrapes: int) -> None:
+        """So many scrapes, each closed by a tick."""
+        for _ in range(scrapes):
+            self.now += SCRAPE_MS
+            await self.send(list(self.fleet.scrape(self.now)))
+            await self.tick(self.now)
+            self.samples += 2 * self.containers
+
+    def worker(self, **told: object) -> Process:
+        shape = {"brokers": self.brokers, "prefix": self.topics.prefix, "partitions": self.partitions}
+        process = Process("tests.bench.worker", {**shape, **told}, self.folder / f"{self.topics.prefix}-{len(self.workers)}.log")
+        process.start()
+        self.workers.append(process)
+        return process
+
+    async def marked(self, worker: Process, patience: float = 180.0) -> None:
+        """Wait until the worker has written a mark of the last turn for every partition of the recommender."""
+        until = time.monotonic() + patience
+        while time.monotonic() < until and not worker.dead:
+            done = {n["partition"] for n in notes(worker, "checkpoint", "recommender") if n["turn"] == self.turn}
+            if len(done) == self.partitions:
+                return
+            await asyncio.sleep(0.2)
+        raise AssertionError(f"no mark of turn {self.turn} after {patience} s; see {worker.log}")
+
+
+def notes(worker: Process, event: str, stage: str | None = None) -> list[dict]:
+    """What a worker noted."""
+    lines = worker.log.read_text(errors="replace").splitlines()
+    found = [json.loads(line) for line in lines if line.startswith(f'{{"event": "{event}"')]
+    return [n for n in found if stage in (None, n["stage"])]
+
+
+@dataclass(frozen=True)
+class CaughtUp:
+    """A backlog folded into checkpointed state."""
+
+    samples: int
+    wall: float
+    cpu: float
+    written: int
+
+
+async def catch_up(site: Site, worker: Process) -> CaughtUp:
+    """From the moment the worker opens its partitions to the last mark."""
+    await site.marked(worker)
+    first = min(notes(worker, "opened"), key=lambda n: n["at"])
+    marks = notes(worker, "checkpoint", "recommender")
+    last = max((n for n in marks if n["turn"] == site.turn), key=lambda n: n["at"])
+    return CaughtUp(site.samples, last["at"] - first["at"], last["cpu"] - first["cpu"], sum(n["size"] for n in marks))
+
+
+async def recovery(site: Site) -> float:
+    """From the start of a process to all partitions open, with nobody else in the group."""
+    began = time.time()
+    worker = site.worker()
+    while True:
+        opened = notes(worker, "opened", "recommender")
+        if len(opened) >= site.partitions:
+            return max(n["at"] for n in opened) - began
+        if worker.dead or time.time() - began > 60:
+            raise AssertionError(f"not open after 60 s; see {worker.log}")
+        await asyncio.sleep(0.05)
+
+
+async def live(site: Site, seconds: float, stop_scrapes: bool = False) -> None:
+    """Ticks of real time, and a scrape of everything spread over every 15 s."""
+    until = time.monotonic() + seconds
+    scrape = iter(())
+    begun = 0.0
+    while time.monotonic() < until:
+        number = int(time.time() * 1000) // TICK_MS * TICK_MS
+        if number > site.turn:
+            await site.tick(number)
+        if not stop_scrapes and time.monotonic() - begun > 15:
+            begun, scrape = time.monotonic(), site.fleet.scrape(number)
+        if record := next(scrape, None):
+            await site.send([record])
+        await asyncio.sleep(0.05)
+
+
+async def latency(site: Site, count: int = 300) -> list[float]:
+    """Milliseconds from an OOM kill's append to that of the recommendation, by the broker's clock."""
+    before = {
+        p: len(r) for p, r in enumerate(await reading.whole(site.brokers, site.topics.wire("recommendations"), site.partitions))
+    }
+    chance = random.Random(1)
+    running = asyncio.create_task(live(site, count * 0.1 + 6))
+    places: dict[bytes, int] = {}
+    await asyncio.sleep(2)
+    for i in chance.sample(range(len(site.fleet.workloads)), count):
+        record = site.fleet.oom(i, int(time.time() * 1000))
+        sent = await site.producer.send_and_wait(
+            record.topic, key=record.key, value=record.value, partition=record.partition, headers=list(record.headers)
+        )
+        places[record.key] = sent.timestamp
+        await asyncio.sleep(chance.uniform(0.05, 0.15))
+    await running
+    found: dict[bytes, int] = {}
+    for p, records in enumerate(await reading.whole(site.brokers, site.topics.wire("recommendations"), site.partitions)):
+        for r in records[before[p] :]:
+            if r.key in places and r.timestamp_ms >= places[r.key]:
+                found.setdefault(r.key, r.timestamp_ms)
+    if len(found) < count:
+        raise AssertionError(f"{count - len(found)} of {count} OOM kills got no recommendation")
+    return [found[key] - at for key, at in places.items()]
+
+
+async def idle(site: Site, worker: Process, seconds: float = 15.0) -> float:
+    """CPU milliseconds of the worker for one tick (all inputs, all partitions) when nothing else happens."""
+    assert worker.process is not None
+    process = psutil.Process(worker.process.pid)
+    await live(site, 3, stop_scrapes=True)
+    used, first = sum(process.cpu_times()[:2]), site.turn
+    await live(site, seconds, stop_scrapes=True)
+    return 1000 * (sum(process.cpu_times()[:2]) - used) / ((site.turn - first) / TICK_MS)
+
+
+async def gaps(site: Site) -> tuple[float, float]:
+    """The longest pause between two turns of any partition (join, kill -9), with ticks every 500 ms."""
+    first = site.workers[-1]
+    running = asyncio.create_task(live(site, 45, stop_scrapes=True))
+    await asyncio.sleep(3)
+    second = site.worker(turns=True)
+    joined = time.time()
+    await asyncio.sleep(18)
+    second.kill()
+    killed = time.time()
+    await running
+    turns = [*notes(first, "turn", "recommender"), *notes(second, "turn", "recommender")]
+    return _longest(turns, joined - 1, killed), _longest(turns, killed - 1, time.time())
+
+
+def _longest(turns: list[dict], begin: float, end: float) -> float:
+    longest = 0.0
+    for partition in {n["partition"] for n in turns}:
+        at = sorted(n["at"] for n in turns if n["partition"] == partition and begin <= n["at"] <= end)
+        longest = max(longest, float(np.max(np.diff([begin, *at]))))
+    return longest

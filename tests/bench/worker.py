@@ -1,0 +1,66 @@
+"""The product's worker, which also notes on stdout when it opened, took turns and wrote checkpoints, and its CPU time.
+
+python -m tests.bench.worker '{"brokers": ..., "prefix": ..., "partitions": 4, "turns": false, "profile": null}'
+"""
+
+import json
+import sys
+import time
+from typing import Any
+
+from agents import pipeline
+from agents.app import Plan, worker
+from agents.app.held import Held
+from agents.app.watching import Watch
+from agents.logic.updates.settings import UpdateSettings
+from agents.logic.vertical.settings import VerticalSettings
+from streams.log.connection import Connection
+from streams.topics import Topics
+
+
+def note(event: str, held: Held, **more: Any) -> None:
+    task = held.task
+    line = {"event": event, "stage": task.stage.name, "partition": task.partition, "turn": task.turn}
+    print(json.dumps({**line, "at": time.time(), "cpu": time.process_time(), **more}), flush=True)
+
+
+def noting(turns: bool) -> None:
+    opened, turn, checkpoint = Watch.opened, Watch.turn, Watch.checkpoint
+
+    def note_opened(self: Watch, held: Held) -> None:
+        note("opened", held)
+        opened(self, held)
+
+    def note_turn(self: Watch, held: Held, taken: Any, seconds: float) -> None:
+        if turns:
+            note("turn", held, seconds=seconds)
+        turn(self, held, taken, seconds)
+
+    def note_checkpoint(self: Watch, held: Held, size: int, seconds: float) -> None:
+        note("checkpoint", held, size=size, seconds=seconds)
+        checkpoint(self, held, size, seconds)
+
+    Watch.opened, Watch.turn, Watch.checkpoint = note_opened, note_turn, note_checkpoint  # type: ignore[method-assign]
+
+
+def main() -> int:
+    told = json.loads(sys.argv[1])
+    noting(told.get("turns", False))
+    where, topics = Connection(told["brokers"]), Topics(told["prefix"], told["partitions"])
+    stages = pipeline.stages(VerticalSettings(), UpdateSettings())
+    plan = Plan(where, topics, stages, name=told["prefix"])
+    if told.get("profile"):
+        import cProfile
+
+        profile = cProfile.Profile()
+        profile.enable()
+        try:
+            return worker.run(plan)
+        finally:
+            profile.disable()
+            profile.dump_stats(told["profile"])
+    return worker.run(plan)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,236 @@
+"""Workers as processes on a real Kafka: what they publish and remember equals a plain loop over the log."""
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from schemas.facts import ContainerOOMKilled, MetricsScraped
+from schemas.names import PodName, Workload
+from streams import codec
+from streams.codec import Codec
+from streams.errors import BadInput
+from streams.log import NewRecord
+from streams.log.connection import Connection
+from streams.log.kafka import KafkaLog
+from streams.topics import Topics
+from tests.torture import check, reading, sums
+from tests.torture.processes import Process
+
+T0 = 1_700_000_000_000
+Made = Callable[..., Topics]
+
+
+class Bench:
+    """A log, its topics, and workers that are gone at the end."""
+
+    def __init__(self, broker: str, topics: Topics, folder: Path) -> None:
+        self.broker, self.topics, self.folder = broker, topics, folder
+        self.log, self.codec = KafkaLog(Connection(broker)), Codec(topics)
+        self.workers: list[Process] = []
+        self.turn = 0
+
+    def worker(self, **told: object) -> Process:
+        shape = {"brokers": self.broker, "prefix": self.topics.prefix, "partitions": self.topics.partitions, "least": 0.3}
+        process = Process(
+            "tests.torture.worker", {**shape, "name": self.topics.prefix, **told}, self.folder / f"{len(self.workers)}.log"
+        )
+        process.start()
+        self.workers.append(process)
+        return process
+
+    def tick(self, turns: int = 1) -> None:
+        for _ in range(turns):
+            self.turn += 1
+            places = [(self.topics.wire(name), p) for name in sums.READS for p in range(self.topics.partitions)]
+            self.log.append([codec.tick(*place, T0 + 500 * self.turn) for place in places])
+
+    def oom(self, *names: str) -> None:
+        self.log.append([self._oom(Workload("c", "ns", "Deployment", name)) for name in names])
+
+    def _oom(self, w: Workload) -> NewRecord:
+        at = datetime.fromtimestamp(T0 / 1000, UTC)
+        pod = PodName("ns", "p", "u")
+        event = ContainerOOMKilled(at=at, workload=w, pod=pod, container="c", restarts=1, memory_request=None, memory_limit=None)
+        return self._record(event, "oom-events", w.key)
+
+    def use(self, cores: float, *names: str) -> None:
+        """One scrape of one container for each of these workloads."""
+        for name in names:
+            key = Workload("c", "ns", "Deployment", name).key
+            event = MetricsScraped(
+                at=datetime.fromtimestamp(T0 / 1000, UTC), cluster="c", workloads=(key,), pods=("p",), containers=("c",),
+                cores=[cores], memory=[1.0],
+            )  # fmt: skip
+            self.log.append([self._record(event, "pod-metrics", key)])
+
+    def _record(self, event: object, topic: str, key: str) -> NewRecord:
+        return self.codec.encode(event, topic=topic, key=key, partition=self.topics.partition_of(key), source="/ullage/source/t")
+
+    def settled(self, seconds: float = 40.0) -> check.Report:
+        """Wait until all marks name the last turn; then compare everything with a plain loop over the log."""
+        until = time.monotonic() + seconds
+        report = check.Report(wrong=["nothing yet"])
+        while time.monotonic() < until:
+            if all(process.dead for process in self.workers):
+                raise AssertionError("all workers ended:\n" + "\n".join(p.log.read_text() for p in self.workers))
+            if not self._changelog_there():
+                time.sleep(0.3)
+                continue
+            report = asyncio.run(check.check(self.broker, self.topics, (sums.STAGE,), self.topics.prefix))
+            if report.exact:
+                break
+            time.sleep(0.3)
+        return report
+
+    def _changelog_there(self) -> bool:
+        """The first worker makes it."""
+        try:
+            return self.log.partitions(f"{self.topics.prefix}-sums-state-changelog") > 0
+        except BadInput:
+            return False
+
+    def read(self, name: str) -> list[list]:
+        return asyncio.run(reading.whole(self.broker, self.topics.wire(name), self.topics.partitions))
+
+    def close(self) -> None:
+        for process in self.workers:
+            process.kill()
+        self.log.close()
+
+
+@pytest.fixture
+def bench(broker: str, topics_made: Made, tmp_path: Path) -> Iterator[Bench]:
+    bench = Bench(broker, topics_made(partitions=2), tmp_path)
+    yield bench
+    bench.close()
+
+
+def test_a_poisoned_record_is_set_aside_and_all_else_equals_a_plain_loop_even_after_kill_9_and_a_restart(bench: Bench) -> None:
+    bench.log.append([NewRecord(bench.topics.wire("oom-events"), 0, b"x", b'{"at": 3')])
+    bench.worker()
+    bench.oom("a", "b", "c")
+    bench.use(60.0, "a", "b")
+    bench.tick(2)
+    first = bench.settled()
+    assert first.exact, first
+    # three OOMs and the dead letter; two ticks in two partitions
+    assert (first.figures["decisions"], first.figures["turns"]) == (4, 4)
+    (letter,) = [r for p in bench.read("dead-letters") for r in p]
+    assert json.loads(letter.value)["offset"] == 0
+
+    bench.workers[0].kill()
+    bench.oom("a", "d")
+    bench.use(90.0, "a", "b")
+    bench.tick()
+    bench.workers[0].start()
+    second = bench.settled()
+    assert second.exact, second
+    # two more OOMs, and a and b with 150 cores each are above 100 plus the mean
+    assert second.figures["decisions"] == 8
+    assert '"found":"checkpoint"' in bench.workers[0].log.read_text()
+
+
+def test_two_workers_share_the_partitions_and_one_takes_over_after_sigterm(bench: Bench) -> None:
+    first, second = bench.worker(), bench.worker()
+    bench.oom("a", "b")
+    bench.tick()
+    assert bench.settled().exact
+    assert first.stop(20) == 0
+    bench.oom("a", "b", "c")
+    bench.tick()
+    report = bench.settled()
+    assert report.exact, report
+    assert not second.dead
+
+
+def test_messages_lost_on_the_way_are_read_again_beside_faust(bench: Bench) -> None:
+    bench.worker(skip=0.08)
+    for _ in range(10):
+        bench.oom("a", "b", "c", "d")
+        bench.tick()
+    report = bench.settled(12)
+    for _ in range(8):  # the last message of all may be the lost one: then only a later one shows the gap
+        if report.exact:
+            break
+        bench.tick()
+        report = bench.settled(2)
+    assert report.exact, report
+    assert bench.workers[0].count('"gap"') > 0
+
+
+def test_a_broken_invariant_ends_the_process_with_a_reason_and_a_restart_recovers(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    broken = tmp_path / "break"
+    monkeypatch.setenv("SUMS_BREAK", str(broken))
+    worker = bench.worker()
+    bench.oom("a")
+    bench.tick()
+    assert bench.settled().exact
+    broken.touch()
+    bench.oom("a", "b")
+    bench.tick()
+    assert worker.wait(20) == 70
+    line = json.loads(next(line for line in worker.log.read_text().splitlines() if '"worker ended"' in line))
+    assert (line["stage"], line["turn"], line["doing"]) == ("sums", T0 + 1000, "taking a turn")
+    assert "AssertionError: this stage was told to break" in line["error"]
+
+    broken.unlink()
+    worker.start()
+    report = bench.settled()
+    assert report.exact, report
+
+
+def test_topics_with_another_number_of_partitions_are_refused_in_a_sentence(bench: Bench) -> None:
+    worker = bench.worker(partitions=3)
+    assert worker.wait(20) == 78
+    line = json.loads(next(line for line in worker.log.read_text().splitlines() if '"worker ended"' in line))
+    assert f"topic '{bench.topics.wire('policies')}' has 2 partitions, but topics.partitions is 3" in line["error"]
+
+
+def test_missing_topics_are_refused_in_a_sentence(broker: str, prefix: str, tmp_path: Path) -> None:
+    bench = Bench(broker, Topics(prefix, 2), tmp_path)
+    worker = bench.worker()
+    try:
+        assert worker.wait(20) == 78
+        assert f"topic '{prefix}.policies.v1' does not exist" in worker.log.read_text()
+    finally:
+        bench.close()
+
+
+def test_records_that_retention_took_are_said_to_be_lost_and_the_stage_goes_on(bench: Bench) -> None:
+    worker = bench.worker()
+    bench.oom("a")
+    bench.tick()
+    assert bench.settled().exact
+    assert worker.stop(20) == 0
+    bench.oom(*"abcdefgh")
+    bench.tick()
+    ends = {p: bench.log.end(bench.topics.wire("oom-events"), p) for p in range(2)}
+    delete_before(bench.broker, bench.topics.wire("oom-events"), ends)
+    bench.oom("z")
+    bench.tick()
+    worker.start()
+    until = time.monotonic() + 30
+    while time.monotonic() < until and not any("/oom" in r.headers[2][1].decode() and b"/z" in r.key for r in _decisions(bench)):
+        time.sleep(0.3)
+    lost = [json.loads(line) for line in worker.log.read_text().splitlines() if '"LOST"' in line]
+    assert sum(line["next"] - line["first"] for line in lost) == 8 + 2  # eight OOMs, and a tick in either partition
+    assert not worker.dead
+
+
+def _decisions(bench: Bench) -> list:
+    return [r for p in bench.read("recommendations") for r in p]
+
+
+def delete_before(broker: str, topic: str, ends: dict[int, int]) -> None:
+    from kafka import KafkaAdminClient, TopicPartition
+
+    admin = KafkaAdminClient(bootstrap_servers=broker)
+    admin.delete_records({TopicPartition(topic, p): end for p, end in ends.items()})
+    admin.close()
