@@ -1,26 +1,27 @@
 """Recomputes turns from the log and compares what they give with what was published, byte for byte.
 
-The published side is read first, into one digest for each decision; then the inputs are replayed. So whatever was published has
-its inputs in the part that is replayed, and memory holds digests and one stretch of the log, never the values. Turns that a
+The published side is read first, into one digest for each decision; then the inputs are replayed, and what was published
+meanwhile is read. So whatever was published at first has its inputs in the part that is replayed, and memory holds digests and
+one stretch of the log, never the values. Turns that a
 worker may still have in flight are counted as waiting, not as missing: those not below the newest turn with something published,
 unless `committed` says better. Where nothing at all is published, all is missing. It refuses to guess a state: where retention
 took the beginning, a partition is verified from a given start or not at all. Compaction of an output beyond its lag looks like
 missing decisions.
 """
 
-from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
 
 from agents.logic.turns import EPOCH
+from agents.logic.turns.aligner import Aligner
 from agents.runner import Runner, Start, Wiring
 from agents.stage import Stage
 from agents.task import Taken, Task
 from agents.verify import published
 from agents.verify.published import Entry, Published
-from streams.codec import header
+from streams.codec import header, tick_number
 from streams.log import NewRecord
 
 DEAD_LETTERS = "dead-letters"
@@ -101,6 +102,7 @@ class _Absent:
     turn: int
     topic: str
     id: str
+    digest: bytes
 
 
 @dataclass(slots=True)
@@ -113,7 +115,7 @@ class _Check:
     starts: Mapping[Part, Start]
     committed: Mapping[Part, int]
     published: Published = field(init=False)
-    absent: dict[int, deque[_Absent]] = field(default_factory=dict)
+    absent: dict[int, list[_Absent]] = field(default_factory=dict)
     """For each partition the recomputed records that are not published, while they may be in flight."""
     seen: dict[int, int] = field(default_factory=dict)
     """For each partition the newest turn of which something is published."""
@@ -122,12 +124,13 @@ class _Check:
         """Read what was published, replay, compare, and look at what is left over."""
         self.published = published.read(self.wiring, (*self.stage.writes, DEAD_LETTERS))
         reachable = [p for p in range(self.wiring.topics.partitions) if self._reachable(p)]
-        self.absent, self.seen = {p: deque() for p in reachable}, {}
+        self.absent, self.seen = {p: [] for p in reachable}, {}
         ends = {(wire, p): self.wiring.log.end(wire, p) for wire in self._inputs() for p in reachable}
         runner = Runner([self.stage], self.wiring, self.starts, until=ends, only=reachable)
         while runner.read():
             for task, taken in runner.turns():
                 self._compare(task, taken)
+        published.catch_up(self.published, self.wiring)
         for task in runner.tasks:
             self._settle(task)
         self._left_over(reachable)
@@ -146,11 +149,31 @@ class _Check:
             {self.wiring.topics.wire(n): o for n, o in start.positions.items()} if start else dict.fromkeys(self._inputs(), 0)
         )
         gone = {w: b for w, o in wanted.items() if (b := self.wiring.log.begin(w, partition)) > o}
-        for wire, begin in gone.items():
-            where = f"partition {partition} of '{wire}' is kept from offset {begin} on, and offset {wanted[wire]} is needed"
-            wish = "a checkpoint of a later turn" if start else "the state of a turn at or after it (a checkpoint) to start from"
-            self._found(What.UNREACHABLE, partition, f"{where}: give {wish}")
+        if gone:
+            first = self._first_turn(partition)
+            wish = (
+                "there is no whole turn after it" if first is None else f"give the state (a checkpoint) of turn {first} or later"
+            )
+            for wire, begin in gone.items():
+                where = f"partition {partition} of '{wire}' is kept from offset {begin} on, and offset {wanted[wire]} is needed"
+                self._found(What.UNREACHABLE, partition, f"{where}: {wish}")
         return not gone
+
+    def _first_turn(self, partition: int) -> int | None:
+        """The first turn that what is kept holds the end of: with its state, all later ones can be verified."""
+        wires = self._inputs()
+        aligner: Aligner[None] = Aligner({wire: self.wiring.log.begin(wire, partition) for wire in wires})
+        while (cut := aligner.take()) is None:
+            records = self.wiring.log.poll({(wire, partition): aligner.inputs[wire].next for wire in aligner.waits_for()})
+            if not records:
+                return None
+            for record in records:
+                number = tick_number(record)
+                if number is None:
+                    aligner.inputs[record.topic].next = record.offset + 1
+                else:
+                    aligner.inputs[record.topic].tick(record.offset, number)
+        return cut.number
 
     def _compare(self, task: Task, taken: Taken) -> None:
         self.verified.turns += 1
@@ -166,32 +189,29 @@ class _Check:
                 self.verified.repeats += entry.repeats
             if entry.digest != published.digest(record):
                 self._differs(task.partition, taken.turn, entry, record)
-        self._confirm(task.partition, self._safe(task.partition))
 
     def _lost(self, partition: int, turn: int, record: NewRecord) -> None:
         if self.published.forgot(record):
             self.verified.forgotten += 1
         else:
-            self.absent[partition].append(_Absent(turn, record.topic, header(record, "ce_id") or ""))
-
-    def _safe(self, partition: int) -> int:
-        """Every turn up to this one must be published by now."""
-        return self.committed.get((self.stage.name, partition), self.seen.get(partition, -1) - 1)
-
-    def _confirm(self, partition: int, safe: int) -> None:
-        """What is absent from a turn that must be published is missing."""
-        absent = self.absent[partition]
-        while absent and absent[0].turn <= safe:
-            lost = absent.popleft()
-            self._found(What.MISSING, partition, f"'{lost.id}' of turn {lost.turn} is not in '{lost.topic}'")
+            self.absent[partition].append(_Absent(turn, record.topic, header(record, "ce_id") or "", published.digest(record)))
 
     def _settle(self, task: Task) -> None:
-        """At the end of the log: what follows the newest published turn may be in flight, unless nothing is published at all."""
+        """At the end: what follows the newest published turn may be in flight, unless nothing is published at all."""
         part = (self.stage.name, task.partition)
         newest = self.committed.get(part, self.seen.get(task.partition, -1))
-        if newest < 0:
-            self._confirm(task.partition, task.turn)
-        self.verified.waiting += len(self.absent[task.partition])
+        safe = newest if part in self.committed else newest - 1
+        for lost in self.absent[task.partition]:
+            entry = self.published.entries[lost.topic].get(lost.id)
+            if entry is not None:
+                entry.met = True
+                self.verified.decisions += 1
+                if entry.digest != lost.digest:
+                    self._found(What.DIFFERENT, task.partition, f"'{lost.id}' at {entry.place} came late and with other bytes")
+            elif newest < 0 or lost.turn <= safe:
+                self._found(What.MISSING, task.partition, f"'{lost.id}' of turn {lost.turn} is not in '{lost.topic}'")
+            else:
+                self.verified.waiting += 1
         self.verified.newest[part] = min(newest, task.turn)
 
     def _differs(self, partition: int, turn: int, entry: Entry, record: NewRecord) -> None:
@@ -206,7 +226,7 @@ class _Check:
             if entry.others and (partition is not None or topic != self._dead_letters):
                 says = f"'{key}' at {entry.place} and, with other bytes, at {entry.others}"
                 self._found(What.TWO_CONTENTS, partition or 0, says)
-            if entry.met or self._not_asked(topic, partition, entry, reachable):
+            if entry.met or entry.late or self._not_asked(topic, partition, entry, reachable):
                 continue
             says = f"'{key}' at {entry.place} was published by '{entry.source}', but no turn gives it"
             self._found(What.EXTRA, partition or 0, says)

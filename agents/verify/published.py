@@ -28,6 +28,8 @@ class Entry:
     repeats: int = 0
     others: tuple[str, ...] = ()
     met: bool = False
+    late: bool = False
+    """It came while the inputs were replayed, so that they may not reach its turn."""
 
 
 @dataclass(slots=True)
@@ -36,6 +38,7 @@ class Published:
 
     entries: dict[str, dict[str, Entry]] = field(default_factory=dict)
     begins: dict[tuple[str, int], int] = field(default_factory=dict)
+    ends: dict[tuple[str, int], int] = field(default_factory=dict)
     met: set[tuple[str, int, str]] = field(default_factory=set)
     """Topic, partition and source of which something kept was asked for."""
 
@@ -60,34 +63,38 @@ class Published:
 
 def read(wiring: Wiring, names: Sequence[str]) -> Published:
     """Read the topics `names` (short) from the first kept offset to the end they have now."""
-    found = Published()
-    for name in names:
-        wire = wiring.topics.wire(name)
-        found.entries[wire] = {}
-        for partition in range(wiring.topics.partitions):
-            found.begins[wire, partition] = wiring.log.begin(wire, partition)
-            for record in stretch(wiring, wire, partition):
-                if tick_number(record) is None:
-                    _put(found.entries[wire], record)
+    places = [(wiring.topics.wire(name), p) for name in names for p in range(wiring.topics.partitions)]
+    begins = {place: wiring.log.begin(*place) for place in places}
+    found = Published({wire: {} for wire, _ in places}, begins, dict(begins))
+    catch_up(found, wiring, late=False)
     return found
 
 
-def stretch(wiring: Wiring, wire: str, partition: int) -> Iterator[Record]:
-    """One partition from the first kept offset to the end it has now, a bounded piece at a time."""
-    position, end = wiring.log.begin(wire, partition), wiring.log.end(wire, partition)
+def catch_up(found: Published, wiring: Wiring, *, late: bool = True) -> None:
+    """Read on to the end that the topics have now."""
+    ends = {place: wiring.log.end(*place) for place in found.ends}
+    for place, end in ends.items():
+        for record in _stretch(wiring, place, found.ends[place], end):
+            if tick_number(record) is None:
+                _put(found.entries[record.topic], record, late=late)
+    found.ends = ends
+
+
+def _stretch(wiring: Wiring, place: tuple[str, int], position: int, end: int) -> Iterator[Record]:
+    """Records of one partition between two offsets, a bounded piece at a time."""
     while position < end:
-        records = wiring.log.poll({(wire, partition): position}, limit=5_000)
+        records = wiring.log.poll({place: position}, limit=5_000)
         if not records:
             return
         yield from (r for r in records if r.offset < end)
         position = records[-1].offset + 1
 
 
-def _put(entries: dict[str, Entry], record: Record) -> None:
+def _put(entries: dict[str, Entry], record: Record, *, late: bool) -> None:
     key = header(record, "ce_id") or f"(no id) {record.place}"
     known, seal = entries.get(key), digest(record)
     if known is None:
-        entries[key] = Entry(record.place, seal, header(record, "ce_source") or "", _at(record))
+        entries[key] = Entry(record.place, seal, header(record, "ce_source") or "", _at(record), late=late)
     elif known.digest == seal:
         known.repeats += 1
     else:

@@ -1,7 +1,8 @@
 """`replay --verify`: what was published is compared with what the log gives, byte for byte."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from small_pipeline import START_MS, TILL, WEB, Bench, stages
@@ -9,8 +10,10 @@ from small_pipeline import START_MS, TILL, WEB, Bench, stages
 from agents.runner import Runner, Start, Wiring
 from agents.verify import Verified, What, lines, verify
 from streams.codec import header
-from streams.log import Record
+from streams.log import NewRecord, Positions, Record
+from streams.log.file import FileLog
 from streams.log.memory import MemoryLog
+from streams.replay import export
 from streams.topics import TOPICS
 
 MINUTES = 12
@@ -162,7 +165,10 @@ def test_retention_of_an_input_is_said_with_the_place_and_that_partition_is_left
     bench.log.truncate("ullage.oom-events.v1", 0, 2)
     verified = run(bench)
     assert verified.counts == {What.UNREACHABLE: 1}
-    assert verified.findings[0].says.startswith("partition 0 of 'ullage.oom-events.v1' is kept from offset 2 on, and offset 0")
+    # Offsets 0 and 1 hold the ticks of minutes 1 and 2; so the first turn whose end is kept in all inputs is that of minute 3.
+    wish = f"give the state (a checkpoint) of turn {START_MS + 3 * 60_000} or later"
+    where = "partition 0 of 'ullage.oom-events.v1' is kept from offset 2 on, and offset 0 is needed"
+    assert verified.findings[0].says == f"{where}: {wish}"
     assert ("adder", 0) not in verified.newest
     assert verified.newest["adder", 1] == START_MS + MINUTES * 60_000
 
@@ -189,3 +195,36 @@ def test_decisions_that_their_own_topic_no_longer_keeps_are_counted_as_forgotten
     assert verified.ok
     assert verified.forgotten == 3
     assert any("before the first offset" in line for line in lines(verified))
+
+
+class LateLog(MemoryLog):
+    """A log to which a worker goes on publishing: what is `held` back appears when inputs have been read once."""
+
+    held: list[Record]
+
+    def poll(self, positions: Positions, *, wait: float = 0.0, limit: int = 10_000) -> Sequence[Record]:
+        records = super().poll(positions, wait=wait, limit=limit)
+        if any(topic == "ullage.pod-metrics.v1" for topic, _ in positions) and self.held:
+            held, self.held = self.held, []
+            self.append(NewRecord(r.topic, r.partition, r.key, r.value, r.headers) for r in held)
+        return records
+
+
+def test_what_a_worker_publishes_while_we_look_is_neither_missing_nor_extra(bench: Bench) -> None:
+    log = LateLog()
+    log.held = [r for r in bench.all_records("recommendations") if is_recommendation(r, 11, WEB.key)]
+    assert log.held
+    for topic in TOPICS:
+        log.create(bench.topics.wire(topic.name), bench.topics.partitions)
+        for record in bench.all_records(topic.name):
+            if not is_recommendation(record, 11, WEB.key):
+                log.append([NewRecord(record.topic, record.partition, record.key, record.value, record.headers)])
+    verified = run(bench, log)
+    assert verified.ok, verified.findings
+    assert verified.decisions == 2 * 2 * 12 + 1 + 2 * 11
+
+
+def test_a_log_in_a_file_verifies_like_the_one_it_was_copied_from(bench: Bench, tmp_path: Path) -> None:
+    with FileLog.make(tmp_path / "log") as file:
+        export(bench.log, file, [bench.topics.wire(topic.name) for topic in TOPICS])
+        assert verify(Wiring(file, bench.topics, bench.codec), stages()) == run(bench)
