@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
 
+import structlog
+
 from schemas.facts import ResizeState
 from schemas.names import Amounts, PodName
 from schemas.units import Seconds
@@ -24,6 +26,7 @@ from streams.simulated.refused import Refused
 
 RESIZE_DELAY = 30
 """Seconds from accepting a resize until the kubelet tries it."""
+_log = structlog.get_logger(__name__)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NOT_BEGUN = -STEP
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
@@ -117,14 +120,18 @@ class SimulatedCluster:
                     container.step(self._now)
 
     def _keep_replicas(self) -> None:
-        """Each deployment has its replicas; what is missing is created, in the deployments' order."""
+        """Each deployment has its replicas; what is missing is created, in the deployments' order. What is refused is tried again."""
         counts: dict[tuple[str, str], int] = {}
         for pod in self._pods.values():
             counts[_key(pod.deployment)] = counts.get(_key(pod.deployment), 0) + 1
         for deployment in self.deployments:
             for _ in range(deployment.replicas - counts.get(_key(deployment), 0)):
-                pod = self._create(deployment)
-                self._pods[pod.name.namespace, pod.name.name] = pod
+                try:
+                    pod = self._create(deployment)
+                except Refused as no:
+                    _log.warning("a new pod was refused as it was patched", deployment=deployment.name, answer=no.message)
+                else:
+                    self._pods[pod.name.namespace, pod.name.name] = pod
 
     def _create(self, deployment: Deployment) -> SimulatedPod:
         self._born += 1

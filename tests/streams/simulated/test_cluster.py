@@ -138,6 +138,16 @@ def test_the_hook_is_asked_once_for_each_new_pod_and_its_patch_counts_for_the_sc
     assert sorted(asked) == sorted(pod.pod.uid for pod in cluster.pods())
 
 
+def test_a_patch_that_makes_no_sense_keeps_a_pod_from_being_created_and_nothing_else() -> None:
+    cluster = cluster_of(steady(0.1, 100), amounts(1.0, 100), amounts(2.0, 200))
+    cluster.admit = lambda _pod: Patch({"main": Amounts(cpu=Cores(3.0))})
+    cluster.advance(START + 60 * SECOND)
+    assert cluster.pods() == []
+    cluster.admit = lambda _pod: Patch()
+    cluster.advance(START + 75 * SECOND)
+    assert only(cluster).containers[0].requests.cpu == 1.0
+
+
 def test_time_moves_forward_only_and_how_often_makes_no_difference() -> None:
     at_once, often = demo_cluster(5, start=START), demo_cluster(5, start=START)
     at_once.advance(START + timedelta(hours=1))
