@@ -1,11 +1,14 @@
 """deploy/Dockerfile and its lock, checked without a Docker engine."""
 
+import os
 import re
 import tomllib
 from pathlib import Path
 
 import pytest
 import yaml
+
+from agents.settings import layers
 
 ROOT = Path(__file__).parents[2]
 Steps = list[tuple[str, str]]
@@ -50,6 +53,17 @@ def test_the_image_runs_our_program_as_a_plain_user_that_compose_names_too(steps
     assert any("useradd --uid 10001 " in rest for rest in _of(last, "RUN"))
     services = yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))["services"]
     assert {service["user"] for service in services.values() if "build" in service} == {"10001:10001"}
+
+
+def test_the_settings_it_bakes_in_are_settings(steps: Steps, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith("ULLAGE_")]:
+        monkeypatch.delenv(name)
+    baked = dict(part.split("=", 1) for part in " ".join(_of(_last_stage(steps), "ENV")).split())
+    for name, value in baked.items():
+        monkeypatch.setenv(name, value)
+    metrics = layers.load().settings.metrics
+    assert (metrics.host, metrics.port) == ("0.0.0.0", 9102)  # noqa: S104  # inside the container's own network
+    assert _of(_last_stage(steps), "EXPOSE") == ["9102"]
 
 
 def test_what_is_copied_is_there_and_reaches_the_builder(steps: Steps) -> None:
