@@ -93,7 +93,7 @@ def _number(path: str, value: float | None, most: float) -> Iterator[str]:
     elif value < 0:
         yield f"{path} is {value}; an amount cannot be negative"
     elif value > most:
-        yield f"{path} is {value}, more than {most:g}, which no machine has"
+        yield f"{path} is {value}; more than {most:g} is not possible"
 
 
 def _time(path: str, at: datetime) -> Iterator[str]:

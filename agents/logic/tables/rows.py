@@ -43,7 +43,7 @@ class Rows:
         self._columns = {c: _blank(spec, 0) for c, spec in columns.items()}
         self._keys: list[Key | None] = []
         self._row_of: dict[Key, int] = {}
-        self._free: list[int] = []
+        self._free: list[int] | None = []
         self._used: Indices | None = None
         self._dirty: set[int] = set()
         self._renamed: set[int] = set()
@@ -89,9 +89,7 @@ class Rows:
 
     def add(self, key: Key) -> int:
         """The row of `key`, which is new: the lowest free one, all defaults."""
-        if not self._free:
-            self._grow()
-        row = heapq.heappop(self._free)
+        row = heapq.heappop(self._free_rows())
         self._keys[row] = key
         self._row_of[key] = row
         self._used = None
@@ -101,11 +99,12 @@ class Rows:
 
     def free(self, key: Key) -> None:
         """Give the row of `key` back."""
+        free = self._free_rows()
         row = self._row_of.pop(key)
         self._keys[row] = None
         for name, spec in self.spec.items():
             self._columns[name][row] = spec.default
-        heapq.heappush(self._free, row)
+        heapq.heappush(free, row)
         self.freed.append(row)
         self._used = None
         self._renamed.add(row // CHUNK)
@@ -151,15 +150,22 @@ class Rows:
             self._keys[row] = key
             if key is not None:
                 self._row_of[key] = row
-        self._free = [row for row, key in enumerate(self._keys) if key is None]
-        self._used = None
+        self._used = self._free = None
+
+    def _free_rows(self) -> list[int]:
+        """A heap of the free rows, never empty."""
+        if self._free is None:
+            self._free = [row for row, key in enumerate(self._keys) if key is None]
+        if not self._free:
+            self._grow()
+        return self._free
 
     def _grow(self) -> None:
         """One more chunk of free rows; arrays grow by half at least, and what is unused costs no real memory."""
         size = len(self._keys)
         self._keys += [None] * CHUNK
-        for row in range(size, size + CHUNK):
-            heapq.heappush(self._free, row)
+        if self._free is not None:
+            self._free += range(size, size + CHUNK)
         for name, spec in self.spec.items():
             old = self._columns[name]
             if len(old) < size + CHUNK:

@@ -13,10 +13,15 @@ from schemas.names import Amounts
 from schemas.outcomes import Action
 from schemas.policies import UpdateMode
 
+QUICK_OOM = "quick OOM"
+
+_HELD = 1_000_000
+"""Comparisons remembered at most."""
+
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
-    """A pod that should be changed at `now` (a turn number)."""
+class Known:
+    """All that is known of one pod at `now` (a turn number)."""
 
     now: int
     workload: str
@@ -25,63 +30,91 @@ class Candidate:
     held: Held
     note: Note
     difference: Difference
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A pod that should be changed, why, and how."""
+
+    known: Known
     why: tuple[str, ...]
     action: Action
 
     @property
     def order(self) -> tuple[bool, bool, float, str, str, str]:
         """Most urgent first: killed soon after its start, then wanting more, then the larger difference."""
-        fact = self.pod.fact
-        urgent = "quick OOM" in self.why
-        return (not urgent, not self.difference.scale_up, -self.difference.share, self.workload, fact.pod.name, fact.pod.uid)
+        pod, difference = self.known.pod.fact.pod, self.known.difference
+        return (QUICK_OOM not in self.why, not difference.scale_up, -difference.share, self.known.workload, pod.name, pod.uid)
 
 
-def reasons(pod: Pod, recommended: Recommended, found: Difference, now: int, settings: UpdateSettings) -> tuple[str, ...]:
+class Compared:
+    """Remembers how far pods are from their recommendations while neither changes, which is nearly always."""
+
+    def __init__(self) -> None:
+        self._held: dict[str, tuple[Pod, Recommended, Difference]] = {}
+
+    def of(self, pod: Pod, recommended: Recommended) -> Difference:
+        """The difference of a pod."""
+        uid = pod.fact.pod.uid
+        held = self._held.get(uid)
+        if held is not None and held[0] is pod and held[1] is recommended:
+            return held[2]
+        if len(self._held) >= _HELD:
+            self._held.clear()
+        found = difference(pod.fact.containers, {c.container: c for c in recommended.containers})
+        self._held[uid] = (pod, recommended, found)
+        return found
+
+
+def candidate(known: Known, settings: UpdateSettings) -> Candidate | None:
+    """The pod as a candidate, or None if it need not be changed."""
+    why = reasons(known, settings)
+    if not why:
+        return None
+    return Candidate(known, why, Action.RESIZE if _in_place(known, settings) else Action.EVICT)
+
+
+def reasons(known: Known, settings: UpdateSettings) -> tuple[str, ...]:
     """Why a pod should be changed; empty if it should not. A pod that requests the very target never should."""
+    fact, found = known.pod.fact, known.difference
     if found.share == 0.0 and not found.outside:
         return ()
-    fact = pod.fact
     started = (fact.started or fact.created).timestamp()
     why = []
     if found.outside:
         why.append("outside its bounds")
-    if recommended.oom_at is not None and recommended.oom_uid == fact.pod.uid:
-        killed = recommended.oom_at.timestamp()
-        if killed - started < settings.quick_oom and now / 1000 - killed < settings.quick_oom:
-            why.append("quick OOM")
-    old = fact.started is not None and now / 1000 - started >= settings.lifetime
-    if old and found.share >= settings.threshold:
+    if _quick_oom(known, started, settings.quick_oom):
+        if found.share == 0.0:
+            return ()
+        why.append(QUICK_OOM)
+    if fact.started is not None and known.now / 1000 - started >= settings.lifetime and found.share >= settings.threshold:
         why.append("old enough and far from its target")
     return tuple(why)
 
 
-def candidate(  # noqa: PLR0913  # all that is known of one pod, by keyword
-    *, now: int, workload: str, pod: Pod, recommended: Recommended, held: Held, note: Note, settings: UpdateSettings
-) -> Candidate | None:
-    """The pod as a candidate, or None if it need not be changed."""
-    wanted = {c.container: c for c in recommended.containers}
-    found = difference(pod.fact.containers, wanted)
-    why = reasons(pod, recommended, found, now, settings) if found.share > 0 or found.outside else ()
-    if not why or ("quick OOM" in why and found.share == 0.0):
-        return None
-    action = Action.RESIZE if _in_place(pod, recommended, held, note, now=now, settings=settings) else Action.EVICT
-    return Candidate(now, workload, pod, recommended, held, note, found, why, action)
+def _quick_oom(known: Known, started: float, threshold: float) -> bool:
+    """Whether an OOM kill came soon after the pod's start, and not long ago."""
+    at, uid = known.recommended.oom_at, known.recommended.oom_uid
+    if at is None or uid != known.pod.fact.pod.uid:
+        return False
+    return at.timestamp() - started < threshold and known.now / 1000 - at.timestamp() < threshold
 
 
-def changes(pod: Pod, recommended: Recommended) -> tuple[Mapping[str, Amounts], Mapping[str, Amounts]]:
+def changes(known: Known) -> tuple[Mapping[str, Amounts], Mapping[str, Amounts]]:
     """New requests and limits of the pod's containers, where they are recommended."""
-    wanted = {c.container: c.target for c in recommended.containers}
-    seen = [c for c in pod.fact.containers if c.name in wanted]
+    wanted = {c.container: c.target for c in known.recommended.containers}
+    seen = [c for c in known.pod.fact.containers if c.name in wanted]
     return (
         {c.name: wanted[c.name] for c in seen},
         {c.name: proportional(c.requests, c.limits, wanted[c.name]) for c in seen},
     )
 
 
-def stuck(pod: Pod, note: Note, now: int, settings: UpdateSettings) -> bool:
+def stuck(known: Known, settings: UpdateSettings) -> bool:
     """Whether a resize that was asked for will not come about."""
-    waited = 0.0 if note.resizing is None else (now - note.resizing) / 1000
-    match pod.fact.resize:
+    since = known.note.resizing
+    waited = 0.0 if since is None else (known.now - since) / 1000
+    match known.pod.fact.resize:
         case ResizeState.INFEASIBLE:
             return True
         case ResizeState.DEFERRED:
@@ -89,21 +122,17 @@ def stuck(pod: Pod, note: Note, now: int, settings: UpdateSettings) -> bool:
         case ResizeState.IN_PROGRESS:
             return waited > settings.resize_in_progress
         case _:
-            return note.resize_failed
+            return known.note.resize_failed
 
 
-def _in_place(  # noqa: PLR0913  # as above
-    pod: Pod, recommended: Recommended, held: Held, note: Note, *, now: int, settings: UpdateSettings
-) -> bool:
+def _in_place(known: Known, settings: UpdateSettings) -> bool:
     """In place first; not if the policy says otherwise, a resize is stuck, or the pod's class of service would change."""
-    if held.policy.update_mode is not UpdateMode.IN_PLACE_OR_RECREATE or stuck(pod, note, now, settings):
+    if known.held.policy.update_mode is not UpdateMode.IN_PLACE_OR_RECREATE or stuck(known, settings):
         return False
-    requests, limits = changes(pod, recommended)
-    after = [
-        ContainerSeen(c.name, _over(c.requests, requests.get(c.name)), _over(c.limits, limits.get(c.name)))
-        for c in pod.fact.containers
-    ]
-    return service_class(pod.fact.containers) == service_class(after)
+    before = known.pod.fact.containers
+    requests, limits = changes(known)
+    after = [ContainerSeen(c.name, _over(c.requests, requests.get(c.name)), _over(c.limits, limits.get(c.name))) for c in before]
+    return service_class(before) == service_class(after)
 
 
 def service_class(containers: tuple[ContainerSeen, ...] | list[ContainerSeen]) -> str:

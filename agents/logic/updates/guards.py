@@ -60,9 +60,9 @@ def first_no(candidate: Candidate, scene: Scene) -> No | None:
 
 
 def _mode(candidate: Candidate, _scene: Scene) -> str | None:
-    mode = candidate.held.policy.update_mode
+    mode = candidate.known.held.policy.update_mode
     if mode in (UpdateMode.OFF, UpdateMode.INITIAL):
-        return f"policy '{candidate.held.policy.target}' has update mode '{mode}', which leaves running pods alone"
+        return f"policy '{candidate.known.held.policy.target}' has update mode '{mode}', which leaves running pods alone"
     return None
 
 
@@ -88,28 +88,28 @@ def _blind(_candidate: Candidate, scene: Scene) -> str | None:
 
 
 def _stale(candidate: Candidate, scene: Scene) -> str | None:
-    seconds = (scene.now - candidate.recommended.turn) / 1000
+    seconds = (scene.now - candidate.known.recommended.turn) / 1000
     if seconds > scene.settings.recommendation_within:
         return f"the recommendation is {seconds:g} s old; more than {scene.settings.recommendation_within:g} s is stale"
     return None
 
 
 def _phase(candidate: Candidate, _scene: Scene) -> str | None:
-    phase = candidate.pod.fact.phase
+    phase = candidate.known.pod.fact.phase
     return None if phase is PodPhase.RUNNING else f"the pod is {phase.value}, not Running"
 
 
 def _resizing(candidate: Candidate, scene: Scene) -> str | None:
-    state = candidate.pod.fact.resize
-    if state is ResizeState.NONE or stuck(candidate.pod, candidate.note, scene.now, scene.settings):
+    state = candidate.known.pod.fact.resize
+    if state is ResizeState.NONE or stuck(candidate.known, scene.settings):
         return None
     return f"a resize of the pod is {state.value}"
 
 
 def _cool_down(candidate: Candidate, scene: Scene) -> str | None:
-    if candidate.note.acted is None:
+    if candidate.known.note.acted is None:
         return None
-    seconds = (scene.now - candidate.note.acted) / 1000
+    seconds = (scene.now - candidate.known.note.acted) / 1000
     if seconds < scene.settings.cool_down:
         return f"the pod was planned for {seconds:g} s ago; the next plan may follow after {scene.settings.cool_down:g} s"
     return None

@@ -25,7 +25,7 @@ class Intake:
         self.notes: Table[Note] = Table("notes", Note, 64)
         self.control: Table[Control] = Table("control", Control, 1)
         self.facts: Table[Facts] = Table("facts", Facts, 1)
-        self._pods_of: dict[str, set[str]] | None = None
+        self._pods_of: dict[str, dict[str, Pod]] | None = None
 
     def tables(self) -> tuple[Part, ...]:
         """All tables."""
@@ -36,12 +36,12 @@ class Intake:
         self._pods_of = None
 
     @property
-    def pods_of(self) -> dict[str, set[str]]:
-        """Uids of the pods of each workload."""
+    def pods_of(self) -> dict[str, dict[str, Pod]]:
+        """The pods of each workload by uid."""
         if self._pods_of is None:
             self._pods_of = {}
             for uid, pod in self.pods.items():
-                self._pods_of.setdefault(pod.fact.workload.key, set()).add(uid)
+                self._pods_of.setdefault(pod.fact.workload.key, {})[uid] = pod
         return self._pods_of
 
     def take(self, turn: Turn) -> None:
@@ -71,8 +71,9 @@ class Intake:
 
     def _changed(self, event: PodChanged, recorded: Recorded, now: int) -> None:
         uid = event.pod.uid
-        self.pods_of.setdefault(event.workload.key, set()).add(uid)
-        self.pods.put(uid, Pod(replace(event, labels={}), recorded.place))
+        pod = Pod(replace(event, labels={}), recorded.place)
+        self.pods_of.setdefault(event.workload.key, {})[uid] = pod
+        self.pods.put(uid, pod)
         note = self.notes.get(uid) or NO_NOTE
         resizing = None if event.resize is ResizeState.NONE else (note.resizing or now)
         if resizing != note.resizing:
@@ -82,9 +83,9 @@ class Intake:
         pod = self.pods.drop(uid)
         self.notes.drop(uid)
         if pod is not None:
-            uids = self.pods_of[pod.fact.workload.key]
-            uids.discard(uid)
-            if not uids:
+            pods = self.pods_of[pod.fact.workload.key]
+            del pods[uid]
+            if not pods:
                 del self.pods_of[pod.fact.workload.key]
 
     def _recommendation(self, recorded: Recorded) -> None:

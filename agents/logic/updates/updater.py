@@ -12,7 +12,7 @@ from agents.logic.tables import Parts
 from agents.logic.tables.objects import Table
 from agents.logic.turns import Decided, Turn
 from agents.logic.updates import words
-from agents.logic.updates.candidate import Candidate, candidate
+from agents.logic.updates.candidate import Candidate, Compared, Known, candidate
 from agents.logic.updates.guards import Scene, first_no
 from agents.logic.updates.headcount import Headcount
 from agents.logic.updates.intake import Intake
@@ -31,6 +31,7 @@ class Updater:
         self.policies = Policies()
         self.known = Intake(self.policies)
         self.marks: Table[Marks] = Table("marks", Marks, 1)
+        self._compared = Compared()
         self._parts = Parts(self.policies.table, self.marks, *self.known.tables())
 
     def step(self, turn: Turn) -> Sequence[Decided]:
@@ -76,7 +77,7 @@ class Updater:
     def _judge(self, turn: Turn, scene: Scene, found: Iterable[Candidate], counts: dict[str, Headcount]) -> list[Decided]:
         decided = []
         for one in found:
-            scene = replace(scene, workload=counts[one.workload])
+            scene = replace(scene, workload=counts[one.known.workload])
             no = first_no(one, scene)
             if no is None:
                 decided.append(words.plan(one, scene, turn, self.partition))
@@ -84,9 +85,9 @@ class Updater:
                 scene.workload.acting += 1
                 scene.cluster.acting += 1
                 scene = replace(scene, planned=scene.planned + 1)
-            elif one.note.refused != no.guard:
+            elif one.known.note.refused != no.guard:
                 decided.append(words.refusal(one, scene, no, turn, self.partition))
-                self._note(one.pod.fact.pod.uid, replace(one.note, refused=no.guard))
+                self._note(one.known.pod.fact.pod.uid, replace(one.known.note, refused=no.guard))
         return decided
 
     def _candidates(self, workload: str, now: int) -> list[Candidate]:
@@ -95,13 +96,12 @@ class Updater:
         if held is None or recommended is None:
             return []
         found = []
-        for uid in sorted(self.known.pods_of[workload]):
-            pod, note = self.known.pods.get(uid), self.known.notes.get(uid) or NO_NOTE
-            if pod is None or pod.fact.phase in _GONE or _live(note, now):
+        for uid, pod in sorted(self.known.pods_of[workload].items()):
+            note = self.known.notes.get(uid) or NO_NOTE
+            if pod.fact.phase in _GONE or _live(note, now):
                 continue
-            one = candidate(
-                now=now, workload=workload, pod=pod, recommended=recommended, held=held, note=note, settings=self.settings
-            )
+            known = Known(now, workload, pod, recommended, held, note, self._compared.of(pod, recommended))
+            one = candidate(known, self.settings)
             if one is not None:
                 found.append(one)
             elif note.refused:
@@ -110,9 +110,8 @@ class Updater:
 
     def _count(self, workload: str, now: int, total: Headcount) -> Headcount:
         count = Headcount()
-        for uid in self.known.pods_of[workload]:
-            pod = self.known.pods.get(uid)
-            if pod is not None and pod.fact.phase not in _GONE:
+        for uid, pod in self.known.pods_of[workload].items():
+            if pod.fact.phase not in _GONE:
                 running = pod.fact.phase is PodPhase.RUNNING
                 acting = _live(self.known.notes.get(uid) or NO_NOTE, now)
                 count.count(running=running, acting=acting)
@@ -120,9 +119,9 @@ class Updater:
         return count
 
     def _planned(self, one: Candidate, decided: Decided) -> None:
-        expires = one.now + int(self.settings.expires * 1000)
+        expires = one.known.now + int(self.settings.expires * 1000)
         plan = Plan(decided.event.id, one.action, expires)
-        self._note(one.pod.fact.pod.uid, replace(one.note, plan=plan, acted=one.now, refused=""))
+        self._note(one.known.pod.fact.pod.uid, replace(one.known.note, plan=plan, acted=one.known.now, refused=""))
 
     def _note(self, uid: str, note: Note) -> None:
         self.known.notes.put(uid, note)

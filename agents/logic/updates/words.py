@@ -15,8 +15,8 @@ NAME = "updater"
 
 def plan(candidate: Candidate, scene: Scene, turn: Turn, partition: int) -> Decided:
     """ResizePlanned or EvictionPlanned."""
-    fact = candidate.pod.fact
-    requests, limits = changes(candidate.pod, candidate.recommended)
+    fact = candidate.known.pod.fact
+    requests, limits = changes(candidate.known)
     expect = {c.name: c.requests for c in fact.containers if c.name in requests}
     key = fact.pod.uid
     expires = turn.at + timedelta(seconds=scene.settings.expires)
@@ -43,7 +43,7 @@ def plan(candidate: Candidate, scene: Scene, turn: Turn, partition: int) -> Deci
 
 def refusal(candidate: Candidate, scene: Scene, no: No, turn: Turn, partition: int) -> Decided:
     """UpdateRefused."""
-    fact = candidate.pod.fact
+    fact = candidate.known.pod.fact
     event = UpdateRefused(
         id=decision_id(stage=NAME, partition=partition, turn=turn.number, what="refuse", key=fact.pod.uid),
         at=turn.at,
@@ -57,16 +57,16 @@ def refusal(candidate: Candidate, scene: Scene, no: No, turn: Turn, partition: i
 
 
 def _because(candidate: Candidate, scene: Scene) -> dict[str, object]:
-    wanted = {c.container: c for c in candidate.recommended.containers}
-    seen = [c for c in candidate.pod.fact.containers if c.name in wanted]
+    wanted = {c.container: c for c in candidate.known.recommended.containers}
+    seen = [c for c in candidate.known.pod.fact.containers if c.name in wanted]
     return {
         "mode": scene.mode.value,
         "action": candidate.action.value,
         "why": list(candidate.why),
-        "difference": candidate.difference.share,
-        "scale_up": candidate.difference.scale_up,
-        "recommendation": candidate.recommended.id,
-        "policy": body(candidate.held),
+        "difference": candidate.known.difference.share,
+        "scale_up": candidate.known.difference.scale_up,
+        "recommendation": candidate.known.recommended.id,
+        "policy": body(candidate.known.held),
         "containers": {
             c.name: {
                 "requests": _body(c.requests),
@@ -92,4 +92,4 @@ def _body(amounts: Amounts) -> dict[str, float | None]:
 
 def _cause(candidate: Candidate, scene: Scene) -> tuple[Place, ...]:
     control = () if scene.control is None else (scene.control.place,)
-    return (candidate.pod.place, candidate.recommended.place, candidate.held.place, *control)
+    return (candidate.known.pod.place, candidate.known.recommended.place, candidate.known.held.place, *control)

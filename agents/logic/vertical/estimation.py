@@ -66,7 +66,8 @@ def with_confidence(amounts: Floats, sure: Floats, bound: Bound) -> Floats:
 
 def estimate_cpu(usage: Usage, rows: Indices, siblings: Floats, settings: VerticalSettings) -> Estimate:
     """Millicores for these aggregates; `siblings`: how many containers share each one's pod."""
-    found = usage.cpu.percentiles(rows, _shares(settings))
+    shares = (settings.lower_cpu_percentile, settings.target_cpu_percentile, settings.upper_cpu_percentile)
+    found = usage.cpu.percentiles(rows, shares)
     sure = confidence(*history(usage, rows), settings.cpu_confidence)
     minimum = clamp(settings.pod_minimum_cpu * MILLI / siblings)
     return _estimate([cores * MILLI for cores in found], found, sure, (minimum, settings.margin))
@@ -74,7 +75,8 @@ def estimate_cpu(usage: Usage, rows: Indices, siblings: Floats, settings: Vertic
 
 def estimate_memory(usage: Usage, rows: Indices, siblings: Floats, settings: VerticalSettings) -> Estimate:
     """Bytes for these aggregates. Confidence rests on CPU samples here too, as upstream's does."""
-    found = usage.memory.percentiles(rows, _shares(settings))
+    shares = (settings.lower_memory_percentile, settings.target_memory_percentile, settings.upper_memory_percentile)
+    found = usage.memory.percentiles(rows, shares)
     sure = confidence(*history(usage, rows), settings.memory_confidence)
     minimum = clamp(settings.pod_minimum_memory / siblings)
     return _estimate(found, found, sure, (minimum, settings.margin))
@@ -84,10 +86,6 @@ def history(usage: Usage, rows: Indices) -> tuple[Floats, Floats, Floats]:
     """First and last time and count of the CPU samples."""
     aggregates = usage.aggregates
     return aggregates.floats("first")[rows], aggregates.floats("last")[rows], aggregates["count"][rows].astype(np.float64)
-
-
-def _shares(settings: VerticalSettings) -> list[float]:
-    return [settings.lower_percentile, settings.target_percentile, settings.upper_percentile]
 
 
 def _estimate(amounts: list[Floats], found: list[Floats], sure: Floats, floor: tuple[Floats, float]) -> Estimate:

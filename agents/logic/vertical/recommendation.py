@@ -4,7 +4,8 @@
 """
 
 from dataclasses import dataclass, fields
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
+from math import isnan
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,8 +65,8 @@ def recommend(usage: Usage, members: Members, rows: Indices, settings: VerticalS
 def container(done: Recommendation, place: int, name: str) -> ContainerRecommendation:
     """The four amounts of the container at `place`."""
     lower_cpu, cpu, upper_cpu, lower_memory, memory, upper_memory = done.amounts[place].tolist()
-    uncapped_cpu = np.nan if np.isnan(cpu) else float(done.cpu.target[place])
-    uncapped_memory = np.nan if np.isnan(memory) else float(done.memory.target[place])
+    uncapped_cpu = cpu if isnan(cpu) else done.cpu.target.item(place)
+    uncapped_memory = memory if isnan(memory) else done.memory.target.item(place)
     return ContainerRecommendation(
         container=name,
         lower=_amounts(lower_cpu, lower_memory),
@@ -80,9 +81,9 @@ def reasons(usage: Usage, done: Recommendation, place: int) -> dict[str, object]
     aggregates, row = usage.aggregates, int(done.rows[place])
     least_cpu, most_cpu, least_memory, most_memory = done.caps[place].tolist()
     return {
-        "samples": int(aggregates.floats("count")[row]),
-        "first": _time(float(aggregates.floats("first")[row])),
-        "last": _time(float(aggregates.floats("last")[row])),
+        "samples": aggregates.whole("count").item(row),
+        "first": _time(aggregates.floats("first").item(row)),
+        "last": _time(aggregates.floats("last").item(row)),
         "cpu": _resource(done.cpu, place, MILLI, (least_cpu, most_cpu)),
         "memory": _resource(done.memory, place, 1.0, (least_memory, most_memory)),
     }
@@ -95,25 +96,24 @@ def rules(settings: VerticalSettings) -> dict[str, object]:
 
 
 def _resource(estimate: Estimate, place: int, scale: float, caps: tuple[float, float]) -> dict[str, object]:
-    lower, target, upper = (float(found[place]) for found in estimate.percentiles)
+    lower, target, upper = (found.item(place) for found in estimate.percentiles)
     return {
         "percentiles": {"lower": lower, "target": target, "upper": upper},
-        "confidence": float(estimate.confidence[place]),
-        "minimum": float(estimate.minimum[place]) / scale,
-        "min_allowed": None if np.isnan(caps[0]) else caps[0] / scale,
-        "max_allowed": None if np.isnan(caps[1]) else caps[1] / scale,
+        "confidence": estimate.confidence.item(place),
+        "minimum": estimate.minimum.item(place) / scale,
+        "min_allowed": None if isnan(caps[0]) else caps[0] / scale,
+        "max_allowed": None if isnan(caps[1]) else caps[1] / scale,
     }
 
 
 def _amounts(cpu: float, memory: float) -> Amounts:
     return Amounts(
-        cpu=None if np.isnan(cpu) else Cores(cpu / MILLI),
-        memory=None if np.isnan(memory) else Bytes(int(memory)),
+        cpu=None if isnan(cpu) else Cores(cpu / MILLI),
+        memory=None if isnan(memory) else Bytes(int(memory)),
     )
 
 
 def _time(seconds: float) -> str | None:
     if seconds == NEVER:
         return None
-    at: datetime = EPOCH + timedelta(seconds=seconds)
-    return at.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    return (EPOCH + timedelta(seconds=seconds)).isoformat().replace("+00:00", "Z")

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from agents.logic.policies import Policies, body
 from agents.logic.tables import Parts
 from agents.logic.tables.objects import Table
-from agents.logic.tables.rows import Column, Indices, Key, Rows
+from agents.logic.tables.rows import CHUNK, Column, Indices, Key, Rows
 from agents.logic.turns import Decided, Turn, decision_id
 from agents.logic.usage.settings import UsageSettings
 from agents.logic.usage.usage import Usage
@@ -80,7 +80,7 @@ class Recommender:
     def step(self, turn: Turn) -> Sequence[Decided]:
         """Take a turn in; say what moved."""
         self._remember()
-        marks = self.marks.get("") or Marks(turn.number - int(self.settings.interval * 1000))
+        marks = self.marks.get("") or Marks(turn.number)
         span = Span(marks.turn, turn.number)
         self._take_policies(turn)
         killed = self._take_kills(turn)
@@ -175,11 +175,12 @@ class Recommender:
         if not len(rows):
             return []
         done = recommend(self.usage, self.members, rows, self.settings)
+        known = [not np.isnan(amounts).all() for amounts in done.amounts]
         decided: list[Decided] = []
         start = 0
         for workload in workloads:
             count = len(self.members.rows_of.get(workload, ()))
-            places = [p for p in range(start, start + count) if not np.isnan(done.amounts[p]).all()]
+            places = [p for p in range(start, start + count) if known[p]]
             start += count
             if places:
                 decided += self._decide(turn, workload, (done, places), marks)
@@ -203,7 +204,8 @@ class Recommender:
                 "last_oom": None if oom is None else _oom(oom),
             },
         )
-        offsets = {int(self.usage.aggregates.floats("offset")[done.rows[place]]) for place in places} - {-1}
+        offset = self.usage.aggregates.whole("offset")
+        offsets = {offset.item(done.rows.item(place)) for place in places} - {-1}
         metrics = tuple(Place(marks.topic, marks.partition, offset) for offset in sorted(offsets))
         cause = (*([held.place] if held else []), *([oom.place] if oom else []), *metrics)
         topics = (("recommendations", workload), ("recommendations-by-cluster", event.workload.cluster))
@@ -214,10 +216,10 @@ class Recommender:
         if row is None:
             row = self.said.add(key)
             self.members.said[done.rows[place]] = row
-        for name, amount in zip(AMOUNTS, done.amounts[place], strict=True):
+        for name, amount in zip(AMOUNTS, done.amounts[place].tolist(), strict=True):
             self.said[name][row] = amount
         self.said["policy"][row] = self.members.policy[done.rows[place]]
-        self.said.touch([row])
+        self.said.touch_chunks((row // CHUNK,))
 
     def chunks(self) -> Iterable[str]:
         """Names of all chunks."""

@@ -25,9 +25,12 @@ class VerticalSettings:
     """... and as at least this many bytes more."""
     margin: Fraction = Fraction(0.15)
     """Share added to every percentile."""
-    target_percentile: Fraction = Fraction(0.9)
-    lower_percentile: Fraction = Fraction(0.5)
-    upper_percentile: Fraction = Fraction(0.95)
+    target_cpu_percentile: Fraction = Fraction(0.9)
+    lower_cpu_percentile: Fraction = Fraction(0.5)
+    upper_cpu_percentile: Fraction = Fraction(0.95)
+    target_memory_percentile: Fraction = Fraction(0.9)
+    lower_memory_percentile: Fraction = Fraction(0.5)
+    upper_memory_percentile: Fraction = Fraction(0.95)
     cpu_confidence: Seconds = Seconds(DAY)
     """History of this length gives confidence 1 in CPU bounds."""
     memory_confidence: Seconds = Seconds(DAY)

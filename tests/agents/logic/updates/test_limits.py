@@ -1,41 +1,33 @@
-"""Limits that keep their ratio to requests; the numbers are worked out beside each case."""
+"""Limits that follow requests, against worked numbers and upstream's own."""
 
 import pytest
+from vectors import vectors
 
-from agents.logic.updates.limits import proportional
+from agents.logic.updates.limits import proportional, scaled
 from schemas.names import Amounts
-from schemas.units import Bytes, Cores
-
-
-def cpu(cores: float | None) -> Amounts:
-    return Amounts(cpu=None if cores is None else Cores(cores))
-
-
-def memory(size: int | None) -> Amounts:
-    return Amounts(memory=None if size is None else Bytes(size))
 
 
 @pytest.mark.parametrize(
-    ("request_", "limit", "target", "wanted"),
+    ("limit", "request_", "recommended", "expected"),
     [
-        (1.0, 2.0, 10.0, 20.0),  # 10 x 2
-        (1.5, 2.0, 1.0, 1.333),  # 4/3, rounded down to whole millicores
-        (None, 2.0, 0.5, 0.5),  # no request: request and limit become equal
-        (2.0, 2.0, 0.5, 0.5),  # they were equal and stay so
-        (1.0, None, 0.5, None),  # no limit: none is set
-        (1.0, 2.0, None, None),  # nothing recommended
+        (2000, 1000, 10000, 20000),
+        (2000, 1500, 1000, 1333),
+        (200, 150, 100, 133),
+        (2000, 0, 700, 700),
+        (500, 500, 700, 700),
+        (500, 250, 0, None),
+        (0, 250, 700, None),
+        (2**62, 1, 4, 2**63 - 1),
     ],
 )
-def test_a_cpu_limit_keeps_its_ratio(
-    request_: float | None, limit: float | None, target: float | None, wanted: float | None
-) -> None:
-    assert proportional(cpu(request_), cpu(limit), cpu(target)) == cpu(wanted)
+def test_a_limit_keeps_its_ratio_to_the_request(limit, request_, recommended, expected):
+    assert scaled(limit, request_, recommended) == expected
 
 
-def test_a_memory_limit_is_rounded_down_to_whole_bytes() -> None:
-    # 200 x 100 / 150 = 133.3
-    assert proportional(memory(150), memory(200), memory(100)) == memory(133)
+def test_amounts_scale_each_by_its_own_ratio_and_what_is_not_set_stays_so():
+    assert proportional(Amounts(0.1, 100), Amounts(0.15, 200), Amounts(0.25, 200)) == Amounts(0.375, 400)
+    assert proportional(Amounts(0.1, 100), Amounts(None, 200), Amounts(0.25, None)) == Amounts(None, None)
 
 
-def test_large_amounts_do_not_overflow() -> None:
-    assert proportional(memory(1 << 50), memory(1 << 51), memory(1 << 52)) == memory(1 << 53)
+def test_the_file_of_vectors_is_for_another_stage():
+    assert vectors("admission_proportional")

@@ -1,0 +1,301 @@
+"""The updater as a stage: which pods it plans for, in which way and order, and each guard that holds it back."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from cluster_events import API, GIB, MINUTE, START, pod, turn, when
+
+from agents.logic.updates.settings import UpdateSettings
+from agents.logic.updates.updater import Updater
+from schemas.decisions import ContainerRecommendation, EvictionPlanned, RequestsRecommended, ResizePlanned, UpdateRefused
+from schemas.facts import ContainerSeen, PodDeleted, PodPhase, ResizeState
+from schemas.names import Amounts, Workload
+from schemas.outcomes import Action, ActionFinished, Result
+from schemas.policies import ControlChanged, Mode, UpdateMode, VerticalPolicyChanged
+
+LATER = START + 10 * MINUTE
+"""After the warm-up."""
+
+
+def recommend(number, workload=API, low=0.1, target=0.2, high=0.5, **because):
+    memory = (GIB // 2, GIB, 2 * GIB)
+    container = ContainerRecommendation(
+        "app", Amounts(low, memory[0]), Amounts(target, memory[1]), Amounts(high, memory[2]), Amounts(target, memory[1])
+    )
+    return RequestsRecommended(f"recommender/0/{number}/requests/{workload.key}", when(number), workload, (container,), because)
+
+
+def policy(mode=UpdateMode.IN_PLACE_OR_RECREATE, target="*"):
+    return VerticalPolicyChanged(when(START), target, "1", mode)
+
+
+def apply(**changed):
+    return ControlChanged(when(START), "demo", **{"mode": Mode.APPLY, "budget": 1.0, **changed})
+
+
+def open_stage(*pods, control=None, mode=UpdateMode.IN_PLACE_OR_RECREATE, **changed):
+    """A stage that has seen pods and switches, and is past its warm-up."""
+    stage = Updater(replace(UpdateSettings(), **changed), 0)
+    facts = list(pods) or [pod(name, START) for name in "abc"]
+    first = stage.step(turn(START, policies=[policy(mode)], control=[control or apply()], pod_changes_by_cluster=facts))
+    assert first == []
+    return stage
+
+
+def look(stage, number=LATER, **inputs):
+    return [d.event for d in stage.step(turn(number, **inputs))]
+
+
+def at_once(stage, number=LATER, **said):
+    return look(stage, number, recommendations_by_cluster=[recommend(number, **said)])
+
+
+def finished(plan, result, action=Action.RESIZE):
+    return ActionFinished("o", plan.at, plan.id, action, result, "so", plan.workload, plan.pod)
+
+
+def only_guard(decided):
+    assert {type(d) for d in decided} == {UpdateRefused}
+    [guard] = {d.guard for d in decided}
+    return guard
+
+
+def test_a_pod_outside_its_bounds_is_resized_in_place_and_its_limits_keep_their_ratio():
+    [first] = at_once(open_stage())[:1]
+    assert isinstance(first, ResizePlanned)
+    assert first.pod.name == "a"
+    assert first.id == f"updater/0/{LATER}/resize/uid-a"
+    assert first.requests == {"app": Amounts(0.2, GIB)}
+    assert first.limits == {"app": Amounts(0.4, 2 * GIB)}  # 2 cores * 0.2 / 1; memory as before
+    assert first.expect == {"app": Amounts(1.0, GIB)}
+    assert first.expires - first.at == timedelta(minutes=5)
+    assert first.because["why"] == ["outside its bounds"]
+    assert first.because["mode"] == "apply"
+    assert first.because["difference"] == pytest.approx(0.8)  # |1 - 0.2| / 1, memory is as recommended
+
+
+def test_a_plan_names_the_places_it_rests_on():
+    decided = open_stage().step(turn(LATER, recommendations_by_cluster=[recommend(LATER)]))
+    topics = [place.topic for place in decided[0].cause]
+    assert topics == [
+        "ullage.pod-changes-by-cluster.v1",
+        "ullage.recommendations-by-cluster.v1",
+        "ullage.policies.v1",
+        "ullage.control.v1",
+    ]
+    assert (decided[0].topic, decided[0].key) == ("pod-updates", "demo")
+
+
+def test_a_pod_inside_its_bounds_is_left_alone_until_it_is_old_and_far_from_its_target():
+    stage = open_stage()
+    inside = {"low": 0.1, "target": 0.5, "high": 2.0}
+    assert at_once(stage, **inside) == []
+    old = START + 12 * 60 * MINUTE
+    facts = [pod(name, START, at=when(old)) for name in "abc"]
+    found = look(stage, old, pod_changes_by_cluster=facts, recommendations_by_cluster=[recommend(old, **inside)])
+    assert [type(f) for f in found][:1] == [ResizePlanned]
+    assert found[0].because["why"] == ["old enough and far from its target"]
+
+
+def test_a_pod_killed_soon_after_its_start_is_changed_inside_its_bounds_and_first():
+    stage = open_stage()
+    oom = {"at": when(START + 5 * MINUTE).isoformat(), "uid": "uid-c"}
+    found = at_once(stage, low=0.1, target=0.5, high=2.0, last_oom=oom)
+    assert [(f.pod.name, f.because["why"]) for f in found] == [("c", ["quick OOM"])]
+
+
+def test_a_pod_whose_kill_is_long_ago_is_left_alone():
+    oom = {"at": when(START + 5 * MINUTE).isoformat(), "uid": "uid-c"}
+    assert at_once(open_stage(), START + 15 * MINUTE, low=0.1, target=0.5, high=2.0, last_oom=oom) == []
+
+
+@pytest.mark.parametrize("mode", [UpdateMode.RECREATE, UpdateMode.AUTO])
+def test_mode_recreate_evicts(mode):
+    [first, *_] = at_once(open_stage(mode=mode))
+    assert isinstance(first, EvictionPlanned)
+    assert first.expect == {"app": Amounts(1.0, GIB)}
+
+
+def test_a_change_of_service_class_needs_an_eviction():
+    bare = [pod(name, START, containers=(ContainerSeen("app"),)) for name in "abc"]
+    assert isinstance(at_once(open_stage(*bare))[0], EvictionPlanned)
+
+
+@pytest.mark.parametrize(
+    ("state", "minutes", "expected"),
+    [
+        (ResizeState.INFEASIBLE, 1, EvictionPlanned),
+        (ResizeState.DEFERRED, 4, UpdateRefused),
+        (ResizeState.DEFERRED, 6, EvictionPlanned),
+        (ResizeState.IN_PROGRESS, 59, UpdateRefused),
+        (ResizeState.IN_PROGRESS, 61, EvictionPlanned),
+    ],
+)
+def test_a_stuck_resize_becomes_an_eviction(state, minutes, expected):
+    stage = open_stage()
+    look(stage, LATER, pod_changes_by_cluster=[pod(name, START, resize=state) for name in "abc"])
+    [first, *_] = at_once(stage, LATER + minutes * MINUTE)
+    assert isinstance(first, expected)
+    if expected is UpdateRefused:
+        assert first.guard == "resizing"
+
+
+def test_a_resize_that_failed_becomes_an_eviction_after_the_cool_down():
+    stage = open_stage()
+    plan = at_once(stage)[0]
+    refused = look(stage, LATER + MINUTE, outcomes=[finished(plan, Result.FAILED)])
+    assert [(r.pod.name, r.guard) for r in refused if r.pod == plan.pod] == [("a", "cool-down")]
+    later = look(stage, LATER + 16 * MINUTE)
+    assert [type(d) for d in later if d.pod == plan.pod] == [EvictionPlanned]
+
+
+def test_a_pod_has_one_plan_at_a_time_and_another_when_it_expired():
+    stage = open_stage(cool_down=0.0)
+    plan = at_once(stage)[0]
+    assert all(d.pod != plan.pod for d in look(stage, LATER + 5 * MINUTE))
+    again = [d for d in look(stage, LATER + 6 * MINUTE) if d.pod == plan.pod]
+    assert [type(d) for d in again] == [ResizePlanned]
+    assert again[0].id != plan.id
+
+
+def test_an_older_recommendation_that_comes_later_is_nothing():
+    stage = open_stage()
+    both = [recommend(LATER, low=0.5, target=1.0, high=2.0), recommend(LATER - MINUTE)]
+    assert look(stage, recommendations_by_cluster=both) == []
+
+
+def test_without_a_policy_nothing_is_planned_or_refused():
+    stage = Updater(UpdateSettings(), 0)
+    look(stage, START, pod_changes_by_cluster=[pod("a", START)])
+    assert at_once(stage) == []
+
+
+def test_shadow_decides_the_same_and_says_so():
+    shadow = at_once(open_stage(control=apply(mode=Mode.SHADOW)))
+    real = at_once(open_stage())
+    assert [d.because["mode"] for d in shadow] == ["shadow"] * len(real)
+    assert [replace(d, because={}) for d in shadow] == [replace(d, because={}) for d in real]
+
+
+# the guards
+
+
+@pytest.mark.parametrize("mode", [UpdateMode.OFF, UpdateMode.INITIAL])
+def test_guard_mode(mode):
+    assert only_guard(at_once(open_stage(mode=mode))) == "mode"
+
+
+def test_guard_paused():
+    refused = at_once(open_stage(control=apply(paused=True, reason="night shift")))
+    assert only_guard(refused) == "paused"
+    assert refused[0].reason == "cluster 'demo' is paused: night shift"
+
+
+def test_guard_warm_up():
+    assert only_guard(at_once(open_stage(), START + 4 * MINUTE)) == "warm-up"
+
+
+def test_guard_blind():
+    assert only_guard(at_once(open_stage(), START + 6 * 60 * MINUTE + MINUTE)) == "blind"
+
+
+def test_guard_stale():
+    stage = open_stage()
+    look(stage, LATER - MINUTE, recommendations_by_cluster=[recommend(LATER, low=0.5, target=1.0, high=2.0)])
+    late = LATER + 121 * MINUTE
+    assert only_guard(look(stage, late, pod_changes_by_cluster=[narrow(name, late) for name in "abc"])) == "stale"
+
+
+def narrow(name, number):
+    return pod(name, number, containers=(ContainerSeen("app", Amounts(0.1, GIB), Amounts(0.2, 2 * GIB)),))
+
+
+def test_guard_phase():
+    pods = [pod(name, START, phase=PodPhase.PENDING) for name in "abc"]
+    assert only_guard(at_once(open_stage(*pods))) == "phase"
+
+
+def test_guard_replicas():
+    assert only_guard(at_once(open_stage(pod("a", START)))) == "replicas"
+
+
+def test_a_single_replica_may_be_resized_if_the_settings_say_so():
+    [plan] = at_once(open_stage(pod("a", START), in_place_skips_disruption=True))
+    assert isinstance(plan, ResizePlanned)
+
+
+@pytest.mark.parametrize(("pods", "planned"), [(2, 1), (3, 1), (4, 2), (5, 2), (10, 5)])
+def test_guard_tolerance(pods, planned):
+    decided = at_once(open_stage(*[pod(f"p{i}", START) for i in range(pods)]))
+    assert [type(d) for d in decided].count(ResizePlanned) == planned
+    assert {d.guard for d in decided if isinstance(d, UpdateRefused)} == {"tolerance"}
+
+
+def test_guard_budget_of_the_workload():
+    decided = at_once(open_stage(*[pod(f"p{i}", START) for i in range(10)], control=apply(budget=0.2)))
+    assert [getattr(d, "guard", "") for d in decided].count("") == 2  # 20 % of 10
+    assert {d.guard for d in decided if isinstance(d, UpdateRefused)} == {"workload-budget"}
+
+
+def test_guard_budget_of_the_cluster():
+    other = [Workload("demo", "web", "Deployment", f"w{i}") for i in range(10)]
+    pods = [pod(f"p{i}-{j}", START, workload=w) for i, w in enumerate(other) for j in range(2)]
+    stage = open_stage(*pods, control=apply(budget=0.25))
+    decided = look(stage, recommendations_by_cluster=[recommend(LATER, w) for w in other])
+    assert [type(d) for d in decided].count(ResizePlanned) == 5  # 25 % of 20
+    guards = [d.guard for d in decided if isinstance(d, UpdateRefused)]
+    assert set(guards) == {"workload-budget", "tolerance", "budget"} - ({"workload-budget"} if "tolerance" in guards else set())
+
+
+def test_guard_rate():
+    other = [Workload("demo", "web", "Deployment", f"w{i}") for i in range(4)]
+    pods = [pod(f"p{i}-{j}", START, workload=w) for i, w in enumerate(other) for j in range(2)]
+    decided = look(open_stage(*pods, rate=2), recommendations_by_cluster=[recommend(LATER, w) for w in other])
+    assert [type(d) for d in decided].count(ResizePlanned) == 2
+    assert "rate" in {d.guard for d in decided if isinstance(d, UpdateRefused)}
+
+
+def test_a_refusal_is_said_once_until_its_guard_changes():
+    stage = open_stage(control=apply(paused=True))
+    assert only_guard(at_once(stage)) == "paused"
+    assert look(stage, LATER + MINUTE) == []
+    assert only_guard(look(stage, LATER + 2 * MINUTE, policies=[policy(UpdateMode.OFF)])) == "mode"
+
+
+def test_a_deleted_pod_is_forgotten():
+    stage = open_stage()
+    look(stage, LATER - MINUTE, pod_changes_by_cluster=[PodDeleted(when(LATER), API, pod(n, START).pod) for n in "abc"])
+    assert at_once(stage) == []
+    assert stage.known.pods_of == {}
+
+
+def test_a_resumed_snapshot_is_as_if_it_had_never_stopped():
+    def story():
+        yield turn(START, policies=[policy()], control=[apply()], pod_changes_by_cluster=[pod(f"p{i}", START) for i in range(5)])
+        yield turn(LATER, recommendations_by_cluster=[recommend(LATER)])
+        yield turn(LATER + MINUTE, pod_changes_by_cluster=[pod("p1", LATER, resize=ResizeState.DEFERRED)])
+        for minute in range(2, 30, 3):
+            yield turn(LATER + minute * MINUTE, pod_changes_by_cluster=[pod(f"p{minute}", LATER)])
+
+    turns = list(story())
+    for cut in range(len(turns)):
+        through, stopped, written = open_empty(), open_empty(), {}
+        for place, each in enumerate(turns):
+            if place == cut:
+                stopped = resumed(stopped)
+            assert list(through.step(each)) == list(stopped.step(each))
+            written |= {chunk: through.dump(chunk) for chunk in through.take_dirty()}
+        whole = {chunk: through.dump(chunk) for chunk in through.chunks()}
+        assert whole == {chunk: stopped.dump(chunk) for chunk in stopped.chunks()} == written
+
+
+def open_empty():
+    return Updater(UpdateSettings(), 0)
+
+
+def resumed(stage):
+    fresh = open_empty()
+    for chunk in sorted(stage.chunks()):
+        fresh.load(chunk, stage.dump(chunk))
+    return fresh

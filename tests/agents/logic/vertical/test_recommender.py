@@ -1,0 +1,261 @@
+"""The recommender as a stage: what it says, when, why; and that neither order, batches, partition nor a resume change it."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from cluster_events import API, GIB, MINUTE, START, scrape, turn, when
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from agents.logic.vertical.recommender import Recommender
+from agents.logic.vertical.settings import VerticalSettings
+from schemas.facts import ContainerOOMKilled, PodDeleted
+from schemas.names import Amounts, PodName, Workload
+from schemas.policies import ContainerPolicy, VerticalPolicyChanged, VerticalPolicyRemoved
+
+HALF_GIB = 500 * 2**20
+
+
+def open_stage(**changed):
+    return Recommender(replace(VerticalSettings(bounds_step=0.0), **changed), 0)
+
+
+def steady(stage, minutes, cores=0.1, memory=HALF_GIB):
+    """One sample each minute; what was said last."""
+    last = None
+    for minute in range(minutes):
+        number = START + minute * MINUTE
+        decided = stage.step(turn(number, pod_metrics=[scrape(number, [(API.key, "a", "app", cores, memory)])]))
+        last = decided[0].event if decided else last
+    return last
+
+
+@pytest.mark.parametrize(
+    ("samples", "lower", "upper"),
+    [
+        # worked numbers: cpu bucket 8 ends at 0.110265 -> 110 m, + int(110 * 0.15) = 16 -> 126 m;
+        # memory bucket 26 ends at 546691264, + 82003689 -> 628694953
+        (6, (75, 378972981), (36414, 181692841417)),
+        (31, (114, 572423439), (6174, 30806052697)),
+        (61, (120, 599570229), (3150, 15717373825)),
+        (721, (125, 626187697), (378, 1886084859)),
+    ],
+)
+def test_a_steady_container_gets_the_worked_numbers(samples, lower, upper):
+    said = steady(open_stage(), samples)
+    [container] = said.containers
+    assert container.target == Amounts(0.126, 628694953) == container.uncapped
+    assert container.lower == Amounts(lower[0] / 1000, lower[1])
+    assert container.upper == Amounts(upper[0] / 1000, upper[1])
+
+
+def test_the_reasons_suffice_to_redo_the_sum():
+    said = steady(open_stage(), 31)
+    because, container = said.because, said.containers[0]
+    numbers, rules = because["containers"]["app"], because["settings"]
+    sure = min(30 / 1440, numbers["samples"] / 1440)
+    for resource, unit in (("cpu", 1000), ("memory", 1)):
+        part = numbers[resource]
+        assert part["confidence"] == pytest.approx(sure)
+        amounts = {}
+        for bound, factor in (("lower", (1 + 0.001 / sure) ** -2), ("target", 1.0), ("upper", 1 + 1 / sure)):
+            base = int(part["percentiles"][bound] * unit)
+            amounts[bound] = max(int((base + int(base * rules["margin"])) * factor), int(part["minimum"] * unit))
+        for bound, amount in amounts.items():
+            assert getattr(getattr(container, bound), resource) * unit == pytest.approx(amount, abs=1)
+    assert (numbers["first"], numbers["last"]) == ("2026-01-01T00:00:00Z", "2026-01-01T00:30:00Z")
+
+
+def test_a_recommendation_is_said_to_the_workload_and_to_its_cluster_with_its_causes():
+    stage = open_stage()
+    policy = VerticalPolicyChanged(when(START), "demo/*", "7")
+    stage.step(turn(START, policies=[policy], pod_metrics=[scrape(START, [(API.key, "a", "app", 0.1, GIB)])]))
+    number = START + MINUTE
+    decided = stage.step(turn(number))
+    assert [(d.topic, d.key) for d in decided] == [("recommendations", API.key), ("recommendations-by-cluster", "demo")]
+    assert decided[0].event is decided[1].event
+    assert decided[0].event.id == f"recommender/0/{number}/requests/{API.key}"
+    assert [str(p) for p in decided[0].cause] == [
+        f"ullage.policies.v1:0:{START // 1000}",
+        f"ullage.pod-metrics.v1:0:{START // 1000}",
+    ]
+    assert decided[0].event.because["policy"]["version"] == "7"
+
+
+def test_what_did_not_move_is_said_again_only_after_an_hour():
+    stage = open_stage(bounds_step=10.0)
+    said = []
+    for minute in range(130):
+        number = START + minute * MINUTE
+        rows = [(API.key, "a", "app", 0.1, GIB)]
+        if stage.step(turn(number, pod_metrics=[scrape(number, rows)])):
+            said.append(minute)
+    assert said[0] == 1
+    assert np.diff(said[1:]).tolist() == [60] * (len(said) - 2)
+    assert len(said) in (3, 4)
+
+
+def test_an_oom_kill_is_answered_in_its_own_turn():
+    stage = open_stage()
+    steady(stage, 10)
+    number = START + 9 * MINUTE + 500
+    killed = ContainerOOMKilled(when(number), API, PodName("web", "a", "u"), "app", 1, 1000 * 2**20, None)
+    decided = stage.step(turn(number, oom_events=[killed]))
+    # 1000 MiB * 1.2 = 1258291200 bytes replaces 500 MiB; it lies in bucket 40, which ends at 1278397629
+    expected = 1278397629 + int(1278397629 * 0.15)
+    assert decided[0].event.containers[0].target.memory == expected
+    assert decided[0].event.because["last_oom"]["uid"] == "u"
+
+
+def test_a_policy_bounds_the_amounts_and_the_longest_target_wins():
+    stage = open_stage()
+    wide = VerticalPolicyChanged(when(START), "*", "1", containers=(ContainerPolicy("*", min_allowed=Amounts(9.0, None)),))
+    near = VerticalPolicyChanged(
+        when(START), "demo/web/*", "2", containers=(ContainerPolicy("app", Amounts(0.5, None), Amounts(None, 10**8)),)
+    )
+    stage.step(turn(START - MINUTE, policies=[wide, near]))
+    container = steady(stage, 6).containers[0]
+    assert container.target == Amounts(0.5, 10**8)
+    assert container.uncapped == Amounts(0.126, 628694953)
+    number = START + 6 * MINUTE
+    decided = stage.step(turn(number, policies=[VerticalPolicyRemoved(when(number), "demo/web/*")]))
+    assert decided[0].event.containers[0].target == Amounts(9.0, 628694953)
+
+
+def test_an_amount_never_seen_is_not_recommended():
+    said = steady(open_stage(), 3, memory=math.nan)
+    assert said.containers[0].target == Amounts(0.126, None)
+
+
+def test_containers_of_one_pod_share_the_minimum():
+    stage = open_stage()
+    rows = [(API.key, "a", name, 0.001, 2**20) for name in ("app", "side")]
+    stage.step(turn(START, pod_metrics=[scrape(START, rows)]))
+    decided = stage.step(turn(START + MINUTE))
+    assert [(c.container, c.target) for c in decided[0].event.containers] == [
+        ("app", Amounts(0.012, 131072000)),
+        ("side", Amounts(0.012, 131072000)),
+    ]
+
+
+def test_a_deleted_pod_leaves_its_usage_behind_and_its_window_not():
+    stage = open_stage()
+    steady(stage, 3)
+    number = START + 3 * MINUTE
+    gone = PodDeleted(when(number), API, PodName("web", "a", "u"))
+    stage.step(turn(number, pod_changes=[gone]))
+    assert len(stage.usage.containers) == 0
+    assert len(stage.usage.aggregates) == 1
+
+
+def test_what_has_no_samples_for_eight_days_is_forgotten():
+    stage = open_stage()
+    steady(stage, 3)
+    stage.step(turn(START + 8 * 24 * 60 * MINUTE + 60 * MINUTE))
+    assert (len(stage.usage.aggregates), len(stage.usage.containers), len(stage.said)) == (0, 0, 0)
+
+
+# properties
+
+KEYS = [Workload("demo", f"ns{i % 2}", "Deployment", f"w{i}").key for i in range(3)]
+ROWS = st.lists(
+    st.tuples(
+        st.sampled_from(KEYS),
+        st.sampled_from(["a", "b"]),
+        st.sampled_from(["app", "side"]),
+        st.one_of(st.just(math.nan), st.floats(0, 40)),
+        st.one_of(st.just(math.nan), st.floats(0, 5e10)),
+    ),
+    unique_by=lambda row: row[:3],
+    max_size=8,
+)
+STEPS = st.lists(st.tuples(st.integers(1, 40 * 60), ROWS, st.booleans(), st.booleans()), min_size=1, max_size=7)
+
+
+def turns(steps, shape=lambda rows: [rows]):
+    number, made = START, []
+    for minutes, rows, killed, deleted in steps:
+        number += minutes * MINUTE
+        inputs = {"pod_metrics": [scrape(number, part) for part in shape(rows)]}
+        if killed and rows:
+            pod = PodName("ns", rows[0][1], "u")
+            inputs["oom_events"] = [ContainerOOMKilled(when(number), Workload.parse(rows[0][0]), pod, rows[0][2], 1, GIB, None)]
+        if deleted and rows:
+            inputs["pod_changes"] = [PodDeleted(when(number), Workload.parse(rows[-1][0]), PodName("ns", rows[-1][1], "u"))]
+        made.append(turn(number, **inputs))
+    return made
+
+
+def content(decided):
+    """Decisions without the places of scrapes, which differ when a scrape is cut in two."""
+    return [(d.topic, d.key, d.event) for d in decided]
+
+
+def resumed(stage):
+    fresh = open_stage()
+    for chunk in sorted(stage.chunks()):
+        fresh.load(chunk, stage.dump(chunk))
+    return fresh
+
+
+def dumped(stage):
+    return {chunk: stage.dump(chunk) for chunk in stage.chunks()}
+
+
+QUICK = settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+@QUICK
+@given(STEPS, st.integers(0, 6))
+def test_a_resumed_snapshot_is_as_if_it_had_never_stopped(steps, cut):
+    through, stopped = open_stage(), open_stage()
+    for place, each in enumerate(turns(steps)):
+        if place == cut:
+            stopped = resumed(stopped)
+        assert list(through.step(each)) == list(stopped.step(each))
+    assert dumped(through) == dumped(stopped)
+
+
+@QUICK
+@given(STEPS)
+def test_what_a_checkpoint_writes_piece_by_piece_is_the_whole_state(steps):
+    stage, written = open_stage(), {}
+    for each in turns(steps):
+        stage.step(each)
+        written |= {chunk: stage.dump(chunk) for chunk in stage.take_dirty()}
+    assert written == dumped(stage)
+
+
+@QUICK
+@given(STEPS, st.randoms(use_true_random=False))
+def test_the_order_of_containers_in_a_scrape_changes_nothing(steps, chance):
+    one, other = open_stage(), open_stage()
+    mixed = [(m, chance.sample(rows, len(rows)), False, False) for m, rows, *_ in steps]
+    for a, b in zip(turns([(m, r, False, False) for m, r, *_ in steps]), turns(mixed), strict=True):
+        assert list(one.step(a)) == list(other.step(b))
+
+
+@QUICK
+@given(STEPS, st.integers(0, 8))
+def test_one_scrape_is_as_good_as_two(steps, cut):
+    one, other = open_stage(), open_stage()
+    ordered = [(m, sorted(rows, key=lambda row: row[:3]), k, d) for m, rows, k, d in steps]
+    halves = turns(ordered, shape=lambda rows: [rows[:cut], rows[cut:]])
+    for a, b in zip(turns(ordered), halves, strict=True):
+        assert content(one.step(a)) == content(other.step(b))
+
+
+@QUICK
+@given(STEPS)
+def test_other_workloads_in_the_partition_change_nothing(steps):
+    def of(key):
+        return [(m, [r for r in rows if r[0] == key], False, False) for m, rows, *_ in steps]
+
+    together = open_stage()
+    said = [content(together.step(each)) for each in turns([(m, r, False, False) for m, r, *_ in steps])]
+    for key in KEYS:
+        alone = open_stage()
+        mine = [content(alone.step(each)) for each in turns(of(key))]
+        assert mine == [[d for d in decided if d[2].workload.key == key] for decided in said]
