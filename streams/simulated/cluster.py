@@ -120,7 +120,7 @@ class SimulatedCluster:
                     container.step(self._now)
 
     def _keep_replicas(self) -> None:
-        """Each deployment has its replicas; what is missing is created, in the deployments' order. What is refused is tried again."""
+        """Each deployment has its replicas: what is missing is created, in order; what is refused is tried again."""
         counts: dict[tuple[str, str], int] = {}
         for pod in self._pods.values():
             counts[_key(pod.deployment)] = counts.get(_key(pod.deployment), 0) + 1
