@@ -151,12 +151,12 @@ def scrape(minute: int, rows: Sequence[tuple[Workload, float, float]]) -> Metric
 class Bench:
     """A log in memory with all topics, and short ways to put facts and ticks into it."""
 
-    def __init__(self, partitions: int = 2) -> None:
-        self.topics = Topics(partitions=partitions)
+    def __init__(self, partitions: int = 2, topics: Topics | None = None) -> None:
+        self.topics = topics or Topics(partitions=partitions)
         self.codec = Codec(self.topics)
         self.log = MemoryLog()
         for topic in TOPICS:
-            self.log.create(self.topics.wire(topic.name), partitions)
+            self.log.create(self.topics.wire(topic.name), self.topics.partitions)
 
     def metrics(self, minute: int, *rows: tuple[Workload, float, float]) -> list[NewRecord]:
         """One record for each row, in the workload's partition."""
