@@ -43,7 +43,7 @@ def set_up(component: str, *, stream: TextIO | None = None, colours: bool | None
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
         cache_logger_on_first_use=False,
     )
-    for ours in ("ullage", "agents", "streams"):
+    for ours in ("ullage", "streams"):  # not "agents": Faust logs its own steps under the modules that host it
         logging.getLogger(ours).setLevel(logging.INFO)
     return cast("FilteringBoundLogger", structlog.get_logger("ullage"))
 
