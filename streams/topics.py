@@ -55,8 +55,8 @@ class Topic:
 TOPICS: tuple[Topic, ...] = (
     Topic("policies", Keyed.BROADCAST, "policies of workloads", "compact", -1, read=True),
     Topic("control", Keyed.BROADCAST, "mode, pause and budget", "compact", -1, read=True),
-    Topic("pod-changes", Keyed.WORKLOAD, "facts about pods", "compact,delete", 28 * DAY_MS, read=True),
-    Topic("pod-changes-by-cluster", Keyed.CLUSTER, "the same facts, by cluster", "compact,delete", 28 * DAY_MS, read=True),
+    Topic("pod-changes", Keyed.WORKLOAD, "facts about pods", "delete", 28 * DAY_MS, read=True),
+    Topic("pod-changes-by-cluster", Keyed.CLUSTER, "the same facts, by cluster", "delete", 28 * DAY_MS, read=True),
     Topic("oom-events", Keyed.WORKLOAD, "facts about OOM kills", "delete", 28 * DAY_MS, read=True),
     Topic("pod-metrics", Keyed.WORKLOAD, "scrapes, as columns", "delete", 28 * DAY_MS, read=True),
     Topic("recommendations", Keyed.WORKLOAD, "decisions about requests", "compact,delete", 400 * DAY_MS),
