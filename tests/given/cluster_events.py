@@ -27,7 +27,8 @@ def turn(number: int, **inputs: list[Event]) -> Turn:
         number,
         {
             name.replace("_", "-"): [
-                Recorded(event, Place(f"ullage.{name.replace('_', '-')}.v1", 0, number // 1000 + i)) for i, event in enumerate(events)
+                Recorded(event, Place(f"ullage.{name.replace('_', '-')}.v1", 0, number // 1000 + i))
+                for i, event in enumerate(events)
             ]
             for name, events in inputs.items()
         },

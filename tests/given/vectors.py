@@ -1,4 +1,4 @@
-"""Upstream's vectors: outputs of the real VPA for given inputs. They live outside the repository; without them a test is skipped."""
+"""Upstream's vectors: outputs of the real VPA for given inputs. They live outside the repository; without them tests skip."""
 
 import json
 import os
@@ -27,9 +27,8 @@ def close(mine: float, theirs: float) -> bool:
 def differences(mine: Mapping[str, object], theirs: Mapping[str, object]) -> list[str]:
     """How a histogram's state differs from a vector's; ties at a percentile's threshold may fall either way."""
     found = [f"{k}: {mine[k]}, not {theirs[k]}" for k in ("empty", "min_bucket", "max_bucket") if mine[k] != theirs[k]]
-    for key in ("total_weight", "reference_ts"):
-        if key in theirs and not close(number(mine[key]), number(theirs[key])):
-            found.append(f"{key}: {mine[key]}, not {theirs[key]}")
+    dated = [key for key in ("total_weight", "reference_ts") if key in theirs]
+    found += [f"{k}: {mine[k]}, not {theirs[k]}" for k in dated if not close(number(mine[k]), number(theirs[k]))]
     ties = numbers(theirs.get("near_ties", ()))
     pairs = zip(numbers(mine["percentiles"]), numbers(theirs["percentiles"]), strict=True)
     found += [f"percentile {i}: {a}, not {b}" for i, (a, b) in enumerate(pairs) if i not in ties and not close(a, b)]

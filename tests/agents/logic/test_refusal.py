@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from schemas.policies import ContainerPolicy, ControlChanged, Mode, VerticalPoli
 GOOD = scrape(START, [(API.key, "a", "app", 0.1, 1e6), (API.key, "b", "app", math.nan, math.nan)])
 
 
-def test_good_events_are_taken():
+def test_good_events_are_taken() -> None:
     for event in (GOOD, scrape(START, []), pod("a", START), PodDeleted(when(START), API, PodName("w", "a", "u"))):
         assert refuse(event) is None
     assert len(turn(START, pod_metrics=[GOOD]).of("pod-metrics")) == 1
@@ -48,11 +49,11 @@ def test_good_events_are_taken():
         (ControlChanged(when(START), "demo", Mode.APPLY, budget=7.0), "budget is 7.0; more than 1 is not possible"),
     ],
 )
-def test_a_bad_amount_is_refused_with_its_value_and_place(event, said):
+def test_a_bad_amount_is_refused_with_its_value_and_place(event: Any, said: Any) -> None:
     assert refuse(event) == said
 
 
-def test_columns_of_unequal_length_are_refused():
+def test_columns_of_unequal_length_are_refused() -> None:
     said = refuse(replace(GOOD, pods=("a",)))
     assert said is not None
     assert "'pods': 1" in said

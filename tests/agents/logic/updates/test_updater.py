@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from cluster_events import API, GIB, MINUTE, START, pod, turn, when
@@ -14,11 +15,14 @@ from schemas.names import Amounts, Workload
 from schemas.outcomes import Action, ActionFinished, Result
 from schemas.policies import ControlChanged, Mode, UpdateMode, VerticalPolicyChanged
 
+Json = dict[str, Any]
+
+
 LATER = START + 10 * MINUTE
 """After the warm-up."""
 
 
-def recommend(number, workload=API, low=0.1, target=0.2, high=0.5, **because):
+def recommend(number: int, workload: Any = API, low: float = 0.1, target: Any = 0.2, high: float = 0.5, **because: Any) -> Any:
     memory = (GIB // 2, GIB, 2 * GIB)
     container = ContainerRecommendation(
         "app", Amounts(low, memory[0]), Amounts(target, memory[1]), Amounts(high, memory[2]), Amounts(target, memory[1])
@@ -26,15 +30,15 @@ def recommend(number, workload=API, low=0.1, target=0.2, high=0.5, **because):
     return RequestsRecommended(f"recommender/0/{number}/requests/{workload.key}", when(number), workload, (container,), because)
 
 
-def policy(mode=UpdateMode.IN_PLACE_OR_RECREATE, target="*"):
+def policy(mode: Any = UpdateMode.IN_PLACE_OR_RECREATE, target: Any = "*") -> Any:
     return VerticalPolicyChanged(when(START), target, "1", mode)
 
 
-def apply(**changed):
+def apply(**changed: Any) -> Any:
     return ControlChanged(when(START), "demo", **{"mode": Mode.APPLY, "budget": 1.0, **changed})
 
 
-def open_stage(*pods, control=None, mode=UpdateMode.IN_PLACE_OR_RECREATE, **changed):
+def open_stage(*pods: Any, control: Any = None, mode: Any = UpdateMode.IN_PLACE_OR_RECREATE, **changed: Any) -> Any:
     """A stage that has seen pods and switches, and is past its warm-up."""
     stage = Updater(replace(UpdateSettings(), **changed), 0)
     facts = list(pods) or [pod(name, START) for name in "abc"]
@@ -43,25 +47,25 @@ def open_stage(*pods, control=None, mode=UpdateMode.IN_PLACE_OR_RECREATE, **chan
     return stage
 
 
-def look(stage, number=LATER, **inputs):
+def look(stage: Any, number: int = LATER, **inputs: Json) -> Any:
     return [d.event for d in stage.step(turn(number, **inputs))]
 
 
-def at_once(stage, number=LATER, **said):
+def at_once(stage: Any, number: int = LATER, **said: Any) -> Any:
     return look(stage, number, recommendations_by_cluster=[recommend(number, **said)])
 
 
-def finished(plan, result, action=Action.RESIZE):
+def finished(plan: Any, result: Result, action: Action = Action.RESIZE) -> Any:
     return ActionFinished("o", plan.at, plan.id, action, result, "so", plan.workload, plan.pod)
 
 
-def only_guard(decided):
+def only_guard(decided: list[Any]) -> Any:
     assert {type(d) for d in decided} == {UpdateRefused}
     [guard] = {d.guard for d in decided}
     return guard
 
 
-def test_a_pod_outside_its_bounds_is_resized_in_place_and_its_limits_keep_their_ratio():
+def test_a_pod_outside_its_bounds_is_resized_in_place_and_its_limits_keep_their_ratio() -> None:
     [first] = at_once(open_stage())[:1]
     assert isinstance(first, ResizePlanned)
     assert first.pod.name == "a"
@@ -75,7 +79,7 @@ def test_a_pod_outside_its_bounds_is_resized_in_place_and_its_limits_keep_their_
     assert first.because["difference"] == pytest.approx(0.8)  # |1 - 0.2| / 1, memory is as recommended
 
 
-def test_a_plan_names_the_places_it_rests_on():
+def test_a_plan_names_the_places_it_rests_on() -> None:
     decided = open_stage().step(turn(LATER, recommendations_by_cluster=[recommend(LATER)]))
     topics = [place.topic for place in decided[0].cause]
     assert topics == [
@@ -87,7 +91,7 @@ def test_a_plan_names_the_places_it_rests_on():
     assert (decided[0].topic, decided[0].key) == ("pod-updates", "demo")
 
 
-def test_a_pod_inside_its_bounds_is_left_alone_until_it_is_old_and_far_from_its_target():
+def test_a_pod_inside_its_bounds_is_left_alone_until_it_is_old_and_far_from_its_target() -> None:
     stage = open_stage()
     inside = {"low": 0.1, "target": 0.5, "high": 2.0}
     assert at_once(stage, **inside) == []
@@ -98,26 +102,26 @@ def test_a_pod_inside_its_bounds_is_left_alone_until_it_is_old_and_far_from_its_
     assert found[0].because["why"] == ["old enough and far from its target"]
 
 
-def test_a_pod_killed_soon_after_its_start_is_changed_inside_its_bounds_and_first():
+def test_a_pod_killed_soon_after_its_start_is_changed_inside_its_bounds_and_first() -> None:
     stage = open_stage()
     oom = {"at": when(START + 5 * MINUTE).isoformat(), "uid": "uid-c"}
     found = at_once(stage, low=0.1, target=0.5, high=2.0, last_oom=oom)
     assert [(f.pod.name, f.because["why"]) for f in found] == [("c", ["quick OOM"])]
 
 
-def test_a_pod_whose_kill_is_long_ago_is_left_alone():
+def test_a_pod_whose_kill_is_long_ago_is_left_alone() -> None:
     oom = {"at": when(START + 5 * MINUTE).isoformat(), "uid": "uid-c"}
     assert at_once(open_stage(), START + 15 * MINUTE, low=0.1, target=0.5, high=2.0, last_oom=oom) == []
 
 
 @pytest.mark.parametrize("mode", [UpdateMode.RECREATE, UpdateMode.AUTO])
-def test_mode_recreate_evicts(mode):
+def test_mode_recreate_evicts(mode: Any) -> None:
     [first, *_] = at_once(open_stage(mode=mode))
     assert isinstance(first, EvictionPlanned)
     assert first.expect == {"app": Amounts(1.0, GIB)}
 
 
-def test_a_change_of_service_class_needs_an_eviction():
+def test_a_change_of_service_class_needs_an_eviction() -> None:
     bare = [pod(name, START, containers=(ContainerSeen("app"),)) for name in "abc"]
     assert isinstance(at_once(open_stage(*bare))[0], EvictionPlanned)
 
@@ -132,7 +136,7 @@ def test_a_change_of_service_class_needs_an_eviction():
         (ResizeState.IN_PROGRESS, 61, EvictionPlanned),
     ],
 )
-def test_a_stuck_resize_becomes_an_eviction(state, minutes, expected):
+def test_a_stuck_resize_becomes_an_eviction(state: Any, minutes: int, expected: Any) -> None:
     stage = open_stage()
     look(stage, LATER, pod_changes_by_cluster=[pod(name, START, resize=state) for name in "abc"])
     [first, *_] = at_once(stage, LATER + minutes * MINUTE)
@@ -141,7 +145,7 @@ def test_a_stuck_resize_becomes_an_eviction(state, minutes, expected):
         assert first.guard == "resizing"
 
 
-def test_a_resize_that_failed_becomes_an_eviction_after_the_cool_down():
+def test_a_resize_that_failed_becomes_an_eviction_after_the_cool_down() -> None:
     stage = open_stage()
     plan = at_once(stage)[0]
     refused = look(stage, LATER + MINUTE, outcomes=[finished(plan, Result.FAILED)])
@@ -150,7 +154,7 @@ def test_a_resize_that_failed_becomes_an_eviction_after_the_cool_down():
     assert [type(d) for d in later if d.pod == plan.pod] == [EvictionPlanned]
 
 
-def test_a_pod_has_one_plan_at_a_time_and_another_when_it_expired():
+def test_a_pod_has_one_plan_at_a_time_and_another_when_it_expired() -> None:
     stage = open_stage(cool_down=0.0)
     plan = at_once(stage)[0]
     assert all(d.pod != plan.pod for d in look(stage, LATER + 5 * MINUTE))
@@ -159,19 +163,19 @@ def test_a_pod_has_one_plan_at_a_time_and_another_when_it_expired():
     assert again[0].id != plan.id
 
 
-def test_an_older_recommendation_that_comes_later_is_nothing():
+def test_an_older_recommendation_that_comes_later_is_nothing() -> None:
     stage = open_stage()
     both = [recommend(LATER, low=0.5, target=1.0, high=2.0), recommend(LATER - MINUTE)]
     assert look(stage, recommendations_by_cluster=both) == []
 
 
-def test_without_a_policy_nothing_is_planned_or_refused():
+def test_without_a_policy_nothing_is_planned_or_refused() -> None:
     stage = Updater(UpdateSettings(), 0)
     look(stage, START, pod_changes_by_cluster=[pod("a", START)])
     assert at_once(stage) == []
 
 
-def test_shadow_decides_the_same_and_says_so():
+def test_shadow_decides_the_same_and_says_so() -> None:
     shadow = at_once(open_stage(control=apply(mode=Mode.SHADOW)))
     real = at_once(open_stage())
     assert [d.because["mode"] for d in shadow] == ["shadow"] * len(real)
@@ -182,63 +186,63 @@ def test_shadow_decides_the_same_and_says_so():
 
 
 @pytest.mark.parametrize("mode", [UpdateMode.OFF, UpdateMode.INITIAL])
-def test_guard_mode(mode):
+def test_guard_mode(mode: Any) -> None:
     assert only_guard(at_once(open_stage(mode=mode))) == "mode"
 
 
-def test_guard_paused():
+def test_guard_paused() -> None:
     refused = at_once(open_stage(control=apply(paused=True, reason="night shift")))
     assert only_guard(refused) == "paused"
     assert refused[0].reason == "cluster 'demo' is paused: night shift"
 
 
-def test_guard_warm_up():
+def test_guard_warm_up() -> None:
     assert only_guard(at_once(open_stage(), START + 4 * MINUTE)) == "warm-up"
 
 
-def test_guard_blind():
+def test_guard_blind() -> None:
     assert only_guard(at_once(open_stage(), START + 6 * 60 * MINUTE + MINUTE)) == "blind"
 
 
-def test_guard_stale():
+def test_guard_stale() -> None:
     stage = open_stage()
     look(stage, LATER - MINUTE, recommendations_by_cluster=[recommend(LATER, low=0.5, target=1.0, high=2.0)])
     late = LATER + 121 * MINUTE
     assert only_guard(look(stage, late, pod_changes_by_cluster=[narrow(name, late) for name in "abc"])) == "stale"
 
 
-def narrow(name, number):
+def narrow(name: str, number: int) -> Any:
     return pod(name, number, containers=(ContainerSeen("app", Amounts(0.1, GIB), Amounts(0.2, 2 * GIB)),))
 
 
-def test_guard_phase():
+def test_guard_phase() -> None:
     pods = [pod(name, START, phase=PodPhase.PENDING) for name in "abc"]
     assert only_guard(at_once(open_stage(*pods))) == "phase"
 
 
-def test_guard_replicas():
+def test_guard_replicas() -> None:
     assert only_guard(at_once(open_stage(pod("a", START)))) == "replicas"
 
 
-def test_a_single_replica_may_be_resized_if_the_settings_say_so():
+def test_a_single_replica_may_be_resized_if_the_settings_say_so() -> None:
     [plan] = at_once(open_stage(pod("a", START), in_place_skips_disruption=True))
     assert isinstance(plan, ResizePlanned)
 
 
 @pytest.mark.parametrize(("pods", "planned"), [(2, 1), (3, 1), (4, 2), (5, 2), (10, 5)])
-def test_guard_tolerance(pods, planned):
+def test_guard_tolerance(pods: Any, planned: Any) -> None:
     decided = at_once(open_stage(*[pod(f"p{i}", START) for i in range(pods)]))
     assert [type(d) for d in decided].count(ResizePlanned) == planned
     assert {d.guard for d in decided if isinstance(d, UpdateRefused)} == {"tolerance"}
 
 
-def test_guard_budget_of_the_workload():
+def test_guard_budget_of_the_workload() -> None:
     decided = at_once(open_stage(*[pod(f"p{i}", START) for i in range(10)], control=apply(budget=0.2)))
     assert [getattr(d, "guard", "") for d in decided].count("") == 2  # 20 % of 10
     assert {d.guard for d in decided if isinstance(d, UpdateRefused)} == {"workload-budget"}
 
 
-def test_guard_budget_of_the_cluster():
+def test_guard_budget_of_the_cluster() -> None:
     other = [Workload("demo", "web", "Deployment", f"w{i}") for i in range(10)]
     pods = [pod(f"p{i}-{j}", START, workload=w) for i, w in enumerate(other) for j in range(2)]
     stage = open_stage(*pods, control=apply(budget=0.25))
@@ -248,7 +252,7 @@ def test_guard_budget_of_the_cluster():
     assert set(guards) == {"workload-budget", "tolerance", "budget"} - ({"workload-budget"} if "tolerance" in guards else set())
 
 
-def test_guard_rate():
+def test_guard_rate() -> None:
     other = [Workload("demo", "web", "Deployment", f"w{i}") for i in range(4)]
     pods = [pod(f"p{i}-{j}", START, workload=w) for i, w in enumerate(other) for j in range(2)]
     decided = look(open_stage(*pods, rate=2), recommendations_by_cluster=[recommend(LATER, w) for w in other])
@@ -256,22 +260,22 @@ def test_guard_rate():
     assert "rate" in {d.guard for d in decided if isinstance(d, UpdateRefused)}
 
 
-def test_a_refusal_is_said_once_until_its_guard_changes():
+def test_a_refusal_is_said_once_until_its_guard_changes() -> None:
     stage = open_stage(control=apply(paused=True))
     assert only_guard(at_once(stage)) == "paused"
     assert look(stage, LATER + MINUTE) == []
     assert only_guard(look(stage, LATER + 2 * MINUTE, policies=[policy(UpdateMode.OFF)])) == "mode"
 
 
-def test_a_deleted_pod_is_forgotten():
+def test_a_deleted_pod_is_forgotten() -> None:
     stage = open_stage()
     look(stage, LATER - MINUTE, pod_changes_by_cluster=[PodDeleted(when(LATER), API, pod(n, START).pod) for n in "abc"])
     assert at_once(stage) == []
     assert stage.known.pods_of == {}
 
 
-def test_a_resumed_snapshot_is_as_if_it_had_never_stopped():
-    def story():
+def test_a_resumed_snapshot_is_as_if_it_had_never_stopped() -> None:
+    def story() -> Any:
         yield turn(START, policies=[policy()], control=[apply()], pod_changes_by_cluster=[pod(f"p{i}", START) for i in range(5)])
         yield turn(LATER, recommendations_by_cluster=[recommend(LATER)])
         yield turn(LATER + MINUTE, pod_changes_by_cluster=[pod("p1", LATER, resize=ResizeState.DEFERRED)])
@@ -290,11 +294,11 @@ def test_a_resumed_snapshot_is_as_if_it_had_never_stopped():
         assert whole == {chunk: stopped.dump(chunk) for chunk in stopped.chunks()} == written
 
 
-def open_empty():
+def open_empty() -> Any:
     return Updater(UpdateSettings(), 0)
 
 
-def resumed(stage):
+def resumed(stage: Any) -> Any:
     fresh = open_empty()
     for chunk in sorted(stage.chunks()):
         fresh.load(chunk, stage.dump(chunk))

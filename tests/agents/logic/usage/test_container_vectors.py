@@ -1,6 +1,7 @@
 """Containers against upstream's own: samples, windows, OOM kills, relabelled and deleted pods."""
 
 from datetime import UTC, datetime
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,10 +12,13 @@ from agents.logic.usage.settings import UsageSettings
 from agents.logic.usage.usage import Usage
 from schemas.facts import MetricsScraped
 
+Json = dict[str, Any]
+
+
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def settings(config):
+def settings(config: Json) -> Any:
     return UsageSettings(
         cpu_half_life=config["cpu_half_life_s"],
         memory_half_life=config["memory_half_life_s"],
@@ -28,11 +32,11 @@ def settings(config):
 class Model:
     """Upstream's cluster model over our usage: pods and their containers must be known, and labels make the aggregate."""
 
-    def __init__(self, config):
+    def __init__(self, config: Json) -> None:
         self.pods = {}
         self.usage = Usage(settings(config), lambda _workload, pod, container: (container, self.pods[pod][0]))
 
-    def do(self, op):
+    def do(self, op: list[Any]) -> Any:
         kind, name, *rest = op
         if kind == "pod":
             self.pods[name] = (rest[0], rest[1])
@@ -43,7 +47,7 @@ class Model:
             return self.sample(kind, name, *rest)
         return None
 
-    def sample(self, kind, pod, container, at, amount):
+    def sample(self, kind: str, pod: Any, container: str, at: float, amount: Any) -> Any:
         if container not in self.pods.get(pod, ("", []))[1]:
             return ["no_such_container", None]
         key = ("w", pod, container)
@@ -60,13 +64,13 @@ class Model:
             assert not (late and self.marks(key) != before and before is not None)
         return [error, self.marks(key)]
 
-    def marks(self, key):
+    def marks(self, key: Any) -> Any:
         containers = self.usage.containers
         row = containers.find(key)
         columns = ("window_end", "peak", "killed", "last_memory", "last_cpu")
         return None if row is None else [float(containers.floats(c)[row]) for c in columns]
 
-    def aggregate(self, key, shares):
+    def aggregate(self, key: Any, shares: list[float]) -> Any:
         aggregates = self.usage.aggregates
         row = aggregates.find(tuple(key.split("|", 1)))
         if row is None:
@@ -76,7 +80,7 @@ class Model:
 
 
 @pytest.mark.parametrize("vector", vectors("container_state"))
-def test_containers_end_where_upstreams_end(vector):
+def test_containers_end_where_upstreams_end(vector: Json) -> None:
     inputs, expected = vector["inputs"], vector["expected"]
     model = Model(inputs["config"])
     snapshots = iter(expected["snapshots"])
@@ -87,7 +91,7 @@ def test_containers_end_where_upstreams_end(vector):
             assert model.do(op) == result, op
 
 
-def compare(model, snapshot, shares):
+def compare(model: Model, snapshot: Json, shares: list[float]) -> Any:
     for key, theirs in snapshot.items():
         mine = model.aggregate(key, shares)
         if mine is None:

@@ -1,6 +1,7 @@
 """Histograms against upstream's own: buckets, adding, taking away, decay, merging."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,6 +11,8 @@ from vectors import differences, vectors
 from agents.logic.tables.rows import Floats, Indices, Rows
 from agents.logic.usage.buckets import Exponential, Scale
 from agents.logic.usage.histograms import Histograms
+
+Json = dict[str, Any]
 
 
 class Linear:
@@ -23,13 +26,13 @@ class Linear:
         return np.clip(values / self._width, 0, len(self.starts) - 1).astype(np.int64)
 
 
-def scale(options):
+def scale(options: Json) -> Any:
     if options["kind"] == "linear":
         return Linear(options["max_value"], options["first_bucket_size"], options["epsilon"])
     return Exponential(options["max_value"], options["first_bucket_size"], options["ratio"], options["epsilon"])
 
 
-def histograms(inputs, names):
+def histograms(inputs: Json, names: list[str]) -> Any:
     buckets: Scale = scale(inputs["options"])
     rows = Rows("test", Histograms.columns("h", buckets))
     for name in names:
@@ -37,24 +40,24 @@ def histograms(inputs, names):
     return Histograms(rows, "h", buckets, inputs["half_life_s"] if inputs["decaying"] else math.inf)
 
 
-def apply(mine, row, op):
+def apply(mine: Any, row: int, op: list[Any]) -> Any:
     kind, value, weight, at = op
     act = mine.add if kind == "add" else mine.subtract
     act(np.array([row]), np.array([float(value)]), weight, float(at))
 
 
-def undated(inputs, expected):
+def undated(inputs: Json, expected: Json) -> Any:
     return expected if inputs["decaying"] else {k: v for k, v in expected.items() if k != "reference_ts"}
 
 
 @pytest.mark.parametrize("vector", vectors("histogram_buckets"))
-def test_buckets_start_where_upstreams_do_to_the_bit(vector):
+def test_buckets_start_where_upstreams_do_to_the_bit(vector: Json) -> None:
     starts = scale(vector["inputs"]["options"]).starts
     assert starts.tolist() == vector["expected"]["bucket_starts"]
 
 
 @pytest.mark.parametrize("vector", vectors("histogram_find_bucket"))
-def test_values_fall_into_upstreams_buckets(vector):
+def test_values_fall_into_upstreams_buckets(vector: Json) -> None:
     inputs = vector["inputs"]
     with np.errstate(all="ignore"):
         found = scale(inputs["options"]).find(np.array(inputs["values"], np.float64))
@@ -63,7 +66,7 @@ def test_values_fall_into_upstreams_buckets(vector):
 
 
 @pytest.mark.parametrize("vector", vectors("histogram_ops"))
-def test_samples_added_and_taken_away_leave_what_upstream_has(vector):
+def test_samples_added_and_taken_away_leave_what_upstream_has(vector: Json) -> None:
     inputs = vector["inputs"]
     mine = histograms(inputs, ["a"])
     snapshots = iter(vector["expected"]["snapshots"])
@@ -75,7 +78,7 @@ def test_samples_added_and_taken_away_leave_what_upstream_has(vector):
 
 
 @pytest.mark.parametrize("vector", vectors("histogram_merge"))
-def test_merged_histograms_are_what_upstream_has_both_of_them(vector):
+def test_merged_histograms_are_what_upstream_has_both_of_them(vector: Json) -> None:
     inputs, expected = vector["inputs"], vector["expected"]
     mine = histograms(inputs, ["a", "b"])
     for row, name in ((0, "ops_a"), (1, "ops_b")):

@@ -5,6 +5,7 @@ Long series take upstream's model minutes of samples one by one; the ones above 
 
 import os
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,11 +17,14 @@ from agents.logic.vertical.estimation import estimate_cpu, estimate_memory
 from agents.logic.vertical.settings import VerticalSettings
 from schemas.facts import MetricsScraped
 
+Json = dict[str, Any]
+
+
 MOST = 10**9 if os.environ.get("ULLAGE_ALL_VECTORS") else 400
 WORD = 2**64
 
 
-def value(shape, i, at, r):  # one line for each shape of the vectors' README
+def value(shape: Json, i: int, at: float, r: int) -> Any:  # noqa: PLR0911  # one line for each shape of the vectors' README
     jitter = shape.get("jitter", 0) + 1
     match shape["f"]:
         case "const":
@@ -42,7 +46,7 @@ def value(shape, i, at, r):  # one line for each shape of the vectors' README
     raise AssertionError(shape)
 
 
-def amounts(series, resource, seed) -> Iterator[float | None]:
+def amounts(series: Json, resource: str, seed: int) -> Iterator[float | None]:
     shape = series.get(resource)
     state = seed
     for i in range(series["n"]):
@@ -50,7 +54,7 @@ def amounts(series, resource, seed) -> Iterator[float | None]:
         yield None if shape is None else value(shape, i, series["t0"] + i * series["step"], state >> 33)
 
 
-def fold(usage, series):
+def fold(usage: Usage, series: Json) -> Any:
     key = ("w", series["pod"], series["container"])
     names = tuple((part,) for part in key)
     ooms = list(series.get("ooms", []))
@@ -66,11 +70,11 @@ def fold(usage, series):
         kill(usage, key, oom)
 
 
-def kill(usage, key, oom):
+def kill(usage: Usage, key: Any, oom: list[Any]) -> Any:
     usage.kill(key, float(oom[1]), float(oom[0]), turn=0)
 
 
-def fold_all(inputs):
+def fold_all(inputs: Json) -> Any:
     config = inputs["aggregation"]
     labels = {s["pod"]: s["labels"] for s in inputs["series"]}
     labels |= {pod: text for pod, text, _ in inputs.get("empty_containers") or []}
@@ -90,7 +94,7 @@ def fold_all(inputs):
     return usage
 
 
-def merged(usage, parts):
+def merged(usage: Usage, parts: Any) -> Any:
     """One aggregate for each container name: what a workload's recommendation rests on."""
     aggregates = usage.aggregates
     rows = {}
@@ -102,7 +106,7 @@ def merged(usage, parts):
     return rows
 
 
-def selected(inputs):
+def selected(inputs: Json) -> Any:
     """Container and labels of what the selector matches."""
     wanted = set(inputs["selector"].split(","))
     known = [(s["container"], s["labels"]) for s in inputs["series"]]
@@ -110,7 +114,7 @@ def selected(inputs):
     return {(container, labels) for container, labels in known if wanted <= set(labels.split(","))}
 
 
-def merge(usage, into, other):
+def merge(usage: Usage, into: int, other: int) -> Any:
     first, last, count = usage.aggregates.floats("first"), usage.aggregates.floats("last"), usage.aggregates.whole("count")
     usage.cpu.merge(into, other)
     usage.memory.merge(into, other)
@@ -120,7 +124,7 @@ def merge(usage, into, other):
         count[into] += count[other]
 
 
-def settings(flags):
+def settings(flags: Json) -> Any:
     return VerticalSettings(
         margin=flags["recommendation_margin_fraction"],
         target_cpu_percentile=flags["target_cpu_percentile"],
@@ -136,7 +140,7 @@ def settings(flags):
     )
 
 
-def unsuited(vector):
+def unsuited(vector: Json) -> Any:
     """Why a vector asks for what this stage does not do yet."""
     inputs, flags = vector["inputs"], vector["inputs"]["recommender"]
     policies = (inputs.get("resourcePolicy") or {}).get("containerPolicies", [])
@@ -150,7 +154,7 @@ def unsuited(vector):
 
 
 @pytest.mark.parametrize("vector", vectors("recommendation"))
-def test_amounts_are_upstreams(vector):
+def test_amounts_are_upstreams(vector: Json) -> None:
     reason = unsuited(vector)
     if reason:
         pytest.skip(reason)

@@ -1,7 +1,9 @@
 """The recommender as a stage: what it says, when, why; and that neither order, batches, partition nor a resume change it."""
 
 import math
+import random
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,14 +17,17 @@ from schemas.facts import ContainerOOMKilled, PodDeleted
 from schemas.names import Amounts, PodName, Workload
 from schemas.policies import ContainerPolicy, VerticalPolicyChanged, VerticalPolicyRemoved
 
+Json = dict[str, Any]
+
+
 HALF_GIB = 500 * 2**20
 
 
-def open_stage(**changed):
+def open_stage(**changed: Any) -> Any:
     return Recommender(replace(VerticalSettings(bounds_step=0.0), **changed), 0)
 
 
-def steady(stage, minutes, cores=0.1, memory=HALF_GIB):
+def steady(stage: Any, minutes: int, cores: float = 0.1, memory: float = HALF_GIB) -> Any:
     """One sample each minute; what was said last."""
     last = None
     for minute in range(minutes):
@@ -43,7 +48,7 @@ def steady(stage, minutes, cores=0.1, memory=HALF_GIB):
         (721, (125, 626187697), (378, 1886084859)),
     ],
 )
-def test_a_steady_container_gets_the_worked_numbers(samples, lower, upper):
+def test_a_steady_container_gets_the_worked_numbers(samples: int, lower: Any, upper: Any) -> None:
     said = steady(open_stage(), samples)
     [container] = said.containers
     assert container.target == Amounts(0.126, 628694953) == container.uncapped
@@ -51,7 +56,7 @@ def test_a_steady_container_gets_the_worked_numbers(samples, lower, upper):
     assert container.upper == Amounts(upper[0] / 1000, upper[1])
 
 
-def test_the_reasons_suffice_to_redo_the_sum():
+def test_the_reasons_suffice_to_redo_the_sum() -> None:
     said = steady(open_stage(), 31)
     because, container = said.because, said.containers[0]
     numbers, rules = because["containers"]["app"], because["settings"]
@@ -68,7 +73,7 @@ def test_the_reasons_suffice_to_redo_the_sum():
     assert (numbers["first"], numbers["last"]) == ("2026-01-01T00:00:00Z", "2026-01-01T00:30:00Z")
 
 
-def test_a_recommendation_is_said_to_the_workload_and_to_its_cluster_with_its_causes():
+def test_a_recommendation_is_said_to_the_workload_and_to_its_cluster_with_its_causes() -> None:
     stage = open_stage()
     policy = VerticalPolicyChanged(when(START), "demo/*", "7")
     stage.step(turn(START, policies=[policy], pod_metrics=[scrape(START, [(API.key, "a", "app", 0.1, GIB)])]))
@@ -84,7 +89,7 @@ def test_a_recommendation_is_said_to_the_workload_and_to_its_cluster_with_its_ca
     assert decided[0].event.because["policy"]["version"] == "7"
 
 
-def test_what_did_not_move_is_said_again_only_after_an_hour():
+def test_what_did_not_move_is_said_again_only_after_an_hour() -> None:
     stage = open_stage(bounds_step=10.0)
     said = []
     for minute in range(130):
@@ -97,7 +102,7 @@ def test_what_did_not_move_is_said_again_only_after_an_hour():
     assert len(said) in (3, 4)
 
 
-def test_an_oom_kill_is_answered_in_its_own_turn():
+def test_an_oom_kill_is_answered_in_its_own_turn() -> None:
     stage = open_stage()
     steady(stage, 10)
     number = START + 9 * MINUTE + 500
@@ -109,7 +114,7 @@ def test_an_oom_kill_is_answered_in_its_own_turn():
     assert decided[0].event.because["last_oom"]["uid"] == "u"
 
 
-def test_a_policy_bounds_the_amounts_and_the_longest_target_wins():
+def test_a_policy_bounds_the_amounts_and_the_longest_target_wins() -> None:
     stage = open_stage()
     wide = VerticalPolicyChanged(when(START), "*", "1", containers=(ContainerPolicy("*", min_allowed=Amounts(9.0, None)),))
     near = VerticalPolicyChanged(
@@ -124,12 +129,12 @@ def test_a_policy_bounds_the_amounts_and_the_longest_target_wins():
     assert decided[0].event.containers[0].target == Amounts(9.0, 628694953)
 
 
-def test_an_amount_never_seen_is_not_recommended():
+def test_an_amount_never_seen_is_not_recommended() -> None:
     said = steady(open_stage(), 3, memory=math.nan)
     assert said.containers[0].target == Amounts(0.126, None)
 
 
-def test_containers_of_one_pod_share_the_minimum():
+def test_containers_of_one_pod_share_the_minimum() -> None:
     stage = open_stage()
     rows = [(API.key, "a", name, 0.001, 2**20) for name in ("app", "side")]
     stage.step(turn(START, pod_metrics=[scrape(START, rows)]))
@@ -140,7 +145,7 @@ def test_containers_of_one_pod_share_the_minimum():
     ]
 
 
-def test_a_deleted_pod_leaves_its_usage_behind_and_its_window_not():
+def test_a_deleted_pod_leaves_its_usage_behind_and_its_window_not() -> None:
     stage = open_stage()
     steady(stage, 3)
     number = START + 3 * MINUTE
@@ -150,7 +155,7 @@ def test_a_deleted_pod_leaves_its_usage_behind_and_its_window_not():
     assert len(stage.usage.aggregates) == 1
 
 
-def test_what_has_no_samples_for_eight_days_is_forgotten():
+def test_what_has_no_samples_for_eight_days_is_forgotten() -> None:
     stage = open_stage()
     steady(stage, 3)
     stage.step(turn(START + 8 * 24 * 60 * MINUTE + 60 * MINUTE))
@@ -174,7 +179,7 @@ ROWS = st.lists(
 STEPS = st.lists(st.tuples(st.integers(1, 40 * 60), ROWS, st.booleans(), st.booleans()), min_size=1, max_size=7)
 
 
-def turns(steps, shape=lambda rows: [rows]):
+def turns(steps: list[Any], shape: Json = lambda rows: [rows]) -> Any:
     number, made = START, []
     for minutes, rows, killed, deleted in steps:
         number += minutes * MINUTE
@@ -188,19 +193,19 @@ def turns(steps, shape=lambda rows: [rows]):
     return made
 
 
-def content(decided):
+def content(decided: list[Any]) -> Any:
     """Decisions without the places of scrapes, which differ when a scrape is cut in two."""
     return [(d.topic, d.key, d.event) for d in decided]
 
 
-def resumed(stage):
+def resumed(stage: Any) -> Any:
     fresh = open_stage()
     for chunk in sorted(stage.chunks()):
         fresh.load(chunk, stage.dump(chunk))
     return fresh
 
 
-def dumped(stage):
+def dumped(stage: Any) -> Any:
     return {chunk: stage.dump(chunk) for chunk in stage.chunks()}
 
 
@@ -209,7 +214,7 @@ QUICK = settings(max_examples=12, deadline=None, suppress_health_check=[HealthCh
 
 @QUICK
 @given(STEPS, st.integers(0, 6))
-def test_a_resumed_snapshot_is_as_if_it_had_never_stopped(steps, cut):
+def test_a_resumed_snapshot_is_as_if_it_had_never_stopped(steps: list[Any], cut: int) -> None:
     through, stopped = open_stage(), open_stage()
     for place, each in enumerate(turns(steps)):
         if place == cut:
@@ -220,7 +225,7 @@ def test_a_resumed_snapshot_is_as_if_it_had_never_stopped(steps, cut):
 
 @QUICK
 @given(STEPS)
-def test_what_a_checkpoint_writes_piece_by_piece_is_the_whole_state(steps):
+def test_what_a_checkpoint_writes_piece_by_piece_is_the_whole_state(steps: list[Any]) -> None:
     stage, written = open_stage(), {}
     for each in turns(steps):
         stage.step(each)
@@ -230,7 +235,7 @@ def test_what_a_checkpoint_writes_piece_by_piece_is_the_whole_state(steps):
 
 @QUICK
 @given(STEPS, st.randoms(use_true_random=False))
-def test_the_order_of_containers_in_a_scrape_changes_nothing(steps, chance):
+def test_the_order_of_containers_in_a_scrape_changes_nothing(steps: list[Any], chance: random.Random) -> None:
     one, other = open_stage(), open_stage()
     mixed = [(m, chance.sample(rows, len(rows)), False, False) for m, rows, *_ in steps]
     for a, b in zip(turns([(m, r, False, False) for m, r, *_ in steps]), turns(mixed), strict=True):
@@ -239,7 +244,7 @@ def test_the_order_of_containers_in_a_scrape_changes_nothing(steps, chance):
 
 @QUICK
 @given(STEPS, st.integers(0, 8))
-def test_one_scrape_is_as_good_as_two(steps, cut):
+def test_one_scrape_is_as_good_as_two(steps: list[Any], cut: int) -> None:
     one, other = open_stage(), open_stage()
     ordered = [(m, sorted(rows, key=lambda row: row[:3]), k, d) for m, rows, k, d in steps]
     halves = turns(ordered, shape=lambda rows: [rows[:cut], rows[cut:]])
@@ -249,8 +254,8 @@ def test_one_scrape_is_as_good_as_two(steps, cut):
 
 @QUICK
 @given(STEPS)
-def test_other_workloads_in_the_partition_change_nothing(steps):
-    def of(key):
+def test_other_workloads_in_the_partition_change_nothing(steps: list[Any]) -> None:
+    def of(key: Any) -> Any:
         return [(m, [r for r in rows if r[0] == key], False, False) for m, rows, *_ in steps]
 
     together = open_stage()
