@@ -2,7 +2,7 @@
 
 from cyclopts import App, Parameter
 
-from agents.cli import broker, config, consumer, demo, doctor, replay, source, tap, topics, version, why, worker
+from agents.cli import backtest, broker, config, consumer, demo, doctor, replay, source, tap, topics, version, why, worker
 
 app = App(
     name="ullage",
@@ -21,6 +21,7 @@ for command in (
     consumer.consumer,
     tap.tap,
     replay.replay,
+    backtest.backtest,
     why.why,
     doctor.doctor,
     config.app,

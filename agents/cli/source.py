@@ -14,12 +14,15 @@ app = App(name="source", help="Put ticks or facts into the log until stopped.")
 def clock(
     *,
     speed: Annotated[float | None, Parameter(help="Event time for each second of real time, in seconds.")] = None,
+    in_step: Annotated[
+        bool, Parameter(help="Wait after each tick, for a second at most, until a scrape of its time is there.")
+    ] = False,
     common: Common | None = None,
 ) -> None:
     """Tick: the one thing that every turn waits for. Any number of clocks may run at once."""
     from agents.cli import sourcing
 
-    sourcing.clock(given(common).settings(clock__speed=speed))
+    sourcing.clock(given(common).settings(clock__speed=speed), in_step=in_step)
 
 
 @app.command
@@ -39,11 +42,13 @@ def simulated(
 def traces(
     file: Annotated[Path, Parameter(help="A usage trace: Parquet or CSV, or a folder with usage.parquet.")],
     *,
-    speed: Annotated[float | None, Parameter(help="Trace time for each second of real time, in seconds.")] = None,
-    seconds: Annotated[float | None, Parameter(help="End after so many seconds of real time.")] = None,
+    speed: Annotated[
+        float, Parameter(help="Trace time for each second of real time, in seconds; 0 as fast as the log takes it.")
+    ] = 1.0,
+    seconds: Annotated[float | None, Parameter(help="Instead of a speed: how long the whole trace takes in real time.")] = None,
     common: Common | None = None,
 ) -> None:
     """Play a recorded usage trace into the log, in real time or faster, with its own ticks. Ends with the trace."""
     from agents.cli import sourcing
 
-    sourcing.traces(given(common).settings(clock__speed=speed), file, seconds)
+    sourcing.traces(given(common).settings(), file, speed, seconds)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from agents.cli.output import note
 from agents.cli.stopping import until_stopped
+from agents.cli.stride import Stride
 from agents.demo.shop import Plot, open_shop
 from agents.settings import Settings, opened
 from agents.telemetry import logs
@@ -16,20 +17,23 @@ from streams.codec import Codec, tick_number
 from streams.log import Log
 from streams.simulated.server import SimulatedServer
 from streams.simulated.world import World
-from streams.sources.clock import Clock, ClockSettings, TimeBase
+from streams.sources.clock import Clock, ClockSettings, TimeBase, wall_ms
 from streams.sources.traces import Player, Playing, Trace
 from streams.topics import Topics
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def clock(settings: Settings) -> None:
+def clock(settings: Settings, *, in_step: bool) -> None:
     """Tick until stopped."""
     ours = settings.clock
     base = TimeBase(ours.origin_ms, ours.anchor_ms, ours.speed)
     with _running("clock", settings) as (log, topics):
         note(f"ticking every {ours.period_ms} ms of event time at speed {ours.speed:g}")
-        Clock(log, topics, ClockSettings(ours.period_ms, base), tell=note).run(lambda: False)
+        with opened.log(settings) as aside:
+            time.sleep(max(0, ours.anchor_ms - wall_ms()) / 1000)
+            sleep = Stride(aside, topics).sleep if in_step else time.sleep
+            Clock(log, topics, ClockSettings(ours.period_ms, base), sleep=sleep, tell=note).run(lambda: False)
 
 
 def simulated(settings: Settings, port: int) -> None:
@@ -38,7 +42,7 @@ def simulated(settings: Settings, port: int) -> None:
     with _running("simulated", settings) as (log, topics):
         start = ours.start or _first_tick(log, topics)
         period = timedelta(seconds=ours.period_seconds)
-        shop = open_shop(Plot(ours.name, ours.seed, start, period), log, topics)
+        shop = open_shop(Plot(ours.name, ours.seed, start, period), log, topics, another=lambda: opened.log(settings))
         world = World(shop.cluster, log, topics, shop.scrape, shop.after, period)
         world.poll_once()
         with SimulatedServer(shop.cluster, port) as server:
@@ -65,16 +69,14 @@ def _first_tick(log: Log, topics: Topics) -> datetime:
                 return _EPOCH + timedelta(milliseconds=number)
 
 
-def traces(settings: Settings, file: Path, seconds: float | None) -> None:
-    """Play a trace as fast as asked for, with its own ticks; end with it, or after so many seconds."""
-    with Trace(file) as trace, _running("traces", settings) as (log, topics):
-        note(f"playing {trace.rows} samples of {len(trace.names)} containers")
-        until = None if seconds is None else time.monotonic() + seconds
-        player = Player(trace, log=log, codec=Codec(topics), topics=topics, playing=Playing(cluster=settings.cluster.name))
+def traces(settings: Settings, file: Path, speed: float, seconds: float | None) -> None:
+    """Play a trace at a speed, or so that it takes so many seconds, with its own ticks; ends with it."""
+    with _running("traces", settings) as (log, topics), Trace(file) as trace:
+        pace = speed if seconds is None else max(1.0, (trace.last - trace.first) / seconds)
+        note(f"playing {trace.rows} samples of {len(trace.names)} containers" + (f" at speed {pace:.0f}" if pace else ""))
+        playing = Playing(cluster=settings.cluster.name, speed=pace)
         told = 0
-        for progress in player.play():
+        for progress in Player(trace, log=log, codec=Codec(topics), topics=topics, playing=playing).play():
             if progress.rows * 10 // progress.of > told:
                 told = progress.rows * 10 // progress.of
                 note(f"{progress.rows} of {progress.of} samples, {progress.at:%Y-%m-%d %H:%M}")
-            if until is not None and time.monotonic() > until:
-                return

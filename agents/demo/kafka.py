@@ -27,6 +27,8 @@ _STAGES = ("recommender", "updater")
 _STARTING = 60.0
 _AFTERWARDS = 3.0
 _LOOK = 0.25
+_HEAD_START = 2_000
+"""Milliseconds from starting the clock's process to the beginning of the day."""
 Say = Callable[[str], None]
 
 
@@ -48,7 +50,6 @@ class KafkaDay:
         try:
             say("making the topics")
             self._make_topics()
-            self.log.append(opening(self.day))
             watch = Watch(self.log, self.day.topics)
             say(f"starting the shop, {self.workers} workers and the consumers (their logs are in {self.children.folder})")
             self._start_all()
@@ -73,7 +74,10 @@ class KafkaDay:
         self._start("consumers", ["consumer", "resizer", "evictor"], more={"cluster.url": f"http://127.0.0.1:{port}"})
         self._wait_until("the shop", lambda: _listens(port))
         self._wait_until("the workers", lambda: all(_ready(its_port) for its_port in health))
-        self._start("clock", ["source", "clock"], keep=True, more={"clock.anchor_ms": time.time_ns() // 1_000_000})
+        self.log.append(
+            opening(self.day)
+        )  # not before: a worker is ready when it has taken all that was there, which needs ticks
+        self._start("clock", ["source", "clock", "--in-step"], keep=True, more={"clock.anchor_ms": time.time_ns() // 1_000_000 + _HEAD_START})
 
     def _start(self, name: str, command: list[str], *, keep: bool = False, more: Mapping[str, object] | None = None) -> Child:
         environment = layers.environment({**self.settings, **(more or {})})

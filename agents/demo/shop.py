@@ -4,6 +4,7 @@ The cluster speaks through the cluster source; the patcher answers for its new p
 policy's business: without a policy, or with `Off`, a new pod stays as it is.
 """
 
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -29,26 +30,37 @@ from streams.view import View
 
 
 class Advice:
-    """The newest recommendation for new pods, where a policy allows it. Refreshed by whoever owns it."""
+    """The newest recommendation for new pods, where a policy allows it. One thread refreshes; others may ask."""
 
     def __init__(self, log: Log, topics: Topics, codec: Codec) -> None:
         """Reads `recommendations` and the first copy of `policies`."""
         self._log, self._codec = log, codec
-        self._view = View(log, codec, topics.wire("recommendations"))
+        recommendations, self._wire = topics.wire("recommendations"), topics.wire("policies")
+        self._view = View(log, codec, recommendations)
         self._policies = Policies()
-        self._next = {(topics.wire("policies"), 0): log.begin(topics.wire("policies"), 0)}
+        places = [(self._wire, 0), *((recommendations, p) for p in range(topics.partitions))]
+        self._next = {place: log.begin(*place) for place in places}
 
-    def refresh(self) -> None:
-        """Take in what is new. While the log is away, what is known holds."""
+    def refresh(self, wait: float = 0.0) -> None:
+        """Take in what is new; waits up to `wait` seconds for the first. While the log is away, what is known holds."""
         try:
-            self._view.refresh()
-            while records := self._log.poll(self._next):
+            while records := self._log.poll(self._next, wait=wait):
                 for record in records:
                     self._next[record.topic, record.partition] = record.offset + 1
-                    if tick_number(record) is None:
-                        self._take(record)
+                    self._take(record)
+                wait = 0.0
         except LogUnavailable:
             return
+
+    def follow(self) -> threading.Thread:
+        """Refresh for ever in a thread of its own, for a log whose answers take time."""
+        thread = threading.Thread(target=self._for_ever, name="advice", daemon=True)
+        thread.start()
+        return thread
+
+    def _for_ever(self) -> None:
+        while True:
+            self.refresh(wait=1.0)
 
     def of(self, workload: Workload) -> RequestsRecommended | None:
         """The recommendation that a new pod of this workload may be given."""
@@ -59,6 +71,11 @@ class Advice:
         return seen.decision if isinstance(seen.decision, RequestsRecommended) else None
 
     def _take(self, record: Record) -> None:
+        if record.topic != self._wire:
+            self._view.take(record)
+            return
+        if tick_number(record) is not None:
+            return
         try:
             event = self._codec.decode(record)
         except BadRecord:
@@ -87,17 +104,21 @@ class Shop:
     after: Callable[[], object]
 
 
-def open_shop(plot: Plot, log: Log, topics: Topics) -> Shop:
-    """A shop before its first pod."""
+def open_shop(plot: Plot, log: Log, topics: Topics, *, another: Callable[[], Log] | None = None) -> Shop:
+    """A shop before its first pod. `another` opens the same log again: its readers then do not stand in each other's way."""
     codec = Codec(topics)
-    advice = Advice(log, topics, codec)
-    patcher = Patcher(Post(log, topics, codec, plot.name), recommended=advice.of, limits=proportional)
+    advice = Advice(log if another is None else another(), topics, codec)
+    aside = log if another is None else another()
+    patcher = Patcher(Post(aside, topics, codec, plot.name), recommended=advice.of, limits=proportional)
     cluster = demo_cluster(plot.seed, start=plot.start, name=plot.name, admit=patcher.admit)
     client = SimulatedClient(cluster)
     source = ClusterSource(client, log, topics=topics, codec=codec)
+    if another is not None:
+        advice.follow()
 
     def after() -> None:
-        advice.refresh()
+        if another is None:
+            advice.refresh()
         patcher.poll_once()
 
     return Shop(cluster, client, source.scrape, after)
