@@ -7,7 +7,7 @@ from cyclopts import App, Parameter
 from agents.cli.options import Common, given
 from agents.cli.output import data
 
-app = App(name="config", help="Look at settings.")
+app = App(name="config", help="Look at the settings and where they come from.")
 
 
 @app.command

@@ -15,7 +15,7 @@ _NOTE = "<!-- made by `python -m agents.cli.manual > docs/cli.md`; do not edit -
 
 def manual() -> str:
     """The whole text."""
-    commands = app.generate_docs().rstrip()
+    commands = app.generate_docs(usage_name="ullage").rstrip()
     return "\n".join([_NOTE, commands, "", "## How it ends", "", *_told(story), "## Settings", "", *_told(order), *_table(), ""])
 
 

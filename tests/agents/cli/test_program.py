@@ -1,0 +1,103 @@
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from cyclopts import App
+
+from agents import cli
+from agents.cli.manual import manual
+from agents.cli.program import app
+
+ROOT = Path(__file__).parents[3]
+HEAVY = {"faust", "aiokafka", "kafka", "kubernetes", "duckdb", "pydantic", "numpy", "msgspec"}
+
+
+def commands(of: App, before: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], App]]:
+    for name in of:
+        if not name.startswith("-"):
+            inner = of[name]
+            yield (*before, name), inner
+            yield from commands(inner, (*before, name))
+
+
+ALL = dict(commands(app))
+
+
+def test_the_commands_that_a_user_was_promised_are_there() -> None:
+    promised = "demo broker worker consumer tap replay backtest why doctor version"
+    for words in [
+        *promised.split(),
+        "topics plan",
+        "topics apply",
+        "source clock",
+        "source traces",
+        "source simulated",
+        "config show",
+    ]:
+        assert tuple(words.split()) in ALL, words
+
+
+@pytest.mark.parametrize("words", ALL)
+def test_every_command_has_a_help_text_and_every_parameter_says_what_it_is(words: tuple[str, ...]) -> None:
+    command = ALL[words]
+    assert len(command.help) > 20
+    if command.default_command is not None:
+        for argument in command.assemble_argument_collection():
+            assert argument.parameter.help or argument.children, f"{' '.join(words)} {argument.name}"
+
+
+@pytest.mark.parametrize("words", ALL)
+def test_every_command_is_in_the_manual(words: tuple[str, ...]) -> None:
+    assert f"# ullage {' '.join(words)}\n" in (ROOT / "docs/cli.md").read_text()
+
+
+def test_the_manual_says_what_the_program_says() -> None:
+    written = (ROOT / "docs/cli.md").read_text()
+    assert written.rstrip() == manual().rstrip(), "write it anew: python -m agents.cli.manual > docs/cli.md"
+
+
+def test_help_imports_nothing_heavy_and_so_comes_at_once() -> None:
+    code = "import sys; from agents.cli import run; run(['--help']); sys.stderr.write(' '.join(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert "demo" in done.stdout
+    assert not HEAVY & set(done.stderr.split())
+
+
+@pytest.mark.parametrize(
+    ("tokens", "said"),
+    [
+        (["nonsense"], "nonsense"),
+        (["tap"], "topic"),
+        (["demo", "--log", "paper"], "paper"),
+        (["tap", "pod-metrics", "--set", "log.brokers"], "--set takes NAME=VALUE"),
+        (["tap", "no-such", "--set", "log.kind=file"], "there is no topic 'no-such'; there are: policies, control"),
+        (["config", "show", "--config", "gone.yaml"], "the settings file 'gone.yaml' does not exist"),
+        (["why", "x", "--set", "log.kind=memory"], "this command needs kafka or file"),
+        (["backtest", "gone.parquet"], "there is no trace at 'gone.parquet'"),
+    ],
+)
+def test_wrong_usage_is_one_sentence_on_stderr_and_exits_with_2(
+    tokens: list[str], said: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert cli.run(tokens) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert said in err
+    assert "Traceback" not in err
+
+
+def test_the_doctor_says_what_to_do_when_nobody_answers_and_exits_with_1(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["doctor", "--brokers", "127.0.0.1:1"]) == 1
+    said = capsys.readouterr().out
+    assert "fail  broker    nobody answers at '127.0.0.1:1'\n                start one with `ullage broker`" in said
+    assert "ok    settings" in said
+
+
+def test_config_show_goes_to_stdout_with_each_origin(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["config", "show", "--origin", "--set", "topics.prefix=shop"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "topics.prefix = shop  # flag topics.prefix" in lines
+    assert "log.kind = kafka  # default" in lines
