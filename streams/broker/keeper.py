@@ -26,24 +26,38 @@ def main() -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     asked: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _frame: asked.append(number))
+    signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
+    woken = _wake_by_signals()
     java = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=sys.stderr, preexec_fn=_die_with_parent)  # noqa: S603, PLW1509  # our own command; the keeper has one thread
     sys.stdout.write(f"{java.pid}\n")
     sys.stdout.flush()
-    word = _wait(java, parent, asked)
+    word = _wait(java, parent, asked, woken)
     _end(java)
     if word == "vanished" and throw_away:
         shutil.rmtree(throw_away, ignore_errors=True)
     return java.returncode if java.returncode >= 0 else 128 - java.returncode
 
 
-def _wait(java: "subprocess.Popen[bytes]", parent: int, asked: list[int]) -> str:
+def _wake_by_signals() -> int:
+    """A file to select on: something can be read from it when a signal came, so none is waited past."""
+    read, write = os.pipe()
+    os.set_blocking(read, False)
+    os.set_blocking(write, False)
+    signal.set_wakeup_fd(write)
+    return read
+
+
+def _wait(java: "subprocess.Popen[bytes]", parent: int, asked: list[int], woken: int) -> str:
     """Why the waiting ended: "ended" (Java did), "stop" (we were told), or "vanished" (nobody is left to tell)."""
     while java.poll() is None:
         if asked:
             return "stop"
         if os.getppid() != parent:
             return "vanished"
-        if select.select([0], [], [], LOOK_EVERY)[0]:
+        readable = select.select([0, woken], [], [], LOOK_EVERY)[0]
+        if woken in readable:
+            os.read(woken, 64)
+        elif readable:
             return "stop" if os.read(0, 16).startswith(b"stop") else "vanished"
     return "ended"
 

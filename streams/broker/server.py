@@ -153,9 +153,10 @@ class Broker:
         if (self._logs / "meta.properties").exists():
             return
         tool = ["kafka.tools.StorageTool", "format", "-t", properties.cluster_id(), "-c", str(self._properties)]
-        done = subprocess.run([*command, *tool], capture_output=True, text=True, timeout=120, check=False)  # noqa: S603  # our own command
-        if done.returncode:
-            msg = f"formatting the broker's data folder '{self.data}' did not work: {_tail(done.stdout + done.stderr)}"
+        code = self._spawn([*command, *tool]).wait()
+        self.stop()
+        if code:
+            msg = f"formatting the broker's data folder '{self.data}' did not work: {self._said()}"
             raise LogUnavailable(msg)
 
     def _launch(self, command: list[str]) -> None:
@@ -163,8 +164,7 @@ class Broker:
             self._spawn(command)
             if self._is_ready():
                 return
-            said = _tail(self.log.read_text(encoding="utf-8", errors="replace"))
-            alive = self.running
+            said, alive = self._said(), self.running
             self.stop()
             if "Address already in use" in said and not self.settings.port and attempt < _TRIES_FOR_A_PORT:
                 self.port = 0
@@ -174,11 +174,11 @@ class Broker:
             msg = f"Kafka {what}. The last it wrote to '{self.log}' was: {said}"
             raise LogUnavailable(msg)
 
-    def _spawn(self, command: list[str]) -> None:
+    def _spawn(self, command: list[str]) -> "subprocess.Popen[str]":
         """In a session of its own: Ctrl-C at the terminal reaches us, not Java, and we end Java in order."""
         throw_away = str(self.data) if self.settings.data is None else ""
         with self.log.open("w", encoding="utf-8") as log:
-            self._keeper = subprocess.Popen(  # noqa: S603  # our own script and command
+            keeper = self._keeper = subprocess.Popen(  # noqa: S603  # our own script and command
                 [sys.executable, "-I", "-S", str(_KEEPER), throw_away, *command],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -187,13 +187,15 @@ class Broker:
                 start_new_session=True,
             )
         atexit.register(self.close)
-        self._pid = self._told_pid()
+        line = keeper.stdout.readline() if keeper.stdout is not None else ""
+        self._pid = int(line) if line.strip() else 0
+        return keeper
 
-    def _told_pid(self) -> int:
-        assert self._keeper is not None  # noqa: S101  # for mypy; _spawn just made it
-        assert self._keeper.stdout is not None  # noqa: S101  # as above
-        line = self._keeper.stdout.readline()
-        return int(line) if line.strip() else 0
+    def _said(self) -> str:
+        """The last lines that Java wrote and that say something, on one line."""
+        lines = [line.strip() for line in self.log.read_text(encoding="utf-8", errors="replace").splitlines()]
+        told = [line for line in lines if line and not line.startswith(("WARNING:", "at "))]
+        return " | ".join(told[-_QUOTED_LINES:])[-1500:] or "nothing"
 
     def _is_ready(self) -> bool:
         until = time.monotonic() + self.settings.start_timeout
@@ -202,10 +204,3 @@ class Broker:
                 return True
             time.sleep(0.05)
         return False
-
-
-def _tail(text: str) -> str:
-    """The last lines that say something, on one line."""
-    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith("WARNING:")]
-    told = [line for line in lines if not line.startswith("at ")]
-    return " | ".join(told[-_QUOTED_LINES:])[-1500:] or "nothing"

@@ -153,6 +153,13 @@ def test_a_killed_keeper_takes_java_with_it(tmp_path: Path, embedded: Broker) ->
         assert not broker.running
 
 
+def test_a_folder_that_cannot_be_formatted_says_what_the_tool_said(tmp_path: Path, embedded: Broker) -> None:
+    assert embedded.running
+    (tmp_path / "log").write_text("not a folder")
+    with pytest.raises(LogUnavailable, match=r"formatting the broker's data folder '.*' did not work: .*log directories to format"):
+        Broker(_small(tmp_path)).start()
+
+
 def test_a_broker_that_dies_while_starting_says_what_kafka_said(tmp_path: Path, embedded: Broker) -> None:
     assert embedded.running
     data = tmp_path / "kafka"
