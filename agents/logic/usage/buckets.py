@@ -1,6 +1,7 @@
 """The buckets of a histogram: where each starts and which one a value falls into. Upstream's options, upstream's rounding."""
 
 import math
+from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
@@ -32,9 +33,7 @@ class Exponential:
     def __init__(self, maximum: float, first: float, ratio: float = 1.05, epsilon: float = EPSILON) -> None:
         self.epsilon = epsilon
         self._first, self._growth, self._log = first, ratio - 1.0, math.log(ratio)
-        count = math.ceil(math.log(maximum * self._growth / first + 1.0) / self._log) + 1
-        powers = np.concatenate([power(np.array([ratio]), n) for n in range(count)])
-        self.starts: NDArray[np.float64] = first * (powers - 1.0) / self._growth
+        self.starts = _starts(maximum, first, ratio)
 
     def find(self, values: NDArray[np.float64]) -> NDArray[np.int64]:
         """index(v) = ln(v * (ratio - 1) / first + 1) / ln(ratio), cut to a whole number and to the range there is."""
@@ -42,6 +41,14 @@ class Exponential:
         indices = (np.log(positive * self._growth / self._first + 1.0) / self._log).astype(np.int64)
         indices[values < self._first] = 0
         return np.minimum(indices, len(self.starts) - 1)
+
+
+@lru_cache(maxsize=64)
+def _starts(maximum: float, first: float, ratio: float) -> NDArray[np.float64]:
+    """Where the buckets start; each power one by one, as upstream takes them, so it is kept."""
+    count = math.ceil(math.log(maximum * (ratio - 1.0) / first + 1.0) / math.log(ratio)) + 1
+    powers = np.concatenate([power(np.array([ratio]), n) for n in range(count)])
+    return first * (powers - 1.0) / (ratio - 1.0)
 
 
 def cpu_scale(growth: float) -> Exponential:
