@@ -20,7 +20,7 @@ from streams.log import Log, Record
 from streams.topics import Topics
 
 WIDEST = 6
-"""Causes shown of one step; the rest is counted. A recommendation may rest on hundreds of scrapes."""
+"""Causes shown of one step and topic, the latest; the rest is counted. A recommendation may rest on hundreds of scrapes."""
 DEEPEST = 8
 
 DECISIONS = ("pod-updates", "recommendations")
@@ -116,7 +116,7 @@ class _Walk:
         except BadRecord as error:
             return Step("record", None, place, gone=f"cannot be read: {error}")
         workload = words.workload_of(event) if isinstance(event, RequestsRecommended) else workload
-        shown = causes[-WIDEST:] if depth > 0 else ()
+        shown = _latest_of_each_topic(causes) if depth > 0 else ()
         steps = tuple(self._step(cause, workload, depth - 1) for cause in shown)
         return Step(
             what=words.what(event),
@@ -163,6 +163,15 @@ class _Walk:
         parts = [(self.topics.wire(name), p) for name in DECISIONS for p in range(self.topics.partitions)]
         gone = [f"partition {p} of '{wire}' from {begin} on" for wire, p in parts if (begin := self.log.begin(wire, p)) > 0]
         return f"; kept are only {', '.join(gone)}" if gone else ""
+
+
+def _latest_of_each_topic(causes: Sequence[Place]) -> tuple[Place, ...]:
+    """So that a policy or an OOM kill is not lost among scrapes; in the order of the decision."""
+    kept: dict[str, list[Place]] = {}
+    for cause in causes:
+        kept.setdefault(cause.topic, []).append(cause)
+    latest = {cause for places in kept.values() for cause in places[-WIDEST:]}
+    return tuple(cause for cause in causes if cause in latest)
 
 
 def _no_repeats(places: Sequence[Place]) -> tuple[Place, ...]:

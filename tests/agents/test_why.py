@@ -1,5 +1,6 @@
 """From an action back to its causes, with places and numbers; and a plain word where the log no longer holds them."""
 
+import json
 from datetime import timedelta
 
 import pytest
@@ -10,6 +11,7 @@ from agents.why import Chain, explain, lines
 from schemas.names import Place, PodName
 from schemas.outcomes import Action, ActionFinished, Result
 from streams.errors import BadInput
+from streams.log import NewRecord
 
 
 @pytest.fixture
@@ -98,7 +100,7 @@ def test_the_text_is_a_tree_that_ends_with_what_became_of_it(bench: Bench) -> No
     )
 
 
-def test_of_many_causes_the_last_are_shown_and_the_rest_is_counted() -> None:
+def test_of_many_causes_the_latest_of_each_topic_are_shown_and_the_rest_is_counted() -> None:
     bench = Bench()
     runner = Runner(stages(), Wiring(bench.log, bench.topics, bench.codec))
     for second in range(10):
@@ -106,8 +108,15 @@ def test_of_many_causes_the_last_are_shown_and_the_rest_is_counted() -> None:
     bench.log.append(bench.ticks(1))
     runner.run()
     partition = bench.topics.partition_of(WEB.key)
-    chain = ask(bench, f"adder/{partition}/{START_MS + 60_000}/recommended/{WEB.key}")
-    assert [step.place.offset for step in chain.decision.causes] == [4, 5, 6, 7, 8, 9]
+    plain = bench.all_records("recommendations")[0]
+    kill = bench.oom(1, WEB, 1)
+    bench.log.append([kill])
+    cause = [Place(kill.topic, partition, 1), *(Place("ullage.pod-metrics.v1", partition, n) for n in range(10))]
+    headers = dict(plain.headers) | {"ce_id": b"wide", "cause": json.dumps([str(place) for place in cause]).encode()}
+    bench.log.append([NewRecord(plain.topic, plain.partition, plain.key, plain.value, tuple(headers.items()))])
+    chain = ask(bench, "wide")
+    assert [step.place.offset for step in chain.decision.causes] == [1, 4, 5, 6, 7, 8, 9]
+    assert chain.decision.causes[0].what == "container OOM-killed"
     assert chain.decision.more == 4
     assert list(lines(chain))[-2] == "└─ and 4 more records"
 
