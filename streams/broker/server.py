@@ -28,6 +28,8 @@ _TRIES_FOR_A_PORT = 3
 _LOCK_WAIT = Seconds(5.0)
 _STOP_WAIT = Seconds(30.0)
 _QUOTED_LINES = 6
+_BUSY = "Address already in use"
+_STARTED = "Kafka Server started"
 
 
 class Broker:
@@ -166,10 +168,12 @@ class Broker:
                 return
             said, alive = self._said(), self.running
             self.stop()
-            if "Address already in use" in said and not self.settings.port and attempt < _TRIES_FOR_A_PORT:
+            if _BUSY in said and not self.settings.port and attempt < _TRIES_FOR_A_PORT:
                 self.port = 0
                 self._choose_ports()
                 continue
+            if _BUSY in said:
+                place.check_port(self.port)
             what = f"did not answer within {self.settings.start_timeout:.0f} s" if alive else "ended while it started"
             msg = f"Kafka {what}. The last it wrote to '{self.log}' was: {said}"
             raise LogUnavailable(msg)
@@ -191,6 +195,10 @@ class Broker:
         self._pid = int(line) if line.strip() else 0
         return keeper
 
+    def _has_started(self) -> bool:
+        """By its own word: an answer alone may come from another Kafka that took the port meanwhile."""
+        return _STARTED in self.log.read_text(encoding="utf-8", errors="replace")
+
     def _said(self) -> str:
         """The last lines that Java wrote and that say something, on one line."""
         lines = [line.strip() for line in self.log.read_text(encoding="utf-8", errors="replace").splitlines()]
@@ -200,7 +208,7 @@ class Broker:
     def _is_ready(self) -> bool:
         until = time.monotonic() + self.settings.start_timeout
         while self.running and time.monotonic() < until:
-            if ready.answers(properties.HOST, self.port, wait=Seconds(2.0)):
+            if self._has_started() and ready.answers(properties.HOST, self.port, wait=Seconds(2.0)):
                 return True
             time.sleep(0.05)
         return False

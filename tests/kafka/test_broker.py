@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import NewTopic
 
-from streams.broker import Broker, BrokerSettings, server
+from streams.broker import Broker, BrokerSettings, place, server
 from streams.errors import LogUnavailable
 from streams.topics import TOPICS, Topics
 
@@ -88,6 +89,30 @@ def test_a_second_broker_on_the_same_port_is_refused(tmp_path: Path, embedded: B
         Broker(settings).start()
 
 
+def test_of_two_brokers_that_race_for_a_port_one_says_that_it_is_taken(embedded: Broker) -> None:
+    assert embedded.running
+    (port,) = place.free_ports(1)
+    racers = [Broker(BrokerSettings(port=port, heap_mb=256, quick=True)) for _ in range(2)]
+    said: list[str] = []
+
+    def start(broker: Broker) -> None:
+        try:
+            broker.start()
+        except LogUnavailable as error:
+            said.append(str(error))
+
+    threads = [threading.Thread(target=start, args=(broker,)) for broker in racers]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    running = [broker.running for broker in racers]
+    for broker in racers:
+        broker.close()
+    assert sorted(running) == [False, True]
+    assert [sentence.partition(" (")[0] for sentence in said] == [f"port {port} on 127.0.0.1 cannot be used"]
+
+
 def test_a_broker_on_a_full_disk_is_refused_and_leaves_no_folder(embedded: Broker) -> None:
     assert embedded.running
     broker = Broker(BrokerSettings(min_free_mb=1 << 40))
@@ -116,7 +141,7 @@ def test_our_topics_can_be_made_as_the_table_says(broker: str, topics_made: Call
 _PARENT = """
 import sys, time
 from pathlib import Path
-from streams.broker import Broker, BrokerSettings, server
+from streams.broker import Broker, BrokerSettings, place, server
 broker = Broker(BrokerSettings(heap_mb=256, quick=True)).start()
 print(broker.pid, broker.data, flush=True)
 time.sleep(600)
@@ -156,7 +181,9 @@ def test_a_killed_keeper_takes_java_with_it(tmp_path: Path, embedded: Broker) ->
 def test_a_folder_that_cannot_be_formatted_says_what_the_tool_said(tmp_path: Path, embedded: Broker) -> None:
     assert embedded.running
     (tmp_path / "log").write_text("not a folder")
-    with pytest.raises(LogUnavailable, match=r"formatting the broker's data folder '.*' did not work: .*log directories to format"):
+    with pytest.raises(
+        LogUnavailable, match=r"formatting the broker's data folder '.*' did not work: .*log directories to format"
+    ):
         Broker(_small(tmp_path)).start()
 
 
