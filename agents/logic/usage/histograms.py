@@ -4,7 +4,6 @@ A sample weighs w * 2^((at - reference) / half life), so old samples lose weight
 than 100 half lives after a row's reference, the row is scaled to a new one. Rules and order of operations are upstream's.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -143,11 +142,9 @@ class Histograms:
 
 
 def _reach(sums: NDArray[np.float64], threshold: Floats, low: Indices, high: Indices) -> Indices:
-    """For each row the first bucket from `low` on whose running sum reaches the threshold, `high` at the latest."""
-    index, left, right = np.arange(len(sums)), low.copy(), np.maximum(low, high)
-    for _ in range(math.ceil(math.log2(sums.shape[1])) + 1):
-        middle = (left + right) >> 1
-        reached = (sums[index, middle] >= threshold) | (left >= right)
-        right = np.where(reached, middle, right)
-        left = np.where(reached, left, middle + 1)
-    return right
+    """For each row the first bucket from `low` on whose running sum reaches the threshold, `high` at the latest.
+
+    Sums never fall, so the buckets below the threshold are the first ones, and counting them finds the next.
+    """
+    short = np.count_nonzero(sums < threshold[:, None], axis=1)
+    return np.asarray(np.maximum(np.minimum(short, high), low))
