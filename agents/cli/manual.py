@@ -3,6 +3,8 @@
 `python -m agents.cli.manual > docs/cli.md` writes it anew; a test compares. So it never says what the program does not.
 """
 
+import re
+
 from agents.cli import __doc__ as story
 from agents.cli.output import data
 from agents.cli.program import app
@@ -10,12 +12,14 @@ from agents.settings.described import describe
 from agents.settings.layers import __doc__ as order
 from agents.settings.layers import environment
 
+_MODULE = re.compile(r"^(ullage[a-z ]*) -m \S+", re.MULTILINE)
+"""How Python was started, which the usage lines repeat."""
 _NOTE = "<!-- made by `python -m agents.cli.manual > docs/cli.md`; do not edit -->"
 
 
 def manual() -> str:
     """The whole text."""
-    commands = app.generate_docs(usage_name="ullage").rstrip()
+    commands = _MODULE.sub(r"\1", app.generate_docs()).rstrip()
     return "\n".join([_NOTE, commands, "", "## How it ends", "", *_told(story), "## Settings", "", *_told(order), *_table(), ""])
 
 

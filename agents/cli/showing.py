@@ -6,6 +6,7 @@ from pathlib import Path
 
 from agents.cli.stopping import Stop, stoppable
 from agents.demo import run as running
+from agents.demo import tape
 from agents.demo.day import Day
 from agents.settings import Settings
 from streams.errors import BadInput
@@ -25,7 +26,9 @@ def run(settings: Settings, choice: Choice) -> int:
     """Play; the exit code. With `forever` being stopped is the normal end."""
     ours = settings.demo
     day = Day(settings.cluster.seed, ours.seconds, ours.partitions, timedelta(seconds=ours.tick_seconds))
-    wanted = running.Wanted(day, choice.log, choice.forever, choice.plain, ours.workers)
+    if choice.trace is not None:
+        day = tape.day_of(choice.trace, ours.seconds, ours.partitions)
+    wanted = running.Wanted(day, choice.log, choice.forever, choice.plain, ours.workers, choice.trace)
     if choice.forever and choice.log == "memory":
         raise BadInput("--forever needs Kafka: a log in memory would grow until the machine is full")
     try:

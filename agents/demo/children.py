@@ -26,13 +26,14 @@ class ChildDied(UllageError):
 
 @dataclass(slots=True)
 class Child:
-    """One process. `keep` says that it is started again when it ends."""
+    """One process. `keep`: it is started again when it ends; `may_end`: ending well is its good right."""
 
     name: str
     argv: Sequence[str]
     environment: Mapping[str, str]
     log: Path
     keep: bool = False
+    may_end: bool = False
     process: subprocess.Popen[bytes] | None = None
     restarts: int = 0
 
@@ -91,7 +92,7 @@ class Children:
         again = []
         for child in self.all:
             code = child.code
-            if code is None:
+            if code is None or (child.may_end and code == 0):
                 continue
             if not child.keep or child.restarts >= RESTARTS:
                 raise ChildDied(_obituary(child, code))

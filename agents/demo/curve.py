@@ -16,15 +16,29 @@ class Moment:
 
     cpu_requested: float = 0.0
     cpu_used: float = 0.0
+    cpu_recommended: float = 0.0
     memory_requested: float = 0.0
     memory_used: float = 0.0
+    memory_recommended: float = 0.0
 
-    def add(self, *, cpu: tuple[float, float], memory: tuple[float, float]) -> None:
-        """Add one container: (requested, used) of each."""
+    def add(self, *, cpu: tuple[float, float, float], memory: tuple[float, float, float]) -> None:
+        """Add one container: (requested, used, recommended) of each."""
         self.cpu_requested += cpu[0]
         self.cpu_used += cpu[1]
+        self.cpu_recommended += cpu[2]
         self.memory_requested += memory[0]
         self.memory_used += memory[1]
+        self.memory_recommended += memory[2]
+
+    @property
+    def cpu(self) -> tuple[float, float, float]:
+        """Requested, used and recommended cores."""
+        return self.cpu_requested, self.cpu_used, self.cpu_recommended
+
+    @property
+    def memory(self) -> tuple[float, float, float]:
+        """Requested, used and recommended bytes."""
+        return self.memory_requested, self.memory_used, self.memory_recommended
 
     @property
     def cpu_slack(self) -> float:
@@ -49,7 +63,7 @@ class Curve:
         number = int(at.timestamp()) // SLICE_SECONDS
         into = self.slices.setdefault(number, Moment())
         self.rounds.setdefault(number, set()).add(at)
-        into.add(cpu=(moment.cpu_requested, moment.cpu_used), memory=(moment.memory_requested, moment.memory_used))
+        into.add(cpu=moment.cpu, memory=moment.memory)
 
     def average(self, number: int) -> Moment:
         """The average moment of one slice."""
@@ -57,8 +71,10 @@ class Curve:
         return Moment(
             cpu_requested=total.cpu_requested / count,
             cpu_used=total.cpu_used / count,
+            cpu_recommended=total.cpu_recommended / count,
             memory_requested=total.memory_requested / count,
             memory_used=total.memory_used / count,
+            memory_recommended=total.memory_recommended / count,
         )
 
     def averages(self) -> list[Moment]:
@@ -69,5 +85,5 @@ class Curve:
         """All samples together: the day as one number."""
         day = Moment()
         for m in self.slices.values():
-            day.add(cpu=(m.cpu_requested, m.cpu_used), memory=(m.memory_requested, m.memory_used))
+            day.add(cpu=m.cpu, memory=m.memory)
         return day

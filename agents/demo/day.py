@@ -5,8 +5,8 @@ here that is four and six hours, and a plan stays good for two, because at 1440 
 else is as upstream has it.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from schemas.policies import ControlChanged, Mode, Policy, UpdateMode, VerticalPolicyChanged
@@ -35,7 +35,7 @@ FASTER: dict[str, object] = {
 
 @dataclass(frozen=True, slots=True)
 class Day:
-    """One simulated day. `seconds` is how long it takes in real time."""
+    """One simulated day, or the time of a trace. `seconds` is how long it takes in real time, `special` its own settings."""
 
     seed: int
     seconds: float
@@ -43,16 +43,18 @@ class Day:
     tick: timedelta = timedelta(seconds=60)
     cluster: str = "demo"
     start: datetime = START
+    length: timedelta = LENGTH
+    special: Mapping[str, object] = field(default_factory=lambda: FASTER)
 
     @property
     def end(self) -> datetime:
         """When it is over, in event time."""
-        return self.start + LENGTH
+        return self.start + self.length
 
     @property
     def speed(self) -> float:
         """Event time for each second of real time."""
-        return LENGTH.total_seconds() / self.seconds
+        return self.length.total_seconds() / self.seconds
 
     @property
     def topics(self) -> Topics:
@@ -61,7 +63,7 @@ class Day:
 
     def progress(self, at: datetime | None) -> float:
         """How much of it has passed, 0 to 1."""
-        return 0.0 if at is None else max(0.0, min(1.0, (at - self.start) / LENGTH))
+        return 0.0 if at is None else max(0.0, min(1.0, (at - self.start) / self.length))
 
     def settings(self) -> dict[str, object]:
         """What every process of the demo is told, by dotted name."""
@@ -73,7 +75,7 @@ class Day:
             "cluster.name": self.cluster,
             "cluster.seed": self.seed,
             "cluster.start": self.start.isoformat(),
-            **FASTER,
+            **self.special,
         }
 
 

@@ -39,8 +39,8 @@ class TookTooLong(UllageError):
 class KafkaDay:
     """One day on the Kafka at `brokers`. Entered, everything runs; left, nothing does. Logs go to `folder`."""
 
-    def __init__(self, day: Day, brokers: str, folder: Path, workers: int = 2) -> None:
-        self.day, self.brokers, self.workers = day, brokers, workers
+    def __init__(self, day: Day, brokers: str, folder: Path, *, workers: int = 2, trace: Path | None = None) -> None:
+        self.day, self.brokers, self.workers, self.trace = day, brokers, workers, trace
         self.children = Children(folder)
         self.log = KafkaLog(Connection(brokers))
         self.settings: Mapping[str, object] = {**day.settings(), "log.kind": "kafka", "log.brokers": brokers}
@@ -51,8 +51,9 @@ class KafkaDay:
             say("making the topics")
             self._make_topics()
             watch = Watch(self.log, self.day.topics)
-            say(f"starting the shop, {self.workers} workers and the consumers (their logs are in {self.children.folder})")
-            self._start_all()
+            who = "the shop, the consumers" if self.trace is None else "the trace"
+            say(f"starting {who} and {self.workers} workers (their logs are in {self.children.folder})")
+            self._start_shop() if self.trace is None else self._start_trace(self.trace)
             yield from self._watched(watch, for_ever)
         finally:
             self.children.stop()
@@ -66,18 +67,35 @@ class KafkaDay:
         with admin.connect(Connection(self.brokers)) as client:
             admin.apply(client, admin.plan(client, (*self.day.topics.specs(), *states)))
 
-    def _start_all(self) -> None:
-        port, *health = free_ports(1 + self.workers)
+    def _start_shop(self) -> None:
+        (port,) = free_ports(1)
         self._start("shop", ["source", "simulated", "--port", str(port)])
-        for number, its_port in enumerate(health, 1):
-            self._start(f"worker-{number}", ["worker"], keep=True, more={"metrics.port": its_port})
+        health = self._start_workers()
         self._start("consumers", ["consumer", "resizer", "evictor"], more={"cluster.url": f"http://127.0.0.1:{port}"})
         self._wait_until("the shop", lambda: _listens(port))
         self._wait_until("the workers", lambda: all(_ready(its_port) for its_port in health))
         self.log.append(
             opening(self.day)
         )  # not before: a worker is ready when it has taken all that was there, which needs ticks
-        self._start("clock", ["source", "clock", "--in-step"], keep=True, more={"clock.anchor_ms": time.time_ns() // 1_000_000 + _HEAD_START})
+        self._start(
+            "clock",
+            ["source", "clock", "--in-step"],
+            keep=True,
+            more={"clock.anchor_ms": time.time_ns() // 1_000_000 + _HEAD_START},
+        )
+
+    def _start_trace(self, trace: Path) -> None:
+        health = self._start_workers()
+        self._wait_until("the workers", lambda: all(_ready(its_port) for its_port in health))
+        command = ["source", "traces", str(trace), "--seconds", str(self.day.seconds)]
+        self._start("trace", command).may_end = True
+
+    def _start_workers(self) -> list[int]:
+        """Where each worker tells whether it is ready."""
+        health = free_ports(self.workers)
+        for number, its_port in enumerate(health, 1):
+            self._start(f"worker-{number}", ["worker"], keep=True, more={"metrics.port": its_port})
+        return health
 
     def _start(self, name: str, command: list[str], *, keep: bool = False, more: Mapping[str, object] | None = None) -> Child:
         environment = layers.environment({**self.settings, **(more or {})})

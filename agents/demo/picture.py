@@ -61,6 +61,7 @@ class Picture:
     """By workload key and pod name, as scrapes name pods."""
     _used: dict[tuple[str, str, str], tuple[float, float]] = field(default_factory=dict)
     _targets: dict[str, RequestsRecommended] = field(default_factory=dict)
+    _container_targets: dict[tuple[str, str], Amounts] = field(default_factory=dict)
     _planned: dict[str, ResizePlanned | EvictionPlanned] = field(default_factory=dict)
     _ooms: Counter[str] = field(default_factory=Counter)
     _restarts: dict[tuple[str, str], int] = field(default_factory=dict)
@@ -78,7 +79,7 @@ class Picture:
             case ContainerOOMKilled():
                 self._oom(event)
             case RequestsRecommended():
-                self._targets[event.workload.key] = event
+                self._recommendation(event)
             case ResizePlanned() | EvictionPlanned() | UpdateRefused():
                 self._decision(event)
             case ActionFinished():
@@ -137,6 +138,11 @@ class Picture:
         recommended = self._targets.get(key)
         return None if recommended is None else sentences.together(c.target for c in recommended.containers)
 
+    def _recommendation(self, recommended: RequestsRecommended) -> None:
+        key = recommended.workload.key
+        self._targets[key] = recommended
+        self._container_targets.update({(key, c.container): c.target for c in recommended.containers})
+
     def _scrape(self, scrape: MetricsScraped) -> None:
         if self.at is None or scrape.at > self.at:
             self.at = scrape.at
@@ -144,7 +150,11 @@ class Picture:
         for pod, container, cores, memory in _columns(scrape):
             self._used[(*pod, container)] = (cores, memory)
             requests = self._requests(pod, container)
-            moment.add(cpu=(requests.cpu or 0.0, cores), memory=(requests.memory or 0, memory))
+            target = self._container_targets.get((pod[0], container), requests)
+            moment.add(
+                cpu=(requests.cpu or 0.0, cores, target.cpu or 0.0),
+                memory=(requests.memory or 0, memory, target.memory or 0),
+            )
         self.samples += len(scrape.pods)
         self.curve.add(scrape.at, moment)
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from rich.console import Console
 
 from agents import why
-from agents.demo import kept, memory, summary
-from agents.demo.day import FASTER, Day
+from agents.demo import kept, memory, summary, tape
+from agents.demo.day import Day
 from agents.demo.picture import Picture
 from agents.demo.screen import Story
 from agents.demo.show import Show, console
@@ -28,6 +28,10 @@ _ABOUT = (
     "Pods request CPU and memory; nodes keep that much free for them, used or not. What is requested and not used is paid for\n"
     "in vain; memory used beyond the limit kills the container (OOM). Ullage watches usage, decides what to request, and acts."
 )
+_ABOUT_TRACE = (
+    "A recorded trace is played through Kafka and the stages as if it happened now. It cannot be changed, so nothing is resized\n"
+    "or evicted: compare what its containers used, what they requested, and what Ullage would have them request."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +43,7 @@ class Wanted:
     forever: bool = False
     plain: bool = False
     workers: int = 2
+    trace: Path | None = None
 
 
 def run(wanted: Wanted) -> int:
@@ -81,41 +86,53 @@ def _broker(wanted: Wanted, out: Console, stack: ExitStack) -> str | None:
 def _on_kafka(wanted: Wanted, out: Console, folder: Path, brokers: str, stack: ExitStack) -> None:
     from agents.demo.kafka import KafkaDay
 
-    playing = KafkaDay(wanted.day, brokers, folder, wanted.workers)
+    playing = KafkaDay(wanted.day, brokers, folder, workers=wanted.workers, trace=wanted.trace)
     stack.callback(playing.close)
     pictures = playing.played(lambda line: out.print(f"{line} ...", style="dim", highlight=False), for_ever=wanted.forever)
     stack.callback(pictures.close)
     picture = _shown(wanted, out, pictures, f"Kafka at {brokers}, {wanted.workers} workers")
-    _end(wanted.day, out, folder, playing.log, (picture, playing.settings))
+    _end(wanted, out, folder, playing.log, (picture, playing.settings))
 
 
 def _in_memory(wanted: Wanted, out: Console, folder: Path, stack: ExitStack) -> None:
     logs.set_up("demo", stream=stack.enter_context((folder / "demo.log").open("w", encoding="utf-8")))
-    settings = layers.load(flags={name: str(value) for name, value in FASTER.items()}).settings
+    settings = layers.load(flags={name: str(value) for name, value in wanted.day.special.items()}).settings
     log = memory.new_log(wanted.day)
-    pictures = memory.played(wanted.day, settings, log)
+    trace = wanted.trace
+    pictures = memory.played(wanted.day, settings, log) if trace is None else tape.played(wanted.day, settings, log, trace)
     picture = _shown(wanted, out, pictures, "a log in memory, one process")
-    _end(wanted.day, out, folder, log, (picture, wanted.day.settings()))
+    _end(wanted, out, folder, log, (picture, wanted.day.settings()))
 
 
 def _shown(wanted: Wanted, out: Console, pictures: Generator[Picture, None, None], where: str) -> Picture:
     day, picture = wanted.day, Picture()
-    title = f"Ullage: a simulated day in {day.seconds:.0f} seconds"
+    title, about = _framed(wanted)
     with Show(out, live=not wanted.plain) as show:
         for picture in pictures:
-            show.update(picture, Story(title, _ABOUT, day.progress(picture.at), f"on {where}; Ctrl-C ends everything"))
-        show.update(picture, Story(title, _ABOUT, day.progress(picture.at), f"on {where}"), last=True)
+            show.update(picture, Story(title, about, day.progress(picture.at), f"on {where}; Ctrl-C ends everything"))
+        show.update(picture, Story(title, about, day.progress(picture.at), f"on {where}"), last=True)
     return picture
 
 
-def _end(day: Day, out: Console, folder: Path, log: Log, seen: tuple[Picture, Mapping[str, object]]) -> None:
-    picture, settings = seen
-    out.print("the day is over; now the same day without Ullage, for comparison ...", style="dim")
-    out.print(summary.compared(memory.untouched(day), picture))
+def _framed(wanted: Wanted) -> tuple[str, str]:
+    """Title and explanation."""
+    if wanted.trace is None:
+        return f"Ullage: a simulated day in {wanted.day.seconds:.0f} seconds", _ABOUT
+    days = wanted.day.length.total_seconds() / 86_400
+    return f"Ullage: {wanted.trace.name}, {days:.1f} days in {wanted.day.seconds:.0f} seconds", _ABOUT_TRACE
+
+
+def _end(wanted: Wanted, out: Console, folder: Path, log: Log, seen: tuple[Picture, Mapping[str, object]]) -> None:
+    (picture, settings), day = seen, wanted.day
+    if wanted.trace is None:
+        out.print("the day is over; now the same day without Ullage, for comparison ...", style="dim")
+        out.print(summary.compared(memory.untouched(day), picture))
+    else:
+        out.print(tape.compared(picture))
     decision = summary.chosen(picture)
     if decision is not None:
         summary.explained(out, decision, why.lines(why.explain(log, Codec(day.topics), day.topics, decision)))
-    summary.next_steps(out, str(kept.keep(log, day.topics, settings, folder)), decision)
+    summary.next_steps(out, str(kept.keep(log, day.topics, settings, folder)), decision, wanted.trace)
 
 
 def _fresh(folder: Path) -> Path:

@@ -45,9 +45,8 @@ def draw(picture: Picture, story: Story) -> RenderableType:
 def plain(picture: Picture, story: Story) -> str:
     """One line, for where no terminal is."""
     now = picture.now
-    clock = sentences.clock(picture.at) if picture.at else "--:--"
     return (
-        f"{story.progress:4.0%} of the day, {clock}  "
+        f"{story.progress:4.0%}, {_when(picture)}: "
         f"cpu {now.cpu_requested:.1f} requested {now.cpu_used:.1f} used, "
         f"memory {sentences.memory(now.memory_requested)} requested {sentences.memory(now.memory_used)} used, "
         f"{_counted(picture)}"
@@ -61,11 +60,15 @@ def bars(values: Sequence[float], top: float) -> str:
     return "".join(_BARS[min(8, max(0, round(8 * v / top)))] for v in values)
 
 
+def _when(picture: Picture) -> str:
+    return f"{picture.at:%d %b %H:%M}" if picture.at else "starting"
+
+
 def _day(picture: Picture, story: Story) -> RenderableType:
     grid = Table.grid(padding=(0, 2))
     grid.add_row(
         Text("simulated time"),
-        Text(sentences.clock(picture.at) if picture.at else "starting", style="bold"),
+        Text(_when(picture), style="bold"),
         ProgressBar(total=1.0, completed=min(1.0, story.progress), width=_SLICES),
         Text(f"mode {picture.mode.value}, {picture.pods} pods", style="dim"),
     )
@@ -75,17 +78,18 @@ def _day(picture: Picture, story: Story) -> RenderableType:
 def _curves(picture: Picture) -> RenderableType:
     day, now = picture.curve.averages()[-_SLICES:], picture.now
     grid = Table.grid(padding=(0, 2))
-    cpu = [m.cpu_requested for m in day], [m.cpu_used for m in day]
-    size = [m.memory_requested for m in day], [m.memory_used for m in day]
-    _curve(grid, "CPU cores", cpu, (f"{now.cpu_requested:.1f}", f"{now.cpu_used:.1f}"))
-    _curve(grid, "memory", size, (sentences.memory(now.memory_requested), sentences.memory(now.memory_used)))
+    last = day[-1] if day else now
+    cores = (f"{now.cpu_requested:.1f}", f"{now.cpu_used:.1f}", f"{last.cpu_recommended:.1f}")
+    sizes = [sentences.memory(size) for size in (now.memory_requested, now.memory_used, last.memory_recommended)]
+    _curve(grid, "CPU cores", [m.cpu for m in day], cores)
+    _curve(grid, "memory", [m.memory for m in day], sizes)
     return grid
 
 
-def _curve(grid: Table, name: str, lines: tuple[list[float], list[float]], now: tuple[str, str]) -> None:
-    top = max([*lines[0], *lines[1], 0.0])
-    grid.add_row(Text(name, style="bold"), "requested", Text(now[0]), Text(bars(lines[0], top), style="yellow"))
-    grid.add_row("", "used", Text(now[1]), Text(bars(lines[1], top), style="green"))
+def _curve(grid: Table, name: str, day: Sequence[tuple[float, float, float]], now: Sequence[str]) -> None:
+    top = max((max(amounts) for amounts in day), default=0.0)
+    for i, (what, style) in enumerate((("requested", "yellow"), ("used", "green"), ("recommended", "cyan"))):
+        grid.add_row(Text("" if i else name, style="bold"), what, Text(now[i]), Text(bars([m[i] for m in day], top), style=style))
 
 
 def _workloads(rows: Sequence[WorkloadRow]) -> RenderableType:

@@ -1,6 +1,7 @@
 """What is said at the end: the day with Ullage beside the same day without, why one decision was taken, and what to try next."""
 
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 from rich import box
 from rich.console import Console
@@ -59,14 +60,18 @@ def explained(console: Console, decision: str, lines: Iterable[str]) -> None:
         console.print(Text(f"… and {len(shown) - _DEEPEST} lines more"))
 
 
-def next_steps(console: Console, config: str, decision: str | None) -> None:
+def next_steps(console: Console, config: str, decision: str | None, trace: Path | None = None) -> None:
     """Commands that work on the log which the day left behind."""
     console.print(Text("\nwhat to try next (the day's whole log was kept)", style="bold"))
-    why = f"ullage why {decision} --config {config}" if decision else f"ullage tap policies --config {config}"
-    for command, meaning in (
-        (f"ullage replay --verify --config {config}", "recompute every decision from the log; compare byte for byte"),
-        (why, "the whole chain behind one decision"),
-        (f"ullage tap pod-updates --type UpdateRefused --limit 3 --config {config}", "what was left alone, and why"),
-        ("ullage demo --seed 2", "another day; --trace FILE plays a recorded one"),
-    ):
+    why = f"ullage why {decision} --config {config}"
+    steps = [(f"ullage replay --verify --config {config}", "recompute every decision from the log; compare byte for byte")]
+    if decision is not None:
+        steps.append((why, "the whole chain behind one decision"))
+    if trace is None:
+        steps.append((f"ullage tap pod-updates --type UpdateRefused --limit 3 --config {config}", "what was left alone, and why"))
+        steps.append(("ullage demo --seed 2", "another day; --trace FILE plays a recorded one"))
+    else:
+        steps.append((f"ullage tap recommendations --limit 3 --config {config}", "recommendations with the numbers they rest on"))
+        steps.append((f"ullage backtest {trace} --set vertical.margin=0.3", "a score card; try other settings"))
+    for command, meaning in steps:
         console.print(Text(f"  {command}", style="cyan"), Text(f"# {meaning}", style="dim"), soft_wrap=True)

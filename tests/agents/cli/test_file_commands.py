@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from agents import cli
-from agents.demo import day as days
 from agents.demo import kept, memory
 from agents.demo.day import FASTER, Day
 from agents.demo.picture import Picture
@@ -18,17 +17,11 @@ from schemas.outcomes import Action
 
 @pytest.fixture(scope="module")
 def played(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Picture]:
-    patch = pytest.MonkeyPatch()
-    patch.setattr(days, "LENGTH", timedelta(hours=2))
-    try:
-        day = Day(seed=1, seconds=0.001)
-        log = memory.new_log(day)
-        settings = layers.load(flags={name: str(value) for name, value in FASTER.items()}).settings
-        *_, picture = memory.played(day, settings, log)
-        config = kept.keep(log, day.topics, day.settings(), tmp_path_factory.mktemp("kept"))
-    finally:
-        patch.undo()
-    return config, picture
+    day = Day(seed=1, seconds=0.001, length=timedelta(hours=2))
+    log = memory.new_log(day)
+    settings = layers.load(flags={name: str(value) for name, value in FASTER.items()}).settings
+    *_, picture = memory.played(day, settings, log)
+    return kept.keep(log, day.topics, day.settings(), tmp_path_factory.mktemp("kept")), picture
 
 
 def test_the_day_is_acted_on(played: tuple[Path, Picture]) -> None:

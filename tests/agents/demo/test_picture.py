@@ -111,9 +111,7 @@ def test_an_eviction_tells_what_the_pod_returns_with() -> None:
     planned = EvictionPlanned("e", START, START, CART, name, {"app": amounts(0.1, 160)}, {})
     target = ContainerRecommendation("app", amounts(0.1, 1), amounts(0.2, 400), amounts(1, 999), amounts(0.2, 400))
     picture = folded([RequestsRecommended("r", START, CART, (target,), {}), planned, outcome(planned, Action.EVICT)])
-    assert list(picture.actions) == [
-        "03:07 evicted cart-a, its successor gets cpu 0.10 → 0.20, memory 160 MiB → 400 MiB"
-    ]
+    assert list(picture.actions) == ["03:07 evicted cart-a, its successor gets cpu 0.10 → 0.20, memory 160 MiB → 400 MiB"]
 
 
 def test_what_was_refused_or_expired_is_counted_apart() -> None:
