@@ -7,14 +7,15 @@ bad: that is for the stages to judge.
 import math
 from collections.abc import Iterator, Sequence
 from datetime import datetime
+from functools import lru_cache
 
 import numpy as np
 
 from agents.logic.turns import Event
 from schemas.decisions import RequestsRecommended
 from schemas.facts import ContainerOOMKilled, MetricsScraped, PodChanged
-from schemas.names import Amounts
-from schemas.policies import ControlChanged, VerticalPolicyChanged
+from schemas.names import Amounts, Workload
+from schemas.policies import ControlChanged, VerticalPolicyChanged, VerticalPolicyRemoved
 
 MOST_CORES = 1e6
 MOST_BYTES = 1e16
@@ -29,6 +30,8 @@ def refuse(event: Event) -> str | None:
 
 def _reasons(event: Event) -> Iterator[str]:
     yield from _time("at", event.at)
+    if not isinstance(event, MetricsScraped | VerticalPolicyChanged | VerticalPolicyRemoved | ControlChanged):
+        yield from _workload(event.workload)
     match event:
         case MetricsScraped():
             yield from _scrape(event)
@@ -64,10 +67,31 @@ def _scrape(event: MetricsScraped) -> Iterator[str]:
     lengths = {name: len(getattr(event, name)) for name in ("workloads", "pods", "containers", "cores", "memory")}
     if len(set(lengths.values())) > 1:
         yield f"the columns of a scrape must be of equal length, not {lengths}"
+    odd = _odd_key(event.workloads)
+    if odd is not None:
+        yield odd
     if not math.isfinite(event.window) or event.window < 0:
         yield f"window is {event.window}, which is no length of time"
     yield from _column("cores", event.cores, MOST_CORES)
     yield from _column("memory", event.memory, MOST_BYTES)
+
+
+@lru_cache(maxsize=2048)
+def _odd_key(workloads: tuple[str, ...]) -> str | None:
+    """The first of these that is no workload key. Scrapes repeat their names, so the answer is kept."""
+    for place, key in enumerate(workloads):
+        try:
+            Workload.parse(key)
+        except ValueError as error:
+            return f"workloads[{place}]: {error}"
+    return None
+
+
+def _workload(workload: Workload) -> Iterator[str]:
+    try:
+        Workload.parse(workload.key)
+    except ValueError as error:
+        yield f"workload: {error}"
 
 
 def _column(name: str, values: Sequence[float], most: float) -> Iterator[str]:

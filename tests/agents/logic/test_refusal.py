@@ -29,6 +29,14 @@ def test_good_events_are_taken() -> None:
         (replace(GOOD, cores=np.array([2e6, 1.0])), "cores[0] is 2000000.0; more than 1e+06 is not possible"),
         (replace(GOOD, memory=np.array([1.0, math.inf])), "memory[1] is inf, which is not a finite number"),
         (replace(GOOD, memory=np.array([1.0, 2e16])), "memory[1] is 2e+16; more than 1e+16 is not possible"),
+        (
+            replace(GOOD, workloads=(API.key, "api")),
+            "workloads[1]: a workload key is 'cluster/namespace/Kind/name', not 'api'",
+        ),
+        (
+            PodDeleted(when(START), replace(API, name=""), PodName("w", "a", "u")),
+            "workload: a workload key is 'cluster/namespace/Kind/name', not 'demo/web/Deployment/'",
+        ),
         (replace(GOOD, window=math.nan), "window is nan, which is no length of time"),
         (
             replace(GOOD, at=when(START).replace(year=9999)),
