@@ -2,6 +2,7 @@
 .DEFAULT_GOAL := help
 PY ?= python3
 BIN := .venv/bin
+LOCKING := --quiet --universal --generate-hashes --no-emit-index-url --no-header --python-version 3.11
 SETUP := .venv/.setup-$(shell cat requirements.lock pyproject.toml | cksum | cut -d' ' -f1)
 
 .PHONY: help setup check test test-kafka demo up bench torture lock clean
@@ -44,7 +45,8 @@ torture: setup ## kills, zombies and torn checkpoints for some minutes; then all
 	$(BIN)/python -m tests.torture
 
 lock: setup ## resolve the dependencies anew (needs uv: pip install uv)
-	uv pip compile pyproject.toml --all-extras --universal --generate-hashes --no-emit-index-url --no-header --python-version 3.11 -o requirements.lock
+	uv pip compile pyproject.toml --all-extras $(LOCKING) -o requirements.lock
+	uv pip compile pyproject.toml deploy/build.in -c requirements.lock $(LOCKING) -o deploy/requirements.lock
 
 clean: ## remove what was generated
 	rm -rf .venv .run build bench.json .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
