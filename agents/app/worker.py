@@ -14,6 +14,7 @@ from faust.types import StreamT
 
 from agents.app import access, layout, supervision
 from agents.app.checkpoints import Changelog, Checkpoints, Epoch
+from agents.app.fetching import QuickConsumer
 from agents.app.flow import Flow, skip_reading
 from agents.app.hosting import Host
 from agents.app.outbox import Outbox
@@ -58,6 +59,11 @@ class App(faust.App):
         with supervision.guarded("stopping"):
             await self.goodbye()
         await super().on_stop()
+
+    def _new_transport(self) -> Any:
+        transport: Any = super()._new_transport()
+        transport.Consumer = QuickConsumer
+        return transport
 
     def _crash(self, reason: BaseException) -> None:
         """Faust alone would mark itself as crashed and go on standing there."""

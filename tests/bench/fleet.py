@@ -19,13 +19,16 @@ ROWS = 1_000
 
 
 class Fleet:
-    """`containers` containers, one to a pod, five pods to a workload."""
+    """`containers` containers, one to a pod, five pods to a workload; each has a level of its own, and noise of a tenth."""
 
     def __init__(self, topics: Topics, containers: int, seed: int = 1) -> None:
         self.topics, self.codec, self.containers = topics, Codec(topics), containers
         self.random = np.random.default_rng(seed)
         self.workloads = [Workload("bench", f"ns{i % 50}", "Deployment", f"app-{i}") for i in range(containers // PODS)]
         self.chunks = list(self._chunks())
+        self.levels = np.column_stack(
+            [self.random.lognormal(-1.5, 0.8, containers), self.random.lognormal(19.0, 0.6, containers)]
+        )
 
     def _chunks(self) -> Iterator[tuple[int, tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]]]:
         rows: dict[int, list[tuple[str, str, str]]] = {}
@@ -40,11 +43,14 @@ class Fleet:
 
     def scrape(self, at_ms: int) -> Iterator[NewRecord]:
         """One scrape of everything."""
+        start = 0
         for partition, (workloads, pods, containers) in self.chunks:
-            n = len(pods)
+            noise = self.random.lognormal(0.0, 0.1, (2, len(pods)))
+            levels = self.levels[start : start + len(pods)]
+            start += len(pods)
             event = MetricsScraped(
                 at=datetime.fromtimestamp(at_ms / 1000, UTC), cluster="bench", workloads=workloads, pods=pods, containers=containers,
-                cores=np.round(self.random.lognormal(-1.5, 0.8, n), 3), memory=np.round(self.random.lognormal(19.0, 0.6, n)),
+                cores=np.round(levels[:, 0] * noise[0], 3), memory=np.round(levels[:, 1] * noise[1]),
             )  # fmt: skip
             yield self.codec.encode(
                 event, topic="pod-metrics", key=workloads[0], partition=partition, source="/ullage/source/bench"

@@ -19,7 +19,7 @@ from tests.torture import reading
 from tests.torture import topics as making
 from tests.torture.processes import Process
 
-SCRAPE_MS = 60_000
+SCRAPE_MS = 15_000
 TICK_MS = 500
 INPUTS = tuple(t.name for t in TOPICS if t.read)
 
@@ -39,7 +39,7 @@ class Site:
     def __post_init__(self) -> None:
         self.topics = Topics(f"bench{self.containers}", self.partitions)
         self.fleet = Fleet(self.topics, self.containers)
-        self.now = int(time.time() * 1000) // SCRAPE_MS * SCRAPE_MS - 86_400_000
+        self.now = int(time.time() * 1000) // SCRAPE_MS * SCRAPE_MS - 3 * 86_400_000
 
     async def open(self) -> None:
         await asyncio.to_thread(making.make, self.brokers, self.topics)
@@ -64,10 +64,11 @@ class Site:
         self.turn = number
         await self.send([codec.tick(self.topics.wire(t), p, number) for t in INPUTS for p in range(self.partitions)])
 
-    async def backlog(self, scrapes: int) -> None:
+    async def backlog(self, scrapes: int, apart_ms: int = SCRAPE_MS) -> None:
         """So many scrapes, each closed by a tick."""
+        self.samples = 0
         for _ in range(scrapes):
-            self.now += SCRAPE_MS
+            self.now += apart_ms
             await self.send(list(self.fleet.scrape(self.now)))
             await self.tick(self.now)
             self.samples += 2 * self.containers
@@ -79,11 +80,11 @@ class Site:
         self.workers.append(process)
         return process
 
-    async def marked(self, worker: Process, patience: float = 180.0) -> None:
-        """Wait until the worker has written a mark of the last turn for every partition of the recommender."""
+    async def marked(self, worker: Process, stage: str = "recommender", patience: float = 180.0) -> None:
+        """Wait until the worker has written a mark of the last turn for every partition of the stage."""
         until = time.monotonic() + patience
         while time.monotonic() < until and not worker.dead:
-            done = {n["partition"] for n in notes(worker, "checkpoint", "recommender") if n["turn"] == self.turn}
+            done = {n["partition"] for n in notes(worker, "checkpoint", stage) if n["turn"] == self.turn}
             if len(done) == self.partitions:
                 return
             await asyncio.sleep(0.2)
@@ -112,6 +113,7 @@ async def catch_up(site: Site, worker: Process) -> CaughtUp:
     await site.marked(worker)
     first = min(notes(worker, "opened"), key=lambda n: n["at"])
     marks = notes(worker, "checkpoint", "recommender")
+    print("   ", len(notes(worker, "turn", "recommender")), "turns,", len(marks), "checkpoints", flush=True)
     last = max((n for n in marks if n["turn"] == site.turn), key=lambda n: n["at"])
     return CaughtUp(site.samples, last["at"] - first["at"], last["cpu"] - first["cpu"], sum(n["size"] for n in marks))
 
