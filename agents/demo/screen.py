@@ -94,8 +94,8 @@ def _curve(grid: Table, name: str, day: Sequence[tuple[float, float, float]], no
 
 def _workloads(rows: Sequence[WorkloadRow]) -> RenderableType:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, expand=True)
-    table.add_column("workload", no_wrap=True, ratio=1)
-    for name in ("pods", "cpu requested", "used", "memory requested", "used", "recommended for a pod", "OOM kills"):
+    table.add_column("workload", no_wrap=True, ratio=1, min_width=18)
+    for name in ("pods", "cpu requested", "used", "mem requested", "used", "advice for a pod", "OOMs"):
         table.add_column(name, justify="right", no_wrap=True)
     biggest = sorted(rows, key=lambda r: (-r.cpu_requested, r.workload.key))[:_TOP]
     for row in sorted(biggest, key=lambda r: r.workload.key):

@@ -24,10 +24,10 @@ def done(outcome: ActionFinished, decision: ResizePlanned | EvictionPlanned, rec
     before = together(decision.expect.values())
     if isinstance(decision, ResizePlanned):
         after = {**decision.expect, **decision.requests}
-        what = f"resized {decision.pod.name} in place, {change(before, together(after.values()))}"
+        what = f"resized {decision.pod.name}: {change(before, together(after.values()))}"
     else:
         target = together(c.target for c in recommended.containers) if recommended else before
-        what = f"evicted {decision.pod.name}, its successor gets {change(before, target)}"
+        what = f"evicted {decision.pod.name}, successor gets {change(before, target)}"
     return f"{clock(outcome.at)} {what}{_why(decision.because)}"
 
 
@@ -82,7 +82,7 @@ def reason(because: Mapping[str, object]) -> str:
     if outside:
         return " and ".join(dict.fromkeys(outside))
     share = because.get("difference")
-    return f"it is {share:.0%} away from what its usage asks for" if isinstance(share, int | float) else ""
+    return f"{share:.0%} off what its usage asks for" if isinstance(share, int | float) else ""
 
 
 def _outside(bounds: Mapping[str, object]) -> Iterator[str]:
@@ -90,9 +90,9 @@ def _outside(bounds: Mapping[str, object]) -> Iterator[str]:
     for what, said in (("cpu", cpu), ("memory", memory)):
         asked, least, most = (_number(amounts.get(what)) for amounts in (requests, lower, upper))
         if asked is not None and least is not None and asked < least:
-            yield f"{what} {said(asked)} is less than the {said(least)} it needs at least"
+            yield f"{what} {said(asked)} is below its lower bound {said(least)}"
         if asked is not None and most is not None and asked > most:
-            yield f"{what} {said(asked)} is more than the {said(most)} it needs at most"
+            yield f"{what} {said(asked)} is above its upper bound {said(most)}"
 
 
 def _mapping(value: object) -> Mapping[str, object]:
@@ -105,4 +105,4 @@ def _number(value: object) -> float | None:
 
 def _why(because: Mapping[str, object]) -> str:
     said = reason(because)
-    return f": {said}" if said else ""
+    return f" ({said})" if said else ""
