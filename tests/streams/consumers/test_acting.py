@@ -341,12 +341,12 @@ def test_another_pod_of_the_same_name_is_not_touched(desk: Desk) -> None:
 
 
 def test_what_the_cluster_will_never_do_has_failed(desk: Desk) -> None:
-    plan = replace(resize_of(desk.pod()), requests={"metrics": Amounts(cpu=Cores(99.0))})
+    plan = replace(resize_of(desk.pod("cart")), requests={"cart": Amounts(memory=Bytes(1 << 30))})
     desk.plan(plan)
     resizer(desk.post, desk.client).poll_once()
     (outcome,) = desk.outcomes()
     assert outcome.result is Result.FAILED
-    assert outcome.reason.startswith(f"resizing 'platform/{plan.pod.name}' did not work: 403 ")
+    assert outcome.reason.startswith(f"resizing 'shop/{plan.pod.name}' did not work: 422 ")
 
 
 def test_a_pod_that_goes_while_it_is_looked_at_is_gone_as_asked(desk: Desk) -> None:
