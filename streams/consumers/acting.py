@@ -20,7 +20,7 @@ from schemas.outcomes import Action, ActionFinished, Result
 from streams.codec import Codec
 from streams.consumers.reading import Reading
 from streams.consumers.switch import Switch
-from streams.errors import BadRecord, GiveUp, LogUnavailable, TryAgain
+from streams.errors import BadRecord, GiveUp, LogUnavailable, TryAgain, Unreachable
 from streams.log import Log, NewRecord, Record
 from streams.topics import Topics
 
@@ -73,6 +73,14 @@ class _Waiting(Generic[D]):
     last_answer: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class _Away:
+    """The cluster did not answer; nothing is asked of it before `until`, which is event time."""
+
+    until: datetime
+    answer: str
+
+
 class Acting(Generic[D]):
     """Carries out the decisions of class `planned` by calling `act`, which may raise TryAgain and GiveUp."""
 
@@ -84,6 +92,7 @@ class Acting(Generic[D]):
         self._waiting: dict[str, _Waiting[D]] = {}
         self._finished: set[str] = set()
         self._unsaid: NewRecord | None = None
+        self._away: _Away | None = None
 
     def poll_once(self) -> int:
         """Read the log to its end, then finish what can be finished; how many outcomes were appended. Raises LogUnavailable."""
@@ -146,10 +155,20 @@ class Acting(Generic[D]):
             return Finding(Result.REFUSED, objection)
         if waiting.not_before is not None and now < waiting.not_before:
             return None
+        if self._away is not None and now < self._away.until:
+            waiting.last_answer = self._away.answer
+            return None
+        return self._try(waiting, now)
+
+    def _try(self, waiting: _Waiting[D], now: datetime) -> Finding | None:
+        """Act. When nobody answers, the others wait as well: each would stand in line for its own time-out."""
+        self._away = None
         try:
-            return self._act(decision)
+            return self._act(waiting.decision)
         except TryAgain as later:
             waiting.not_before, waiting.last_answer = now + timedelta(seconds=later.after), str(later)
+            if isinstance(later, Unreachable):
+                self._away = _Away(waiting.not_before, waiting.last_answer)
             return None
         except GiveUp as never:
             return Finding(Result.FAILED, str(never))

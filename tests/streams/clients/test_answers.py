@@ -14,7 +14,7 @@ from schemas.names import Amounts, PodName
 from schemas.units import Bytes, Cores
 from streams.clients import OOMKill, amounts, answers, wire
 from streams.clients.kubernetes import KubernetesClient, connect
-from streams.errors import GiveUp, TryAgain
+from streams.errors import GiveUp, TryAgain, Unreachable
 
 POD = PodName("shop", "web-1", "u1")
 
@@ -33,7 +33,7 @@ POD = PodName("shop", "web-1", "u1")
         (403, "forbidden", GiveUp),
         (422, "invalid", GiveUp),
         (400, "bad", GiveUp),
-        (401, "who are you", GiveUp),
+        (401, "the token has expired", TryAgain),
     ],
 )
 def test_a_status_code_means_try_again_or_give_up(code: int, message: str, kind: type[Exception]) -> None:
@@ -42,7 +42,7 @@ def test_a_status_code_means_try_again_or_give_up(code: int, message: str, kind:
 
 def test_nobody_there_means_try_again_and_says_what_was_tried() -> None:
     client = connect("demo", "http://127.0.0.1:1")
-    with pytest.raises(TryAgain, match=r"evicting 'shop/web-1' did not work: .*refused") as caught:
+    with pytest.raises(Unreachable, match=r"evicting 'shop/web-1' did not work: .*refused") as caught:
         client.evict(POD)
     assert caught.value.after == answers.PATIENCE
 

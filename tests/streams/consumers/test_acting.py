@@ -12,13 +12,13 @@ from schemas.decisions import EvictionPlanned, ResizePlanned, UpdateRefused
 from schemas.names import Amounts, Place, PodName
 from schemas.outcomes import Action, ActionFinished, Result
 from schemas.policies import ControlChanged, Mode
-from schemas.units import Bytes, Cores
+from schemas.units import Bytes, Cores, Seconds
 from streams.clients import Pod
 from streams.codec import Codec, causes, tick
 from streams.consumers.acting import Post
 from streams.consumers.evictor import evictor
 from streams.consumers.resizer import resizer
-from streams.errors import LogUnavailable
+from streams.errors import LogUnavailable, Unreachable
 from streams.log import NewRecord, Positions, Record
 from streams.log.memory import MemoryLog
 from streams.simulated.client import SimulatedClient
@@ -389,6 +389,46 @@ def test_trying_again_ends_with_the_decision_and_the_outcome_says_what_was_answe
     last = desk.outcomes()[-1]
     assert last.result is Result.EXPIRED
     assert "6 pods must stay ready" in last.reason
+
+
+class SilentClient(CountingClient):
+    """The simulated cluster; while `silent` it does not answer, and each question is counted."""
+
+    silent = True
+    asked = 0
+
+    def pod(self, namespace: str, name: str) -> Pod | None:
+        self.asked += 1
+        if self.silent:
+            raise Unreachable(doing="reading pod", to=name, answer="timed out", after=Seconds(10.0))
+        return super().pod(namespace, name)
+
+
+def test_a_cluster_that_does_not_answer_is_asked_once_and_everything_waits(desk: Desk) -> None:
+    for pod in [p for p in desk.client.pods() if p.workload.name == "reports"]:
+        desk.plan(eviction_of(pod, pod.pod.name))
+    client = SilentClient(desk.cluster)
+    consumer = evictor(desk.post, client)
+    assert [consumer.poll_once() for _ in range(5)] == [0] * 5
+    assert client.asked == 1
+    desk.tick(START + timedelta(hours=2, seconds=10))
+    consumer.poll_once()
+    assert client.asked == 2
+    client.silent = False
+    desk.tick(START + timedelta(hours=2, seconds=20))
+    assert consumer.poll_once() == 3
+    assert [o.result for o in desk.outcomes()] == [Result.DONE] * 3
+
+
+def test_while_a_cluster_does_not_answer_decisions_still_expire_and_say_so(desk: Desk) -> None:
+    for pod in [p for p in desk.client.pods() if p.workload.name == "reports"]:
+        desk.plan(eviction_of(pod, pod.pod.name))
+    consumer = evictor(desk.post, SilentClient(desk.cluster))
+    consumer.poll_once()
+    desk.tick(START + timedelta(hours=3))
+    assert consumer.poll_once() == 3
+    assert {o.result for o in desk.outcomes()} == {Result.EXPIRED}
+    assert all(o.reason.endswith("did not work: timed out") for o in desk.outcomes())
 
 
 def test_a_decision_that_cannot_be_read_is_set_aside_and_the_next_is_done(desk: Desk) -> None:
