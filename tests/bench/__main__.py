@@ -5,6 +5,7 @@ import asyncio
 import json
 import logging
 import shutil
+import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,11 +41,13 @@ Results = dict[str, dict[str, object]]
 
 def put(results: Results, name: str, value: float, unit: str, goal: str = "") -> None:
     results[name] = {"value": round(value, 3), "unit": unit, "goal": goal}
-    print(f"{name:<48} {value:>14,.2f} {unit:<12} {goal}", flush=True)
+    sys.stdout.write(f"{name:<48} {value:>14,.2f} {unit:<12} {goal}\n")
+    sys.stdout.flush()
 
 
 async def throughput(results: Results, site: Site, size: Size, profile: str | None) -> None:
     await site.open()
+    site.ends_now(size.history * size.apart * 60_000 + size.backlog * measure.SCRAPE_MS)
     await site.backlog(size.history, size.apart * 60_000)
     first = site.worker()
     await site.marked(first)
@@ -74,7 +77,7 @@ async def largest(results: Results, site: Site) -> None:
     put(results, "100k containers: largest checkpoint of a partition", max(sizes), "bytes")
 
 
-async def main(out: Path, only: int | None, profile: str | None) -> None:
+async def main(only: int | None, profile: str | None) -> Results:
     folder = Path(tempfile.mkdtemp(prefix="ullage-bench-"))
     results: Results = {}
     with Broker(BrokerSettings(heap_mb=768)) as broker:
@@ -94,8 +97,8 @@ async def main(out: Path, only: int | None, profile: str | None) -> None:
                 if profile:
                     site.workers[-1].stop(30)
                 await site.close()
-    out.write_text(json.dumps(results, indent=1) + "\n")
     shutil.rmtree(folder)
+    return results
 
 
 parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
@@ -104,4 +107,4 @@ parser.add_argument("--only", type=int, help="only this number of containers")
 parser.add_argument("--profile", help="write a profile of the worker here")
 args = parser.parse_args()
 logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
-asyncio.run(main(args.out, args.only, args.profile))
+args.out.write_text(json.dumps(asyncio.run(main(args.only, args.profile)), indent=1) + "\n")

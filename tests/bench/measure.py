@@ -39,7 +39,11 @@ class Site:
     def __post_init__(self) -> None:
         self.topics = Topics(f"bench{self.containers}", self.partitions)
         self.fleet = Fleet(self.topics, self.containers)
-        self.now = int(time.time() * 1000) // SCRAPE_MS * SCRAPE_MS - 3 * 86_400_000
+        self.now = 0
+
+    def ends_now(self, span_ms: int) -> None:
+        """Put the backlog that will be written so that it ends about now."""
+        self.now = int(time.time() * 1000) // SCRAPE_MS * SCRAPE_MS - span_ms
 
     async def open(self) -> None:
         await asyncio.to_thread(making.make, self.brokers, self.topics)
@@ -113,7 +117,6 @@ async def catch_up(site: Site, worker: Process) -> CaughtUp:
     await site.marked(worker)
     first = min(notes(worker, "opened"), key=lambda n: n["at"])
     marks = notes(worker, "checkpoint", "recommender")
-    print("   ", len(notes(worker, "turn", "recommender")), "turns,", len(marks), "checkpoints", flush=True)
     last = max((n for n in marks if n["turn"] == site.turn), key=lambda n: n["at"])
     return CaughtUp(site.samples, last["at"] - first["at"], last["cpu"] - first["cpu"], sum(n["size"] for n in marks))
 
@@ -178,7 +181,7 @@ async def idle(site: Site, worker: Process, seconds: float = 15.0) -> float:
     """CPU milliseconds of the worker for one tick (all inputs, all partitions) when nothing else happens."""
     assert worker.process is not None
     process = psutil.Process(worker.process.pid)
-    await live(site, 3, stop_scrapes=True)
+    await live(site, 20, stop_scrapes=True)
     used, first = sum(process.cpu_times()[:2]), site.turn
     await live(site, seconds, stop_scrapes=True)
     return 1000 * (sum(process.cpu_times()[:2]) - used) / ((site.turn - first) / TICK_MS)

@@ -16,7 +16,7 @@ from streams.codec import Codec
 from streams.log import NewRecord
 from streams.topics import Topics
 
-CLUSTERS = ("north", "south", "east")
+CLUSTERS = ("north", "kiosk", "east")
 MB = 1 << 20
 
 
@@ -92,7 +92,7 @@ class Load:
         return [self._record(event, "oom-events", pod.workload.key)]
 
     def _policy(self, moment: datetime) -> list[NewRecord]:
-        target = self.chance.choice(["*", "north/*", "south/*", self.chance.choice(self.names).key])
+        target = self.chance.choice(["*", "north/*", "kiosk/*", self.chance.choice(self.names).key])
         if self.chance.random() < 0.2:
             return self._everywhere(VerticalPolicyRemoved(at=moment, target=target), "policies", target)
         mode = self.chance.choice(list(UpdateMode))
