@@ -48,13 +48,13 @@ class CountingClient(SimulatedClient):
 
 
 class BreakingLog(MemoryLog):
-    """The log in memory; while `broken`, outcomes cannot be appended."""
+    """The log in memory; while `broken`, it takes nothing from consumers."""
 
     broken = False
 
     def append(self, records: Iterable[NewRecord]) -> Sequence[Place]:
         batch = list(records)
-        if self.broken and any("outcomes" in record.topic for record in batch):
+        if self.broken and any("outcomes" in record.topic or "dead-letters" in record.topic for record in batch):
             raise LogUnavailable("the log in this test is away")
         return super().append(batch)
 
@@ -439,6 +439,61 @@ def test_a_decision_that_cannot_be_read_is_set_aside_and_the_next_is_done(desk: 
     resizer(desk.post, desk.client).poll_once()
     assert [o.result for o in desk.outcomes()] == [Result.DONE]
     assert len(desk.records("dead-letters")) == 1
+
+
+def test_a_bad_decision_met_while_the_log_takes_nothing_is_set_aside_later(desk: Desk) -> None:
+    partition = desk.topics.partition_of("demo")
+    desk.log.append([NewRecord(desk.topics.wire("pod-updates"), partition, b"demo", b"nonsense")])
+    consumer = resizer(desk.post, desk.client)
+    desk.log.broken = True
+    with pytest.raises(LogUnavailable):
+        consumer.poll_once()
+    desk.log.broken = False
+    assert consumer.poll_once() == 0
+    assert len(desk.records("dead-letters")) == 1
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_what_was_decided_out_of_reach_is_neither_answered_nor_answered_again(desk: Desk, *, restarted: bool) -> None:
+    done, late, old = (p for p in desk.client.pods() if p.workload.name == "reports")
+    consumer = evictor(desk.post, desk.client)
+    desk.plan(eviction_of(done, "done"))
+    consumer.poll_once()
+    desk.tick(START + timedelta(days=14, hours=3))
+    consumer.poll_once()
+    if restarted:
+        consumer = evictor(desk.post, desk.client)
+    desk.plan(eviction_of(done, "done"))
+    desk.plan(eviction_of(old, "old"))
+    desk.plan(replace(eviction_of(late, "late"), at=START + timedelta(hours=4)))
+    assert consumer.poll_once() == 1
+    assert [(o.decision, o.result) for o in desk.outcomes()] == [("done", Result.DONE), ("late", Result.EXPIRED)]
+    assert desk.client.acts == [f"evict {done.pod.name}"]
+
+
+class MeasuredLog(BreakingLog):
+    """Counts the decisions it gives."""
+
+    given = 0
+
+    def poll(self, positions: Positions, *, wait: float = 0.0, limit: int = 10_000) -> Sequence[Record]:
+        records = super().poll(positions, wait=wait, limit=limit)
+        self.given += sum("pod-updates" in record.topic for record in records)
+        return records
+
+
+def test_a_start_reads_what_is_in_reach_and_not_the_years_before(desk: Desk) -> None:
+    log = MeasuredLog()
+    for topic in TOPICS:
+        log.create(desk.topics.wire(topic.name), desk.topics.partitions)
+    desk.log, pod = log, desk.pod()
+    for hour in range(24 * 60):
+        at = START + timedelta(hours=hour)
+        desk.plan(replace(eviction_of(pod, f"e{hour}"), at=at, expires=at + timedelta(minutes=5)))
+    desk.control()
+    desk.tick(START + timedelta(days=60))
+    assert evictor(desk.post, desk.client).poll_once() == 24 * 14
+    assert log.given < 24 * 15 + 20
 
 
 def test_it_runs_until_told_to_stop_and_waits_while_the_log_is_away(desk: Desk) -> None:
