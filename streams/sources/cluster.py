@@ -8,7 +8,7 @@ After a restart every pod is announced again (harmless) and what the log tells o
 pods deleted meanwhile are said to be gone and kills are not told twice.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -36,6 +36,11 @@ class ClusterSource:
         self._source = f"/ullage/source/{client.cluster}"
         self._memory: Memory | None = None
         self._said: dict[str, PodChanged] = {}
+
+    @property
+    def dropped(self) -> Mapping[str, int]:
+        """Records dropped since the start because the log was away for too long, by topic (wire name)."""
+        return self._outbox.dropped
 
     def scrape(self, at: datetime) -> bool:
         """Look once and append; False when the log is away and the facts wait. Raises TryAgain and GiveUp of the client.

@@ -210,6 +210,8 @@ def test_beyond_the_bound_old_scrapes_are_dropped_first(scene: Scene) -> None:
     assert START + MINUTE in scrapes
     assert START + 2 * MINUTE not in scrapes
     assert START + 21 * MINUTE in scrapes
+    kept = sum(1 for _ in scene.records("pod-metrics"))
+    assert scene.source.dropped == {"ullage.pod-metrics.v1": 2 * 21 - kept}
 
 
 def test_when_even_facts_had_to_go_everything_is_told_anew(scene: Scene) -> None:
@@ -220,6 +222,7 @@ def test_when_even_facts_had_to_go_everything_is_told_anew(scene: Scene) -> None
     scene.minutes(41, 41)
     announced = {event.pod.uid for event in scene.events("pod-changes-by-cluster") if isinstance(event, PodChanged)}
     assert len(announced) < 36
+    assert scene.source.dropped["ullage.pod-changes.v1"] >= 36 - len(announced)
     scene.minutes(42, 42)
     announced = {event.pod.uid for event in scene.events("pod-changes-by-cluster") if isinstance(event, PodChanged)}
     assert announced == {pod.pod.uid for pod in scene.cluster.pods()}
