@@ -48,10 +48,9 @@ class Fleet:
             noise = self.random.lognormal(0.0, 0.1, (2, len(pods)))
             levels = self.levels[start : start + len(pods)]
             start += len(pods)
-            event = MetricsScraped(
-                at=datetime.fromtimestamp(at_ms / 1000, UTC), cluster="bench", workloads=workloads, pods=pods, containers=containers,
-                cores=np.round(levels[:, 0] * noise[0], 3), memory=np.round(levels[:, 1] * noise[1]),
-            )  # fmt: skip
+            cores, memory = np.round(levels[:, 0] * noise[0], 3), np.round(levels[:, 1] * noise[1])
+            at = datetime.fromtimestamp(at_ms / 1000, UTC)
+            event = MetricsScraped(at, "bench", workloads, pods, containers, cores, memory)
             yield self.codec.encode(
                 event, topic="pod-metrics", key=workloads[0], partition=partition, source="/ullage/source/bench"
             )
@@ -59,9 +58,7 @@ class Fleet:
     def oom(self, i: int, at_ms: int) -> NewRecord:
         """An OOM kill in workload `i`."""
         w = self.workloads[i]
-        event = ContainerOOMKilled(
-            at=datetime.fromtimestamp(at_ms / 1000, UTC), workload=w, pod=PodName(w.namespace, f"{w.name}-7d9f8b6c5-00000", f"u{i}"),
-            container="main", restarts=1, memory_request=Bytes(1 << 28), memory_limit=Bytes(1 << 28),
-        )  # fmt: skip
+        at, pod = datetime.fromtimestamp(at_ms / 1000, UTC), PodName(w.namespace, f"{w.name}-7d9f8b6c5-00000", f"u{i}")
+        event = ContainerOOMKilled(at, w, pod, "main", 1, Bytes(1 << 28), Bytes(1 << 28))
         to = self.topics.partition_of(w.key)
         return self.codec.encode(event, topic="oom-events", key=w.key, partition=to, source="/ullage/source/bench")
