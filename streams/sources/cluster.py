@@ -1,8 +1,9 @@
 """The cluster source: looks at a cluster and appends what changed and what was used.
 
 On each scrape: a PodChanged for each pod that differs from what was last said of it, a PodDeleted for each that is gone, a
-ContainerOOMKilled for each kill not told yet, and one MetricsScraped for each partition. Pod facts go to both topics. In sorted
-order, so the same cluster gives the same records. It judges nothing and reads no clock: `at` is event time.
+ContainerOOMKilled for each kill not told yet, and one MetricsScraped for each partition. A pod that stays as it is is told again
+now and then, so that a quiet cluster does not look like a source that is gone. Pod facts go to both topics. In sorted order, so
+the same cluster gives the same records. It judges nothing and reads no clock: `at` is event time.
 
 After a restart every pod is announced again (harmless) and what the log tells of the past is read back within a bound, so that
 pods deleted meanwhile are said to be gone and kills are not told twice.
@@ -10,7 +11,7 @@ pods deleted meanwhile are said to be gone and kills are not told twice.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from schemas.facts import ContainerOOMKilled, MetricsScraped, PodChanged, PodDeleted
 from schemas.names import Amounts
@@ -23,6 +24,8 @@ from streams.sources.outbox import Outbox
 from streams.topics import Topics
 
 _NAN = float("nan")
+TELL_AGAIN = timedelta(hours=3)
+"""How long, in event time, nothing may be said of a pod that is there."""
 Row = tuple[str, str, str, float, float]
 
 
@@ -66,7 +69,7 @@ class ClusterSource:
         for pod in pods:
             changed = _fact(pod, at)
             before = self._said.get(pod.pod.uid)
-            if before is None or replace(before, at=at) != changed:
+            if before is None or at - before.at >= TELL_AGAIN or replace(before, at=at) != changed:
                 self._said[pod.pod.uid] = changed
                 yield from self._twice(changed)
 

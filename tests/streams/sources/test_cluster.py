@@ -85,6 +85,15 @@ def test_every_pod_is_announced_once_to_both_topics_and_then_only_when_it_change
     assert changed == {"cart", "ledger"}
 
 
+def test_a_pod_of_which_there_is_nothing_new_is_told_again_after_three_hours(scene: Scene) -> None:
+    scene.cluster.advance(START + MINUTE)
+    for minute in (1, 180, 181, 182):
+        scene.source.scrape(START + minute * MINUTE)
+    said = [event for event in scene.events("pod-changes-by-cluster") if isinstance(event, PodChanged)]
+    assert [event.at for event in said] == [START + MINUTE] * 36 + [START + 181 * MINUTE] * 36
+    assert [replace(event, at=START) for event in said[:36]] == [replace(event, at=START) for event in said[36:]]
+
+
 def test_each_record_stands_where_its_key_belongs(scene: Scene) -> None:
     scene.minutes(1, 40)
     for topic in ("pod-changes", "oom-events"):
