@@ -56,4 +56,8 @@ def read(quantities: Mapping[str, str]) -> Amounts:
 
 @lru_cache(maxsize=1 << 14)
 def _number(quantity: str) -> float:
-    return float(parse_quantity(quantity))  # type: ignore[no-untyped-call]  # the official client types no function of its utils
+    number = float(parse_quantity(quantity))  # type: ignore[no-untyped-call]  # the official client types no function of its utils
+    if not math.isfinite(number):
+        msg = f"'{quantity}' is no quantity"
+        raise ValueError(msg)
+    return number
