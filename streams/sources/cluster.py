@@ -39,6 +39,7 @@ class ClusterSource:
         self._source = f"/ullage/source/{client.cluster}"
         self._memory: Memory | None = None
         self._said: dict[str, PodChanged] = {}
+        self._used: dict[tuple[str, str], datetime] = {}
 
     @property
     def dropped(self) -> Mapping[str, int]:
@@ -101,12 +102,16 @@ class ClusterSource:
                     )
 
     def _scrapes(self, pods: Sequence[Pod], usage: Sequence[PodUsage], at: datetime) -> list[NewRecord]:
-        """Rows by partition of their workload, in the order of workload, pod and container."""
+        """Rows by partition of their workload, in the order of workload, pod and container.
+
+        A usage that was told already is no second sample: metrics servers measure less often than they are asked.
+        """
         workloads = {(pod.pod.namespace, pod.pod.name): pod.workload.key for pod in pods}
+        before, self._used = self._used, {(used.namespace, used.pod): used.at for used in usage}
         rows: dict[int, list[Row]] = {}
         for used in usage:
             key = workloads.get((used.namespace, used.pod))
-            if key is not None:
+            if key is not None and before.get((used.namespace, used.pod)) != used.at:
                 rows.setdefault(self._topics.partition_of(key), []).extend(_rows(key, used))
         window = max((used.window for used in usage), default=Seconds(60.0))
         return [self._scrape(partition, sorted(rows[partition]), at, window) for partition in sorted(rows)]

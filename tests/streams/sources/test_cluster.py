@@ -129,6 +129,16 @@ def test_a_scrape_is_one_record_a_partition_with_all_containers_at_work_in_order
     assert {(s.at, s.window, s.cluster) for s in scrapes} == {(START + MINUTE, 60.0, "demo")}
 
 
+def test_a_usage_that_is_answered_twice_is_told_once(scene: Scene) -> None:
+    scene.cluster.advance(START + MINUTE)
+    scene.source.scrape(START + MINUTE)
+    scene.source.scrape(START + 2 * MINUTE)
+    scene.cluster.advance(START + 3 * MINUTE)
+    scene.source.scrape(START + 3 * MINUTE)
+    scrapes = [event for event in scene.events("pod-metrics") if isinstance(event, MetricsScraped)]
+    assert sorted({scrape.at for scrape in scrapes}) == [START + MINUTE, START + 3 * MINUTE]
+
+
 def test_what_was_not_seen_is_nan(scene: Scene) -> None:
     class HalfBlind(SimulatedClient):
         def usage(self) -> Sequence[PodUsage]:
@@ -200,8 +210,10 @@ def test_while_the_log_is_away_facts_wait_and_nothing_is_lost(scene: Scene) -> N
     scene.log.away = True
     scene.cluster.evict(scene.cluster.pods()[0].pod)
     scene.minutes(2, 10)
+    scene.cluster.advance(START + 11 * MINUTE)
     assert scene.source.scrape(START + 11 * MINUTE) is False
     scene.log.away = False
+    scene.cluster.advance(START + 12 * MINUTE)
     assert scene.source.scrape(START + 12 * MINUTE) is True
     scrapes = [event.at for event in scene.events("pod-metrics") if isinstance(event, MetricsScraped)]
     assert sorted(set(scrapes)) == [START + minute * MINUTE for minute in range(1, 13)]
