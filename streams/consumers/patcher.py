@@ -15,7 +15,7 @@ from schemas.decisions import RequestsRecommended
 from schemas.names import Amounts, Workload
 from schemas.outcomes import Action, ActionFinished, Result
 from streams.clients import Patch, Pod
-from streams.clients.amounts import same
+from streams.clients.amounts import meets
 from streams.consumers.acting import Post
 from streams.consumers.reading import Reading
 from streams.consumers.switch import Switch
@@ -50,7 +50,7 @@ class Patcher:
         if recommendation is None or now is None or self._switch.objection() is not None:
             return Patch()
         patch = self._patch(pod, recommendation)
-        if same({**pod.asked_requests, **patch.requests}, pod.asked_requests):
+        if meets(pod.asked_requests, patch.requests):
             return Patch()
         self._note(pod, recommendation, now)
         return patch

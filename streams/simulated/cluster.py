@@ -17,7 +17,7 @@ from schemas.facts import ResizeState
 from schemas.names import Amounts, PodName
 from schemas.units import Seconds
 from streams.clients import Admission, Pod, PodUsage, admit_unchanged
-from streams.clients.amounts import settled
+from streams.clients.amounts import over, settled
 from streams.simulated import refused, scheduler
 from streams.simulated.blueprint import Deployment, Node
 from streams.simulated.machines import STEP, WINDOW, Container, SimulatedPod
@@ -203,20 +203,10 @@ def _changed(
         if name not in result:
             raise Refused(HTTPStatus.UNPROCESSABLE_ENTITY, f"pod '{pod.name.name}' has no container '{name}'")
         before, capped = result[name]
-        after = _merged(before, requests.get(name)), _merged(capped, limits.get(name))
+        after = over(before, settled(requests.get(name, Amounts()))), over(capped, settled(limits.get(name, Amounts())))
         _check_limits(pod, name, *after)
         result[name] = after
     return result
-
-
-def _merged(old: Amounts, new: Amounts | None) -> Amounts:
-    if new is None:
-        return old
-    new = settled(new)
-    return Amounts(
-        cpu=old.cpu if new.cpu is None else new.cpu,
-        memory=old.memory if new.memory is None else new.memory,
-    )
 
 
 def _check_limits(pod: SimulatedPod, name: str, requests: Amounts, limits: Amounts) -> None:

@@ -148,3 +148,13 @@ def test_a_pod_that_already_asks_for_the_target_is_left_alone(door: Door) -> Non
     door.known[WEB.key] = RequestsRecommended("recommender/0/8/requests/web", START, WEB, (same,), {})
     door.cluster.advance(START + timedelta(minutes=1))
     assert door.patcher.poll_once() == 0
+
+
+def test_a_recommendation_for_cpu_alone_that_the_pod_meets_leaves_it_alone(door: Door) -> None:
+    door.control(Mode.APPLY)
+    cpu = Amounts(cpu=Cores(2.0))
+    half = ContainerRecommendation("web", cpu, cpu, cpu, cpu)
+    door.known[WEB.key] = RequestsRecommended("recommender/0/8/requests/web", START, WEB, (half,), {})
+    door.cluster.advance(START + timedelta(minutes=1))
+    assert door.patcher.poll_once() == 0
+    assert door.pod().containers[0].requests == Amounts(Cores(2.0), Bytes(2048 * MIB))
