@@ -7,7 +7,7 @@ a pod whose requests are not those that the decision expected.
 from schemas.decisions import ResizePlanned
 from schemas.names import Amounts
 from schemas.outcomes import Action, Result
-from streams.clients import ClusterClient, Pod
+from streams.clients import ClusterClient
 from streams.clients.amounts import meets, same
 from streams.consumers.acting import Acting, Finding, Post
 from streams.consumers.wording import spelled
