@@ -1,4 +1,6 @@
 import os
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -122,6 +124,16 @@ def test_a_column_of_dates_is_time(tmp_path: Path) -> None:
     path = csv(tmp_path, "container_id,timestamp,cpu_cores,memory_bytes", "a,2026-01-01 00:01:00,1,2")
     log, _ = play(path)
     assert rows(log)[0][0] == 60
+
+
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York"])
+def test_times_with_an_offset_mean_the_same_on_every_machine(tmp_path: Path, zone: str) -> None:
+    path = csv(tmp_path, "container_id,timestamp,cpu_cores,memory_bytes", "a,2026-01-01 02:01:00+02,1,2")
+    show = "import sys, pathlib; from streams.sources.traces import Trace; print(Trace(pathlib.Path(sys.argv[1])).first)"
+    done = subprocess.run(
+        [sys.executable, "-c", show, str(path)], env={**os.environ, "TZ": zone}, capture_output=True, text=True, check=True
+    )
+    assert float(done.stdout) == Y2026.timestamp() + 60
 
 
 def test_unix_time_stays_unless_a_start_is_given(tmp_path: Path) -> None:
