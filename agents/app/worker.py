@@ -7,6 +7,8 @@ all in one app, so that all stages' inputs of a partition come to one worker.
 
 import asyncio
 from collections.abc import AsyncIterable, Awaitable, Callable
+from pathlib import Path
+from tempfile import gettempdir
 from typing import Any
 
 import faust
@@ -26,6 +28,7 @@ from streams.log.connection import Connection
 
 SETTINGS: dict[str, Any] = {
     "store": "memory://",
+    "datadir": str(Path(gettempdir()) / "ullage-faust"),  # Faust makes a folder even when it keeps nothing in it
     "web_enabled": False,
     "topic_disable_leader": True,
     "consumer_auto_offset_reset": "earliest",
