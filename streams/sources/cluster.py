@@ -1,7 +1,7 @@
 """The cluster source: looks at a cluster and appends what changed and what was used.
 
 On each scrape: a PodChanged for each pod that differs from what was last said of it, a PodDeleted for each that is gone, a
-ContainerOOMKilled for each kill not told yet, and one MetricsScraped for each partition. A pod that stays as it is is told again
+ContainerOOMKilled for each kill not told yet, and a MetricsScraped for each partition. A pod that stays as it is is told again
 now and then, so that a quiet cluster does not look like a source that is gone. Pod facts go to both topics. In sorted order, so
 the same cluster gives the same records. It judges nothing and reads no clock: `at` is event time.
 
@@ -18,6 +18,7 @@ from schemas.names import Amounts
 from schemas.units import Seconds
 from streams.clients import ClusterClient, Pod, PodUsage
 from streams.codec import Codec
+from streams.codec.scrapes import ROWS
 from streams.log import Log, NewRecord
 from streams.sources.memory import Memory, remember
 from streams.sources.outbox import Outbox
@@ -114,7 +115,7 @@ class ClusterSource:
             if key is not None and before.get((used.namespace, used.pod)) != used.at:
                 rows.setdefault(self._topics.partition_of(key), []).extend(_rows(key, used))
         window = max((used.window for used in usage), default=Seconds(60.0))
-        return [self._scrape(partition, sorted(rows[partition]), at, window) for partition in sorted(rows)]
+        return [self._scrape(p, part, at, window) for p in sorted(rows) for part in _parts(sorted(rows[p]))]
 
     def _scrape(self, partition: int, rows: Sequence[Row], at: datetime, window: Seconds) -> NewRecord:
         workloads, pods, containers, cores, memory = zip(*rows, strict=True)
@@ -146,6 +147,10 @@ def _fact(pod: Pod, at: datetime) -> PodChanged:
         resize=pod.resize,
         started=pod.started,
     )
+
+
+def _parts(rows: Sequence[Row]) -> Iterable[Sequence[Row]]:
+    return (rows[first : first + ROWS] for first in range(0, len(rows), ROWS))
 
 
 def _rows(workload: str, used: PodUsage) -> list[Row]:

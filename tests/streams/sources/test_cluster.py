@@ -16,6 +16,7 @@ from streams.log.memory import MemoryLog
 from streams.simulated.client import SimulatedClient
 from streams.simulated.cluster import SimulatedCluster
 from streams.simulated.demo import demo_cluster
+from streams.sources import cluster
 from streams.sources.cluster import ClusterSource
 from streams.sources.outbox import Outbox
 from streams.topics import TOPICS, Topics
@@ -127,6 +128,16 @@ def test_a_scrape_is_one_record_a_partition_with_all_containers_at_work_in_order
     assert all(partition == scene.topics.partition_of(str(workload)) for partition, workload, *_ in rows)
     assert rows == sorted(rows, key=lambda row: row[:4])
     assert {(s.at, s.window, s.cluster) for s in scrapes} == {(START + MINUTE, 60.0, "demo")}
+
+
+def test_a_scrape_with_many_rows_is_told_in_several_records(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "ROWS", 7)
+    scene.minutes(1, 1)
+    scrapes = [event for event in scene.events("pod-metrics") if isinstance(event, MetricsScraped)]
+    sizes = [len(scrape.pods) for scrape in scrapes]
+    assert sum(sizes) == sum(len(used.containers) for used in scene.cluster.usage())
+    assert (max(sizes), len([size for size in sizes if size < 7])) == (7, 2)
+    assert {scrape.at for scrape in scrapes} == {START + MINUTE}
 
 
 def test_a_usage_that_is_answered_twice_is_told_once(scene: Scene) -> None:

@@ -19,7 +19,7 @@ from streams.errors import BadInput
 from streams.log import Record
 from streams.log.memory import MemoryLog
 from streams.sources.clock import TimeBase
-from streams.sources.traces import Player, Playing, Progress, Trace, table
+from streams.sources.traces import Player, Playing, Progress, Trace, facts, table
 from streams.topics import TOPICS, Topics
 
 PAPERS = Topics(partitions=2)
@@ -75,6 +75,16 @@ def test_rows_become_scrapes_in_order_of_time(tmp_path: Path) -> None:
     assert rows(log) == [(60, a, "a", "main", 0.25, 100), (60, b, "b", "main", 0.5, 200), (120, a, "a", "main", 0.75, 300)]
     assert (progress.rows, progress.of, progress.at) == (3, 3, Y2026 + timedelta(seconds=180))
     assert progress.records == sum(len(records(log, topic.name)) for topic in TOPICS)
+
+
+def test_a_scrape_of_more_rows_than_a_record_may_have_is_several_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = csv(tmp_path, SMALL[0], *(f"c{i},60,0.5,200" for i in range(20)))
+    whole, _ = play(path)
+    monkeypatch.setattr(facts, "ROWS", 3)
+    cut, _ = play(path)
+    assert rows(cut) == rows(whole)
+    assert len(records(whole, "pod-metrics")) < len(records(cut, "pod-metrics"))
+    assert max(len(event.pods) for event in events(cut, "pod-metrics") if isinstance(event, MetricsScraped)) == 3
 
 
 def test_a_pod_is_seen_with_its_first_sample_and_gone_a_step_after_its_last(tmp_path: Path) -> None:
