@@ -59,7 +59,8 @@ def _last_hour(log: Log, topics: Topics, tick: Tick) -> Iterator[str]:
         lag = "no decision in the last hour" if newest is None else f"newest decision {_length((now - newest) / 1000)} ago"
         counts = Counter((parse_wire_name(header(record, "ce_type") or "") or ("unreadable", 0))[0] for record in found)
         yield f"{stage:<14}{lag}{_counted(counts)}"
-    yield f"{'consumers':<14}{_counted(_outcomes(_once(log, topics, 'outcomes', tick), Codec(topics))) or 'no outcome'}"
+    outcomes = _outcomes(_once(log, topics, "outcomes", tick), Codec(topics))
+    yield f"{'consumers':<14}{_counted(outcomes).removeprefix('; ') or 'no outcome in the last hour'}"
 
 
 def _once(log: Log, topics: Topics, name: str, tick: Tick) -> list[Record]:

@@ -1,7 +1,7 @@
 """Events as sentences that a stranger understands: what happened, to which pod, and why."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from schemas.decisions import EvictionPlanned, RequestsRecommended, ResizePlanned
 from schemas.facts import ContainerOOMKilled
@@ -11,6 +11,8 @@ from schemas.units import Bytes, Cores
 
 _UNITS = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
 _NEARLY = 0.02
+_SOON = timedelta(minutes=30)
+"""How long after a kill a decision that gives more memory may be told as its consequence."""
 
 
 def oom(killed: ContainerOOMKilled) -> str:
@@ -29,6 +31,32 @@ def done(outcome: ActionFinished, decision: ResizePlanned | EvictionPlanned, rec
         target = together(c.target for c in recommended.containers) if recommended else before
         what = f"evicted {decision.pod.name}, successor gets {change(before, target)}"
     return f"{clock(outcome.at)} {what}{_why(decision.because)}"
+
+
+def after_kill(decision: ResizePlanned | EvictionPlanned, recommended: RequestsRecommended | None) -> bool:
+    """Whether it gives more memory, on a recommendation that counts an OOM kill of shortly before."""
+    if recommended is None or recommended.id != decision.because.get("recommendation"):
+        return False
+    kill = _mapping(recommended.because.get("last_oom"))
+    before = together(decision.expect.values()).memory
+    after = together(c.target for c in recommended.containers).memory
+    if not kill or before is None or after is None or after <= before:
+        return False
+    try:
+        return decision.at - datetime.fromisoformat(str(kill.get("at"))) <= _SOON
+    except (ValueError, TypeError):
+        return False
+
+
+def kills_and_restarts(kills: int, restarts: int) -> str:
+    """Why the two counts differ, when they do; empty when they do not. Both are what a look at the cluster shows."""
+    if restarts > kills:
+        why = "of a container that is killed twice between two looks at the cluster, only the last kill is seen"
+    elif kills > restarts:
+        why = "a killed container waits before it is started again, or its pod was replaced meanwhile"
+    else:
+        return ""
+    return f"{kills} kills and {restarts} restarts: {why}"
 
 
 def change(before: Amounts, after: Amounts) -> str:

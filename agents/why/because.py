@@ -75,10 +75,13 @@ def _oom(value: object) -> str:
 
 
 def _pods(value: object) -> str:
-    return "; ".join(
-        f"of the {name} {about.get('running')} of {about.get('live')} running, {about.get('being_changed') or 'none'} being changed"
-        for name, about in ((name, _mapping(each)) for name, each in _mapping(value).items())
-    )
+    if not isinstance(value, Mapping):
+        return words.said(value)
+    return "; ".join(f"of the {name} {_count(_mapping(about))}" for name, about in _mapping(value).items())
+
+
+def _count(about: Mapping[str, object]) -> str:
+    return f"{about.get('running')} of {about.get('live')} running, {about.get('being_changed') or 'none'} being changed"
 
 
 def _policy(value: object) -> str:
@@ -133,6 +136,6 @@ _SAID: Mapping[str, Callable[[object], str]] = {
 _NAMES: Mapping[str, str] = {
     "last_oom": "last OOM kill",
     "difference": "requests are off their target by",
-    "scale_up": "more is needed of something",
+    "scale_up": "something needs more than it requests",
     "budget": "share of pods that may be away at one time",
 }

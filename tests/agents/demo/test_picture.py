@@ -114,6 +114,23 @@ def test_an_eviction_tells_what_the_pod_returns_with() -> None:
     assert list(picture.actions) == ["03:07 evicted cart-a, successor gets cpu 0.10 → 0.20, memory 160 MiB → 400 MiB"]
 
 
+@pytest.mark.parametrize(
+    ("kill", "mib", "told"),
+    [
+        ("2026-06-01T00:00:00+00:00", 400, True),
+        ("2026-05-31T23:00:00+00:00", 400, False),
+        ("2026-06-01T00:00:00+00:00", 100, False),
+    ],
+)
+def test_a_decision_came_from_a_kill_if_it_gives_more_memory_soon_after_one(kill: str, mib: int, told: bool) -> None:
+    name = PodName("shop", "cart-a", "a")
+    planned = EvictionPlanned("e", START, START, CART, name, {"app": amounts(0.1, 160)}, {"recommendation": "r"})
+    target = ContainerRecommendation("app", amounts(0.1, 1), amounts(0.2, mib), amounts(1, 999), amounts(0.2, mib))
+    recommended = RequestsRecommended("r", START, CART, (target,), {"last_oom": {"at": kill}})
+    picture = folded([recommended, planned, outcome(planned, Action.EVICT)])
+    assert picture.after_kill == ("e" if told else None)
+
+
 def test_what_was_refused_or_expired_is_counted_apart() -> None:
     left_alone = UpdateRefused("u", START, CART, PodName("shop", "cart-a", "a"), "budget", "too many pods are away", {})
     picture = folded([resize(), outcome(resize(), Action.RESIZE, Result.EXPIRED), left_alone])

@@ -7,6 +7,8 @@ from rich.console import Console
 from agents.demo import sentences
 from agents.demo.picture import Picture, folded
 from agents.demo.screen import Story, bars, draw, plain
+from agents.demo.show import Show
+from agents.demo.summary import hanging
 from schemas.facts import ContainerSeen, MetricsScraped, PodChanged, PodPhase
 from schemas.names import Amounts, PodName, Workload
 from schemas.units import Bytes, Cores
@@ -38,6 +40,53 @@ def test_the_view_fits_and_shows_what_is_requested_and_used(width: int) -> None:
     assert "2.0" in text
     assert "256 MiB" in text
     assert "0 OOM kills" in text
+
+
+@pytest.mark.parametrize("height", [30, 40])
+def test_the_whole_view_is_on_the_screen_with_its_last_action(height: int) -> None:
+    console = Console(width=100, height=height, record=True, file=StringIO())
+    shown = picture()
+    for number in range(12):
+        workload = Workload("demo", "shop", "Deployment", f"app-{number}")
+        seen = ContainerSeen("app", requests=Amounts(Cores(1.0), Bytes(1 << 30)))
+        name = PodName("shop", f"app-{number}-a", f"u{number}")
+        shown.take(PodChanged(START, workload, name, PodPhase.RUNNING, START, (seen,)))
+        shown.actions.append(f"action {number}")
+    console.print(draw(shown, STORY, height=height))
+    lines = console.export_text().splitlines()
+    assert len(lines) <= height
+    assert any("action 11" in line for line in lines)
+    assert "Ctrl-C ends everything" in lines[-1]
+
+
+def test_without_a_terminal_the_same_line_is_not_said_twice() -> None:
+    out = StringIO()
+    with Show(Console(file=out), live=False) as show:
+        show.update(picture(), STORY)
+        show.update(picture(), STORY, last=True)
+    assert out.getvalue().count("05 Jan 06:30") == 1
+
+
+def test_a_long_line_of_the_tree_goes_on_below_its_beginning() -> None:
+    line = "│  ├─ 2026-01-05 00:01:00  pod changed: " + "word " * 12 + "end"
+    first, *more = hanging(line, 60)
+    assert first.startswith("│  ├─ 2026-01-05")
+    assert all(part.startswith("│  │    word") for part in more[:-1])
+    assert max(map(len, [first, *more])) <= 60
+    assert hanging("│  · count: 4", 60) == ["│  · count: 4"]
+
+
+@pytest.mark.parametrize(
+    ("kills", "restarts", "said"),
+    [
+        (3, 3, ""),
+        (3, 4, "3 kills and 4 restarts: of a container that is killed twice between two looks at the cluster, only the last"),
+        (4, 3, "4 kills and 3 restarts: a killed container waits before it is started again"),
+    ],
+)
+def test_why_kills_and_restarts_differ_is_said_where_they_do(kills: int, restarts: int, said: str) -> None:
+    assert sentences.kills_and_restarts(kills, restarts).startswith(said)
+    assert bool(sentences.kills_and_restarts(kills, restarts)) == bool(said)
 
 
 def test_a_view_of_nothing_can_be_drawn() -> None:
