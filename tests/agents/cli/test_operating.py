@@ -1,5 +1,6 @@
 """What operators type, on a log in a file: the switch, the policies and the status."""
 
+import threading
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -191,3 +192,17 @@ def test_the_status_says_the_time_the_switch_and_the_dead_letters(desk: Desk, ca
 def test_the_status_of_a_log_without_ticks_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert Desk(tmp_path / "log.jsonl").run("status") == 0
     assert capsys.readouterr().out.startswith("newest tick   none: no clock has ticked, so nothing is decided\n")
+
+
+def test_a_tap_that_follows_shows_what_is_appended_after_it_began(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+    said = ControlChanged(AT, "demo", Mode.PLAN, reason="said meanwhile")
+
+    def speak() -> None:
+        with FileLog(desk.path) as log:
+            Operator(log, SHOP, Codec(SHOP)).say(said)
+
+    later = threading.Timer(0.3, speak)
+    later.start()
+    assert desk.run("tap", "control", "--from", "end", "--follow", "--limit", "2") == 0
+    later.join()
+    assert capsys.readouterr().out.count("reason: said meanwhile") == 2
