@@ -131,14 +131,14 @@ def _shade(text: str, used: float, requested: float) -> Text:
 def _counts(picture: Picture) -> RenderableType:
     text = Text(_counted(picture))
     if picture.refusals:
-        text.append(f" (most often: {picture.refusals.most_common(1)[0][0]})", style="dim")
+        text.append(f" (mostly: {picture.refusals.most_common(1)[0][0]})", style="dim")
     return text
 
 
 def _counted(picture: Picture) -> str:
     done = picture.done
     return (
-        f"{picture.ooms} OOM kills, {picture.restarts} restarts, {done[Action.RESIZE]} resized in place, "
+        f"{picture.ooms} OOM kills, {done[Action.RESIZE]} resized in place, "
         f"{done[Action.EVICT]} evicted, {picture.decided['UpdateRefused']} left alone"
     )
 

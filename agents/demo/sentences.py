@@ -1,7 +1,7 @@
 """Events as sentences that a stranger understands: what happened, to which pod, and why."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from schemas.decisions import EvictionPlanned, RequestsRecommended, ResizePlanned
 from schemas.facts import ContainerOOMKilled
@@ -34,18 +34,22 @@ def done(outcome: ActionFinished, decision: ResizePlanned | EvictionPlanned, rec
 
 
 def after_kill(decision: ResizePlanned | EvictionPlanned, recommended: RequestsRecommended | None) -> bool:
-    """Whether it gives more memory, on a recommendation that counts an OOM kill of shortly before."""
-    if recommended is None or recommended.id != decision.because.get("recommendation"):
+    """Whether it gives more memory soon after an OOM kill of its workload, and its own recommendation is later than that kill.
+
+    `recommended` is any later recommendation of the workload: it names the last kill.
+    """
+    if recommended is None:
         return False
-    kill = _mapping(recommended.because.get("last_oom"))
     before = together(decision.expect.values()).memory
     after = together(c.target for c in recommended.containers).memory
-    if not kill or before is None or after is None or after <= before:
+    if before is None or after is None or after <= before:
         return False
     try:
-        return decision.at - datetime.fromisoformat(str(kill.get("at"))) <= _SOON
-    except (ValueError, TypeError):
+        killed = datetime.fromisoformat(str(_mapping(recommended.because.get("last_oom")).get("at")))
+        turn = datetime.fromtimestamp(int(str(decision.because.get("recommendation")).split("/")[2]) / 1000, UTC)
+    except (ValueError, TypeError, IndexError):
         return False
+    return killed <= turn and decision.at - killed <= _SOON
 
 
 def kills_and_restarts(kills: int, restarts: int) -> str:

@@ -122,9 +122,10 @@ def test_an_eviction_tells_what_the_pod_returns_with() -> None:
         ("2026-06-01T00:00:00+00:00", 100, False),
     ],
 )
-def test_a_decision_came_from_a_kill_if_it_gives_more_memory_soon_after_one(kill: str, mib: int, told: bool) -> None:
+def test_a_decision_came_from_a_kill_if_it_gives_more_memory_soon_after_one_that_it_knew(kill: str, mib: int, told: bool) -> None:
     name = PodName("shop", "cart-a", "a")
-    planned = EvictionPlanned("e", START, START, CART, name, {"app": amounts(0.1, 160)}, {"recommendation": "r"})
+    its_own = f"recommender/0/{int(START.timestamp() - 60) * 1000}/requests/{CART.key}"
+    planned = EvictionPlanned("e", START, START, CART, name, {"app": amounts(0.1, 160)}, {"recommendation": its_own})
     target = ContainerRecommendation("app", amounts(0.1, 1), amounts(0.2, mib), amounts(1, 999), amounts(0.2, mib))
     recommended = RequestsRecommended("r", START, CART, (target,), {"last_oom": {"at": kill}})
     picture = folded([recommended, planned, outcome(planned, Action.EVICT)])
