@@ -19,20 +19,28 @@ from tests.bench.measure import Site
 
 @dataclass(frozen=True)
 class Size:
-    """So many containers in so many partitions; history first (scrapes, minutes apart), then a backlog of scrapes 15 s apart."""
+    """So many containers in so many partitions. First `history` scrapes, `apart` minutes from one another, so that the fleet is
+    known; then `dense` scrapes as close as they come live at the goal's rate (ticks every 500 ms); then `late` scrapes 15 s
+    apart with a tick each, as a worker finds them after an outage."""
 
     containers: int
     partitions: int
     history: int
     apart: int
-    backlog: int
+    dense: int
+    late: int
     goal: float
+
+    @property
+    def cadence(self) -> float:
+        """Milliseconds between two scrapes of everything at which the live load is the goal."""
+        return 1000 * 2 * self.containers / self.goal
 
 
 SIZES = (
-    Size(1_000, 1, 288, 5, 1_000, 2e6),
-    Size(10_000, 2, 288, 5, 150, 2e6),
-    Size(100_000, 4, 24, 60, 16, 1e6),
+    Size(1_000, 1, 288, 5, dense=4_000, late=400, goal=2e6),
+    Size(10_000, 2, 288, 5, dense=600, late=100, goal=2e6),
+    Size(100_000, 4, 24, 60, dense=40, late=8, goal=1e6),
 )
 """History makes recommendations settle: a fleet that has just been met is recommended anew all the time."""
 
@@ -47,21 +55,25 @@ def put(results: Results, name: str, value: float, unit: str, goal: str = "") ->
 
 async def throughput(results: Results, site: Site, size: Size, profile: str | None) -> None:
     await site.open()
-    site.ends_now(size.history * size.apart * 60_000 + size.backlog * measure.SCRAPE_MS)
     await site.backlog(size.history, size.apart * 60_000)
     first = site.worker()
     await site.marked(first)
     await site.tick(site.turn + measure.TICK_MS)  # the updater takes what the recommender said a turn later
     await site.marked(first, "updater")
     first.stop(30)
-    await site.backlog(size.backlog)
+    label = f"{site.containers // 1000}k containers"
+    await site.backlog(size.dense, size.cadence)
     worker = site.worker(turns=True, profile=profile)
     done = await measure.catch_up(site, worker)
-    label = f"{site.containers // 1000}k containers"
     put(results, f"{label}: samples per CPU second", done.samples / done.cpu, "samples/s", f">= {size.goal:,.0f}")
     put(results, f"{label}: samples per second", done.samples / done.wall, "samples/s")
     put(results, f"{label}: rows per second", done.samples / 2 / done.wall, "rows/s")
-    put(results, f"{label}: checkpoint bytes of the backlog", done.written, "bytes")
+    put(results, f"{label}: checkpoint bytes", done.written, "bytes")
+    worker.stop(30)
+    await site.backlog(size.late)
+    done = await measure.catch_up(site, site.worker(turns=True))
+    put(results, f"{label}: catching up, samples per CPU second", done.samples / done.cpu, "samples/s")
+    put(results, f"{label}: catching up, times real time", size.late * measure.SCRAPE_MS / 1000 / done.wall, "x")
 
 
 async def largest(results: Results, site: Site) -> None:

@@ -68,14 +68,15 @@ class Site:
         self.turn = number
         await self.send([codec.tick(self.topics.wire(t), p, number) for t in INPUTS for p in range(self.partitions)])
 
-    async def backlog(self, scrapes: int, apart_ms: int = SCRAPE_MS) -> None:
-        """So many scrapes, each closed by a tick."""
-        self.samples = 0
-        for _ in range(scrapes):
-            self.now += apart_ms
+    async def backlog(self, scrapes: int, apart_ms: float = SCRAPE_MS) -> None:
+        """So many scrapes; a tick after each, or each TICK_MS where scrapes come closer than that."""
+        self.samples, begun = 2 * self.containers * scrapes, self.now
+        for n in range(1, scrapes + 1):
+            self.now = begun + round(n * apart_ms)
             await self.send(list(self.fleet.scrape(self.now)))
-            await self.tick(self.now)
-            self.samples += 2 * self.containers
+            due = self.now if apart_ms >= TICK_MS or n == scrapes else self.now // TICK_MS * TICK_MS
+            if due > self.turn:
+                await self.tick(due)
 
     def worker(self, **told: object) -> Process:
         shape = {"brokers": self.brokers, "prefix": self.topics.prefix, "partitions": self.partitions}
