@@ -11,7 +11,7 @@ from schemas.units import Bytes, Cores, Seconds
 
 @dataclass(frozen=True, slots=True)
 class MetricsScraped:
-    """One scrape of the containers of one partition, as columns of equal length.
+    """One scrape of the containers of one partition, as columns of equal length; a very long one comes in several.
 
     Row i says that container `containers[i]` of pod `pods[i]` of workload `workloads[i]` used `cores[i]` and `memory[i]`,
     averaged over the `window` that ended at `at`. An amount that the source did not see is NaN (null on the wire), never zero.

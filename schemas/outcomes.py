@@ -16,7 +16,7 @@ class Action(StrEnum):
 
 
 class Result(StrEnum):
-    """DONE: the world is as the decision asked. REFUSED: a check or the cluster said no. EXPIRED: too late. FAILED: gave up."""
+    """DONE: the world is as asked. REFUSED: the switch or a look at the pod said no. FAILED: the cluster did. EXPIRED: late."""
 
     DONE = "done"
     REFUSED = "refused"

@@ -2,6 +2,7 @@
 
 UllageError
 ├── TryAgain        the other side may yet do it: wait `after` seconds and ask again
+│   └── Unreachable   it did not answer at all, so it will not answer the next question either
 ├── GiveUp          the other side will not do it; asking again is no use
 ├── BadRecord       bytes in the log that cannot be read as the event they claim to be; goes to dead-letters
 ├── BadInput        a file, flag or setting that makes no sense; the sentence names the value and the place
@@ -33,6 +34,10 @@ class TryAgain(EdgeError):
         """As EdgeError; `after` in seconds."""
         super().__init__(doing=doing, to=to, answer=answer)
         self.after = after
+
+
+class Unreachable(TryAgain):
+    """The other side did not answer at all: who has more to ask of it waits with all of that, too."""
 
 
 class GiveUp(EdgeError):

@@ -79,48 +79,42 @@ class Recovery:
                 self.watch.recovered(held, found="memory", seconds=0.0)
             else:
                 stale[place] = ends[place]
-        found = await beside.contents(consumer, stale) if stale else {}
-        for place, contents in found.items():
-            reading, how = await self._adopt(consumer, *places[place], contents)
+        if not stale:
+            return
+        first = await beside.begins(consumer, [(topic, partition) for topic in self.plan.inputs() for _, partition in stale])
+        for place, contents in (await beside.contents(consumer, stale)).items():
+            reading, how = await self._adopt(*places[place], contents, first)
             host, partition = places[place]
             self.watch.recovered(host.held[partition], found=how, seconds=monotonic() - began, torn=reading.broken)
 
-    async def _adopt(self, consumer: Any, host: Host, partition: int, contents: Contents) -> tuple[Reading, str]:
+    async def _adopt(self, host: Host, partition: int, contents: Contents, first: Mapping[Place, int]) -> tuple[Reading, str]:
         """Take the state from the changelog, keep ours if it is further, or begin where the log begins."""
         reading = checkpoint.read(contents.last)
+        begins = {name: first[wire, partition] for name, wire in host.wires.items()}
         held = host.held.get(partition)
         if held is not None and (reading.found is None or held.task.turn >= reading.found.mark.turn):
             how = "memory"
             held.rewind()
         elif reading.found is not None:
             how = "checkpoint"
-            held = host.held[partition] = await self._loaded(consumer, host, partition, reading.found)
+            held = host.held[partition] = await self._loaded(host, partition, reading.found, begins)
         else:
             how = "nothing"
             await self._lost_state(host, partition)
-            held = host.held[partition] = await self._new(consumer, host, partition)
+            held = host.held[partition] = Held(host.task(partition, positions=begins), fresh([]), begins)
         held.abandon([key for key, value in contents.last.items() if value is not None])
         held.end = contents.end
         return reading, how
 
-    async def _loaded(self, consumer: Any, host: Host, partition: int, found: Found) -> Held:
+    async def _loaded(self, host: Host, partition: int, found: Found, begins: Mapping[str, int]) -> Held:
         """The state that a mark names. An input that the mark does not know is read from its beginning."""
-        first = await self._begins(consumer, host, partition)
-        positions = {name: found.mark.positions.get(name, first[name]) for name in host.stage.reads}
+        positions = {name: found.mark.positions.get(name, begins[name]) for name in host.stage.reads}
         task = host.task(partition, positions=positions)
         for name in sorted(found.chunks):
             task.state.load(name, found.chunks[name])
             await asyncio.sleep(0)
         task.aligner = type(task.aligner)(positions, found.mark.turn)
         return Held(task, fresh([]), positions)
-
-    async def _new(self, consumer: Any, host: Host, partition: int) -> Held:
-        first = await self._begins(consumer, host, partition)
-        return Held(host.task(partition, positions=first), fresh([]), first)
-
-    async def _begins(self, consumer: Any, host: Host, partition: int) -> dict[str, int]:
-        first = await beside.begins(consumer, [(wire, partition) for wire in host.wires.values()])
-        return {name: first[wire, partition] for name, wire in host.wires.items()}
 
     async def _lost_state(self, host: Host, partition: int) -> None:
         """A group that has been here before, but no state: somebody deleted the changelog. Say so."""

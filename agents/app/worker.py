@@ -7,6 +7,8 @@ all in one app, so that all stages' inputs of a partition come to one worker.
 
 import asyncio
 from collections.abc import AsyncIterable, Awaitable, Callable
+from pathlib import Path
+from tempfile import gettempdir
 from typing import Any
 
 import faust
@@ -14,6 +16,7 @@ from faust.types import StreamT
 
 from agents.app import access, layout, supervision
 from agents.app.checkpoints import Changelog, Checkpoints, Epoch
+from agents.app.fetching import QuickConsumer
 from agents.app.flow import Flow, skip_reading
 from agents.app.hosting import Host
 from agents.app.outbox import Outbox
@@ -25,6 +28,7 @@ from streams.log.connection import Connection
 
 SETTINGS: dict[str, Any] = {
     "store": "memory://",
+    "datadir": str(Path(gettempdir()) / "ullage-faust"),  # Faust makes a folder even when it keeps nothing in it
     "web_enabled": False,
     "topic_disable_leader": True,
     "consumer_auto_offset_reset": "earliest",
@@ -58,6 +62,11 @@ class App(faust.App):
         with supervision.guarded("stopping"):
             await self.goodbye()
         await super().on_stop()
+
+    def _new_transport(self) -> Any:
+        transport: Any = super()._new_transport()
+        transport.Consumer = QuickConsumer
+        return transport
 
     def _crash(self, reason: BaseException) -> None:
         """Faust alone would mark itself as crashed and go on standing there."""

@@ -8,8 +8,9 @@ from kubernetes import client as official
 
 from agents.cli.output import note
 from agents.cli.stopping import until_stopped
+from agents.cli.telling import telling
 from agents.settings import Settings, opened
-from agents.telemetry import logs
+from agents.telemetry import ConsumerMetrics, WatchedLog
 from schemas.decisions import EvictionPlanned, ResizePlanned
 from streams.clients import ClusterClient
 from streams.clients.kubernetes import KubernetesClient
@@ -31,15 +32,15 @@ class ConsumerDied(UllageError):
 
 def run(settings: Settings, names: Sequence[str]) -> None:
     """Run these consumers until stopped. Raises ConsumerDied when one ends by itself."""
-    logs.set_up("consumer")
     stop = threading.Event()
     topics = opened.topics(settings)
-    with until_stopped(), ExitStack() as stack:
+    with until_stopped(), telling("consumer", settings) as registry, ExitStack() as stack:
+        metrics = ConsumerMetrics(registry, topics)
         stack.callback(stop.set)
         threads = []
         for name in names:
             log = stack.enter_context(opened.log(settings))
-            post = Post(log, topics, Codec(topics), settings.cluster.name)
+            post = Post(WatchedLog(log, metrics), topics, Codec(topics), settings.cluster.name)
             acting = MAKERS[name](post, connect(settings))
             threads.append(threading.Thread(target=acting.run, args=(stop,), name=name, daemon=True))
         stack.callback(_join, threads, stop)

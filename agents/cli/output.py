@@ -3,9 +3,11 @@
 import sys
 
 
-def data(line: str) -> None:
-    """One line of what was asked for."""
+def data(line: str, *, now: bool = False) -> None:
+    """One line of what was asked for. `now`: who reads it waits for it, so it must not lie in a buffer."""
     sys.stdout.write(line + "\n")
+    if now:
+        sys.stdout.flush()
 
 
 def note(line: str) -> None:

@@ -2,7 +2,24 @@
 
 from cyclopts import App, Parameter
 
-from agents.cli import backtest, broker, config, consumer, demo, doctor, replay, source, tap, topics, version, why, worker
+from agents.cli import (
+    backtest,
+    broker,
+    config,
+    consumer,
+    control,
+    demo,
+    doctor,
+    policy,
+    replay,
+    source,
+    status,
+    tap,
+    topics,
+    version,
+    why,
+    worker,
+)
 
 app = App(
     name="ullage",
@@ -19,6 +36,11 @@ for command in (
     worker.worker,
     source.app,
     consumer.consumer,
+    policy.app,
+    control.mode,
+    control.pause,
+    control.resume,
+    status.status,
     tap.tap,
     replay.replay,
     backtest.backtest,

@@ -10,9 +10,10 @@ from pathlib import Path
 from agents.cli.output import note
 from agents.cli.stopping import until_stopped
 from agents.cli.stride import Stride
+from agents.cli.telling import telling
 from agents.demo.shop import Plot, open_shop
 from agents.settings import Settings, opened
-from agents.telemetry import logs
+from agents.telemetry import ClockMetrics, SourceMetrics, WatchedLog
 from streams.codec import Codec, tick_number
 from streams.log import Log
 from streams.simulated.server import SimulatedServer
@@ -52,9 +53,10 @@ def simulated(settings: Settings, port: int) -> None:
 
 @contextmanager
 def _running(name: str, settings: Settings) -> Iterator[tuple[Log, Topics]]:
-    logs.set_up(name)
-    with until_stopped(), opened.log(settings) as log:
-        yield log, opened.topics(settings)
+    topics = opened.topics(settings)
+    with until_stopped(), telling(name, settings) as registry, opened.log(settings) as log:
+        watcher = ClockMetrics(registry, topics) if name == "clock" else SourceMetrics(registry, topics, name)
+        yield WatchedLog(log, watcher), topics
 
 
 def _first_tick(log: Log, topics: Topics) -> datetime:

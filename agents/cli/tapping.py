@@ -13,12 +13,12 @@ from agents.cli.output import data
 from agents.cli.stopping import until_stopped
 from agents.settings import Settings, opened
 from schemas.facts import MetricsScraped
+from streams import replay
 from streams.codec import Codec, tick_number
 from streams.errors import BadInput, BadRecord
-from streams.log import Log, Record
+from streams.log import Record
 from streams.topics import Topics
 
-_LOOK = 0.5
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -40,25 +40,18 @@ class Wanted:
 
 
 def run(settings: Settings, topic: str, *, begin: str, follow: bool, wanted: Wanted, pretty: bool) -> None:  # noqa: PLR0913  # flags
-    """Print what is wanted from `begin` to the end, or for ever."""
+    """Print what is wanted from `begin` to the end, in order of event time; or for ever, what is new as it comes."""
     topics = opened.topics(settings)
     wire = _wire(topics, topic)
     codec = Codec(topics)
     with until_stopped(), opened.log(settings) as log:
         now = time.time_ns() // 1_000_000  # "1h ago" is meant by the reader's clock
         positions = since.positions(log, [wire], begin, now_ms=now)
-        for count, text in enumerate(_texts(_records(log, positions, follow=follow), codec, wanted, pretty=pretty), 1):
-            data(text)
+        records = (replay.follow if follow else replay.stretch)(log, [wire], since=positions, merged=True)
+        for count, text in enumerate(_texts(records, codec, wanted, pretty=pretty), 1):
+            data(text, now=follow)
             if count == wanted.limit:
                 return
-
-
-def _records(log: Log, positions: dict[tuple[str, int], int], *, follow: bool) -> Iterator[Record]:
-    ends = {at: log.end(*at) for at in positions}
-    while follow or any(positions[at] < ends[at] for at in positions):
-        for record in log.poll(positions, wait=_LOOK):
-            positions[record.topic, record.partition] = record.offset + 1
-            yield record
 
 
 def _texts(records: Iterator[Record], codec: Codec, wanted: Wanted, *, pretty: bool) -> Iterator[str]:

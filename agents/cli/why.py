@@ -11,6 +11,9 @@ def why(
     asked: Annotated[str, Parameter(help="A decision's id, an outcome's id, or a pod: its name, NAMESPACE/NAME, or its uid.")],
     /,
     *,
+    verbose: Annotated[
+        bool, Parameter(name=("--verbose", "-v"), help="Every number as the record has it, settings too.")
+    ] = False,
     common: Common | None = None,
 ) -> None:
     """Explain a decision: the numbers it rests on, what caused them, each with its place in the log, and what became of it."""
@@ -22,5 +25,5 @@ def why(
     settings = given(common).settings()
     topics = opened.topics(settings)
     with opened.log(settings) as log:
-        for line in reasons.lines(reasons.explain(log, Codec(topics), topics, asked)):
+        for line in reasons.lines(reasons.explain(log, Codec(topics), topics, asked), full=verbose):
             data(line)

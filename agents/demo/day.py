@@ -13,6 +13,7 @@ from schemas.policies import ControlChanged, Mode, Policy, UpdateMode, VerticalP
 from schemas.units import Fraction
 from streams.codec import Codec
 from streams.log import NewRecord
+from streams.sources.operator import spoken
 from streams.topics import Topics
 
 START = datetime(2026, 1, 5, tzinfo=UTC)
@@ -81,15 +82,7 @@ class Day:
 
 def opening(day: Day) -> Sequence[NewRecord]:
     """What an operator would say first: apply, and in place; but a JVM sees new amounts only when it starts."""
-    codec, topics = Codec(day.topics), day.topics
-    said: list[tuple[Policy, str, str]] = [
-        (ControlChanged(day.start, day.cluster, Mode.APPLY, reason="the demo acts", budget=Fraction(0.1)), "control", day.cluster)
-    ]
+    said: list[Policy] = [ControlChanged(day.start, day.cluster, Mode.APPLY, reason="the demo acts", budget=Fraction(0.1))]
     for name, mode in (("*", UpdateMode.IN_PLACE_OR_RECREATE), *((jvm, UpdateMode.RECREATE) for jvm in JVMS)):
-        target = f"{day.cluster}/{name}"
-        said.append((VerticalPolicyChanged(day.start, target, "demo-1", mode), "policies", target))
-    return [
-        codec.encode(event, topic=topic, key=key, partition=partition, source=SOURCE)
-        for event, topic, key in said
-        for partition in range(topics.partitions)
-    ]
+        said.append(VerticalPolicyChanged(day.start, f"{day.cluster}/{name}", "demo-1", mode))
+    return spoken(said, day.topics, Codec(day.topics), source=SOURCE)

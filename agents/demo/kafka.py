@@ -27,7 +27,7 @@ _STAGES = ("recommender", "updater")
 _STARTING = 60.0
 _AFTERWARDS = 3.0
 _LOOK = 0.25
-_HEAD_START = 2_000
+_HEAD_START = 3_000
 """Milliseconds from starting the clock's process to the beginning of the day."""
 Say = Callable[[str], None]
 

@@ -56,6 +56,8 @@ class Picture:
     """The last things done, newest last, as sentences."""
     explained: dict[Action, str] = field(default_factory=dict)
     """The id of the last decision of each kind that was carried out: what `why` may be asked about."""
+    after_kill: str | None = None
+    """The id of the first carried-out decision that gave a pod more memory soon after an OOM kill; None when there was none."""
     _pods: dict[str, PodChanged] = field(default_factory=dict)
     _names: dict[tuple[str, str], PodChanged] = field(default_factory=dict)
     """By workload key and pod name, as scrapes name pods."""
@@ -204,6 +206,8 @@ class Picture:
         if decision is not None:
             self.explained[outcome.action] = decision.id
             recommended = self._targets.get(decision.workload.key)
+            if self.after_kill is None and sentences.after_kill(decision, recommended):
+                self.after_kill = decision.id
             self.actions.append(sentences.done(outcome, decision, recommended))
 
     def _first(self, name: object) -> bool:

@@ -25,11 +25,11 @@ from streams.log import Log
 
 FOLDER = Path(".run/demo")
 _ABOUT = (
-    "Pods request CPU and memory; nodes keep that much free for them, used or not. What is requested and not used is paid for\n"
-    "in vain; memory used beyond the limit kills the container (OOM). Ullage watches usage, decides what to request, and acts."
+    "Pods request CPU and memory. What is requested and not used is paid for in vain; memory used beyond the limit kills the "
+    "container (OOM). Ullage watches usage and sets the requests right."
 )
 _ABOUT_TRACE = (
-    "A recorded trace is played through Kafka and the stages as if it happened now. It cannot be changed, so nothing is resized\n"
+    "A recorded trace is played through Kafka and the stages as if it happened now. It cannot be changed, so nothing is resized "
     "or evicted: compare what its containers used, what they requested, and what Ullage would have them request."
 )
 
@@ -126,7 +126,7 @@ def _end(wanted: Wanted, out: Console, folder: Path, log: Log, seen: tuple[Pictu
     (picture, settings), day = seen, wanted.day
     if wanted.trace is None:
         out.print("the day is over; now the same day without Ullage, for comparison ...", style="dim")
-        out.print(summary.compared(memory.untouched(day), picture))
+        summary.compared(out, memory.untouched(day), picture)
     else:
         out.print(tape.compared(picture))
     decision = summary.chosen(picture)

@@ -17,6 +17,9 @@ from schemas.outcomes import Action
 _BARS = " ▁▂▃▄▅▆▇█"
 _SLICES = 48
 _TOP = 12
+_FEWEST = 4
+_FRAME = 16
+"""Lines of all but workloads and actions: border 2, about 2, day 1, curves 6, table head 2, counts 1, heading 1, cursor 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,15 +32,18 @@ class Story:
     footer: str
 
 
-def draw(picture: Picture, story: Story) -> RenderableType:
-    """The whole view."""
+def draw(picture: Picture, story: Story, *, height: int = 50) -> RenderableType:
+    """The whole view; on a low screen with fewer workloads and actions, so that its end is seen, too."""
+    rows = picture.rows()
+    shown = max(_FEWEST, min(_TOP, len(rows), height - _FRAME - _FEWEST - 1))
+    room = max(_FEWEST, height - _FRAME - shown - (len(rows) > shown))
     parts = [
         Text(story.about, style="dim"),
         _day(picture, story),
         _curves(picture),
-        _workloads(picture.rows()),
+        _workloads(rows, shown),
         _counts(picture),
-        _actions(picture),
+        _actions(picture, min(room, picture.actions.maxlen or room)),
     ]
     return Panel(Group(*parts), title=story.title, subtitle=story.footer, box=box.ROUNDED, padding=(0, 1))
 
@@ -92,12 +98,12 @@ def _curve(grid: Table, name: str, day: Sequence[tuple[float, float, float]], no
         grid.add_row(Text("" if i else name, style="bold"), what, Text(now[i]), Text(bars([m[i] for m in day], top), style=style))
 
 
-def _workloads(rows: Sequence[WorkloadRow]) -> RenderableType:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, expand=True)
-    table.add_column("workload", no_wrap=True, ratio=1)
-    for name in ("pods", "cpu requested", "used", "memory requested", "used", "recommended for a pod", "OOM kills"):
+def _workloads(rows: Sequence[WorkloadRow], shown: int) -> RenderableType:
+    table = Table(box=box.HORIZONTALS, show_edge=False, pad_edge=False, expand=True, padding=(0, 1))
+    table.add_column("workload", no_wrap=True, ratio=1, min_width=19)
+    for name in ("pods", "cpu request", "used", "mem request", "used", "advice for a pod", "OOMs"):
         table.add_column(name, justify="right", no_wrap=True)
-    biggest = sorted(rows, key=lambda r: (-r.cpu_requested, r.workload.key))[:_TOP]
+    biggest = sorted(rows, key=lambda r: (-r.cpu_requested, r.workload.key))[:shown]
     for row in sorted(biggest, key=lambda r: r.workload.key):
         table.add_row(
             f"{row.workload.namespace}/{row.workload.name}",
@@ -111,8 +117,8 @@ def _workloads(rows: Sequence[WorkloadRow]) -> RenderableType:
             else f"{sentences.cpu(row.target.cpu)} · {sentences.memory(row.target.memory)}",
             Text(str(row.ooms), style="bold red" if row.ooms else "dim"),
         )
-    if len(rows) > _TOP:
-        table.caption = f"the {_TOP} largest of {len(rows)} workloads"
+    if len(rows) > shown:
+        table.caption = f"the {shown} largest of {len(rows)} workloads"
     return table
 
 
@@ -125,23 +131,23 @@ def _shade(text: str, used: float, requested: float) -> Text:
 def _counts(picture: Picture) -> RenderableType:
     text = Text(_counted(picture))
     if picture.refusals:
-        guard, count = picture.refusals.most_common(1)[0]
-        text.append(f"   (most often left alone because of: {guard}, {count} times)", style="dim")
+        text.append(f" (mostly: {picture.refusals.most_common(1)[0][0]})", style="dim")
     return text
 
 
 def _counted(picture: Picture) -> str:
     done = picture.done
     return (
-        f"{picture.ooms} OOM kills, {picture.restarts} restarts, {done[Action.RESIZE]} resized in place, "
+        f"{picture.ooms} OOM kills, {done[Action.RESIZE]} resized in place, "
         f"{done[Action.EVICT]} evicted, {picture.decided['UpdateRefused']} left alone"
     )
 
 
-def _actions(picture: Picture) -> RenderableType:
-    lines = [Text("\nwhat happened last, and why", style="bold")]
-    for sentence in picture.actions:
+def _actions(picture: Picture, room: int) -> RenderableType:
+    lines = [Text("what happened last, and why", style="bold")]
+    last = list(picture.actions)[-room:]
+    for sentence in last:
         style = "red" if "OOM-killed" in sentence else ""
         lines.append(Text(f"• {sentence}", style=style, overflow="ellipsis", no_wrap=True))
-    lines += [Text("")] * max(0, (picture.actions.maxlen or 0) - len(picture.actions))
+    lines += [Text("")] * (room - len(last))
     return Group(*lines)

@@ -1,7 +1,7 @@
 """Events as sentences that a stranger understands: what happened, to which pod, and why."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 
 from schemas.decisions import EvictionPlanned, RequestsRecommended, ResizePlanned
 from schemas.facts import ContainerOOMKilled
@@ -11,6 +11,8 @@ from schemas.units import Bytes, Cores
 
 _UNITS = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
 _NEARLY = 0.02
+_SOON = timedelta(minutes=30)
+"""How long after a kill a decision that gives more memory may be told as its consequence."""
 
 
 def oom(killed: ContainerOOMKilled) -> str:
@@ -24,11 +26,41 @@ def done(outcome: ActionFinished, decision: ResizePlanned | EvictionPlanned, rec
     before = together(decision.expect.values())
     if isinstance(decision, ResizePlanned):
         after = {**decision.expect, **decision.requests}
-        what = f"resized {decision.pod.name} in place, {change(before, together(after.values()))}"
+        what = f"resized {decision.pod.name}: {change(before, together(after.values()))}"
     else:
         target = together(c.target for c in recommended.containers) if recommended else before
-        what = f"evicted {decision.pod.name}, its successor gets {change(before, target)}"
+        what = f"evicted {decision.pod.name}, successor gets {change(before, target)}"
     return f"{clock(outcome.at)} {what}{_why(decision.because)}"
+
+
+def after_kill(decision: ResizePlanned | EvictionPlanned, recommended: RequestsRecommended | None) -> bool:
+    """Whether it gives more memory soon after an OOM kill of its workload, and its own recommendation is later than that kill.
+
+    `recommended` is any later recommendation of the workload: it names the last kill.
+    """
+    if recommended is None:
+        return False
+    before = together(decision.expect.values()).memory
+    after = together(c.target for c in recommended.containers).memory
+    if before is None or after is None or after <= before:
+        return False
+    try:
+        killed = datetime.fromisoformat(str(_mapping(recommended.because.get("last_oom")).get("at")))
+        turn = datetime.fromtimestamp(int(str(decision.because.get("recommendation")).split("/")[2]) / 1000, UTC)
+    except (ValueError, TypeError, IndexError):
+        return False
+    return killed <= turn and decision.at - killed <= _SOON
+
+
+def kills_and_restarts(kills: int, restarts: int) -> str:
+    """Why the two counts differ, when they do; empty when they do not. Both are what a look at the cluster shows."""
+    if restarts > kills:
+        why = "of a container that is killed twice between two looks at the cluster, only the last kill is seen"
+    elif kills > restarts:
+        why = "a killed container waits before it is started again, or its pod was replaced meanwhile"
+    else:
+        return ""
+    return f"{kills} kills and {restarts} restarts: {why}"
 
 
 def change(before: Amounts, after: Amounts) -> str:
@@ -82,7 +114,7 @@ def reason(because: Mapping[str, object]) -> str:
     if outside:
         return " and ".join(dict.fromkeys(outside))
     share = because.get("difference")
-    return f"it is {share:.0%} away from what its usage asks for" if isinstance(share, int | float) else ""
+    return f"{share:.0%} off what its usage asks for" if isinstance(share, int | float) else ""
 
 
 def _outside(bounds: Mapping[str, object]) -> Iterator[str]:
@@ -90,9 +122,9 @@ def _outside(bounds: Mapping[str, object]) -> Iterator[str]:
     for what, said in (("cpu", cpu), ("memory", memory)):
         asked, least, most = (_number(amounts.get(what)) for amounts in (requests, lower, upper))
         if asked is not None and least is not None and asked < least:
-            yield f"{what} {said(asked)} is less than the {said(least)} it needs at least"
+            yield f"{what} {said(asked)} is below its lower bound {said(least)}"
         if asked is not None and most is not None and asked > most:
-            yield f"{what} {said(asked)} is more than the {said(most)} it needs at most"
+            yield f"{what} {said(asked)} is above its upper bound {said(most)}"
 
 
 def _mapping(value: object) -> Mapping[str, object]:
@@ -105,4 +137,4 @@ def _number(value: object) -> float | None:
 
 def _why(because: Mapping[str, object]) -> str:
     said = reason(because)
-    return f": {said}" if said else ""
+    return f" ({said})" if said else ""

@@ -22,6 +22,7 @@ class Show:
         self.console = console
         self._live = Live(console=console, auto_refresh=False, transient=False) if live and console.is_terminal else None
         self._next = 0.0
+        self._last = ""
 
     def __enter__(self) -> Self:
         """Begin."""
@@ -41,9 +42,14 @@ class Show:
             return
         self._next = now + (_PLAIN_EVERY if self._live is None else _LIVE_EVERY)
         if self._live is None:
-            self.console.print(plain(picture, story), soft_wrap=True, highlight=False)
+            self._print(plain(picture, story))
         else:
-            self._live.update(draw(picture, story), refresh=True)
+            self._live.update(draw(picture, story, height=self.console.height), refresh=True)
+
+    def _print(self, line: str) -> None:
+        if line != self._last:
+            self.console.print(line, soft_wrap=True, highlight=False)
+        self._last = line
 
 
 def console() -> Console:

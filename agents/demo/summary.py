@@ -1,5 +1,9 @@
 """What is said at the end: the day with Ullage beside the same day without, why one decision was taken, and what to try next."""
 
+import re
+import shutil
+import sys
+import textwrap
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -12,19 +16,27 @@ from agents.demo import sentences
 from agents.demo.picture import Picture
 from schemas.outcomes import Action
 
-_WIDEST = 400
-_DEEPEST = 24
+_DEEPEST = 40
+_HOW_TO_READ = (
+    "Read it from the top: what was decided, the numbers behind it (·), and below, each with its place in the log "
+    "[topic:partition:offset], the records that these numbers came from."
+)
+_TREE = re.compile(r"[│├└─ ]*(· )?")
 
 
-def compared(without: Picture, having: Picture) -> Table:
-    """The two days as a table."""
+def compared(console: Console, without: Picture, having: Picture) -> None:
+    """The two days as a table, and a remark where its numbers may surprise."""
     table = Table(title="the same day, same seed, same load", box=box.SIMPLE_HEAD, title_justify="left")
     table.add_column("")
     table.add_column("without Ullage", justify="right")
     table.add_column("with Ullage", justify="right", style="bold")
     for row in rows(without, having):
         table.add_row(*row)
-    return table
+    console.print(table)
+    for name, day in (("without", without), ("with", having)):
+        remark = sentences.kills_and_restarts(day.ooms, day.restarts)
+        if remark:
+            console.print(Text(f"  {name} Ullage, {remark}", style="dim"), soft_wrap=not console.is_terminal)
 
 
 def rows(without: Picture, having: Picture) -> Sequence[tuple[str, str, str]]:
@@ -46,32 +58,51 @@ def rows(without: Picture, having: Picture) -> Sequence[tuple[str, str, str]]:
 
 
 def chosen(picture: Picture) -> str | None:
-    """The decision to explain: an eviction if there was one, because that is what people ask about."""
-    return picture.explained.get(Action.EVICT) or picture.explained.get(Action.RESIZE)
+    """The decision to explain: one that came from an OOM kill, else an eviction, because that is what people ask about."""
+    return picture.after_kill or picture.explained.get(Action.EVICT) or picture.explained.get(Action.RESIZE)
 
 
 def explained(console: Console, decision: str, lines: Iterable[str]) -> None:
-    """The `why` of one decision, long lines cut."""
-    console.print(Text(f"why {decision}?", style="bold"))
+    """The `why` of one decision. On a terminal long lines go on below their beginning; elsewhere they stay one line."""
+    console.print(Text(f"\nwhy {decision}?", style="bold"), soft_wrap=not console.is_terminal)
+    console.print(Text(_HOW_TO_READ, style="dim"), soft_wrap=not console.is_terminal)
     shown = list(lines)
     for line in shown[:_DEEPEST]:
-        console.print(Text(line if len(line) <= _WIDEST else f"{line[:_WIDEST]} …"), soft_wrap=False)
+        for part in hanging(line, console.width) if console.is_terminal else [line]:
+            console.print(Text(part), soft_wrap=True)
     if len(shown) > _DEEPEST:
         console.print(Text(f"… and {len(shown) - _DEEPEST} lines more"))
+
+
+def hanging(line: str, width: int) -> list[str]:
+    """A line of the tree in lines of at most this width, the tree going on at their left."""
+    head = _TREE.match(line)
+    tree = head[0] if head else ""
+    below = tree.replace("├─", "│ ").replace("└─", "  ").replace("·", " ") + "  "
+    words = line[len(tree) :]
+    return textwrap.wrap(words, max(width, 40), initial_indent=tree, subsequent_indent=below, break_on_hyphens=False) or [line]
 
 
 def next_steps(console: Console, config: str, decision: str | None, trace: Path | None = None) -> None:
     """Commands that work on the log which the day left behind."""
     console.print(Text("\nwhat to try next (the day's whole log was kept)", style="bold"))
-    why = f"ullage why {decision} --config {config}"
-    steps = [(f"ullage replay --verify --config {config}", "recompute every decision from the log; compare byte for byte")]
+    steps = [("recompute every decision from the log and compare byte for byte", f"replay --verify --config {config}")]
     if decision is not None:
-        steps.append((why, "the whole chain behind one decision"))
+        steps.append(("every number behind that decision", f"why {decision} -v --config {config}"))
     if trace is None:
-        steps.append((f"ullage tap pod-updates --type UpdateRefused --limit 3 --config {config}", "what was left alone, and why"))
-        steps.append(("ullage demo --seed 2", "another day; --trace FILE plays a recorded one"))
+        steps.append(("what was left alone, and why", f"tap pod-updates --type UpdateRefused --limit 3 --config {config}"))
+        steps.append(("another day; --trace FILE plays a recorded one", "demo --seed 2"))
     else:
-        steps.append((f"ullage tap recommendations --limit 3 --config {config}", "recommendations with the numbers they rest on"))
-        steps.append((f"ullage backtest {trace} --set vertical.margin=0.3", "a score card; try other settings"))
-    for command, meaning in steps:
-        console.print(Text(f"  {command}", style="cyan"), Text(f"# {meaning}", style="dim"), soft_wrap=True)
+        steps.append(("recommendations with the numbers they rest on", f"tap recommendations --limit 3 --config {config}"))
+        steps.append(("a score card; try other settings", f"backtest {trace} --set vertical.margin=0.3"))
+    for meaning, command in steps:
+        console.print(Text(f"  # {meaning}", style="dim"))
+        console.print(Text(f"  {program()} {command}", style="cyan"), soft_wrap=True)
+
+
+def program() -> str:
+    """What to type for `ullage`: its path when the name alone would not be found."""
+    ours = Path(sys.executable).with_name("ullage")
+    if shutil.which("ullage") is not None or not ours.exists():
+        return "ullage"
+    return str(ours.relative_to(Path.cwd()) if ours.is_relative_to(Path.cwd()) else ours)

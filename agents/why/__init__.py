@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from agents.logic.turns import Event
-from agents.why import words
+from agents.why import because, words
 from schemas.decisions import EvictionPlanned, RequestsRecommended, ResizePlanned, UpdateRefused
 from schemas.names import Place
 from schemas.outcomes import ActionFinished
@@ -178,23 +178,27 @@ def _no_repeats(places: Sequence[Place]) -> tuple[Place, ...]:
     return tuple(dict.fromkeys(places))
 
 
-def lines(chain: Chain) -> Iterator[str]:
-    """The chain as plain text: the decision, what it rests on as a tree, and what became of it."""
-    yield from _lines(chain.decision, "", "")
+def lines(chain: Chain, *, full: bool = False) -> Iterator[str]:
+    """The chain as plain text: the decision, what it rests on as a tree, and what became of it.
+
+    `full` writes every number of a `because` out as it is in the record; else they are told in words and units.
+    """
+    yield from _lines(chain.decision, "", "", full=full)
     if not chain.outcomes:
         yield "no outcome yet: no consumer has finished with it"
     for outcome in chain.outcomes:
         yield f"then: {_line(outcome)}"
 
 
-def _lines(step: Step, head: str, indent: str) -> Iterator[str]:
+def _lines(step: Step, head: str, indent: str, *, full: bool) -> Iterator[str]:
     yield head + _line(step)
     trunk = "│  " if step.causes or step.more else "   "
-    for name, value in step.because.items():
-        yield f"{indent}{trunk}· {name}: {words.said(value)}"
+    for line in because.written(step.because) if full else because.told(step.because):
+        yield f"{indent}{trunk}· {line}"
     for i, cause in enumerate(step.causes):
         last = i == len(step.causes) - 1 and not step.more
-        yield from _lines(cause, indent + ("└─ " if last else "├─ "), indent + ("   " if last else "│  "))
+        ahead, below = ("└─ ", "   ") if last else ("├─ ", "│  ")
+        yield from _lines(cause, indent + ahead, indent + below, full=full)
     if step.more:
         yield f"{indent}└─ and {step.more} more records"
 

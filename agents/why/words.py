@@ -158,10 +158,12 @@ def _amounts(amounts: Amounts) -> str:
 
 
 def amount(*, cpu: float | None = None, memory: float | None = None) -> str:
-    """One amount with its unit: millicores or MiB."""
+    """One amount with its unit: millicores, MiB or GiB."""
     if cpu is not None:
         return f"{cpu * 1000:.0f}m"
-    return "not set" if memory is None else f"{memory / (1 << 20):.1f} MiB"
+    if memory is None:
+        return "not set"
+    return f"{memory / (1 << 20):.1f} MiB" if memory < 1 << 30 else f"{memory / (1 << 30):.2f} GiB"
 
 
 def said(value: object) -> str:

@@ -2,9 +2,9 @@
 
 Two answer today: a Kubernetes API server (`kubernetes`) and the simulated cluster in memory. Both pass one conformance suite.
 
-Every call says what went wrong in one of two words. `TryAgain`: the other side may yet do it (unreachable, throttled, broken,
-an answer that cannot be read, a disruption budget that is used up). `GiveUp`: it will not (no such pod, another pod under that
-name, more than the node has, not allowed). Nothing here decides anything, and nothing retries.
+Every call says what went wrong in one of two words. `TryAgain`: the other side may yet do it (throttled, broken, an answer that
+cannot be read, a disruption budget that is used up; as `Unreachable`: nobody answered). `GiveUp`: it will not (no such pod,
+another pod under that name, amounts that make no sense, not allowed). Nothing here decides anything, and nothing retries.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -97,7 +97,7 @@ class ClusterClient(Protocol):
     def resize(self, pod: PodName, *, requests: Mapping[str, Amounts], limits: Mapping[str, Amounts]) -> None:
         """Ask for new amounts in place. Returns when the cluster has accepted, which may be before they are in force.
 
-        GiveUp when the pod with this uid is gone, or the node could never hold it.
+        GiveUp when the pod with this uid is gone. What its node could never hold is accepted, and the pod then shows INFEASIBLE.
         """
 
     def evict(self, pod: PodName) -> None:

@@ -35,6 +35,17 @@ def same(left: Mapping[str, Amounts], right: Mapping[str, Amounts]) -> bool:
     return all(settled(left.get(name, Amounts())) == settled(right.get(name, Amounts())) for name in names)
 
 
+def over(old: Amounts, new: Amounts) -> Amounts:
+    """The new amounts, and the old ones where the new say nothing: what a patch leaves behind."""
+    return Amounts(old.cpu if new.cpu is None else new.cpu, old.memory if new.memory is None else new.memory)
+
+
+def meets(asked: Mapping[str, Amounts], wanted: Mapping[str, Amounts]) -> bool:
+    """Whether `asked` says already every amount that is wanted."""
+    before = {name: asked.get(name, Amounts()) for name in wanted}
+    return same({name: over(before[name], new) for name, new in wanted.items()}, before)
+
+
 def spell(amounts: Amounts) -> dict[str, str]:
     """Kubernetes' spelling of what is set: `{"cpu": "250m", "memory": "1048576"}`."""
     spelled: dict[str, str] = {}
@@ -56,4 +67,8 @@ def read(quantities: Mapping[str, str]) -> Amounts:
 
 @lru_cache(maxsize=1 << 14)
 def _number(quantity: str) -> float:
-    return float(parse_quantity(quantity))  # type: ignore[no-untyped-call]  # the official client types no function of its utils
+    number = float(parse_quantity(quantity))  # type: ignore[no-untyped-call]  # the official client types no function of its utils
+    if not math.isfinite(number):
+        msg = f"'{quantity}' is no quantity"
+        raise ValueError(msg)
+    return number

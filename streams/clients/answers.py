@@ -12,7 +12,8 @@ from streams.errors import GiveUp, TryAgain
 PATIENCE = Seconds(10.0)
 """How long to wait when the other side does not say."""
 
-_AGAIN = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS})
+_AGAIN = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS})
+"""Also 401: a token that has run out is renewed by others, while a right that is missing (403) stays missing."""
 
 
 def refused(*, doing: str, to: str, code: int, message: str, after: Seconds | None = None) -> TryAgain | GiveUp:

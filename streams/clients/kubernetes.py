@@ -15,7 +15,7 @@ from kubernetes.client import exceptions
 from schemas.names import Amounts, PodName
 from schemas.units import Seconds
 from streams.clients import Pod, PodUsage, amounts, answers, wire
-from streams.errors import GiveUp, TryAgain
+from streams.errors import GiveUp, TryAgain, Unreachable
 
 T = TypeVar("T")
 _ACCEPTED = 300
@@ -99,7 +99,7 @@ class KubernetesClient:
     def _ask(
         self, method: str, path: str, *, doing: str, to: str, body: Mapping[str, object] | None = None
     ) -> tuple[int, bytes, str | None]:
-        """Status code, body and Retry-After. Raises TryAgain when the server cannot be reached."""
+        """Status code, body and Retry-After. Raises Unreachable when there is no answer."""
         headers = {"Accept": "application/json"}
         if body is not None:
             headers["Content-Type"] = "application/strategic-merge-patch+json" if method == "PATCH" else "application/json"
@@ -109,7 +109,7 @@ class KubernetesClient:
             return response.status, response.response.data, response.headers.get("Retry-After")
         except (urllib3.exceptions.HTTPError, exceptions.OpenApiException, OSError) as error:
             answer = f"{type(error).__name__}: {error}"
-            raise TryAgain(doing=doing, to=to, answer=answer, after=answers.PATIENCE) from error
+            raise Unreachable(doing=doing, to=to, answer=answer, after=answers.PATIENCE) from error
 
 
 def connect(cluster: str, url: str, *, timeout: Seconds = PATIENCE) -> KubernetesClient:

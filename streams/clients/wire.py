@@ -6,6 +6,7 @@ a missing name or a quantity that is none raises ValueError (msgspec's errors ar
 
 from collections.abc import Mapping
 from datetime import datetime
+from typing import Annotated
 
 import msgspec
 
@@ -15,6 +16,8 @@ from schemas.units import Seconds
 from streams.clients import OOMKill, Pod, PodUsage, amounts
 
 HASH_LABEL = "pod-template-hash"
+Time = Annotated[datetime, msgspec.Meta(tz=True)]
+"""A time that says its offset, as all of Kubernetes' do."""
 
 
 class Owner(msgspec.Struct, frozen=True):
@@ -31,8 +34,8 @@ class Metadata(msgspec.Struct, frozen=True, rename="camel"):
     name: str
     namespace: str = "default"
     uid: str = ""
-    creation_timestamp: datetime | None = None
-    deletion_timestamp: datetime | None = None
+    creation_timestamp: Time | None = None
+    deletion_timestamp: Time | None = None
     labels: dict[str, str] | None = None
     owner_references: list[Owner] = []
 
@@ -55,13 +58,13 @@ class Terminated(msgspec.Struct, frozen=True, rename="camel"):
     """How a container ended."""
 
     reason: str = ""
-    finished_at: datetime | None = None
+    finished_at: Time | None = None
 
 
 class Running(msgspec.Struct, frozen=True, rename="camel"):
     """A container at work."""
 
-    started_at: datetime | None = None
+    started_at: Time | None = None
 
 
 class Condition(msgspec.Struct, frozen=True):
@@ -101,7 +104,7 @@ class PodStatus(msgspec.Struct, frozen=True, rename="camel"):
     """A pod's status."""
 
     phase: PodPhase = PodPhase.UNKNOWN
-    start_time: datetime | None = None
+    start_time: Time | None = None
     conditions: list[Condition] = []
     container_statuses: list[ContainerStatus] = []
 
@@ -131,7 +134,7 @@ class PodMetrics(msgspec.Struct, frozen=True):
     """metrics.k8s.io's usage of one pod."""
 
     metadata: Metadata
-    timestamp: datetime
+    timestamp: Time
     window: str
     containers: list[MetricsContainer]
 
@@ -175,7 +178,7 @@ def read_pod(cluster: str, pod: PodObject) -> Pod:
         labels=meta.labels or {},
         resize=_resize(pod.status.conditions),
         started=pod.status.start_time,
-        ooms=tuple(kill for status in pod.status.container_statuses for kill in _ooms(status)),
+        ooms=tuple(kill for c in pod.spec.containers if c.name in statuses for kill in _ooms(statuses[c.name])),
         leaving=meta.deletion_timestamp is not None,
     )
 

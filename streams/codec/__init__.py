@@ -41,6 +41,7 @@ class Codec:
         self._scrapes = Scrapes()
         self._decoders = {kind.name: self._decoder(kind) for kind in catalogue.kinds}
         self._known: dict[tuple[str, bytes | None], tuple[Kind, int]] = {}
+        self._written: tuple[Event | None, bytes] = (None, b"")
 
     def encode(  # noqa: PLR0913  # all by keyword; a record has that many parts
         self, event: Event, *, topic: str, key: str, partition: int, source: str, cause: Sequence[Place] = ()
@@ -52,7 +53,7 @@ class Codec:
         if event.at.tzinfo is None:
             raise ValueError(f"the time {event.at.isoformat()} of a {type(event).__name__} has no offset from UTC")
         kind = self._kinds[type(event)]
-        value = self._scrapes.encode(event) if isinstance(event, MetricsScraped) else _write(event)
+        value = self._value(event)
         headers = [
             ("content-type", b"application/json"),
             ("ce_specversion", b"1.0"),
@@ -65,6 +66,12 @@ class Codec:
         if cause:
             headers.append(("cause", cause_bytes(tuple(cause))))
         return NewRecord(self._topics.wire(topic), partition, key.encode(), value, tuple(headers))
+
+    def _value(self, event: Event) -> bytes:
+        """The body. An event that goes to two topics, one after the other, is written once."""
+        if event is not self._written[0]:
+            self._written = event, self._scrapes.encode(event) if isinstance(event, MetricsScraped) else _write(event)
+        return self._written[1]
 
     def decode(self, record: Record) -> Event:
         """The event in a record. Raises BadRecord, and nothing else, when there is none.

@@ -17,6 +17,9 @@ from schemas.units import Seconds
 from streams.codec.names import Names, ReadNames, WrittenNames
 from streams.errors import BadRecord
 
+ROWS = 10_000
+"""Who writes scrapes puts no more rows into one record. A row takes 100 to 250 bytes, and a worker fetches 4 MiB at a time."""
+
 _OPTIONS = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_UTC_Z
 
 

@@ -1,9 +1,9 @@
 """Acting on decisions, exactly once each: what the resizer and the evictor share.
 
 A decision is carried out only when everything in the log has been read, the switch allows it, it has not expired by event time
-and no outcome names it yet. After each one an outcome is appended before the next is begun. A crash between act and outcome is
-harmless: the act looks at the world first, finds it as asked, and says so. Decides nothing: what to do with a pod is the `act`
-that it is given.
+and no outcome names it yet. One that was taken too long ago to know that (see `answered`) is passed over. After each one an
+outcome is appended before the next is begun. A crash between act and outcome is harmless: the act looks at the world first, finds
+it as asked, and says so. Decides nothing: what to do with a pod is the `act` that it is given.
 """
 
 import threading
@@ -17,16 +17,20 @@ import structlog
 from schemas.decisions import EvictionPlanned, ResizePlanned
 from schemas.names import Place
 from schemas.outcomes import Action, ActionFinished, Result
-from streams.codec import Codec
+from streams.codec import Codec, tick_number
+from streams.consumers.answered import Answered
 from streams.consumers.reading import Reading
 from streams.consumers.switch import Switch
-from streams.errors import BadRecord, GiveUp, LogUnavailable, TryAgain
+from streams.errors import BadRecord, GiveUp, LogUnavailable, TryAgain, Unreachable
 from streams.log import Log, NewRecord, Record
+from streams.replay import position
 from streams.topics import Topics
 
 D = TypeVar("D", bound=ResizePlanned | EvictionPlanned)
 _IDLE = 0.2
 """Seconds between looks at the log."""
+_SLACK = timedelta(days=1)
+"""In a partition times can go back a little, as a worker that recovers says some decisions again."""
 _log = structlog.get_logger(__name__)
 
 
@@ -73,27 +77,46 @@ class _Waiting(Generic[D]):
     last_answer: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class _Away:
+    """The cluster did not answer; nothing is asked of it before `until`, which is event time."""
+
+    until: datetime
+    answer: str
+
+
 class Acting(Generic[D]):
     """Carries out the decisions of class `planned` by calling `act`, which may raise TryAgain and GiveUp."""
 
     def __init__(self, post: Post, *, planned: type[D], action: Action, act: Callable[[D], Finding]) -> None:
         self._post, self._planned, self._action, self._act = post, planned, action, act
         self._switch = Switch(post.cluster, post.codec)
-        self._control, self._updates, self._outcomes = (post.place(name) for name in ("control", "pod-updates", "outcomes"))
-        self._reading = Reading(post.log, (self._outcomes, self._control, self._updates))
+        self._updates, self._outcomes = post.place("pod-updates"), post.place("outcomes")
+        self._control = Reading(post.log, (post.place("control"),))
+        self._begun: tuple[Reading, Answered] | None = None
         self._waiting: dict[str, _Waiting[D]] = {}
-        self._finished: set[str] = set()
-        self._unsaid: NewRecord | None = None
+        self._unsaid: list[NewRecord] = []
+        self._away: _Away | None = None
 
     def poll_once(self) -> int:
-        """Read the log to its end, then finish what can be finished; how many outcomes were appended. Raises LogUnavailable."""
-        said = self._say()
-        for record in self._reading.catch_up():
-            self._read(record)
+        """Read the log to its end, then finish what can be finished; how many outcomes were appended. Raises LogUnavailable.
+
+        Before the first tick there is no time, so nothing is read or done.
+        """
+        said, now = self._say(), self._time()
+        if now is None:
+            return said
+        if self._begun is None:
+            self._begun = self._begin(now)
+        reading, answered = self._begun
+        for record in reading.catch_up():
+            self._read(record, answered)
+        said += self._say()
         for identifier, waiting in list(self._waiting.items()):
-            if identifier not in self._finished:
-                said += self._attend(waiting)
-        self._waiting = {i: waiting for i, waiting in self._waiting.items() if i not in self._finished}
+            said += 0 if identifier in answered else self._attend(waiting, answered)
+            if identifier in answered:
+                del self._waiting[identifier]
+        answered.forget(now)
         return said
 
     def run(self, stop: threading.Event) -> None:
@@ -105,10 +128,20 @@ class Acting(Generic[D]):
                 _log.warning("the log is away, nothing is done", action=self._action.value, error=str(error))
             stop.wait(_IDLE)
 
-    def _read(self, record: Record) -> None:
-        place = record.topic, record.partition
-        if place == self._control:
+    def _time(self) -> datetime | None:
+        """Event time, and the switch as it stands, both as of this moment."""
+        for record in self._control.catch_up():
             self._switch.read(record)
+        return self._switch.now
+
+    def _begin(self, now: datetime) -> tuple[Reading, Answered]:
+        """Outcomes before decisions, both from a little before the moment since when they count."""
+        answered, log = Answered(now), self._post.log
+        places = self._outcomes, self._updates
+        return Reading(log, {place: position(log, *place, answered.since - _SLACK) for place in places}), answered
+
+    def _read(self, record: Record, answered: Answered) -> None:
+        if tick_number(record) is not None:
             return
         try:
             event = self._post.codec.decode(record)
@@ -116,24 +149,29 @@ class Acting(Generic[D]):
             self._set_aside(record, error)
             return
         if isinstance(event, ActionFinished) and event.action is self._action:
-            self._finished.add(event.decision)
-        elif isinstance(event, self._planned) and event.id not in self._finished:
+            answered.add(event)
+        elif isinstance(event, self._planned) and event.id not in answered and event.at >= answered.since:
             self._waiting.setdefault(event.id, _Waiting(event, record.place))
 
     def _set_aside(self, record: Record, error: BadRecord) -> None:
-        """Outcomes are set aside by the stages that read them; nobody but a consumer reads decisions. Ticks are no events."""
+        """Outcomes are set aside by the stages that read them; nobody but a consumer reads decisions."""
         if (record.topic, record.partition) == self._updates:
-            self._post.log.append([self._post.codec.dead_letter(record, error, by=f"/ullage/consumer/{self._action.value}")])
+            self._unsaid.append(self._post.codec.dead_letter(record, error, by=f"/ullage/consumer/{self._action.value}"))
 
-    def _attend(self, waiting: _Waiting[D]) -> int:
+    def _attend(self, waiting: _Waiting[D], answered: Answered) -> int:
         """One decision: now, later, or never."""
-        for record in self._reading.catch_up((self._control[0],)):
-            self._switch.read(record)
-        now = self._switch.now
-        if now is None:
+        now = self._time()
+        finding = None if now is None else self._finding(waiting, now)
+        if now is None or finding is None:
             return 0
-        finding = self._finding(waiting, now)
-        return 0 if finding is None else self._finish(waiting, finding, now)
+        outcome = self._outcome(waiting.decision, finding, now)
+        answered.add(outcome)
+        self._unsaid.append(self._post.outcome(outcome, cause=(waiting.place,)))
+        said = self._say()
+        _log.info(
+            "finished", action=outcome.action.value, decision=outcome.decision, result=outcome.result.value, reason=outcome.reason
+        )
+        return said
 
     def _finding(self, waiting: _Waiting[D], now: datetime) -> Finding | None:
         """How it ended; None when it is worth trying again."""
@@ -146,17 +184,26 @@ class Acting(Generic[D]):
             return Finding(Result.REFUSED, objection)
         if waiting.not_before is not None and now < waiting.not_before:
             return None
+        if self._away is not None and now < self._away.until:
+            waiting.last_answer = self._away.answer
+            return None
+        return self._try(waiting, now)
+
+    def _try(self, waiting: _Waiting[D], now: datetime) -> Finding | None:
+        """Act. When nobody answers, the others wait as well: each would stand in line for its own time-out."""
+        self._away = None
         try:
-            return self._act(decision)
+            return self._act(waiting.decision)
         except TryAgain as later:
             waiting.not_before, waiting.last_answer = now + timedelta(seconds=later.after), str(later)
+            if isinstance(later, Unreachable):
+                self._away = _Away(waiting.not_before, waiting.last_answer)
             return None
         except GiveUp as never:
             return Finding(Result.FAILED, str(never))
 
-    def _finish(self, waiting: _Waiting[D], finding: Finding, now: datetime) -> int:
-        decision = waiting.decision
-        outcome = ActionFinished(
+    def _outcome(self, decision: D, finding: Finding, now: datetime) -> ActionFinished:
+        return ActionFinished(
             id=f"{decision.id}/{self._action.value}/{decision.pod.uid}",
             at=now,
             decision=decision.id,
@@ -166,18 +213,10 @@ class Acting(Generic[D]):
             workload=decision.workload,
             pod=decision.pod,
         )
-        self._finished.add(decision.id)
-        self._unsaid = self._post.outcome(outcome, cause=(waiting.place,))
-        said = self._say()
-        _log.info(
-            "finished", action=outcome.action.value, decision=outcome.decision, result=outcome.result.value, reason=outcome.reason
-        )
-        return said
 
     def _say(self) -> int:
-        """Append the outcome that is not in the log yet. It stays unsaid, and nothing else is begun, until the log takes it."""
-        if self._unsaid is None:
-            return 0
-        self._post.log.append([self._unsaid])
-        self._unsaid = None
-        return 1
+        """Append what is not in the log yet; how many outcomes. Until the log takes it nothing else is begun."""
+        if self._unsaid:
+            self._post.log.append(self._unsaid)
+        said, self._unsaid = self._unsaid, []
+        return sum(record.topic == self._outcomes[0] for record in said)

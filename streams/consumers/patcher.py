@@ -15,7 +15,7 @@ from schemas.decisions import RequestsRecommended
 from schemas.names import Amounts, Workload
 from schemas.outcomes import Action, ActionFinished, Result
 from streams.clients import Patch, Pod
-from streams.clients.amounts import same
+from streams.clients.amounts import meets
 from streams.consumers.acting import Post
 from streams.consumers.reading import Reading
 from streams.consumers.switch import Switch
@@ -41,6 +41,8 @@ class Patcher:
         self._switch = Switch(post.cluster, post.codec)
         self._reading = Reading(post.log, (post.place("control"),))
         self._unsaid: deque[NewRecord] = deque()
+        self.dropped = 0
+        """Outcomes that were given up since the start, because the log was away for too long."""
 
     def admit(self, pod: Pod) -> Patch:
         """The patch for a new pod; empty when it is to stay as it is."""
@@ -50,18 +52,19 @@ class Patcher:
         if recommendation is None or now is None or self._switch.objection() is not None:
             return Patch()
         patch = self._patch(pod, recommendation)
-        if same({**pod.asked_requests, **patch.requests}, pod.asked_requests):
+        if meets(pod.asked_requests, patch.requests):
             return Patch()
         self._note(pod, recommendation, now)
         return patch
 
     def poll_once(self) -> int:
-        """Append the outcomes that wait; how many. Raises LogUnavailable and keeps them."""
+        """Append the outcomes that wait; how many. Raises LogUnavailable and keeps them. Pods may be admitted meanwhile."""
         waiting = list(self._unsaid)
         if waiting:
             self._post.log.append(waiting)
-        for _ in waiting:
-            self._unsaid.popleft()
+        for record in waiting:
+            if self._unsaid and self._unsaid[0] is record:
+                self._unsaid.popleft()
         return len(waiting)
 
     def _look_at_switch(self) -> None:
@@ -96,4 +99,5 @@ class Patcher:
         self._unsaid.append(self._post.outcome(outcome, cause=()))
         if len(self._unsaid) > _MOST_UNSAID:
             self._unsaid.popleft()
+            self.dropped += 1
             _log.warning("an outcome was dropped: the log has been away too long", action=Action.PATCH.value)

@@ -4,7 +4,7 @@ Whoever acts on the log must know that it has seen all of it: `catch_up` returns
 named when it was called. Refuses to guess: if the log names an end and does not deliver up to it, that is LogUnavailable.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from streams.errors import LogUnavailable
 from streams.log import Log, Record
@@ -14,18 +14,17 @@ _PATIENCE = 5.0
 
 
 class Reading:
-    """Positions in `log` of the given (topic, partition) pairs, from the first kept record on."""
+    """Positions in `log` of the given (topic, partition) pairs, from the first kept record on, or from offsets that are given."""
 
-    def __init__(self, log: Log, places: Iterable[tuple[str, int]]) -> None:
+    def __init__(self, log: Log, places: Iterable[tuple[str, int]] | Mapping[tuple[str, int], int]) -> None:
         self._log, self._places = log, tuple(places)
-        self._next: dict[tuple[str, int], int] = {}
+        self._next = dict(places) if isinstance(places, Mapping) else {}
 
-    def catch_up(self, topics: Iterable[str] | None = None) -> Iterator[Record]:
-        """Records up to the ends that hold now; of all topics, or of some. In offset order within a partition."""
+    def catch_up(self) -> Iterator[Record]:
+        """Records up to the ends that hold now, in offset order within a partition."""
         if not self._next:
             self._next = {place: self._log.begin(*place) for place in self._places}
-        wanted = None if topics is None else set(topics)
-        ends = {place: self._log.end(*place) for place in self._places if wanted is None or place[0] in wanted}
+        ends = {place: self._log.end(*place) for place in self._places}
         while behind := {place: self._next[place] for place, end in ends.items() if self._next[place] < end}:
             records = self._log.poll(behind, wait=_PATIENCE)
             if not records:

@@ -7,8 +7,8 @@ a pod whose requests are not those that the decision expected.
 from schemas.decisions import ResizePlanned
 from schemas.names import Amounts
 from schemas.outcomes import Action, Result
-from streams.clients import ClusterClient, Pod
-from streams.clients.amounts import same
+from streams.clients import ClusterClient
+from streams.clients.amounts import meets, same
 from streams.consumers.acting import Acting, Finding, Post
 from streams.consumers.wording import spelled
 
@@ -23,7 +23,7 @@ def resize(client: ClusterClient, plan: ResizePlanned) -> Finding:
     pod = client.pod(plan.pod.namespace, plan.pod.name)
     if pod is None or pod.pod.uid != plan.pod.uid or pod.leaving:
         return Finding(Result.REFUSED, f"it moved: pod '{plan.pod.name}' with uid '{plan.pod.uid}' is gone")
-    if _as_asked(pod, plan):
+    if meets(pod.asked_requests, plan.requests) and meets(pod.asked_limits, plan.limits):
         return Finding(Result.DONE, "the pod asks for these amounts already")
     seen = {container.name: container.requests for container in pod.containers}
     for what, requests in (("requests", seen), ("asks for", pod.asked_requests)):
@@ -32,17 +32,3 @@ def resize(client: ClusterClient, plan: ResizePlanned) -> Finding:
             return Finding(Result.REFUSED, f"it moved: the pod {what} {spelled(now)}, expected {spelled(plan.expect)}")
     client.resize(pod.pod, requests=plan.requests, limits=plan.limits)
     return Finding(Result.DONE, "the cluster accepted the new amounts")
-
-
-def _as_asked(pod: Pod, plan: ResizePlanned) -> bool:
-    """Whether the pod's spec already says what was decided, in every amount that the decision names."""
-    asked = ((plan.requests, pod.asked_requests), (plan.limits, pod.asked_limits))
-    return all(
-        same({name: _over(spec.get(name, Amounts()), amounts)}, {name: spec.get(name, Amounts())})
-        for wanted, spec in asked
-        for name, amounts in wanted.items()
-    )
-
-
-def _over(old: Amounts, new: Amounts) -> Amounts:
-    return Amounts(old.cpu if new.cpu is None else new.cpu, old.memory if new.memory is None else new.memory)

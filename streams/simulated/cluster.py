@@ -7,7 +7,7 @@ from several threads; each is taken whole. It refuses like an API server, with a
 import hashlib
 import threading
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
 
@@ -17,10 +17,10 @@ from schemas.facts import ResizeState
 from schemas.names import Amounts, PodName
 from schemas.units import Seconds
 from streams.clients import Admission, Pod, PodUsage, admit_unchanged
-from streams.clients.amounts import settled
+from streams.clients.amounts import over, settled
 from streams.simulated import refused, scheduler
 from streams.simulated.blueprint import Deployment, Node
-from streams.simulated.machines import STEP, WINDOW, Container, SimulatedPod, total
+from streams.simulated.machines import STEP, WINDOW, Container, SimulatedPod
 from streams.simulated.portrait import portrait, usage_of
 from streams.simulated.refused import Refused
 
@@ -85,11 +85,13 @@ class SimulatedCluster:
             return [usage for usage in all_usage if usage.containers]
 
     def resize(self, name: PodName, *, requests: Mapping[str, Amounts], limits: Mapping[str, Amounts]) -> None:
-        """Accept new amounts for a pod; they come into force after `RESIZE_DELAY`, when the node has room."""
+        """Accept new amounts for a pod; they come into force after `RESIZE_DELAY`, if the node has room.
+
+        What the node could never hold is accepted too, as the API server does; the kubelet then calls it infeasible.
+        """
         with self._lock:
             pod = self._find(name)
             changed = _changed(pod, requests, limits)
-            self._check_node(pod, [asked for asked, _ in changed.values()])
             for container in pod.containers:
                 container.asked_requests, container.asked_limits = changed[container.name]
             pod.resize, pod.resize_at = ResizeState.IN_PROGRESS, self._now + RESIZE_DELAY
@@ -109,11 +111,12 @@ class SimulatedCluster:
     def _step(self) -> None:
         self._keep_replicas()
         room = scheduler.free(self.nodes, self._pods.values())
+        machines = {node.name: node for node in self.nodes}
         for pod in self._pods.values():
             if pod.node is None:
                 self._schedule(pod, room)
             elif pod.resize is not ResizeState.NONE and self._now >= pod.resize_at:
-                _try_resize(pod, room)
+                _try_resize(pod, machines[pod.node], room)
         for pod in self._pods.values():
             if pod.node is not None:
                 for container in pod.containers:
@@ -173,33 +176,22 @@ class SimulatedCluster:
             raise refused.other_uid(name, pod.name.uid)
         return pod
 
-    def _check_node(self, pod: SimulatedPod, asked: Iterable[Amounts]) -> None:
-        """What a node could never give is refused at once, as the API server's own check does; so for pods without a node."""
-        cpu, memory = total(asked)
-        nodes = [node for node in self.nodes if pod.node in (None, node.name)]
-        most_cpu, most_memory = (max(amounts) for amounts in zip(*map(scheduler.allocatable, nodes), strict=True))
-        if cpu > most_cpu:
-            raise refused.over_node(pod.node or "any", "cpu", asked=cpu, has=most_cpu)
-        if memory > most_memory:
-            raise refused.over_node(pod.node or "any", "memory", asked=memory, has=most_memory)
-
     def _healthy(self, deployment: Deployment) -> int:
         return sum(pod.ready for pod in self._pods.values() if pod.deployment is deployment)
 
 
-def _try_resize(pod: SimulatedPod, room: dict[str, scheduler.Room]) -> None:
-    """In force if the node has room for the difference, else deferred until it has."""
-    node = pod.node
-    if node is None:
-        return
+def _try_resize(pod: SimulatedPod, node: Node, room: dict[str, scheduler.Room]) -> None:
+    """In force if the node has room for the difference; else deferred until it has, or infeasible as it never can have."""
     (cpu, memory), (more_cpu, more_memory) = pod.claim(), pod.asked()
     difference = more_cpu - cpu, more_memory - memory
-    left = room[node]
+    left = room[node.name]
     if (difference[0] <= 0 or difference[0] <= left[0]) and (difference[1] <= 0 or difference[1] <= left[1]):
-        scheduler.take(room, node, difference)
+        scheduler.take(room, node.name, difference)
         pod.apply_resize()
-    else:
+    elif scheduler.fits(pod.asked(), scheduler.allocatable(node)):
         pod.resize = ResizeState.DEFERRED
+    else:
+        pod.resize = ResizeState.INFEASIBLE
 
 
 def _changed(
@@ -211,20 +203,10 @@ def _changed(
         if name not in result:
             raise Refused(HTTPStatus.UNPROCESSABLE_ENTITY, f"pod '{pod.name.name}' has no container '{name}'")
         before, capped = result[name]
-        after = _merged(before, requests.get(name)), _merged(capped, limits.get(name))
+        after = over(before, settled(requests.get(name, Amounts()))), over(capped, settled(limits.get(name, Amounts())))
         _check_limits(pod, name, *after)
         result[name] = after
     return result
-
-
-def _merged(old: Amounts, new: Amounts | None) -> Amounts:
-    if new is None:
-        return old
-    new = settled(new)
-    return Amounts(
-        cpu=old.cpu if new.cpu is None else new.cpu,
-        memory=old.memory if new.memory is None else new.memory,
-    )
 
 
 def _check_limits(pod: SimulatedPod, name: str, requests: Amounts, limits: Amounts) -> None:

@@ -26,12 +26,6 @@ def other_uid(pod: PodName, uid: str) -> Refused:
     return Refused(HTTPStatus.CONFLICT, f'operation cannot be fulfilled on pods "{pod.name}": {message}')
 
 
-def over_node(node: str, resource: str, *, asked: float, has: float) -> Refused:
-    """A resize beyond what the node could ever give."""
-    message = f"node '{node}' has not enough allocatable {resource}: asked {asked:g}, allocatable {has:g}"
-    return Refused(HTTPStatus.FORBIDDEN, message)
-
-
 def budget_used_up(name: str, keep: int) -> Refused:
     """An eviction that would leave too few ready pods."""
     message = f"cannot evict pod '{name}' as it would violate its disruption budget: {keep} pods must stay ready"

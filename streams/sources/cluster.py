@@ -1,28 +1,32 @@
 """The cluster source: looks at a cluster and appends what changed and what was used.
 
 On each scrape: a PodChanged for each pod that differs from what was last said of it, a PodDeleted for each that is gone, a
-ContainerOOMKilled for each kill not told yet, and one MetricsScraped for each partition. Pod facts go to both topics. In sorted
-order, so the same cluster gives the same records. It judges nothing and reads no clock: `at` is event time.
+ContainerOOMKilled for each kill not told yet, and a MetricsScraped for each partition. A pod that stays as it is is told again
+now and then, so that a quiet cluster does not look like a source that is gone. Pod facts go to both topics. In sorted order, so
+the same cluster gives the same records. It judges nothing and reads no clock: `at` is event time.
 
 After a restart every pod is announced again (harmless) and what the log tells of the past is read back within a bound, so that
 pods deleted meanwhile are said to be gone and kills are not told twice.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from schemas.facts import ContainerOOMKilled, MetricsScraped, PodChanged, PodDeleted
 from schemas.names import Amounts
 from schemas.units import Seconds
 from streams.clients import ClusterClient, Pod, PodUsage
 from streams.codec import Codec
+from streams.codec.scrapes import ROWS
 from streams.log import Log, NewRecord
 from streams.sources.memory import Memory, remember
 from streams.sources.outbox import Outbox
 from streams.topics import Topics
 
 _NAN = float("nan")
+TELL_AGAIN = timedelta(hours=3)
+"""How long, in event time, nothing may be said of a pod that is there."""
 Row = tuple[str, str, str, float, float]
 
 
@@ -36,6 +40,12 @@ class ClusterSource:
         self._source = f"/ullage/source/{client.cluster}"
         self._memory: Memory | None = None
         self._said: dict[str, PodChanged] = {}
+        self._used: dict[tuple[str, str], datetime] = {}
+
+    @property
+    def dropped(self) -> Mapping[str, int]:
+        """Records dropped since the start because the log was away for too long, by topic (wire name)."""
+        return self._outbox.dropped
 
     def scrape(self, at: datetime) -> bool:
         """Look once and append; False when the log is away and the facts wait. Raises TryAgain and GiveUp of the client.
@@ -61,7 +71,7 @@ class ClusterSource:
         for pod in pods:
             changed = _fact(pod, at)
             before = self._said.get(pod.pod.uid)
-            if before is None or replace(before, at=at) != changed:
+            if before is None or at - before.at >= TELL_AGAIN or replace(before, at=at) != changed:
                 self._said[pod.pod.uid] = changed
                 yield from self._twice(changed)
 
@@ -93,15 +103,19 @@ class ClusterSource:
                     )
 
     def _scrapes(self, pods: Sequence[Pod], usage: Sequence[PodUsage], at: datetime) -> list[NewRecord]:
-        """Rows by partition of their workload, in the order of workload, pod and container."""
+        """Rows by partition of their workload, in the order of workload, pod and container.
+
+        A usage that was told already is no second sample: metrics servers measure less often than they are asked.
+        """
         workloads = {(pod.pod.namespace, pod.pod.name): pod.workload.key for pod in pods}
+        before, self._used = self._used, {(used.namespace, used.pod): used.at for used in usage}
         rows: dict[int, list[Row]] = {}
         for used in usage:
             key = workloads.get((used.namespace, used.pod))
-            if key is not None:
+            if key is not None and before.get((used.namespace, used.pod)) != used.at:
                 rows.setdefault(self._topics.partition_of(key), []).extend(_rows(key, used))
         window = max((used.window for used in usage), default=Seconds(60.0))
-        return [self._scrape(partition, sorted(rows[partition]), at, window) for partition in sorted(rows)]
+        return [self._scrape(p, part, at, window) for p in sorted(rows) for part in _parts(sorted(rows[p]))]
 
     def _scrape(self, partition: int, rows: Sequence[Row], at: datetime, window: Seconds) -> NewRecord:
         workloads, pods, containers, cores, memory = zip(*rows, strict=True)
@@ -133,6 +147,10 @@ def _fact(pod: Pod, at: datetime) -> PodChanged:
         resize=pod.resize,
         started=pod.started,
     )
+
+
+def _parts(rows: Sequence[Row]) -> Iterable[Sequence[Row]]:
+    return (rows[first : first + ROWS] for first in range(0, len(rows), ROWS))
 
 
 def _rows(workload: str, used: PodUsage) -> list[Row]:

@@ -1,7 +1,7 @@
 """What the log says that a cluster source said before: pods not said to be gone, and OOM kills told.
 
 Read back once at the start, at most `MOST` of the newest records of each partition: a pod that was last spoken of before these
-and deleted while the source was down is not noticed.
+and deleted while the source was down is not noticed. Ticks of half a second fill so many records in 27 hours.
 """
 
 from collections.abc import Iterator

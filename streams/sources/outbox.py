@@ -22,8 +22,10 @@ class Outbox:
         self._log, self._bound, self._size = log, bound, 0
         self._facts: deque[NewRecord] = deque()
         self._scrapes: deque[NewRecord] = deque()
-        self._dropped: Counter[str] = Counter()
+        self._unsaid: Counter[str] = Counter()
         self._lost_facts = False
+        self.dropped: Counter[str] = Counter()
+        """Records dropped since the start, by topic (wire name). Never falls, so that a metric can follow it."""
 
     def put(self, *, facts: Sequence[NewRecord], scrapes: Sequence[NewRecord]) -> None:
         """Take records in, to go out with the next `flush`."""
@@ -47,9 +49,9 @@ class Outbox:
 
     def forget_losses(self) -> bool:
         """Say what was dropped, once the log is back. Whether there were facts among it, so that all must be told again."""
-        if self._dropped:
-            _log.error("facts were dropped while the log was away", dropped=dict(self._dropped))
-            self._dropped.clear()
+        if self._unsaid:
+            _log.error("facts were dropped while the log was away", dropped=dict(self._unsaid))
+            self._unsaid.clear()
         lost, self._lost_facts = self._lost_facts, False
         return lost
 
@@ -58,7 +60,8 @@ class Outbox:
             self._lost_facts = self._lost_facts or not self._scrapes
             gone = (self._scrapes or self._facts).popleft()
             self._size -= _size(gone)
-            self._dropped[gone.topic] += 1
+            self._unsaid[gone.topic] += 1
+            self.dropped[gone.topic] += 1
 
 
 def _size(record: NewRecord) -> int:

@@ -5,7 +5,9 @@ import asyncio
 import json
 import logging
 import shutil
+import sys
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -14,32 +16,69 @@ from streams.broker import Broker, BrokerSettings
 from tests.bench import measure
 from tests.bench.measure import Site
 
-SIZES = ((1_000, 1, 1_000, 2e6), (10_000, 2, 150, 2e6), (100_000, 4, 12, 1e6))
-"""Containers, partitions, scrapes of backlog, and the goal in samples a second and core."""
+
+@dataclass(frozen=True)
+class Size:
+    """So many containers in so many partitions. First `history` scrapes, `apart` minutes from one another, so that the fleet is
+    known; then `dense` scrapes as close as they come live at the goal's rate (ticks every 500 ms); then `late` scrapes 15 s
+    apart with a tick each, as a worker finds them after an outage."""
+
+    containers: int
+    partitions: int
+    history: int
+    apart: int
+    dense: int
+    late: int
+    goal: float
+
+    @property
+    def cadence(self) -> float:
+        """Milliseconds between two scrapes of everything at which the live load is the goal."""
+        return 1000 * 2 * self.containers / self.goal
+
+
+SIZES = (
+    Size(1_000, 1, 288, 5, dense=4_000, late=400, goal=2e6),
+    Size(10_000, 2, 288, 5, dense=600, late=100, goal=2e6),
+    Size(100_000, 4, 24, 60, dense=40, late=8, goal=1e6),
+)
+"""History makes recommendations settle: a fleet that has just been met is recommended anew all the time."""
 
 Results = dict[str, dict[str, object]]
 
 
 def put(results: Results, name: str, value: float, unit: str, goal: str = "") -> None:
     results[name] = {"value": round(value, 3), "unit": unit, "goal": goal}
-    print(f"{name:<48} {value:>14,.2f} {unit:<12} {goal}", flush=True)
+    sys.stdout.write(f"{name:<48} {value:>14,.2f} {unit:<12} {goal}\n")
+    sys.stdout.flush()
 
 
-async def throughput(results: Results, site: Site, scrapes: int, goal: float, profile: str | None) -> None:
+async def throughput(results: Results, site: Site, size: Size, profile: str | None) -> None:
     await site.open()
-    await site.backlog(scrapes)
+    await site.backlog(size.history, size.apart * 60_000)
+    first = site.worker()
+    await site.marked(first)
+    await site.tick(site.turn + measure.TICK_MS)  # the updater takes what the recommender said a turn later
+    await site.marked(first, "updater")
+    first.stop(30)
+    label = f"{site.containers // 1000}k containers"
+    await site.backlog(size.dense, size.cadence)
     worker = site.worker(turns=True, profile=profile)
     done = await measure.catch_up(site, worker)
-    label = f"{site.containers // 1000}k containers"
-    put(results, f"{label}: samples per CPU second", done.samples / done.cpu, "samples/s", f">= {goal:,.0f}")
+    put(results, f"{label}: samples per CPU second", done.samples / done.cpu, "samples/s", f">= {size.goal:,.0f}")
     put(results, f"{label}: samples per second", done.samples / done.wall, "samples/s")
     put(results, f"{label}: rows per second", done.samples / 2 / done.wall, "rows/s")
-    put(results, f"{label}: checkpoint bytes of the backlog", done.written, "bytes")
+    put(results, f"{label}: checkpoint bytes", done.written, "bytes")
+    worker.stop(30)
+    await site.backlog(size.late)
+    done = await measure.catch_up(site, site.worker(turns=True))
+    put(results, f"{label}: catching up, samples per CPU second", done.samples / done.cpu, "samples/s")
+    put(results, f"{label}: catching up, times real time", size.late * measure.SCRAPE_MS / 1000 / done.wall, "x")
 
 
 async def largest(results: Results, site: Site) -> None:
     """What is measured on the state of 100 k containers."""
-    site.workers[0].stop(30)
+    site.workers[-1].stop(30)
     put(results, "100k containers: recovery", await measure.recovery(site), "s", "< 6")
     worker = site.workers[-1]
     put(results, "idle tick: CPU", await measure.idle(site, worker), "ms")
@@ -50,26 +89,28 @@ async def largest(results: Results, site: Site) -> None:
     put(results, "100k containers: largest checkpoint of a partition", max(sizes), "bytes")
 
 
-async def main(out: Path, only: int | None, profile: str | None) -> None:
+async def main(only: int | None, profile: str | None) -> Results:
     folder = Path(tempfile.mkdtemp(prefix="ullage-bench-"))
     results: Results = {}
     with Broker(BrokerSettings(heap_mb=768)) as broker:
-        for containers, partitions, scrapes, goal in SIZES:
-            if only not in (None, containers):
+        for size in SIZES:
+            if only not in (None, size.containers):
                 continue
-            site = Site(broker.bootstrap, folder, containers, partitions)
+            site = Site(broker.bootstrap, folder, size.containers, size.partitions)
             try:
-                await throughput(results, site, scrapes, goal, profile)
-                if containers == 100_000 and not profile:
+                await throughput(results, site, size, profile)
+                if size.containers == 100_000 and not profile:
                     await largest(results, site)
-                if containers == 10_000 and not profile:
+                if size.containers == 10_000 and not profile:
                     joined, killed = await measure.gaps(site)
                     put(results, "rebalance gap: a worker joins", joined, "s")
                     put(results, "rebalance gap: a worker is killed", killed, "s")
             finally:
+                if profile:
+                    site.workers[-1].stop(30)
                 await site.close()
-    out.write_text(json.dumps(results, indent=1) + "\n")
     shutil.rmtree(folder)
+    return results
 
 
 parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
@@ -78,4 +119,4 @@ parser.add_argument("--only", type=int, help="only this number of containers")
 parser.add_argument("--profile", help="write a profile of the worker here")
 args = parser.parse_args()
 logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
-asyncio.run(main(args.out, args.only, args.profile))
+args.out.write_text(json.dumps(asyncio.run(main(args.only, args.profile)), indent=1) + "\n")

@@ -19,7 +19,7 @@ from tests.torture import reading
 from tests.torture import topics as making
 from tests.torture.processes import Process
 
-SCRAPE_MS = 60_000
+SCRAPE_MS = 15_000
 TICK_MS = 500
 INPUTS = tuple(t.name for t in TOPICS if t.read)
 
@@ -39,7 +39,11 @@ class Site:
     def __post_init__(self) -> None:
         self.topics = Topics(f"bench{self.containers}", self.partitions)
         self.fleet = Fleet(self.topics, self.containers)
-        self.now = int(time.time() * 1000) // SCRAPE_MS * SCRAPE_MS - 86_400_000
+        self.now = 0
+
+    def ends_now(self, span_ms: int) -> None:
+        """Put the backlog that will be written so that it ends about now."""
+        self.now = int(time.time() * 1000) // SCRAPE_MS * SCRAPE_MS - span_ms
 
     async def open(self) -> None:
         await asyncio.to_thread(making.make, self.brokers, self.topics)
@@ -64,13 +68,15 @@ class Site:
         self.turn = number
         await self.send([codec.tick(self.topics.wire(t), p, number) for t in INPUTS for p in range(self.partitions)])
 
-    async def backlog(self, scrapes: int) -> None:
-        """So many scrapes, each closed by a tick."""
-        for _ in range(scrapes):
-            self.now += SCRAPE_MS
+    async def backlog(self, scrapes: int, apart_ms: float = SCRAPE_MS) -> None:
+        """So many scrapes; a tick after each, or each TICK_MS where scrapes come closer than that."""
+        self.samples, begun = 2 * self.containers * scrapes, self.now
+        for n in range(1, scrapes + 1):
+            self.now = begun + round(n * apart_ms)
             await self.send(list(self.fleet.scrape(self.now)))
-            await self.tick(self.now)
-            self.samples += 2 * self.containers
+            due = self.now if apart_ms >= TICK_MS or n == scrapes else self.now // TICK_MS * TICK_MS
+            if due > self.turn:
+                await self.tick(due)
 
     def worker(self, **told: object) -> Process:
         shape = {"brokers": self.brokers, "prefix": self.topics.prefix, "partitions": self.partitions}
@@ -79,11 +85,11 @@ class Site:
         self.workers.append(process)
         return process
 
-    async def marked(self, worker: Process, patience: float = 180.0) -> None:
-        """Wait until the worker has written a mark of the last turn for every partition of the recommender."""
+    async def marked(self, worker: Process, stage: str = "recommender", patience: float = 180.0) -> None:
+        """Wait until the worker has written a mark of the last turn for every partition of the stage."""
         until = time.monotonic() + patience
         while time.monotonic() < until and not worker.dead:
-            done = {n["partition"] for n in notes(worker, "checkpoint", "recommender") if n["turn"] == self.turn}
+            done = {n["partition"] for n in notes(worker, "checkpoint", stage) if n["turn"] == self.turn}
             if len(done) == self.partitions:
                 return
             await asyncio.sleep(0.2)
@@ -176,7 +182,7 @@ async def idle(site: Site, worker: Process, seconds: float = 15.0) -> float:
     """CPU milliseconds of the worker for one tick (all inputs, all partitions) when nothing else happens."""
     assert worker.process is not None
     process = psutil.Process(worker.process.pid)
-    await live(site, 3, stop_scrapes=True)
+    await live(site, 20, stop_scrapes=True)
     used, first = sum(process.cpu_times()[:2]), site.turn
     await live(site, seconds, stop_scrapes=True)
     return 1000 * (sum(process.cpu_times()[:2]) - used) / ((site.turn - first) / TICK_MS)

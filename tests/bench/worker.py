@@ -21,7 +21,8 @@ from streams.topics import Topics
 def note(event: str, held: Held, **more: Any) -> None:
     task = held.task
     line = {"event": event, "stage": task.stage.name, "partition": task.partition, "turn": task.turn}
-    print(json.dumps({**line, "at": time.time(), "cpu": time.process_time(), **more}), flush=True)
+    sys.stdout.write(json.dumps({**line, "at": time.time(), "cpu": time.process_time(), **more}) + "\n")
+    sys.stdout.flush()
 
 
 def noting(turns: bool) -> None:

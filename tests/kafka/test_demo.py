@@ -10,8 +10,15 @@ from pathlib import Path
 import psutil
 import pytest
 
+from schemas.facts import MetricsScraped
+from streams.codec import Codec, tick_number
+from streams.log.file import FileLog
+from streams.replay import stretch
+from streams.topics import Topics
+
 STARTED = "starting the shop"
 ROOT = Path(__file__).parents[2]
+BORG = Path(os.environ.get("ULLAGE_SHARED", ROOT.parent / "shared")) / "traces" / "google2019-borg"
 
 
 def demo(folder: Path, *flags: str) -> subprocess.Popen[str]:
@@ -48,22 +55,25 @@ def wait_for_line(process: subprocess.Popen[str], text: str) -> None:
 
 
 def test_the_demo_ends_by_itself_with_a_summary_and_leaves_no_process(tmp_path: Path) -> None:
-    process = demo(tmp_path, "--seconds", "20")
+    process = demo(tmp_path, "--seconds", "12")
     said, _ = process.communicate(timeout=110)
     assert process.returncode == 0, said
     assert "containers OOM-killed" in said
     assert "why updater/" in said
     assert "what to try next" in said
     assert left_behind(tmp_path) == []
-    verify = [sys.executable, "-m", "agents", "replay", "--verify", "--config", ".run/demo/ullage.yaml"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    verified = subprocess.run(verify, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=100, check=False)
-    assert verified.returncode == 0, verified.stdout
-    assert "every decision is as published" in verified.stdout
+    verifies(tmp_path)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("seconds", [0.5, 6.0])
+STOPS = [
+    pytest.param(signal.SIGINT, 3.0),
+    pytest.param(signal.SIGTERM, 0.5, marks=pytest.mark.slow),
+    pytest.param(signal.SIGINT, 0.5, marks=pytest.mark.slow),
+    pytest.param(signal.SIGTERM, 6.0, marks=pytest.mark.slow),
+]
+
+
+@pytest.mark.parametrize(("number", "seconds"), STOPS)
 def test_a_demo_that_is_stopped_midway_leaves_no_process(tmp_path: Path, number: signal.Signals, seconds: float) -> None:
     process = demo(tmp_path, "--seconds", "60")
     wait_for_line(process, STARTED)
@@ -75,6 +85,7 @@ def test_a_demo_that_is_stopped_midway_leaves_no_process(tmp_path: Path, number:
     assert left_behind(tmp_path) == []
 
 
+@pytest.mark.slow
 def test_a_demo_that_is_killed_takes_its_processes_with_it(tmp_path: Path) -> None:
     process = demo(tmp_path, "--seconds", "60")
     wait_for_line(process, STARTED)
@@ -85,3 +96,47 @@ def test_a_demo_that_is_killed_takes_its_processes_with_it(tmp_path: Path) -> No
     while left_behind(tmp_path) and time.monotonic() < until:
         time.sleep(0.2)
     assert left_behind(tmp_path) == []
+
+
+def test_a_recorded_trace_is_played_through_kafka_and_what_is_kept_verifies(tmp_path: Path) -> None:
+    trace = tmp_path / "usage.csv"
+    rows = [f"c{i % 4},{300 * (i // 4 + 1)},{0.1 + i % 7 / 10},{(100 + i % 11) << 20}" for i in range(4 * 48)]
+    trace.write_text("\n".join(["container_id,timestamp_s,cpu_cores,memory_bytes", *rows]))
+    plays(tmp_path, trace, seconds=3)
+    assert played_samples(tmp_path) == 4 * 48
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.skipif(not BORG.exists(), reason="there is no trace google2019-borg under ULLAGE_SHARED (default ../shared)")
+def test_the_borg_trace_is_played_through_kafka_and_what_is_kept_verifies(tmp_path: Path) -> None:
+    plays(tmp_path, BORG, seconds=30)
+    assert played_samples(tmp_path) > 1000
+
+
+def plays(folder: Path, trace: Path, *, seconds: int) -> None:
+    process = demo(folder, "--trace", str(trace), "--seconds", str(seconds))
+    said, _ = process.communicate(timeout=180)
+    assert process.returncode == 0, said
+    assert "the whole trace, on average" in said
+    assert "what to try next" in said
+    assert left_behind(folder) == []
+    verifies(folder)
+
+
+def verifies(folder: Path) -> None:
+    verify = [sys.executable, "-m", "agents", "replay", "--verify", "--config", ".run/demo/ullage.yaml"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    verified = subprocess.run(verify, cwd=folder, env=environment, capture_output=True, text=True, timeout=100, check=False)
+    assert verified.returncode == 0, verified.stdout + verified.stderr
+    assert "every decision is as published" in verified.stdout
+
+
+def played_samples(folder: Path) -> int:
+    """Rows of all scrapes in the kept log."""
+    topics = Topics("ullage", 2)
+    codec = Codec(topics)
+    with FileLog(folder / ".run/demo/log.jsonl") as log:
+        records = [r for r in stretch(log, [topics.wire("pod-metrics")]) if tick_number(r) is None]
+    events = [codec.decode(record) for record in records]
+    return sum(len(event.pods) for event in events if isinstance(event, MetricsScraped))

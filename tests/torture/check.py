@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from agents.logic.turns import Recorded, State, Turn, checkpoint
+from agents.logic.turns import Event, Recorded, State, Turn, checkpoint
 from agents.stage import Stage
 from streams.codec import Codec
 from streams.errors import BadRecord
@@ -82,10 +82,7 @@ def redo(stage: Stage, partition: int, logs: Sequence[Sequence[Record]], topics:
             taken[name] = []
             for record in records:
                 try:
-                    event = codec.decode(record)
-                    if reason := stage.refuse(event):
-                        raise BadRecord(reason)
-                    taken[name].append(Recorded(event, record.place))
+                    taken[name].append(Recorded(_event(stage, codec, record), record.place))
                 except BadRecord as error:
                     done.dead.append(codec.dead_letter(record, error, by=source))
             done.records += len(taken[name])
@@ -94,6 +91,13 @@ def redo(stage: Stage, partition: int, logs: Sequence[Sequence[Record]], topics:
             done.decided.append(codec.encode(d.event, topic=d.topic, key=d.key, partition=to, source=source, cause=d.cause))
         done.last, done.turns = number, done.turns + 1
     return done
+
+
+def _event(stage: Stage, codec: Codec, record: Record) -> Event:
+    event = codec.decode(record)
+    if reason := stage.refuse(event):
+        raise BadRecord(reason)
+    return event
 
 
 def _content(r: Record | NewRecord) -> Content:

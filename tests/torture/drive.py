@@ -4,6 +4,7 @@ import asyncio
 import random
 import shutil
 import signal
+import sys
 import tempfile
 import time
 from collections import Counter
@@ -22,10 +23,11 @@ from tests.torture import topics as making
 from tests.torture.check import Report
 from tests.torture.load import Clock, Load, keep_sending
 from tests.torture.processes import Process
+from tests.torture.shop import Shop
 
-PERIOD = 60_000
+PERIOD = 20_000
 TICK = 0.2
-"""A tick is a simulated minute, and comes every 200 ms."""
+"""A tick is twenty simulated seconds, and comes every 200 ms: decisions that wait for a dead worker may expire, not all do."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,7 @@ class Told:
     partitions: int = 4
     broker_kills: int = 1
     freezes: int = 3
-    rest: float = 7.0
+    rest: float = 5.0
     """Seconds at most between two blows."""
 
 
@@ -62,6 +64,18 @@ class Run:
         self.clock = Clock(time.time(), PERIOD / 1000 / TICK)
         self.workers = [self._worker(n) for n in range(2)]
         self.clocks: list[Process] = []
+        self.shop: Shop | None = None
+        self.consumer: Process | None = None
+
+    def open_shop(self) -> None:
+        """A simulated cluster and its consumers, for stages that decide about pods."""
+        self.shop = Shop(self.broker.bootstrap, self.topics, self.told.seed, self.clock())
+        told = {
+            "brokers": self.broker.bootstrap, "prefix": self.topics.prefix, "partitions": self.told.partitions,
+            "url": self.shop.open(), "die": 0.03,
+        }  # fmt: skip
+        self.consumer = Process("tests.torture.consumer", told, self.folder / "consumer.log")
+        self.consumer.start()
 
     @property
     def name(self) -> str:
@@ -89,6 +103,7 @@ class Run:
         """The torture itself."""
         blows = ["kill"] * self.told.kills + ["freeze"] * self.told.freezes + ["broker"] * self.told.broker_kills
         blows += ["stop"] * max(1, self.told.kills // 5) + ["clock"] * max(2, self.told.kills // 3)
+        blows += ["consumer"] * max(1, self.told.kills // 4)
         self.chance.shuffle(blows)
         for blow in blows:
             await self._rest(self.chance.uniform(0.5, self.told.rest))
@@ -103,6 +118,8 @@ class Run:
                 code = process.revive()
                 if code is not None:
                     self.done["torn" if code == 9 else f"exit {code}"] += 1
+            if self.consumer is not None and (code := self.consumer.revive()) is not None:
+                self.done["died between act and outcome" if code == 9 else f"consumer exit {code}"] += 1
             await asyncio.sleep(0.1)
 
     async def _kill(self, process: Process) -> None:
@@ -139,6 +156,12 @@ class Run:
             await asyncio.sleep(self.chance.uniform(0, 2))
             self.add_clock()
 
+    async def _consumer(self, _process: Process) -> None:
+        if self.consumer is not None:
+            self.done["consumer kill -9"] += 1
+            self.consumer.kill()
+            self.consumer.start()
+
     async def _broker(self, _process: Process) -> None:
         self.done["broker kill -9"] += 1
         await asyncio.to_thread(self.broker.kill)
@@ -150,6 +173,10 @@ class Run:
         for process in self.clocks:
             process.kill()
         await self._clean_ticks()
+        if self.consumer is not None:
+            self.consumer.kill()
+            self.consumer.told["die"] = 0.0
+            self.consumer.start()
         for process in self.workers:
             process.kill()
             process.told |= {"tear": 0.0, "skip": 0.0}
@@ -157,7 +184,7 @@ class Run:
         until = time.monotonic() + 120
         while time.monotonic() < until:
             await self._rest(3.0)
-            if await self._level():
+            if await self._level() and (self.shop is None or not (await self.shop.judge())[1]):
                 return True
         return False
 
@@ -182,6 +209,8 @@ class Run:
         return True
 
     def end(self) -> None:
+        if self.consumer is not None:
+            self.consumer.kill()
         for process in [*self.workers, *self.clocks]:
             process.send(signal.SIGCONT)
             process.send(signal.SIGTERM)
@@ -189,7 +218,12 @@ class Run:
             process.wait(20)
 
 
-async def run(told: Told, say=print) -> Report:  # noqa: ANN001  # a printer of lines
+def say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+async def run(told: Told) -> Report:
     folder = Path(tempfile.mkdtemp(prefix="ullage-torture-"))
     began = time.monotonic()
     broker = Broker(BrokerSettings(heap_mb=384, quick=True)).start()
@@ -197,6 +231,8 @@ async def run(told: Told, say=print) -> Report:  # noqa: ANN001  # a printer of 
     try:
         await asyncio.to_thread(making.make, broker.bootstrap, run.topics)
         load, stop = Load(run.topics, told.seed), asyncio.Event()
+        if told.stages == "pipeline":
+            await asyncio.to_thread(run.open_shop)
         run.add_clock()
         for process in run.workers:
             process.start()
@@ -207,6 +243,11 @@ async def run(told: Told, say=print) -> Report:  # noqa: ANN001  # a printer of 
         settled = await run.settle()
         run.end()
         report = await check.check(broker.bootstrap, run.topics, run.stages, run.name)
+        if run.shop is not None:
+            figures, wrong = await run.shop.judge()
+            report.figures.update(figures)
+            report.wrong += wrong
+            run.shop.close()
     finally:
         run.end()
         broker.close()
@@ -215,9 +256,8 @@ async def run(told: Told, say=print) -> Report:  # noqa: ANN001  # a printer of 
     blows = ", ".join(f"{what} {n}" for what, n in sorted(run.done.items()))
     words = ("gap", "LOST", "checkpoint", "memory")
     seen = ", ".join(f"{word} {sum(p.count(f'{chr(34)}{word}{chr(34)}') for p in run.workers)}" for word in words)
-    say(
-        f"seed {told.seed} | {told.stages} | {time.monotonic() - began:.0f} s | {blows} | {seen} | samples {load.sent['samples']:,} | {report}"
-    )
+    took = f"{time.monotonic() - began:.0f} s | {blows} | {seen} | samples {load.sent['samples']:,}"
+    say(f"seed {told.seed} | {told.stages} | {took} | {report}")
     if report.exact:
         shutil.rmtree(folder)
     else:

@@ -16,7 +16,7 @@ from streams.codec import Codec
 from streams.log import NewRecord
 from streams.topics import Topics
 
-CLUSTERS = ("north", "south", "east")
+CLUSTERS = ("north", "kiosk", "east")
 MB = 1 << 20
 
 
@@ -92,7 +92,7 @@ class Load:
         return [self._record(event, "oom-events", pod.workload.key)]
 
     def _policy(self, moment: datetime) -> list[NewRecord]:
-        target = self.chance.choice(["*", "north/*", "south/*", self.chance.choice(self.names).key])
+        target = self.chance.choice(["*", "north/*", "kiosk/*", self.chance.choice(self.names).key])
         if self.chance.random() < 0.2:
             return self._everywhere(VerticalPolicyRemoved(at=moment, target=target), "policies", target)
         mode = self.chance.choice(list(UpdateMode))
@@ -116,11 +116,9 @@ class Load:
         records = []
         for partition, pods in rows.items():
             noise = np.random.default_rng(self.chance.randrange(1 << 30)).lognormal(0.0, 0.5, (2, len(pods)))
-            event = MetricsScraped(
-                at=moment, cluster="north",
-                workloads=tuple(p.workload.key for p in pods), pods=tuple(p.name.name for p in pods), containers=("main",) * len(pods),
-                cores=np.array([p.cores for p in pods]) * noise[0], memory=np.array([p.memory for p in pods]) * noise[1],
-            )  # fmt: skip
+            names = tuple(p.workload.key for p in pods), tuple(p.name.name for p in pods), ("main",) * len(pods)
+            cores, memory = np.array([p.cores for p in pods]) * noise[0], np.array([p.memory for p in pods]) * noise[1]
+            event = MetricsScraped(moment, "north", *names, cores, memory)
             records.append(self._record(event, "pod-metrics", pods[0].workload.key, partition))
             self.sent["samples"] = self.sent.get("samples", 0) + 2 * len(pods)
         return records

@@ -80,13 +80,14 @@ class Intake:
             self.notes.put(uid, replace(note, resizing=resizing))
 
     def _forget(self, uid: str) -> None:
+        by_workload = self.pods_of  # made from the table, so before the table changes
         pod = self.pods.drop(uid)
         self.notes.drop(uid)
         if pod is not None:
-            pods = self.pods_of[pod.fact.workload.key]
+            pods = by_workload[pod.fact.workload.key]
             del pods[uid]
             if not pods:
-                del self.pods_of[pod.fact.workload.key]
+                del by_workload[pod.fact.workload.key]
 
     def _recommendation(self, recorded: Recorded) -> None:
         event = recorded.event

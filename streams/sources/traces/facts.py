@@ -17,6 +17,7 @@ from schemas.facts import ContainerOOMKilled, ContainerSeen, MetricsScraped, Pod
 from schemas.names import Amounts, PodName, Workload
 from schemas.units import Bytes, Cores, Seconds
 from streams.codec import Codec
+from streams.codec.scrapes import ROWS
 from streams.log import NewRecord
 from streams.sources.traces.columns import REQUESTS
 from streams.sources.traces.table import Scrape, Trace
@@ -116,14 +117,13 @@ class Writer:
                 yield self._record(fact, "pod-changes-by-cluster", self._cluster)
 
     def metrics(self, scrape: Scrape, at: datetime) -> Iterator[NewRecord]:
-        """A record for each partition."""
+        """A record for each partition, more where one would be too long."""
         partitions = self._partitions[scrape.who]
-        for partition in np.unique(partitions):
-            rows = partitions == partition
+        for partition, rows in _parts(partitions):
             names = self._names(scrape.who[rows])
             cores, memory = scrape.numbers["cores"][rows], scrape.numbers["memory"][rows]
             fact = MetricsScraped(at, self._cluster, *names, cores=cores, memory=memory, window=Seconds(self._trace.step))
-            yield self._record(fact, "pod-metrics", self._cluster, int(partition))
+            yield self._record(fact, "pod-metrics", self._cluster, partition)
 
     def _names(self, who: Any) -> Columns:
         """The same tuples for the same containers, so that the codec knows them again."""
@@ -145,6 +145,14 @@ class Writer:
     def _record(self, fact: Event, topic: str, key: str, partition: int | None = None) -> NewRecord:
         to = self._topics.partition_of(key) if partition is None else partition
         return self._codec.encode(fact, topic=topic, key=key, partition=to, source=SOURCE)
+
+
+def _parts(partitions: Any) -> Iterator[tuple[int, Any]]:
+    """Each partition with the indexes of its rows, at most ROWS at a time."""
+    for partition in np.unique(partitions):
+        rows = np.flatnonzero(partitions == partition)
+        for first in range(0, len(rows), ROWS):
+            yield int(partition), rows[first : first + ROWS]
 
 
 def _pods(trace: Trace, cluster: str, life: int) -> list[Pod]:

@@ -133,6 +133,8 @@ class Trace:
     def _time(self) -> str:
         column = self._found["time"]
         kind = str(self._db.execute(f"select typeof({column.quoted}) from file limit 1").fetchone())  # noqa: S608  # quoted
+        if "WITH TIME ZONE" in kind:  # a moment; the cast below would turn it into this machine's local time first
+            return f"epoch({column.quoted})"
         if "TIMESTAMP" in kind or "DATE" in kind:
             return f"epoch(cast({column.quoted} as timestamp))"
         return f"cast({column.quoted} as double) * {column.factor!r}"

@@ -102,7 +102,7 @@ def test_a_resize_is_told_when_it_is_done_and_only_once() -> None:
     done = outcome(planned, Action.RESIZE)
     picture = folded([planned, planned, done, done])
     assert (picture.decided["ResizePlanned"], picture.done[Action.RESIZE]) == (1, 1)
-    assert list(picture.actions) == ["03:07 resized cart-a in place, cpu 2.00 → 0.50, memory 1.0 GiB → 256 MiB"]
+    assert list(picture.actions) == ["03:07 resized cart-a: cpu 2.00 → 0.50, memory 1.0 GiB → 256 MiB"]
     assert picture.explained == {Action.RESIZE: planned.id}
 
 
@@ -111,7 +111,26 @@ def test_an_eviction_tells_what_the_pod_returns_with() -> None:
     planned = EvictionPlanned("e", START, START, CART, name, {"app": amounts(0.1, 160)}, {})
     target = ContainerRecommendation("app", amounts(0.1, 1), amounts(0.2, 400), amounts(1, 999), amounts(0.2, 400))
     picture = folded([RequestsRecommended("r", START, CART, (target,), {}), planned, outcome(planned, Action.EVICT)])
-    assert list(picture.actions) == ["03:07 evicted cart-a, its successor gets cpu 0.10 → 0.20, memory 160 MiB → 400 MiB"]
+    assert list(picture.actions) == ["03:07 evicted cart-a, successor gets cpu 0.10 → 0.20, memory 160 MiB → 400 MiB"]
+
+
+@pytest.mark.parametrize(
+    ("kill", "mib", "told"),
+    [
+        ("2026-05-31T23:50:00Z", 400, True),
+        ("2026-05-31T23:50:00Z", 100, False),
+        ("2026-05-31T23:00:00Z", 400, False),
+        ("2026-05-31T23:59:30Z", 400, False),
+    ],
+)
+def test_a_decision_came_from_a_kill_if_it_gives_more_memory_soon_after_one_that_it_knew(kill: str, mib: int, told: bool) -> None:
+    name = PodName("shop", "cart-a", "a")
+    its_own = f"recommender/0/{int(START.timestamp() - 60) * 1000}/requests/{CART.key}"
+    planned = EvictionPlanned("e", START, START, CART, name, {"app": amounts(0.1, 160)}, {"recommendation": its_own})
+    target = ContainerRecommendation("app", amounts(0.1, 1), amounts(0.2, mib), amounts(1, 999), amounts(0.2, mib))
+    recommended = RequestsRecommended("r", START, CART, (target,), {"last_oom": {"at": kill}})
+    picture = folded([recommended, planned, outcome(planned, Action.EVICT)])
+    assert picture.after_kill == ("e" if told else None)
 
 
 def test_what_was_refused_or_expired_is_counted_apart() -> None:

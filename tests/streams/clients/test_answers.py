@@ -14,7 +14,7 @@ from schemas.names import Amounts, PodName
 from schemas.units import Bytes, Cores
 from streams.clients import OOMKill, amounts, answers, wire
 from streams.clients.kubernetes import KubernetesClient, connect
-from streams.errors import GiveUp, TryAgain
+from streams.errors import GiveUp, TryAgain, Unreachable
 
 POD = PodName("shop", "web-1", "u1")
 
@@ -33,7 +33,7 @@ POD = PodName("shop", "web-1", "u1")
         (403, "forbidden", GiveUp),
         (422, "invalid", GiveUp),
         (400, "bad", GiveUp),
-        (401, "who are you", GiveUp),
+        (401, "the token has expired", TryAgain),
     ],
 )
 def test_a_status_code_means_try_again_or_give_up(code: int, message: str, kind: type[Exception]) -> None:
@@ -42,7 +42,7 @@ def test_a_status_code_means_try_again_or_give_up(code: int, message: str, kind:
 
 def test_nobody_there_means_try_again_and_says_what_was_tried() -> None:
     client = connect("demo", "http://127.0.0.1:1")
-    with pytest.raises(TryAgain, match=r"evicting 'shop/web-1' did not work: .*refused") as caught:
+    with pytest.raises(Unreachable, match=r"evicting 'shop/web-1' did not work: .*refused") as caught:
         client.evict(POD)
     assert caught.value.after == answers.PATIENCE
 
@@ -91,6 +91,29 @@ def test_a_quantity_that_is_none_means_try_again_and_is_quoted(canned: tuple[Kub
     )
     with pytest.raises(TryAgain, match="much"):
         client.pod("default", "p")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("2026-01-01T00:00:00Z", "2026-01-01T00:00:00"), ('"name":"c"', '"name":"c","resources":{"requests":{"cpu":"NaN"}}')],
+)
+def test_a_time_without_offset_and_an_amount_that_is_no_number_mean_try_again(
+    canned: tuple[KubernetesClient, type[_Canned]], old: str, new: str
+) -> None:
+    client, handler = canned
+    handler.body = owned("db", kind="StatefulSet").replace(old.encode(), new.encode())
+    with pytest.raises(TryAgain, match="an answer that cannot be read"):
+        client.pod("n", "p-1")
+
+
+def test_a_kill_of_a_container_that_the_spec_does_not_have_is_left_out(canned: tuple[KubernetesClient, type[_Canned]]) -> None:
+    client, handler = canned
+    ended = '"lastState":{"terminated":{"reason":"OOMKilled","finishedAt":"2026-01-02T03:04:05Z"}}'
+    status = f'"containerStatuses":[{{"name":"ghost","restartCount":3,{ended}}}],"phase"'
+    handler.body = owned("db", kind="StatefulSet").replace(b'"phase"', status.encode())
+    pod = client.pod("n", "p-1")
+    assert pod is not None
+    assert pod.ooms == ()
 
 
 def test_retry_after_is_obeyed_in_header_and_in_details(canned: tuple[KubernetesClient, type[_Canned]]) -> None:

@@ -87,10 +87,21 @@ def test_cpu_finer_than_a_millicore_is_rounded_up(client: ClusterClient) -> None
     assert asked.asked_requests["web"] == Amounts(Cores(0.026), pod.asked_requests["web"].memory)
 
 
-def test_a_resize_beyond_the_node_is_given_up(client: ClusterClient) -> None:
+def test_a_resize_beyond_the_node_is_accepted_then_infeasible_and_another_one_may_follow(
+    client: ClusterClient, cluster: SimulatedCluster
+) -> None:
     pod = one(client, "metrics")
-    with pytest.raises(GiveUp, match=r"resizing 'platform/metrics-.*' did not work: 403 .*cpu"):
-        client.resize(pod.pod, requests={"metrics": Amounts(cpu=Cores(99.0))}, limits={})
+    client.resize(pod.pod, requests={"metrics": Amounts(cpu=Cores(99.0))}, limits={})
+    cluster.advance(cluster.now + timedelta(minutes=5))
+    stuck = client.pod("platform", pod.pod.name)
+    assert stuck is not None
+    assert (stuck.resize, stuck.asked_requests["metrics"].cpu) == (ResizeState.INFEASIBLE, 99.0)
+    assert stuck.containers[0].requests == pod.containers[0].requests
+    client.resize(pod.pod, requests={"metrics": Amounts(cpu=Cores(0.5))}, limits={})
+    cluster.advance(cluster.now + timedelta(minutes=1))
+    small = client.pod("platform", pod.pod.name)
+    assert small is not None
+    assert (small.resize, small.containers[0].requests.cpu) == (ResizeState.NONE, 0.5)
 
 
 def test_a_request_above_its_limit_is_given_up(client: ClusterClient) -> None:

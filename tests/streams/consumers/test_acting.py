@@ -1,141 +1,26 @@
-"""The resizer and the evictor on a simulated cluster and the log in memory: once per decision, whatever happens."""
+"""The resizer and the evictor on a simulated cluster and the log in memory: what is done, and what the switch forbids."""
 
-import threading
-import time
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from dataclasses import replace
+from datetime import timedelta
 
 import pytest
+from consumer_desk import SMALL, START, BreakingLog, CountingClient, Desk, desk_at_two, eviction_of, resize_of
 
-from schemas.decisions import EvictionPlanned, ResizePlanned, UpdateRefused
+from schemas.decisions import UpdateRefused
 from schemas.names import Amounts, Place, PodName
 from schemas.outcomes import Action, ActionFinished, Result
 from schemas.policies import ControlChanged, Mode
-from schemas.units import Bytes, Cores
-from streams.clients import Pod
-from streams.codec import Codec, causes, tick
+from schemas.units import Cores
+from streams.codec import causes
 from streams.consumers.acting import Post
 from streams.consumers.evictor import evictor
 from streams.consumers.resizer import resizer
-from streams.errors import LogUnavailable
-from streams.log import NewRecord, Positions, Record
-from streams.log.memory import MemoryLog
-from streams.simulated.client import SimulatedClient
-from streams.simulated.cluster import SimulatedCluster
-from streams.simulated.demo import demo_cluster
-from streams.topics import TOPICS, Topics
-
-START = datetime(2026, 3, 1, tzinfo=UTC)
-MIB = 1 << 20
-SMALL = {"metrics": Amounts(Cores(0.3), Bytes(600 * MIB))}
-
-
-class CountingClient(SimulatedClient):
-    """The simulated cluster, with every act counted."""
-
-    def __init__(self, simulated: SimulatedCluster) -> None:
-        super().__init__(simulated)
-        self.acts: list[str] = []
-
-    def resize(self, pod: PodName, *, requests: Mapping[str, Amounts], limits: Mapping[str, Amounts]) -> None:
-        self.acts.append(f"resize {pod.name}")
-        super().resize(pod, requests=requests, limits=limits)
-
-    def evict(self, pod: PodName) -> None:
-        self.acts.append(f"evict {pod.name}")
-        super().evict(pod)
-
-
-class BreakingLog(MemoryLog):
-    """The log in memory; while `broken`, outcomes cannot be appended."""
-
-    broken = False
-
-    def append(self, records: Iterable[NewRecord]) -> Sequence[Place]:
-        batch = list(records)
-        if self.broken and any("outcomes" in record.topic for record in batch):
-            raise LogUnavailable("the log in this test is away")
-        return super().append(batch)
-
-
-@dataclass
-class Desk:
-    """A cluster at two in the morning, a log with a tick of that time, and mode apply."""
-
-    log: BreakingLog
-    topics: Topics
-    codec: Codec
-    cluster: SimulatedCluster
-    client: CountingClient
-
-    @property
-    def post(self) -> Post:
-        return Post(self.log, self.topics, self.codec, "demo")
-
-    def tick(self, at: datetime) -> None:
-        number = int(at.timestamp() * 1000)
-        self.log.append([tick(self.topics.wire("control"), p, number) for p in range(self.topics.partitions)])
-
-    def control(self, mode: Mode = Mode.APPLY, *, paused: bool = False, reason: str = "") -> None:
-        event = ControlChanged(START, "demo", mode, paused=paused, reason=reason)
-        self.log.append(
-            self.codec.encode(event, topic="control", key="demo", partition=p, source="/test")
-            for p in range(self.topics.partitions)
-        )
-
-    def plan(self, decision: ResizePlanned | EvictionPlanned | UpdateRefused) -> None:
-        partition = self.topics.partition_of("demo")
-        self.log.append([self.codec.encode(decision, topic="pod-updates", key="demo", partition=partition, source="/test")])
-
-    def records(self, topic: str) -> list[Record]:
-        wire = self.topics.wire(topic)
-        return [r for p in range(self.topics.partitions) for r in self.log.poll({(wire, p): 0})]
-
-    def outcomes(self) -> list[ActionFinished]:
-        events = [self.codec.decode(record) for record in self.records("outcomes")]
-        return [event for event in events if isinstance(event, ActionFinished)]
-
-    def pod(self, workload: str = "metrics") -> Pod:
-        return next(p for p in self.client.pods() if p.workload.name == workload and all(c.ready for c in p.containers))
+from streams.topics import TOPICS
 
 
 @pytest.fixture
 def desk() -> Desk:
-    topics, log, cluster = Topics(partitions=2), BreakingLog(), demo_cluster(3, start=START + timedelta(hours=1, minutes=50))
-    for topic in TOPICS:
-        log.create(topics.wire(topic.name), topics.partitions)
-    cluster.advance(START + timedelta(hours=2))
-    desk = Desk(log, topics, Codec(topics), cluster, CountingClient(cluster))
-    desk.control()
-    desk.tick(cluster.now)
-    return desk
-
-
-def resize_of(pod: Pod, identifier: str = "updater/0/1/resize/x") -> ResizePlanned:
-    return ResizePlanned(
-        id=identifier,
-        at=START + timedelta(hours=2),
-        expires=START + timedelta(hours=2, minutes=10),
-        workload=pod.workload,
-        pod=pod.pod,
-        requests=SMALL,
-        limits={},
-        expect={c.name: c.requests for c in pod.containers},
-        because={},
-    )
-
-
-def eviction_of(pod: Pod, identifier: str = "updater/0/1/evict/x") -> EvictionPlanned:
-    return EvictionPlanned(
-        id=identifier,
-        at=START + timedelta(hours=2),
-        expires=START + timedelta(hours=2, minutes=10),
-        workload=pod.workload,
-        pod=pod.pod,
-        expect={c.name: c.requests for c in pod.containers},
-        because={},
-    )
+    return desk_at_two()
 
 
 def test_a_resize_is_carried_out_and_its_outcome_names_decision_pod_and_cause(desk: Desk) -> None:
@@ -173,58 +58,6 @@ def test_each_consumer_leaves_the_others_decisions_alone(desk: Desk) -> None:
     desk.plan(UpdateRefused("r", START, desk.pod().workload, desk.pod().pod, "budget", "no", {}))
     assert resizer(desk.post, desk.client).poll_once() == 0
     assert (desk.client.acts, desk.outcomes()) == ([], [])
-
-
-def test_a_repeated_decision_is_acted_on_once(desk: Desk) -> None:
-    pod = desk.pod()
-    consumer = evictor(desk.post, desk.client)
-    for _ in range(3):
-        desk.plan(eviction_of(pod))
-        consumer.poll_once()
-    assert desk.client.acts == [f"evict {pod.pod.name}"]
-    assert len(desk.outcomes()) == 1
-
-
-def test_after_a_restart_nothing_finished_is_done_again(desk: Desk) -> None:
-    first, second = [p for p in desk.client.pods() if p.workload.name == "reports"][:2]
-    desk.plan(eviction_of(first, "one"))
-    evictor(desk.post, desk.client).poll_once()
-    desk.plan(eviction_of(second, "two"))
-    evictor(desk.post, desk.client).poll_once()
-    evictor(desk.post, desk.client).poll_once()
-    assert desk.client.acts == [f"evict {first.pod.name}", f"evict {second.pod.name}"]
-    assert [o.decision for o in desk.outcomes()] == ["one", "two"]
-
-
-@pytest.mark.parametrize("kind", ["resize", "evict"])
-def test_a_crash_between_act_and_outcome_leads_to_one_act_and_one_outcome(desk: Desk, kind: str) -> None:
-    pod = desk.pod()
-    make = (lambda: resizer(desk.post, desk.client)) if kind == "resize" else (lambda: evictor(desk.post, desk.client))
-    desk.plan(resize_of(pod) if kind == "resize" else eviction_of(pod))
-    desk.log.broken = True
-    with pytest.raises(LogUnavailable):
-        make().poll_once()
-    desk.log.broken = False
-    make().poll_once()
-    assert desk.client.acts == [f"{kind} {pod.pod.name}"]
-    (outcome,) = desk.outcomes()
-    assert outcome.result is Result.DONE
-    assert "already" in outcome.reason
-
-
-def test_while_the_log_takes_no_outcome_nothing_else_is_begun(desk: Desk) -> None:
-    first, second = [p for p in desk.client.pods() if p.workload.name == "reports"][:2]
-    desk.plan(eviction_of(first, "one"))
-    desk.plan(eviction_of(second, "two"))
-    consumer = evictor(desk.post, desk.client)
-    desk.log.broken = True
-    for _ in range(3):
-        with pytest.raises(LogUnavailable):
-            consumer.poll_once()
-    assert desk.client.acts == [f"evict {first.pod.name}"]
-    desk.log.broken = False
-    assert consumer.poll_once() == 2
-    assert [o.decision for o in desk.outcomes()] == ["one", "two"]
 
 
 def test_without_a_control_record_the_mode_is_shadow(desk: Desk) -> None:
@@ -340,15 +173,6 @@ def test_another_pod_of_the_same_name_is_not_touched(desk: Desk) -> None:
     assert "gone already" in evicted.reason
 
 
-def test_what_the_cluster_will_never_do_has_failed(desk: Desk) -> None:
-    plan = replace(resize_of(desk.pod()), requests={"metrics": Amounts(cpu=Cores(99.0))})
-    desk.plan(plan)
-    resizer(desk.post, desk.client).poll_once()
-    (outcome,) = desk.outcomes()
-    assert outcome.result is Result.FAILED
-    assert outcome.reason.startswith(f"resizing 'platform/{plan.pod.name}' did not work: 403 ")
-
-
 def test_a_pod_that_goes_while_it_is_looked_at_is_gone_as_asked(desk: Desk) -> None:
     class SlowClient(CountingClient):
         def evict(self, pod: PodName) -> None:
@@ -359,85 +183,3 @@ def test_a_pod_that_goes_while_it_is_looked_at_is_gone_as_asked(desk: Desk) -> N
     evictor(desk.post, SlowClient(desk.cluster)).poll_once()
     (outcome,) = desk.outcomes()
     assert (outcome.result, "gone already" in outcome.reason) == (Result.DONE, True)
-
-
-def test_a_used_up_budget_is_tried_again_after_the_delay_and_then_done(desk: Desk) -> None:
-    pods = [p for p in desk.client.pods() if p.workload.name == "web"]
-    for pod in pods[:3]:
-        desk.plan(eviction_of(pod, pod.pod.name))
-    consumer = evictor(desk.post, desk.client)
-    assert consumer.poll_once() == 2
-    assert consumer.poll_once() == 0
-    assert len(desk.client.acts) == 3
-    desk.cluster.advance(desk.cluster.now + timedelta(minutes=1))
-    desk.tick(START + timedelta(hours=2, seconds=9))
-    assert consumer.poll_once() == 0
-    assert len(desk.client.acts) == 3
-    desk.tick(START + timedelta(hours=2, seconds=10))
-    assert consumer.poll_once() == 1
-    assert [o.result for o in desk.outcomes()] == [Result.DONE] * 3
-
-
-def test_trying_again_ends_with_the_decision_and_the_outcome_says_what_was_answered(desk: Desk) -> None:
-    pods = [p for p in desk.client.pods() if p.workload.name == "web"]
-    for pod in pods[:3]:
-        desk.plan(eviction_of(pod, pod.pod.name))
-    consumer = evictor(desk.post, desk.client)
-    consumer.poll_once()
-    desk.tick(START + timedelta(hours=3))
-    consumer.poll_once()
-    last = desk.outcomes()[-1]
-    assert last.result is Result.EXPIRED
-    assert "6 pods must stay ready" in last.reason
-
-
-def test_a_decision_that_cannot_be_read_is_set_aside_and_the_next_is_done(desk: Desk) -> None:
-    partition = desk.topics.partition_of("demo")
-    kind = ("ce_type", b"ullage.resize-planned.v1")
-    desk.log.append([NewRecord(desk.topics.wire("pod-updates"), partition, b"demo", b'{"id": 5}', (kind,))])
-    desk.plan(resize_of(desk.pod()))
-    resizer(desk.post, desk.client).poll_once()
-    assert [o.result for o in desk.outcomes()] == [Result.DONE]
-    assert len(desk.records("dead-letters")) == 1
-
-
-def test_it_runs_until_told_to_stop_and_waits_while_the_log_is_away(desk: Desk) -> None:
-    stop, pod = threading.Event(), desk.pod()
-    desk.plan(eviction_of(pod))
-    desk.log.broken = True
-    thread = threading.Thread(target=evictor(desk.post, desk.client).run, args=(stop,))
-    thread.start()
-    deadline = time.monotonic() + 10
-    while not desk.client.acts and time.monotonic() < deadline:
-        time.sleep(0.01)
-    desk.log.broken = False
-    while not desk.outcomes() and time.monotonic() < deadline:
-        time.sleep(0.01)
-    stop.set()
-    thread.join(10)
-    assert desk.client.acts == [f"evict {pod.pod.name}"]
-    assert [o.result for o in desk.outcomes()] == [Result.DONE]
-    assert not thread.is_alive()
-
-
-class HidingLog(BreakingLog):
-    """Names an end that it does not deliver."""
-
-    def poll(self, positions: Positions, *, wait: float = 0.0, limit: int = 10_000) -> Sequence[Record]:
-        return [] if any("outcomes" in topic for topic, _ in positions) else super().poll(positions, wait=wait, limit=limit)
-
-
-def test_nothing_is_done_before_the_whole_log_was_read(desk: Desk) -> None:
-    log = HidingLog()
-    for topic in TOPICS:
-        log.create(desk.topics.wire(topic.name), desk.topics.partitions)
-    desk.log = log
-    desk.control()
-    desk.tick(desk.cluster.now)
-    pod = desk.pod()
-    other = ActionFinished("i", START, "other", Action.EVICT, Result.DONE, "", pod.workload, pod.pod)
-    log.append([desk.post.outcome(other, cause=())])
-    desk.plan(eviction_of(pod))
-    with pytest.raises(LogUnavailable, match="delivered nothing"):
-        evictor(desk.post, desk.client).poll_once()
-    assert desk.client.acts == []

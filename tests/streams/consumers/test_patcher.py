@@ -1,23 +1,24 @@
 """The patcher as the admission hook of a simulated cluster."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from agents.logic.updates.limits import proportional
 from schemas.decisions import ContainerRecommendation, RequestsRecommended
-from schemas.names import Amounts, Workload
+from schemas.names import Amounts, Place, PodName, Workload
 from schemas.outcomes import Action, ActionFinished, Result
 from schemas.policies import ControlChanged, Mode
 from schemas.units import Bytes, Cores
 from streams.clients import Pod
 from streams.codec import Codec, tick
+from streams.consumers import patcher
 from streams.consumers.acting import Post
 from streams.consumers.patcher import Patcher
 from streams.errors import LogUnavailable
-from streams.log import Positions, Record
+from streams.log import NewRecord, Positions, Record
 from streams.log.memory import MemoryLog
 from streams.simulated.cluster import SimulatedCluster
 from streams.simulated.demo import demo_cluster
@@ -148,3 +149,33 @@ def test_a_pod_that_already_asks_for_the_target_is_left_alone(door: Door) -> Non
     door.known[WEB.key] = RequestsRecommended("recommender/0/8/requests/web", START, WEB, (same,), {})
     door.cluster.advance(START + timedelta(minutes=1))
     assert door.patcher.poll_once() == 0
+
+
+def test_a_recommendation_for_cpu_alone_that_the_pod_meets_leaves_it_alone(door: Door) -> None:
+    door.control(Mode.APPLY)
+    cpu = Amounts(cpu=Cores(2.0))
+    half = ContainerRecommendation("web", cpu, cpu, cpu, cpu)
+    door.known[WEB.key] = RequestsRecommended("recommender/0/8/requests/web", START, WEB, (half,), {})
+    door.cluster.advance(START + timedelta(minutes=1))
+    assert door.patcher.poll_once() == 0
+    assert door.pod().containers[0].requests == Amounts(Cores(2.0), Bytes(2048 * MIB))
+
+
+def test_a_pod_admitted_while_outcomes_are_appended_keeps_its_outcome(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(patcher, "_MOST_UNSAID", 2)
+    door.control(Mode.APPLY)
+    pods = [replace(demo_pod(door), pod=PodName("shop", f"web-{n}", f"uid-{n}")) for n in "abc"]
+
+    class BusyLog(AwayLog):
+        def append(self, records: Iterable[NewRecord]) -> Sequence[Place]:
+            if pods:
+                door.patcher.admit(pods.pop())
+            return door.log.append(records)
+
+    door.patcher.admit(pods.pop(0))
+    door.patcher.admit(pods.pop(0))
+    busy = replace(door.post, log=BusyLog())
+    monkeypatch.setattr(door.patcher, "_post", busy)
+    assert [door.patcher.poll_once(), door.patcher.poll_once()] == [2, 1]
+    assert [outcome.pod.uid for outcome in door.outcomes()] == ["uid-a", "uid-b", "uid-c"]
+    assert door.patcher.dropped == 1

@@ -16,6 +16,7 @@ from streams.log.memory import MemoryLog
 from streams.simulated.client import SimulatedClient
 from streams.simulated.cluster import SimulatedCluster
 from streams.simulated.demo import demo_cluster
+from streams.sources import cluster
 from streams.sources.cluster import ClusterSource
 from streams.sources.outbox import Outbox
 from streams.topics import TOPICS, Topics
@@ -85,6 +86,15 @@ def test_every_pod_is_announced_once_to_both_topics_and_then_only_when_it_change
     assert changed == {"cart", "ledger"}
 
 
+def test_a_pod_of_which_there_is_nothing_new_is_told_again_after_three_hours(scene: Scene) -> None:
+    scene.cluster.advance(START + MINUTE)
+    for minute in (1, 180, 181, 182):
+        scene.source.scrape(START + minute * MINUTE)
+    said = [event for event in scene.events("pod-changes-by-cluster") if isinstance(event, PodChanged)]
+    assert [event.at for event in said] == [START + MINUTE] * 36 + [START + 181 * MINUTE] * 36
+    assert [replace(event, at=START) for event in said[:36]] == [replace(event, at=START) for event in said[36:]]
+
+
 def test_each_record_stands_where_its_key_belongs(scene: Scene) -> None:
     scene.minutes(1, 40)
     for topic in ("pod-changes", "oom-events"):
@@ -118,6 +128,26 @@ def test_a_scrape_is_one_record_a_partition_with_all_containers_at_work_in_order
     assert all(partition == scene.topics.partition_of(str(workload)) for partition, workload, *_ in rows)
     assert rows == sorted(rows, key=lambda row: row[:4])
     assert {(s.at, s.window, s.cluster) for s in scrapes} == {(START + MINUTE, 60.0, "demo")}
+
+
+def test_a_scrape_with_many_rows_is_told_in_several_records(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "ROWS", 7)
+    scene.minutes(1, 1)
+    scrapes = [event for event in scene.events("pod-metrics") if isinstance(event, MetricsScraped)]
+    sizes = [len(scrape.pods) for scrape in scrapes]
+    assert sum(sizes) == sum(len(used.containers) for used in scene.cluster.usage())
+    assert (max(sizes), len([size for size in sizes if size < 7])) == (7, 2)
+    assert {scrape.at for scrape in scrapes} == {START + MINUTE}
+
+
+def test_a_usage_that_is_answered_twice_is_told_once(scene: Scene) -> None:
+    scene.cluster.advance(START + MINUTE)
+    scene.source.scrape(START + MINUTE)
+    scene.source.scrape(START + 2 * MINUTE)
+    scene.cluster.advance(START + 3 * MINUTE)
+    scene.source.scrape(START + 3 * MINUTE)
+    scrapes = [event for event in scene.events("pod-metrics") if isinstance(event, MetricsScraped)]
+    assert sorted({scrape.at for scrape in scrapes}) == [START + MINUTE, START + 3 * MINUTE]
 
 
 def test_what_was_not_seen_is_nan(scene: Scene) -> None:
@@ -191,8 +221,10 @@ def test_while_the_log_is_away_facts_wait_and_nothing_is_lost(scene: Scene) -> N
     scene.log.away = True
     scene.cluster.evict(scene.cluster.pods()[0].pod)
     scene.minutes(2, 10)
+    scene.cluster.advance(START + 11 * MINUTE)
     assert scene.source.scrape(START + 11 * MINUTE) is False
     scene.log.away = False
+    scene.cluster.advance(START + 12 * MINUTE)
     assert scene.source.scrape(START + 12 * MINUTE) is True
     scrapes = [event.at for event in scene.events("pod-metrics") if isinstance(event, MetricsScraped)]
     assert sorted(set(scrapes)) == [START + minute * MINUTE for minute in range(1, 13)]
@@ -210,6 +242,8 @@ def test_beyond_the_bound_old_scrapes_are_dropped_first(scene: Scene) -> None:
     assert START + MINUTE in scrapes
     assert START + 2 * MINUTE not in scrapes
     assert START + 21 * MINUTE in scrapes
+    kept = sum(1 for _ in scene.records("pod-metrics"))
+    assert scene.source.dropped == {"ullage.pod-metrics.v1": 2 * 21 - kept}
 
 
 def test_when_even_facts_had_to_go_everything_is_told_anew(scene: Scene) -> None:
@@ -220,6 +254,7 @@ def test_when_even_facts_had_to_go_everything_is_told_anew(scene: Scene) -> None
     scene.minutes(41, 41)
     announced = {event.pod.uid for event in scene.events("pod-changes-by-cluster") if isinstance(event, PodChanged)}
     assert len(announced) < 36
+    assert scene.source.dropped["ullage.pod-changes.v1"] >= 36 - len(announced)
     scene.minutes(42, 42)
     announced = {event.pod.uid for event in scene.events("pod-changes-by-cluster") if isinstance(event, PodChanged)}
     assert announced == {pod.pod.uid for pod in scene.cluster.pods()}

@@ -1,4 +1,6 @@
 import os
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -17,7 +19,7 @@ from streams.errors import BadInput
 from streams.log import Record
 from streams.log.memory import MemoryLog
 from streams.sources.clock import TimeBase
-from streams.sources.traces import Player, Playing, Progress, Trace, table
+from streams.sources.traces import Player, Playing, Progress, Trace, facts, table
 from streams.topics import TOPICS, Topics
 
 PAPERS = Topics(partitions=2)
@@ -75,6 +77,16 @@ def test_rows_become_scrapes_in_order_of_time(tmp_path: Path) -> None:
     assert progress.records == sum(len(records(log, topic.name)) for topic in TOPICS)
 
 
+def test_a_scrape_of_more_rows_than_a_record_may_have_is_several_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = csv(tmp_path, SMALL[0], *(f"c{i},60,0.5,200" for i in range(20)))
+    whole, _ = play(path)
+    monkeypatch.setattr(facts, "ROWS", 3)
+    cut, _ = play(path)
+    assert rows(cut) == rows(whole)
+    assert len(records(whole, "pod-metrics")) < len(records(cut, "pod-metrics"))
+    assert max(len(event.pods) for event in events(cut, "pod-metrics") if isinstance(event, MetricsScraped)) == 3
+
+
 def test_a_pod_is_seen_with_its_first_sample_and_gone_a_step_after_its_last(tmp_path: Path) -> None:
     log, _ = play(csv(tmp_path, *SMALL))
     for topic in ("pod-changes", "pod-changes-by-cluster"):
@@ -122,6 +134,16 @@ def test_a_column_of_dates_is_time(tmp_path: Path) -> None:
     path = csv(tmp_path, "container_id,timestamp,cpu_cores,memory_bytes", "a,2026-01-01 00:01:00,1,2")
     log, _ = play(path)
     assert rows(log)[0][0] == 60
+
+
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York"])
+def test_times_with_an_offset_mean_the_same_on_every_machine(tmp_path: Path, zone: str) -> None:
+    path = csv(tmp_path, "container_id,timestamp,cpu_cores,memory_bytes", "a,2026-01-01 02:01:00+02,1,2")
+    show = "import sys, pathlib; from streams.sources.traces import Trace; print(Trace(pathlib.Path(sys.argv[1])).first)"
+    done = subprocess.run(
+        [sys.executable, "-c", show, str(path)], env={**os.environ, "TZ": zone}, capture_output=True, text=True, check=True
+    )
+    assert float(done.stdout) == Y2026.timestamp() + 60
 
 
 def test_unix_time_stays_unless_a_start_is_given(tmp_path: Path) -> None:

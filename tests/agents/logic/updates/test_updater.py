@@ -280,7 +280,8 @@ def test_a_resumed_snapshot_is_as_if_it_had_never_stopped() -> None:
         yield turn(LATER, recommendations_by_cluster=[recommend(LATER)])
         yield turn(LATER + MINUTE, pod_changes_by_cluster=[pod("p1", LATER, resize=ResizeState.DEFERRED)])
         for minute in range(2, 30, 3):
-            yield turn(LATER + minute * MINUTE, pod_changes_by_cluster=[pod(f"p{minute}", LATER)])
+            gone = [PodDeleted(when(LATER), API, pod("p0", START).pod)] if minute == 14 else []
+            yield turn(LATER + minute * MINUTE, pod_changes_by_cluster=[*gone, pod(f"p{minute}", LATER)])
 
     turns = list(story())
     for cut in range(len(turns)):

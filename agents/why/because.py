@@ -1,0 +1,141 @@
+"""A decision's `because` in words that a stranger can follow: one line for each thing, every amount with its unit.
+
+What has a shape that is known here is told in a sentence; everything else is written out, so nothing is left away but the
+settings, of which only the margin is needed for the sum. `written` has it all.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from agents.why import words
+
+_FIRST = ("why", "containers", "last_oom")
+"""What is told first, in this order; the rest follows as it comes."""
+
+
+def written(because: Mapping[str, object]) -> Iterator[str]:
+    """Every name and value as the record has them."""
+    for name, value in because.items():
+        yield f"{name}: {words.said(value)}"
+
+
+def told(because: Mapping[str, object]) -> Iterator[str]:
+    """The same in words."""
+    margin = _number(_mapping(because.get("settings")).get("margin")) or 0.0
+    rest = [name for name in because if name not in _FIRST]
+    for name in [*(name for name in _FIRST if name in because), *rest]:
+        value = because[name]
+        if name == "containers" and isinstance(value, Mapping):
+            for container, about in value.items():
+                yield from _container(str(container), _mapping(about), margin)
+        elif name in _SAID:
+            yield f"{_NAMES.get(name, name)}: {_SAID[name](value)}"
+        else:
+            yield f"{_NAMES.get(name, name)}: {words.said(value)}"
+
+
+def _container(name: str, about: Mapping[str, object], margin: float) -> Iterator[str]:
+    if "requests" in about and "target" in about:
+        for what in ("cpu", "memory"):
+            yield f"{name} {what}: {_requested(what, about)}"
+    elif "samples" in about:
+        yield f"{name}: {words.said(about['samples'])} samples from {_time(about.get('first'))} to {_time(about.get('last'))}"
+        for what in ("cpu", "memory"):
+            yield f"{name} {what}: {_estimated(what, _mapping(about.get(what)), margin)}"
+    else:
+        yield f"{name}: {words.said(about)}"
+
+
+def _requested(what: str, about: Mapping[str, object]) -> str:
+    """`763m requested; recommended are 1101m, and anything from 762m to 1440m is near enough`."""
+    requests, target, lower, upper = (
+        _amount(what, _mapping(about.get(name)).get(what)) for name in ("requests", "target", "lower", "upper")
+    )
+    return f"{requests} requested, {target} recommended (bounds: {lower} to {upper})"
+
+
+def _estimated(what: str, about: Mapping[str, object], margin: float) -> str:
+    """`958m at the target percentile, plus 15% margin; bounds from 664m and 1016m with confidence 4.29; at least 25m`."""
+    found = _mapping(about.get("percentiles"))
+    lower, target, upper = (_amount(what, found.get(name)) for name in ("lower", "target", "upper"))
+    parts = [f"{target} at the target percentile, plus {margin:.0%} margin"]
+    parts.append(f"bounds from {lower} and {upper} with confidence {words.said(about.get('confidence'))}")
+    for name, said in (("minimum", "at least"), ("min_allowed", "policy: at least"), ("max_allowed", "policy: at most")):
+        if about.get(name) is not None:
+            parts.append(f"{said} {_amount(what, about[name])}")
+    return "; ".join(parts)
+
+
+def _oom(value: object) -> str:
+    kill = _mapping(value)
+    if not kill:
+        return "none"
+    request = _amount("memory", kill.get("memory_request"))
+    taken = "" if kill.get("counted") is not False else ", not counted"
+    return f"{_time(kill.get('at'))}, container {kill.get('container')} of {kill.get('pod')}, which requested {request}{taken}"
+
+
+def _pods(value: object) -> str:
+    if not isinstance(value, Mapping):
+        return words.said(value)
+    return "; ".join(f"of the {name} {_count(_mapping(about))}" for name, about in _mapping(value).items())
+
+
+def _count(about: Mapping[str, object]) -> str:
+    return f"{about.get('running')} of {about.get('live')} running, {about.get('being_changed') or 'none'} being changed"
+
+
+def _policy(value: object) -> str:
+    policy = _mapping(value)
+    return f"'{policy.get('target')}', version {policy.get('version')}" if policy else "none"
+
+
+def _settings(value: object) -> str:
+    return f"{len(_mapping(value))} that the sum depends on (-v shows them, and every number in full)"
+
+
+def _share(value: object) -> str:
+    share = _number(value)
+    return words.said(value) if share is None else f"{share:.0%}"
+
+
+def _why(value: object) -> str:
+    return " and ".join(str(each) for each in value) if isinstance(value, Sequence) else str(value)
+
+
+def _yes(value: object) -> str:
+    return "yes" if value is True else "no" if value is False else words.said(value)
+
+
+def _amount(what: str, value: object) -> str:
+    amount = _number(value)
+    return words.amount(cpu=amount) if what == "cpu" else words.amount(memory=amount)
+
+
+def _time(value: object) -> str:
+    return str(value).replace("T", " ").removesuffix("Z")
+
+
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) else None
+
+
+def _mapping(value: object) -> Mapping[str, object]:
+    return value if isinstance(value, Mapping) else {}
+
+
+_SAID: Mapping[str, Callable[[object], str]] = {
+    "why": _why,
+    "last_oom": _oom,
+    "pods": _pods,
+    "policy": _policy,
+    "settings": _settings,
+    "difference": _share,
+    "scale_up": _yes,
+    "budget": _share,
+}
+_NAMES: Mapping[str, str] = {
+    "last_oom": "last OOM kill",
+    "difference": "requests are off their target by",
+    "scale_up": "something needs more than it requests",
+    "budget": "share of pods that may be away at one time",
+}

@@ -1,0 +1,126 @@
+from datetime import UTC, datetime
+from io import StringIO
+
+import pytest
+from rich.console import Console
+
+from agents.demo import sentences
+from agents.demo.picture import Picture, folded
+from agents.demo.screen import Story, bars, draw, plain
+from agents.demo.show import Show
+from agents.demo.summary import hanging
+from schemas.facts import ContainerSeen, MetricsScraped, PodChanged, PodPhase
+from schemas.names import Amounts, PodName, Workload
+from schemas.units import Bytes, Cores
+
+START = datetime(2026, 1, 5, 6, 30, tzinfo=UTC)
+CART = Workload("demo", "shop", "Deployment", "cart")
+STORY = Story("a day", "what it is about", 0.25, "Ctrl-C ends everything")
+
+
+def picture() -> Picture:
+    seen = ContainerSeen("app", requests=Amounts(Cores(2.0), Bytes(1 << 30)))
+    pod = PodChanged(START, CART, PodName("shop", "cart-a", "a"), PodPhase.RUNNING, START, (seen,))
+    scrape = MetricsScraped(START, "demo", (CART.key,), ("cart-a",), ("app",), [Cores(0.5)], [float(256 << 20)])
+    return folded([pod, scrape])
+
+
+def drawn(width: int) -> str:
+    console = Console(width=width, record=True, file=StringIO())
+    console.print(draw(picture(), STORY))
+    return console.export_text()
+
+
+@pytest.mark.parametrize("width", [80, 100, 160])
+def test_the_view_fits_and_shows_what_is_requested_and_used(width: int) -> None:
+    text = drawn(width)
+    assert max(len(line) for line in text.splitlines()) <= width
+    assert "05 Jan 06:30" in text
+    assert "shop/cart" in text
+    assert "2.0" in text
+    assert "256 MiB" in text
+    assert "0 OOM kills" in text
+
+
+@pytest.mark.parametrize("height", [30, 40])
+def test_the_whole_view_is_on_the_screen_with_its_last_action(height: int) -> None:
+    console = Console(width=100, height=height, record=True, file=StringIO())
+    shown = picture()
+    for number in range(12):
+        workload = Workload("demo", "shop", "Deployment", f"app-{number}")
+        seen = ContainerSeen("app", requests=Amounts(Cores(1.0), Bytes(1 << 30)))
+        name = PodName("shop", f"app-{number}-a", f"u{number}")
+        shown.take(PodChanged(START, workload, name, PodPhase.RUNNING, START, (seen,)))
+        shown.actions.append(f"action {number}")
+    console.print(draw(shown, STORY, height=height))
+    lines = console.export_text().splitlines()
+    assert len(lines) <= height
+    assert any("action 11" in line for line in lines)
+    assert "Ctrl-C ends everything" in lines[-1]
+
+
+def test_without_a_terminal_the_same_line_is_not_said_twice() -> None:
+    out = StringIO()
+    with Show(Console(file=out), live=False) as show:
+        show.update(picture(), STORY)
+        show.update(picture(), STORY, last=True)
+    assert out.getvalue().count("05 Jan 06:30") == 1
+
+
+def test_a_long_line_of_the_tree_goes_on_below_its_beginning() -> None:
+    line = "│  ├─ 2026-01-05 00:01:00  pod changed: " + "word " * 12 + "end"
+    first, *more = hanging(line, 60)
+    assert first.startswith("│  ├─ 2026-01-05")
+    assert all(part.startswith("│  │    word") for part in more[:-1])
+    assert max(map(len, [first, *more])) <= 60
+    assert hanging("│  · count: 4", 60) == ["│  · count: 4"]
+
+
+@pytest.mark.parametrize(
+    ("kills", "restarts", "said"),
+    [
+        (3, 3, ""),
+        (3, 4, "3 kills and 4 restarts: of a container that is killed twice between two looks at the cluster, only the last"),
+        (4, 3, "4 kills and 3 restarts: a killed container waits before it is started again"),
+    ],
+)
+def test_why_kills_and_restarts_differ_is_said_where_they_do(kills: int, restarts: int, said: str) -> None:
+    assert sentences.kills_and_restarts(kills, restarts).startswith(said)
+    assert bool(sentences.kills_and_restarts(kills, restarts)) == bool(said)
+
+
+def test_a_view_of_nothing_can_be_drawn() -> None:
+    console = Console(width=100, record=True, file=StringIO())
+    console.print(draw(Picture(), STORY))
+    assert "starting" in console.export_text()
+
+
+def test_the_plain_line_has_the_same_numbers() -> None:
+    assert plain(picture(), STORY).startswith(
+        " 25%, 05 Jan 06:30: cpu 2.0 requested 0.5 used, memory 1.0 GiB requested 256 MiB used, 0 OOM kills"
+    )
+
+
+def test_bars_fill_their_height_at_the_top_and_are_empty_at_zero() -> None:
+    assert bars([0.0, 4.0, 8.0, 9.0], 8.0) == " ▄██"
+    assert bars([1.0], 0.0) == ""
+
+
+@pytest.mark.parametrize(
+    ("because", "said"),
+    [
+        ({"why": ["quick OOM"]}, "it was OOM-killed soon after its start"),
+        ({"difference": 0.123, "containers": {}}, "12% off what its usage asks for"),
+        (
+            {"containers": {"a": {"requests": {"cpu": 2.0}, "lower": {"cpu": 0.1}, "upper": {"cpu": 0.5}}}, "difference": 3.0},
+            "cpu 2.00 is above its upper bound 0.50",
+        ),
+        (
+            {"containers": {"a": {"requests": {"memory": 1 << 20}, "lower": {"memory": 1 << 30}, "upper": {}}}},
+            "memory 1.0 MiB is below its lower bound 1.0 GiB",
+        ),
+        ({}, ""),
+    ],
+)
+def test_the_reason_is_told_in_the_numbers_of_the_decision(because: dict[str, object], said: str) -> None:
+    assert sentences.reason(because) == said

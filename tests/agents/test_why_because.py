@@ -1,0 +1,76 @@
+"""A `because` in words: the shapes that our stages write, and everything else as it is."""
+
+from agents.why import because
+
+GIB, MIB = 1 << 30, 1 << 20
+
+PLAN: dict[str, object] = {
+    "mode": "apply",
+    "why": ["outside its bounds", "old enough and far from its target"],
+    "difference": 1.114,
+    "containers": {
+        "cart": {
+            "requests": {"cpu": 0.25, "memory": 400 * MIB},
+            "lower": {"cpu": 0.123, "memory": 716 * MIB},
+            "target": {"cpu": 0.323, "memory": 1.45 * GIB},
+            "upper": {"cpu": None, "memory": 7 * GIB},
+        }
+    },
+    "pods": {"workload": {"live": 3, "running": 2, "being_changed": 1}},
+    "policy": {"target": "demo/*", "version": "7", "place": "p:0:1"},
+    "budget": 0.1,
+}
+FOUND: dict[str, object] = {
+    "settings": {"margin": 0.15, "target_cpu_percentile": 0.9},
+    "containers": {
+        "cart": {
+            "samples": 86,
+            "first": "2026-01-05T00:01:00Z",
+            "last": "2026-01-05T00:29:00Z",
+            "cpu": {"percentiles": {"lower": 0.11, "target": 0.281, "upper": 0.331}, "confidence": 0.25, "minimum": 0.025},
+            "memory": {"percentiles": {"lower": GIB, "target": GIB, "upper": GIB}, "confidence": 0.25, "max_allowed": 4 * GIB},
+        }
+    },
+    "last_oom": {
+        "at": "2026-01-05T00:24:30Z",
+        "container": "cart",
+        "pod": "cart-a",
+        "memory_request": 400 * MIB,
+        "counted": True,
+    },
+}
+
+
+def test_a_plan_says_first_why_and_then_each_amount_with_its_unit() -> None:
+    assert list(because.told(PLAN)) == [
+        "why: outside its bounds and old enough and far from its target",
+        "cart cpu: 250m requested, 323m recommended (bounds: 123m to not set)",
+        "cart memory: 400.0 MiB requested, 1.45 GiB recommended (bounds: 716.0 MiB to 7.00 GiB)",
+        "mode: apply",
+        "requests are off their target by: 111%",
+        "pods: of the workload 2 of 3 running, 1 being changed",
+        "policy: 'demo/*', version 7",
+        "share of pods that may be away at one time: 10%",
+    ]
+
+
+def test_a_recommendation_says_the_percentiles_the_margin_and_the_kill_that_counted() -> None:
+    target = "1.00 GiB at the target percentile, plus 15% margin"
+    assert list(because.told(FOUND)) == [
+        "cart: 86 samples from 2026-01-05 00:01:00 to 2026-01-05 00:29:00",
+        "cart cpu: 281m at the target percentile, plus 15% margin; bounds from 110m and 331m with confidence 0.25; at least 25m",
+        f"cart memory: {target}; bounds from 1.00 GiB and 1.00 GiB with confidence 0.25; policy: at most 4.00 GiB",
+        "last OOM kill: 2026-01-05 00:24:30, container cart of cart-a, which requested 400.0 MiB",
+        "settings: 2 that the sum depends on (-v shows them, and every number in full)",
+    ]
+
+
+def test_in_full_every_value_stands_as_the_record_has_it() -> None:
+    said = list(because.written(FOUND))
+    assert said[0] == "settings: (margin 0.15, target_cpu_percentile 0.9)"
+    assert len(said) == len(FOUND)
+
+
+def test_a_shape_that_nobody_knows_is_written_out() -> None:
+    odd: dict[str, object] = {"containers": {"a": {"factor": 2}}, "policy": None, "last_oom": None, "pods": 3, "count": 4}
+    assert list(because.told(odd)) == ["a: (factor 2)", "last OOM kill: none", "policy: none", "pods: 3", "count: 4"]

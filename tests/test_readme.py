@@ -1,0 +1,51 @@
+"""What the documents tell people to type exists, and what they name is there."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from agents.cli.program import app
+
+ROOT = Path(__file__).parent.parent
+DOCUMENTS = [ROOT / "README.md", ROOT / "deploy" / "README.md"]
+PLACEHOLDERS = {"POD|DECISION": "p", "NAME": "n"}
+
+
+def _commands() -> list[str]:
+    found = set()
+    for path in DOCUMENTS:
+        lines = re.findall(r"`(ullage [^`]+)`|^((?:[A-Z_]+=\S+ )*ullage .+)$", path.read_text(), re.MULTILINE)
+        found |= {(inline or block).split("#")[0].strip() for inline, block in lines}
+    return sorted(found)
+
+
+@pytest.mark.parametrize("command", _commands())
+def test_every_command_in_the_documents_is_one_that_the_program_takes(command: str) -> None:
+    words = [PLACEHOLDERS.get(word, word) for word in shlex.split(command)]
+    words = words[words.index("ullage") + 1 :]
+    app.parse_args(words, print_error=False, exit_on_error=False)
+
+
+def test_every_make_target_in_the_documents_is_in_the_makefile() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    named = {t for path in DOCUMENTS for t in re.findall(r"`?make ([a-z-]+)", path.read_text())}
+    assert named
+    assert named - {"install"} <= targets
+
+
+@pytest.mark.parametrize("path", [*DOCUMENTS, ROOT / "ARCHITECTURE.md"], ids=lambda p: p.name)
+def test_links_lead_somewhere(path: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)\)", path.read_text()):
+        assert (path.parent / target).exists(), target
+
+
+def test_files_and_names_that_the_architecture_walks_through_exist() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    sources = "\n".join(p.read_text() for package in ("agents", "streams", "schemas") for p in (ROOT / package).rglob("*.py"))
+    for name in re.findall(r"`(?:[a-z_.]+\.)?([A-Z][A-Za-z]+)\.([a-z_]+)`", text):
+        assert f"class {name[0]}" in sources, name
+        assert f"def {name[1]}(" in sources or f"def {name[1]}[" in sources, name
+    for path in re.findall(r"\(((?:agents|streams|schemas)/[\w/]+\.py)\)", text):
+        assert (ROOT / path).exists(), path

@@ -1,0 +1,67 @@
+"""The resizer and the evictor in a process that may die right after an act, before its outcome is in the log.
+
+python -m tests.torture.consumer '{"brokers": ..., "prefix": ..., "partitions": 4, "url": ..., "die": 0.05}'
+"""
+
+import json
+import os
+import random
+import sys
+import threading
+from collections.abc import Mapping
+
+from kubernetes import client as official
+
+from schemas.names import Amounts, PodName
+from streams.clients.kubernetes import KubernetesClient
+from streams.codec import Codec
+from streams.consumers.acting import Post
+from streams.consumers.evictor import evictor
+from streams.consumers.resizer import resizer
+from streams.log.connection import Connection
+from streams.log.kafka import KafkaLog
+from streams.topics import Topics
+from tests.torture.shop import NAME
+
+chance = random.Random()
+
+
+class Dying(KubernetesClient):
+    """Dies after what it did, now and then."""
+
+    die = 0.0
+
+    def resize(self, pod: PodName, *, requests: Mapping[str, Amounts], limits: Mapping[str, Amounts]) -> None:
+        super().resize(pod, requests=requests, limits=limits)
+        self._maybe()
+
+    def evict(self, pod: PodName) -> None:
+        super().evict(pod)
+        self._maybe()
+
+    def _maybe(self) -> None:
+        if chance.random() < self.die:
+            os.write(2, b"died between act and outcome\n")
+            os._exit(9)
+
+
+def main() -> None:
+    told = json.loads(sys.argv[1])
+    topics = Topics(told["prefix"], told["partitions"])
+    Dying.die = told["die"]
+    threads = []
+    for make in (resizer, evictor):
+        configuration = official.Configuration()
+        configuration.host = told["url"]
+        client = Dying(NAME, official.ApiClient(configuration))
+        post = Post(KafkaLog(Connection(told["brokers"])), topics, Codec(topics), NAME)
+        threads.append(threading.Thread(target=make(post, client).run, args=(threading.Event(),), daemon=True))
+    for thread in threads:
+        thread.start()
+    while all(thread.is_alive() for thread in threads):
+        threads[0].join(0.2)
+    os._exit(1)  # a consumer that ends by itself must not leave the other one alone
+
+
+if __name__ == "__main__":
+    main()
