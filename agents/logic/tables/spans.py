@@ -12,7 +12,13 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
-_SIZES = (8, 16, 32, 64, 128)
+_SIZES = (8, 16, 24, 32, 48, 64, 96, 128)
+
+_BLOCK = 1024
+"""Rows handled together in whole width."""
+
+_MOST_UNUSED = 0.25
+"""Share of the pool that may be spare before it is put together anew."""
 
 
 class Spans:
@@ -25,7 +31,7 @@ class Spans:
         self._origin: Indices = np.zeros(0, np.int64)
         self._base: NDArray[np.int16] = np.zeros(0, np.int16)
         self._room: NDArray[np.int16] = np.zeros(0, np.int16)
-        self._end = 0
+        self._end = self._unused = 0
         self._spare: dict[int, list[int]] = {size: [] for size in self._sizes.tolist()}
 
     def __len__(self) -> int:
@@ -43,6 +49,9 @@ class Spans:
         within = places - self._base[rows]
         outside = (within < 0) | (within >= self._room[rows])
         if outside.any():
+            if self._unused > _MOST_UNUSED * self._end:
+                self._compact()
+                return self.cells(rows, places)
             self._make_room(rows[outside], places[outside])
         return self._origin[rows] + places
 
@@ -81,6 +90,9 @@ class Spans:
     def put(self, rows: Indices, block: Floats) -> None:
         """Let these rows be these numbers; no row twice."""
         self.clear(rows)
+        self._write(rows, block)
+
+    def _write(self, rows: Indices, block: Floats) -> None:
         self._fit(rows, block)
         for positions, base, cells in self.alike(rows):
             self.pool[cells] = block[positions[:, None], base[:, None] + np.arange(cells.shape[1])]
@@ -90,8 +102,8 @@ class Spans:
         filled = block.view(np.uint64) != 0
         some = filled.any(axis=1)
         rows, filled = rows[some], filled[some]
-        self.cells(rows, filled.argmax(axis=1))
-        self.cells(rows, self.width - 1 - filled[:, ::-1].argmax(axis=1))
+        ends = (filled.argmax(axis=1), self.width - 1 - filled[:, ::-1].argmax(axis=1))
+        self.cells(np.concatenate([rows, rows]), np.concatenate(ends))
 
     def scale(self, rows: Indices, factors: Floats) -> None:
         """Multiply whole rows; no row twice."""
@@ -130,6 +142,7 @@ class Spans:
         """Starts of free pieces of the pool; they are all zero."""
         spare = self._spare[size]
         again = [spare.pop() for _ in range(min(count, len(spare)))]
+        self._unused -= len(again) * size
         new = count - len(again)
         end = self._end + new * size
         if end > len(self.pool):
@@ -143,3 +156,16 @@ class Spans:
     def _give_back(self, cells: Indices) -> None:
         self.pool[cells] = 0.0
         self._spare[cells.shape[1]] += cells[:, 0].tolist()
+        self._unused += cells.size
+
+    def _compact(self) -> None:
+        """Put all rows side by side into a new pool, each with no more room than what it holds needs."""
+        old = Spans(self.width)
+        old.pool, old._origin, old._base, old._room = self.pool, self._origin, self._base, self._room
+        self.pool, self._end, self._unused = np.zeros(0), 0, 0
+        self._origin, self._base, self._room = np.zeros_like(old._origin), np.zeros_like(old._base), np.zeros_like(old._room)
+        self._spare = {size: [] for size in self._sizes.tolist()}
+        used = np.flatnonzero(old._room)
+        for start in range(0, len(used), _BLOCK):
+            rows = used[start : start + _BLOCK]
+            self._write(rows, old.dense(rows))

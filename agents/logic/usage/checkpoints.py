@@ -40,6 +40,7 @@ def restore(histograms: Histograms, row: int, kept: SavedHistogram) -> None:
 
     bucket += part * total / sum of parts, total += total; ends are where buckets reach epsilon.
     """
+    histograms.reference[row] = kept.reference
     parts = sum(kept.weights.values())
     if parts == 0:
         return
@@ -50,7 +51,6 @@ def restore(histograms: Histograms, row: int, kept: SavedHistogram) -> None:
     rows = np.array([row])
     histograms.weights.add(rows, block)
     histograms.total[row] += kept.total
-    histograms.reference[row] = kept.reference
     filled = np.flatnonzero(histograms.weights.dense(rows)[0] >= histograms.scale.epsilon)
     histograms.low[row] = filled[0] if len(filled) else histograms.width - 1
     histograms.high[row] = filled[-1] if len(filled) else 0

@@ -17,7 +17,7 @@ def text(labels: Mapping[str, str]) -> str:
     return ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
 
 
-@lru_cache(maxsize=65_536)
+@lru_cache(maxsize=8192)
 def matches(selector: tuple[Requirement, ...], labels: str) -> bool:
     """Whether labels, as their text, meet all requirements."""
     return met(selector, dict(part.split("=", 1) for part in labels.split(",") if "=" in part))

@@ -8,6 +8,7 @@ pod's spec, and, with the memory saver, workloads without a policy.
 """
 
 from collections.abc import Iterable
+from sys import intern
 
 import numpy as np
 
@@ -57,7 +58,7 @@ class Intake:
         old, new = self.pods.take(event)
         if old == new or event.phase is PodPhase.PENDING:
             return
-        workload, name = event.workload.key, event.pod.name
+        workload, name = intern(event.workload.key), event.pod.name
         self.usage.lookup.look_again()
         if old is None or old.labels != new.labels:
             self._relabel(workload, name, new)

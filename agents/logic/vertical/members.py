@@ -42,25 +42,25 @@ class Members:
         """The member that an aggregate's row belongs to; -1 for none."""
         self.numbers: dict[str, Indices] = {name: np.zeros(0, np.int64) for name in _NUMBERS}
         self.rules: Floats = np.zeros((0, len(COLUMNS)))
-        self._rows: dict[str, dict[tuple[str, str], int]] = {}
+        self._rows: dict[str, dict[Key, int]] = {}
         self._free: list[int] = []
 
     def add(self, keys: Iterable[Key]) -> None:
         """These aggregates are new."""
         workloads: dict[str, None] = {}
-        for workload, container, labels in keys:
-            found = self._usage.aggregates.find((workload, container, labels))
+        for key in keys:
+            found = self._usage.aggregates.find(key)
             if found is not None:
-                self._rows.setdefault(workload, {})[container, labels] = found
-                workloads[workload] = None
+                self._rows.setdefault(key[0], {})[key] = found
+                workloads[key[0]] = None
         self.govern(workloads)
 
     def remove(self, keys: Iterable[Key]) -> list[Key]:
         """These aggregates are gone; the members (workload, container) that have none left."""
         workloads: dict[str, None] = {}
-        for workload, container, labels in keys:
-            del self._rows[workload][container, labels]
-            workloads[workload] = None
+        for key in keys:
+            del self._rows[key[0]][key]
+            workloads[key[0]] = None
         gone: list[Key] = [(workload, name) for workload in workloads for name in self._forget(workload)]
         self.govern(workload for workload in workloads if workload in self._rows)
         return gone
@@ -98,7 +98,7 @@ class Members:
     def _parts_of(self, workload: str, held: Held | None) -> dict[str, list[int]]:
         """For each container the rows of its aggregates: by labels, seeds last."""
         parts: dict[str, list[int]] = {}
-        for (container, labels), found in sorted(self._rows[workload].items(), key=_order):
+        for (_, container, labels), found in sorted(self._rows[workload].items(), key=_order):
             belongs = _belongs(labels, held)
             self.member[found] = self._member(workload, container) if belongs else -1
             rows = parts.setdefault(container, [])
@@ -156,7 +156,7 @@ class Members:
 
     def _forget(self, workload: str) -> list[str]:
         """Drop members without aggregates; their containers."""
-        left = {container for container, _ in self._rows[workload]}
+        left = {container for _, container, _ in self._rows[workload]}
         gone = sorted(self.of[workload].keys() - left)
         for container in gone:
             member = self.of[workload].pop(container)
@@ -177,8 +177,8 @@ class Members:
             self.rules = np.vstack([self.rules, np.zeros((more, len(COLUMNS)))])
 
 
-def _order(item: tuple[tuple[str, str], int]) -> tuple[str, bool, str]:
-    (container, labels), _ = item
+def _order(item: tuple[Key, int]) -> tuple[str, bool, str]:
+    (_, container, labels), _ = item
     return (container, labels.startswith(SEED), labels)
 
 
