@@ -22,7 +22,7 @@ def stages(vertical: VerticalSettings, updates: UpdateSettings) -> tuple[Stage, 
             name="updater",
             reads=("policies", "control", "pod-changes-by-cluster", "recommendations-by-cluster", "outcomes"),
             writes=("pod-updates",),
-            open=lambda partition: Updater(updates, partition),
+            open=lambda partition: Updater(updates, partition, vertical.recommender),
             refuse=refuse,
         ),
     )

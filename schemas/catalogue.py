@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from schemas.decisions import Decision, EvictionPlanned, RequestsRecommended, ResizePlanned, UpdateRefused
-from schemas.facts import ContainerOOMKilled, Fact, MetricsScraped, PodChanged, PodDeleted
+from schemas.facts import CheckpointSeen, ContainerOOMKilled, Fact, MetricsScraped, PodChanged, PodDeleted
 from schemas.outcomes import ActionFinished, Outcome
-from schemas.policies import ControlChanged, Policy, VerticalPolicyChanged, VerticalPolicyRemoved
+from schemas.policies import ControlChanged, Policy, VerticalPolicyChanged, VerticalPolicyRemoved, VpaChanged, VpaRemoved
 
 Event = Fact | Policy | Decision | Outcome
 """Everything that the log carries, ticks and dead letters aside."""
@@ -82,8 +82,11 @@ CATALOGUE = Catalogue(
         Kind("container-oom-killed", ContainerOOMKilled, ("oom-events",)),
         Kind("pod-changed", PodChanged, _PODS),
         Kind("pod-deleted", PodDeleted, _PODS),
+        Kind("checkpoint-seen", CheckpointSeen, ("pod-changes",)),
         Kind("vertical-policy-changed", VerticalPolicyChanged, ("policies",)),
         Kind("vertical-policy-removed", VerticalPolicyRemoved, ("policies",)),
+        Kind("vpa-changed", VpaChanged, ("policies",)),
+        Kind("vpa-removed", VpaRemoved, ("policies",)),
         Kind("control-changed", ControlChanged, ("control",)),
         Kind("requests-recommended", RequestsRecommended, ("recommendations", "recommendations-by-cluster")),
         Kind("resize-planned", ResizePlanned, ("pod-updates",)),

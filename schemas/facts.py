@@ -40,6 +40,8 @@ class ContainerOOMKilled:
     restarts: int
     memory_request: Bytes | None
     memory_limit: Bytes | None
+    memory_used: Bytes | None = None
+    """What an eviction for want of memory says that it used; counts instead of the request."""
 
 
 class PodPhase(StrEnum):
@@ -86,6 +88,8 @@ class PodChanged:
     labels: Mapping[str, str] = field(default_factory=dict)
     resize: ResizeState = ResizeState.NONE
     started: datetime | None = None
+    init_containers: tuple[ContainerSeen, ...] = ()
+    qos: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,4 +101,33 @@ class PodDeleted:
     pod: PodName
 
 
-Fact = MetricsScraped | ContainerOOMKilled | PodChanged | PodDeleted
+@dataclass(frozen=True, slots=True)
+class SavedHistogram:
+    """A histogram as a checkpoint object has it: weights of buckets in parts of ten thousand of the heaviest."""
+
+    reference: float
+    """Seconds since the epoch; the time from which weights are counted."""
+    total: float
+    weights: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointSeen:
+    """A VerticalPodAutoscalerCheckpoint object was found: what another recommender knew of one container name of a VPA.
+
+    Keyed by the workload that the VPA targets. Times are seconds since the epoch; -62135596800 is "never".
+    """
+
+    at: datetime
+    workload: Workload
+    vpa: str
+    container: str
+    version: str
+    first: float
+    last: float
+    count: int
+    cpu: SavedHistogram
+    memory: SavedHistogram
+
+
+Fact = MetricsScraped | ContainerOOMKilled | PodChanged | PodDeleted | CheckpointSeen

@@ -1,21 +1,47 @@
-"""Which policy a workload has: the longest target that names it. And the bounds that it sets for a container.
+"""Which policy a workload has. One form for both kinds of policy: a VPA object, and our own that names many workloads.
 
-Policies are few and workloads are many, so a workload's match is remembered until some policy changes.
+A VPA that targets the workload comes first, the oldest of several, then the smaller name; then the policy with the longest
+target. A VPA that another recommender serves governs too: it says that the workload is not ours to touch. Policies are few and
+workloads are many, so a workload's match is remembered until some policy changes.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from agents.logic.tables import Part
 from agents.logic.tables.objects import Table
 from agents.logic.turns import Recorded
 from schemas.names import Place
-from schemas.policies import ContainerPolicy, VerticalPolicyChanged, VerticalPolicyRemoved
+from schemas.policies import (
+    ContainerPolicy,
+    UpdateMode,
+    VerticalPolicyChanged,
+    VerticalPolicyRemoved,
+    VpaChanged,
+    VpaRemoved,
+)
+
+DEFAULT_RECOMMENDER = "default"
+"""Upstream's name of the recommender that serves VPAs that name none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A policy in the form that logic knows. `target`: a workload key, or what workload keys begin with and `*`."""
+
+    target: str
+    version: str
+    update_mode: UpdateMode
+    containers: tuple[ContainerPolicy, ...] = ()
+    vpa: VpaChanged | None = None
+    foreign: bool = False
+    """Another recommender serves it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
     """A policy in force and where it stands in the log."""
 
-    policy: VerticalPolicyChanged
+    policy: Rule
     place: Place
 
 
@@ -23,26 +49,39 @@ NOT_BOUNDED = ContainerPolicy()
 
 
 class Policies:
-    """The vertical policies that a partition has seen."""
+    """The vertical policies that a partition has seen. `recommender`: the name under which VPAs are served."""
 
-    def __init__(self) -> None:
+    def __init__(self, recommender: str = DEFAULT_RECOMMENDER) -> None:
+        self.recommender = recommender
         self.table: Table[Held] = Table("policies", Held, 16)
+        self.vpas: Table[Held] = Table("vpas", Held, 256)
         self._lengths: list[int] | None = None
         self._matches: dict[str, Held | None] = {}
+        self._targeted: dict[str, list[Held]] | None = None
 
-    def take(self, recorded: Recorded) -> bool:
-        """Take a policy record in; False if it changes no vertical policy."""
+    def tables(self) -> tuple[Part, ...]:
+        """All tables."""
+        return (self.table, self.vpas)
+
+    def take(self, recorded: Recorded) -> frozenset[str]:
+        """Take a policy record in; the targets whose policy it changes, `*` for any number of workloads."""
         event = recorded.event
         if isinstance(event, VerticalPolicyChanged):
-            self.table.put(event.target, Held(event, recorded.place))
-        elif not isinstance(event, VerticalPolicyRemoved) or self.table.drop(event.target) is None:
-            return False
-        self._lengths = None
-        return True
+            rule = Rule(event.target, event.version, event.update_mode, event.containers)
+            self.table.put(event.target, Held(rule, recorded.place))
+            return self._wide(event.target)
+        if isinstance(event, VerticalPolicyRemoved):
+            return self._wide(event.target) if self.table.drop(event.target) else frozenset()
+        if isinstance(event, VpaChanged):
+            return self._replace(event.key, Held(lowered(event, self.recommender), recorded.place))
+        if isinstance(event, VpaRemoved):
+            return self._replace(event.key, None)
+        return frozenset()
 
     def loaded(self) -> None:
-        """The table was loaded: no match that was remembered holds."""
-        self._lengths = None
+        """The tables were loaded: no match that was remembered holds."""
+        self._lengths = self._targeted = None
+        self._matches = {}
 
     def of(self, workload: str) -> Held | None:
         """The policy of a workload key, or None."""
@@ -54,12 +93,57 @@ class Policies:
             self._matches[workload] = self._match(workload, self._lengths)
         return self._matches[workload]
 
+    def rivals(self, workload: str) -> list[Held]:
+        """The VPAs that target a workload; the first governs."""
+        if self._targeted is None:
+            self._targeted = {}
+            for held in self.vpas.values():
+                self._targeted.setdefault(held.policy.target, []).append(held)
+            for several in self._targeted.values():
+                several.sort(key=_age)
+        return self._targeted.get(workload, [])
+
+    def _wide(self, target: str) -> frozenset[str]:
+        self._lengths = None
+        return frozenset({"*" if target.endswith("*") else target})
+
+    def _replace(self, key: str, new: Held | None) -> frozenset[str]:
+        """Let the VPA `key` be `new`; the workloads that it targeted and targets."""
+        old = self.vpas.get(key)
+        if old is not None and new is not None and _alike(old.policy, new.policy):
+            return frozenset()
+        self.rivals("")
+        targeted = self._targeted if self._targeted is not None else {}
+        if old is not None:
+            targeted[old.policy.target].remove(old)
+            self.vpas.drop(key)
+        if new is not None:
+            self.vpas.put(key, new)
+            targeted.setdefault(new.policy.target, []).append(new)
+            targeted[new.policy.target].sort(key=_age)
+        targets = frozenset(held.policy.target for held in (old, new) if held is not None)
+        for target in targets:
+            self._matches.pop(target, None)
+        return targets
+
     def _match(self, workload: str, lengths: list[int]) -> Held | None:
+        vpas = self.rivals(workload)
+        if vpas:
+            return vpas[0]
         exact = self.table.get(workload)
         if exact is not None:
             return exact
         prefixes = (self.table.get(workload[:length] + "*") for length in lengths if length <= len(workload))
         return next((held for held in prefixes if held is not None), None)
+
+
+def lowered(vpa: VpaChanged, recommender: str) -> Rule:
+    """A VPA as a rule. Without an update mode it recreates pods, as upstream does; one that is not ours changes nothing."""
+    ref = vpa.target_ref
+    target = "" if ref is None or vpa.unsupported else f"{vpa.cluster}/{vpa.namespace}/{ref.kind}/{ref.name}"
+    foreign = recommender not in (vpa.recommenders or (DEFAULT_RECOMMENDER,))
+    mode = UpdateMode.OFF if foreign else vpa.update_mode or UpdateMode.RECREATE
+    return Rule(target, f"{vpa.name}@{vpa.generation}", mode, vpa.containers, vpa, foreign)
 
 
 def bounds(held: Held | None, container: str) -> ContainerPolicy:
@@ -74,4 +158,22 @@ def body(held: Held | None) -> dict[str, object] | None:
     """What `because` says of a policy."""
     if held is None:
         return None
-    return {"target": held.policy.target, "version": held.policy.version, "place": str(held.place)}
+    said: dict[str, object] = {"target": held.policy.target, "version": held.policy.version, "place": str(held.place)}
+    if held.policy.vpa is not None:
+        said["vpa"] = held.policy.vpa.key
+    return said
+
+
+def _alike(old: Rule, new: Rule) -> bool:
+    """Whether nothing but the object's status changed: only its time and resource version differ."""
+    if old.vpa is None or new.vpa is None:
+        return False
+    return old.vpa == replace(new.vpa, at=old.vpa.at, resource_version=old.vpa.resource_version)
+
+
+def _age(held: Held) -> tuple[bool, float, str]:
+    """Ours first, then the oldest, then by name."""
+    vpa = held.policy.vpa
+    if vpa is None:
+        return (True, 0.0, "")
+    return (held.policy.foreign, vpa.created.timestamp(), vpa.name)

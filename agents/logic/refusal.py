@@ -6,21 +6,43 @@ bad: that is for the stages to judge.
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import fields
 from datetime import datetime
 from functools import lru_cache
 
 import numpy as np
 
 from agents.logic.turns import Event
+from agents.logic.usage import checkpoints
+from agents.logic.vertical.tuning import odd_annotation
 from schemas.decisions import RequestsRecommended
-from schemas.facts import ContainerOOMKilled, MetricsScraped, PodChanged
+from schemas.facts import CheckpointSeen, ContainerOOMKilled, MetricsScraped, PodChanged
 from schemas.names import Amounts, Workload
-from schemas.policies import ControlChanged, VerticalPolicyChanged, VerticalPolicyRemoved
+from schemas.policies import (
+    ContainerPolicy,
+    ControlChanged,
+    Tuning,
+    VerticalPolicyChanged,
+    VerticalPolicyRemoved,
+    VpaChanged,
+    VpaRemoved,
+)
 
 MOST_CORES = 1e6
 MOST_BYTES = 1e16
 
 _YEARS = range(1970, 2200)
+
+_MOST_MARGIN = 100.0
+
+_WITHOUT_WORKLOAD = (
+    MetricsScraped,
+    VerticalPolicyChanged,
+    VerticalPolicyRemoved,
+    VpaChanged,
+    VpaRemoved,
+    ControlChanged,
+)
 
 
 def refuse(event: Event) -> str | None:
@@ -30,7 +52,7 @@ def refuse(event: Event) -> str | None:
 
 def _reasons(event: Event) -> Iterator[str]:
     yield from _time("at", event.at)
-    if not isinstance(event, MetricsScraped | VerticalPolicyChanged | VerticalPolicyRemoved | ControlChanged):
+    if not isinstance(event, _WITHOUT_WORKLOAD):
         yield from _workload(event.workload)
     match event:
         case MetricsScraped():
@@ -42,6 +64,9 @@ def _reasons(event: Event) -> Iterator[str]:
         case ContainerOOMKilled():
             yield from _number("memory_request", event.memory_request, MOST_BYTES)
             yield from _number("memory_limit", event.memory_limit, MOST_BYTES)
+            yield from _number("memory_used", event.memory_used, MOST_BYTES)
+        case CheckpointSeen():
+            yield from _none_or_one(checkpoints.fault(event))
         case _:
             yield from _judgement(event)
 
@@ -50,9 +75,9 @@ def _judgement(event: Event) -> Iterator[str]:
     """Policies and decisions."""
     match event:
         case VerticalPolicyChanged():
-            for i, entry in enumerate(event.containers):
-                yield from _amounts(f"containers[{i}].min_allowed", entry.min_allowed)
-                yield from _amounts(f"containers[{i}].max_allowed", entry.max_allowed)
+            yield from _policies(event.containers)
+        case VpaChanged():
+            yield from _vpa(event)
         case ControlChanged():
             yield from _number("budget", event.budget, 1.0)
         case RequestsRecommended():
@@ -61,6 +86,55 @@ def _judgement(event: Event) -> Iterator[str]:
                     yield from _amounts(f"containers[{i}].{field}", getattr(named, field))
         case _:
             pass
+
+
+def _vpa(event: VpaChanged) -> Iterator[str]:
+    if event.target_ref is not None:
+        yield from _workload(Workload(event.cluster, event.namespace, event.target_ref.kind, event.target_ref.name))
+    if event.min_replicas is not None and event.min_replicas <= 0:
+        yield f"min_replicas is {event.min_replicas}; it must be above 0"
+    if len(event.recommenders) > 1:
+        yield f"recommenders are {', '.join(event.recommenders)}; there may be one at most"
+    if event.selector is None and event.target_ref is not None and not event.unsupported:
+        yield "there is no selector, and nothing that says why"
+    yield from _policies(event.containers)
+    yield from _none_or_one(odd_annotation(event.annotations))
+
+
+def _policies(entries: Sequence[ContainerPolicy]) -> Iterator[str]:
+    for i, entry in enumerate(entries):
+        path = f"containers[{i}]"
+        yield from _amounts(f"{path}.min_allowed", entry.min_allowed)
+        yield from _amounts(f"{path}.max_allowed", entry.max_allowed)
+        odd = sorted(set(entry.controlled_resources or ()) - {"cpu", "memory"})
+        if odd:
+            yield f"{path}.controlled_resources names '{odd[0]}'; there are cpu and memory"
+        yield from _at_least(f"{path}.oom_ratio", entry.oom_ratio, 1.0)
+        yield from _at_least(f"{path}.oom_minimum", entry.oom_minimum, 0.0)
+        yield from _at_least(f"{path}.memory_window", entry.memory_window, 1.0)
+        yield from _at_least(f"{path}.memory_windows", entry.memory_windows, 1.0)
+        yield from _tuning(f"{path}.tuning", entry.tuning)
+
+
+def _tuning(path: str, tuning: Tuning) -> Iterator[str]:
+    yield from _amounts(f"{path}.minimum", tuning.minimum)
+    for field in fields(tuning):
+        if field.name.endswith("percentile"):
+            yield from _number(f"{path}.{field.name}", getattr(tuning, field.name), 1.0)
+    yield from _number(f"{path}.margin", tuning.margin, _MOST_MARGIN)
+    yield from _at_least(f"{path}.cpu_half_life", tuning.cpu_half_life, 1.0)
+    yield from _at_least(f"{path}.memory_half_life", tuning.memory_half_life, 1.0)
+
+
+def _at_least(path: str, value: float | None, least: float) -> Iterator[str]:
+    yield from _number(path, value, MOST_BYTES)
+    if value is not None and value < least:
+        yield f"{path} is {value}; it must be at least {least:g}"
+
+
+def _none_or_one(reason: str | None) -> Iterator[str]:
+    if reason is not None:
+        yield reason
 
 
 def _scrape(event: MetricsScraped) -> Iterator[str]:

@@ -9,10 +9,10 @@ from functools import singledispatch
 
 from agents.logic.turns import Event
 from schemas.decisions import ContainerRecommendation, EvictionPlanned, RequestsRecommended, ResizePlanned, UpdateRefused
-from schemas.facts import ContainerOOMKilled, MetricsScraped, PodChanged, PodDeleted
+from schemas.facts import CheckpointSeen, ContainerOOMKilled, MetricsScraped, PodChanged, PodDeleted
 from schemas.names import Amounts
 from schemas.outcomes import ActionFinished
-from schemas.policies import ControlChanged, VerticalPolicyChanged, VerticalPolicyRemoved
+from schemas.policies import ControlChanged, VerticalPolicyChanged, VerticalPolicyRemoved, VpaChanged, VpaRemoved
 
 Numbers = dict[str, object]
 
@@ -27,6 +27,9 @@ _WHAT: Mapping[type, str] = {
     PodDeleted: "pod deleted",
     VerticalPolicyChanged: "vertical policy set",
     VerticalPolicyRemoved: "vertical policy removed",
+    CheckpointSeen: "checkpoint of a VPA seen",
+    VpaChanged: "VPA set",
+    VpaRemoved: "VPA removed",
     ControlChanged: "control changed",
     ActionFinished: "action finished",
 }
@@ -120,6 +123,24 @@ def _(event: VerticalPolicyChanged) -> Numbers:
 @_numbers.register
 def _(event: VerticalPolicyRemoved) -> Numbers:
     return {"target": event.target}
+
+
+@_numbers.register
+def _(event: CheckpointSeen) -> Numbers:
+    return {"vpa": event.vpa, "container": event.container, "samples": event.count}
+
+
+@_numbers.register
+def _(event: VpaChanged) -> Numbers:
+    ref, mode = event.target_ref, event.update_mode
+    target = f"{ref.kind}/{ref.name}" if ref else "none"
+    bounds = {c.container: f"{_amounts(c.min_allowed)} to {_amounts(c.max_allowed)}" for c in event.containers}
+    return {"vpa": event.key, "target": target, "generation": event.generation, "mode": str(mode or "unset"), "bounds": bounds}
+
+
+@_numbers.register
+def _(event: VpaRemoved) -> Numbers:
+    return {"vpa": event.key}
 
 
 @_numbers.register

@@ -6,10 +6,38 @@ import numpy as np
 
 from schemas.catalogue import Event
 from schemas.decisions import ContainerRecommendation, EvictionPlanned, RequestsRecommended, ResizePlanned, UpdateRefused
-from schemas.facts import ContainerOOMKilled, ContainerSeen, MetricsScraped, PodChanged, PodDeleted, PodPhase
+from schemas.facts import (
+    CheckpointSeen,
+    ContainerOOMKilled,
+    ContainerSeen,
+    MetricsScraped,
+    PodChanged,
+    PodDeleted,
+    PodPhase,
+    SavedHistogram,
+)
 from schemas.names import Amounts, PodName, Workload
 from schemas.outcomes import Action, ActionFinished, Result
-from schemas.policies import ContainerPolicy, ControlChanged, Mode, UpdateMode, VerticalPolicyChanged, VerticalPolicyRemoved
+from schemas.policies import (
+    BoostKind,
+    ChangeRequirement,
+    ContainerMode,
+    ContainerPolicy,
+    ControlChanged,
+    ControlledValues,
+    EvictionRequirement,
+    Mode,
+    Operator,
+    Requirement,
+    StartupBoost,
+    TargetRef,
+    Tuning,
+    UpdateMode,
+    VerticalPolicyChanged,
+    VerticalPolicyRemoved,
+    VpaChanged,
+    VpaRemoved,
+)
 
 AT = datetime(2026, 1, 2, 3, 4, 5, 678000, tzinfo=UTC)
 SOON = AT + timedelta(minutes=10)
@@ -38,12 +66,63 @@ EVENTS: tuple[Event, ...] = (
         "node-1",
         {"tier": "web", "app": "cart"},
         started=AT - timedelta(minutes=59),
+        init_containers=(ContainerSeen("migrate", SMALL),),
+        qos="Burstable",
     ),
     PodDeleted(AT, CART, POD),
+    CheckpointSeen(
+        AT,
+        CART,
+        "cart",
+        "app",
+        "v3",
+        1767225600.0,
+        1767322800.0,
+        1620,
+        SavedHistogram(1767225600.0, 93.5, {"8": 10000, "36": 3333}),
+        SavedHistogram(1767312000.0, 2.0, {"26": 10000}),
+    ),
     VerticalPolicyChanged(
         AT, "prod/shop/*", "42", UpdateMode.RECREATE, (ContainerPolicy("*", Amounts(0.01, None), Amounts(4.0, 4294967296)),)
     ),
     VerticalPolicyRemoved(AT, "prod/shop/*"),
+    VpaChanged(
+        AT,
+        "prod",
+        "shop",
+        "cart",
+        AT - timedelta(days=30),
+        TargetRef("Deployment", "cart", "apps/v1"),
+        (Requirement("app", Operator.IN, ("cart",)),),
+        uid="6f1c2f6e-5b1f-4a57-9d52-1d5f4ce5a002",
+        generation=7,
+        resource_version="81234",
+        update_mode=UpdateMode.IN_PLACE_OR_RECREATE,
+        min_replicas=1,
+        evict_after_oom=300.0,
+        requirements=(EvictionRequirement(("cpu", "memory"), ChangeRequirement.HIGHER),),
+        containers=(
+            ContainerPolicy(
+                "app",
+                SMALL,
+                LARGE,
+                ContainerMode.AUTO,
+                ("cpu", "memory"),
+                ControlledValues.REQUESTS_ONLY,
+                oom_ratio=1.5,
+                oom_minimum=52428800,
+                memory_window=7200.0,
+                memory_windows=12,
+                boost=StartupBoost(BoostKind.FACTOR, 2.0, duration=60.0),
+                tuning=Tuning(target_memory_percentile=0.99, margin=0.1, minimum=SMALL),
+            ),
+            ContainerPolicy("proxy", mode=ContainerMode.OFF),
+        ),
+        boost=StartupBoost(BoostKind.QUANTITY, quantity=0.5, duration=30.0),
+        recommenders=("ullage",),
+        annotations={"ullage/*.margin": "0.2"},
+    ),
+    VpaRemoved(AT, "prod", "shop", "cart"),
     ControlChanged(AT, "prod", Mode.PLAN, paused=True, reason="INC-4711"),
     RequestsRecommended(
         "recommender/1/1767323045500/requests/prod/shop/Deployment/cart",

@@ -8,7 +8,7 @@ from agents.logic.usage.histograms import Histograms
 def state(histograms: Histograms, row: int, shares: list[float]) -> dict[str, object]:
     """What upstream's vectors say of one histogram."""
     rows, name = histograms.rows, histograms.name
-    weights = rows.floats(f"{name}_weights")[row]
+    weights = histograms.weights.dense(np.array([row]))[0]
     low = int(rows.whole(f"{name}_low")[row])
     return {
         "empty": bool(weights[low] < histograms.scale.epsilon),

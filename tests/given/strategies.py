@@ -6,10 +6,39 @@ import numpy as np
 from hypothesis import strategies as st
 
 from schemas.decisions import ContainerRecommendation, EvictionPlanned, RequestsRecommended, ResizePlanned, UpdateRefused
-from schemas.facts import ContainerOOMKilled, ContainerSeen, MetricsScraped, PodChanged, PodDeleted, PodPhase, ResizeState
+from schemas.facts import (
+    CheckpointSeen,
+    ContainerOOMKilled,
+    ContainerSeen,
+    MetricsScraped,
+    PodChanged,
+    PodDeleted,
+    PodPhase,
+    ResizeState,
+    SavedHistogram,
+)
 from schemas.names import Amounts, Place, PodName, Workload
 from schemas.outcomes import Action, ActionFinished, Result
-from schemas.policies import ContainerPolicy, ControlChanged, Mode, UpdateMode, VerticalPolicyChanged, VerticalPolicyRemoved
+from schemas.policies import (
+    BoostKind,
+    ChangeRequirement,
+    ContainerMode,
+    ContainerPolicy,
+    ControlChanged,
+    ControlledValues,
+    EvictionRequirement,
+    Mode,
+    Operator,
+    Requirement,
+    StartupBoost,
+    TargetRef,
+    Tuning,
+    UpdateMode,
+    VerticalPolicyChanged,
+    VerticalPolicyRemoved,
+    VpaChanged,
+    VpaRemoved,
+)
 
 texts = st.text(max_size=20)
 names = st.text(st.characters(codec="utf-8", exclude_characters="/", exclude_categories=["Cs", "Cc"]), min_size=1, max_size=12)
@@ -43,7 +72,7 @@ def scrapes(draw: st.DrawFn) -> MetricsScraped:
     return MetricsScraped(draw(times), draw(names), *columns[:3], *numbers, window=draw(st.floats(0.1, 1e5)))
 
 
-ooms = st.builds(ContainerOOMKilled, times, workloads, pods, names, counts, st.none() | memory, st.none() | memory)
+ooms = st.builds(ContainerOOMKilled, times, workloads, pods, names, counts, *[st.none() | memory] * 3)
 seen = st.builds(ContainerSeen, names, amounts, amounts, counts, st.booleans())
 pod_changes = st.builds(
     PodChanged,
@@ -57,13 +86,66 @@ pod_changes = st.builds(
     st.dictionaries(texts, texts, max_size=3),
     st.sampled_from(ResizeState),
     st.none() | times,
+    st.lists(seen, max_size=2).map(tuple),
+    st.sampled_from(["", "Guaranteed"]),
 )
 pod_deletions = st.builds(PodDeleted, times, workloads, pods)
-facts = scrapes() | ooms | pod_changes | pod_deletions
+numbers = st.floats(-1e12, 1e12)
+kept = st.builds(
+    SavedHistogram, numbers, numbers, st.dictionaries(st.integers(0, 175).map(str), st.integers(0, 10_000), max_size=3)
+)
+checkpoints = st.builds(CheckpointSeen, times, workloads, names, names, texts, numbers, numbers, counts, kept, kept)
+facts = scrapes() | ooms | pod_changes | pod_deletions | checkpoints
 
-bounds = st.lists(st.builds(ContainerPolicy, names, amounts, amounts), max_size=3).map(tuple)
+maybe_number = st.none() | st.floats(0, 1e6)
+boosts = st.none() | st.builds(StartupBoost, st.sampled_from(BoostKind), maybe_number, maybe_number, st.floats(0, 1e6))
+tunings = st.builds(Tuning, *[maybe_number] * 9, amounts)
+bounds = st.lists(
+    st.builds(
+        ContainerPolicy,
+        names,
+        amounts,
+        amounts,
+        st.sampled_from(ContainerMode),
+        st.none() | st.lists(names, max_size=2).map(tuple),
+        st.sampled_from(ControlledValues),
+        maybe_number,
+        st.none() | memory,
+        maybe_number,
+        st.none() | counts,
+        boosts,
+        tunings,
+    ),
+    max_size=2,
+).map(tuple)
+several = st.lists(names, max_size=2).map(tuple)
+selectors = st.lists(st.builds(Requirement, names, st.sampled_from(Operator), several), max_size=2).map(tuple)
+vpas = st.builds(
+    VpaChanged,
+    times,
+    names,
+    names,
+    names,
+    times,
+    st.none() | st.builds(TargetRef, names, names, texts),
+    st.none() | selectors,
+    texts,
+    texts,
+    counts,
+    texts,
+    st.none() | st.sampled_from(UpdateMode),
+    st.none() | counts,
+    maybe_number,
+    st.lists(st.builds(EvictionRequirement, several, st.sampled_from(ChangeRequirement)), max_size=2).map(tuple),
+    bounds,
+    boosts,
+    several,
+    st.dictionaries(texts, texts, max_size=2),
+)
 policies = (
-    st.builds(VerticalPolicyChanged, times, texts, texts, st.sampled_from(UpdateMode), bounds)
+    vpas
+    | st.builds(VpaRemoved, times, names, names, names)
+    | st.builds(VerticalPolicyChanged, times, texts, texts, st.sampled_from(UpdateMode), bounds)
     | st.builds(VerticalPolicyRemoved, times, texts)
     | st.builds(ControlChanged, times, names, st.sampled_from(Mode), st.booleans(), texts, fractions)
 )

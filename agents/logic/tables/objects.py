@@ -51,6 +51,10 @@ class Table(Generic[V]):
         """All keys and values, in no order that may matter."""
         yield from self._values.items()
 
+    def values(self) -> Iterator[V]:
+        """All values, in no order that may matter."""
+        yield from self._values.values()
+
     def __len__(self) -> int:
         return len(self._values)
 

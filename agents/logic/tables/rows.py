@@ -13,6 +13,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from agents.logic.tables.spans import Spans
+
 Key = tuple[str, ...]
 Indices = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -40,7 +42,9 @@ class Rows:
         self.spec = dict(columns)
         self.freed: list[int] = []
         """Rows given back since the start, for those who remember row numbers."""
-        self._columns = {c: _blank(spec, 0) for c, spec in columns.items()}
+        self._columns = {c: _blank(spec, 0) for c, spec in columns.items() if not spec.width}
+        self._spans = {c: Spans(spec.width) for c, spec in columns.items() if spec.width}
+        self._room = 0
         self._keys: list[Key | None] = []
         self._row_of: dict[Key, int] = {}
         self._free: list[int] | None = []
@@ -58,6 +62,10 @@ class Rows:
     def whole(self, column: str) -> Indices:
         """A column of whole numbers; some are narrower than their type says here."""
         return self._columns[column]  # type: ignore[return-value]  # the spec says so
+
+    def spans(self, column: str) -> Spans:
+        """A wide column."""
+        return self._spans[column]
 
     def __len__(self) -> int:
         return len(self._row_of)
@@ -102,8 +110,10 @@ class Rows:
         free = self._free_rows()
         row = self._row_of.pop(key)
         self._keys[row] = None
-        for name, spec in self.spec.items():
-            self._columns[name][row] = spec.default
+        for name, column in self._columns.items():
+            column[row] = self.spec[name].default
+        for spans in self._spans.values():
+            spans.clear(np.array([row]))
         heapq.heappush(free, row)
         self.freed.append(row)
         self._used = None
@@ -135,7 +145,7 @@ class Rows:
         span = slice(number * CHUNK, (number + 1) * CHUNK)
         if part == "names":
             return msgspec.json.encode(self._keys[span])
-        return b"".join(_pack(self._columns[name][span], spec) for name, spec in self.spec.items())
+        return b"".join(self._pack(name, span) for name in self.spec)
 
     def load(self, chunk: str, data: bytes) -> None:
         """Put a dumped chunk in its place."""
@@ -160,53 +170,58 @@ class Rows:
             self._grow()
         return self._free
 
+    def reserve(self, rows: int) -> None:
+        """Have place for so many rows. Arrays grow by an eighth at least."""
+        if rows <= self._room:
+            return
+        size, self._room = self._room, max(rows, self._room + self._room // 8)
+        for name, old in self._columns.items():
+            new = _blank(self.spec[name], self._room)
+            new[:size] = old
+            self._columns[name] = new
+        for spans in self._spans.values():
+            spans.grow(self._room)
+
     def _grow(self) -> None:
-        """One more chunk of free rows; arrays grow by half at least, and what is unused costs no real memory."""
+        """One more chunk of free rows."""
         size = len(self._keys)
         self._keys += [None] * CHUNK
         if self._free is not None:
             self._free += range(size, size + CHUNK)
-        for name, spec in self.spec.items():
-            old = self._columns[name]
-            if len(old) < size + CHUNK:
-                new = _blank(spec, max(size + CHUNK, size + size // 2))
-                new[:size] = old[:size]
-                self._columns[name] = new
+        self.reserve(size + CHUNK)
+
+    def _pack(self, name: str, span: slice) -> bytes:
+        """A column of one chunk; of a wide one the bits of a cell decide, so that -0.0 survives too."""
+        if name in self._columns:
+            return self._columns[name][span].tobytes()
+        flat = self._spans[name].dense(np.arange(span.start, span.stop)).reshape(-1)
+        mask = flat.view(np.uint64) != 0
+        bits: bytes = np.packbits(mask).tobytes()
+        cells_that_count: bytes = flat[mask].tobytes()
+        return bits + cells_that_count
 
     def _unpack(self, start: int, data: memoryview) -> None:
         offset = 0
         for name, spec in self.spec.items():
-            cells = CHUNK * max(spec.width, 1)
-            target = self._columns[name][start : start + CHUNK]
-            if spec.width:
-                mask = np.unpackbits(np.frombuffer(data, np.uint8, cells // 8, offset)).astype(bool)
-                offset += cells // 8
-                values = np.frombuffer(data, np.float64, int(mask.sum()), offset)
-                target[:] = 0.0
-                target.reshape(-1)[mask] = values
-            else:
-                values = np.frombuffer(data, spec.kind, cells, offset)
-                target[:] = values
+            if not spec.width:
+                self._columns[name][start : start + CHUNK] = np.frombuffer(data, spec.kind, CHUNK, offset)
+                offset += CHUNK * np.dtype(spec.kind).itemsize
+                continue
+            cells = CHUNK * spec.width
+            mask = np.unpackbits(np.frombuffer(data, np.uint8, cells // 8, offset)).astype(bool)
+            offset += cells // 8
+            values = np.frombuffer(data, np.float64, int(mask.sum()), offset)
             offset += values.nbytes
+            block = np.zeros(cells)
+            block[mask] = values
+            self._spans[name].put(np.arange(start, start + CHUNK), block.reshape(CHUNK, spec.width))
 
     def _chunk(self, part: str, number: int) -> str:
         return f"{self.name}/{part}/{number:05d}"
 
 
 def _blank(spec: Column, rows: int) -> NDArray[np.generic]:
-    shape = (rows, spec.width) if spec.width else (rows,)
-    return np.zeros(shape, spec.kind) if spec.default == 0 else np.full(shape, spec.default, spec.kind)
-
-
-def _pack(cells: NDArray[np.generic], spec: Column) -> bytes:
-    """A column of one chunk; of a wide one the bits of a cell decide, so that -0.0 survives too."""
-    if not spec.width:
-        return cells.tobytes()
-    flat = cells.reshape(-1)
-    mask = flat.view(np.uint64) != 0
-    bits: bytes = np.packbits(mask).tobytes()
-    cells_that_count: bytes = flat[mask].tobytes()
-    return bits + cells_that_count
+    return np.zeros(rows, spec.kind) if spec.default == 0 else np.full(rows, spec.default, spec.kind)
 
 
 def _parse(chunk: str) -> tuple[str, int]:

@@ -7,7 +7,7 @@ plan at a time. A refusal is said when its guard changes, not each time. It touc
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from agents.logic.policies import Policies
+from agents.logic.policies import DEFAULT_RECOMMENDER, Policies
 from agents.logic.tables import Parts
 from agents.logic.tables.objects import Table
 from agents.logic.turns import Decided, Turn
@@ -26,13 +26,13 @@ _GONE = (PodPhase.SUCCEEDED, PodPhase.FAILED)
 class Updater:
     """The state of one partition."""
 
-    def __init__(self, settings: UpdateSettings, partition: int) -> None:
+    def __init__(self, settings: UpdateSettings, partition: int, recommender: str = DEFAULT_RECOMMENDER) -> None:
         self.settings, self.partition = settings, partition
-        self.policies = Policies()
+        self.policies = Policies(recommender)
         self.known = Intake(self.policies)
         self.marks: Table[Marks] = Table("marks", Marks, 1)
         self._compared = Compared()
-        self._parts = Parts(self.policies.table, self.marks, *self.known.tables())
+        self._parts = Parts(*self.policies.tables(), self.marks, *self.known.tables())
 
     def step(self, turn: Turn) -> Sequence[Decided]:
         """Take a turn in; plan and refuse if it is time."""

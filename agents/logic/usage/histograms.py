@@ -1,13 +1,13 @@
 """Decaying histograms, many at once: one row of a table for each, all sums in the order the samples are given.
 
 A sample weighs w * 2^((at - reference) / half life), so old samples lose weight without being touched. When a sample lies more
-than 100 half lives after a row's reference, the row is scaled to a new one. Rules and order of operations are upstream's.
+than 100 half lives after a row's reference, the row is scaled to a new one. Rules and order of operations are upstream's; that
+rows may have half lives of their own is not.
 """
 
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from agents.logic.tables.rows import Column, Floats, Indices, Rows
 from agents.logic.usage.buckets import Scale
@@ -15,136 +15,191 @@ from agents.logic.usage.buckets import Scale
 NEVER = -62_135_596_800.0
 """Go's zero time, 0001-01-01, in seconds since the epoch; references are multiples of the half life counted from it."""
 
+Shares = Sequence[float | Floats]
+"""Percentiles to look for, each one number or one for each row."""
+
 _FAR = 100.0
 """Half lives after its reference at which a histogram gets a new one."""
 
 _BLOCK = 1024
-"""Rows whose running sums fit into a core's cache."""
+"""Rows handled together in whole width, so that they fit into a core's cache."""
 
 
 class Histograms:
     """The histograms in columns `<name>_...` of `rows`. A half life of infinity means no decay."""
 
-    def __init__(self, rows: Rows, name: str, scale: Scale, half_life: float) -> None:
-        self.rows, self.name, self.scale, self.half_life = rows, name, scale, half_life
+    def __init__(self, rows: Rows, name: str, scale: Scale) -> None:
+        self.rows, self.name, self.scale = rows, name, scale
+        self.weights = rows.spans(f"{name}_weights")
         self.width = len(scale.starts)
+        self._ends = np.append(scale.starts[1:], scale.starts[-1])
 
     @staticmethod
-    def columns(name: str, scale: Scale) -> Mapping[str, Column]:
+    def columns(name: str, scale: Scale, half_life: float) -> Mapping[str, Column]:
         """What a table needs to hold such histograms."""
         width = len(scale.starts)
         return {
             f"{name}_weights": Column(width=width),
             f"{name}_total": Column(),
             f"{name}_reference": Column(default=NEVER),
+            f"{name}_half_life": Column(default=half_life),
             f"{name}_low": Column(np.int16, width - 1),
             f"{name}_high": Column(np.int16, 0),
         }
 
+    @property
+    def total(self) -> Floats:
+        """The sum of weights of each row."""
+        return self.rows.floats(f"{self.name}_total")
+
+    @property
+    def reference(self) -> Floats:
+        """The time from which each row's weights are counted."""
+        return self.rows.floats(f"{self.name}_reference")
+
+    @property
+    def half_life(self) -> Floats:
+        """Seconds in which a weight of each row halves."""
+        return self.rows.floats(f"{self.name}_half_life")
+
+    @property
+    def low(self) -> Indices:
+        """The first bucket of each row that weighs something."""
+        return self.rows.whole(f"{self.name}_low")
+
+    @property
+    def high(self) -> Indices:
+        """The last one."""
+        return self.rows.whole(f"{self.name}_high")
+
     def add(self, rows: Indices, values: Floats, weight: float, at: Floats | float) -> None:
         """Add one sample to each row, in order. A row may stand there twice only with equal times."""
         self._catch_up(rows, at)
-        weights = self.rows.floats(f"{self.name}_weights").reshape(-1)
-        decayed = weight * np.exp2((at - self.rows.floats(f"{self.name}_reference")[rows]) / self.half_life)
+        decayed = weight * np.exp2((at - self.reference[rows]) / self.half_life[rows])
         buckets = self.scale.find(values)
-        cells = rows * self.width + buckets
-        np.add.at(weights, cells, decayed)
-        np.add.at(self.rows.floats(f"{self.name}_total"), rows, decayed)
-        self._widen(rows, buckets, weights[cells])
+        cells = self.weights.cells(rows, buckets)
+        np.add.at(self.weights.pool, cells, decayed)
+        np.add.at(self.total, rows, decayed)
+        self._widen(rows, buckets, self.weights.pool[cells])
 
     def subtract(self, rows: Indices, values: Floats, weight: float, at: Floats | float) -> None:
         """Take one sample from each row; no row twice. What is left below epsilon becomes nothing."""
         self._catch_up(rows, at)
-        weights, total = self.rows.floats(f"{self.name}_weights"), self.rows.floats(f"{self.name}_total")
-        decayed = weight * np.exp2((at - self.rows.floats(f"{self.name}_reference")[rows]) / self.half_life)
-        buckets = self.scale.find(values)
-        weights[rows, buckets] = self._at_least_epsilon(weights[rows, buckets] - decayed)
-        total[rows] = self._at_least_epsilon(total[rows] - decayed)
+        decayed = weight * np.exp2((at - self.reference[rows]) / self.half_life[rows])
+        cells = self.weights.cells(rows, self.scale.find(values))
+        self.weights.pool[cells] = self._at_least_epsilon(self.weights.pool[cells] - decayed)
+        self.total[rows] = self._at_least_epsilon(self.total[rows] - decayed)
         self._tighten(rows)
 
-    def merge(self, into: int, other: int) -> None:
-        """Add all of row `other` to row `into`. The one with the older reference is scaled first, be it the other one."""
-        reference = self.rows.floats(f"{self.name}_reference")
-        newest = max(reference[into], reference[other])
-        for row in (into, other):
-            if reference[row] < newest:
-                self._scale(np.array([row]), np.array([newest]))
-        weights, total = self.rows.floats(f"{self.name}_weights"), self.rows.floats(f"{self.name}_total")
-        low, high = self.rows.whole(f"{self.name}_low"), self.rows.whole(f"{self.name}_high")
-        span = slice(int(low[other]), int(high[other]) + 1)
-        weights[into, span] += weights[other, span]
-        total[into] += total[other]
-        low[into], high[into] = min(low[into], low[other]), max(high[into], high[other])
+    def absorb(self, rows: Indices, other: "Histograms", others: Indices) -> None:
+        """Add a row of `other`, which stays as it is, to each row; no row twice. Half lives are equal.
 
-    def percentiles(self, rows: Indices, shares: Sequence[float]) -> list[Floats]:
+        Of two references the newer one counts, and what was counted from the older one is scaled to it.
+        """
+        for start in range(0, len(rows), _BLOCK):
+            self._absorb(rows[start : start + _BLOCK], other, others[start : start + _BLOCK])
+
+    def _absorb(self, rows: Indices, other: "Histograms", others: Indices) -> None:
+        theirs = other.reference[others]
+        newest = np.maximum(self.reference[rows], theirs)
+        older = self.reference[rows] < newest
+        if older.any():
+            self._scale(rows[older], newest[older])
+        factor = np.exp2(np.rint((theirs - newest) / other.half_life[others]))
+        block = other.weights.dense(others)
+        low, high = other.low[others].astype(np.int64), other.high[others].astype(np.int64)
+        index = np.arange(self.width)
+        scaled = np.flatnonzero(factor != 1.0)
+        block[scaled] *= factor[scaled, None]
+        if len(scaled):
+            low[scaled], high[scaled] = self._within(block[scaled], low[scaled], high[scaled], index)
+        block[(index < low[:, None]) | (index > high[:, None])] = 0.0
+        self.weights.add(rows, block)
+        self.total[rows] += other.total[others] * factor
+        self.low[rows] = np.minimum(self.low[rows], low)
+        self.high[rows] = np.maximum(self.high[rows], high)
+
+    def percentiles(self, rows: Indices, shares: Shares) -> list[Floats]:
         """For each share p the end of the first bucket at which the running sum reaches p * total; 0 where nothing is."""
         found = [np.zeros(len(rows)) for _ in shares]
-        for start in range(0, len(rows), _BLOCK):
-            block = rows[start : start + _BLOCK]
-            for place, ends in zip(found, self._block(block, shares), strict=True):
-                place[start : start + _BLOCK] = ends
+        for positions, base, cells in self.weights.alike(rows):
+            part = rows[positions]
+            low, high = self.low[part].astype(np.int64), self.high[part].astype(np.int64)
+            weights = self.weights.pool[cells]
+            empty = self.weights.at(part, low) < self.scale.epsilon
+            weights[np.arange(weights.shape[1]) < (low - base)[:, None]] = 0.0
+            sums = np.cumsum(weights, axis=1, out=weights)
+            for place, share in zip(found, shares, strict=True):
+                threshold = (share[positions] if isinstance(share, np.ndarray) else share) * self.total[part]
+                short = base + np.count_nonzero(sums < threshold[:, None], axis=1)
+                reached = np.maximum(np.minimum(short, high), low)
+                place[positions] = np.where(empty, 0.0, self._ends[reached])
         return found
 
-    def _block(self, rows: Indices, shares: Sequence[float]) -> list[Floats]:
-        low, high = self._ends(rows)
-        weights = self.rows.floats(f"{self.name}_weights")[rows]
-        index = np.arange(len(rows))
-        empty = weights[index, low] < self.scale.epsilon
-        below = np.arange(self.width) < low[:, None]
-        weights[below] = 0.0
-        sums = np.cumsum(weights, axis=1)
-        total = self.rows.floats(f"{self.name}_total")[rows]
-        ends = np.append(self.scale.starts[1:], self.scale.starts[-1])
-        return [np.where(empty, 0.0, ends[_reach(sums, share * total, low, high)]) for share in shares]
-
-    def _ends(self, rows: Indices) -> tuple[Indices, Indices]:
-        low, high = self.rows[f"{self.name}_low"][rows], self.rows[f"{self.name}_high"][rows]
-        return low.astype(np.int64), high.astype(np.int64)
+    def live_for(self, rows: Indices, half_lives: Floats, at: float) -> None:
+        """Let weights of these rows halve in other times from `at` on; what they weigh then stays; no row twice."""
+        other = half_lives != self.half_life[rows]
+        rows, half_lives = rows[other], half_lives[other]
+        if not len(rows):
+            return
+        reference = _nearest(at, half_lives)
+        exact = np.exp2((self.reference[rows] - at) / self.half_life[rows] - (reference - at) / half_lives)
+        self._multiply(rows, np.where(self.reference[rows] == NEVER, 0.0, exact))
+        self.reference[rows] = np.where(self.reference[rows] == NEVER, NEVER, reference)
+        self.half_life[rows] = half_lives
 
     def _catch_up(self, rows: Indices, at: Floats | float) -> None:
         """Give rows a new reference where `at` is far beyond the old one: the half life nearest to `at`, half up."""
-        far = at > self.rows.floats(f"{self.name}_reference")[rows] + _FAR * self.half_life
+        far = at > self.reference[rows] + _FAR * self.half_life[rows]
         if not far.any():
             return
         late, first = np.unique(rows[far], return_index=True)
         when = np.broadcast_to(at, rows.shape)[far][first]
-        self._scale(late, np.floor((when - NEVER) / self.half_life + 0.5) * self.half_life + NEVER)
+        self._scale(late, _nearest(when, self.half_life[late]))
 
     def _scale(self, rows: Indices, reference: Floats) -> None:
         """Count the weights from a new reference; whole half lives, so the factor is a power of two."""
-        old = self.rows.floats(f"{self.name}_reference")
-        factor = np.exp2(np.rint((old[rows] - reference) / self.half_life))
-        self.rows.floats(f"{self.name}_weights")[rows] *= factor[:, None]
-        self.rows.floats(f"{self.name}_total")[rows] *= factor
-        old[rows] = reference
+        factor = np.exp2(np.rint((self.reference[rows] - reference) / self.half_life[rows]))
+        self.reference[rows] = reference
+        self._multiply(rows, factor)
+
+    def _multiply(self, rows: Indices, factor: Floats) -> None:
+        self.weights.scale(rows, factor)
+        self.total[rows] *= factor
         self._tighten(rows)
 
     def _widen(self, rows: Indices, buckets: Indices, weights: Floats) -> None:
         """Move the ends outwards to buckets that now weigh something."""
-        low, high = self.rows.whole(f"{self.name}_low"), self.rows.whole(f"{self.name}_high")
-        for end, beyond, move in ((low, buckets < low[rows], np.minimum), (high, buckets > high[rows], np.maximum)):
+        for end, beyond, move in (
+            (self.low, buckets < self.low[rows], np.minimum),
+            (self.high, buckets > self.high[rows], np.maximum),
+        ):
             if beyond.any():
                 heavy = beyond & (weights >= self.scale.epsilon)
                 move.at(end, rows[heavy], buckets[heavy].astype(np.int16))
 
     def _tighten(self, rows: Indices) -> None:
-        """Move the ends inwards over buckets below epsilon."""
-        filled = self.rows.floats(f"{self.name}_weights")[rows] >= self.scale.epsilon
-        low, high = self._ends(rows)
-        index = np.arange(self.width)
+        """Move the ends inwards over buckets below epsilon; over all of them where nothing is left."""
+        room = np.zeros(len(rows), np.bool_)
+        for positions, base, cells in self.weights.alike(rows):
+            part = rows[positions]
+            low, high = self.low[part].astype(np.int64), self.high[part].astype(np.int64)
+            index = base[:, None] + np.arange(cells.shape[1])
+            self.low[part], self.high[part] = self._within(self.weights.pool[cells], low, high, index)
+            room[positions] = True
+        self.low[rows[~room]], self.high[rows[~room]] = self.width - 1, 0
+
+    def _within(self, weights: Floats, low: Indices, high: Indices, index: Indices) -> tuple[Indices, Indices]:
+        """The ends moved inwards; `index` says which buckets the columns are."""
+        filled = weights >= self.scale.epsilon
         lowest = np.where(filled & (index >= low[:, None]), index, self.width - 1).min(axis=1)
         highest = np.where(filled & (index <= high[:, None]), index, 0).max(axis=1)
-        self.rows[f"{self.name}_low"][rows] = lowest.astype(np.int16)
-        self.rows[f"{self.name}_high"][rows] = highest.astype(np.int16)
+        return lowest, highest
 
     def _at_least_epsilon(self, weights: Floats) -> Floats:
         return np.where(weights < self.scale.epsilon, 0.0, weights)
 
 
-def _reach(sums: NDArray[np.float64], threshold: Floats, low: Indices, high: Indices) -> Indices:
-    """For each row the first bucket from `low` on whose running sum reaches the threshold, `high` at the latest.
-
-    Sums never fall, so the buckets below the threshold are the first ones, and counting them finds the next.
-    """
-    short = np.count_nonzero(sums < threshold[:, None], axis=1)
-    return np.asarray(np.maximum(np.minimum(short, high), low))
+def _nearest(at: Floats | float, half_life: Floats) -> Floats:
+    """The multiple of the half life, counted from Go's zero time, that is nearest to `at`, half up."""
+    return np.asarray(np.floor((at - NEVER) / half_life + 0.5) * half_life + NEVER)

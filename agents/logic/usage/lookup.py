@@ -1,7 +1,7 @@
 """Finds the rows of a whole scrape at once: equal name columns are the same tuple objects, so identity is enough.
 
 A found scrape lists its rows in key order, so that sums do not depend on the order of a scrape. It forgets a scrape when one
-of its rows was given back, and everything when too much is held.
+of its rows was given back or linked anew, and everything when too much is held.
 """
 
 from collections.abc import Callable
@@ -34,23 +34,28 @@ class Layer:
 
 @dataclass(slots=True)
 class Found:
-    """A scrape's rows; holds the name columns, so that their identity stays theirs."""
+    """A scrape's rows; holds the name columns, so that their identity stays theirs. `passed_over`: some rows do not count."""
 
     names: tuple[Names, Names, Names]
     layers: list[Layer]
     rows: Indices
     freed: int
+    passed_over: bool
 
 
 class Lookup:
-    """Remembers the rows of scrapes; `row` makes or finds the row of a container by workload, pod and container."""
+    """Remembers the rows of scrapes; `row` makes or finds the row of a container by workload, pod and container, -1 for none."""
 
     def __init__(self, containers: Rows, row: Callable[[str, str, str], int]) -> None:
         self._containers, self._row = containers, row
         self._held: dict[tuple[int, int, int], Found] = {}
+        self._again = False
 
     def find(self, workloads: Names, pods: Names, names: Names) -> list[Layer]:
         """The rows of one scrape."""
+        if self._again:
+            self._held = {key: found for key, found in self._held.items() if not found.passed_over}
+            self._again = False
         key = (id(workloads), id(pods), id(names))
         found = self._held.get(key)
         if found is not None and self._stands(found):
@@ -60,6 +65,10 @@ class Lookup:
             self._containers.freed.clear()
         self._held[key] = found = self._search((workloads, pods, names))
         return found.layers
+
+    def look_again(self) -> None:
+        """What was passed over may count now."""
+        self._again = True
 
     def _stands(self, found: Found) -> bool:
         """Whether none of its rows was given back since it was last looked at."""
@@ -74,12 +83,14 @@ class Lookup:
     def _search(self, names: tuple[Names, Names, Names]) -> Found:
         keys = list(zip(*names, strict=True))
         order = sorted(range(len(keys)), key=keys.__getitem__)
-        rows = np.array([self._row(*keys[i]) for i in order], np.int64)
-        positions = np.array(order, np.int64)
-        found = [self._layer(positions[part], rows[part], whole=len(part) == len(rows)) for part in layers(rows)]
-        return Found(names, found, rows, len(self._containers.freed))
+        every = np.array([self._row(*keys[i]) for i in order], np.int64)
+        counts = every >= 0
+        rows, positions = every[counts], np.array(order, np.int64)[counts]
+        found = [self.layer(positions[part], rows[part], whole=len(part) == len(every)) for part in layers(rows)]
+        return Found(names, found, rows, len(self._containers.freed), passed_over=not counts.all())
 
-    def _layer(self, order: Indices, rows: Indices, *, whole: bool) -> Layer:
+    def layer(self, order: Indices, rows: Indices, *, whole: bool) -> Layer:
+        """A layer of these container rows, which stand at `order` in the scrape."""
         aggregates = self._containers["aggregate"][rows].astype(np.int64)
         as_they_stand = whole and bool((order == np.arange(len(order))).all())
         return Layer(None if as_they_stand else order, rows, aggregates, _chunks(rows), _chunks(aggregates))

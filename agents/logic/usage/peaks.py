@@ -14,51 +14,44 @@ WEIGHT = 1.0
 
 
 class Peaks:
-    """Feeds the peaks of `containers` into the memory histograms of their aggregates."""
+    """Feeds the peaks of `containers` into the memory histograms of their aggregates, whose `window` is how long one lasts."""
 
-    def __init__(self, containers: Rows, memory: Histograms, window: float) -> None:
-        self.containers, self.memory, self.window = containers, memory, window
+    def __init__(self, containers: Rows, memory: Histograms, *, zero_is_absent: bool = False) -> None:
+        self.containers, self.memory = containers, memory
+        self._least = np.nextafter(0.0, 1.0) if zero_is_absent else 0.0
 
-    def add(self, rows: Indices, aggregates: Indices, used: Floats, at: float) -> None:
+    def add(self, rows: Indices, aggregates: Indices, used: Floats, at: Floats) -> None:
         """One sample of usage for each row; no row twice. Absent, negative and late amounts are dropped."""
         last = self.containers.floats("last_memory")
         with np.errstate(invalid="ignore"):
-            good = (used >= 0.0) & (at >= last[rows])
+            good = (used >= self._least) & (at >= last[rows])
         if not good.all():
-            rows, aggregates, used = rows[good], aggregates[good], used[good]
+            rows, aggregates, used, at = rows[good], aggregates[good], used[good], at[good]
         last[rows] = at
         self._feed(rows, aggregates, used, at)
 
     def kill(self, row: int, aggregate: int, memory: float, at: float) -> None:
         """A peak that an OOM kill shows. May be older than the last sample."""
         self.containers.floats("last_memory")[row] = at
-        self._feed(np.array([row]), np.array([aggregate]), np.array([memory]), at, column="killed")
+        self._feed(np.array([row]), np.array([aggregate]), np.array([memory]), np.array([at]), column="killed")
 
-    def _feed(self, rows: Indices, aggregates: Indices, used: Floats, at: float, *, column: str = "peak") -> None:
+    def _feed(self, rows: Indices, aggregates: Indices, used: Floats, at: Floats, *, column: str = "peak") -> None:
         """Sort samples into those that open a window, those above the window's peak, and the rest, which is most of them."""
         end = self.containers.floats("window_end")
-        ends = end[rows]
         old = np.maximum(self.containers.floats("peak")[rows], self.containers.floats("killed")[rows])
-        opens = at >= ends
+        opens = at >= end[rows]
         news = opens | ((old != 0.0) & (used > old))
         if not news.any():
             return
-        rows, aggregates, used, old, opens = rows[news], aggregates[news], used[news], old[news], opens[news]
+        rows, aggregates, used, old, opens, at = rows[news], aggregates[news], used[news], old[news], opens[news], at[news]
         opened = rows[opens]
         if len(opened):
-            end[opened] = self._window_end(end[opened], at)
+            window = self.memory.rows.floats("window")[aggregates[opens]]
+            end[opened] = _window_end(end[opened], at[opens], window)
             self.containers.floats("peak")[opened] = 0.0
             self.containers.floats("killed")[opened] = 0.0
         self._count(aggregates, np.where(opens, 0.0, old), used, end[rows])
         self.containers.floats(column)[rows] = used
-
-    def _window_end(self, ends: Floats, at: float) -> Floats:
-        """The end of the window that holds `at`; the first sample of all opens one.
-
-        end + floor((at - end) / window) * window + window
-        """
-        ends = np.where(ends == NEVER, at, ends)
-        return ends + np.floor((at - ends) / self.window) * self.window + self.window
 
     def _count(self, aggregates: Indices, old: Floats, used: Floats, at: Floats) -> None:
         """Replace `old` (0: nothing) by `used`, one sample after the other within an aggregate."""
@@ -70,6 +63,15 @@ class Peaks:
             if len(replaced):
                 self.memory.subtract(aggregates[replaced], old[replaced], WEIGHT, at[replaced])
             self.memory.add(aggregates[now], used[now], WEIGHT, at[now])
+
+
+def _window_end(ends: Floats, at: Floats, window: Floats) -> Floats:
+    """The end of the window that holds `at`; the first sample of all opens one.
+
+    end + floor((at - end) / window) * window + window
+    """
+    ends = np.where(ends == NEVER, at, ends)
+    return np.asarray(ends + np.floor((at - ends) / window) * window + window)
 
 
 def layers(rows: Indices) -> list[Indices]:

@@ -17,3 +17,5 @@ class UsageSettings:
     expires: Seconds = Seconds(8 * 86_400.0)
     growth: float = 0.05
     """Each histogram bucket is wider than the one before by this share. Part of the state: never change it under a changelog."""
+    zero_is_absent: bool = False
+    """A memory sample of 0 is no sample. Upstream takes it, and then no other of the same window."""

@@ -1,24 +1,41 @@
-"""Bounds that a policy sets: amounts are raised to the least allowed, then lowered to the most allowed, which wins."""
+"""Bounds on amounts: those of a policy, and the largest node's.
+
+A policy's bound for a resource that it does not name comes from the settings. Amounts are raised to the least allowed, then
+lowered to the most allowed, which wins.
+"""
 
 import numpy as np
 
-from agents.logic.tables.rows import Floats
+from agents.logic.tables.rows import Floats, Indices
 from schemas.names import Amounts
 from schemas.policies import ContainerPolicy
 
+NOTHING = Amounts()
 
-def limits_of(entry: ContainerPolicy) -> tuple[float, float, float, float]:
+
+def limits_of(entry: ContainerPolicy, maximum: Amounts = NOTHING) -> tuple[float, float, float, float]:
     """Least and most millicores, least and most bytes; NaN where nothing is set. Zero is not set, as upstream has it."""
-    return (*_pair(entry.min_allowed, entry.max_allowed, "cpu"), *_pair(entry.min_allowed, entry.max_allowed, "memory"))
+    least, most = entry.min_allowed, entry.max_allowed
+    cpu = most.cpu if most.cpu is not None else maximum.cpu
+    memory = most.memory if most.memory is not None else maximum.memory
+    return (_bound(least.cpu, 1000.0), _bound(cpu, 1000.0), _bound(least.memory, 1.0), _bound(memory, 1.0))
 
 
-def _pair(least: Amounts, most: Amounts, resource: str) -> tuple[float, float]:
-    scale = 1000.0 if resource == "cpu" else 1.0
-    low, high = getattr(least, resource), getattr(most, resource)
-    nothing = float("nan")
-    return (low * scale if low else nothing, high * scale if high else nothing)
+def _bound(amount: float | None, scale: float) -> float:
+    return round(amount * scale, 6) if amount else float("nan")
 
 
 def cap(amounts: Floats, least: Floats, most: Floats) -> Floats:
-    """min(max(amount, least), most), where a bound that is NaN is none."""
-    return np.fmin(np.fmax(amounts, least), most)
+    """min(max(amount, least), most), where a bound that is NaN is none; what is NaN stays so."""
+    return np.where(np.isnan(amounts), np.nan, np.fmin(np.fmax(amounts, least), most))
+
+
+def fit_node(amounts: Floats, pods: Indices, allocatable: float) -> Floats:
+    """Amounts cut down so that those of a pod together are no more than a node has; containers of a pod keep their proportion.
+
+    amount * allocatable / sum, cut to a whole number. `pods` says which amounts belong together; NaN counts as nothing.
+    """
+    known = np.nan_to_num(amounts)
+    sums = np.bincount(pods, weights=known, minlength=int(pods.max(initial=-1)) + 1)[pods]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(sums > allocatable, np.trunc(amounts * allocatable / sums), amounts)

@@ -1,17 +1,16 @@
-"""From histograms to VPA's amounts: percentile, margin, confidence, minimum. Each step is upstream's, rounding included.
+"""From histograms to VPA's amounts: percentile, margin, confidence, minimum, rounding.
 
-Amounts are whole millicores and whole bytes in float64 arrays, one element for each container.
+Each step is upstream's, also where it cuts off a fraction. Amounts are whole millicores and whole bytes in float64 arrays, one
+element for each container.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from agents.logic.tables.rows import Floats, Indices
+from agents.logic.tables.rows import Floats
 from agents.logic.usage.buckets import AMOUNT_LIMIT
 from agents.logic.usage.power import power
-from agents.logic.usage.usage import Usage
-from agents.logic.vertical.settings import VerticalSettings
 
 MILLI = 1000.0
 """Millicores of a core."""
@@ -48,7 +47,7 @@ def clamp(amounts: Floats) -> Floats:
         return np.where(amounts > AMOUNT_LIMIT, AMOUNT_LIMIT, np.where(amounts > 0.0, np.trunc(amounts), 0.0))
 
 
-def with_margin(amounts: Floats, margin: float) -> Floats:
+def with_margin(amounts: Floats, margin: Floats | float) -> Floats:
     """An amount and its margin: base + int(base * margin)."""
     return clamp(amounts + clamp(amounts * margin))
 
@@ -64,34 +63,14 @@ def with_confidence(amounts: Floats, sure: Floats, bound: Bound) -> Floats:
         return clamp(amounts * power(1.0 + bound.multiplier / sure, bound.exponent))
 
 
-def estimate_cpu(usage: Usage, rows: Indices, siblings: Floats, settings: VerticalSettings) -> Estimate:
-    """Millicores for these aggregates; `siblings`: how many containers share each one's pod."""
-    shares = (settings.lower_cpu_percentile, settings.target_cpu_percentile, settings.upper_cpu_percentile)
-    found = usage.cpu.percentiles(rows, shares)
-    sure = confidence(*history(usage, rows), settings.cpu_confidence)
-    minimum = clamp(settings.pod_minimum_cpu * MILLI / siblings)
-    return _estimate([cores * MILLI for cores in found], found, sure, (minimum, settings.margin))
+def rounded(amounts: Floats, step: int) -> Floats:
+    """Up to the next multiple of `step`; a step of 1 or less leaves the amounts."""
+    return amounts if step <= 1 else np.ceil(amounts / step) * step
 
 
-def estimate_memory(usage: Usage, rows: Indices, siblings: Floats, settings: VerticalSettings) -> Estimate:
-    """Bytes for these aggregates. Confidence rests on CPU samples here too, as upstream's does."""
-    shares = (settings.lower_memory_percentile, settings.target_memory_percentile, settings.upper_memory_percentile)
-    found = usage.memory.percentiles(rows, shares)
-    sure = confidence(*history(usage, rows), settings.memory_confidence)
-    minimum = clamp(settings.pod_minimum_memory / siblings)
-    return _estimate(found, found, sure, (minimum, settings.margin))
-
-
-def history(usage: Usage, rows: Indices) -> tuple[Floats, Floats, Floats]:
-    """First and last time and count of the CPU samples."""
-    aggregates = usage.aggregates
-    return aggregates.floats("first")[rows], aggregates.floats("last")[rows], aggregates["count"][rows].astype(np.float64)
-
-
-def _estimate(amounts: list[Floats], found: list[Floats], sure: Floats, floor: tuple[Floats, float]) -> Estimate:
-    """The chain from inside out: percentile -> margin -> confidence -> minimum."""
-    minimum, margin = floor
-    lower, target, upper = (with_margin(clamp(amount), margin) for amount in amounts)
+def estimate(found: list[Floats], scale: float, sure: Floats, *, margin: Floats, minimum: Floats) -> Estimate:
+    """The chain from inside out: percentile -> margin -> confidence -> minimum. `scale`: units of an amount in one found."""
+    lower, target, upper = (with_margin(clamp(percentile * scale), margin) for percentile in found)
     return Estimate(
         percentiles=(found[0], found[1], found[2]),
         confidence=sure,

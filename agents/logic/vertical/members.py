@@ -1,7 +1,9 @@
-"""What follows from the names of the aggregates: which belong to a workload, when it is looked at, and the policy over each.
+"""What follows from names and policies.
 
-Nothing of this is dumped; it is made again from the names. Workloads are spread over the interval by a stable hash, so that a
-turn looks at its share of them and a large partition does not recommend everything in one turn.
+Which aggregates make up a container of a workload, when it is looked at, and by which numbers it is judged.
+
+A member is a container name of a workload. Nothing of this is dumped; it is made again from the names. Workloads are spread over
+the interval by a stable hash, so that a turn looks at its share of them.
 """
 
 import zlib
@@ -9,73 +11,182 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from agents.logic.policies import Policies, bounds
+from agents.logic.policies import Held, Policies
 from agents.logic.tables.rows import Floats, Indices, Key, Rows
-from agents.logic.vertical.capping import limits_of
+from agents.logic.usage.labels import SEED, UNKNOWN, matches
+from agents.logic.usage.usage import Usage
+from agents.logic.vertical.settings import VerticalSettings
+from agents.logic.vertical.tuning import COLUMNS, PLACE, Folding, folding, row
+
+_SILENT = PLACE["silent"]
+
+_FOLDING = ("window", "expires", "cpu_half_life", "memory_half_life")
+
+_NUMBERS = ("spread", "said", "policy", "single", "siblings")
+"""Of each member: a stable number of its workload; the row of what was last said, -1 for nothing; a number that stands for the
+policy in force, 0 for none; the row of its only aggregate, -1 for another number of them; how many members share its pod."""
 
 
 class Members:
-    """Aggregates (workload, container) by workload, with what is known of each row."""
+    """Aggregates (workload, container, labels) by workload and container, with what is known of each member."""
 
-    def __init__(self, aggregates: Rows, said: Rows, policies: Policies) -> None:
-        self._aggregates, self._said, self._policies = aggregates, said, policies
-        self.rows_of: dict[str, dict[str, int]] = {}
-        self.spread: Indices = np.zeros(0, np.int64)
-        """A stable number for each row's workload."""
-        self.said: Indices = np.zeros(0, np.int64)
-        """The row of what was last said; -1 for nothing."""
-        self.policy: Indices = np.zeros(0, np.int64)
-        """A number that stands for the policy in force; 0 for none."""
-        self.caps: Floats = np.zeros((0, 4))
-        """Least and most millicores, least and most bytes; NaN for none."""
+    def __init__(self, usage: Usage, said: Rows, policies: Policies, settings: VerticalSettings) -> None:
+        self._usage, self._said, self._policies, self._settings = usage, said, policies, settings
+        self.of: dict[str, dict[str, int]] = {}
+        """Members by workload and container."""
+        self.names: list[Key] = []
+        """Workload and container of each member; those of one that is gone stay until another takes its place."""
+        self.parts: list[Sequence[int]] = []
+        """Rows of the aggregates of each member."""
+        self.member: Indices = np.zeros(0, np.int64)
+        """The member that an aggregate's row belongs to; -1 for none."""
+        self.numbers: dict[str, Indices] = {name: np.zeros(0, np.int64) for name in _NUMBERS}
+        self.rules: Floats = np.zeros((0, len(COLUMNS)))
+        self._rows: dict[str, dict[Key, int]] = {}
+        self._free: list[int] = []
 
     def add(self, keys: Iterable[Key]) -> None:
         """These aggregates are new."""
-        keys = list(keys)
-        self._fit()
-        for workload, container in keys:
-            row = self._aggregates.find((workload, container))
-            if row is not None:
-                self.rows_of.setdefault(workload, {})[container] = row
-                said = self._said.find((workload, container))
-                self.said[row] = -1 if said is None else said
-                self.spread[row] = zlib.crc32(workload.encode())
-        self._govern(keys)
+        workloads: dict[str, None] = {}
+        for key in keys:
+            found = self._usage.aggregates.find(key)
+            if found is not None:
+                self._rows.setdefault(key[0], {})[key] = found
+                workloads[key[0]] = None
+        self.govern(workloads)
 
-    def remove(self, keys: Iterable[Key]) -> list[str]:
-        """These aggregates are gone; the workloads that have none left."""
-        gone = []
-        for workload, container in keys:
-            rows = self.rows_of[workload]
-            del rows[container]
-            if not rows:
-                del self.rows_of[workload]
-                gone.append(workload)
+    def remove(self, keys: Iterable[Key]) -> list[Key]:
+        """These aggregates are gone; the members (workload, container) that have none left."""
+        workloads: dict[str, None] = {}
+        for key in keys:
+            del self._rows[key[0]][key]
+            workloads[key[0]] = None
+        gone: list[Key] = [(workload, name) for workload in workloads for name in self._forget(workload)]
+        self.govern(workload for workload in workloads if workload in self._rows)
         return gone
 
-    def policies_changed(self) -> None:
-        """Look every policy up again."""
-        self._govern([(w, c) for w, containers in self.rows_of.items() for c in containers])
+    def policies_changed(self, targets: Iterable[str]) -> None:
+        """Look the policies of these workloads up again; `*` stands for all."""
+        targets = set(targets)
+        self.govern(list(self._rows) if "*" in targets else sorted(targets & self._rows.keys()))
 
-    def rows(self, workloads: Sequence[str]) -> Indices:
-        """The rows of these workloads, in order of workload and container."""
-        return np.array([row for w in workloads for _, row in sorted(self.rows_of.get(w, {}).items())], np.int64)
+    def workloads(self, members: Indices) -> set[str]:
+        """The workloads of these members."""
+        return {self.names[member][0] for member in members.tolist()}
 
-    def siblings(self, rows: Indices) -> Floats:
-        """How many containers the workload of each row has."""
-        return np.array([len(self.rows_of[self._aggregates.key(row)[0]]) for row in rows.tolist()], np.float64)
+    def speaking(self, workloads: Iterable[str]) -> Indices:
+        """The members of these workloads of which something may be said, in order of workload and container."""
+        found = [m for w in workloads for _, m in sorted(self.of.get(w, {}).items()) if self.parts[m]]
+        members = np.array(found, np.int64)
+        return np.asarray(members[self.rules[members, _SILENT] == 0.0])
+
+    def govern(self, workloads: Iterable[str]) -> None:
+        """Put the aggregates of these workloads together by the policies that hold."""
+        self._fit()
+        ruled: list[tuple[int, Folding]] = []
+        for workload in workloads:
+            held = self._policies.of(workload)
+            parts = self._parts_of(workload, held)
+            for container, rows in parts.items():
+                member = self._member(workload, container)
+                self._rule(member, held, container, rows)
+                how = folding(held, container, self._settings)
+                ruled += [(each, how) for each in rows]
+            self._share(workload)
+        self._fold_by(ruled)
+
+    def _parts_of(self, workload: str, held: Held | None) -> dict[str, list[int]]:
+        """For each container the rows of its aggregates: by labels, seeds last."""
+        parts: dict[str, list[int]] = {}
+        for (_, container, labels), found in sorted(self._rows[workload].items(), key=_order):
+            belongs = _belongs(labels, held)
+            self.member[found] = self._member(workload, container) if belongs else -1
+            rows = parts.setdefault(container, [])
+            if belongs:
+                rows.append(found)
+        return parts
+
+    def _rule(self, member: int, held: Held | None, container: str, rows: list[int]) -> None:
+        numbers = row(held, container, self._settings)
+        self.rules[member] = numbers
+        self.parts[member] = tuple(rows)
+        self.numbers["single"][member] = rows[0] if len(rows) == 1 else -1
+        said = f"{held.policy.target}\n{held.policy.version}\n{numbers}" if held else ""
+        self.numbers["policy"][member] = zlib.crc32(said.encode())
+
+    def _share(self, workload: str) -> None:
+        """Count who shares the pod's minimum: all members of which something may be said."""
+        members = np.fromiter(self.of[workload].values(), np.int64)
+        speaking = [bool(self.parts[m]) and self.rules[m, _SILENT] == 0.0 for m in members.tolist()]
+        self.numbers["siblings"][members] = sum(speaking)
+
+    def _fold_by(self, ruled: list[tuple[int, Folding]]) -> None:
+        if not ruled:
+            return
+        rows = np.array([found for found, _ in ruled], np.int64)
+        wanted = np.array([(f.window, f.expires, f.cpu_half_life, f.memory_half_life) for _, f in ruled])
+        usage, columns = self._usage, self._usage.aggregates
+        now = [columns.floats(name)[rows] for name in _FOLDING]
+        other = (np.column_stack(now) != wanted).any(axis=1)
+        rows, wanted = rows[other], wanted[other]
+        columns.floats("window")[rows], columns.floats("expires")[rows] = wanted[:, 0], wanted[:, 1]
+        usage.cpu.live_for(rows, wanted[:, 2], usage.now)
+        usage.memory.live_for(rows, wanted[:, 3], usage.now)
+        columns.touch(rows)
+
+    def _member(self, workload: str, container: str) -> int:
+        """A member, made when new."""
+        members = self.of.setdefault(workload, {})
+        member = members.get(container)
+        if member is None:
+            key = (workload, container)
+            if self._free:
+                member = self._free.pop()
+                self.names[member] = key
+            else:
+                member = len(self.names)
+                self.names.append(key)
+                self.parts.append(())
+                self._fit()
+            members[container] = member
+            said = self._said.find(key)
+            self.numbers["said"][member] = -1 if said is None else said
+            self.numbers["spread"][member] = zlib.crc32(workload.encode())
+        return member
+
+    def _forget(self, workload: str) -> list[str]:
+        """Drop members without aggregates; their containers."""
+        left = {container for _, container, _ in self._rows[workload]}
+        gone = sorted(self.of[workload].keys() - left)
+        for container in gone:
+            member = self.of[workload].pop(container)
+            self.parts[member] = ()
+            self._free.append(member)
+        if not left:
+            del self._rows[workload], self.of[workload]
+        return gone
 
     def _fit(self) -> None:
-        missing = len(self._aggregates["changed"]) - len(self.said)
+        missing = len(self._usage.aggregates["changed"]) - len(self.member)
         if missing > 0:
-            nothing = np.zeros(missing, np.int64)
-            self.spread, self.policy = np.append(self.spread, nothing), np.append(self.policy, nothing)
-            self.said = np.append(self.said, nothing - 1)
-            self.caps = np.vstack([self.caps, np.full((missing, 4), np.nan)])
+            self.member = np.append(self.member, np.full(missing, -1, np.int64))
+        size = len(self.rules)
+        if len(self.names) > size:
+            more = max(256, size // 8)
+            self.numbers = {name: np.append(array, np.zeros(more, np.int64)) for name, array in self.numbers.items()}
+            self.rules = np.vstack([self.rules, np.zeros((more, len(COLUMNS)))])
 
-    def _govern(self, keys: Iterable[Key]) -> None:
-        for workload, container in keys:
-            row = self.rows_of[workload][container]
-            held = self._policies.of(workload)
-            self.policy[row] = 0 if held is None else zlib.crc32(f"{held.policy.target}\n{held.policy.version}".encode())
-            self.caps[row] = limits_of(bounds(held, container))
+
+def _order(item: tuple[Key, int]) -> tuple[str, bool, str]:
+    (_, container, labels), _ = item
+    return (container, labels.startswith(SEED), labels)
+
+
+def _belongs(labels: str, held: Held | None) -> bool:
+    """Whether usage under these labels counts for the policy's pods; without a VPA, all of a workload's own does."""
+    vpa = held.policy.vpa if held else None
+    if labels.startswith(SEED):
+        return vpa is not None and labels == f"{SEED}{vpa.name}"
+    if vpa is None or labels == UNKNOWN:
+        return True
+    return vpa.selector is None or matches(vpa.selector, labels)

@@ -1,42 +1,36 @@
-"""The recommendation for many containers at once, and the words that say it for one workload.
+"""The recommendation for many containers at once: estimate, round, bound."""
 
-`because` holds what a person needs to redo the sum: percentiles found, margin, confidence, history, minimum, caps.
-"""
-
-from dataclasses import dataclass, fields
-from datetime import timedelta
-from math import isnan
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from agents.logic.tables.rows import Floats, Indices
-from agents.logic.turns import EPOCH
-from agents.logic.usage.histograms import NEVER
 from agents.logic.usage.usage import Usage
-from agents.logic.vertical.capping import cap
-from agents.logic.vertical.estimation import MILLI, Estimate, estimate_cpu, estimate_memory
+from agents.logic.vertical.capping import cap, fit_node
+from agents.logic.vertical.estimation import MILLI, Estimate, clamp, confidence, estimate, rounded
+from agents.logic.vertical.evidence import Evidence, gather
 from agents.logic.vertical.members import Members
 from agents.logic.vertical.settings import VerticalSettings
-from schemas.decisions import ContainerRecommendation
-from schemas.names import Amounts
-from schemas.units import Bytes, Cores
+from agents.logic.vertical.tuning import PLACE
 
 AMOUNTS = ("lower_cpu", "target_cpu", "upper_cpu", "lower_memory", "target_memory", "upper_memory")
-"""The amounts of a container after capping, in millicores and bytes; NaN where no sample was seen."""
+"""The amounts of a container after rounding and bounds, in millicores and bytes; NaN where none is recommended."""
 
 _TARGETS = (1, 4)
 
 
 @dataclass(frozen=True, slots=True)
 class Recommendation:
-    """Containers in the order of `rows`; `amounts` has one column for each of AMOUNTS."""
+    """Containers in the order of `members`; `amounts` has one column for each of AMOUNTS, `uncapped` CPU and memory."""
 
-    rows: Indices
+    members: Indices
+    evidence: Evidence
     cpu: Estimate
     memory: Estimate
     amounts: Floats
-    caps: Floats
+    uncapped: Floats
+    rules: Floats
 
     def moved(self, said: Floats, step: float) -> NDArray[np.bool_]:
         """Rows whose target is another than `said`, or whose bounds moved by `step` of themselves."""
@@ -47,73 +41,65 @@ class Recommendation:
         return np.asarray((change > allowed).any(axis=1))
 
 
-def recommend(usage: Usage, members: Members, rows: Indices, settings: VerticalSettings) -> Recommendation:
-    """The sum, for all rows at once."""
-    siblings = members.siblings(rows)
-    cpu = estimate_cpu(usage, rows, siblings, settings)
-    memory = estimate_memory(usage, rows, siblings, settings)
-    caps = members.caps[rows]
-    amounts = np.column_stack(
-        [cap(a, caps[:, 0], caps[:, 1]) for a in (cpu.lower, cpu.target, cpu.upper)]
-        + [cap(a, caps[:, 2], caps[:, 3]) for a in (memory.lower, memory.target, memory.upper)]
+def recommend(usage: Usage, members: Members, these: Indices, settings: VerticalSettings) -> Recommendation:
+    """The sum, for all these members at once; whole workloads where a node's size counts."""
+    rules = members.rules[these]
+    evidence = gather(usage, members.numbers["single"][these], lambda i: members.parts[these[i]], rules[:, :6])
+    siblings = members.numbers["siblings"][these].astype(np.float64)
+    cpu, memory = judge(evidence, rules, siblings, settings)
+    before = _rounded(cpu, memory, rules, settings)
+    before[~_wanted(evidence, rules, settings)] = np.nan
+    amounts = _bounded(before, rules)
+    if settings.node_cpu is not None or settings.node_memory is not None:
+        _, pods = np.unique([members.names[member][0] for member in these.tolist()], return_inverse=True)
+        amounts = _fitted(amounts, pods, settings)
+    return Recommendation(these, evidence, cpu, memory, amounts, before[:, _TARGETS], rules)
+
+
+def judge(evidence: Evidence, rules: Floats, siblings: Floats, settings: VerticalSettings) -> tuple[Estimate, Estimate]:
+    """Both resources before rounding. Confidence rests on CPU samples for memory too, as upstream's does."""
+    history = (evidence.first, evidence.last, evidence.count)
+    margin = rules[:, PLACE["margin"]]
+    shares = [("minimum_cpu", settings.pod_minimum_cpu * MILLI), ("minimum_memory", float(settings.pod_minimum_memory))]
+    own = [rules[:, PLACE[name]] for name, _ in shares]
+    cpu_least, memory_least = (
+        np.where(np.isnan(mine), clamp(least / siblings), clamp(mine)) for mine, (_, least) in zip(own, shares, strict=True)
     )
-    amounts[usage.aggregates["count"][rows] == 0, :3] = np.nan
-    amounts[usage.aggregates.floats("memory_total")[rows] == 0.0, 3:] = np.nan
-    return Recommendation(rows, cpu, memory, amounts, caps)
-
-
-def container(done: Recommendation, place: int, name: str) -> ContainerRecommendation:
-    """The four amounts of the container at `place`."""
-    lower_cpu, cpu, upper_cpu, lower_memory, memory, upper_memory = done.amounts[place].tolist()
-    uncapped_cpu = cpu if isnan(cpu) else done.cpu.target.item(place)
-    uncapped_memory = memory if isnan(memory) else done.memory.target.item(place)
-    return ContainerRecommendation(
-        container=name,
-        lower=_amounts(lower_cpu, lower_memory),
-        target=_amounts(cpu, memory),
-        upper=_amounts(upper_cpu, upper_memory),
-        uncapped=_amounts(uncapped_cpu, uncapped_memory),
-    )
-
-
-def reasons(usage: Usage, done: Recommendation, place: int) -> dict[str, object]:
-    """The numbers under the amounts of the container at `place`."""
-    aggregates, row = usage.aggregates, int(done.rows[place])
-    least_cpu, most_cpu, least_memory, most_memory = done.caps[place].tolist()
-    return {
-        "samples": aggregates.whole("count").item(row),
-        "first": _time(aggregates.floats("first").item(row)),
-        "last": _time(aggregates.floats("last").item(row)),
-        "cpu": _resource(done.cpu, place, MILLI, (least_cpu, most_cpu)),
-        "memory": _resource(done.memory, place, 1.0, (least_memory, most_memory)),
-    }
-
-
-def rules(settings: VerticalSettings) -> dict[str, object]:
-    """The settings that the sum depends on."""
-    names = [f.name for f in fields(settings) if f.name not in {"interval", "heartbeat", "bounds_step"}]
-    return {name: getattr(settings, name) for name in names}
-
-
-def _resource(estimate: Estimate, place: int, scale: float, caps: tuple[float, float]) -> dict[str, object]:
-    lower, target, upper = (found.item(place) for found in estimate.percentiles)
-    return {
-        "percentiles": {"lower": lower, "target": target, "upper": upper},
-        "confidence": estimate.confidence.item(place),
-        "minimum": estimate.minimum.item(place) / scale,
-        "min_allowed": None if isnan(caps[0]) else caps[0] / scale,
-        "max_allowed": None if isnan(caps[1]) else caps[1] / scale,
-    }
-
-
-def _amounts(cpu: float, memory: float) -> Amounts:
-    return Amounts(
-        cpu=None if isnan(cpu) else Cores(cpu / MILLI),
-        memory=None if isnan(memory) else Bytes(int(memory)),
+    cpu_sure, memory_sure = (confidence(*history, interval) for interval in (settings.cpu_confidence, settings.memory_confidence))
+    return (
+        estimate(evidence.cpu, MILLI, cpu_sure, margin=margin, minimum=cpu_least),
+        estimate(evidence.memory, 1.0, memory_sure, margin=margin, minimum=memory_least),
     )
 
 
-def _time(seconds: float) -> str | None:
-    if seconds == NEVER:
-        return None
-    return (EPOCH + timedelta(seconds=seconds)).isoformat().replace("+00:00", "Z")
+def _rounded(cpu: Estimate, memory: Estimate, rules: Floats, settings: VerticalSettings) -> Floats:
+    """All six amounts, rounded; CPU to whole cores where that is asked for."""
+    millicores = [rounded(amount, settings.round_cpu) for amount in (cpu.lower, cpu.target, cpu.upper)]
+    whole = rules[:, PLACE["integer_cpu"]] > 0.0
+    millicores = [np.where(whole, np.ceil(amount / MILLI) * MILLI, amount) for amount in millicores]
+    memories = [rounded(amount, settings.round_memory) for amount in (memory.lower, memory.target, memory.upper)]
+    return np.column_stack(millicores + memories)
+
+
+def _wanted(evidence: Evidence, rules: Floats, settings: VerticalSettings) -> NDArray[np.bool_]:
+    """Which amounts are recommended: those of controlled resources of which a sample was seen."""
+    seen = (evidence.count > 0.0, evidence.peaks > 0.0)
+    wanted = [
+        (rules[:, PLACE[resource]] > 0.0) & (known | settings.recommend_unseen)
+        for resource, known in zip(("cpu", "memory"), seen, strict=True)
+    ]
+    return np.column_stack([wanted[0]] * 3 + [wanted[1]] * 3)
+
+
+def _bounded(amounts: Floats, rules: Floats) -> Floats:
+    least_cpu, most_cpu, least_memory, most_memory = rules[:, PLACE["least_cpu"] : PLACE["most_memory"] + 1].T
+    columns = [cap(amounts[:, i], least_cpu, most_cpu) for i in range(3)]
+    columns += [cap(amounts[:, i], least_memory, most_memory) for i in range(3, 6)]
+    return np.column_stack(columns)
+
+
+def _fitted(amounts: Floats, pods: Indices, settings: VerticalSettings) -> Floats:
+    """No pod more than the largest node has."""
+    cpu = np.inf if settings.node_cpu is None else settings.node_cpu * MILLI
+    memory = np.inf if settings.node_memory is None else float(settings.node_memory)
+    return np.column_stack([fit_node(amounts[:, i], pods, cpu if i < len(AMOUNTS) // 2 else memory) for i in range(len(AMOUNTS))])

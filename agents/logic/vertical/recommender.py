@@ -1,8 +1,8 @@
-"""The recommender: usage, OOM kills and policies of one partition in; what workloads should request out.
+"""The recommender: usage, pods, OOM kills and policies of one partition in; what workloads should request out.
 
-A turn first takes policies, OOM kills and scrapes in, then lets go of deleted pods (an OOM kill of a pod just deleted still
+A turn first takes policies, pods, OOM kills and scrapes in, then lets go of deleted pods (an OOM kill of a pod just deleted still
 counts), then looks at the workloads that are due. It says a recommendation when it moved, after an OOM kill at once, and
-again from time to time. It knows nothing of pods' present requests and changes nothing.
+again from time to time. A workload with a VPA is judged by it, every other one as if it had one that says nothing.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,14 +16,14 @@ from agents.logic.tables import Parts
 from agents.logic.tables.objects import Table
 from agents.logic.tables.rows import CHUNK, Column, Indices, Key, Rows
 from agents.logic.turns import Decided, Turn, decision_id
-from agents.logic.usage.settings import UsageSettings
-from agents.logic.usage.usage import Usage
+from agents.logic.vertical.intake import Intake
 from agents.logic.vertical.members import Members
-from agents.logic.vertical.recommendation import AMOUNTS, Recommendation, container, reasons, recommend, rules
+from agents.logic.vertical.recommendation import AMOUNTS, Recommendation, recommend
 from agents.logic.vertical.settings import VerticalSettings
 from agents.logic.vertical.timing import Span
+from agents.logic.vertical.words import container, reasons, rules
 from schemas.decisions import RequestsRecommended
-from schemas.facts import ContainerOOMKilled, MetricsScraped, PodDeleted
+from schemas.facts import CheckpointSeen, ContainerOOMKilled, MetricsScraped, PodChanged, PodDeleted
 from schemas.names import Place, Workload
 
 NAME = "recommender"
@@ -49,54 +49,63 @@ class Killed:
     counted: bool
 
 
-def usage_settings(settings: VerticalSettings) -> UsageSettings:
-    """What the fold of usage depends on."""
-    return UsageSettings(
-        cpu_half_life=settings.cpu_half_life,
-        memory_half_life=settings.memory_half_life,
-        window=settings.memory_window,
-        oom_ratio=settings.oom_ratio,
-        oom_minimum=settings.oom_minimum,
-        expires=type(settings.memory_window)(settings.memory_window * settings.memory_windows),
-    )
-
-
 class Recommender:
     """The state of one partition."""
 
     def __init__(self, settings: VerticalSettings, partition: int) -> None:
         self.settings, self.partition = settings, partition
-        self.usage = Usage(usage_settings(settings), lambda workload, _pod, name: (workload, name))
-        self.policies = Policies()
+        self.policies = Policies(settings.recommender)
+        self.intake = Intake(settings, self.policies)
+        self.usage = self.intake.usage
         self.said = Rows("said", {**{name: Column(default=np.nan) for name in AMOUNTS}, "policy": Column(np.int64)})
         self.ooms: Table[Killed] = Table("ooms", Killed, 16)
         self.marks: Table[Marks] = Table("marks", Marks, 1)
-        self.members = Members(self.usage.aggregates, self.said, self.policies)
-        tables = (self.usage.aggregates, self.usage.containers, self.said, self.policies.table, self.ooms, self.marks)
-        self._parts = Parts(*tables)
+        self.members = Members(self.usage, self.said, self.policies, settings)
+        tables = (self.usage.aggregates, self.usage.containers, self.said, self.intake.pods.table, self.ooms, self.marks)
+        self._parts = Parts(*tables, *self.policies.tables())
         self._rules = rules(settings)
         self._loaded = False
 
     def step(self, turn: Turn) -> Sequence[Decided]:
         """Take a turn in; say what moved."""
-        self._remember()
         marks = self.marks.get("") or Marks(turn.number)
+        self.intake.begin(turn.number)
+        self._remember()
         span = Span(marks.turn, turn.number)
         self._take_policies(turn)
+        flipped = self._take_pods(turn)
         killed = self._take_kills(turn)
         marks = self._take_scrapes(turn, marks)
-        self.members.add(self._added())
-        self._let_go(turn)
+        flipped |= self._let_go(turn)
+        self._account()
         if span.crosses_one(_HOUR):
-            self._expire(turn)
+            self.intake.expire(turn.number / 1000)
+            self._account()
         self.marks.put("", replace(marks, turn=turn.number))
-        workloads = sorted(self._due(span) | killed)
-        return self._say(turn, workloads, replace(marks, turn=turn.number))
+        return self._say(turn, sorted(self._due(span) | killed | flipped), span, killed | flipped)
 
     def _take_policies(self, turn: Turn) -> None:
-        changed = [self.policies.take(recorded) for recorded in turn.of("policies")]
-        if any(changed):
-            self.members.policies_changed()
+        changed: set[str] = set()
+        for recorded in turn.of("policies"):
+            changed |= self.policies.take(recorded)
+        if changed:
+            self.usage.lookup.look_again()
+            self.members.policies_changed(changed)
+
+    def _take_pods(self, turn: Turn) -> set[str]:
+        """Take pods and checkpoints in; workloads that have pods and had none."""
+        flipped = set()
+        for recorded in turn.of("pod-changes"):
+            event = recorded.event
+            if isinstance(event, PodChanged):
+                workload = event.workload.key
+                none = not self.intake.pods.has(workload)
+                self.intake.pod(event)
+                if none and self.intake.count(workload):
+                    flipped.add(workload)
+            elif isinstance(event, CheckpointSeen):
+                self.intake.seed(event)
+        return flipped
 
     def _take_kills(self, turn: Turn) -> set[str]:
         workloads = set()
@@ -104,9 +113,7 @@ class Recommender:
             event = recorded.event
             if isinstance(event, ContainerOOMKilled):
                 workload = event.workload.key
-                key = (workload, event.pod.name, event.container)
-                counted = self.usage.kill(key, float(event.memory_request or 0), event.at.timestamp(), turn=turn.number)
-                self.ooms.put(workload, Killed(event, recorded.place, counted))
+                self.ooms.put(workload, Killed(event, recorded.place, self.intake.kill(event)))
                 workloads.add(workload)
         return workloads
 
@@ -114,111 +121,119 @@ class Recommender:
         for recorded in turn.of("pod-metrics"):
             event, place = recorded.event, recorded.place
             if isinstance(event, MetricsScraped):
-                self.usage.scrape(event, event.at.timestamp(), turn=turn.number, offset=place.offset)
+                self.usage.scrape(event, event.at.timestamp(), offset=place.offset)
                 marks = Marks(turn.number, place.topic, place.partition)
         return marks
 
-    def _added(self) -> list[Key]:
+    def _account(self) -> None:
+        """Tell the members what aggregates came and went."""
         added, self.usage.added = self.usage.added, []
-        return added
+        removed, self.intake.removed = self.intake.removed, []
+        if added:
+            self.members.add(added)
+        for workload, name in self.members.remove(removed) if removed else ():
+            if (workload, name) in self.said:
+                self.said.free((workload, name))
+            if workload not in self.members.of:
+                self.ooms.drop(workload)
+        self.said.freed.clear()
 
-    def _let_go(self, turn: Turn) -> None:
+    def _let_go(self, turn: Turn) -> set[str]:
+        """Let deleted pods go; workloads that had pods and have none."""
+        flipped = set()
         for recorded in turn.of("pod-changes"):
             if isinstance(recorded.event, PodDeleted):
-                workload, pod = recorded.event.workload.key, recorded.event.pod.name
-                for name in self.members.rows_of.get(workload, ()):
-                    self.usage.forget((workload, pod, name))
-
-    def _expire(self, turn: Turn) -> None:
-        gone = self.usage.expire(turn.number / 1000)
-        for key in gone:
-            if key in self.said:
-                self.said.free(key)
-        self.said.freed.clear()
-        for workload in self.members.remove(gone):
-            self.ooms.drop(workload)
+                workload = recorded.event.workload.key
+                some = self.intake.pods.has(workload)
+                self.intake.gone(recorded.event, self.members.of.get(workload, ()))
+                if some and not self.intake.pods.has(workload):
+                    flipped.add(workload)
+        return flipped
 
     def _due(self, span: Span) -> set[str]:
-        """Workloads whose time it is and that have something new to say."""
+        """Workloads whose time it is and that may have something new to say."""
         rows, members = self.usage.aggregates.used(), self.members
+        rows = rows[members.member[rows] >= 0]
+        of = members.member[rows]
         interval, heartbeat = int(self.settings.interval * 1000), int(self.settings.heartbeat * 1000)
-        spread = members.spread[rows]
+        spread = members.numbers["spread"][of]
         touched = self.usage.aggregates.whole("changed")[rows] >= span.last_due(spread, interval) - interval
-        governed = members.policy[rows] != self._said_policy(rows)
-        repeat = span.crosses(spread, heartbeat)
-        due = (span.crosses(spread, interval) & (touched | governed)) | repeat
-        rows, repeat = rows[due], repeat[due]
-        if not len(rows):
-            return set()
-        done = recommend(self.usage, members, rows, self.settings)
-        news = repeat | self._news(done)
-        return {self.usage.aggregates.key(row)[0] for row in rows[news].tolist()}
+        governed = members.numbers["policy"][of] != self._said_policy(of)
+        due = (span.crosses(spread, interval) & (touched | governed)) | span.crosses(spread, heartbeat)
+        return members.workloads(of[due])
 
-    def _news(self, done: Recommendation) -> NDArray[np.bool_]:
-        """Which rows say another thing than was said, or something for the first time, or under another policy."""
-        places = self.members.said[done.rows]
+    def _said_policy(self, members: Indices) -> Indices:
+        said = self.members.numbers["said"][members]
+        if not len(self.said):
+            return np.full(len(members), -1, np.int64)
+        return np.where(said >= 0, self.said.whole("policy")[said], -1)
+
+    def _say(self, turn: Turn, workloads: Sequence[str], span: Span, at_once: set[str]) -> list[Decided]:
+        """Say what is new of these workloads, and all of those that are to be answered at once."""
+        members = self.members.speaking(workloads)
+        if not len(members):
+            return []
+        done = recommend(self.usage, self.members, members, self.settings)
         known = np.asarray(~np.isnan(done.amounts).all(axis=1))
+        news = self._news(done, known) | span.crosses(
+            self.members.numbers["spread"][members], int(self.settings.heartbeat * 1000)
+        )
+        speaks = self.members.workloads(members[news]) | at_once
+        decided: list[Decided] = []
+        places: dict[str, list[int]] = {}
+        for place in np.flatnonzero(known).tolist():
+            places.setdefault(self.members.names[int(members[place])][0], []).append(place)
+        for workload, found in places.items():
+            if workload in speaks:
+                decided += self._decide(turn, workload, done, found)
+        return decided
+
+    def _news(self, done: Recommendation, known: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Which members say another thing than was said, or something for the first time, or under another policy."""
+        places = self.members.numbers["said"][done.members]
         if not len(self.said):
             return known
         said = np.column_stack([self.said.floats(name)[places] for name in AMOUNTS])
-        governed = self.members.policy[done.rows] != self._said_policy(done.rows)
+        governed = self.members.numbers["policy"][done.members] != self._said_policy(done.members)
         return np.asarray(known & ((places < 0) | governed | done.moved(said, self.settings.bounds_step)))
 
-    def _said_policy(self, rows: Indices) -> Indices:
-        said = self.members.said[rows]
-        if not len(self.said):
-            return np.full(len(rows), -1, np.int64)
-        return np.where(said >= 0, self.said.whole("policy")[said], -1)
-
-    def _say(self, turn: Turn, workloads: Sequence[str], marks: Marks) -> list[Decided]:
-        rows = self.members.rows(workloads)
-        if not len(rows):
-            return []
-        done = recommend(self.usage, self.members, rows, self.settings)
-        known = [not np.isnan(amounts).all() for amounts in done.amounts]
-        decided: list[Decided] = []
-        start = 0
-        for workload in workloads:
-            count = len(self.members.rows_of.get(workload, ()))
-            places = [p for p in range(start, start + count) if known[p]]
-            start += count
-            if places:
-                decided += self._decide(turn, workload, (done, places), marks)
-        return decided
-
-    def _decide(self, turn: Turn, workload: str, found: tuple[Recommendation, list[int]], marks: Marks) -> list[Decided]:
-        done, places = found
-        names = [self.usage.aggregates.key(int(done.rows[place]))[1] for place in places]
-        for place, name in zip(places, names, strict=True):
+    def _decide(self, turn: Turn, workload: str, done: Recommendation, places: list[int]) -> list[Decided]:
+        names = {place: self.members.names[int(done.members[place])][1] for place in places}
+        for place, name in names.items():
             self._remember_said((workload, name), done, place)
         held, oom = self.policies.of(workload), self.ooms.get(workload)
         event = RequestsRecommended(
             id=decision_id(stage=NAME, partition=self.partition, turn=turn.number, what="requests", key=workload),
             at=turn.at,
             workload=Workload.parse(workload),
-            containers=tuple(container(done, place, name) for place, name in zip(places, names, strict=True)),
+            containers=tuple(container(done, place, name) for place, name in names.items()),
             because={
                 "settings": self._rules,
-                "containers": {name: reasons(self.usage, done, place) for place, name in zip(places, names, strict=True)},
+                "containers": {name: reasons(done, place) for place, name in names.items()},
                 "policy": body(held),
+                "pods": self.intake.count(workload),
                 "last_oom": None if oom is None else _oom(oom),
             },
         )
-        offset = self.usage.aggregates.whole("offset")
-        offsets = {offset.item(done.rows.item(place)) for place in places} - {-1}
-        metrics = tuple(Place(marks.topic, marks.partition, offset) for offset in sorted(offsets))
-        cause = (*([held.place] if held else []), *([oom.place] if oom else []), *metrics)
+        cause = (*([held.place] if held else []), *([oom.place] if oom else []), *self._scrapes(done.members[places]))
         topics = (("recommendations", workload), ("recommendations-by-cluster", event.workload.cluster))
         return [Decided(topic, key, event, cause) for topic, key in topics]
 
+    def _scrapes(self, members: Indices) -> list[Place]:
+        """The last scrapes that these members rest on."""
+        marks = self.marks.get("") or Marks(0)
+        rows = [row for member in members.tolist() for row in self.members.parts[member]]
+        offsets = set(self.usage.aggregates.whole("offset")[rows].tolist()) - {-1}
+        return [Place(marks.topic, marks.partition, offset) for offset in sorted(offsets)]
+
     def _remember_said(self, key: Key, done: Recommendation, place: int) -> None:
-        row = self.said.find(key)
+        row, member = self.said.find(key), int(done.members[place])
         if row is None:
             row = self.said.add(key)
-            self.members.said[done.rows[place]] = row
+            self.members.numbers["said"][member] = row
         for name, amount in zip(AMOUNTS, done.amounts[place].tolist(), strict=True):
             self.said[name][row] = amount
-        self.said["policy"][row] = self.members.policy[done.rows[place]]
+        self.said["policy"][row] = self.members.numbers["policy"][member]
         self.said.touch_chunks((row // CHUNK,))
 
     def chunks(self) -> Iterable[str]:
@@ -237,6 +252,7 @@ class Recommender:
         """Put a dumped chunk in its place."""
         self._parts.load(chunk, data)
         self.policies.loaded()
+        self.intake.pods.loaded()
         self._loaded = True
 
     def _remember(self) -> None:

@@ -38,6 +38,34 @@ class VerticalSettings:
     pod_minimum_cpu: Cores = Cores(0.025)
     """No pod is recommended less; its containers share it equally."""
     pod_minimum_memory: Bytes = Bytes(250 * 1024 * 1024)
+    round_cpu: int = 1
+    """CPU is rounded up to a multiple of this many millicores; 1 or less leaves it."""
+    round_memory: int = 1
+    """Memory is rounded up to a multiple of this many bytes; 1 or less leaves it."""
+    humanize_memory: bool = False
+    """The status of a VPA shows memory with two decimals in Ki, Mi, Gi or Ti. Deprecated; may show less than is meant."""
+    integer_cpu: bool = False
+    """A VPA's annotation `vpa-post-processor.kubernetes.io/<container>_integerCPU: "true"` rounds CPU up to whole cores."""
+    maximum_cpu: Cores | None = None
+    """No container is recommended more, where its policy sets no maximum of its own."""
+    maximum_memory: Bytes | None = None
+    """... and no more memory."""
+    node_cpu: Cores | None = None
+    """What the largest node has for pods: a pod recommended more is cut down, all its containers alike. Not upstream's."""
+    node_memory: Bytes | None = None
+    """... and the memory that it has."""
+    recommender: str = "default"
+    """VPA objects are served that name this recommender; `default` also serves those that name none."""
+    memory_saver: bool = False
+    """Usage of workloads without a policy is not held and they get no recommendation."""
+    unknown_pods: bool = True
+    """Usage counts of pods that no source has told of yet. Upstream drops it."""
+    per_vpa: bool = True
+    """A policy's own settings of OOM kills, memory windows and tuning hold. Upstream has the former behind a gate, off."""
+    recommend_unseen: bool = False
+    """A resource of which no sample was seen is recommended as the pod's minimum, as upstream does; otherwise not at all."""
+    zero_is_absent: bool = True
+    """A memory sample of 0 is no sample. Upstream takes it, and then no other of the same window."""
     interval: Seconds = Seconds(60.0)
     """A workload with new samples is looked at once in this time of events; after an OOM kill at once."""
     heartbeat: Seconds = Seconds(3600.0)

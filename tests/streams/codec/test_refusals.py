@@ -94,7 +94,7 @@ def test_a_missing_name_column_is_named_with_its_path() -> None:
 
 def test_an_integer_that_could_not_be_written_again_is_refused() -> None:
     value = orjson.loads(VALUES[1].value)
-    text = orjson.dumps(value | {"memory_limit": 5}).replace(b":5}", b":" + b"9" * 30 + b"}")
+    text = orjson.dumps(value | {"memory_limit": 5}).replace(b'"memory_limit":5,', b'"memory_limit":' + b"9" * 30 + b",")
     assert "container-oom-killed" in refusal(text, "oom-events", None).reason
 
 
@@ -111,8 +111,8 @@ def test_a_topic_with_one_type_needs_no_header() -> None:
 def test_a_topic_with_several_types_needs_the_header() -> None:
     error = refusal(changed(), kind=None)
     assert (
-        error.reason
-        == "there is no ce_type header, and 'ullage.pod-changes.v1' carries ullage.pod-changed.v1 or ullage.pod-deleted.v1"
+        error.reason == "there is no ce_type header, and 'ullage.pod-changes.v1' carries ullage.pod-changed.v1 or "
+        "ullage.pod-deleted.v1 or ullage.checkpoint-seen.v1"
     )
     assert error.path == "ce_type"
 

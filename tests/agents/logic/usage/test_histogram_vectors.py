@@ -34,10 +34,10 @@ def scale(options: Json) -> Any:
 
 def histograms(inputs: Json, names: list[str]) -> Any:
     buckets: Scale = scale(inputs["options"])
-    rows = Rows("test", Histograms.columns("h", buckets))
+    rows = Rows("test", Histograms.columns("h", buckets, inputs["half_life_s"] if inputs["decaying"] else math.inf))
     for name in names:
         rows.add((name,))
-    return Histograms(rows, "h", buckets, inputs["half_life_s"] if inputs["decaying"] else math.inf)
+    return Histograms(rows, "h", buckets)
 
 
 def apply(mine: Any, row: int, op: list[Any]) -> Any:
@@ -78,12 +78,16 @@ def test_samples_added_and_taken_away_leave_what_upstream_has(vector: Json) -> N
 
 
 @pytest.mark.parametrize("vector", vectors("histogram_merge"))
-def test_merged_histograms_are_what_upstream_has_both_of_them(vector: Json) -> None:
+def test_merged_histograms_are_what_upstream_has_and_what_was_merged_stays_as_it_was(vector: Json) -> None:
     inputs, expected = vector["inputs"], vector["expected"]
     mine = histograms(inputs, ["a", "b"])
     for row, name in ((0, "ops_a"), (1, "ops_b")):
         for op in inputs[name]:
             apply(mine, row, op)
-    mine.merge(0, 1)
-    for row, name in ((0, "a_after"), (1, "b_after")):
-        assert differences(state(mine, row, inputs["percentiles"]), undated(inputs, expected[name])) == []
+    before = state(mine, 1, inputs["percentiles"])
+    mine.absorb(np.array([0]), mine, np.array([1]))
+    assert differences(state(mine, 0, inputs["percentiles"]), undated(inputs, expected["a_after"])) == []
+    assert state(mine, 1, inputs["percentiles"]) == before
+    if inputs["decaying"] and mine.reference[1] < mine.reference[0]:
+        mine._scale(np.array([1]), mine.reference[:1])  # what upstream does to the one that is merged
+    assert differences(state(mine, 1, inputs["percentiles"]), undated(inputs, expected["b_after"])) == []

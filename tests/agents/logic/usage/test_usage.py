@@ -8,6 +8,7 @@ import pytest
 from cluster_events import START, scrape
 
 from agents.logic.usage.buckets import cpu_scale, memory_scale
+from agents.logic.usage.expiry import expire
 from agents.logic.usage.power import power
 from agents.logic.usage.settings import UsageSettings
 from agents.logic.usage.usage import Usage
@@ -16,12 +17,15 @@ T = START / 1000
 
 
 def usage() -> Any:
-    return Usage(UsageSettings(), lambda workload, _pod, container: (workload, container))
+    made = Usage(UsageSettings(), lambda workload, _pod, container: (workload, container, ""))
+    made.now = T
+    return made
 
 
 def fold(mine: Any, at: float, *rows: Any) -> Any:
     event = scrape(START, list(rows))
-    mine.scrape(event, at, turn=0, offset=0)
+    mine.now = at
+    mine.scrape(event, at, offset=0)
     return event
 
 
@@ -55,8 +59,8 @@ def test_powers_are_whole_exponents_of_positive_numbers() -> None:
 def test_what_is_absent_is_not_zero() -> None:
     mine = usage()
     fold(mine, T, ("w", "a", "app", math.nan, 1e9), ("w", "b", "side", 0.5, math.nan))
-    assert (count(mine, ("w", "app")), count(mine, ("w", "side"))) == (0, 1)
-    rows = np.array([mine.aggregates.find(("w", name)) for name in ("app", "side")])
+    assert (count(mine, ("w", "app", "")), count(mine, ("w", "side", ""))) == (0, 1)
+    rows = np.array([mine.aggregates.find(("w", name, "")) for name in ("app", "side")])
     assert mine.memory.percentiles(rows, [0.9])[0].tolist() == pytest.approx([1016281388.55, 0.0])
     assert mine.cpu.percentiles(rows, [0.9])[0].tolist() == pytest.approx([0.0, 0.511134537])
 
@@ -64,14 +68,14 @@ def test_what_is_absent_is_not_zero() -> None:
 def test_a_scrape_that_comes_twice_counts_once() -> None:
     mine = usage()
     event = fold(mine, T, ("w", "a", "app", 0.5, 1e9))
-    mine.scrape(event, T, turn=0, offset=0)
-    assert count(mine, ("w", "app")) == 1
+    mine.scrape(event, T, offset=0)
+    assert count(mine, ("w", "app", "")) == 1
 
 
 def test_a_container_that_stands_twice_in_a_scrape_counts_its_first_cores() -> None:
     mine = usage()
     fold(mine, T, ("w", "a", "app", 0.5, 1e9), ("w", "a", "app", 4.0, 2e9))
-    assert count(mine, ("w", "app")) == 1
+    assert count(mine, ("w", "app", "")) == 1
     rows = np.array([0])
     assert mine.cpu.percentiles(rows, [1.0])[0][0] == pytest.approx(0.511134537)
     assert mine.memory.percentiles(rows, [0.0])[0][0] == pytest.approx(2093479957.15)  # the higher use replaced the lower
@@ -80,7 +84,7 @@ def test_a_container_that_stands_twice_in_a_scrape_counts_its_first_cores() -> N
 def test_pods_of_a_workload_share_an_aggregate() -> None:
     mine = usage()
     fold(mine, T, *[("w", f"p{i}", "app", 0.1, 1e9) for i in range(5)])
-    assert (len(mine.aggregates), len(mine.containers), count(mine, ("w", "app"))) == (1, 5, 5)
+    assert (len(mine.aggregates), len(mine.containers), count(mine, ("w", "app", ""))) == (1, 5, 5)
 
 
 def test_rows_given_back_do_not_confuse_a_scrape_that_was_looked_up_before() -> None:
@@ -88,13 +92,13 @@ def test_rows_given_back_do_not_confuse_a_scrape_that_was_looked_up_before() -> 
     event = fold(mine, T, ("w", "a", "app", 0.1, 1e9), ("v", "b", "app", 0.1, 1e9))
     mine.forget(("w", "a", "app"))
     fold(mine, T + 60, ("x", "c", "app", 0.1, 1e9))  # takes the free row
-    mine.scrape(event, T + 120, turn=0, offset=0)
-    assert [count(mine, (w, "app")) for w in "wvx"] == [2, 2, 1]
+    mine.scrape(event, T + 120, offset=0)
+    assert [count(mine, (w, "app", "")) for w in "wvx"] == [2, 2, 1]
 
 
 def test_an_oom_kill_before_any_sample_counts() -> None:
     mine = usage()
-    assert mine.kill(("w", "a", "app"), 1000 * 2**20, T, turn=0)
+    assert mine.kill(("w", "a", "app"), 1000 * 2**20, T)
     ends = mine.memory.percentiles(np.array([0]), [0.9])[0]
     assert ends[0] == pytest.approx(1278397629.55)  # 1200 MiB
 
@@ -102,14 +106,22 @@ def test_an_oom_kill_before_any_sample_counts() -> None:
 def test_an_oom_kill_older_than_a_window_before_the_last_sample_is_dropped() -> None:
     mine = usage()
     fold(mine, T, ("w", "a", "app", 0.1, 1e9))
-    assert not mine.kill(("w", "a", "app"), 1e9, T - 86_400 - 1, turn=0)
-    assert mine.kill(("w", "a", "app"), 1e9, T - 86_400, turn=0)
+    assert not mine.kill(("w", "a", "app"), 1e9, T - 86_400 - 1)
+    assert mine.kill(("w", "a", "app"), 1e9, T - 86_400)
 
 
-def test_history_older_than_eight_days_is_forgotten_and_a_living_container_is_not() -> None:
+def test_history_older_than_eight_days_is_forgotten_and_what_comes_then_begins_anew() -> None:
     mine = usage()
     fold(mine, T, ("w", "a", "app", 0.1, 1e9))
-    fold(mine, T + 86_400, ("v", "b", "app", 0.1, 1e9))
-    assert mine.expire(T + 8 * 86_400 - 1) == []
-    assert mine.expire(T + 8 * 86_400) == [("w", "app")]
-    assert list(mine.aggregates.keys()) == [("v", "app")]
+    event = fold(mine, T + 86_400, ("v", "b", "app", 0.1, 1e9))
+    assert drop(mine, T + 8 * 86_400 - 1) == []
+    assert drop(mine, T + 8 * 86_400) == [("w", "app", "")]
+    assert list(mine.aggregates.keys()) == [("v", "app", "")]
+    assert drop(mine, T + 9 * 86_400, told=True) == [("v", "app", "")]
+    assert len(mine.containers) == 1  # its pod is known and still there
+    mine.scrape(event, T + 9 * 86_400, offset=0)
+    assert count(mine, ("v", "app", "")) == 1
+
+
+def drop(mine: Any, at: float, *, told: bool = False) -> Any:
+    return expire(mine, at, (), lambda _workload, _pod: told)

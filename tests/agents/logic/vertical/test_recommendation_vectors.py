@@ -1,175 +1,191 @@
-"""The estimator against upstream's own: whole workloads, from samples to amounts before rounding and capping.
+"""Recommendations against upstream's own: whole workloads, from samples to the texts of a status.
 
-Long series take upstream's model minutes of samples one by one; the ones above a bound run with ULLAGE_ALL_VECTORS=1.
+Each vector is a workload with a VPA. Their series are folded side by side, the i-th samples of all in one step, since half a
+million single steps take a minute; within a vector one series follows another, as upstream's did.
 """
 
-import os
-from collections.abc import Iterator
+from datetime import timedelta
+from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
+from quantities import quantity
+from series import amounts, policy
+from upstream_model import EPOCH, grown, settings
 from vectors import vectors
 
-from agents.logic.usage.settings import UsageSettings
-from agents.logic.usage.usage import Usage
-from agents.logic.vertical.estimation import estimate_cpu, estimate_memory
-from agents.logic.vertical.settings import VerticalSettings
-from schemas.facts import MetricsScraped
+from agents.logic.policies import Policies
+from agents.logic.tables.rows import Rows
+from agents.logic.turns import Recorded
+from agents.logic.usage.lookup import Layer
+from agents.logic.vertical import status, words
+from agents.logic.vertical.intake import Intake
+from agents.logic.vertical.members import Members
+from agents.logic.vertical.recommendation import recommend
+from agents.logic.vertical.tuning import PLACE
+from schemas.facts import ContainerOOMKilled, ContainerSeen, PodChanged, PodPhase
+from schemas.names import Place, PodName, Workload
+from schemas.policies import Operator, Requirement, TargetRef, VpaChanged
 
 Json = dict[str, Any]
 
-
-MOST = 10**9 if os.environ.get("ULLAGE_ALL_VECTORS") else 400
-WORD = 2**64
+ALL = vectors("recommendation")
 
 
-def value(shape: Json, i: int, at: float, r: int) -> Any:  # noqa: PLR0911  # one line for each shape of the vectors' README
-    jitter = shape.get("jitter", 0) + 1
-    match shape["f"]:
-        case "const":
-            return shape.get("base", 0)
-        case "uniform":
-            return shape.get("lo", 0) + r % (shape["hi"] - shape.get("lo", 0) + 1)
-        case "hourly":
-            return shape["levels"][int(at // 3600) % 24] + r % jitter
-        case "burst":
-            high = r % 1000 < shape["per_mille"]
-            return (shape["peak"] if high else shape.get("base", 0)) + (r // 1000) % jitter
-        case "tail":
-            bits = r or 2**20
-            return min(shape["base"] << ((bits & -bits).bit_length() - 1), shape["cap"]) + r % 7
-        case "leak":
-            return shape.get("base", 0) + shape["slope"] * (i % shape["period"]) + r % jitter
-        case "step":
-            return shape["a"] if i < shape["at"] else shape["b"]
-    raise AssertionError(shape)
-
-
-def amounts(series: Json, resource: str, seed: int) -> Iterator[float | None]:
-    shape = series.get(resource)
-    state = seed
-    for i in range(series["n"]):
-        state = (state * 6364136223846793005 + 1442695040888963407) % WORD
-        yield None if shape is None else value(shape, i, series["t0"] + i * series["step"], state >> 33)
-
-
-def fold(usage: Usage, series: Json) -> Any:
-    key = ("w", series["pod"], series["container"])
-    names = tuple((part,) for part in key)
-    ooms = list(series.get("ooms", []))
-    cpu = amounts(series, "cpu", series["seed"] * 2 + 1)
-    memory = amounts(series, "memory", series["seed"] * 2 + 2)
-    for i, (milli, used) in enumerate(zip(cpu, memory, strict=True)):
-        at = float(series["t0"] + i * series["step"])
-        while ooms and ooms[0][0] < at:
-            kill(usage, key, ooms.pop(0))
-        columns = [np.nan if milli is None else milli / 1000], [np.nan if used is None else used]
-        usage.scrape(MetricsScraped(None, "c", *names, *columns), at, turn=0, offset=0)
-    for oom in ooms:
-        kill(usage, key, oom)
-
-
-def kill(usage: Usage, key: Any, oom: list[Any]) -> Any:
-    usage.kill(key, float(oom[1]), float(oom[0]), turn=0)
-
-
-def fold_all(inputs: Json) -> Any:
-    config = inputs["aggregation"]
-    labels = {s["pod"]: s["labels"] for s in inputs["series"]}
-    labels |= {pod: text for pod, text, _ in inputs.get("empty_containers") or []}
-    usage = Usage(
-        UsageSettings(
-            cpu_half_life=config["cpu_half_life_s"],
-            memory_half_life=config["memory_half_life_s"],
-            window=config["memory_aggregation_interval_s"],
-            oom_ratio=config["oom_bump_up_ratio"],
-            oom_minimum=config["oom_min_bump_up_bytes"],
-            growth=config["histogram_bucket_size_growth"],
-        ),
-        lambda _workload, pod, container: (container, labels[pod]),
-    )
-    for series in inputs["series"]:
-        fold(usage, series)
-    return usage
-
-
-def merged(usage: Usage, parts: Any) -> Any:
-    """One aggregate for each container name: what a workload's recommendation rests on."""
-    aggregates = usage.aggregates
-    rows = {}
-    for name in sorted({container for container, _ in parts}):
-        into = rows[name] = aggregates.add(("merged", name))
-        for key in sorted(parts & set(aggregates.keys())):
-            if key[0] == name:
-                merge(usage, into, aggregates.find(key))
-    return rows
-
-
-def selected(inputs: Json) -> Any:
-    """Container and labels of what the selector matches."""
-    wanted = set(inputs["selector"].split(","))
-    known = [(s["container"], s["labels"]) for s in inputs["series"]]
-    known += [(container, labels) for _, labels, container in inputs.get("empty_containers") or []]
-    return {(container, labels) for container, labels in known if wanted <= set(labels.split(","))}
-
-
-def merge(usage: Usage, into: int, other: int) -> Any:
-    first, last, count = usage.aggregates.floats("first"), usage.aggregates.floats("last"), usage.aggregates.whole("count")
-    usage.cpu.merge(into, other)
-    usage.memory.merge(into, other)
-    if count[other]:
-        first[into] = first[other] if not count[into] else min(first[into], first[other])
-        last[into] = max(last[into], last[other])
-        count[into] += count[other]
-
-
-def settings(flags: Json) -> Any:
-    return VerticalSettings(
-        margin=flags["recommendation_margin_fraction"],
-        target_cpu_percentile=flags["target_cpu_percentile"],
-        lower_cpu_percentile=flags["lower_bound_cpu_percentile"],
-        upper_cpu_percentile=flags["upper_bound_cpu_percentile"],
-        target_memory_percentile=flags["target_memory_percentile"],
-        lower_memory_percentile=flags["lower_bound_memory_percentile"],
-        upper_memory_percentile=flags["upper_bound_memory_percentile"],
-        cpu_confidence=flags["confidence_interval_cpu_s"],
-        memory_confidence=flags["confidence_interval_memory_s"],
-        pod_minimum_cpu=flags["pod_recommendation_min_cpu_millicores"] / 1000,
-        pod_minimum_memory=flags["pod_recommendation_min_memory_mb"] * 2**20,
+def flags(inputs: Json) -> Any:
+    told, most = inputs["recommender"], inputs["recommender"].get("global_max_allowed") or {}
+    bound = policy({"containerName": "*", "maxAllowed": most}).max_allowed
+    return settings(
+        inputs["aggregation"],
+        margin=told["recommendation_margin_fraction"],
+        target_cpu_percentile=told["target_cpu_percentile"],
+        lower_cpu_percentile=told["lower_bound_cpu_percentile"],
+        upper_cpu_percentile=told["upper_bound_cpu_percentile"],
+        target_memory_percentile=told["target_memory_percentile"],
+        lower_memory_percentile=told["lower_bound_memory_percentile"],
+        upper_memory_percentile=told["upper_bound_memory_percentile"],
+        cpu_confidence=told["confidence_interval_cpu_s"],
+        memory_confidence=told["confidence_interval_memory_s"],
+        pod_minimum_cpu=told["pod_recommendation_min_cpu_millicores"] / 1000,
+        pod_minimum_memory=told["pod_recommendation_min_memory_mb"] * 2**20,
+        round_cpu=told["round_cpu_millicores"],
+        round_memory=told["round_memory_bytes"],
+        humanize_memory=told["humanize_memory"],
+        integer_cpu=told["cpu_integer_post_processor"],
+        per_vpa=told["feature_per_vpa_config"],
+        maximum_cpu=bound.cpu,
+        maximum_memory=bound.memory,
     )
 
 
-def unsuited(vector: Json) -> Any:
-    """Why a vector asks for what this stage does not do yet."""
-    inputs, flags = vector["inputs"], vector["inputs"]["recommender"]
-    policies = (inputs.get("resourcePolicy") or {}).get("containerPolicies", [])
-    if flags["feature_per_vpa_config"]:
-        return "no settings for single workloads yet"
-    if any(p.get("mode") == "Off" or "controlledResources" in p for p in policies):
-        return "no policy mode and controlled resources of containers yet"
-    if sum(s["n"] for s in inputs["series"]) > MOST:
-        return f"more than {MOST} samples; set ULLAGE_ALL_VECTORS"
-    return None
+def vpa(name: str, inputs: Json) -> VpaChanged:
+    """A VPA for the Deployment `name`."""
+    key, _, value = inputs["selector"].partition("=")
+    entries = (inputs.get("resourcePolicy") or {}).get("containerPolicies", [])
+    return VpaChanged(
+        EPOCH, "c", "n", name, EPOCH, TargetRef("Deployment", name), (Requirement(key, Operator.IN, (value,)),),
+        containers=tuple(map(policy, entries)), annotations=inputs.get("annotations") or {},
+    )  # fmt: skip
 
 
-@pytest.mark.parametrize("vector", vectors("recommendation"))
-def test_amounts_are_upstreams(vector: Json) -> None:
-    reason = unsuited(vector)
-    if reason:
-        pytest.skip(reason)
+def workload(name: str) -> Workload:
+    return Workload("c", "n", "Deployment", name)
+
+
+class Fleet:
+    """Vectors of equal aggregation settings, each a workload."""
+
+    def __init__(self, cases: list[Json]) -> None:
+        first = cases[0]["inputs"]
+        self.policies = Policies()
+        self.intake = Intake(flags(first), self.policies)
+        self.usage = grown(self.intake, first["aggregation"]["histogram_bucket_size_growth"])
+        for case in cases:
+            self.policies.take(Recorded(vpa(case["id"], case["inputs"]), Place("ullage.policies.v1", 0, 0)))
+            for pod, labels, container in case["inputs"].get("empty_containers") or []:
+                self.pod(case["id"], pod, labels, container)
+            for series in case["inputs"]["series"]:
+                self.pod(case["id"], series["pod"], series["labels"], series["container"])
+        self.fold([Samples(self, case) for case in cases])
+
+    def pod(self, name: str, pod: str, labels: str, container: str) -> None:
+        known = self.intake.pods.get(workload(name).key, pod)
+        assert known is None or known.labels == labels
+        seen = tuple(ContainerSeen(each) for each in dict.fromkeys((*(known.containers if known else ()), container)))
+        told = dict(part.split("=", 1) for part in labels.split(","))
+        self.intake.pod(PodChanged(EPOCH, workload(name), PodName("n", pod, pod), PodPhase.RUNNING, EPOCH, seen, labels=told))
+
+    def fold(self, chains: list[Any]) -> None:
+        """The k-th samples of all that have so many."""
+        chains = sorted(chains, key=lambda chain: len(chain.rows), reverse=True)
+        lengths = np.array([len(chain.rows) for chain in chains])
+        shape = (len(chains), lengths[0])
+        rows, cpu, memory, times = np.zeros(shape, np.int64), np.zeros(shape), np.zeros(shape), np.zeros(shape)
+        for i, chain in enumerate(chains):
+            n = lengths[i]
+            rows[i, :n], cpu[i, :n], memory[i, :n], times[i, :n] = chain.rows, chain.cpu, chain.memory, chain.times
+        aggregates = self.usage.containers["aggregate"][rows].astype(np.int64)
+        kills: dict[int, list[Any]] = {}
+        for chain in chains:
+            for place, oom in chain.ooms:
+                kills.setdefault(place, []).append(oom)
+        for k in range(lengths[0] + 1):
+            for oom in kills.get(k, ()):
+                self.intake.kill(oom)
+            n = int((lengths > k).sum())
+            if n:
+                layer = Layer(None, rows[:n, k], aggregates[:n, k], [], [])
+                self.usage.fold(layer, cpu[:n, k], memory[:n, k], times[:n, k])
+
+
+class Samples:
+    """All samples of a vector in the order of upstream's, and which OOM kills come before which of them."""
+
+    def __init__(self, fleet: Fleet, case: Json) -> None:
+        self.rows: list[int] = []
+        self.cpu: list[float] = []
+        self.memory: list[float] = []
+        self.times: list[float] = []
+        self.ooms: list[Any] = []
+        for series in case["inputs"]["series"]:
+            start, n = len(self.rows), series["n"]
+            times = [float(series["t0"] + i * series["step"]) for i in range(n)]
+            for at, request in series.get("ooms", []):
+                place = start + sum(1 for t in times if t <= at)
+                when = EPOCH + timedelta(seconds=at)
+                name = PodName("n", series["pod"], series["pod"])
+                kill = ContainerOOMKilled(when, workload(case["id"]), name, series["container"], 1, request, None)
+                self.ooms.append((place, kill))
+            self.rows += [fleet.usage.see(workload(case["id"]).key, series["pod"], series["container"])] * n
+            self.cpu += [used / 1000 for used in amounts(series, "cpu", series["seed"] * 2 + 1)]
+            self.memory += list(amounts(series, "memory", series["seed"] * 2 + 2))
+            self.times += times
+
+
+def alike(inputs: Json) -> str:
+    """Vectors of one fleet have this in common."""
+    return f"{inputs['aggregation']} {inputs['recommender']['feature_per_vpa_config']}"
+
+
+@cache
+def fleet(kind: str) -> Fleet:
+    return Fleet([param.values[0] for param in ALL if alike(param.values[0]["inputs"]) == kind])
+
+
+@pytest.mark.parametrize("vector", ALL)
+def test_amounts_and_texts_are_upstreams(vector: Json) -> None:
     inputs, expected = vector["inputs"], vector["expected"]
-    usage = fold_all(inputs)
-    found = merged(usage, selected(inputs))
-    names, rows = list(found), np.array(list(found.values()), np.int64)
-    siblings = np.full(len(rows), float(len(rows)))
-    chosen = settings(inputs["recommender"])
-    cpu, memory = (estimate(usage, rows, siblings, chosen) for estimate in (estimate_cpu, estimate_memory))
-    mine = {
-        name: {
-            f"{bound}{suffix}": {"cpu": getattr(cpu, bound)[i], "memory": getattr(memory, bound)[i]}
-            for bound, suffix in (("lower", "Bound"), ("target", ""), ("upper", "Bound"))
+    run, chosen = fleet(alike(inputs)), flags(inputs)
+    members = Members(run.usage, Rows("said", {}), run.policies, chosen)
+    key = workload(vector["id"]).key
+    members.add([found for found in run.usage.aggregates.keys() if found[0] == key])  # noqa: SIM118  # rows, not a dict
+    these = members.speaking([key])
+    names = [members.names[member][1] for member in these.tolist()]
+    done = recommend(run.usage, members, these, chosen)
+    assert unrounded(done, names) == (expected["amounts"] or {})
+    found = [status.container_text(words.container(done, i, name), chosen) for i, name in enumerate(names)]
+    assert amounts_of(found) == amounts_of(expected["status"] or [])
+    if not inputs.get("resourcePolicy"):  # a bound keeps its policy's unit in upstream: 300M for our 300000000
+        assert found == (expected["status"] or [])
+
+
+def amounts_of(status: Any) -> Any:
+    """A status with amounts for texts."""
+    if isinstance(status, list):
+        return [amounts_of(each) for each in status]
+    if isinstance(status, dict):
+        return {key: quantity(value) if key in ("cpu", "memory") else amounts_of(value) for key, value in status.items()}
+    return status
+
+
+def unrounded(done: Any, names: list[str]) -> Json:
+    """The amounts before rounding and bounds, of controlled resources."""
+    found: Json = {}
+    for i, name in enumerate(names):
+        resources = [r for r in ("cpu", "memory") if done.rules[i, PLACE[r]]]
+        found[name] = {
+            key: {resource: getattr(getattr(done, resource), bound)[i] for resource in resources}
+            for key, bound in (("lowerBound", "lower"), ("target", "target"), ("upperBound", "upper"))
         }
-        for i, name in enumerate(names)
-    }
-    assert mine == expected["amounts"]
+    return found

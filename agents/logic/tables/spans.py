@@ -1,0 +1,171 @@
+"""Rows of many numbers of which few are not zero, and those few lie together: each row has room for its own span alone.
+
+A histogram of 176 buckets seldom fills more than 40. A row gets room for 8 numbers, then 16, and so on, when a number outside
+its room is first asked for. Where the room lies never shows: equal numbers dump equal bytes, whatever the history.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Indices = NDArray[np.int64]
+
+_SIZES = (8, 16, 24, 32, 48, 64, 96, 128)
+
+_BLOCK = 1024
+"""Rows handled together in whole width."""
+
+_MOST_UNUSED = 0.25
+"""Share of the pool that may be spare before it is put together anew."""
+
+
+class Spans:
+    """Rows of `width` numbers. `pool` holds them all; `cells` says where."""
+
+    def __init__(self, width: int) -> None:
+        self.width = width
+        self.pool: Floats = np.zeros(0)
+        self._sizes = np.array([*(size for size in _SIZES if size < width), width], np.int64)
+        self._origin: Indices = np.zeros(0, np.int64)
+        self._base: NDArray[np.int16] = np.zeros(0, np.int16)
+        self._room: NDArray[np.int16] = np.zeros(0, np.int16)
+        self._end = self._unused = 0
+        self._spare: dict[int, list[int]] = {size: [] for size in self._sizes.tolist()}
+
+    def __len__(self) -> int:
+        return len(self._room)
+
+    def grow(self, rows: int) -> None:
+        """Have so many rows; new ones are all zero and have no room."""
+        more = rows - len(self._room)
+        self._origin = np.append(self._origin, np.zeros(more, np.int64))
+        self._base = np.append(self._base, np.zeros(more, np.int16))
+        self._room = np.append(self._room, np.zeros(more, np.int16))
+
+    def cells(self, rows: Indices, places: Indices) -> Indices:
+        """Where in the pool the numbers at `places` of these rows are; room is made where there is none."""
+        within = places - self._base[rows]
+        outside = (within < 0) | (within >= self._room[rows])
+        if outside.any():
+            if self._unused > _MOST_UNUSED * self._end:
+                self._compact()
+                return self.cells(rows, places)
+            self._make_room(rows[outside], places[outside])
+        return self._origin[rows] + places
+
+    def at(self, rows: Indices, places: Indices) -> Floats:
+        """The numbers at `places`; zero where a row has no room."""
+        within = places - self._base[rows]
+        inside = (within >= 0) & (within < self._room[rows])
+        found = np.zeros(len(rows))
+        found[inside] = self.pool[self._origin[rows[inside]] + places[inside]]
+        return found
+
+    def alike(self, rows: Indices) -> Iterator[tuple[Indices, Indices, Indices]]:
+        """Rows with room for equally many numbers: positions in `rows`, the first place of each, and cells (one line a row)."""
+        room = self._room[rows]
+        for size in self._sizes.tolist():
+            positions = np.flatnonzero(room == size)
+            step = max(1, 65_536 // size)
+            for start in range(0, len(positions), step):
+                part = positions[start : start + step]
+                base = self._base[rows[part]].astype(np.int64)
+                yield part, base, (self._origin[rows[part]] + base)[:, None] + np.arange(size)
+
+    def dense(self, rows: Indices) -> Floats:
+        """All numbers of these rows."""
+        block = np.zeros((len(rows), self.width))
+        for positions, base, cells in self.alike(rows):
+            block[positions[:, None], base[:, None] + np.arange(cells.shape[1])] = self.pool[cells]
+        return block
+
+    def add(self, rows: Indices, block: Floats) -> None:
+        """Add whole rows; no row twice."""
+        self._fit(rows, block)
+        for positions, base, cells in self.alike(rows):
+            self.pool[cells] += block[positions[:, None], base[:, None] + np.arange(cells.shape[1])]
+
+    def put(self, rows: Indices, block: Floats) -> None:
+        """Let these rows be these numbers; no row twice."""
+        self.clear(rows)
+        self._write(rows, block)
+
+    def _write(self, rows: Indices, block: Floats) -> None:
+        self._fit(rows, block)
+        for positions, base, cells in self.alike(rows):
+            self.pool[cells] = block[positions[:, None], base[:, None] + np.arange(cells.shape[1])]
+
+    def _fit(self, rows: Indices, block: Floats) -> None:
+        """Make room for all that is in a block."""
+        filled = block.view(np.uint64) != 0
+        some = filled.any(axis=1)
+        rows, filled = rows[some], filled[some]
+        ends = (filled.argmax(axis=1), self.width - 1 - filled[:, ::-1].argmax(axis=1))
+        self.cells(np.concatenate([rows, rows]), np.concatenate(ends))
+
+    def scale(self, rows: Indices, factors: Floats) -> None:
+        """Multiply whole rows; no row twice."""
+        for positions, _, cells in self.alike(rows):
+            self.pool[cells] *= factors[positions, None]
+
+    def clear(self, rows: Indices) -> None:
+        """Make rows zero and take their room back; no row twice."""
+        for _, _, cells in self.alike(rows):
+            self._give_back(cells)
+        self._room[rows] = 0
+
+    def _make_room(self, rows: Indices, places: Indices) -> None:
+        """Move rows to where they have room for these places as well."""
+        rows, index = np.unique(rows, return_inverse=True)
+        room, base = self._room[rows].astype(np.int64), self._base[rows].astype(np.int64)
+        low = np.where(room > 0, base, self.width)
+        high = np.where(room > 0, base + room - 1, -1)
+        np.minimum.at(low, index, places)
+        np.maximum.at(high, index, places)
+        wanted = high - low + 1
+        sizes = self._sizes[np.searchsorted(self._sizes, wanted)]
+        for size in np.unique(sizes).tolist():
+            these = np.flatnonzero(sizes == size)
+            first = np.clip(low[these] - (size - wanted[these]) // 2, 0, self.width - size)
+            self._move(rows[these], first, size)
+
+    def _move(self, rows: Indices, base: Indices, size: int) -> None:
+        origin = self._take(size, len(rows)) - base
+        for positions, old_base, cells in list(self.alike(rows)):
+            self.pool[(origin[positions] + old_base)[:, None] + np.arange(cells.shape[1])] = self.pool[cells]
+            self._give_back(cells)
+        self._origin[rows], self._base[rows], self._room[rows] = origin, base, size
+
+    def _take(self, size: int, count: int) -> Indices:
+        """Starts of free pieces of the pool; they are all zero."""
+        spare = self._spare[size]
+        again = [spare.pop() for _ in range(min(count, len(spare)))]
+        self._unused -= len(again) * size
+        new = count - len(again)
+        end = self._end + new * size
+        if end > len(self.pool):
+            pool = np.zeros(max(end, len(self.pool) + len(self.pool) // 8, 4096))
+            pool[: self._end] = self.pool[: self._end]
+            self.pool = pool
+        starts = self._end + size * np.arange(new)
+        self._end = end
+        return np.concatenate([np.array(again, np.int64), starts])
+
+    def _give_back(self, cells: Indices) -> None:
+        self.pool[cells] = 0.0
+        self._spare[cells.shape[1]] += cells[:, 0].tolist()
+        self._unused += cells.size
+
+    def _compact(self) -> None:
+        """Put all rows side by side into a new pool, each with no more room than what it holds needs."""
+        old = Spans(self.width)
+        old.pool, old._origin, old._base, old._room = self.pool, self._origin, self._base, self._room
+        self.pool, self._end, self._unused = np.zeros(0), 0, 0
+        self._origin, self._base, self._room = np.zeros_like(old._origin), np.zeros_like(old._base), np.zeros_like(old._room)
+        self._spare = {size: [] for size in self._sizes.tolist()}
+        used = np.flatnonzero(old._room)
+        for start in range(0, len(used), _BLOCK):
+            rows = used[start : start + _BLOCK]
+            self._write(rows, old.dense(rows))

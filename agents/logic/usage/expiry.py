@@ -1,0 +1,60 @@
+"""Which usage is too old to count. Upstream's rules: see `_expired` and `_useless`.
+
+Containers of pods that no source ever told of cannot be seen to go, so they go when they have had no sample for long enough.
+Keys of aggregates are (workload, container, labels).
+"""
+
+from collections.abc import Callable, Collection
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agents.logic.tables.rows import Indices, Key
+from agents.logic.usage.histograms import NEVER
+from agents.logic.usage.labels import SEED
+from agents.logic.usage.usage import Usage
+
+
+def expire(usage: Usage, at: float, contributive: Collection[Key], known: Callable[[str, str], bool]) -> list[Key]:
+    """Drop aggregates that have expired, or that never had a sample and have no pod; what was dropped, sorted.
+
+    `contributive`: aggregates of pods that run or whose controller lives. `known`: was this pod (workload, name) told of?
+    A seed stays for as long as its container has other usage: upstream, too, holds it beside the live one.
+    """
+    _forget_containers(usage, at, known)
+    rows = usage.aggregates.used()
+    gone = rows[_expired(usage, rows, at) | _useless(usage, rows, contributive)]
+    keys = {usage.aggregates.key(row) for row in gone.tolist()}
+    seeds = {key for key in keys if key[-1].startswith(SEED)}
+    if seeds:
+        every = map(usage.aggregates.key, rows.tolist())
+        living = {key[:-1] for key in every if key not in keys and not key[-1].startswith(SEED)}
+        keys -= {key for key in seeds if key[:-1] in living}
+    usage.drop(keys)
+    return sorted(keys)
+
+
+def _expired(usage: Usage, rows: Indices, at: float) -> NDArray[np.bool_]:
+    """The last CPU sample, or for want of any the making of the aggregate, lies `expires` back."""
+    columns = usage.aggregates
+    last, created = columns.floats("last")[rows], columns.floats("created")[rows]
+    return np.asarray(at - np.where(last == NEVER, created, last) >= columns.floats("expires")[rows])
+
+
+def _useless(usage: Usage, rows: Indices, contributive: Collection[Key]) -> NDArray[np.bool_]:
+    """No sample of anything, and no pod that could still give one."""
+    blank = (usage.aggregates["count"][rows] == 0) & (usage.memory.total[rows] == 0.0)
+    places = np.flatnonzero(blank)
+    found = np.zeros(len(rows), np.bool_)
+    found[places] = [usage.aggregates.key(row) not in contributive for row in rows[places].tolist()]
+    return found
+
+
+def _forget_containers(usage: Usage, at: float, known: Callable[[str, str], bool]) -> None:
+    containers = usage.containers
+    rows = containers.used()
+    newest = np.maximum(containers.floats("last_cpu")[rows], containers.floats("last_memory")[rows])
+    for row in rows[at - newest >= usage.settings.expires].tolist():
+        workload, pod, _ = key = containers.key(row)
+        if not known(workload, pod):
+            containers.free(key)

@@ -1,0 +1,108 @@
+"""What is known of container names: the usage of one aggregate, or of all that belong to the name, added up.
+
+Upstream adds up all pods' label sets at each recommendation; most names have one, which is then read in place.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from agents.logic.tables.rows import Floats, Indices, Rows
+from agents.logic.usage.buckets import cpu_scale, memory_scale
+from agents.logic.usage.histograms import NEVER, Histograms
+from agents.logic.usage.usage import Usage, aggregate_columns
+
+Parts = Sequence[Sequence[int]]
+"""For each container name the rows of its aggregates, in the order in which they are added."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Containers in one order; percentiles are lower, target, upper, in cores and in bytes."""
+
+    cpu: list[Floats]
+    memory: list[Floats]
+    first: Floats
+    last: Floats
+    count: Floats
+    peaks: Floats
+    """The weight of all memory peaks."""
+
+
+def gather(usage: Usage, single: Indices, parts: Callable[[int], Sequence[int]], shares: Floats) -> Evidence:
+    """The evidence for each name. `single`: the row of its only aggregate, or -1 and then `parts` gives the rows of all.
+
+    `shares` has six percentiles for each: of CPU, then of memory.
+    """
+    one, many = np.flatnonzero(single >= 0), np.flatnonzero(single < 0)
+    if not len(many):
+        return read(usage, single, shares)
+    found = [
+        read(usage, single[one], shares[one]),
+        read(*added(usage, [parts(place) for place in many.tolist()]), shares[many]),
+    ]
+    order = np.argsort(np.concatenate([one, many]), kind="stable")
+    return _joined(found, order)
+
+
+def read(usage: "Usage | Sum", rows: Indices, shares: Floats) -> Evidence:
+    """The evidence in these rows."""
+    columns = usage.aggregates
+    return Evidence(
+        cpu=usage.cpu.percentiles(rows, list(shares[:, :3].T)),
+        memory=usage.memory.percentiles(rows, list(shares[:, 3:6].T)),
+        first=columns.floats("first")[rows],
+        last=columns.floats("last")[rows],
+        count=columns["count"][rows].astype(np.float64),
+        peaks=usage.memory.total[rows],
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Sum:
+    """Aggregates that nobody keeps."""
+
+    aggregates: Rows
+    cpu: Histograms
+    memory: Histograms
+
+
+def added(usage: Usage, parts: Parts) -> tuple[Sum, Indices]:
+    """One new aggregate for each element of `parts`, and their rows. An element with no rows is empty."""
+    rows = Rows("sums", aggregate_columns(usage.settings))
+    rows.reserve(len(parts))
+    growth = usage.settings.growth
+    total = Sum(rows, Histograms(rows, "cpu", cpu_scale(growth)), Histograms(rows, "memory", memory_scale(growth)))
+    for layer in range(max((len(part) for part in parts), default=0)):
+        into = np.array([i for i, part in enumerate(parts) if len(part) > layer], np.int64)
+        _add(usage, np.array([parts[i][layer] for i in into.tolist()], np.int64), total, into)
+    return total, np.arange(len(parts))
+
+
+def _add(usage: Usage, others: Indices, total: Sum, into: Indices) -> None:
+    """Histograms add up; the first sample is the earliest there is, the last the latest."""
+    for mine, theirs in ((total.cpu, usage.cpu), (total.memory, usage.memory)):
+        mine.half_life[into] = theirs.half_life[others]
+        mine.absorb(into, theirs, others)
+    columns = usage.aggregates
+    first, earlier = total.aggregates.floats("first"), columns.floats("first")[others]
+    known = (first[into] != NEVER) & ((earlier == NEVER) | (first[into] <= earlier))
+    first[into] = np.where(known, first[into], earlier)
+    last = total.aggregates.floats("last")
+    last[into] = np.maximum(last[into], columns.floats("last")[others])
+    total.aggregates.whole("count")[into] += columns.whole("count")[others]
+
+
+def _joined(found: Sequence[Evidence], order: Indices) -> Evidence:
+    def join(parts: Sequence[Floats]) -> Floats:
+        return np.concatenate(parts)[order]
+
+    return Evidence(
+        cpu=[join([each.cpu[i] for each in found]) for i in range(3)],
+        memory=[join([each.memory[i] for each in found]) for i in range(3)],
+        first=join([each.first for each in found]),
+        last=join([each.last for each in found]),
+        count=join([each.count for each in found]),
+        peaks=join([each.peaks for each in found]),
+    )

@@ -1,0 +1,51 @@
+"""What a recommender of upstream's kind would save: one checkpoint for each container name of a VPA's workload.
+
+It holds all usage that belongs to the VPA, also of containers with mode Off, without the peaks of windows that still run. It only
+reads: whoever asked writes it.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+import numpy as np
+
+from agents.logic.usage import checkpoints
+from agents.logic.vertical.evidence import added
+from agents.logic.vertical.intake import Intake
+from agents.logic.vertical.members import Members
+from schemas.facts import CheckpointSeen
+from schemas.names import Workload
+
+
+def export(intake: Intake, members: Members, workload: Workload, at: datetime) -> tuple[CheckpointSeen, ...]:
+    """The checkpoints of a workload's VPA, sorted by container; none where it has no VPA."""
+    held = intake.policies.of(workload.key)
+    if held is None or held.policy.vpa is None:
+        return ()
+    found = sorted(members.of.get(workload.key, {}).items())
+    return tuple(_one(intake, members.parts[member], (workload, held.policy.vpa.name, name), at) for name, member in found)
+
+
+def object_name(checkpoint: CheckpointSeen) -> str:
+    """The name of the object that holds a checkpoint."""
+    return f"{checkpoint.vpa}-{checkpoint.container}"
+
+
+def _one(intake: Intake, parts: Sequence[int], name: tuple[Workload, str, str], at: datetime) -> CheckpointSeen:
+    usage = intake.usage
+    rows = np.array(parts, np.int64)
+    total, (row,) = added(usage, [parts])
+    used = usage.containers.used()
+    live = used[np.isin(usage.containers["aggregate"][used], rows)]
+    checkpoints.take_running_peaks(usage, total.memory, int(row), live, at.timestamp())
+    numbers = total.aggregates
+    return CheckpointSeen(
+        at,
+        *name,
+        version=checkpoints.VERSION,
+        first=numbers.floats("first").item(row),
+        last=numbers.floats("last").item(row),
+        count=numbers.whole("count").item(row),
+        cpu=checkpoints.saved(total.cpu, int(row)),
+        memory=checkpoints.saved(total.memory, int(row)),
+    )

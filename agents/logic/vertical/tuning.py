@@ -1,0 +1,161 @@
+"""What a policy asks of the estimate of one container, as numbers in the columns of a matrix.
+
+Everything that may differ between containers is here: percentiles, margin, minimum, bounds, which resources are recommended.
+A VPA object has no fields for some of it, so it says it in annotations: `ullage/<container>.<name>: "<number>"`, where the
+container may be `*` and the name is that of a field of Tuning, `minimum_cpu` or `minimum_memory`. It refuses what is no number.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+
+from agents.logic.policies import Held, bounds
+from agents.logic.vertical.capping import limits_of
+from agents.logic.vertical.settings import VerticalSettings
+from schemas.names import Amounts
+from schemas.policies import ContainerMode, ContainerPolicy, Tuning, VpaChanged
+from schemas.units import Bytes, Cores
+
+COLUMNS = (
+    "lower_cpu",
+    "target_cpu",
+    "upper_cpu",
+    "lower_memory",
+    "target_memory",
+    "upper_memory",
+    "margin",
+    "minimum_cpu",
+    "minimum_memory",
+    "least_cpu",
+    "most_cpu",
+    "least_memory",
+    "most_memory",
+    "cpu",
+    "memory",
+    "integer_cpu",
+    "silent",
+)
+"""Percentiles; margin; minimum (NaN: the share of the pod's); bounds (NaN: none); 1 where the resource is recommended, CPU
+comes in whole cores, nothing is recommended at all."""
+
+PLACE = {name: place for place, name in enumerate(COLUMNS)}
+
+INTEGER_CPU = "vpa-post-processor.kubernetes.io/{}_integerCPU"
+
+_PREFIX = "ullage/"
+_NAMES = (*(f.name for f in fields(Tuning) if f.name != "minimum"), "minimum_cpu", "minimum_memory")
+
+
+@dataclass(frozen=True, slots=True)
+class Folding:
+    """What a policy asks of the folding of usage: times in seconds."""
+
+    window: float
+    expires: float
+    cpu_half_life: float
+    memory_half_life: float
+
+
+def entry_of(held: Held | None, container: str, settings: VerticalSettings) -> ContainerPolicy:
+    """The policy of a container, with its VPA's annotations; without its own settings where these do not hold."""
+    entry = bounds(held, container)
+    if not settings.per_vpa:
+        return replace(entry, oom_ratio=None, oom_minimum=None, memory_window=None, memory_windows=None, tuning=Tuning())
+    if held is None or held.policy.vpa is None or not held.policy.vpa.annotations:
+        return entry
+    return replace(entry, tuning=_annotated(held.policy.vpa, container, entry.tuning))
+
+
+def row(held: Held | None, container: str, settings: VerticalSettings) -> list[float]:
+    """The numbers for one container, in the order of COLUMNS."""
+    entry = entry_of(held, container, settings)
+    tuned = entry.tuning
+    shares = [
+        _or(getattr(tuned, name), getattr(settings, name))
+        for resource in ("cpu", "memory")
+        for name in (f"{bound}_{resource}_percentile" for bound in ("lower", "target", "upper"))
+    ]
+    controlled = entry.controlled_resources
+    whole = settings.integer_cpu and _integer(held, container)
+    silent = entry.mode is ContainerMode.OFF or (held is not None and held.policy.foreign)
+    return [
+        *shares,
+        _or(tuned.margin, settings.margin),
+        math.nan if tuned.minimum.cpu is None else tuned.minimum.cpu * 1000.0,
+        _or(tuned.minimum.memory, math.nan),
+        *limits_of(entry, Amounts(settings.maximum_cpu, settings.maximum_memory)),
+        *(float(controlled is None or resource in controlled) for resource in ("cpu", "memory")),
+        float(whole),
+        float(silent),
+    ]
+
+
+def folding(held: Held | None, container: str, settings: VerticalSettings) -> Folding:
+    """How the usage of one container is folded."""
+    entry = entry_of(held, container, settings)
+    window = _or(entry.memory_window, settings.memory_window)
+    return Folding(
+        window,
+        window * _or(entry.memory_windows, settings.memory_windows),
+        _or(entry.tuning.cpu_half_life, settings.cpu_half_life),
+        _or(entry.tuning.memory_half_life, settings.memory_half_life),
+    )
+
+
+def _integer(held: Held | None, container: str) -> bool:
+    vpa = held.policy.vpa if held else None
+    return vpa is not None and vpa.annotations.get(INTEGER_CPU.format(container)) == "true"
+
+
+def _annotated(vpa: VpaChanged, container: str, tuned: Tuning) -> Tuning:
+    """Tuning with what annotations say; of a container's own and those of `*`, the own count."""
+    own = {**told(vpa.annotations, "*"), **told(vpa.annotations, container)}
+    cpu, memory = own.pop("minimum_cpu", None), own.pop("minimum_memory", None)
+    minimum = Amounts(
+        tuned.minimum.cpu if cpu is None else Cores(cpu),
+        tuned.minimum.memory if memory is None else Bytes(int(memory)),
+    )
+    return replace(tuned, minimum=minimum, **own)  # type: ignore[arg-type]  # names are fields, and all are numbers
+
+
+def told(annotations: Mapping[str, str], container: str) -> dict[str, float]:
+    """The numbers that annotations give for one container. Raises ValueError for one that is no number."""
+    found = {}
+    for name in _NAMES:
+        text = annotations.get(f"{_PREFIX}{container}.{name}")
+        if text is not None:
+            found[name] = _number(f"{_PREFIX}{container}.{name}", text)
+    return found
+
+
+def _number(name: str, text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number) or number < 0:
+        raise ValueError(f"the annotation '{name}' is '{text}', which is no amount")
+    return number
+
+
+def odd_annotation(annotations: Mapping[str, str]) -> str | None:
+    """What is wrong with the annotations that are ours; None if nothing is."""
+    for name, text in annotations.items():
+        if not name.startswith(_PREFIX):
+            continue
+        setting = name.rpartition(".")[2]
+        if setting not in _NAMES:
+            return f"the annotation '{name}' sets '{setting}', which is none of {', '.join(_NAMES)}"
+        try:
+            number = _number(name, text)
+        except ValueError as error:
+            return str(error)
+        if "percentile" in setting and number > 1.0:
+            return f"the annotation '{name}' is '{text}'; a percentile is at most 1"
+        if "half_life" in setting and number == 0.0:
+            return f"the annotation '{name}' is '{text}'; a half life is more than nothing"
+    return None
+
+
+def _or(value: float | None, otherwise: float) -> float:
+    return otherwise if value is None else float(value)
