@@ -42,6 +42,8 @@ class Recovery:
         """Open everything that is wholly ours."""
         with supervision.guarded("recovering partitions"):
             async with self.epoch.busy:
+                if self.epoch.over:
+                    return
                 await outbox.start()
                 await changelog.start()
                 await self._recover()
