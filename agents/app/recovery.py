@@ -37,6 +37,7 @@ class Recovery:
         for host in self.hosts:
             for held in host.held.values():
                 held.open = False
+                self.watch.revoked(held)
 
     async def recover(self, outbox: Outbox, changelog: Changelog) -> None:
         """Open everything that is wholly ours."""
