@@ -274,6 +274,23 @@ def test_a_deleted_pod_is_forgotten() -> None:
     assert stage.known.pods_of == {}
 
 
+def test_what_is_known_of_a_workload_goes_when_its_pods_are_gone_and_its_recommendation_is_too_old_to_act_on() -> None:
+    stage = open_stage(recommendation_within=1800.0)
+    at_once(stage)
+    gone = [PodDeleted(when(LATER), API, pod(n, START).pod) for n in "abc"]
+    look(stage, LATER + 20 * MINUTE, pod_changes_by_cluster=gone)
+    assert (len(stage.known.recommended), len(stage.known.notes), len(stage._compared._held)) == (1, 0, 0)
+    look(stage, LATER + 31 * MINUTE)
+    assert (len(stage.known.recommended), list(stage._parts.chunks())) == (0, list(resumed(stage)._parts.chunks()))
+
+
+def test_an_old_recommendation_of_a_workload_with_pods_is_kept_and_refused_as_stale() -> None:
+    stage = open_stage(recommendation_within=1800.0, cool_down=0.0)
+    at_once(stage)
+    assert only_guard(look(stage, LATER + 31 * MINUTE)) == "stale"
+    assert len(stage.known.recommended) == 1
+
+
 def test_a_pod_whose_owner_became_known_later_belongs_to_that_one_alone_also_without_a_restart() -> None:
     stage = open_stage(pod("a", START, workload=Workload("demo", "web", "ReplicaSet", "api-1")), pod("b", START))
     look(stage, LATER - MINUTE, pod_changes_by_cluster=[pod("a", START)])
