@@ -134,6 +134,7 @@ def _oom(because: Mapping[str, object]) -> tuple[datetime | None, str]:
     if not isinstance(oom, dict):
         return None, ""
     try:
-        return datetime.fromisoformat(str(oom.get("at"))), str(oom.get("uid"))
+        at = datetime.fromisoformat(str(oom.get("at")))
     except ValueError:
         return None, ""
+    return (None, "") if at.tzinfo is None else (at, str(oom.get("uid")))  # without an offset the machine's would count

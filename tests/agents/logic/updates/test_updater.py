@@ -109,6 +109,13 @@ def test_a_pod_killed_soon_after_its_start_is_changed_inside_its_bounds_and_firs
     assert [(f.pod.name, f.because["why"]) for f in found] == [("c", ["quick OOM"])]
 
 
+def test_a_kill_at_a_time_without_offset_is_none_whatever_the_time_zone_of_the_worker() -> None:
+    stage = open_stage()
+    killed = {"at": f"{when(START + MINUTE):%Y-%m-%dT%H:%M:%S}", "uid": "uid-a"}
+    at_once(stage, last_oom=killed)
+    assert (stage.known.recommended.get(API.key).oom_at, stage.known.recommended.get(API.key).oom_uid) == (None, "")
+
+
 def test_a_pod_whose_kill_is_long_ago_is_left_alone() -> None:
     oom = {"at": when(START + 5 * MINUTE).isoformat(), "uid": "uid-c"}
     assert at_once(open_stage(), START + 15 * MINUTE, low=0.1, target=0.5, high=2.0, last_oom=oom) == []
