@@ -20,10 +20,12 @@ from agents.settings import Settings, opened
 from agents.telemetry import ClockMetrics, SourceMetrics, WatchedLog
 from agents.telemetry.watched import Watcher
 from streams.codec import Codec, tick_number
+from streams.errors import BadInput
 from streams.log import Log
 from streams.simulated.server import SimulatedServer
 from streams.simulated.world import World
 from streams.sources.clock import Clock, ClockSettings, TimeBase, wall_ms
+from streams.sources.operator import Operator
 from streams.sources.traces import Player, Playing, Trace
 from streams.topics import Topics
 
@@ -84,14 +86,27 @@ def _first_tick(log: Log, topics: Topics) -> datetime:
                 return _EPOCH + timedelta(milliseconds=number)
 
 
+def _refuse_the_past(log: Log, topics: Topics, *, begin: datetime) -> None:
+    """A tick counts only above all earlier ones: a trace from before the log's newest tick would make no turn of its own."""
+    newest = Operator(log, topics, Codec(topics)).tick()
+    if newest is not None and newest.at >= begin:
+        raise BadInput(
+            f"the trace begins at {begin:%Y-%m-%d %H:%M:%S} UTC, but the newest tick in '{topics.wire('control')}' is of "
+            f"{newest.at:%Y-%m-%d %H:%M:%S} UTC, and time does not go back; play it into topics of its own, as in "
+            "--set topics.prefix=trace (and without a clock, for it brings its own ticks)"
+        )
+
+
 def traces(settings: Settings, file: Path, speed: float, seconds: float | None) -> None:
     """Play a trace at a speed, or so that it takes so many seconds, with its own ticks; ends with it."""
     with _running("traces", settings, partial(SourceMetrics, source="traces")) as (log, topics, _), Trace(file) as trace:
         pace = speed if seconds is None else max(1.0, (trace.last - trace.first) / seconds)
         note(f"playing {trace.rows} samples of {len(trace.names)} containers" + (f" at speed {pace:.0f}" if pace else ""))
         playing = Playing(cluster=settings.cluster.name, speed=pace)
+        player = Player(trace, log=log, codec=Codec(topics), topics=topics, playing=playing)
+        _refuse_the_past(log, topics, begin=datetime.fromtimestamp(trace.first + player.shift(), UTC))
         told = 0
-        for progress in Player(trace, log=log, codec=Codec(topics), topics=topics, playing=playing).play():
+        for progress in player.play():
             if progress.rows * 10 // progress.of > told:
                 told = progress.rows * 10 // progress.of
                 note(f"{progress.rows} of {progress.of} samples, {progress.at:%Y-%m-%d %H:%M}")

@@ -190,6 +190,18 @@ def test_the_status_says_the_time_the_switch_and_the_dead_letters(desk: Desk, ca
     ]
 
 
+def test_a_trace_from_before_the_logs_newest_tick_is_refused(
+    desk: Desk, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace = tmp_path / "usage.csv"
+    trace.write_text("container_id,timestamp_s,cpu_cores,memory_bytes\na,0,0.5,1000000\na,300,0.5,1000000\n")
+    assert desk.run("source", "traces", str(trace), "--speed", "0") == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "begins at 2026-01-01 00:00:00 UTC, but the newest tick in 'ullage.control.v1' is of 2026-01-05 12:00:00 UTC" in said
+    with FileLog(desk.path) as log:
+        assert log.end(SHOP.wire("pod-metrics"), 0) == log.end(SHOP.wire("pod-metrics"), 1) == 0
+
+
 def test_the_probe_of_a_clock_is_no_dead_letter(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
     with FileLog(desk.path) as log:
         wire = SHOP.wire("dead-letters")
