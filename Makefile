@@ -2,13 +2,14 @@
 .DEFAULT_GOAL := help
 PY ?= python3
 BIN := .venv/bin
+KAFKA := $(BIN)/python -m pytest --override-ini addopts="--import-mode=importlib -q --strict-markers" --durations=8 tests/kafka
 LOCKING := --quiet --universal --generate-hashes --no-emit-index-url --no-header --python-version 3.11
 SETUP := .venv/.setup-$(shell cat requirements.lock pyproject.toml | cksum | cut -d' ' -f1)
 
-.PHONY: help setup check test test-kafka demo up bench torture lock clean
+.PHONY: help setup check test test-kafka test-kafka-slow demo up bench torture lock clean
 
 help: ## this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
 
 setup: $(SETUP) ## the environment in .venv, from the lock with hashes
 
@@ -30,7 +31,10 @@ test: setup ## the tests that need no broker
 	$(BIN)/python -m pytest
 
 test-kafka: setup ## the tests on a real Apache Kafka (started by themselves)
-	$(BIN)/python -m pytest --override-ini addopts="--import-mode=importlib -q --strict-markers" tests/kafka
+	$(KAFKA) -m "not slow"
+
+test-kafka-slow: setup ## the longer ones: torture in short, real traces, every way to stop the demo
+	$(KAFKA) -m slow
 
 demo: setup ## a simulated day in about a minute, on real Kafka
 	$(BIN)/ullage demo

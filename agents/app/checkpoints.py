@@ -56,10 +56,11 @@ class Changelog:
 
 @dataclass(slots=True)
 class Epoch:
-    """Counts rebalances, and keeps recovery and checkpoints apart."""
+    """Counts rebalances, and keeps recovery and checkpoints apart. `over`: nothing is opened any more."""
 
     number: int
     busy: asyncio.Lock
+    over: bool = False
 
 
 class Checkpoints:
@@ -83,17 +84,20 @@ class Checkpoints:
         """A checkpoint of every partition whose turn moved; the bytes written."""
         written = 0
         for host in self.hosts:
-            for partition in sorted(host.held):
+            for partition in [p for p, held in sorted(host.held.items()) if held.due]:
                 async with self.epoch.busy:
                     held = host.held.get(partition)
-                    if held is not None and held.open and held.task.turn > held.ledger.marked:
+                    if held is not None and held.due:
                         written += await self._write(host, held)
         return written
 
     async def last(self) -> None:
-        """Take nothing in any more, and write what there is."""
+        """Write what there is; from then on nothing is taken in, neither by what is under way nor after another rebalance."""
         await self.round()
+        self.epoch.number, self.epoch.over = self.epoch.number + 1, True
         for host in self.hosts:
+            for held in host.held.values():
+                held.open = False
             host.held.clear()
 
     async def _write(self, host: Host, held: Held) -> int:

@@ -35,6 +35,11 @@ class Held:
     goals: dict[str, int] = field(default_factory=dict)
 
     @property
+    def due(self) -> bool:
+        """Whether a checkpoint has something to write: the turn moved since the mark in force."""
+        return self.open and self.task.turn > self.ledger.marked
+
+    @property
     def caught_up(self) -> bool:
         """Whether everything that was in the log when the partition was opened has been taken in."""
         inputs = self.task.aligner.inputs

@@ -69,6 +69,8 @@ class Host:
         with supervision.guarded("taking a turn", **self._where(held)):
             while self._take(held):
                 pass
+        if len(held.task.aligner.inputs[name].closed) > 1:
+            self.watch.waiting(held)
 
     def _take(self, held: Held) -> bool:
         began = perf_counter()

@@ -7,7 +7,7 @@ from schemas.units import Seconds
 from streams.errors import BadInput
 
 READY_WITHIN = 10.0
-"""Seconds of real time that a worker may be behind and still be ready."""
+"""Seconds of real time that a worker may be behind and still be ready; with rare ticks two periods of them."""
 
 
 def plan(settings: Settings | None = None) -> Plan:
@@ -24,5 +24,5 @@ def plan(settings: Settings | None = None) -> Plan:
         pacing=Pacing(Seconds(worker.checkpoint_least), Seconds(worker.checkpoint_most), worker.checkpoint_rate),
         buffer=worker.buffer,
         metrics=(told.metrics.host, told.metrics.port),
-        behind=Seconds(READY_WITHIN * max(1.0, told.clock.speed)),
+        behind=Seconds(max(READY_WITHIN * max(1.0, told.clock.speed), 2 * told.clock.period_ms / 1000)),
     )

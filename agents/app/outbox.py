@@ -28,8 +28,9 @@ class Outbox:
         self.waiting = 0
         self._queue: deque[tuple[Sequence[NewRecord], asyncio.Future[None]]] = deque()
         self._wake = asyncio.Event()
-        self._room = asyncio.Event()
+        self._room, self._empty = asyncio.Event(), asyncio.Event()
         self._room.set()
+        self._empty.set()
         self._producer: AIOKafkaProducer | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -43,8 +44,9 @@ class Outbox:
             self._keep(asyncio.create_task(self._carry()))
 
     async def stop(self) -> None:
-        """Send what is there, and let go."""
+        """Send what is there, wait until it is durable, and let go. Nothing may be handed over from here on."""
         if self._producer is not None:
+            await self._empty.wait()
             await self._producer.stop()
 
     def send_soon(self, records: Sequence[NewRecord]) -> asyncio.Future[None]:
@@ -53,6 +55,7 @@ class Outbox:
         self.waiting += len(records)
         self._queue.append((records, ticket))
         self._wake.set()
+        self._empty.clear()
         if self.waiting > FULL:
             self._room.clear()
         return ticket
@@ -83,6 +86,8 @@ class Outbox:
             self.waiting -= len(sent)
             if self.waiting < FULL // 2:
                 self._room.set()
+            if not self.waiting:
+                self._empty.set()
             if not ticket.done():
                 ticket.set_result(None)
 

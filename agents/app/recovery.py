@@ -37,11 +37,14 @@ class Recovery:
         for host in self.hosts:
             for held in host.held.values():
                 held.open = False
+                self.watch.revoked(held)
 
     async def recover(self, outbox: Outbox, changelog: Changelog) -> None:
         """Open everything that is wholly ours."""
         with supervision.guarded("recovering partitions"):
             async with self.epoch.busy:
+                if self.epoch.over:
+                    return
                 await outbox.start()
                 await changelog.start()
                 await self._recover()

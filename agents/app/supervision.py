@@ -7,6 +7,7 @@ clean-up, and a restart recovers from the last good checkpoint. Refuses to carry
 import json
 import os
 import sys
+import threading
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ from typing import NoReturn
 
 from aiokafka.errors import KafkaError
 
+from schemas.units import Seconds
 from streams.errors import BadInput, LogUnavailable
 
 BROKEN = 70
@@ -40,6 +42,19 @@ def end(error: BaseException, *, doing: str, **where: object) -> NoReturn:
     sys.stdout.flush()
     os.write(2, json.dumps(line, default=str).encode() + b"\n")
     os._exit(code)
+
+
+def no_longer_than(seconds: Seconds, *, doing: str) -> None:
+    """End the process in so many seconds if it is still there. For its last step, when all that counts is written: code 0."""
+
+    def over() -> None:
+        line = {"level": "warning", "event": "worker ended", "doing": doing, "error": f"not done within {seconds:g} s", "exit": 0}
+        os.write(2, json.dumps(line).encode() + b"\n")
+        os._exit(0)
+
+    timer = threading.Timer(seconds, over)
+    timer.daemon = True
+    timer.start()
 
 
 @contextmanager

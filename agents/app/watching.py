@@ -62,6 +62,15 @@ class Watch:
         self.metrics.ticked(stage, partition)
         self._ready(held)
 
+    def waiting(self, held: Held) -> None:
+        """A second tick came in of an input while another has none: what gets no ticks lets the lag grow."""
+        self.metrics.ticked(held.task.stage.name, held.task.partition)
+        self._ready(held)
+
+    def revoked(self, held: Held) -> None:
+        """It takes no turns until it is opened again."""
+        self.metrics.closed(held.task.stage.name, held.task.partition)
+
     def _ready(self, held: Held) -> None:
         stage, partition = held.task.stage.name, held.task.partition
         if held.caught_up:

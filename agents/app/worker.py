@@ -24,6 +24,7 @@ from agents.app.plan import Plan
 from agents.app.recovery import Recovery
 from agents.app.watching import Watch
 from agents.telemetry import logs
+from schemas.units import Seconds
 from streams.log.connection import Connection
 
 SETTINGS: dict[str, Any] = {
@@ -45,6 +46,12 @@ SETTINGS: dict[str, Any] = {
 }
 
 
+GOODBYE = Seconds(12.0)
+"""Seconds in which the log must have taken the last decisions and checkpoints."""
+FAREWELL = Seconds(8.0)
+"""Seconds that Faust then has to leave the group. Together they are less than the half minute that Kubernetes waits."""
+
+
 class App(faust.App):
     """Faust's app, which checks the log before it starts, says goodbye in order, and does not outlive a crash of its parts."""
 
@@ -58,9 +65,14 @@ class App(faust.App):
         await super().on_first_start()
 
     async def on_stop(self) -> None:
-        """Write last checkpoints, so that the next owner has nothing to do again."""
+        """Write last checkpoints, so that the next owner has nothing to do again. Takes its time, but not for ever."""
         with supervision.guarded("stopping"):
-            await self.goodbye()
+            try:
+                await asyncio.wait_for(self.goodbye(), GOODBYE)
+            except TimeoutError:
+                msg = f"the log did not take the last decisions and checkpoints within {GOODBYE:g} s; they are done again"
+                raise TimeoutError(msg) from None
+        supervision.no_longer_than(FAREWELL, doing="leaving the group")
         await super().on_stop()
 
     def _new_transport(self) -> Any:

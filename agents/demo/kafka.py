@@ -7,6 +7,7 @@ anything else that ends early ends the day with its last words. Whatever happens
 import socket
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from urllib import request
 from urllib.error import URLError
@@ -21,14 +22,17 @@ from streams.broker.place import free_ports
 from streams.errors import UllageError
 from streams.log.connection import Connection
 from streams.log.kafka import KafkaLog
+from streams.sources.clock import ticks
 from streams.topics import state_topics
 
 _STAGES = ("recommender", "updater")
 _STARTING = 60.0
 _AFTERWARDS = 3.0
 _LOOK = 0.25
-_HEAD_START = 3_000
+_HEAD_START = 2_500
 """Milliseconds from starting the clock's process to the beginning of the day."""
+_BY_HAND = 30
+"""Ticks before the clock takes over: so the batch job's run at midnight is seen, however slow the machine starts."""
 Say = Callable[[str], None]
 
 
@@ -74,15 +78,32 @@ class KafkaDay:
         self._start("consumers", ["consumer", "resizer", "evictor"], more={"cluster.url": f"http://127.0.0.1:{port}"})
         self._wait_until("the shop", lambda: _listens(port))
         self._wait_until("the workers", lambda: all(_ready(its_port) for its_port in health))
-        self.log.append(
-            opening(self.day)
-        )  # not before: a worker is ready when it has taken all that was there, which needs ticks
-        self._start(
-            "clock",
-            ["source", "clock", "--in-step"],
-            keep=True,
-            more={"clock.anchor_ms": time.time_ns() // 1_000_000 + _HEAD_START},
-        )
+        self.log.append(opening(self.day))  # not before: a worker is ready when it has taken all that was there
+        begun = self._first_ticks()
+        anchor = {"clock.origin_ms": begun, "clock.anchor_ms": time.time_ns() // 1_000_000 + _HEAD_START}
+        self._start("clock", ["source", "clock", "--in-step"], keep=True, more=anchor)
+
+    def _first_ticks(self) -> int:
+        """Tick the day's first minutes ourselves, waiting for the shop's usage; gives the time at which the clock goes on.
+
+        First times take long everywhere, and at this speed a second is half an hour that nobody would have seen. The first
+        tick makes the pods, which have no usage yet.
+        """
+        at, period = int(self.day.start.timestamp() * 1000), int(self.day.tick.total_seconds() * 1000)
+        self.log.append(ticks(self.day.topics, at))
+        for _ in range(_BY_HAND):
+            at += period
+            ticked = self._told("pod-metrics") + self.day.partitions
+            self.log.append(ticks(self.day.topics, at))
+            self._wait_until("the shop's usage", partial(self._told_more, "pod-metrics", ticked))
+        return at + period
+
+    def _told(self, topic: str) -> int:
+        wire = self.day.topics.wire(topic)
+        return sum(self.log.end(wire, p) for p in range(self.day.partitions))
+
+    def _told_more(self, topic: str, than: int) -> bool:
+        return self._told(topic) > than
 
     def _start_trace(self, trace: Path) -> None:
         health = self._start_workers()

@@ -15,7 +15,7 @@ import yaml
 from pydantic import BaseModel, SecretStr, ValidationError
 from pydantic_settings import EnvSettingsSource, YamlConfigSettingsSource
 
-from agents.settings import Settings
+from agents.settings import Settings, limits
 from streams.errors import BadInput
 
 FILE = Path("ullage.yaml")
@@ -57,6 +57,8 @@ def load(*, file: Path | None = None, flags: Mapping[str, str] | None = None) ->
         settings = Settings.model_validate(nested(merged))
     except ValidationError as error:
         raise BadInput("; ".join(_sentences(error, merged, origins, hidden))) from None
+    if wrong := [_nonsense(name, f"'{merged[name]}'", origins[name], why) for name, why in limits.reasons(settings)]:
+        raise BadInput("; ".join(wrong))
     return Loaded(settings, origins, frozenset(hidden))
 
 
@@ -143,7 +145,11 @@ def _sentences(error: ValidationError, values: Values, origins: Mapping[str, str
             yield f"there is no setting '{name}' ({place}){_nearest(name)}"
         else:
             value = _HIDDEN if name in hidden else f"'{values.get(name, problem['input'])}'"
-            yield f"{name} is {value} ({place}), which makes no sense: {problem['msg'][0].lower()}{problem['msg'][1:]}"
+            yield _nonsense(name, value, place, problem["msg"][0].lower() + problem["msg"][1:])
+
+
+def _nonsense(name: str, value: str, place: str, why: str) -> str:
+    return f"{name} is {value} ({place}), which makes no sense: {why}"
 
 
 def _nearest(name: str) -> str:

@@ -150,8 +150,12 @@ class Acting(Generic[D]):
             return
         if isinstance(event, ActionFinished) and event.action is self._action:
             answered.add(event)
-        elif isinstance(event, self._planned) and event.id not in answered and event.at >= answered.since:
+        elif isinstance(event, self._planned) and self._ours(event) and event.id not in answered and event.at >= answered.since:
             self._waiting.setdefault(event.id, _Waiting(event, record.place))
+
+    def _ours(self, decision: D) -> bool:
+        """Clusters share partitions; another cluster's decisions are another consumer's."""
+        return decision.workload.cluster == self._post.cluster
 
     def _set_aside(self, record: Record, error: BadRecord) -> None:
         """Outcomes are set aside by the stages that read them; nobody but a consumer reads decisions."""

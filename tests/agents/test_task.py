@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from small_pipeline import TILL, WEB, Bench, stages
 
@@ -128,7 +128,6 @@ def run(task: Task, logs: dict[str, list[Record]]) -> list[Taken]:
     return list(iter(task.take, None))
 
 
-@settings(max_examples=60, deadline=None)
 @given(drawn=st.fixed_dictionaries({OOMS: entries, METRICS: entries}), stop=st.integers(0, 8))
 def test_a_snapshot_resumed_gives_the_same_bytes_as_never_having_stopped(drawn: dict[str, list[str]], stop: int) -> None:
     bench = Bench(1)

@@ -261,7 +261,7 @@ def damaged(record: Record, how: str, at: int) -> list[Record]:
 HOW = ["as it was", "twice", "away", "a bit of the value", "cut short", "a header", "no value", "twice, once otherwise"]
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(which=st.integers(0, 1 << 16), how=st.sampled_from(HOW), at=st.integers(0, 1 << 16))
 def test_any_damage_to_anything_published_is_found_and_nothing_else_is(bench: Bench, which: int, how: str, at: int) -> None:
     places = published_places(bench)

@@ -9,7 +9,8 @@ from streams.broker import JarsUnavailable
 from tests.torture.drive import SHORT, run
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_state_and_every_decision_equal_those_recomputed_from_the_log_after_a_minute_of_torture() -> None:
     try:
         report = asyncio.run(run(dataclasses.replace(SHORT, seed=7)))

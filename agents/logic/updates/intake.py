@@ -72,6 +72,7 @@ class Intake:
     def _changed(self, event: PodChanged, recorded: Recorded, now: int) -> None:
         uid = event.pod.uid
         pod = Pod(replace(event, labels={}), recorded.place)
+        self._unlist(uid)  # its owner may be known better now than before
         self.pods_of.setdefault(event.workload.key, {})[uid] = pod
         self.pods.put(uid, pod)
         note = self.notes.get(uid) or NO_NOTE
@@ -80,14 +81,18 @@ class Intake:
             self.notes.put(uid, replace(note, resizing=resizing))
 
     def _forget(self, uid: str) -> None:
-        by_workload = self.pods_of  # made from the table, so before the table changes
-        pod = self.pods.drop(uid)
+        self._unlist(uid)
+        self.pods.drop(uid)
         self.notes.drop(uid)
-        if pod is not None:
-            pods = by_workload[pod.fact.workload.key]
+
+    def _unlist(self, uid: str) -> None:
+        """Take a pod out of its workload's. The index is made from the table, so this comes before the table changes."""
+        known, by_workload = self.pods.get(uid), self.pods_of
+        if known is not None:
+            pods = by_workload[known.fact.workload.key]
             del pods[uid]
             if not pods:
-                del by_workload[pod.fact.workload.key]
+                del by_workload[known.fact.workload.key]
 
     def _recommendation(self, recorded: Recorded) -> None:
         event = recorded.event

@@ -45,6 +45,13 @@ def test_a_resize_is_carried_out_and_its_outcome_names_decision_pod_and_cause(de
     assert causes(record) == (Place("ullage.pod-updates.v1", desk.topics.partition_of("demo"), 0),)
 
 
+def test_a_decision_about_another_cluster_in_the_same_partition_is_neither_carried_out_nor_answered(desk: Desk) -> None:
+    plan = eviction_of(desk.pod())
+    desk.plan(replace(plan, workload=replace(plan.workload, cluster="elsewhere")))
+    assert evictor(desk.post, desk.client).poll_once() == 0
+    assert (desk.client.acts, desk.outcomes()) == ([], [])
+
+
 def test_an_eviction_is_carried_out(desk: Desk) -> None:
     pod = desk.pod()
     desk.plan(eviction_of(pod))

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.decisions import EvictionPlanned, ResizePlanned
@@ -103,7 +103,6 @@ def new_log() -> FatefulLog:
 PLANS = st.lists(st.tuples(st.sampled_from(["resize", "evict"]), st.integers(0, 35), st.booleans()), min_size=1, max_size=8)
 
 
-@settings(max_examples=60, deadline=None)
 @given(PLANS, st.lists(st.integers(0, 12), max_size=10))
 def test_every_decision_ends_with_one_outcome_and_no_pod_is_acted_on_twice(
     plans: list[tuple[str, int, bool]], lives: list[int]

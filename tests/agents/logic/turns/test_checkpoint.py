@@ -8,7 +8,7 @@ import random
 from dataclasses import dataclass, field
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.logic.turns import checkpoint
@@ -130,7 +130,6 @@ class World:
 
 
 @pytest.mark.parametrize("with_zombies", [True, False])
-@settings(max_examples=150, deadline=None)
 @given(seed=st.integers(0, 1 << 32))
 def test_a_reader_finds_a_whole_state_that_no_acknowledged_mark_is_newer_than(with_zombies: bool, seed: int) -> None:
     world = World(random.Random(seed), with_zombies)

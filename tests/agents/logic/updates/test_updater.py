@@ -274,6 +274,13 @@ def test_a_deleted_pod_is_forgotten() -> None:
     assert stage.known.pods_of == {}
 
 
+def test_a_pod_whose_owner_became_known_later_belongs_to_that_one_alone_also_without_a_restart() -> None:
+    stage = open_stage(pod("a", START, workload=Workload("demo", "web", "ReplicaSet", "api-1")), pod("b", START))
+    look(stage, LATER - MINUTE, pod_changes_by_cluster=[pod("a", START)])
+    assert {key: sorted(pods) for key, pods in stage.known.pods_of.items()} == {API.key: ["uid-a", "uid-b"]}
+    assert stage.known.pods_of == resumed(stage).known.pods_of
+
+
 def test_a_resumed_snapshot_is_as_if_it_had_never_stopped() -> None:
     def story() -> Any:
         yield turn(START, policies=[policy()], control=[apply()], pod_changes_by_cluster=[pod(f"p{i}", START) for i in range(5)])

@@ -1,0 +1,34 @@
+"""The outbox on a real Kafka: what was handed over before the end is in the log after it."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from agents.app import supervision
+from agents.app.outbox import Outbox
+from streams.log import NewRecord
+from streams.log.connection import Connection
+from streams.log.kafka import KafkaLog
+from streams.topics import Topics
+
+
+def test_stopping_waits_for_everything_that_was_handed_over(
+    broker: str, topics_made: Callable[..., Topics], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def raised(error: BaseException, **_where: object) -> None:
+        raise error
+
+    monkeypatch.setattr(supervision, "end", raised)
+    wire = topics_made(partitions=1).wire("recommendations")
+
+    async def hand_over_and_stop() -> list[bool]:
+        outbox = Outbox(Connection(broker))
+        await outbox.start()
+        tickets = [outbox.send_soon([NewRecord(wire, 0, b"k", b"%d" % n)] * 100) for n in range(50)]
+        await outbox.stop()
+        return [ticket.done() for ticket in tickets]
+
+    assert asyncio.run(hand_over_and_stop()) == [True] * 50
+    with KafkaLog(Connection(broker)) as log:
+        assert log.end(wire, 0) == 50 * 100
