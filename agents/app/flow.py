@@ -5,9 +5,11 @@ version is pinned. Refuses to commit what is not assigned here: Faust's consumer
 """
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import faust
+from aiokafka.errors import IllegalStateError
 from faust.tables.recovery import Recovery
 from faust.types import TP
 
@@ -30,10 +32,11 @@ class Flow:
         self.app.consumer.pause_partitions({TP(topic, partition)})
 
     async def resume(self, topic: str, partition: int, offset: int) -> None:
-        """Fetch again, from `offset`."""
+        """Fetch again, from `offset`. Nothing if the partition was taken away meanwhile: recovery says where to read then."""
         tp = TP(topic, partition)
         self.app.consumer.resume_partitions({tp})
-        await self.app.consumer.seek(tp, offset)
+        with suppress(IllegalStateError):
+            await self.app.consumer.seek(tp, offset)
 
     async def commit(self, offsets: Mapping[tuple[str, int], int]) -> None:
         """Set the group's offsets. They are a hint where to start reading: the marks are what counts."""

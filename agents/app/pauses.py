@@ -28,8 +28,10 @@ class Pauses:
             await self._resume(held)
 
     async def _resume(self, held: Held) -> None:
-        inputs = held.task.aligner.inputs
         for name in sorted(held.paused):
-            if not inputs[name].closed or inputs[name].size < self.bound // 2:
+            if not held.open:
+                return  # a rebalance came meanwhile; recovery begins without pauses
+            source = held.task.aligner.inputs[name]
+            if name in held.paused and (not source.closed or source.size < self.bound // 2):
                 held.paused.discard(name)
-                await self.flow.resume(self.wires[name], held.task.partition, inputs[name].next)
+                await self.flow.resume(self.wires[name], held.task.partition, source.next)

@@ -9,6 +9,7 @@ from agents.runner import Runner, Wiring
 from agents.settings import Settings, opened
 from agents.verify import lines
 from agents.verify import verify as compare
+from agents.verify.marks import committed
 from streams.codec import Codec
 from streams.log import Log
 from streams.log.file import FileLog
@@ -34,7 +35,8 @@ def _export(log: Log, wiring: Wiring, to: Path) -> None:
 
 
 def _verify(wiring: Wiring, settings: Settings) -> int:
-    verified = compare(wiring, stages(settings.vertical, settings.updates))
+    listed = stages(settings.vertical, settings.updates)
+    verified = compare(wiring, listed, committed=committed(wiring.log, settings.worker.name, listed))
     for line in lines(verified):
         data(line)
     return 0 if verified.ok else GATE

@@ -2,10 +2,14 @@
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
+
+from prometheus_client import CollectorRegistry
 
 from agents.cli.output import note
 from agents.cli.stopping import until_stopped
@@ -14,6 +18,7 @@ from agents.cli.telling import telling
 from agents.demo.shop import Plot, open_shop
 from agents.settings import Settings, opened
 from agents.telemetry import ClockMetrics, SourceMetrics, WatchedLog
+from agents.telemetry.watched import Watcher
 from streams.codec import Codec, tick_number
 from streams.log import Log
 from streams.simulated.server import SimulatedServer
@@ -22,6 +27,7 @@ from streams.sources.clock import Clock, ClockSettings, TimeBase, wall_ms
 from streams.sources.traces import Player, Playing, Trace
 from streams.topics import Topics
 
+W = TypeVar("W", bound=Watcher)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -29,7 +35,7 @@ def clock(settings: Settings, *, in_step: bool) -> None:
     """Tick until stopped."""
     ours = settings.clock
     base = TimeBase(ours.origin_ms, ours.anchor_ms, ours.speed)
-    with _running("clock", settings) as (log, topics):
+    with _running("clock", settings, ClockMetrics) as (log, topics, _):
         note(f"ticking every {ours.period_ms} ms of event time at speed {ours.speed:g}")
         with opened.log(settings) as aside:
             time.sleep(max(0, ours.anchor_ms - wall_ms()) / 1000)
@@ -40,11 +46,16 @@ def clock(settings: Settings, *, in_step: bool) -> None:
 def simulated(settings: Settings, port: int) -> None:
     """Live on the log's ticks until stopped."""
     ours = settings.cluster
-    with _running("simulated", settings) as (log, topics):
+    with _running("simulated", settings, partial(SourceMetrics, source="simulated")) as (log, topics, metrics):
         start = ours.start or _first_tick(log, topics)
         period = timedelta(seconds=ours.period_seconds)
         shop = open_shop(Plot(ours.name, ours.seed, start, period), log, topics, another=lambda: opened.log(settings))
-        world = World(shop.cluster, log, topics, shop.scrape, shop.after, period)
+
+        def after() -> None:
+            metrics.dropped(shop.dropped())
+            shop.after()
+
+        world = World(shop.cluster, log, topics, shop.scrape, after, period)
         world.poll_once()
         with SimulatedServer(shop.cluster, port) as server:
             note(f"simulated cluster '{ours.name}' answers at {server.url}; its time follows the log's ticks")
@@ -52,11 +63,13 @@ def simulated(settings: Settings, port: int) -> None:
 
 
 @contextmanager
-def _running(name: str, settings: Settings) -> Iterator[tuple[Log, Topics]]:
+def _running(
+    name: str, settings: Settings, watching: Callable[[CollectorRegistry, Topics], W]
+) -> Iterator[tuple[Log, Topics, W]]:
     topics = opened.topics(settings)
     with until_stopped(), telling(name, settings) as registry, opened.log(settings) as log:
-        watcher = ClockMetrics(registry, topics) if name == "clock" else SourceMetrics(registry, topics, name)
-        yield WatchedLog(log, watcher), topics
+        metrics = watching(registry, topics)
+        yield WatchedLog(log, metrics), topics, metrics
 
 
 def _first_tick(log: Log, topics: Topics) -> datetime:
@@ -73,7 +86,7 @@ def _first_tick(log: Log, topics: Topics) -> datetime:
 
 def traces(settings: Settings, file: Path, speed: float, seconds: float | None) -> None:
     """Play a trace at a speed, or so that it takes so many seconds, with its own ticks; ends with it."""
-    with _running("traces", settings) as (log, topics), Trace(file) as trace:
+    with _running("traces", settings, partial(SourceMetrics, source="traces")) as (log, topics, _), Trace(file) as trace:
         pace = speed if seconds is None else max(1.0, (trace.last - trace.first) / seconds)
         note(f"playing {trace.rows} samples of {len(trace.names)} containers" + (f" at speed {pace:.0f}" if pace else ""))
         playing = Playing(cluster=settings.cluster.name, speed=pace)

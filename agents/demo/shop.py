@@ -5,7 +5,7 @@ policy's business: without a policy, or with `Off`, a new pod stays as it is.
 """
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -96,12 +96,16 @@ class Plot:
 
 @dataclass(frozen=True, slots=True)
 class Shop:
-    """A simulated cluster with its source; `after` lets the patcher see what is new and say what it did."""
+    """A simulated cluster with its source; `after` lets the patcher see what is new and say what it did.
+
+    `dropped` are the source's records that the log could not take, by topic (wire name).
+    """
 
     cluster: SimulatedCluster
     client: SimulatedClient
     scrape: Callable[[datetime], object]
     after: Callable[[], object]
+    dropped: Callable[[], Mapping[str, int]]
 
 
 def open_shop(plot: Plot, log: Log, topics: Topics, *, another: Callable[[], Log] | None = None) -> Shop:
@@ -121,11 +125,12 @@ def open_shop(plot: Plot, log: Log, topics: Topics, *, another: Callable[[], Log
             advice.refresh()
         patcher.poll_once()
 
-    return Shop(cluster, client, source.scrape, after)
+    return Shop(cluster, client, source.scrape, after, lambda: source.dropped)
 
 
 def open_untouched(plot: Plot, log: Log, topics: Topics) -> Shop:
     """The same shop with nobody to change it."""
     cluster = demo_cluster(plot.seed, start=plot.start, name=plot.name, admit=admit_unchanged)
     client = SimulatedClient(cluster)
-    return Shop(cluster, client, ClusterSource(client, log, topics=topics, codec=Codec(topics)).scrape, lambda: None)
+    source = ClusterSource(client, log, topics=topics, codec=Codec(topics))
+    return Shop(cluster, client, source.scrape, lambda: None, lambda: source.dropped)

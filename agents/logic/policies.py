@@ -45,6 +45,8 @@ class Held:
     place: Place
 
 
+_REMEMBERED = 200_000
+"""Matches remembered at most: workloads come and go, and none says when it is gone for good."""
 NOT_BOUNDED = ContainerPolicy()
 
 
@@ -90,6 +92,8 @@ class Policies:
             self._lengths = sorted({len(target) - 1 for target in targets}, reverse=True)
             self._matches = {}
         if workload not in self._matches:
+            if len(self._matches) >= _REMEMBERED:
+                self._matches = {}
             self._matches[workload] = self._match(workload, self._lengths)
         return self._matches[workload]
 

@@ -2,11 +2,10 @@
 
 The published side is read first, into one digest for each decision; then the inputs are replayed, and what was published
 meanwhile is read. So whatever was published at first has its inputs in the part that is replayed, and memory holds digests and
-one stretch of the log, never the values. Turns that a
-worker may still have in flight are counted as waiting, not as missing: those not below the newest turn with something published,
-unless `committed` says better. Where nothing at all is published, all is missing. It refuses to guess a state: where retention
-took the beginning, a partition is verified from a given start or not at all. Compaction of an output beyond its lag looks like
-missing decisions.
+one stretch of the log, never the values. Turns that a worker may still have in flight are counted as waiting, not as missing:
+those not below the newest turn with something published, unless `committed` says better. Where nothing at all is published, all
+is missing. It refuses to guess a state: where retention took the beginning, a partition is verified from a given start or not at
+all. Compaction of an output beyond its lag looks like missing decisions.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -135,7 +135,7 @@ def read(records: Mapping[bytes, bytes | None]) -> Reading:
     good: list[tuple[int, bytes, Mark]] = []
     broken = 0
     for key, value in records.items():
-        if value is None or not _is_mark(key):
+        if value is None or not is_mark(key):
             continue
         mark = _good(records, key, value)
         if mark is None:
@@ -150,7 +150,8 @@ def read(records: Mapping[bytes, bytes | None]) -> Reading:
     return Reading(Found(family, mark, chunks), broken)
 
 
-def _is_mark(key: bytes) -> bool:
+def is_mark(key: bytes) -> bool:
+    """Whether this is the changelog key of a mark."""
     return key.partition(b"/")[2] in (f"{MARK}/0".encode(), f"{MARK}/1".encode())
 
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from agents.logic.policies import Held
+from agents.logic.tables.objects import Table
 from agents.logic.updates.difference import Difference, difference
 from agents.logic.updates.limits import proportional
 from agents.logic.updates.memory import Note, Pod, Recommended
@@ -14,9 +15,6 @@ from schemas.outcomes import Action
 from schemas.policies import UpdateMode
 
 QUICK_OOM = "quick OOM"
-
-_HELD = 1_000_000
-"""Comparisons remembered at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +57,13 @@ class Compared:
         held = self._held.get(uid)
         if held is not None and held[0] is pod and held[1] is recommended:
             return held[2]
-        if len(self._held) >= _HELD:
-            self._held.clear()
         found = difference(pod.fact.containers, {c.container: c for c in recommended.containers})
         self._held[uid] = (pod, recommended, found)
         return found
+
+    def forget(self, live: Table[Pod]) -> None:
+        """Keep only these pods, by uid."""
+        self._held = {uid: held for uid, held in self._held.items() if uid in live}
 
 
 def candidate(known: Known, settings: UpdateSettings) -> Candidate | None:

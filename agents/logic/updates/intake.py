@@ -105,6 +105,12 @@ class Intake:
             new = Recommended(event.id, turn, event.at, recorded.place, event.containers, oom_at, oom_uid)
             self.recommended.put(key, new)
 
+    def forget_recommendations(self, before: int) -> None:
+        """Forget those of workloads without a pod that are older than this turn: they would be too old to act on."""
+        old = [key for key, known in self.recommended.items() if known.turn < before and key not in self.pods_of]
+        for key in old:
+            self.recommended.drop(key)
+
     def _outcome(self, event: ActionFinished) -> None:
         note = self.notes.get(event.pod.uid)
         if note is None or note.plan is None or note.plan.id != event.decision:
@@ -128,6 +134,7 @@ def _oom(because: Mapping[str, object]) -> tuple[datetime | None, str]:
     if not isinstance(oom, dict):
         return None, ""
     try:
-        return datetime.fromisoformat(str(oom.get("at"))), str(oom.get("uid"))
+        at = datetime.fromisoformat(str(oom.get("at")))
     except ValueError:
         return None, ""
+    return (None, "") if at.tzinfo is None else (at, str(oom.get("uid")))  # without an offset the machine's would count

@@ -45,6 +45,8 @@ class Updater:
         return self._look(turn, marks)
 
     def _look(self, turn: Turn, marks: Marks) -> list[Decided]:
+        self.known.forget_recommendations(turn.number - int(self.settings.recommendation_within * 1000))
+        self._compared.forget(self.known.pods)
         decided: list[Decided] = []
         clusters: dict[str, list[str]] = {}
         for workload in sorted(self.known.pods_of):

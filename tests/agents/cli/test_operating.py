@@ -11,6 +11,7 @@ from schemas.names import Amounts
 from schemas.policies import ContainerPolicy, ControlChanged, Mode, UpdateMode, VerticalPolicyChanged
 from schemas.units import Bytes, Cores, Fraction
 from streams.codec import Codec, tick
+from streams.log import NewRecord
 from streams.log.file import FileLog
 from streams.sources.operator import Operator
 from streams.topics import TOPICS, Topics
@@ -187,6 +188,14 @@ def test_the_status_says_the_time_the_switch_and_the_dead_letters(desk: Desk, ca
         "consumers     no outcome in the last hour",
         "dead letters  0",
     ]
+
+
+def test_the_probe_of_a_clock_is_no_dead_letter(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+    with FileLog(desk.path) as log:
+        wire = SHOP.wire("dead-letters")
+        log.append([tick(wire, 0, 1), NewRecord(wire, 0, b"x", b"cannot be read")])
+    desk.run("status")
+    assert "dead letters  1" in capsys.readouterr().out.splitlines()
 
 
 def test_the_status_of_a_log_without_ticks_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -63,6 +63,13 @@ def test_what_the_log_does_not_take_is_a_failure_and_not_an_outcome(registry: Co
     assert registry.get_sample_value("ullage_outcomes_total", {"action": "resize", "result": "done"}) is None
 
 
+def test_what_a_source_dropped_is_counted_once_however_often_it_is_told(registry: CollectorRegistry) -> None:
+    metrics = SourceMetrics(registry, T, "cluster")
+    for so_far in (2, 2, 5):
+        metrics.dropped({T.wire("pod-metrics"): so_far})
+    assert registry.get_sample_value("ullage_source_dropped_total", {"source": "cluster", "topic": "pod-metrics"}) == 5
+
+
 def test_a_source_counts_what_it_appended_by_topic(registry: CollectorRegistry, log: MemoryLog) -> None:
     watched = WatchedLog(log, SourceMetrics(registry, T, "cluster"))
     changes, metrics = (NewRecord(T.wire(name), 1, b"k", b"{}") for name in ("pod-changes", "pod-metrics"))

@@ -109,6 +109,13 @@ def test_a_pod_killed_soon_after_its_start_is_changed_inside_its_bounds_and_firs
     assert [(f.pod.name, f.because["why"]) for f in found] == [("c", ["quick OOM"])]
 
 
+def test_a_kill_at_a_time_without_offset_is_none_whatever_the_time_zone_of_the_worker() -> None:
+    stage = open_stage()
+    killed = {"at": f"{when(START + MINUTE):%Y-%m-%dT%H:%M:%S}", "uid": "uid-a"}
+    at_once(stage, last_oom=killed)
+    assert (stage.known.recommended.get(API.key).oom_at, stage.known.recommended.get(API.key).oom_uid) == (None, "")
+
+
 def test_a_pod_whose_kill_is_long_ago_is_left_alone() -> None:
     oom = {"at": when(START + 5 * MINUTE).isoformat(), "uid": "uid-c"}
     assert at_once(open_stage(), START + 15 * MINUTE, low=0.1, target=0.5, high=2.0, last_oom=oom) == []
@@ -272,6 +279,23 @@ def test_a_deleted_pod_is_forgotten() -> None:
     look(stage, LATER - MINUTE, pod_changes_by_cluster=[PodDeleted(when(LATER), API, pod(n, START).pod) for n in "abc"])
     assert at_once(stage) == []
     assert stage.known.pods_of == {}
+
+
+def test_what_is_known_of_a_workload_goes_when_its_pods_are_gone_and_its_recommendation_is_too_old_to_act_on() -> None:
+    stage = open_stage(recommendation_within=1800.0)
+    at_once(stage)
+    gone = [PodDeleted(when(LATER), API, pod(n, START).pod) for n in "abc"]
+    look(stage, LATER + 20 * MINUTE, pod_changes_by_cluster=gone)
+    assert (len(stage.known.recommended), len(stage.known.notes), len(stage._compared._held)) == (1, 0, 0)
+    look(stage, LATER + 31 * MINUTE)
+    assert (len(stage.known.recommended), list(stage._parts.chunks())) == (0, list(resumed(stage)._parts.chunks()))
+
+
+def test_an_old_recommendation_of_a_workload_with_pods_is_kept_and_refused_as_stale() -> None:
+    stage = open_stage(recommendation_within=1800.0, cool_down=0.0)
+    at_once(stage)
+    assert only_guard(look(stage, LATER + 31 * MINUTE)) == "stale"
+    assert len(stage.known.recommended) == 1
 
 
 def test_a_pod_whose_owner_became_known_later_belongs_to_that_one_alone_also_without_a_restart() -> None:
