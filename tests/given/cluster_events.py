@@ -7,6 +7,7 @@ import numpy as np
 from agents.logic.turns import Event, Recorded, Turn
 from schemas.facts import ContainerSeen, MetricsScraped, PodChanged, PodPhase
 from schemas.names import Amounts, Place, PodName, Workload
+from schemas.policies import Operator, Requirement, TargetRef, VpaChanged
 
 START = 1_767_225_600_000
 """2026-01-01T00:00:00Z in milliseconds."""
@@ -55,3 +56,18 @@ def pod(name: str, number: int, **changed: object) -> PodChanged:
         "started": when(number),
     }
     return PodChanged(**{**fields, **changed})  # type: ignore[arg-type]  # a test may say anything
+
+
+def vpa(**changed: object) -> VpaChanged:
+    """A VPA named `api` for API that selects its pods by `app=api`."""
+    fields: dict[str, object] = {
+        "at": when(START),
+        "cluster": API.cluster,
+        "namespace": API.namespace,
+        "name": "api",
+        "created": when(START),
+        "target_ref": TargetRef(API.kind, API.name, "apps/v1"),
+        "selector": (Requirement("app", Operator.IN, ("api",)),),
+        "generation": 1,
+    }
+    return VpaChanged(**{**fields, **changed})  # type: ignore[arg-type]  # a test may say anything

@@ -129,14 +129,14 @@ class Recommender:
         """Tell the members what aggregates came and went."""
         added, self.usage.added = self.usage.added, []
         removed, self.intake.removed = self.intake.removed, []
-        if added:
-            self.members.add(added)
         for workload, name in self.members.remove(removed) if removed else ():
             if (workload, name) in self.said:
                 self.said.free((workload, name))
             if workload not in self.members.of:
                 self.ooms.drop(workload)
         self.said.freed.clear()
+        if added:
+            self.members.add(added)
 
     def _let_go(self, turn: Turn) -> set[str]:
         """Let deleted pods go; workloads that had pods and have none."""

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cluster_events import API, START, pod, scrape, turn, when
+from cluster_events import API, START, pod, scrape, turn, vpa, when
 
 from agents.logic.refusal import refuse
 from schemas.facts import ContainerOOMKilled, ContainerSeen, PodDeleted
 from schemas.names import Amounts, PodName
-from schemas.policies import ContainerPolicy, ControlChanged, Mode, VerticalPolicyChanged
+from schemas.policies import ContainerPolicy, ControlChanged, Mode, TargetRef, Tuning, VerticalPolicyChanged
 
 GOOD = scrape(START, [(API.key, "a", "app", 0.1, 1e6), (API.key, "b", "app", math.nan, math.nan)])
 
@@ -66,3 +66,46 @@ def test_columns_of_unequal_length_are_refused() -> None:
     assert said is not None
     assert "'pods': 1" in said
     assert "'cores': 2" in said
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"min_replicas": 0}, "min_replicas is 0; it must be above 0"),
+        ({"recommenders": ("a", "b")}, "recommenders are a, b; there may be one at most"),
+        ({"selector": None}, "there is no selector, and nothing that says why"),
+        (
+            {"target_ref": TargetRef("Deployment", "a/b")},
+            "workload: a workload key is 'cluster/namespace/Kind/name', not 'demo/web/Deployment/a/b'",
+        ),
+        (
+            {"containers": (ContainerPolicy(), ContainerPolicy("a", controlled_resources=("gpu",)))},
+            "containers[1].controlled_resources names 'gpu'; there are cpu and memory",
+        ),
+        ({"containers": (ContainerPolicy(oom_ratio=0.9),)}, "containers[0].oom_ratio is 0.9; it must be at least 1"),
+        ({"containers": (ContainerPolicy(memory_window=0.0),)}, "containers[0].memory_window is 0.0; it must be at least 1"),
+        (
+            {"containers": (ContainerPolicy(tuning=Tuning(upper_cpu_percentile=1.5)),)},
+            "containers[0].tuning.upper_cpu_percentile is 1.5; more than 1 is not possible",
+        ),
+        (
+            {"containers": (ContainerPolicy(tuning=Tuning(cpu_half_life=0.0)),)},
+            "containers[0].tuning.cpu_half_life is 0.0; it must be at least 1",
+        ),
+        ({"annotations": {"ullage/app.margin": "much"}}, "the annotation 'ullage/app.margin' is 'much', which is no amount"),
+        (
+            {"annotations": {"ullage/app.target_cpu_percentile": "90"}},
+            "the annotation 'ullage/app.target_cpu_percentile' is '90'; a percentile is at most 1",
+        ),
+    ],
+)
+def test_a_vpa_that_cannot_be_meant_is_refused_with_its_value_and_place(changed: Any, said: str) -> None:
+    assert refuse(vpa()) is None
+    assert refuse(vpa(annotations={"ullage/*.margin": "0.2", "other": "x"})) is None
+    assert refuse(vpa(**changed)) == said
+
+
+def test_an_annotation_that_sets_what_is_not_there_is_refused_with_the_names_that_are() -> None:
+    said = refuse(vpa(annotations={"ullage/app.colour": "1"}))
+    assert said is not None
+    assert said.startswith("the annotation 'ullage/app.colour' sets 'colour', which is none of lower_cpu_percentile,")

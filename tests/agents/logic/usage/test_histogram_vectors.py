@@ -6,24 +6,14 @@ from typing import Any
 import numpy as np
 import pytest
 from histogram_state import state
+from linear import Linear
 from vectors import differences, vectors
 
-from agents.logic.tables.rows import Floats, Indices, Rows
+from agents.logic.tables.rows import Rows
 from agents.logic.usage.buckets import Exponential, Scale
 from agents.logic.usage.histograms import Histograms
 
 Json = dict[str, Any]
-
-
-class Linear:
-    """Buckets of equal width; we use none, but upstream's vectors do, and the rest of a histogram is the same."""
-
-    def __init__(self, maximum: float, width: float, epsilon: float) -> None:
-        self.epsilon, self._width = epsilon, width
-        self.starts: Floats = np.arange(math.ceil(maximum / width) + 1) * width
-
-    def find(self, values: Floats) -> Indices:
-        return np.clip(values / self._width, 0, len(self.starts) - 1).astype(np.int64)
 
 
 def scale(options: Json) -> Any:
