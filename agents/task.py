@@ -7,13 +7,12 @@ driver brings records and carries away what a turn gave.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from streams.codec import Codec
-
 from agents.logic.turns import Event, Recorded, State, Turn
 from agents.logic.turns.aligner import Aligner, Cut
 from agents.stage import Stage
 from schemas.facts import MetricsScraped
 from streams import codec
+from streams.codec import Codec
 from streams.errors import BadRecord
 from streams.log import NewRecord, Record
 from streams.topics import Topics
