@@ -139,9 +139,9 @@ def test_our_topics_can_be_made_as_the_table_says(broker: str, topics_made: Call
 
 
 _PARENT = """
-import sys, time
-from pathlib import Path
-from streams.broker import Broker, BrokerSettings, place, server
+import signal, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # who is started in the background may have inherited "ignore"
+from streams.broker import Broker, BrokerSettings
 broker = Broker(BrokerSettings(heap_mb=256, quick=True)).start()
 print(broker.pid, broker.data, flush=True)
 time.sleep(600)
