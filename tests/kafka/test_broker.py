@@ -156,7 +156,10 @@ def test_no_java_and_no_data_outlive_a_parent_that_dies(how: signal.Signals, emb
     pid, data = parent.stdout.readline().split()
     assert psutil.Process(int(pid)).name() == "java"
     parent.send_signal(how)
-    parent.communicate(timeout=60)
+    try:
+        parent.communicate(timeout=60)
+    finally:
+        parent.kill()
     assert _ends(int(pid))
     until = time.monotonic() + 10
     while os.path.exists(data) and time.monotonic() < until:  # noqa: PTH110  # a path given as text by another process
