@@ -7,13 +7,13 @@ time should have an opening of its own. It makes no topics.
 
 import threading
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from time import monotonic
+from time import monotonic, sleep
 from types import TracebackType
 from typing import Self
 
 from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
 from kafka.admin import OffsetSpec
-from kafka.errors import KafkaError, UnknownTopicOrPartitionError, for_code
+from kafka.errors import KafkaConnectionError, KafkaError, NodeNotReadyError, UnknownTopicOrPartitionError, for_code
 
 from schemas.names import Place
 from streams.errors import BadInput
@@ -23,6 +23,8 @@ from streams.log.reader import Reader
 
 DELIVERY_MS = 30_000
 """How long one append may take, broker restarts included."""
+ASKING = 5.0
+"""Seconds for which a question is asked again that found no connection."""
 OVERHEAD = 64 << 10
 """Room for headers and framing in a request around the largest record."""
 
@@ -84,8 +86,16 @@ class KafkaLog:
             return self._offsets([tp], which)[tp]
 
     def _offsets(self, partitions: Collection[TopicPartition], which: OffsetSpec) -> Mapping[TopicPartition, int]:
-        answer = self._open_admin().list_partition_offsets(dict.fromkeys(partitions, which))
-        return {tp: found.offset for tp, found in answer.items()}
+        """Asked again while there is no connection: a broker that has just come back is not yet in the client's books."""
+        until = monotonic() + ASKING
+        while True:
+            try:
+                answer = self._open_admin().list_partition_offsets(dict.fromkeys(partitions, which))
+                return {tp: found.offset for tp, found in answer.items()}
+            except (NodeNotReadyError, KafkaConnectionError):
+                if monotonic() > until:
+                    raise
+                sleep(0.1)
 
     def partitions(self, topic: str) -> int:
         """How many partitions the topic has."""
