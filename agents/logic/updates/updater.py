@@ -23,7 +23,7 @@ from schemas.facts import PodPhase
 _GONE = (PodPhase.SUCCEEDED, PodPhase.FAILED)
 
 
-class Updater:
+class Updater(Parts):
     """The state of one partition."""
 
     def __init__(self, settings: UpdateSettings, partition: int, recommender: str = DEFAULT_RECOMMENDER) -> None:
@@ -32,7 +32,7 @@ class Updater:
         self.known = Intake(self.policies)
         self.marks: Table[Marks] = Table("marks", Marks, 1)
         self._compared = Compared()
-        self._parts = Parts(*self.policies.tables(), self.marks, *self.known.tables())
+        super().__init__(*self.policies.tables(), self.marks, *self.known.tables())
 
     def step(self, turn: Turn) -> Sequence[Decided]:
         """Take a turn in; plan and refuse if it is time."""
@@ -128,21 +128,9 @@ class Updater:
     def _note(self, uid: str, note: Note) -> None:
         self.known.notes.put(uid, note)
 
-    def chunks(self) -> Iterable[str]:
-        """Names of all chunks."""
-        return self._parts.chunks()
-
-    def take_dirty(self) -> set[str]:
-        """Names of the chunks changed since the last call."""
-        return self._parts.take_dirty()
-
-    def dump(self, chunk: str) -> bytes:
-        """The bytes of one chunk."""
-        return self._parts.dump(chunk)
-
     def load(self, chunk: str, data: bytes) -> None:
         """Put a dumped chunk in its place."""
-        self._parts.load(chunk, data)
+        super().load(chunk, data)
         self.known.loaded()
         self.policies.loaded()
 

@@ -5,7 +5,7 @@ counts), then looks at the workloads that are due. It says a recommendation when
 again from time to time. A workload with a VPA is judged by it, every other one as if it had one that says nothing.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -49,7 +49,7 @@ class Killed:
     counted: bool
 
 
-class Recommender:
+class Recommender(Parts):
     """The state of one partition."""
 
     def __init__(self, settings: VerticalSettings, partition: int) -> None:
@@ -62,7 +62,7 @@ class Recommender:
         self.marks: Table[Marks] = Table("marks", Marks, 1)
         self.members = Members(self.usage, self.said, self.policies, settings)
         tables = (self.usage.aggregates, self.usage.containers, self.said, self.intake.pods.table, self.ooms, self.marks)
-        self._parts = Parts(*tables, *self.policies.tables())
+        super().__init__(*tables, *self.policies.tables())
         self._rules = rules(settings)
         self._loaded = False
 
@@ -236,21 +236,9 @@ class Recommender:
         self.said["policy"][row] = self.members.numbers["policy"][member]
         self.said.touch_chunks((row // CHUNK,))
 
-    def chunks(self) -> Iterable[str]:
-        """Names of all chunks."""
-        return self._parts.chunks()
-
-    def take_dirty(self) -> set[str]:
-        """Names of the chunks changed since the last call."""
-        return self._parts.take_dirty()
-
-    def dump(self, chunk: str) -> bytes:
-        """The bytes of one chunk."""
-        return self._parts.dump(chunk)
-
     def load(self, chunk: str, data: bytes) -> None:
         """Put a dumped chunk in its place."""
-        self._parts.load(chunk, data)
+        super().load(chunk, data)
         self.policies.loaded()
         self.intake.pods.loaded()
         self._loaded = True

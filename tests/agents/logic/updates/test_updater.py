@@ -288,7 +288,7 @@ def test_what_is_known_of_a_workload_goes_when_its_pods_are_gone_and_its_recomme
     look(stage, LATER + 20 * MINUTE, pod_changes_by_cluster=gone)
     assert (len(stage.known.recommended), len(stage.known.notes), len(stage._compared._held)) == (1, 0, 0)
     look(stage, LATER + 31 * MINUTE)
-    assert (len(stage.known.recommended), list(stage._parts.chunks())) == (0, list(resumed(stage)._parts.chunks()))
+    assert (len(stage.known.recommended), list(stage.chunks())) == (0, list(resumed(stage).chunks()))
 
 
 def test_an_old_recommendation_of_a_workload_with_pods_is_kept_and_refused_as_stale() -> None:
