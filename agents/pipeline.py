@@ -13,7 +13,7 @@ def stages(vertical: VerticalSettings, updates: UpdateSettings) -> tuple[Stage, 
     return (
         Stage(
             name="recommender",
-            reads=("policies", "pod-changes", "oom-events", "pod-metrics"),
+            reads=("policies", "cluster-changes", "pod-changes", "oom-events", "pod-metrics"),
             writes=("recommendations", "recommendations-by-cluster"),
             open=lambda partition: Recommender(vertical, partition),
             refuse=refuse,

@@ -9,9 +9,28 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from schemas.decisions import Decision, EvictionPlanned, RequestsRecommended, ResizePlanned, UpdateRefused
-from schemas.facts import CheckpointSeen, ContainerOOMKilled, Fact, MetricsScraped, PodChanged, PodDeleted
+from schemas.facts import (
+    CheckpointSeen,
+    ContainerOOMKilled,
+    Fact,
+    MetricsScraped,
+    NodeChanged,
+    NodeRemoved,
+    PodChanged,
+    PodDeleted,
+    SourceReported,
+)
 from schemas.outcomes import ActionFinished, Outcome
-from schemas.policies import ControlChanged, Policy, VerticalPolicyChanged, VerticalPolicyRemoved, VpaChanged, VpaRemoved
+from schemas.policies import (
+    ControlChanged,
+    LimitRangeChanged,
+    LimitRangeRemoved,
+    Policy,
+    VerticalPolicyChanged,
+    VerticalPolicyRemoved,
+    VpaChanged,
+    VpaRemoved,
+)
 
 Event = Fact | Policy | Decision | Outcome
 """Everything that the log carries, ticks and dead letters aside."""
@@ -83,10 +102,15 @@ CATALOGUE = Catalogue(
         Kind("pod-changed", PodChanged, _PODS),
         Kind("pod-deleted", PodDeleted, _PODS),
         Kind("checkpoint-seen", CheckpointSeen, ("pod-changes",)),
+        Kind("node-changed", NodeChanged, ("cluster-changes",)),
+        Kind("node-removed", NodeRemoved, ("cluster-changes",)),
+        Kind("source-reported", SourceReported, ("cluster-changes",)),
         Kind("vertical-policy-changed", VerticalPolicyChanged, ("policies",)),
         Kind("vertical-policy-removed", VerticalPolicyRemoved, ("policies",)),
         Kind("vpa-changed", VpaChanged, ("policies",)),
         Kind("vpa-removed", VpaRemoved, ("policies",)),
+        Kind("limit-range-changed", LimitRangeChanged, ("policies",)),
+        Kind("limit-range-removed", LimitRangeRemoved, ("policies",)),
         Kind("control-changed", ControlChanged, ("control",)),
         Kind("requests-recommended", RequestsRecommended, ("recommendations", "recommendations-by-cluster")),
         Kind("resize-planned", ResizePlanned, ("pod-updates",)),

@@ -14,9 +14,14 @@ class MetricsScraped:
     """One scrape of the containers of one partition, as columns of equal length; a very long one comes in several.
 
     Row i says that container `containers[i]` of pod `pods[i]` of workload `workloads[i]` used `cores[i]` and `memory[i]`,
-    averaged over the `window` that ended at `at`. An amount that the source did not see is NaN (null on the wire), never zero.
+    averaged over the `window` that ended at `at`, or `ages[i]` seconds before it where there are ages. An amount that the
+    source did not see is NaN (null on the wire), never zero.
+
     The three name columns are interned by the codec: equal names in two records are the same tuple object, so a reader may
     look a whole scrape up by identity. Numbers are float64 arrays (or any sequence of floats).
+
+    `history` marks what a metrics store remembered: `at` may lie days before the turn that takes it. Only usage from after what
+    was counted of a container last counts, so history is for a start with an empty state, before anything live.
     """
 
     at: datetime
@@ -27,6 +32,8 @@ class MetricsScraped:
     cores: Sequence[Cores]
     memory: Sequence[Bytes]
     window: Seconds = Seconds(60.0)
+    ages: Sequence[Seconds] = ()
+    history: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,4 +137,40 @@ class CheckpointSeen:
     memory: SavedHistogram
 
 
-Fact = MetricsScraped | ContainerOOMKilled | PodChanged | PodDeleted | CheckpointSeen
+@dataclass(frozen=True, slots=True)
+class NodeChanged:
+    """A node joined or changed. `allocatable` is what it has for pods; `schedulable` is false while it is cordoned."""
+
+    at: datetime
+    cluster: str
+    node: str
+    allocatable: Amounts
+    ready: bool = True
+    schedulable: bool = True
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRemoved:
+    """A node is gone from the cluster."""
+
+    at: datetime
+    cluster: str
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class SourceReported:
+    """A source says that it is at work: it sees what it would have to tell. Said again each `period`, so silence can be told.
+
+    `sees`: the topics (short names) whose facts it would tell. A source that cannot see something leaves its topic out.
+    """
+
+    at: datetime
+    cluster: str
+    source: str
+    sees: tuple[str, ...]
+    period: Seconds = Seconds(60.0)
+
+
+Fact = MetricsScraped | ContainerOOMKilled | PodChanged | PodDeleted | CheckpointSeen | NodeChanged | NodeRemoved | SourceReported

@@ -210,6 +210,56 @@ class VpaRemoved:
         return f"{self.cluster}/{self.namespace}/{self.name}"
 
 
+class LimitType(StrEnum):
+    """What an entry of a LimitRange bounds."""
+
+    CONTAINER = "Container"
+    POD = "Pod"
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """One entry of a LimitRange. Amounts that are None are not bounded; ratios are limit to request, by resource."""
+
+    type: LimitType
+    least: Amounts = Amounts()
+    most: Amounts = Amounts()
+    default_limits: Amounts = Amounts()
+    default_requests: Amounts = Amounts()
+    ratios: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class LimitRangeChanged:
+    """A LimitRange object was made or changed. Entries of other types than those of LimitType are left out."""
+
+    at: datetime
+    cluster: str
+    namespace: str
+    name: str
+    limits: tuple[Limit, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """`cluster/namespace/LimitRange/name`, the record key."""
+        return f"{self.cluster}/{self.namespace}/LimitRange/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class LimitRangeRemoved:
+    """A LimitRange object is gone."""
+
+    at: datetime
+    cluster: str
+    namespace: str
+    name: str
+
+    @property
+    def key(self) -> str:
+        """`cluster/namespace/LimitRange/name`, the record key."""
+        return f"{self.cluster}/{self.namespace}/LimitRange/{self.name}"
+
+
 @dataclass(frozen=True, slots=True)
 class ControlChanged:
     """The cluster-wide switch: mode, pause and budget. Consumers obey it even when agents lag."""
@@ -223,4 +273,12 @@ class ControlChanged:
     """Share of a cluster's and of a workload's pods that may be away or being changed at one time."""
 
 
-Policy = VerticalPolicyChanged | VerticalPolicyRemoved | VpaChanged | VpaRemoved | ControlChanged
+Policy = (
+    VerticalPolicyChanged
+    | VerticalPolicyRemoved
+    | VpaChanged
+    | VpaRemoved
+    | LimitRangeChanged
+    | LimitRangeRemoved
+    | ControlChanged
+)

@@ -57,6 +57,9 @@ TOPICS: tuple[Topic, ...] = (
     Topic("control", Keyed.BROADCAST, "mode, pause and budget", "compact", -1, read=True),
     Topic("pod-changes", Keyed.WORKLOAD, "facts about pods", "delete", 28 * DAY_MS, read=True),
     Topic("pod-changes-by-cluster", Keyed.CLUSTER, "the same facts, by cluster", "delete", 28 * DAY_MS, read=True),
+    Topic(
+        "cluster-changes", Keyed.BROADCAST, "facts about nodes, and which sources are at work", "delete", 28 * DAY_MS, read=True
+    ),
     Topic("oom-events", Keyed.WORKLOAD, "facts about OOM kills", "delete", 28 * DAY_MS, read=True),
     Topic("pod-metrics", Keyed.WORKLOAD, "scrapes, as columns", "delete", 28 * DAY_MS, read=True),
     Topic("recommendations", Keyed.WORKLOAD, "decisions about requests", "compact,delete", 400 * DAY_MS),

@@ -16,11 +16,22 @@ from agents.logic.turns import Event
 from agents.logic.usage import checkpoints
 from agents.logic.vertical.tuning import odd_annotation
 from schemas.decisions import RequestsRecommended
-from schemas.facts import CheckpointSeen, ContainerOOMKilled, MetricsScraped, PodChanged
+from schemas.facts import (
+    CheckpointSeen,
+    ContainerOOMKilled,
+    MetricsScraped,
+    NodeChanged,
+    NodeRemoved,
+    PodChanged,
+    SourceReported,
+)
 from schemas.names import Amounts, Workload
 from schemas.policies import (
     ContainerPolicy,
     ControlChanged,
+    Limit,
+    LimitRangeChanged,
+    LimitRangeRemoved,
     Tuning,
     VerticalPolicyChanged,
     VerticalPolicyRemoved,
@@ -30,6 +41,8 @@ from schemas.policies import (
 
 MOST_CORES = 1e6
 MOST_BYTES = 1e16
+MOST_AGE = 86_400.0
+"""Seconds: the rows of one scrape are of about one time."""
 
 _YEARS = range(1970, 2200)
 
@@ -41,7 +54,12 @@ _WITHOUT_WORKLOAD = (
     VerticalPolicyRemoved,
     VpaChanged,
     VpaRemoved,
+    LimitRangeChanged,
+    LimitRangeRemoved,
     ControlChanged,
+    NodeChanged,
+    NodeRemoved,
+    SourceReported,
 )
 
 
@@ -65,6 +83,10 @@ def _reasons(event: Event) -> Iterator[str]:
             yield from _number("memory_request", event.memory_request, MOST_BYTES)
             yield from _number("memory_limit", event.memory_limit, MOST_BYTES)
             yield from _number("memory_used", event.memory_used, MOST_BYTES)
+        case NodeChanged():
+            yield from _amounts("allocatable", event.allocatable)
+        case SourceReported():
+            yield from _at_least("period", event.period, 0.001)
         case CheckpointSeen():
             yield from _none_or_one(checkpoints.fault(event))
         case _:
@@ -78,6 +100,8 @@ def _judgement(event: Event) -> Iterator[str]:
             yield from _policies(event.containers)
         case VpaChanged():
             yield from _vpa(event)
+        case LimitRangeChanged():
+            yield from _limits(event.limits)
         case ControlChanged():
             yield from _number("budget", event.budget, 1.0)
         case RequestsRecommended():
@@ -116,6 +140,14 @@ def _policies(entries: Sequence[ContainerPolicy]) -> Iterator[str]:
         yield from _tuning(f"{path}.tuning", entry.tuning)
 
 
+def _limits(limits: Sequence[Limit]) -> Iterator[str]:
+    for i, limit in enumerate(limits):
+        for field in ("least", "most", "default_limits", "default_requests"):
+            yield from _amounts(f"limits[{i}].{field}", getattr(limit, field))
+        for name, ratio in limit.ratios.items():
+            yield from _at_least(f"limits[{i}].ratios.{name}", ratio, 1.0)
+
+
 def _tuning(path: str, tuning: Tuning) -> Iterator[str]:
     yield from _amounts(f"{path}.minimum", tuning.minimum)
     for field in fields(tuning):
@@ -146,6 +178,9 @@ def _scrape(event: MetricsScraped) -> Iterator[str]:
         yield odd
     if not math.isfinite(event.window) or event.window < 0:
         yield f"window is {event.window}, which is no length of time"
+    if len(event.ages) not in (0, len(event.pods)):
+        yield f"ages has {len(event.ages)} rows, and there are {len(event.pods)} pods"
+    yield from _column("ages", event.ages, MOST_AGE)
     yield from _column("cores", event.cores, MOST_CORES)
     yield from _column("memory", event.memory, MOST_BYTES)
 

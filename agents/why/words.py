@@ -9,10 +9,27 @@ from functools import singledispatch
 
 from agents.logic.turns import Event
 from schemas.decisions import ContainerRecommendation, EvictionPlanned, RequestsRecommended, ResizePlanned, UpdateRefused
-from schemas.facts import CheckpointSeen, ContainerOOMKilled, MetricsScraped, PodChanged, PodDeleted
+from schemas.facts import (
+    CheckpointSeen,
+    ContainerOOMKilled,
+    MetricsScraped,
+    NodeChanged,
+    NodeRemoved,
+    PodChanged,
+    PodDeleted,
+    SourceReported,
+)
 from schemas.names import Amounts
 from schemas.outcomes import ActionFinished
-from schemas.policies import ControlChanged, VerticalPolicyChanged, VerticalPolicyRemoved, VpaChanged, VpaRemoved
+from schemas.policies import (
+    ControlChanged,
+    LimitRangeChanged,
+    LimitRangeRemoved,
+    VerticalPolicyChanged,
+    VerticalPolicyRemoved,
+    VpaChanged,
+    VpaRemoved,
+)
 
 Numbers = dict[str, object]
 
@@ -28,6 +45,11 @@ _WHAT: Mapping[type, str] = {
     VerticalPolicyChanged: "vertical policy set",
     VerticalPolicyRemoved: "vertical policy removed",
     CheckpointSeen: "checkpoint of a VPA seen",
+    NodeChanged: "node changed",
+    NodeRemoved: "node removed",
+    SourceReported: "source at work",
+    LimitRangeChanged: "limit range set",
+    LimitRangeRemoved: "limit range removed",
     VpaChanged: "VPA set",
     VpaRemoved: "VPA removed",
     ControlChanged: "control changed",
@@ -141,6 +163,34 @@ def _(event: VpaChanged) -> Numbers:
 @_numbers.register
 def _(event: VpaRemoved) -> Numbers:
     return {"vpa": event.key}
+
+
+@_numbers.register
+def _(event: NodeChanged) -> Numbers:
+    return {"node": event.node, "allocatable": _amounts(event.allocatable), "schedulable": event.schedulable}
+
+
+@_numbers.register
+def _(event: NodeRemoved) -> Numbers:
+    return {"node": event.node}
+
+
+@_numbers.register
+def _(event: SourceReported) -> Numbers:
+    return {"source": event.source, "sees": list(event.sees)}
+
+
+@_numbers.register
+def _(event: LimitRangeChanged) -> Numbers:
+    return {
+        "limit range": event.key,
+        "limits": {str(each.type): f"{_amounts(each.least)} to {_amounts(each.most)}" for each in event.limits},
+    }
+
+
+@_numbers.register
+def _(event: LimitRangeRemoved) -> Numbers:
+    return {"limit range": event.key}
 
 
 @_numbers.register

@@ -30,6 +30,8 @@ class _Scrape(msgspec.Struct):
     cores: list[float | None]
     memory: list[float | None]
     window: float = 60.0
+    ages: list[float] = []
+    history: bool = False
 
 
 _read_scrape = msgspec.json.Decoder(_Scrape).decode
@@ -42,8 +44,11 @@ class Scrapes:
         self._read, self._written = ReadNames(), WrittenNames()
 
     def encode(self, scrape: MetricsScraped) -> bytes:
-        """`{"at":…,"cluster":…,"window":…,"names":{"workloads":[…],"pods":[…],"containers":[…]},"cores":[…],"memory":[…]}`."""
-        body = {
+        """`{"at":…,"cluster":…,"window":…,"names":{"workloads":[…],"pods":[…],"containers":[…]},"cores":[…],"memory":[…]}`.
+
+        `ages` and `history` are written where they say something.
+        """
+        body: dict[str, object] = {
             "at": scrape.at,
             "cluster": scrape.cluster,
             "window": scrape.window,
@@ -51,6 +56,10 @@ class Scrapes:
             "cores": np.ascontiguousarray(scrape.cores, dtype=np.float64),
             "memory": np.ascontiguousarray(scrape.memory, dtype=np.float64),
         }
+        if len(scrape.ages):
+            body["ages"] = np.ascontiguousarray(scrape.ages, dtype=np.float64)
+        if scrape.history:
+            body["history"] = True
         return orjson.dumps(body, option=_OPTIONS)
 
     def decode(self, value: bytes) -> MetricsScraped:
@@ -65,6 +74,8 @@ class Scrapes:
             cores=_array(body.cores),
             memory=_array(body.memory),
             window=Seconds(body.window),
+            ages=_array(body.ages) if body.ages else (),
+            history=body.history,
         )
 
 
@@ -74,6 +85,8 @@ def _refuse_unequal(names: Names, body: _Scrape) -> None:
     if not workloads == pods == containers == cores == memory:
         rows = f"{workloads} workloads, {pods} pods, {containers} containers, {cores} cores, {memory} memory"
         raise BadRecord(f"the columns are of unequal length: {rows}")
+    if body.ages and len(body.ages) != cores:
+        raise BadRecord(f"the columns are of unequal length: {cores} cores, {len(body.ages)} ages")
 
 
 def _array(numbers: Sequence[float | None]) -> Any:

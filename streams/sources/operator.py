@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from schemas.names import Place
-from schemas.policies import ControlChanged, Policy, VerticalPolicyChanged, VerticalPolicyRemoved, VpaChanged, VpaRemoved
+from schemas.policies import ControlChanged, Policy, VerticalPolicyChanged, VerticalPolicyRemoved
 from streams.codec import Codec, tick_number
 from streams.errors import BadRecord
 from streams.log import Log, NewRecord, Record
@@ -34,7 +34,7 @@ def spoken(policies: Sequence[Policy], topics: Topics, codec: Codec, *, source: 
 def _where(policy: Policy) -> tuple[str, str]:
     if isinstance(policy, ControlChanged):
         return ("control", policy.cluster)
-    return ("policies", policy.key if isinstance(policy, VpaChanged | VpaRemoved) else policy.target)
+    return ("policies", policy.target if isinstance(policy, VerticalPolicyChanged | VerticalPolicyRemoved) else policy.key)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,10 +11,13 @@ from schemas.facts import (
     ContainerOOMKilled,
     ContainerSeen,
     MetricsScraped,
+    NodeChanged,
+    NodeRemoved,
     PodChanged,
     PodDeleted,
     PodPhase,
     SavedHistogram,
+    SourceReported,
 )
 from schemas.names import Amounts, PodName, Workload
 from schemas.outcomes import Action, ActionFinished, Result
@@ -26,6 +29,10 @@ from schemas.policies import (
     ControlChanged,
     ControlledValues,
     EvictionRequirement,
+    Limit,
+    LimitRangeChanged,
+    LimitRangeRemoved,
+    LimitType,
     Mode,
     Operator,
     Requirement,
@@ -82,6 +89,9 @@ EVENTS: tuple[Event, ...] = (
         SavedHistogram(1767225600.0, 93.5, {"8": 10000, "36": 3333}),
         SavedHistogram(1767312000.0, 2.0, {"26": 10000}),
     ),
+    NodeChanged(AT, "prod", "node-1", Amounts(3.92, 15466496000), schedulable=False, labels={"zone": "a"}),
+    NodeRemoved(AT, "prod", "node-1"),
+    SourceReported(AT, "prod", "kube", ("cluster-changes", "oom-events", "pod-changes"), 30.0),
     VerticalPolicyChanged(
         AT, "prod/shop/*", "42", UpdateMode.RECREATE, (ContainerPolicy("*", Amounts(0.01, None), Amounts(4.0, 4294967296)),)
     ),
@@ -123,6 +133,17 @@ EVENTS: tuple[Event, ...] = (
         annotations={"ullage/*.margin": "0.2"},
     ),
     VpaRemoved(AT, "prod", "shop", "cart"),
+    LimitRangeChanged(
+        AT,
+        "prod",
+        "shop",
+        "bounds",
+        (
+            Limit(LimitType.CONTAINER, SMALL, LARGE, LARGE, SMALL, {"cpu": 2.0}),
+            Limit(LimitType.POD, most=Amounts(2.0, None)),
+        ),
+    ),
+    LimitRangeRemoved(AT, "prod", "shop", "bounds"),
     ControlChanged(AT, "prod", Mode.PLAN, paused=True, reason="INC-4711"),
     RequestsRecommended(
         "recommender/1/1767323045500/requests/prod/shop/Deployment/cart",

@@ -11,11 +11,14 @@ from schemas.facts import (
     ContainerOOMKilled,
     ContainerSeen,
     MetricsScraped,
+    NodeChanged,
+    NodeRemoved,
     PodChanged,
     PodDeleted,
     PodPhase,
     ResizeState,
     SavedHistogram,
+    SourceReported,
 )
 from schemas.names import Amounts, Place, PodName, Workload
 from schemas.outcomes import Action, ActionFinished, Result
@@ -27,6 +30,10 @@ from schemas.policies import (
     ControlChanged,
     ControlledValues,
     EvictionRequirement,
+    Limit,
+    LimitRangeChanged,
+    LimitRangeRemoved,
+    LimitType,
     Mode,
     Operator,
     Requirement,
@@ -69,7 +76,10 @@ def scrapes(draw: st.DrawFn) -> MetricsScraped:
     )
     columns = [tuple(column) for column in zip(*rows, strict=True)] or [()] * 5
     numbers = (np.array(column, dtype=np.float64) for column in columns[3:])
-    return MetricsScraped(draw(times), draw(names), *columns[:3], *numbers, window=draw(st.floats(0.1, 1e5)))
+    ages = draw(st.just(()) | st.lists(st.floats(0, 1e4), min_size=len(rows), max_size=len(rows)).map(np.array)) if rows else ()
+    return MetricsScraped(
+        draw(times), draw(names), *columns[:3], *numbers, window=draw(st.floats(0.1, 1e5)), ages=ages, history=draw(st.booleans())
+    )
 
 
 ooms = st.builds(ContainerOOMKilled, times, workloads, pods, names, counts, *[st.none() | memory] * 3)
@@ -95,7 +105,12 @@ kept = st.builds(
     SavedHistogram, numbers, numbers, st.dictionaries(st.integers(0, 175).map(str), st.integers(0, 10_000), max_size=3)
 )
 checkpoints = st.builds(CheckpointSeen, times, workloads, names, names, texts, numbers, numbers, counts, kept, kept)
-facts = scrapes() | ooms | pod_changes | pod_deletions | checkpoints
+nodes = st.builds(
+    NodeChanged, times, names, names, amounts, st.booleans(), st.booleans(), st.dictionaries(texts, texts, max_size=3)
+)
+node_removals = st.builds(NodeRemoved, times, names, names)
+reports = st.builds(SourceReported, times, names, names, st.lists(names, max_size=3).map(tuple), st.floats(0.1, 1e5))
+facts = scrapes() | ooms | pod_changes | pod_deletions | checkpoints | nodes | node_removals | reports
 
 maybe_number = st.none() | st.floats(0, 1e6)
 boosts = st.none() | st.builds(StartupBoost, st.sampled_from(BoostKind), maybe_number, maybe_number, st.floats(0, 1e6))
@@ -142,11 +157,17 @@ vpas = st.builds(
     several,
     st.dictionaries(texts, texts, max_size=2),
 )
+limits = st.lists(
+    st.builds(Limit, st.sampled_from(LimitType), *[amounts] * 4, st.dictionaries(names, st.floats(1, 1e6), max_size=2)),
+    max_size=2,
+).map(tuple)
 policies = (
     vpas
     | st.builds(VpaRemoved, times, names, names, names)
     | st.builds(VerticalPolicyChanged, times, texts, texts, st.sampled_from(UpdateMode), bounds)
     | st.builds(VerticalPolicyRemoved, times, texts)
+    | st.builds(LimitRangeChanged, times, names, names, names, limits)
+    | st.builds(LimitRangeRemoved, times, names, names, names)
     | st.builds(ControlChanged, times, names, st.sampled_from(Mode), st.booleans(), texts, fractions)
 )
 

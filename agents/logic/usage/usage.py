@@ -62,9 +62,10 @@ class Usage:
     def scrape(self, scrape: MetricsScraped, at: float, *, offset: int) -> None:
         """Fold one scrape, whose time is `at`; `offset` is its place, for the cause of what follows from it."""
         cores, memory = np.asarray(scrape.cores, np.float64), np.asarray(scrape.memory, np.float64)
+        ends = at - np.asarray(scrape.ages, np.float64) if len(scrape.ages) else None
         for layer in self.lookup.find(scrape.workloads, scrape.pods, scrape.containers):
             order = layer.order
-            times = np.full(len(layer.containers), at)
+            times = np.full(len(layer.containers), at) if ends is None else ends if order is None else ends[order]
             self.fold(layer, cores if order is None else cores[order], memory if order is None else memory[order], times)
             self.aggregates["offset"][layer.aggregates] = offset
 
