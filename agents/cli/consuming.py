@@ -4,12 +4,10 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 
-from kubernetes import client as official
-
 from agents.cli.output import note
 from agents.cli.stopping import until_stopped
 from agents.cli.telling import telling
-from agents.settings import Settings, opened
+from agents.settings import Settings, connected, opened
 from agents.telemetry import ConsumerMetrics, WatchedLog
 from schemas.decisions import EvictionPlanned, ResizePlanned
 from streams.clients import ClusterClient
@@ -46,7 +44,7 @@ def run(settings: Settings, names: Sequence[str]) -> None:
         stack.callback(_join, threads, stop)
         for thread in threads:
             thread.start()
-        note(f"{', '.join(names)} at work on cluster '{settings.cluster.name}' at {settings.cluster.url}")
+        note(f"{', '.join(names)} at work on cluster '{settings.cluster.name}' at {connected.address(settings.cluster)}")
         while all(thread.is_alive() for thread in threads):
             stop.wait(0.2)
         dead = next(thread.name for thread in threads if not thread.is_alive())
@@ -55,9 +53,7 @@ def run(settings: Settings, names: Sequence[str]) -> None:
 
 def connect(settings: Settings) -> KubernetesClient:
     """A client for the cluster that the settings name."""
-    configuration = official.Configuration()
-    configuration.host = settings.cluster.url
-    return KubernetesClient(settings.cluster.name, official.ApiClient(configuration))
+    return KubernetesClient(settings.cluster.name, connected.connection(settings.cluster))
 
 
 def _join(threads: Sequence[threading.Thread], stop: threading.Event) -> None:

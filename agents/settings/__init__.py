@@ -112,7 +112,13 @@ class ClusterSettings(_Part):
     name: Name = "demo"
     """The cluster's name: first part of every workload key."""
     url: str = "http://127.0.0.1:8899"
-    """Where the simulated cluster answers."""
+    """Where a server answers that asks for no credentials, such as the simulated cluster."""
+    kubeconfig: Path | None = None
+    """The kubeconfig file that says how to reach the cluster; unset, and no context either, means that `url` does."""
+    context: str | None = None
+    """The context in the kubeconfig; unset means its current one. Set without a kubeconfig, it is looked up in kubectl's own."""
+    in_cluster: bool = False
+    """Whether to use the service account of the pod that this process runs in."""
     start: datetime | None = None
     """When the simulated cluster begins, in event time with an offset; unset means at the first tick."""
     period_seconds: Annotated[int, Field(ge=1)] = 60
