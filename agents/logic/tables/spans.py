@@ -66,7 +66,7 @@ class Spans:
     def alike(self, rows: Indices) -> Iterator[tuple[Indices, Indices, Indices]]:
         """Rows with room for equally many numbers: positions in `rows`, the first place of each, and cells (one line a row)."""
         room = self._room[rows]
-        for size in self._sizes.tolist():
+        for size in (room[room > 0] if len(room) == 1 else self._sizes).tolist():
             positions = np.flatnonzero(room == size)
             step = max(1, 65_536 // size)
             for start in range(0, len(positions), step):
