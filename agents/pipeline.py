@@ -1,6 +1,7 @@
 """All stages on one screen. Every driver builds from this list, so live, backtest and verification cannot drift apart."""
 
 from agents.logic.refusal import refuse
+from agents.logic.refusal.ahead import ahead
 from agents.logic.updates.settings import UpdateSettings
 from agents.logic.updates.updater import Updater
 from agents.logic.vertical.recommender import Recommender
@@ -17,6 +18,7 @@ def stages(vertical: VerticalSettings, updates: UpdateSettings) -> tuple[Stage, 
             writes=("recommendations", "recommendations-by-cluster"),
             open=lambda partition: Recommender(vertical, partition),
             refuse=refuse,
+            ahead=ahead,
         ),
         Stage(
             name="updater",

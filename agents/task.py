@@ -97,16 +97,16 @@ class Task:
             inputs[name] = []
             for record in records:
                 try:
-                    event = self._read(record)
+                    event = self._read(record, cut.number)
                 except BadRecord as error:
                     dead.append(self.codec.dead_letter(record, error, by=self.source))
                 else:
                     inputs[name].append(Recorded(event, record.place))
         return inputs
 
-    def _read(self, record: Record) -> Event:
+    def _read(self, record: Record, turn: int) -> Event:
         event = self.codec.decode(record)
-        reason = self.stage.refuse(event)
+        reason = self.stage.refuse(event) or self.stage.ahead(event, turn)
         if reason is not None:
             raise BadRecord(reason)
         return event

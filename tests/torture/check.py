@@ -82,7 +82,7 @@ def redo(stage: Stage, partition: int, logs: Sequence[Sequence[Record]], topics:
             taken[name] = []
             for record in records:
                 try:
-                    taken[name].append(Recorded(_event(stage, codec, record), record.place))
+                    taken[name].append(Recorded(_event(stage, codec, record, number), record.place))
                 except BadRecord as error:
                     done.dead.append(codec.dead_letter(record, error, by=source))
             done.records += len(taken[name])
@@ -93,9 +93,9 @@ def redo(stage: Stage, partition: int, logs: Sequence[Sequence[Record]], topics:
     return done
 
 
-def _event(stage: Stage, codec: Codec, record: Record) -> Event:
+def _event(stage: Stage, codec: Codec, record: Record, turn: int) -> Event:
     event = codec.decode(record)
-    if reason := stage.refuse(event):
+    if reason := stage.refuse(event) or stage.ahead(event, turn):
         raise BadRecord(reason)
     return event
 

@@ -16,6 +16,11 @@ Event = Fact | Policy | Decision | Outcome
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
+def moment(number: int) -> datetime:
+    """The time that a turn's number stands for."""
+    return EPOCH + timedelta(milliseconds=number)
+
+
 @dataclass(frozen=True, slots=True)
 class Recorded:
     """An event and where it stands in the log."""
@@ -37,7 +42,7 @@ class Turn:
     @property
     def at(self) -> datetime:
         """The turn's time."""
-        return EPOCH + timedelta(milliseconds=self.number)
+        return moment(self.number)
 
     def of(self, topic: str) -> Sequence[Recorded]:
         """The records of one input; empty when the turn has none."""
