@@ -13,15 +13,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from schemas.facts import ContainerOOMKilled, MetricsScraped, PodChanged, PodDeleted
+import numpy as np
+
+from schemas.facts import ContainerOOMKilled, PodChanged, PodDeleted
 from schemas.names import Amounts
 from schemas.units import Seconds
 from streams.clients import ClusterClient, Pod, PodUsage
 from streams.codec import Codec
-from streams.codec.scrapes import ROWS
 from streams.log import Log, NewRecord
 from streams.sources.memory import Memory, remember
 from streams.sources.outbox import Outbox
+from streams.sources.scrapes import Rows, Scraped, Scrapes
 from streams.topics import Topics
 
 _NAN = float("nan")
@@ -38,6 +40,7 @@ class ClusterSource:
         self._client, self._log, self._topics, self._codec = client, log, topics, codec
         self._outbox = Outbox(log) if outbox is None else outbox
         self._source = f"/ullage/source/{client.cluster}"
+        self._rows = Scrapes(topics, codec, client.cluster, self._source)
         self._memory: Memory | None = None
         self._said: dict[str, PodChanged] = {}
         self._used: dict[tuple[str, str], datetime] = {}
@@ -103,25 +106,21 @@ class ClusterSource:
                     )
 
     def _scrapes(self, pods: Sequence[Pod], usage: Sequence[PodUsage], at: datetime) -> list[NewRecord]:
-        """Rows by partition of their workload, in the order of workload, pod and container.
-
-        A usage that was told already is no second sample: metrics servers measure less often than they are asked.
-        """
+        """A usage that was told already is no second sample: metrics servers measure less often than they are asked."""
         workloads = {(pod.pod.namespace, pod.pod.name): pod.workload.key for pod in pods}
         before, self._used = self._used, {(used.namespace, used.pod): used.at for used in usage}
-        rows: dict[int, list[Row]] = {}
-        for used in usage:
-            key = workloads.get((used.namespace, used.pod))
-            if key is not None and before.get((used.namespace, used.pod)) != used.at:
-                rows.setdefault(self._topics.partition_of(key), []).extend(_rows(key, used))
+        rows = [
+            row
+            for used in usage
+            if (key := workloads.get((used.namespace, used.pod))) and before.get((used.namespace, used.pod)) != used.at
+            for row in _rows(key, used)
+        ]
+        if not rows:
+            return []
+        keys, names, containers, cores, memory = zip(*rows, strict=True)
         window = max((used.window for used in usage), default=Seconds(60.0))
-        return [self._scrape(p, part, at, window) for p in sorted(rows) for part in _parts(sorted(rows[p]))]
-
-    def _scrape(self, partition: int, rows: Sequence[Row], at: datetime, window: Seconds) -> NewRecord:
-        workloads, pods, containers, cores, memory = zip(*rows, strict=True)
-        cluster = self._client.cluster
-        scraped = MetricsScraped(at, cluster, workloads, pods, containers, cores, memory, Seconds(float(window)))
-        return self._codec.encode(scraped, topic="pod-metrics", key=cluster, partition=partition, source=self._source)
+        numbers = np.array(cores, np.float64), np.array(memory, np.float64)
+        return self._rows.records(Rows(keys, names, containers, *numbers), Scraped(at, window))
 
     def _twice(self, fact: PodChanged | PodDeleted) -> Iterable[NewRecord]:
         yield self._by_workload("pod-changes", fact)
@@ -147,10 +146,6 @@ def _fact(pod: Pod, at: datetime) -> PodChanged:
         resize=pod.resize,
         started=pod.started,
     )
-
-
-def _parts(rows: Sequence[Row]) -> Iterable[Sequence[Row]]:
-    return (rows[first : first + ROWS] for first in range(0, len(rows), ROWS))
 
 
 def _rows(workload: str, used: PodUsage) -> list[Row]:
