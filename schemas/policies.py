@@ -8,6 +8,9 @@ from enum import StrEnum
 from schemas.names import Amounts
 from schemas.units import Bytes, Cores, Fraction, Seconds
 
+DEFAULT_RECOMMENDER = "default"
+"""Upstream's name of the recommender that serves VPAs that name none."""
+
 
 class Mode(StrEnum):
     """How far the program may go. SHADOW only records, PLAN also says what it would do, APPLY acts."""
@@ -193,6 +196,20 @@ class VpaChanged:
     def key(self) -> str:
         """`cluster/namespace/name`, the record key."""
         return f"{self.cluster}/{self.namespace}/{self.name}"
+
+    @property
+    def target(self) -> str:
+        """The key of the workload that it is for; empty when it cannot be served."""
+        ref = self.target_ref
+        return "" if ref is None or self.unsupported else f"{self.cluster}/{self.namespace}/{ref.kind}/{ref.name}"
+
+    def served_by(self, recommender: str) -> bool:
+        """Whether the recommender of this name is to serve it."""
+        return recommender in (self.recommenders or (DEFAULT_RECOMMENDER,))
+
+    def rank(self, recommender: str) -> tuple[bool, float, str]:
+        """Of several VPAs with one target the one with the lowest rank governs: ours first, then the oldest, then by name."""
+        return (not self.served_by(recommender), self.created.timestamp(), self.name)
 
 
 @dataclass(frozen=True, slots=True)

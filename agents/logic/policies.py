@@ -12,6 +12,7 @@ from agents.logic.tables.objects import Table
 from agents.logic.turns import Recorded
 from schemas.names import Place
 from schemas.policies import (
+    DEFAULT_RECOMMENDER,
     ContainerPolicy,
     UpdateMode,
     VerticalPolicyChanged,
@@ -19,9 +20,6 @@ from schemas.policies import (
     VpaChanged,
     VpaRemoved,
 )
-
-DEFAULT_RECOMMENDER = "default"
-"""Upstream's name of the recommender that serves VPAs that name none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +102,7 @@ class Policies:
             for held in self.vpas.values():
                 self._targeted.setdefault(held.policy.target, []).append(held)
             for several in self._targeted.values():
-                several.sort(key=_age)
+                several.sort(key=self._rank)
         return self._targeted.get(workload, [])
 
     def _wide(self, target: str) -> frozenset[str]:
@@ -124,11 +122,15 @@ class Policies:
         if new is not None:
             self.vpas.put(key, new)
             targeted.setdefault(new.policy.target, []).append(new)
-            targeted[new.policy.target].sort(key=_age)
+            targeted[new.policy.target].sort(key=self._rank)
         targets = frozenset(held.policy.target for held in (old, new) if held is not None)
         for target in targets:
             self._matches.pop(target, None)
         return targets
+
+    def _rank(self, held: Held) -> tuple[bool, float, str]:
+        vpa = held.policy.vpa
+        return (True, 0.0, "") if vpa is None else vpa.rank(self.recommender)
 
     def _match(self, workload: str, lengths: list[int]) -> Held | None:
         vpas = self.rivals(workload)
@@ -143,11 +145,9 @@ class Policies:
 
 def lowered(vpa: VpaChanged, recommender: str) -> Rule:
     """A VPA as a rule. Without an update mode it recreates pods, as upstream does; one that is not ours changes nothing."""
-    ref = vpa.target_ref
-    target = "" if ref is None or vpa.unsupported else f"{vpa.cluster}/{vpa.namespace}/{ref.kind}/{ref.name}"
-    foreign = recommender not in (vpa.recommenders or (DEFAULT_RECOMMENDER,))
+    foreign = not vpa.served_by(recommender)
     mode = UpdateMode.OFF if foreign else vpa.update_mode or UpdateMode.RECREATE
-    return Rule(target, f"{vpa.name}@{vpa.generation}", mode, vpa.containers, vpa, foreign)
+    return Rule(vpa.target, f"{vpa.name}@{vpa.generation}", mode, vpa.containers, vpa, foreign)
 
 
 def bounds(held: Held | None, container: str) -> ContainerPolicy:
@@ -173,11 +173,3 @@ def _alike(old: Rule, new: Rule) -> bool:
     if old.vpa is None or new.vpa is None:
         return False
     return old.vpa == replace(new.vpa, at=old.vpa.at, resource_version=old.vpa.resource_version)
-
-
-def _age(held: Held) -> tuple[bool, float, str]:
-    """Ours first, then the oldest, then by name."""
-    vpa = held.policy.vpa
-    if vpa is None:
-        return (True, 0.0, "")
-    return (held.policy.foreign, vpa.created.timestamp(), vpa.name)

@@ -7,7 +7,7 @@ plan at a time. A refusal is said when its guard changes, not each time. It touc
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from agents.logic.policies import DEFAULT_RECOMMENDER, Policies
+from agents.logic.policies import Policies
 from agents.logic.tables import Parts
 from agents.logic.tables.objects import Table
 from agents.logic.turns import Decided, Turn
@@ -19,6 +19,7 @@ from agents.logic.updates.intake import Intake
 from agents.logic.updates.memory import NO_NOTE, Marks, Note, Plan
 from agents.logic.updates.settings import UpdateSettings
 from schemas.facts import PodPhase
+from schemas.policies import DEFAULT_RECOMMENDER
 
 _GONE = (PodPhase.SUCCEEDED, PodPhase.FAILED)
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agents.logic.vertical import quantities
 from agents.logic.vertical.estimation import LOWER, UPPER, Bound, clamp, confidence, rounded, with_confidence, with_margin
+from streams.clients import quantities
 
 
 def one(value: float) -> Any:

@@ -8,6 +8,7 @@ from datetime import timedelta
 from functools import cache
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from quantities import quantity
@@ -19,7 +20,7 @@ from agents.logic.policies import Policies
 from agents.logic.tables.rows import Rows
 from agents.logic.turns import Recorded
 from agents.logic.usage.lookup import Layer
-from agents.logic.vertical import status, words
+from agents.logic.vertical import words
 from agents.logic.vertical.intake import Intake
 from agents.logic.vertical.members import Members
 from agents.logic.vertical.recommendation import recommend
@@ -27,6 +28,7 @@ from agents.logic.vertical.tuning import PLACE
 from schemas.facts import ContainerOOMKilled, ContainerSeen, PodChanged, PodPhase
 from schemas.names import Place, PodName, Workload
 from schemas.policies import Operator, Requirement, TargetRef, VpaChanged
+from streams.consumers.status import judging
 
 Json = dict[str, Any]
 
@@ -164,7 +166,10 @@ def test_amounts_and_texts_are_upstreams(vector: Json) -> None:
     names = [members.names[member][1] for member in these.tolist()]
     done = recommend(run.usage, members, these, chosen)
     assert unrounded(done, names) == (expected["amounts"] or {})
-    found = [status.container_text(words.container(done, i, name), chosen) for i, name in enumerate(names)]
+    found = [
+        msgspec.to_builtins(judging.text(words.container(done, i, name), humanize=chosen.humanize_memory))
+        for i, name in enumerate(names)
+    ]
     assert amounts_of(found) == amounts_of(expected["status"] or [])
     if not inputs.get("resourcePolicy"):  # a bound keeps its policy's unit in upstream: 300M for our 300000000
         assert found == (expected["status"] or [])

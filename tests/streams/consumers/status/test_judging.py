@@ -3,12 +3,13 @@
 from datetime import timedelta
 from typing import Any
 
+import msgspec
 from cluster_events import START, vpa, when
 
-from agents.logic.vertical.settings import VerticalSettings
-from agents.logic.vertical.status import Condition, Known, status
 from schemas.decisions import ContainerRecommendation
 from schemas.names import Amounts
+from streams.clients.vpas import Condition, VpaStatus
+from streams.consumers.status.judging import Judging, Known
 
 NOW = when(START)
 SAID = ContainerRecommendation(
@@ -17,18 +18,18 @@ SAID = ContainerRecommendation(
 
 
 def of(known: Known, before: Any = (), at: Any = NOW, **changed: Any) -> Any:
-    return status(vpa(**changed), known, before, at, VerticalSettings())
+    return Judging().status(vpa(**changed), known, VpaStatus(tuple(before)), at)
 
 
 def said(found: Any) -> Any:
-    return [(c.type, c.status, c.reason) for c in found.conditions]
+    return [(c.type, c.status == "True", c.reason) for c in found.conditions]
 
 
 def test_a_recommendation_is_provided_in_upstreams_texts() -> None:
     found = of(Known(pods=2, containers=(SAID,)), generation=7)
     assert said(found) == [("RecommendationProvided", True, "")]
     assert found.observed_generation == 7
-    assert found.recommendation == (
+    assert msgspec.to_builtins(found.recommendation)["containerRecommendations"] == (
         {
             "containerName": "app",
             "lowerBound": {"cpu": "25m", "memory": "250Mi"},
@@ -70,12 +71,12 @@ def test_a_condition_keeps_the_time_of_its_last_flip() -> None:
     later = NOW + timedelta(hours=1)
     first = of(Known(pods=0))
     again = of(Known(pods=0), first.conditions, later)
-    assert {c.since for c in again.conditions} == {NOW}
+    assert {c.last_transition_time for c in again.conditions} == {NOW}
     flipped = of(Known(pods=1, containers=(SAID,)), again.conditions, later)
-    assert [(c.type, c.since) for c in flipped.conditions] == [("RecommendationProvided", later)]
+    assert [(c.type, c.last_transition_time) for c in flipped.conditions] == [("RecommendationProvided", later)]
 
 
 def test_conditions_of_others_stay_and_the_deprecated_one_goes() -> None:
-    others = [Condition(kind, status=True, reason="", message="", since=NOW) for kind in ("LowConfidence", "ConfigDeprecated")]
+    others = [Condition(kind, "True", NOW) for kind in ("LowConfidence", "ConfigDeprecated")]
     found = said(of(Known(pods=1, containers=(SAID,)), others))
     assert found == [("LowConfidence", True, ""), ("RecommendationProvided", True, "")]

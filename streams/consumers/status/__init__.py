@@ -1,0 +1,1 @@
+"""The status of VPA objects, kept as the log says."""
