@@ -4,6 +4,7 @@ UllageError
 ├── TryAgain        the other side may yet do it: wait `after` seconds and ask again
 │   └── Unreachable   it did not answer at all, so it will not answer the next question either
 ├── GiveUp          the other side will not do it; asking again is no use
+│   └── Outdated      the question rests on something that is no more: begin anew
 ├── BadRecord       bytes in the log that cannot be read as the event they claim to be; goes to dead-letters
 ├── BadInput        a file, flag or setting that makes no sense; the sentence names the value and the place
 └── LogUnavailable  the log cannot be reached or refuses; the sentence says what to do
@@ -42,6 +43,10 @@ class Unreachable(TryAgain):
 
 class GiveUp(EdgeError):
     """The other side will not do it."""
+
+
+class Outdated(GiveUp):
+    """The question rests on something that the other side no longer has, such as an old version: begin anew."""
 
 
 class BadRecord(UllageError):

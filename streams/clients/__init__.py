@@ -48,6 +48,8 @@ class Pod:
     ooms: tuple[OOMKill, ...] = ()
     leaving: bool = False
     """The pod is being deleted."""
+    init_containers: tuple[ContainerSeen, ...] = ()
+    qos: str = ""
 
 
 @dataclass(frozen=True, slots=True)

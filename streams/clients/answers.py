@@ -7,7 +7,7 @@ exception: a conflict is final when it is about the uid, because a uid never com
 from http import HTTPStatus
 
 from schemas.units import Seconds
-from streams.errors import GiveUp, TryAgain
+from streams.errors import GiveUp, Outdated, TryAgain
 
 PATIENCE = Seconds(10.0)
 """How long to wait when the other side does not say."""
@@ -25,4 +25,6 @@ def refused(*, doing: str, to: str, code: int, message: str, after: Seconds | No
         or (code == HTTPStatus.CONFLICT and "uid" not in message.lower())
     ):
         return TryAgain(doing=doing, to=to, answer=answer, after=PATIENCE if after is None else after)
+    if code == HTTPStatus.GONE:
+        return Outdated(doing=doing, to=to, answer=answer)
     return GiveUp(doing=doing, to=to, answer=answer)

@@ -76,16 +76,15 @@ class Api:
     def lines(self, question: Question, *, silence: Seconds) -> Iterator[bytes]:
         """The lines of an answer that goes on, until the server ends it. `silence`: seconds without a byte that break it.
 
-        Raises Unreachable when it breaks, TryAgain and GiveUp when the server refuses.
+        It has begun when this returns. Raises TryAgain and GiveUp when the server refuses, Unreachable also when it breaks.
         """
         try:
             response = self._send(question, (self._timeout, silence))
             if response.status >= _ACCEPTED:
                 raise refusal(Answer(response.status, response.data, response.headers.get("Retry-After")), question)
-            with closing(response):
-                yield from _split(response)
         except _NO_ANSWER as error:
             raise _unreachable(question, error) from error
+        return _lines(response, question)
 
     def close(self) -> None:
         """Let go of connections."""
@@ -143,6 +142,14 @@ def nonsense(error: ValueError, question: Question) -> TryAgain:
 def _unreachable(question: Question, error: Exception) -> Unreachable:
     answer = f"{type(error).__name__}: {error}"
     return Unreachable(doing=question.doing, to=question.to, answer=answer, after=answers.PATIENCE)
+
+
+def _lines(response: urllib3.BaseHTTPResponse, question: Question) -> Iterator[bytes]:
+    try:
+        with closing(response):
+            yield from _split(response)
+    except _NO_ANSWER as error:
+        raise _unreachable(question, error) from error
 
 
 def _split(response: urllib3.BaseHTTPResponse) -> Iterator[bytes]:

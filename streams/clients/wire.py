@@ -20,12 +20,13 @@ Time = Annotated[datetime, msgspec.Meta(tz=True)]
 """A time that says its offset, as all of Kubernetes' do."""
 
 
-class Owner(msgspec.Struct, frozen=True):
+class Owner(msgspec.Struct, frozen=True, rename="camel"):
     """An owner reference."""
 
     kind: str
     name: str
     controller: bool = False
+    api_version: str = ""
 
 
 class Metadata(msgspec.Struct, frozen=True, rename="camel"):
@@ -34,6 +35,7 @@ class Metadata(msgspec.Struct, frozen=True, rename="camel"):
     name: str
     namespace: str = "default"
     uid: str = ""
+    resource_version: str = ""
     creation_timestamp: Time | None = None
     deletion_timestamp: Time | None = None
     labels: dict[str, str] | None = None
@@ -97,6 +99,7 @@ class PodSpec(msgspec.Struct, frozen=True, rename="camel"):
     """A pod's spec."""
 
     containers: list[Container]
+    init_containers: list[Container] = []
     node_name: str | None = None
 
 
@@ -107,6 +110,8 @@ class PodStatus(msgspec.Struct, frozen=True, rename="camel"):
     start_time: Time | None = None
     conditions: list[Condition] = []
     container_statuses: list[ContainerStatus] = []
+    init_container_statuses: list[ContainerStatus] = []
+    qos_class: str = ""
 
 
 class PodObject(msgspec.Struct, frozen=True):
@@ -156,6 +161,7 @@ class Status(msgspec.Struct, frozen=True):
 
     message: str = ""
     reason: str = ""
+    code: int = 0
     details: StatusDetails | None = None
 
 
@@ -166,6 +172,7 @@ def read_pod(cluster: str, pod: PodObject) -> Pod:
         msg = f"pod '{meta.namespace}/{meta.name}' has no creation timestamp"
         raise ValueError(msg)
     statuses = {status.name: status for status in pod.status.container_statuses}
+    first = {status.name: status for status in pod.status.init_container_statuses}
     return Pod(
         workload=_workload(cluster, meta),
         pod=PodName(meta.namespace, meta.name, meta.uid),
@@ -180,6 +187,8 @@ def read_pod(cluster: str, pod: PodObject) -> Pod:
         started=pod.status.start_time,
         ooms=tuple(kill for c in pod.spec.containers if c.name in statuses for kill in _ooms(statuses[c.name])),
         leaving=meta.deletion_timestamp is not None,
+        init_containers=tuple(_container(container, first.get(container.name)) for container in pod.spec.init_containers),
+        qos=pod.status.qos_class,
     )
 
 
