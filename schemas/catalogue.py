@@ -20,7 +20,7 @@ from schemas.facts import (
     PodDeleted,
     SourceReported,
 )
-from schemas.outcomes import ActionFinished, Outcome
+from schemas.outcomes import ActionFinished, Outcome, StatusWritten
 from schemas.policies import (
     ControlChanged,
     LimitRangeChanged,
@@ -117,5 +117,6 @@ CATALOGUE = Catalogue(
         Kind("eviction-planned", EvictionPlanned, ("pod-updates",)),
         Kind("update-refused", UpdateRefused, ("pod-updates",)),
         Kind("action-finished", ActionFinished, ("outcomes",)),
+        Kind("status-written", StatusWritten, ("outcomes",)),
     )
 )

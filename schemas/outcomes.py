@@ -38,4 +38,21 @@ class ActionFinished:
     pod: PodName
 
 
-Outcome = ActionFinished
+@dataclass(frozen=True, slots=True)
+class StatusWritten:
+    """A VPA object's status was written (DONE) or refused by the API (FAILED). Unchanged ones are not told.
+
+    `decision`: the id of the recommendation that it shows; empty for none. `id` ends in what tells this write from others.
+    """
+
+    id: str
+    at: datetime
+    cluster: str
+    namespace: str
+    name: str
+    decision: str
+    result: Result
+    reason: str
+
+
+Outcome = ActionFinished | StatusWritten

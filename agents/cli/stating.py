@@ -13,7 +13,7 @@ from agents.cli.output import data
 from agents.cli.switching import in_words
 from agents.settings import Settings, opened
 from schemas.catalogue import parse_wire_name
-from schemas.outcomes import ActionFinished
+from schemas.outcomes import ActionFinished, StatusWritten
 from streams.codec import Codec, header, tick_number
 from streams.errors import BadRecord
 from streams.log import Log, Record
@@ -79,6 +79,8 @@ def _outcomes(records: list[Record], codec: Codec) -> Counter[str]:
             continue
         if isinstance(event, ActionFinished):
             counts[f"{event.action} {event.result}"] += 1
+        elif isinstance(event, StatusWritten):
+            counts[f"status {event.result}"] += 1
     return counts
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from prometheus_client import CollectorRegistry, Counter
 
-from schemas.outcomes import ActionFinished
+from schemas.outcomes import ActionFinished, StatusWritten
 from streams.codec import Codec
 from streams.errors import LogUnavailable
 from streams.log import NewRecord, Record
@@ -40,6 +40,8 @@ class ConsumerMetrics:
     def _count(self, event: object) -> None:
         if isinstance(event, ActionFinished):
             self._outcomes.labels(event.action.value, event.result.value).inc()
+        elif isinstance(event, StatusWritten):
+            self._outcomes.labels("status", event.result.value).inc()
 
 
 def _as_read(record: NewRecord) -> Record:

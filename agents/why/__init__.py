@@ -12,7 +12,7 @@ from agents.logic.turns import Event
 from agents.why import because, words
 from schemas.decisions import EvictionPlanned, RequestsRecommended, ResizePlanned, UpdateRefused
 from schemas.names import Place
-from schemas.outcomes import ActionFinished
+from schemas.outcomes import ActionFinished, StatusWritten
 from streams import codec
 from streams.codec import Codec
 from streams.errors import BadInput, BadRecord
@@ -82,7 +82,7 @@ class _Walk:
         for record in self._all("outcomes"):
             if codec.header(record, "ce_id") == asked:
                 event = self._read(record)
-                return self._by_id(event.decision) if isinstance(event, ActionFinished) else None
+                return self._by_id(event.decision) if isinstance(event, ActionFinished | StatusWritten) else None
         return None
 
     def _by_pod(self, asked: str) -> Record | None:
@@ -102,9 +102,11 @@ class _Walk:
         seen = set()
         for record in self._all("outcomes"):
             event = self._read(record)
-            if isinstance(event, ActionFinished) and event.decision == decision and event.id not in seen:
+            if not isinstance(event, ActionFinished | StatusWritten):
+                continue
+            if event.decision == decision and event.id not in seen:
                 seen.add(event.id)
-                yield Step(words.what(event), event.at, record.place, words.numbers(event, event.workload.key))
+                yield Step(words.what(event), event.at, record.place, words.numbers(event, words.workload_of(event)))
 
     def _step(self, place: Place, workload: str | None, depth: int) -> Step:
         """The record at `place` with its causes, as seen from `workload`: of a scrape only its rows count."""

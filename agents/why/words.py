@@ -20,7 +20,7 @@ from schemas.facts import (
     SourceReported,
 )
 from schemas.names import Amounts
-from schemas.outcomes import ActionFinished
+from schemas.outcomes import ActionFinished, StatusWritten
 from schemas.policies import (
     ControlChanged,
     LimitRangeChanged,
@@ -54,6 +54,7 @@ _WHAT: Mapping[type, str] = {
     VpaRemoved: "VPA removed",
     ControlChanged: "control changed",
     ActionFinished: "action finished",
+    StatusWritten: "status of a VPA written",
 }
 
 
@@ -201,6 +202,11 @@ def _(event: ControlChanged) -> Numbers:
 @_numbers.register
 def _(event: ActionFinished) -> Numbers:
     return {"action": str(event.action), "result": str(event.result), "pod": event.pod.name, "reason": event.reason}
+
+
+@_numbers.register
+def _(event: StatusWritten) -> Numbers:
+    return {"vpa": f"{event.namespace}/{event.name}", "result": str(event.result), "reason": event.reason}
 
 
 def _amounts(amounts: Amounts) -> str:

@@ -20,7 +20,7 @@ from schemas.facts import (
     SourceReported,
 )
 from schemas.names import Amounts, PodName, Workload
-from schemas.outcomes import Action, ActionFinished, Result
+from schemas.outcomes import Action, ActionFinished, Result, StatusWritten
 from schemas.policies import (
     BoostKind,
     ChangeRequirement,
@@ -166,5 +166,15 @@ EVENTS: tuple[Event, ...] = (
         "the node has 0.1 cores left",
         CART,
         POD,
+    ),
+    StatusWritten(
+        "prod/shop/cart/status/81235",
+        AT,
+        "prod",
+        "shop",
+        "cart",
+        "recommender/1/1767323045500/requests/prod/shop/Deployment/cart",
+        Result.DONE,
+        "RecommendationProvided",
     ),
 )

@@ -21,7 +21,7 @@ from schemas.facts import (
     SourceReported,
 )
 from schemas.names import Amounts, Place, PodName, Workload
-from schemas.outcomes import Action, ActionFinished, Result
+from schemas.outcomes import Action, ActionFinished, Result, StatusWritten
 from schemas.policies import (
     BoostKind,
     ChangeRequirement,
@@ -181,6 +181,6 @@ decisions = (
 
 outcomes = st.builds(
     ActionFinished, texts, times, texts, st.sampled_from(Action), st.sampled_from(Result), texts, workloads, pods
-)
+) | st.builds(StatusWritten, texts, times, names, names, names, texts, st.sampled_from(Result), texts)
 
 events = facts | policies | decisions | outcomes

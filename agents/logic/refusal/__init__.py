@@ -26,6 +26,7 @@ from schemas.facts import (
     SourceReported,
 )
 from schemas.names import Amounts, Workload
+from schemas.outcomes import StatusWritten
 from schemas.policies import (
     ContainerPolicy,
     ControlChanged,
@@ -60,6 +61,7 @@ _WITHOUT_WORKLOAD = (
     NodeChanged,
     NodeRemoved,
     SourceReported,
+    StatusWritten,
 )
 
 
