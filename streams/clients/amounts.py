@@ -60,13 +60,13 @@ def read(quantities: Mapping[str, str]) -> Amounts:
     """Inverse of `spell`, for any spelling. Raises ValueError that quotes a quantity which is none."""
     cpu, memory = quantities.get("cpu"), quantities.get("memory")
     return Amounts(
-        cpu=None if cpu is None else Cores(_number(cpu)),
-        memory=None if memory is None else Bytes(math.ceil(_number(memory))),
+        cpu=None if cpu is None else Cores(number(cpu)),
+        memory=None if memory is None else Bytes(math.ceil(number(memory))),
     )
 
 
 @lru_cache(maxsize=1 << 14)
-def _number(quantity: str) -> float:
+def number(quantity: str) -> float:
     number = float(parse_quantity(quantity))  # type: ignore[no-untyped-call]  # the official client types no function of its utils
     if not math.isfinite(number):
         msg = f"'{quantity}' is no quantity"

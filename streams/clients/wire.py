@@ -198,7 +198,7 @@ def read_usage(usage: PodMetrics) -> PodUsage:
         namespace=usage.metadata.namespace,
         pod=usage.metadata.name,
         at=usage.timestamp,
-        window=_seconds(usage.window),
+        window=seconds(usage.window),
         containers={container.name: amounts.read(container.usage) for container in usage.containers},
     )
 
@@ -251,7 +251,7 @@ def _resize(conditions: list[Condition]) -> ResizeState:
 _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0}
 
 
-def _seconds(duration: str) -> Seconds:
+def seconds(duration: str) -> Seconds:
     """Go's spelling of a duration, as far as metrics servers use it: `1m0s`, `30.5s`."""
     total, number = 0.0, ""
     for letter in duration:

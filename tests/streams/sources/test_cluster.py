@@ -16,7 +16,6 @@ from streams.log.memory import MemoryLog
 from streams.simulated.client import SimulatedClient
 from streams.simulated.cluster import SimulatedCluster
 from streams.simulated.demo import demo_cluster
-from streams.sources import scrapes
 from streams.sources.cluster import ClusterSource
 from streams.sources.outbox import Outbox
 from streams.topics import TOPICS, Topics
@@ -131,7 +130,7 @@ def test_a_scrape_is_one_record_a_partition_with_all_containers_at_work_in_order
 
 
 def test_a_scrape_with_many_rows_is_told_in_several_records(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scrapes, "ROWS", 7)
+    monkeypatch.setattr("streams.sources.scrapes.ROWS", 7)
     scene.minutes(1, 1)
     scrapes = [event for event in scene.events("pod-metrics") if isinstance(event, MetricsScraped)]
     sizes = [len(scrape.pods) for scrape in scrapes]
