@@ -67,6 +67,7 @@ def read(quantities: Mapping[str, str]) -> Amounts:
 
 @lru_cache(maxsize=1 << 14)
 def number(quantity: str) -> float:
+    """A quantity as a number. Raises ValueError that quotes a quantity which is none."""
     number = float(parse_quantity(quantity))  # type: ignore[no-untyped-call]  # the official client types no function of its utils
     if not math.isfinite(number):
         msg = f"'{quantity}' is no quantity"

@@ -1,0 +1,80 @@
+"""Which workload a pod is of, as the log tells it: so what is said of usage and of pods has the same keys.
+
+Follows the pod facts of one cluster, from a few hours back on: sources tell each pod again at least every three hours. A pod
+that is gone is remembered for a while as gone, because metrics servers speak of it for a minute longer.
+"""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
+
+from schemas.facts import PodChanged, PodDeleted
+from streams import replay
+from streams.codec import Codec, tick_number
+from streams.errors import BadRecord
+from streams.log import Log, Record
+from streams.topics import Topics
+
+BACK = timedelta(hours=4)
+"""How far back to begin: what sources need to tell every pod again, and an hour for one that was away."""
+GONE = timedelta(hours=1)
+"""How long a pod is remembered as gone."""
+Name = tuple[str, str]
+"""Namespace and pod."""
+Known = dict[Name, tuple[str, str]]
+"""Uid and workload key by name."""
+
+
+class Pods:
+    """The pods of one cluster."""
+
+    def __init__(self, log: Log, topics: Topics, codec: Codec, *, cluster: str) -> None:
+        self._log, self._codec, self._cluster = log, codec, cluster
+        self._place = topics.wire("pod-changes-by-cluster"), topics.partition_of(cluster)
+        self._next: int | None = None
+        self._known: Known = {}
+        self._gone: dict[Name, datetime] = {}
+
+    def follow(self, at: datetime, *, back: timedelta = BACK) -> None:
+        """Take in what the log says by now. Raises LogUnavailable."""
+        if self._next is None:
+            self._next = replay.position(self._log, *self._place, at - back)
+        end = self._log.end(*self._place)
+        while self._next < end:
+            records = self._log.poll({self._place: self._next}, wait=5.0)
+            if not records:
+                break
+            for record in records:
+                if tick_number(record) is None:
+                    self._take(record)
+            self._next = records[-1].offset + 1
+        self._gone = {name: gone for name, gone in self._gone.items() if gone > at - GONE}
+
+    def workload(self, namespace: str, pod: str) -> str | None:
+        """The key of the workload; None for a pod that no source told of, and for one that is gone."""
+        known = self._known.get((namespace, pod))
+        return None if known is None else known[1]
+
+    def workloads(self, namespaces: Sequence[str], pods: Sequence[str]) -> Iterator[str | None]:
+        """`workload`, row by row."""
+        known = self._known
+        return ((found[1] if (found := known.get(name)) is not None else None) for name in zip(namespaces, pods, strict=True))
+
+    def is_gone(self, namespace: str, pod: str) -> bool:
+        """Whether a pod of this name was there lately and is no more."""
+        return (namespace, pod) in self._gone
+
+    def _take(self, record: Record) -> None:
+        """A record that cannot be read is left to the stages, which set it aside."""
+        try:
+            event = self._codec.decode(record)
+        except BadRecord:
+            return
+        if not isinstance(event, (PodChanged, PodDeleted)) or event.workload.cluster != self._cluster:
+            return
+        name = event.pod.namespace, event.pod.name
+        if isinstance(event, PodChanged):
+            self._known[name] = event.pod.uid, event.workload.key
+            self._gone.pop(name, None)
+        elif name in self._known and self._known[name][0] == event.pod.uid:
+            del self._known[name]
+            self._gone[name] = event.at

@@ -1,0 +1,112 @@
+"""What containers used, as columns: the form in which a metrics API and a Prometheus server give the same thing.
+
+No object for each row: a cluster has a hundred thousand. What cannot be read or cannot be is sieved out here with a reason that
+names the value, so that one bad row costs one row.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from itertools import compress
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from schemas.units import Seconds
+
+Floats = NDArray[np.float64]
+MOST_CORES = 1e6
+MOST_BYTES = 1e16
+AHEAD = Seconds(120.0)
+"""A window that ends later than this from now is a clock that is wrong, and would push everything behind it aside."""
+BEHIND = Seconds(3600.0)
+"""A window that ended longer ago than this is no news of what is used now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bad:
+    """One row that is left out. `value` is what was found, as it was spelled."""
+
+    kind: str
+    namespace: str
+    pod: str
+    container: str
+    value: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Readings:
+    """Columns of equal length. Amounts are NaN where nothing was seen; `ends` are seconds since the epoch."""
+
+    namespaces: Sequence[str]
+    pods: Sequence[str]
+    containers: Sequence[str]
+    cores: Floats
+    memory: Floats
+    ends: Floats
+    window: Seconds
+    bad: tuple[Bad, ...] = ()
+
+    def __len__(self) -> int:
+        """How many rows."""
+        return len(self.pods)
+
+    def pick(self, wanted: Any) -> "Readings":
+        """The rows for which `wanted`, an array of booleans, is true."""
+        if wanted.all():
+            return self
+        chosen = wanted.tolist()
+        return replace(
+            self,
+            namespaces=tuple(compress(self.namespaces, chosen)),
+            pods=tuple(compress(self.pods, chosen)),
+            containers=tuple(compress(self.containers, chosen)),
+            cores=self.cores[wanted],
+            memory=self.memory[wanted],
+            ends=self.ends[wanted],
+        )
+
+
+def nothing() -> Readings:
+    """No rows."""
+    none = np.empty(0, np.float64)
+    return Readings((), (), (), none, none, none, Seconds(0.0))
+
+
+def sieve(readings: Readings, at: datetime) -> Readings:
+    """Without the rows that say nothing, and without those that cannot be, which are then among `bad`."""
+    now = at.timestamp()
+    faults = (
+        ("cores", readings.cores, _impossible(readings.cores, MOST_CORES), f"cores must be between 0 and {MOST_CORES:g}"),
+        ("memory", readings.memory, _impossible(readings.memory, MOST_BYTES), f"bytes must be between 0 and {MOST_BYTES:g}"),
+        ("future", readings.ends, readings.ends > now + AHEAD, f"the window ends more than {AHEAD:g} s from now"),
+        ("old", readings.ends, readings.ends < now - BEHIND, f"the window ended more than {BEHIND:g} s ago"),
+    )
+    bad = list(readings.bad)
+    good = ~(np.isnan(readings.cores) & np.isnan(readings.memory))
+    for kind, column, wrong, reason in faults:
+        bad += _named(readings, kind, column, np.flatnonzero(wrong & good), reason)
+        good &= ~wrong
+    return replace(readings.pick(good), bad=tuple(bad))
+
+
+def _impossible(amounts: Floats, most: float) -> NDArray[np.bool_]:
+    with np.errstate(invalid="ignore"):
+        return (amounts < 0.0) | (amounts > most)
+
+
+def _named(readings: Readings, kind: str, column: Floats, rows: NDArray[np.int64], reason: str) -> Iterator[Bad]:
+    for row in rows.tolist():
+        number = float(column[row])
+        value = _moment(number) if kind in ("future", "old") else f"{number:g}"
+        yield Bad(kind, readings.namespaces[row], readings.pods[row], readings.containers[row], value, reason)
+
+
+def _moment(seconds: float) -> str:
+    """The time in words, or the number where it is no time."""
+    try:
+        return datetime.fromtimestamp(seconds, UTC).isoformat()
+    except (ValueError, OverflowError, OSError):
+        return f"{seconds:g}"
