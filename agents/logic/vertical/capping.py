@@ -1,4 +1,4 @@
-"""Bounds on amounts: those of a policy, and the largest node's.
+"""Bounds on amounts: those of a policy.
 
 A policy's bound for a resource that it does not name comes from the settings. Amounts are raised to the least allowed, then
 lowered to the most allowed, which wins.
@@ -6,7 +6,7 @@ lowered to the most allowed, which wins.
 
 import numpy as np
 
-from agents.logic.tables.rows import Floats, Indices
+from agents.logic.tables.rows import Floats
 from schemas.names import Amounts
 from schemas.policies import ContainerPolicy
 
@@ -28,14 +28,3 @@ def _bound(amount: float | None, scale: float) -> float:
 def cap(amounts: Floats, least: Floats, most: Floats) -> Floats:
     """min(max(amount, least), most), where a bound that is NaN is none; what is NaN stays so."""
     return np.where(np.isnan(amounts), np.nan, np.fmin(np.fmax(amounts, least), most))
-
-
-def fit_node(amounts: Floats, pods: Indices, allocatable: float) -> Floats:
-    """Amounts cut down so that those of a pod together are no more than a node has; containers of a pod keep their proportion.
-
-    amount * allocatable / sum, cut to a whole number. `pods` says which amounts belong together; NaN counts as nothing.
-    """
-    known = np.nan_to_num(amounts)
-    sums = np.bincount(pods, weights=known, minlength=int(pods.max(initial=-1)) + 1)[pods]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(sums > allocatable, np.trunc(amounts * allocatable / sums), amounts)

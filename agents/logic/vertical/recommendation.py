@@ -7,10 +7,12 @@ from numpy.typing import NDArray
 
 from agents.logic.tables.rows import Floats, Indices
 from agents.logic.usage.usage import Usage
-from agents.logic.vertical.capping import cap, fit_node
+from agents.logic.vertical.capping import cap
 from agents.logic.vertical.estimation import MILLI, Estimate, clamp, confidence, estimate, rounded
 from agents.logic.vertical.evidence import Evidence, gather
+from agents.logic.vertical.fitting import Fit, fit
 from agents.logic.vertical.members import Members
+from agents.logic.vertical.nodes import Nodes
 from agents.logic.vertical.settings import VerticalSettings
 from agents.logic.vertical.tuning import PLACE
 
@@ -22,7 +24,10 @@ _TARGETS = (1, 4)
 
 @dataclass(frozen=True, slots=True)
 class Recommendation:
-    """Containers in the order of `members`; `amounts` has one column for each of AMOUNTS, `uncapped` CPU and memory."""
+    """Containers in the order of `members`; `amounts` has one column for each of AMOUNTS, `uncapped` CPU and memory.
+
+    `fit` says how pods were cut down to nodes, where they are.
+    """
 
     members: Indices
     evidence: Evidence
@@ -31,6 +36,7 @@ class Recommendation:
     amounts: Floats
     uncapped: Floats
     rules: Floats
+    fit: Fit | None
 
     def moved(self, said: Floats, step: float) -> NDArray[np.bool_]:
         """Rows whose target is another than `said`, or whose bounds moved by `step` of themselves."""
@@ -41,19 +47,20 @@ class Recommendation:
         return np.asarray((change > allowed).any(axis=1))
 
 
-def recommend(usage: Usage, members: Members, these: Indices, settings: VerticalSettings) -> Recommendation:
-    """The sum, for all these members at once; whole workloads where a node's size counts."""
+def recommend(
+    usage: Usage, members: Members, these: Indices, settings: VerticalSettings, nodes: Nodes | None = None
+) -> Recommendation:
+    """The sum, for all these members at once; whole workloads where there are nodes to fit."""
     rules = members.rules[these]
     evidence = gather(usage, members.numbers["single"][these], lambda i: members.parts[these[i]], rules[:, :6])
     siblings = members.numbers["siblings"][these].astype(np.float64)
     cpu, memory = judge(evidence, rules, siblings, settings)
     before = _rounded(cpu, memory, rules, settings)
     before[~_wanted(evidence, rules, settings)] = np.nan
-    amounts = _bounded(before, rules)
-    if settings.node_cpu is not None or settings.node_memory is not None:
-        _, pods = np.unique([members.names[member][0] for member in these.tolist()], return_inverse=True)
-        amounts = _fitted(amounts, pods, settings)
-    return Recommendation(these, evidence, cpu, memory, amounts, before[:, _TARGETS], rules)
+    amounts, cut = _bounded(before, rules), None
+    if nodes is not None:
+        amounts, cut = fit(amounts, [members.names[member][0] for member in these.tolist()], nodes)
+    return Recommendation(these, evidence, cpu, memory, amounts, before[:, _TARGETS], rules, cut)
 
 
 def judge(evidence: Evidence, rules: Floats, siblings: Floats, settings: VerticalSettings) -> tuple[Estimate, Estimate]:
@@ -96,10 +103,3 @@ def _bounded(amounts: Floats, rules: Floats) -> Floats:
     columns = [cap(amounts[:, i], least_cpu, most_cpu) for i in range(3)]
     columns += [cap(amounts[:, i], least_memory, most_memory) for i in range(3, 6)]
     return np.column_stack(columns)
-
-
-def _fitted(amounts: Floats, pods: Indices, settings: VerticalSettings) -> Floats:
-    """No pod more than the largest node has."""
-    cpu = np.inf if settings.node_cpu is None else settings.node_cpu * MILLI
-    memory = np.inf if settings.node_memory is None else float(settings.node_memory)
-    return np.column_stack([fit_node(amounts[:, i], pods, cpu if i < len(AMOUNTS) // 2 else memory) for i in range(len(AMOUNTS))])

@@ -18,10 +18,12 @@ from agents.logic.tables.rows import CHUNK, Column, Indices, Key, Rows
 from agents.logic.turns import Decided, Turn, decision_id
 from agents.logic.vertical.intake import Intake
 from agents.logic.vertical.members import Members
+from agents.logic.vertical.nodes import Nodes
 from agents.logic.vertical.recommendation import AMOUNTS, Recommendation, recommend
 from agents.logic.vertical.settings import VerticalSettings
+from agents.logic.vertical.sources import Sources
 from agents.logic.vertical.timing import Span
-from agents.logic.vertical.words import container, reasons, rules
+from agents.logic.vertical.words import container, node, reasons, rules
 from schemas.decisions import RequestsRecommended
 from schemas.facts import CheckpointSeen, ContainerOOMKilled, MetricsScraped, PodChanged, PodDeleted
 from schemas.names import Place, Workload
@@ -60,9 +62,10 @@ class Recommender(Parts):
         self.said = Rows("said", {**{name: Column(default=np.nan) for name in AMOUNTS}, "policy": Column(np.int64)})
         self.ooms: Table[Killed] = Table("ooms", Killed, 16)
         self.marks: Table[Marks] = Table("marks", Marks, 1)
+        self.nodes, self.sources = Nodes(), Sources()
         self.members = Members(self.usage, self.said, self.policies, settings)
         tables = (self.usage.aggregates, self.usage.containers, self.said, self.intake.pods.table, self.ooms, self.marks)
-        super().__init__(*tables, *self.policies.tables())
+        super().__init__(*tables, *self.policies.tables(), *self.nodes.tables(), self.sources.table)
         self._rules = rules(settings)
         self._loaded = False
 
@@ -73,6 +76,8 @@ class Recommender(Parts):
         self._remember()
         span = Span(marks.turn, turn.number)
         self._take_policies(turn)
+        self.nodes.take(turn.of("cluster-changes"), turn.number)
+        self.sources.take(turn.of("cluster-changes"))
         flipped = self._take_pods(turn)
         killed = self._take_kills(turn)
         marks = self._take_scrapes(turn, marks)
@@ -159,8 +164,16 @@ class Recommender(Parts):
         spread = members.numbers["spread"][of]
         touched = self.usage.aggregates.whole("changed")[rows] >= span.last_due(spread, interval) - interval
         governed = members.numbers["policy"][of] != self._said_policy(of)
-        due = (span.crosses(spread, interval) & (touched | governed)) | span.crosses(spread, heartbeat)
-        return members.workloads(of[due])
+        now = span.crosses(spread, interval)
+        due = (now & (touched | governed)) | span.crosses(spread, heartbeat)
+        return members.workloads(of[due]) | self._other_nodes(span, of[now & ~due])
+
+    def _other_nodes(self, span: Span, members: Indices) -> set[str]:
+        """Workloads of these members whose cluster got another largest node since their due time before."""
+        if not self.settings.node_cap:
+            return set()
+        grown = self.nodes.grown_since(span.before - int(self.settings.interval * 1000))
+        return {w for w in self.members.workloads(members) if w.split("/", 1)[0] in grown} if grown else set()
 
     def _said_policy(self, members: Indices) -> Indices:
         said = self.members.numbers["said"][members]
@@ -173,7 +186,8 @@ class Recommender(Parts):
         members = self.members.speaking(workloads)
         if not len(members):
             return []
-        done = recommend(self.usage, self.members, members, self.settings)
+        nodes = self.nodes if self.settings.node_cap else None
+        done = recommend(self.usage, self.members, members, self.settings, nodes)
         known = np.asarray(~np.isnan(done.amounts).all(axis=1))
         news = self._news(done, known) | span.crosses(
             self.members.numbers["spread"][members], int(self.settings.heartbeat * 1000)
@@ -213,9 +227,12 @@ class Recommender(Parts):
                 "policy": body(held),
                 "pods": self.intake.count(workload),
                 "last_oom": None if oom is None else _oom(oom),
+                "oom_source": self.sources.ooms(workload.split("/", 1)[0], turn.at),
+                **({"node": node(done, places[0])} if done.fit else {}),
             },
         )
-        cause = (*([held.place] if held else []), *([oom.place] if oom else []), *self._scrapes(done.members[places]))
+        fitted = done.fit.node(places[0]) if done.fit else None
+        cause = (*(found.place for found in (held, oom, fitted) if found), *self._scrapes(done.members[places]))
         topics = (("recommendations", workload), ("recommendations-by-cluster", event.workload.cluster))
         return [Decided(topic, key, event, cause) for topic, key in topics]
 
@@ -241,6 +258,7 @@ class Recommender(Parts):
         super().load(chunk, data)
         self.policies.loaded()
         self.intake.pods.loaded()
+        self.nodes.loaded()
         self._loaded = True
 
     def _remember(self) -> None:

@@ -50,10 +50,8 @@ class VerticalSettings:
     """No container is recommended more, where its policy sets no maximum of its own."""
     maximum_memory: Bytes | None = None
     """... and no more memory."""
-    node_cpu: Cores | None = None
-    """What the largest node has for pods: a pod recommended more is cut down, all its containers alike. Not upstream's."""
-    node_memory: Bytes | None = None
-    """... and the memory that it has."""
+    node_cap: bool = False
+    """A pod that no node of its cluster has room for is cut down to the largest, all containers alike. Not upstream's."""
     recommender: str = "default"
     """VPA objects are served that name this recommender; `default` also serves those that name none."""
     memory_saver: bool = False

@@ -8,7 +8,7 @@ from math import isnan
 from agents.logic.turns import EPOCH
 from agents.logic.usage.histograms import NEVER
 from agents.logic.vertical.estimation import MILLI, Estimate
-from agents.logic.vertical.recommendation import Recommendation
+from agents.logic.vertical.recommendation import AMOUNTS, Recommendation
 from agents.logic.vertical.settings import VerticalSettings
 from agents.logic.vertical.tuning import PLACE
 from schemas.decisions import ContainerRecommendation
@@ -44,6 +44,17 @@ def reasons(done: Recommendation, place: int) -> dict[str, object]:
     if rule[PLACE["integer_cpu"]]:
         said["integer_cpu"] = True
     return said
+
+
+def node(done: Recommendation, place: int) -> dict[str, object] | None:
+    """The node that the pod of the container at `place` was measured against, and the pod's sums that are more than it has."""
+    fitted = done.fit.node(place) if done.fit else None
+    if done.fit is None or fitted is None:
+        return None
+    sums = dict(zip(AMOUNTS, done.fit.sums[done.fit.pods[place]].tolist(), strict=True))
+    cpu = {name: amount / MILLI for name, amount in sums.items() if name.endswith("cpu") and amount > fitted.cpu * MILLI}
+    memory = {name: amount for name, amount in sums.items() if name.endswith("memory") and amount > fitted.memory}
+    return {"node": fitted.name, "cpu": fitted.cpu, "memory": fitted.memory, "cut": {**cpu, **memory}, "place": str(fitted.place)}
 
 
 def rules(settings: VerticalSettings) -> dict[str, object]:

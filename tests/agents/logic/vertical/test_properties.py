@@ -15,7 +15,18 @@ from hypothesis import strategies as st
 
 from agents.logic.vertical.recommender import Recommender
 from agents.logic.vertical.settings import VerticalSettings
-from schemas.facts import CheckpointSeen, ContainerOOMKilled, ContainerSeen, PodChanged, PodDeleted, PodPhase, SavedHistogram
+from schemas.facts import (
+    CheckpointSeen,
+    ContainerOOMKilled,
+    ContainerSeen,
+    NodeChanged,
+    NodeRemoved,
+    PodChanged,
+    PodDeleted,
+    PodPhase,
+    SavedHistogram,
+    SourceReported,
+)
 from schemas.names import Amounts, PodName, Workload
 from schemas.policies import (
     ContainerMode,
@@ -78,6 +89,20 @@ FACT = st.one_of(
     st.builds(lambda owner, pod: PodDeleted(when(START), owner, PodName("web", pod, "u")), owners, pods),
     st.builds(seed, owners, names, st.integers(1, 5000)),
 )
+NODE = st.one_of(
+    st.builds(
+        lambda name, cpu, memory: NodeChanged(when(START), "demo", name, Amounts(cpu, memory)),
+        st.sampled_from("abc"),
+        st.sampled_from([None, 0.1, 0.5, 4.0]),
+        st.sampled_from([GIB // 4, GIB]),
+    ),
+    st.builds(lambda name: NodeRemoved(when(START), "demo", name), st.sampled_from("abc")),
+    st.builds(
+        lambda minute, sees: SourceReported(when(START + minute * MINUTE), "demo", "kube", sees, 600.0),  # type: ignore[arg-type]  # units
+        st.integers(0, 3000),
+        st.sampled_from([("oom-events",), ()]),
+    ),
+)
 KILL = st.tuples(owners, pods, names)
 SCRAPE = st.lists(
     st.tuples(
@@ -96,11 +121,10 @@ STEP = st.tuples(
     st.lists(FACT, max_size=4),
     st.lists(KILL, max_size=1),
     SCRAPE,
+    st.lists(NODE, max_size=2),
 )
 STEPS = st.lists(STEP, min_size=1, max_size=9)
-SETTINGS = st.sampled_from(
-    [{}, {"unknown_pods": False}, {"memory_saver": True}, {"recommend_unseen": True}, {"node_cpu": 0.5, "node_memory": GIB}]
-)
+SETTINGS = st.sampled_from([{}, {"unknown_pods": False}, {"memory_saver": True}, {"recommend_unseen": True}, {"node_cap": True}])
 QUICK = settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
@@ -110,7 +134,7 @@ def open_stage(changed: Json) -> Any:
 
 def turns(steps: list[Any], only: Any = None, order: Any = lambda rows: rows) -> Any:
     number = START
-    for minutes, policies, facts, kills, rows in steps:
+    for minutes, policies, facts, kills, rows, nodes in steps:
         number += minutes * MINUTE
         killed = [
             ContainerOOMKilled(when(number), owner, PodName("web", pod, "u"), name, 1, GIB, None)  # type: ignore[arg-type]  # units
@@ -119,6 +143,7 @@ def turns(steps: list[Any], only: Any = None, order: Any = lambda rows: rows) ->
         yield turn(
             number,
             policies=policies,
+            cluster_changes=nodes,
             pod_changes=[fact for fact in facts if only in (None, fact.workload)],
             oom_events=[kill for kill in killed if only in (None, kill.workload)],
             pod_metrics=[scrape(number, order([row for row in rows if only is None or row[0] == only.key]))],

@@ -327,14 +327,3 @@ def test_a_selectors_words_mean_what_they_mean_in_kubernetes() -> None:
     ]
     assert [met((requirement,), labels) for requirement, _ in cases] == [expected for _, expected in cases]
     assert met((), {})
-
-
-def test_a_pod_is_no_larger_than_the_largest_node() -> None:
-    rows = [(API.key, "a", name, cores, 2**20) for name, cores in (("app", 3.0), ("side", 1.0))]
-    free = targets(run(open_stage(), rows=rows))
-    stage = open_stage(node_cpu=2.0)
-    said = targets(run(stage, rows=rows))
-    together = sum(amounts.cpu for amounts in free.values())
-    assert said["app"].cpu == pytest.approx(free["app"].cpu * 2.0 / together, abs=0.001)
-    assert 1.998 <= said["app"].cpu + said["side"].cpu <= 2.0
-    assert said["app"].memory == free["app"].memory

@@ -1,0 +1,152 @@
+"""What the recommender makes of facts about clusters: pods fit a node, and because says whether anybody looks for OOM kills."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from cluster_events import API, GIB, MINUTE, START, scrape, turn, when
+
+from agents.logic.vertical.nodes import Nodes
+from agents.logic.vertical.recommender import Recommender
+from agents.logic.vertical.settings import VerticalSettings
+from schemas.facts import NodeChanged, NodeRemoved, SourceReported
+from schemas.names import Amounts, Workload
+from schemas.policies import ContainerPolicy, VerticalPolicyChanged
+
+Json = dict[str, Any]
+
+OTHER = Workload("prod", "web", "Deployment", "api").key
+USED = {"app": (3.0, 2.0 * GIB), "side": (1.0, 1.0 * GIB)}
+
+
+def open_stage(**changed: Any) -> Any:
+    return Recommender(replace(VerticalSettings(bounds_step=0.0, node_cap=True), **changed), 0)
+
+
+def node(name: str, cpu: float | None, memory: float | None, **changed: Any) -> NodeChanged:
+    return NodeChanged(when(START), "demo", name, Amounts(cpu, memory), **changed)  # type: ignore[arg-type]  # units
+
+
+def used(number: int, workload: str = API.key) -> Any:
+    return scrape(number, [(workload, "a", name, cores, memory) for name, (cores, memory) in USED.items()])
+
+
+def look(stage: Any, minute: int, *facts: Any, workload: str = API.key) -> Any:
+    """One minute with usage and these facts; what was said, or None."""
+    number = START + minute * MINUTE
+    decided = stage.step(turn(number, cluster_changes=list(facts), pod_metrics=[used(number, workload)]))
+    return decided[0] if decided else None
+
+
+def quiet(stage: Any, minute: int, *facts: Any) -> Any:
+    """One minute with these facts alone."""
+    return stage.step(turn(START + minute * MINUTE, cluster_changes=list(facts)))
+
+
+def said(stage: Any, *facts: Any, workload: str = API.key) -> Any:
+    """What is said after a minute of usage."""
+    look(stage, 0, *facts, workload=workload)
+    return look(stage, 1, workload=workload)
+
+
+def targets(decided: Any) -> Json:
+    return {container.container: container.target for container in decided.event.containers}
+
+
+def test_a_pod_is_cut_down_to_the_largest_node_and_because_suffices_to_redo_the_sum() -> None:
+    free = said(open_stage(node_cap=False), node("a", 2.0, 64.0 * GIB))
+    cut = said(open_stage(), node("small", 1.0, 32.0 * GIB), node("large", 2.0, 64.0 * GIB))
+    because = cut.event.because["node"]
+    assert (because["node"], because["cpu"], because["memory"]) == ("large", 2.0, 64.0 * GIB)
+    assert "node" not in free.event.because
+    for resource, unit in (("cpu", 1000), ("memory", 1)):
+        for bound in ("lower", "target", "upper"):
+            amounts = {c.container: getattr(getattr(c, bound), resource) * unit for c in free.event.containers}
+            together = sum(amounts.values())
+            room = because[resource] * unit
+            assert (f"{bound}_{resource}" in because["cut"]) == (together > room)
+            if together > room:
+                assert because["cut"][f"{bound}_{resource}"] * unit == pytest.approx(together)
+                amounts = {name: int(amount * room / together) for name, amount in amounts.items()}
+            found = {c.container: getattr(getattr(c, bound), resource) * unit for c in cut.event.containers}
+            assert found == pytest.approx(amounts)
+    assert {c.container: c.uncapped for c in cut.event.containers} == targets(free)
+    together = sum(amounts.cpu for amounts in targets(cut).values())
+    assert 1.998 <= together <= 2.0
+    assert because["place"] in [str(place) for place in cut.cause]
+
+
+def test_a_pod_must_fit_one_node_and_is_measured_against_the_one_that_cuts_it_least() -> None:
+    # 4 cores and 3 GiB used; of the first node half of the CPU would do, of the second an eighth of the memory
+    wide, tall = node("wide", 2.0, 64.0 * GIB), node("tall", 64.0, 0.5 * GIB)
+    assert said(open_stage(), wide, tall).event.because["node"]["node"] == "wide"
+    assert said(open_stage(), node("wide", 0.2, 64.0 * GIB), tall).event.because["node"]["node"] == "tall"
+
+
+def test_a_node_counts_while_it_is_there_cordoned_or_not_and_a_pod_of_another_cluster_is_not_cut() -> None:
+    away = node("a", 2.0, 64.0 * GIB, schedulable=False, ready=False)
+    assert said(open_stage(), away).event.because["node"]["node"] == "a"
+    for facts in ((), (away, NodeRemoved(when(START), "demo", "a")), (node("a", None, GIB),), (away, node("a", 0.0, GIB))):
+        assert said(open_stage(), *facts).event.because["node"] is None
+    assert said(open_stage(), away, workload=OTHER).event.because["node"] is None
+
+
+def test_a_cut_wins_over_the_minimum_of_a_policy() -> None:
+    stage = open_stage()
+    entry = ContainerPolicy("side", min_allowed=Amounts(8.0))  # type: ignore[arg-type]  # units
+    stage.step(turn(START - MINUTE, policies=[VerticalPolicyChanged(when(START), "demo/*", "1", containers=(entry,))]))
+    together = targets(said(stage, node("a", 2.0, 64.0 * GIB)))
+    assert together["side"].cpu < 2.0
+
+
+def test_another_largest_node_makes_workloads_due_at_their_next_interval() -> None:
+    stage = open_stage(bounds_step=10.0)
+    said(stage, node("a", 2.0, 64.0 * GIB))
+    for minute in range(2, 5):
+        quiet(stage, minute)
+    assert quiet(stage, 5, node("b", 1.0, 1.0 * GIB)) == []  # smaller: nothing is new
+    assert quiet(stage, 6) == []
+    found = [*quiet(stage, 7, node("c", 3.0, 64.0 * GIB)), *quiet(stage, 8), *quiet(stage, 9)]
+    assert [decided.topic for decided in found] == ["recommendations", "recommendations-by-cluster"]
+    assert found[0].event.because["node"]["node"] == "c"
+
+
+def test_of_nodes_only_those_count_that_no_other_surpasses() -> None:
+    nodes = Nodes()
+    facts = [node("d", 4.0, 9.0), node("c", 4.0, 9.0), node("b", 4.0, 8.0), node("a", 2.0, 10.0), node("e", 1.0, 10.0)]
+    nodes.take(turn(START, cluster_changes=facts).of("cluster-changes"), 7)
+    assert [found.name for found in nodes.largest("demo")] == ["c", "a"]
+    assert nodes.grown_since(7) == {"demo"}
+    nodes.take(turn(START, cluster_changes=[NodeRemoved(when(START), "demo", "c")]).of("cluster-changes"), 8)
+    assert [found.name for found in nodes.largest("demo")] == ["d", "a"]
+    assert nodes.grown_since(8) == set()
+
+
+def report(minute: int, source: str = "kube", sees: tuple[str, ...] = ("oom-events", "pod-changes")) -> SourceReported:
+    return SourceReported(when(START + minute * MINUTE), "demo", source, sees, 20.0)  # type: ignore[arg-type]  # units
+
+
+def source_said(*facts: Any) -> Any:
+    """What because says after a minute that begins with these facts."""
+    return said(open_stage(), *facts).event.because["oom_source"]
+
+
+def test_because_says_whether_a_source_of_oom_kills_is_alive() -> None:
+    # said a minute after START: three periods of 20 s are just not over for a report at START
+    assert source_said() == {"state": "none"}
+    assert source_said(report(0)) == {"state": "alive", "source": "kube", "at": "2026-01-01T00:00:00Z"}
+    assert source_said(report(-1)) == {"state": "silent", "source": "kube", "at": "2025-12-31T23:59:00Z"}
+    assert source_said(report(0, sees=("pod-changes",))) == {"state": "none"}
+    assert source_said(report(0), report(0, sees=("pod-changes",))) == {"state": "none"}
+    assert source_said(report(0), report(-1))["state"] == "alive"  # an old word after a new one says nothing
+    assert source_said(report(-9, "a"), report(0, "b"), report(-2, "c"))["source"] == "b"
+
+
+def test_a_report_with_a_period_of_ages_is_believed_for_ages() -> None:
+    assert source_said(replace(report(-5000), period=1e16))["state"] == "alive"
+
+
+def test_a_source_that_falls_silent_is_no_reason_to_speak() -> None:
+    stage = open_stage(bounds_step=10.0)
+    said(stage, report(0))
+    assert [quiet(stage, minute) for minute in range(3, 8)] == [[]] * 5
