@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from agents.why import words
 
-_FIRST = ("why", "containers", "last_oom")
+_FIRST = ("why", "containers", "node", "last_oom", "oom_source")
 """What is told first, in this order; the rest follows as it comes."""
 
 
@@ -74,6 +74,31 @@ def _oom(value: object) -> str:
     return f"{_time(kill.get('at'))}, container {kill.get('container')} of {kill.get('pod')}, which requested {request}{taken}"
 
 
+def _watched(value: object) -> str:
+    """Whether anybody looks for OOM kills."""
+    seen = _mapping(value)
+    source, at = seen.get("source"), _time(seen.get("at"))
+    if seen.get("state") == "alive":
+        return f"'{source}', which reported at {at}"
+    if seen.get("state") == "silent":
+        return f"none at work: '{source}' is silent since {at}"
+    return "none: kills would not be seen" if seen.get("state") == "none" else words.said(value)
+
+
+def _node(value: object) -> str:
+    """What a pod was measured against, and its sums that were more."""
+    node = _mapping(value)
+    if not node:
+        return "none known"
+    cut = [f"{each.replace('_', ' ')} of {_sum(each, found)}" for each, found in _mapping(node.get("cut")).items()]
+    room = f"'{node.get('node')}' has {_amount('cpu', node.get('cpu'))} / {_amount('memory', node.get('memory'))} for pods"
+    return f"{room}; cut down to it: {', '.join(cut) or 'nothing'}"
+
+
+def _sum(name: str, value: object) -> str:
+    return _amount("cpu" if name.endswith("cpu") else "memory", value)
+
+
 def _pods(value: object) -> str:
     if not isinstance(value, Mapping):
         return words.said(value)
@@ -125,7 +150,9 @@ def _mapping(value: object) -> Mapping[str, object]:
 
 _SAID: Mapping[str, Callable[[object], str]] = {
     "why": _why,
+    "node": _node,
     "last_oom": _oom,
+    "oom_source": _watched,
     "pods": _pods,
     "policy": _policy,
     "settings": _settings,
@@ -134,7 +161,9 @@ _SAID: Mapping[str, Callable[[object], str]] = {
     "budget": _share,
 }
 _NAMES: Mapping[str, str] = {
+    "node": "largest node",
     "last_oom": "last OOM kill",
+    "oom_source": "source of OOM kills",
     "difference": "requests are off their target by",
     "scale_up": "something needs more than it requests",
     "budget": "share of pods that may be away at one time",

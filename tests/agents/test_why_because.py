@@ -74,3 +74,20 @@ def test_in_full_every_value_stands_as_the_record_has_it() -> None:
 def test_a_shape_that_nobody_knows_is_written_out() -> None:
     odd: dict[str, object] = {"containers": {"a": {"factor": 2}}, "policy": None, "last_oom": None, "pods": 3, "count": 4}
     assert list(because.told(odd)) == ["a: (factor 2)", "last OOM kill: none", "policy: none", "pods: 3", "count: 4"]
+
+
+def test_the_node_that_a_pod_was_cut_down_to_and_the_source_of_kills_are_told_in_sentences() -> None:
+    node = {"node": "n1", "cpu": 2.0, "memory": 4 * GIB, "cut": {"target_cpu": 4.5, "upper_memory": 8 * GIB}, "place": "n:0:1"}
+    alive = {"state": "alive", "source": "kube", "at": "2026-01-05T00:24:30Z"}
+    assert list(because.told({"oom_source": alive, "node": node})) == [
+        "largest node: 'n1' has 2000m / 4.00 GiB for pods; cut down to it: target cpu of 4500m, upper memory of 8.00 GiB",
+        "source of OOM kills: 'kube', which reported at 2026-01-05 00:24:30",
+    ]
+    assert list(because.told({"oom_source": {**alive, "state": "silent"}, "node": None})) == [
+        "largest node: none known",
+        "source of OOM kills: none at work: 'kube' is silent since 2026-01-05 00:24:30",
+    ]
+    assert list(because.told({"oom_source": {"state": "none"}, "node": {**node, "cut": {}}})) == [
+        "largest node: 'n1' has 2000m / 4.00 GiB for pods; cut down to it: nothing",
+        "source of OOM kills: none: kills would not be seen",
+    ]
