@@ -28,7 +28,7 @@ check: setup ## lint, types and the import law
 	$(BIN)/lint-imports
 
 test: setup ## the tests that need no broker
-	$(BIN)/python -m pytest
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n logical --dist worksteal
 
 test-kafka: setup ## the tests on a real Apache Kafka (started by themselves)
 	$(KAFKA) -m "not slow"
