@@ -52,3 +52,15 @@ def traces(
     from agents.cli import sourcing
 
     sourcing.traces(given(common).settings(), file, speed, seconds)
+
+
+@app.command
+def usage(*, common: Common | None = None) -> None:
+    """Tell what containers use, each minute, by the metrics API or by Prometheus (`usage.reads`).
+
+    Which workload a pod is of is read from the log, so a source of pods must run, too. Needs the right to list pods of
+    metrics.k8s.io, and no other.
+    """
+    from agents.cli import measuring
+
+    measuring.usage(given(common).settings())

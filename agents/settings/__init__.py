@@ -8,20 +8,16 @@ from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr
+from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from agents.logic.updates.settings import UpdateSettings
 from agents.logic.vertical.settings import VerticalSettings
+from agents.settings.measuring import HistorySettings, PrometheusSettings, UsageSourceSettings
+from agents.settings.part import Part as _Part
 
 Port = Annotated[int, Field(ge=0, le=65535)]
 Name = Annotated[str, Field(pattern=r"^[a-zA-Z0-9][a-zA-Z0-9._-]{0,62}$")]
-
-
-class _Part(BaseModel):
-    """One branch of the tree: frozen, and a name it does not know is an error."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
 
 class SecuritySettings(_Part):
@@ -127,6 +123,17 @@ class ClusterSettings(_Part):
     """The seed of everything by chance in the simulated cluster: same seed, same day."""
 
 
+class StatusSettings(_Part):
+    """How hard the status consumer may work the cluster's API."""
+
+    writers: Annotated[int, Field(ge=1, le=1000)] = 10
+    """VPA objects that are written at one time."""
+    rate: Annotated[float, Field(gt=0)] = 50.0
+    """Reads and writes a second, on the long run."""
+    burst: Annotated[int, Field(ge=1)] = 100
+    """... and at once, after a rest."""
+
+
 class DemoSettings(_Part):
     """`ullage demo`."""
 
@@ -165,6 +172,14 @@ class Settings(BaseSettings):
     """Which pods are changed, and when."""
     cluster: ClusterSettings = ClusterSettings()
     """The cluster that sources watch and consumers act on."""
+    usage: UsageSourceSettings = UsageSourceSettings()
+    """Where usage is read."""
+    prometheus: PrometheusSettings = PrometheusSettings()
+    """The Prometheus server that usage or history is read from."""
+    history: HistorySettings = HistorySettings()
+    """How far back history goes."""
+    status: StatusSettings = StatusSettings()
+    """The consumer that writes the status of VPA objects."""
     metrics: MetricsSettings = MetricsSettings()
     """Prometheus metrics and health."""
     demo: DemoSettings = DemoSettings()

@@ -1,0 +1,98 @@
+"""How the sources of usage run: on an interval until somebody says stop, and once for what was before."""
+
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+import structlog
+
+from agents.cli.output import note
+from agents.cli.stopping import until_stopped
+from agents.cli.telling import telling
+from agents.settings import Settings, connected, opened
+from agents.settings.measuring import PrometheusSettings
+from agents.telemetry import SourceMetrics, WatchedLog
+from agents.telemetry.usage import UsageMetrics
+from schemas.units import Seconds
+from streams.clients.api import Api
+from streams.clients.prometheus import Credentials, Prometheus
+from streams.errors import EdgeError, LogUnavailable
+from streams.sources.clock import TimeBase, wall_ms
+from streams.sources.usage import NAME, UsageSource, Ways
+from streams.sources.usage.metrics_api import MetricsApi
+from streams.sources.usage.prometheus import PrometheusUsage
+from streams.sources.usage.promql import Words
+from streams.sources.usage.readings import Readings
+
+_log = structlog.get_logger(__name__)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def usage(settings: Settings) -> None:
+    """Tell what containers use until stopped."""
+    topics, ours = opened.topics(settings), settings.usage
+    read, where = _reader(settings)
+    ways = Ways(settings.cluster.name, Seconds(ours.interval_seconds), ours.missing_is_zero)
+    with until_stopped(), telling("usage", settings) as registry, opened.log(settings) as log:
+        watching, metrics = SourceMetrics(registry, topics, NAME), UsageMetrics(registry)
+        source = UsageSource(read, WatchedLog(log, watching), topics=topics, ways=ways)
+        note(f"asking {where} for usage of cluster '{ways.cluster}' every {ours.interval_seconds:g} s")
+        while True:
+            begun = time.monotonic()
+            _scrape(source, now(settings), metrics)
+            watching.dropped(source.dropped)
+            metrics.rows(source.counts, source.held)
+            time.sleep(max(0.0, begun + ours.interval_seconds - time.monotonic()))
+
+
+def prometheus(ours: PrometheusSettings) -> Prometheus:
+    """The server that the settings name. Raises BadInput."""
+    credentials = Credentials(
+        username=ours.username,
+        password=ours.password.get_secret_value() if ours.password else None,
+        password_file=ours.password_file,
+        token=ours.token.get_secret_value() if ours.token else None,
+        token_file=ours.token_file,
+        headers={name: value.get_secret_value() for name, value in ours.headers.items()},
+    )
+    return Prometheus(ours.url, credentials, timeout=Seconds(ours.timeout_seconds), insecure=ours.insecure, ca=ours.ca)
+
+
+def words(ours: PrometheusSettings) -> Words:
+    """What things are called on that server."""
+    return Words(
+        cpu_metric=ours.cpu_metric,
+        memory_metric=ours.memory_metric,
+        job=ours.job,
+        namespace=ours.namespace,
+        namespace_label=ours.namespace_label,
+        pod_label=ours.pod_label,
+        container_label=ours.container_label,
+    )
+
+
+def now(settings: Settings) -> datetime:
+    """Event time, by the same settings as the clock's."""
+    ours = settings.clock
+    return _EPOCH + timedelta(milliseconds=TimeBase(ours.origin_ms, ours.anchor_ms, ours.speed).event(wall_ms()))
+
+
+def _reader(settings: Settings) -> tuple[Callable[[datetime], Readings], str]:
+    """Who is asked, and who that is in words."""
+    ours = settings.usage
+    if ours.reads == "prometheus":
+        server = prometheus(settings.prometheus)
+        return PrometheusUsage(server, words(settings.prometheus), Seconds(ours.rate_seconds)).read, server.url
+    api = Api(connected.connection(settings.cluster), timeout=Seconds(ours.timeout_seconds))
+    return MetricsApi(api, cluster=settings.cluster.name).read, connected.address(settings.cluster)
+
+
+def _scrape(source: UsageSource, at: datetime, metrics: UsageMetrics) -> None:
+    """One scrape. What goes wrong is said, and the next one tries again."""
+    begun = time.monotonic()
+    try:
+        source.scrape(at)
+        metrics.scraped(time.monotonic() - begun)
+    except (EdgeError, LogUnavailable) as error:
+        metrics.failed()
+        _log.warning("a scrape failed", at=at.isoformat(), error=str(error))
