@@ -1,0 +1,161 @@
+"""A real Kubernetes control plane on loopback: etcd, kube-apiserver, controller manager, scheduler, and kwok for kubelets.
+
+Started and stopped as a whole, the API server also by itself (same port, same data); the three that work for it are then stopped
+and started with it, for left alone they would come back up to a minute later. What a test does with it stands in `world`.
+"""
+
+import itertools
+import json
+import os
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import psutil
+import yaml
+from kubernetes import client as official
+
+from streams.broker import place as ports
+from tests.controlplane import flags, metrics, pki, stages
+from tests.controlplane.asking import Asking, wait_for
+from tests.controlplane.flags import HOST, Place
+from tests.controlplane.program import PlaneError, Program
+
+ROOT = Path(__file__).resolve().parents[2] / ".run" / "controlplane"
+"""Every plane of this checkout lies below this folder, so that its processes are known by their command lines."""
+_START_WAIT = 90.0
+_STOP_WAIT = 3.0
+_numbers = itertools.count(1)
+
+
+class Plane:
+    """One control plane. `built`: the folder that the build gave."""
+
+    def __init__(self, built: Path) -> None:
+        self._built = built
+        self.folder = ROOT / f"{os.getpid()}-{next(_numbers)}"
+        numbers = ports.free_ports(6)
+        self.at = Place(self.folder, built / "bin", *numbers)
+        self.url, self.token = self.at.url, self.at.token("admin")
+        self.ca, self.kubeconfig = self.at.pki("ca.crt"), self.at.kubeconfig("admin")
+
+    def start(self) -> None:
+        """Raises PlaneError and PkiError; leaves no process behind then."""
+        _sweep()
+        self.folder.mkdir(parents=True)
+        pki.make(self.folder / "pki")
+        flags.write_credentials(self.at)
+        stages.write(self._built / "stages", self.folder / "stages.yaml")
+        self.metrics = metrics.MetricsApi(self.at.pki("server.crt"), self.at.pki("server.key"))
+        self.ask = Asking(self.url, self.token, str(self.ca))
+        self._etcd = Asking(f"http://{HOST}:{self.at.etcd}", "", None)
+        self._make_programs()
+        try:
+            self._launch()
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """Those that ask first, then the API server, then etcd. Keeps the folder with the logs."""
+        for program in reversed(self.programs[2:]):
+            program.ask_to_stop()
+        for program in reversed(self.programs):
+            program.stop()
+        self.metrics.close()
+
+    def delete_folder(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    @property
+    def programs(self) -> list[Program]:
+        """In the order of starting."""
+        return [self._store, self.apiserver, *self._others]
+
+    def api_client(self) -> official.ApiClient:
+        """A connection of the official client, as administrator."""
+        settings = official.Configuration(host=self.url, retries=False)
+        settings.ssl_ca_cert = str(self.ca)
+        settings.api_key = {"authorization": self.token}
+        settings.api_key_prefix = {"authorization": "Bearer"}
+        settings.proxy = None
+        return official.ApiClient(settings)
+
+    def stop_apiserver(self, *, kill: bool = False) -> None:
+        """In order, so that streams end well, or with `kill` in the middle of a word."""
+        for program in self._others:
+            program.kill()
+        self.apiserver.kill() if kill else self.apiserver.stop_within(_STOP_WAIT)
+
+    def start_apiserver(self) -> None:
+        """Again, on the same port and data; all is as before when this returns."""
+        self.apiserver.start()
+        self.apiserver.wait_ready(_START_WAIT)
+        self._start_others()
+
+    def restart_apiserver(self, *, kill: bool = False) -> None:
+        self.stop_apiserver(kill=kill)
+        self.start_apiserver()
+
+    def expire_versions(self) -> None:
+        """Every version from before is too old: watches and pages are told 410. The API server, which remembers, restarts."""
+        self.stop_apiserver()
+        put = self._etcd.post("/v3/kv/put", {"key": "dWxsYWdl", "value": "bW92ZWQ="})
+        self._etcd.post("/v3/kv/compaction", {"revision": put["header"]["revision"], "physical": True})
+        self.start_apiserver()
+
+    def _make_programs(self) -> None:
+        def program(command: list[str], asking: Asking, path: str) -> Program:
+            name = Path(command[0]).name
+            return Program(command, self.folder / f"{name}.log", lambda: asking.good(path))
+
+        def local(scheme: str, port: int) -> Asking:
+            ca = str(self.ca) if scheme == "https" else None
+            return Asking(f"{scheme}://{HOST}:{port}", self.token, ca)
+
+        self._store = program(flags.etcd(self.at), self._etcd, "/health")
+        self.apiserver = program(flags.apiserver(self.at), self.ask, "/readyz")
+        self._others = [
+            program(flags.controllers(self.at), local("https", self.at.controllers), "/healthz"),
+            program(flags.scheduler(self.at), local("https", self.at.scheduler), "/healthz"),
+            program(flags.kwok(self.at), local("http", self.at.kwok), "/healthz"),
+        ]
+
+    def _launch(self) -> None:
+        for program in (self._store, self.apiserver):
+            program.start()
+            program.wait_ready(_START_WAIT)
+        self._register()
+        self._start_others()
+
+    def _start_others(self) -> None:
+        for program in self._others:
+            program.start()
+        for program in self._others:
+            program.wait_ready(_START_WAIT)
+        wait_for(self._all_known, timeout=_START_WAIT, what="the VPA and metrics APIs are served")
+
+    def _register(self) -> None:
+        """The VPA's types, and who answers for metrics.k8s.io."""
+        files = sorted((self._built / "crds").iterdir())
+        documents = [document for file in files for document in yaml.safe_load_all(file.read_text(encoding="utf-8")) if document]
+        asked = [("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", document) for document in documents]
+        asked += metrics.registration(self.metrics.port)
+        wait_for(lambda: self.ask.find("/api/v1/namespaces/kube-system"), what="the namespace kube-system")
+        with ThreadPoolExecutor(4) as at_once:
+            list(at_once.map(lambda pair: self.ask.post(pair[0], json.loads(json.dumps(pair[1], default=str))), asked))
+
+    def _all_known(self) -> bool:
+        kinds = ("verticalpodautoscalers", "verticalpodautoscalercheckpoints")
+        served = [f"/apis/autoscaling.k8s.io/v1/{kind}" for kind in kinds]
+        return all(self.ask.good(path) for path in [*served, f"{metrics.ROOT}/nodes", "/api/v1/namespaces/default"])
+
+
+def _sweep() -> None:
+    """Folders whose owner is gone: what a run left that was killed, or that failed and wanted its logs read."""
+    for left in ROOT.glob("*") if ROOT.is_dir() else ():
+        if not psutil.pid_exists(int(left.name.partition("-")[0])):
+            shutil.rmtree(left, ignore_errors=True)
+
+
+__all__ = ["Plane", "PlaneError"]

@@ -1,0 +1,44 @@
+"""The control plane itself: what the tests beside rely on when they break it."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.controlplane.asking import Refused
+from tests.controlplane.plane import Plane
+from tests.controlplane.world import World
+
+
+def first_event(world: World, version: str) -> Any:
+    """The first change since `version` that a watch tells, within two seconds."""
+    told = world.ask.get(f"{world.path('pods')}?watch=1&resourceVersion={version}&timeoutSeconds=2")
+    return json.loads(told.split("\n")[0]) if isinstance(told, str) else told
+
+
+def test_a_watch_and_a_list_from_a_version_that_expired_are_told_410(plane: Plane, world: World) -> None:
+    old = world.ask.get(world.path("pods"))["metadata"]["resourceVersion"]
+    world.deployment("web", replicas=3)
+    page = world.ask.get(f"{world.path('pods')}?limit=1")["metadata"]
+    assert first_event(world, old)["type"] == "ADDED"
+    plane.expire_versions()
+    told = first_event(world, old)
+    assert (told["type"], told["object"]["code"], told["object"]["reason"]) == ("ERROR", 410, "Expired")
+    with pytest.raises(Refused) as refused:
+        world.ask.get(f"{world.path('pods')}?limit=1&continue={page['continue']}")
+    assert refused.value.code == 410
+
+
+def test_the_real_vpa_type_takes_a_vpa_and_refuses_an_unknown_mode(world: World) -> None:
+    world.vpa("web", "web", spec={"updatePolicy": {"updateMode": "Off"}})
+    assert world.ask.get(world.path("vpas", "web"))["spec"]["updatePolicy"]["updateMode"] == "Off"
+    with pytest.raises(Refused) as refused:
+        world.vpa("bad", "web", spec={"updatePolicy": {"updateMode": "Sometimes"}})
+    assert refused.value.code == 422
+
+
+def test_a_pod_that_no_node_can_hold_waits_for_a_larger_node(world: World) -> None:
+    world.deployment("big", {"app": {"requests": {"cpu": "6"}}}, wait=False)
+    (node,) = world.add_nodes(1, cpu="8")
+    (pod,) = world.running("big", 1)
+    assert pod["spec"]["nodeName"] == node
