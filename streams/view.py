@@ -68,7 +68,7 @@ class View:
         event = self._codec.decode(record)
         if not isinstance(event, Decision):
             raise BadRecord(f"a {type(event).__name__} is no decision")
-        turn, key = _turn_and_key(event.id)
+        turn, key = turn_and_key(event.id)
         self._is_at(event.at)
         seen = self._seen.get(key)
         if seen is None or _rank(turn, record.place) > _rank(seen.turn, seen.place):
@@ -94,7 +94,8 @@ class View:
         return None if self.newest is None else Seconds(max(0.0, (now - self.newest).total_seconds()))
 
 
-def _turn_and_key(decision_id: str) -> tuple[int, str]:
+def turn_and_key(decision_id: str) -> tuple[int, str]:
+    """The turn that a decision was taken in, and what it is about. Raises BadRecord for an id that does not say."""
     parts = decision_id.split("/", ID_PARTS - 1)
     try:
         return int(parts[2]), parts[4]

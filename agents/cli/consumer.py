@@ -6,12 +6,16 @@ from cyclopts import Parameter
 
 from agents.cli.options import Common, given
 
-Name = Literal["resizer", "evictor"]
+Name = Literal["resizer", "evictor", "status"]
 
 
 def consumer(
     names: Annotated[
-        tuple[Name, ...], Parameter(help="Which: `resizer` changes requests in place, `evictor` evicts.", negative=())
+        tuple[Name, ...],
+        Parameter(
+            help="Which: `resizer` changes requests in place, `evictor` evicts, `status` writes the status of VPA objects.",
+            negative=(),
+        ),
     ],
     /,
     *,
@@ -20,7 +24,8 @@ def consumer(
 ) -> None:
     """Carry out decisions on a cluster until stopped, and append an outcome for each.
 
-    Does nothing until the control topic says `apply`, and nothing twice, however often it is restarted.
+    Pods are left alone until the control topic says `apply`; nothing is done twice, however often it is restarted. The status of
+    VPA objects is written in every mode, also during a pause, as it changes no pod.
     """
     from agents.cli import consuming
 

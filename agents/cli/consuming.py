@@ -3,24 +3,50 @@
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from typing import Protocol
 
 from agents.cli.output import note
 from agents.cli.stopping import until_stopped
 from agents.cli.telling import telling
+from agents.logic.refusal import refuse
 from agents.settings import Settings, connected, opened
 from agents.telemetry import ConsumerMetrics, WatchedLog
-from schemas.decisions import EvictionPlanned, ResizePlanned
-from streams.clients import ClusterClient
+from streams.clients.api import Api
 from streams.clients.kubernetes import KubernetesClient
+from streams.clients.vpas import Vpas
 from streams.codec import Codec
-from streams.consumers.acting import Acting, Post
+from streams.consumers.acting import Post
 from streams.consumers.evictor import evictor
 from streams.consumers.resizer import resizer
+from streams.consumers.status import Limits, StatusConsumer
+from streams.consumers.status.desk import Service
+from streams.consumers.status.judging import Judging
 from streams.errors import UllageError
 
-MAKERS: dict[str, Callable[[Post, ClusterClient], Acting[ResizePlanned] | Acting[EvictionPlanned]]] = {
-    "resizer": resizer,
-    "evictor": evictor,
+
+class Consumer(Protocol):
+    """What runs in a thread of its own."""
+
+    def run(self, stop: threading.Event) -> None:
+        """Work until told to stop."""
+
+
+def status(post: Post, settings: Settings) -> StatusConsumer:
+    """The status consumer with these settings. VPAs that the stages refuse are unsupported, and say why."""
+    how, vertical = settings.status, settings.vertical
+    return StatusConsumer(
+        post,
+        Vpas(Api(connected.connection(settings.cluster))),
+        Service(vertical.recommender, vertical.heartbeat, refuse),
+        judging=Judging(vertical.humanize_memory),
+        limits=Limits(how.writers, how.rate, how.burst),
+    )
+
+
+MAKERS: dict[str, Callable[[Post, Settings], Consumer]] = {
+    "resizer": lambda post, settings: resizer(post, connect(settings)),
+    "evictor": lambda post, settings: evictor(post, connect(settings)),
+    "status": status,
 }
 
 
@@ -39,8 +65,8 @@ def run(settings: Settings, names: Sequence[str]) -> None:
         for name in names:
             log = stack.enter_context(opened.log(settings))
             post = Post(WatchedLog(log, metrics), topics, Codec(topics), settings.cluster.name)
-            acting = MAKERS[name](post, connect(settings))
-            threads.append(threading.Thread(target=acting.run, args=(stop,), name=name, daemon=True))
+            consumer = MAKERS[name](post, settings)
+            threads.append(threading.Thread(target=consumer.run, args=(stop,), name=name, daemon=True))
         stack.callback(_join, threads, stop)
         for thread in threads:
             thread.start()

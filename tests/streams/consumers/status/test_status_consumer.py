@@ -1,0 +1,295 @@
+"""The status consumer on a log in memory and an API on loopback: what it writes, what it leaves alone, and what it survives."""
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from status_desk import AT, HOUR, START, StatusDesk, gone, pod, said, vpa
+from vpa_server import Json, VpaServer
+
+from schemas.names import Place
+from schemas.outcomes import Result
+from schemas.policies import VpaRemoved
+from streams.codec import causes
+
+
+@pytest.fixture
+def server() -> Iterator[VpaServer]:
+    with VpaServer() as server:
+        server.make("web/api")
+        yield server
+
+
+@pytest.fixture
+def desk(server: VpaServer) -> StatusDesk:
+    desk = StatusDesk(server.url)
+    desk.tick()
+    return desk
+
+
+def conditions(status: Json) -> dict[str, str]:
+    return {condition["type"]: condition["status"] for condition in status["conditions"]}
+
+
+def test_a_recommendation_is_written_in_the_words_of_the_api(desk: StatusDesk, server: VpaServer) -> None:
+    desk.say(vpa(), said())
+    assert desk.consumer().poll_once() == 1
+    assert server.status("web/api") == {
+        "conditions": [{"type": "RecommendationProvided", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}],
+        "observedGeneration": 1,
+        "recommendation": {
+            "containerRecommendations": [
+                {
+                    "containerName": "app",
+                    "lowerBound": {"cpu": "50m", "memory": "250Mi"},
+                    "target": {"cpu": "100m", "memory": "500Mi"},
+                    "uncappedTarget": {"cpu": "100m", "memory": "500Mi"},
+                    "upperBound": {"cpu": "900m", "memory": "800Mi"},
+                }
+            ]
+        },
+    }
+
+
+def test_a_write_is_an_outcome_that_names_the_decision_and_both_places(desk: StatusDesk) -> None:
+    desk.say(vpa(), said())
+    desk.consumer().poll_once()
+    (outcome,) = desk.outcomes()
+    assert (outcome.decision, outcome.result, outcome.namespace, outcome.name) == (said().id, Result.DONE, "web", "api")
+    assert outcome.reason == "RecommendationProvided True"
+    partition = desk.topics.partition_of("demo")
+    (record,) = (r for r in desk.log.poll({(desk.topics.wire("outcomes"), partition): 0}) if r.key != b"tick")
+    wires = desk.topics.wire("recommendations-by-cluster"), desk.topics.wire("policies")
+    assert causes(record) == tuple(Place(wire, partition, 1) for wire in wires)  # offset 0 is the tick
+
+
+def test_nothing_is_written_before_there_is_a_time(server: VpaServer) -> None:
+    desk = StatusDesk(server.url)
+    desk.say(vpa(), said())
+    consumer = desk.consumer()
+    assert consumer.poll_once() == 0
+    assert server.asked == []
+    desk.tick()
+    assert consumer.poll_once() == 1
+
+
+def test_the_same_said_again_is_not_written_again(desk: StatusDesk, server: VpaServer) -> None:
+    desk.say(vpa(), said())
+    consumer = desk.consumer()
+    consumer.poll_once()
+    for beat in range(1, 4):
+        desk.tick(START + beat * HOUR)
+        desk.say(said(turn=START + beat * HOUR), replace(vpa(), resource_version=str(beat)))
+        assert consumer.poll_once() == 0
+    assert server.writes() == ["web/api"]
+
+
+def test_another_consumer_finds_what_stands_there_and_keeps_its_times(desk: StatusDesk, server: VpaServer) -> None:
+    desk.say(vpa(), said())
+    desk.consumer().poll_once()
+    desk.tick(START + HOUR)
+    assert desk.consumer().poll_once() == 0
+    desk.say(said(turn=START + HOUR, cpu=200))
+    assert desk.consumer().poll_once() == 1
+    (condition,) = server.status("web/api")["conditions"]
+    assert condition["lastTransitionTime"] == "2026-01-01T00:00:00Z"
+    assert len(server.writes()) == 2
+
+
+def test_quantities_of_equal_value_are_equal(desk: StatusDesk, server: VpaServer) -> None:
+    one = {"cpu": "0.05", "memory": "262144000"}, {"cpu": "100m", "memory": "512000Ki"}, {"cpu": "900m", "memory": 838860800}
+    status = {
+        "conditions": [{"type": "RecommendationProvided", "status": "True", "lastTransitionTime": "2025-01-01T00:00:00Z"}],
+        "observedGeneration": 1,
+        "recommendation": {
+            "containerRecommendations": [
+                {"containerName": "app", "lowerBound": one[0], "target": one[1], "uncappedTarget": one[1], "upperBound": one[2]}
+            ]
+        },
+    }
+    server.make("web/api", **status)
+    desk.say(vpa(), said())
+    assert desk.consumer().poll_once() == 0
+    assert server.writes() == []
+
+
+def test_without_pods_it_says_so_and_with_pods_no_more(desk: StatusDesk, server: VpaServer) -> None:
+    desk.say(vpa())
+    consumer = desk.consumer()
+    consumer.poll_once()
+    assert conditions(server.status("web/api")) == {"NoPodsMatched": "True", "RecommendationProvided": "False"}
+    assert server.status("web/api")["conditions"][1]["reason"] == "NoPodsMatched"
+    desk.say(pod("one"))
+    consumer.poll_once()
+    assert conditions(server.status("web/api")) == {"RecommendationProvided": "False"}
+    desk.say(pod("two"), gone("one"), gone("two"))
+    consumer.poll_once()
+    assert conditions(server.status("web/api")) == {"NoPodsMatched": "True", "RecommendationProvided": "False"}
+
+
+def test_a_target_that_cannot_be_served_is_named(desk: StatusDesk, server: VpaServer) -> None:
+    why = "the ReplicaSet 'api-7d' is owned by the Deployment 'api'"
+    desk.say(vpa(unsupported=why), said())
+    desk.consumer().poll_once()
+    assert server.status("web/api")["conditions"][0]["message"] == why
+    assert "recommendation" not in server.status("web/api")
+
+
+def test_a_vpa_that_the_stages_refuse_says_why(desk: StatusDesk, server: VpaServer) -> None:
+    desk.say(vpa(), said())
+    desk.consumer(refuse=lambda event: f"'{event.name}' is bad").poll_once()
+    assert server.status("web/api")["conditions"][0] == {
+        "type": "ConfigUnsupported",
+        "status": "True",
+        "message": "'api' is bad",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
+
+
+def test_of_two_vpas_on_one_workload_the_older_governs_until_it_goes(desk: StatusDesk, server: VpaServer) -> None:
+    server.make("web/late", uid="u2")
+    late = vpa("late", uid="u2", created=AT.replace(year=2027))
+    desk.say(late, vpa(), said())
+    consumer = desk.consumer()
+    assert consumer.poll_once() == 2
+    assert conditions(server.status("web/api")) == {"RecommendationProvided": "True"}
+    first = server.status("web/late")["conditions"][0]
+    assert first["message"] == "The targetRef 'Deployment/api' is governed by the older VPA 'web/api' already"
+    desk.say(VpaRemoved(AT, "demo", "web", "api"))
+    consumer.poll_once()
+    assert conditions(server.status("web/late")) == {"RecommendationProvided": "True"}
+
+
+def test_an_object_of_another_recommender_is_left_alone_also_when_only_the_api_knows(desk: StatusDesk, server: VpaServer) -> None:
+    desk.say(vpa(recommenders=("other",)), said())
+    consumer = desk.consumer()
+    assert consumer.poll_once() == 0
+    server.make("web/api", recommenders=("other",))
+    desk.say(vpa())
+    assert consumer.poll_once() == 0
+    assert server.status("web/api") == {}
+
+
+def test_an_object_that_changes_hands_is_left_and_taken_up_again(desk: StatusDesk, server: VpaServer) -> None:
+    desk.say(vpa(), said())
+    consumer = desk.consumer()
+    consumer.poll_once()
+    other = server.make("web/api", recommenders=("other",))
+    other["metadata"]["generation"] = 2
+    desk.say(vpa(generation=2, recommenders=("other",)), said(turn=START + 1, cpu=200))
+    assert consumer.poll_once() == 0
+    assert server.status("web/api") == {}
+    back = server.make("web/api")
+    back["metadata"]["generation"] = 3
+    desk.say(vpa(generation=3))
+    assert consumer.poll_once() == 1
+    assert server.status("web/api")["observedGeneration"] == 3
+
+
+def test_a_second_writer_is_not_overwritten_unseen(desk: StatusDesk, server: VpaServer) -> None:
+    desk.say(vpa(), said())
+    theirs = [{"type": "Theirs", "status": "Unknown", "reason": "R", "observedGeneration": 4}]
+    server.before_write = lambda: (  # type: ignore[assignment]  # a second writer comes in between, once
+        setattr(server, "before_write", lambda: None),
+        server.make("web/api", conditions=theirs),
+    )
+    assert desk.consumer().poll_once() == 1
+    assert server.status("web/api")["conditions"][1] == theirs[0]
+    assert conditions(server.status("web/api")) == {"RecommendationProvided": "True", "Theirs": "Unknown"}
+    assert server.writes() == ["web/api"] * 2
+
+
+def test_what_another_writer_did_is_put_right_when_the_source_tells_of_it(desk: StatusDesk, server: VpaServer) -> None:
+    desk.say(vpa(), said())
+    consumer = desk.consumer()
+    consumer.poll_once()
+    other = server.make("web/api", conditions=[])
+    desk.say(vpa(resource_version=other["metadata"]["resourceVersion"]))
+    assert consumer.poll_once() == 1
+    assert conditions(server.status("web/api")) == {"RecommendationProvided": "True"}
+
+
+def test_an_object_that_is_gone_is_forgotten_until_it_is_told_of_again(desk: StatusDesk, server: VpaServer) -> None:
+    desk.say(vpa(), said())
+    consumer = desk.consumer()
+    consumer.poll_once()
+    del server.objects["verticalpodautoscalers"]["web/api"]
+    desk.say(said(turn=START + 1, cpu=200))
+    assert consumer.poll_once() == 0
+    server.make("web/api", uid="u2")
+    desk.say(said(turn=START + 2, cpu=300))
+    assert consumer.poll_once() == 0  # the log tells of u1 still
+    desk.say(VpaRemoved(AT, "demo", "web", "api"), vpa(uid="u2"))
+    assert consumer.poll_once() == 1
+    text = server.status("web/api")["recommendation"]["containerRecommendations"][0]
+    assert text["target"]["cpu"] == "300m"
+
+
+def test_a_busy_api_is_asked_again_later_and_others_go_on(desk: StatusDesk, server: VpaServer) -> None:
+    server.make("web/b", uid="u2")
+    desk.say(vpa(), vpa("b", target="b", uid="u2"), said(), said("b"))
+    server.refusals["PATCH"] = deque([500])
+    consumer = desk.consumer()
+    assert consumer.poll_once() == 1
+    assert consumer.poll_once() == 0
+    assert consumer.waiting == 0
+    desk.real += 11
+    assert consumer.waiting == 1
+    assert consumer.poll_once() == 1
+    assert sorted(outcome.name for outcome in desk.outcomes()) == ["api", "b"]
+
+
+def test_an_api_that_does_not_answer_is_left_in_peace_by_all(desk: StatusDesk) -> None:
+    desk.say(vpa(), said())
+    desk.url = "http://127.0.0.1:9"
+    consumer = desk.consumer()
+    assert consumer.poll_once() == 0
+    assert consumer.waiting == 0
+    desk.real += 11
+    assert consumer.waiting == 1
+
+
+def test_a_refusal_is_told_once_and_tried_again_with_the_next_news(desk: StatusDesk, server: VpaServer) -> None:
+    desk.say(vpa(), said())
+    server.refusals["PATCH"] = deque([403, 403])
+    consumer = desk.consumer()
+    assert consumer.poll_once() == 1
+    desk.say(said(turn=START + 1))
+    assert consumer.poll_once() == 0
+    desk.say(said(turn=START + 2))
+    assert consumer.poll_once() == 1
+    assert [outcome.result for outcome in desk.outcomes()] == [Result.FAILED, Result.DONE]
+    assert "403 refused by the test" in desk.outcomes()[0].reason
+
+
+def test_a_recommendation_of_before_the_log_began_stays_until_the_recommender_has_had_its_say(
+    desk: StatusDesk, server: VpaServer
+) -> None:
+    desk.say(vpa(), said())
+    desk.consumer().poll_once()
+    later = StatusDesk(server.url)
+    later.tick(START + 900 * HOUR)
+    later.say(vpa(), pod("one"))
+    consumer = later.consumer()
+    assert consumer.poll_once() == 0
+    mine = later.topics.partition_of("demo/web/Deployment/api")
+    other = next(n for n in map(str, range(99)) if later.topics.partition_of(f"demo/web/Deployment/{n}") == mine)
+    for beat in (900, 902):
+        later.say(said(other, turn=START + beat * HOUR))
+        assert consumer.poll_once() == 0
+    later.say(said(other, turn=START + 903 * HOUR))
+    assert consumer.poll_once() == 1
+    assert conditions(server.status("web/api")) == {"RecommendationProvided": "False"}
+
+
+def test_many_objects_are_listed_together_and_written_once_each(desk: StatusDesk, server: VpaServer) -> None:
+    names = [f"n{number}" for number in range(250)]
+    for name in names:
+        server.make(f"web/{name}")
+        desk.say(vpa(name, target=name), said(name))
+    consumer = desk.consumer()
+    assert [consumer.poll_once() for _ in range(4)] == [100, 100, 50, 0]
+    assert server.asked[0] == "GET verticalpodautoscalers"
+    assert sorted(server.writes()) == sorted(f"web/{name}" for name in names)
+    assert len(server.asked) == 251
