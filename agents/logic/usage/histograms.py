@@ -8,9 +8,11 @@ rows may have half lives of their own is not.
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from agents.logic.tables.rows import Column, Floats, Indices, Rows
 from agents.logic.usage.buckets import Scale
+from agents.logic.usage.layers import layers
 
 NEVER = -62_135_596_800.0
 """Go's zero time, 0001-01-01, in seconds since the epoch; references are multiples of the half life counted from it."""
@@ -73,8 +75,14 @@ class Histograms:
         return self.rows.whole(f"{self.name}_high")
 
     def add(self, rows: Indices, values: Floats, weight: float, at: Floats | float) -> None:
-        """Add one sample to each row, in order. A row may stand there twice only with equal times."""
-        self._catch_up(rows, at)
+        """Add one sample to each row, in order."""
+        far = self._far(rows, at)
+        if far.any():
+            if isinstance(at, np.ndarray) and (at != at[0]).any() and len(now := layers(rows)) > 1:
+                for part in now:
+                    self.add(rows[part], values[part], weight, at[part])
+                return
+            self._catch_up(rows, at, far)
         decayed = weight * np.exp2((at - self.reference[rows]) / self.half_life[rows])
         buckets = self.scale.find(values)
         cells = self.weights.cells(rows, buckets)
@@ -84,7 +92,7 @@ class Histograms:
 
     def subtract(self, rows: Indices, values: Floats, weight: float, at: Floats | float) -> None:
         """Take one sample from each row; no row twice. What is left below epsilon becomes nothing."""
-        self._catch_up(rows, at)
+        self._catch_up(rows, at, self._far(rows, at))
         decayed = weight * np.exp2((at - self.reference[rows]) / self.half_life[rows])
         cells = self.weights.cells(rows, self.scale.find(values))
         self.weights.pool[cells] = self._at_least_epsilon(self.weights.pool[cells] - decayed)
@@ -148,9 +156,12 @@ class Histograms:
         self.reference[rows] = np.where(self.reference[rows] == NEVER, NEVER, reference)
         self.half_life[rows] = half_lives
 
-    def _catch_up(self, rows: Indices, at: Floats | float) -> None:
+    def _far(self, rows: Indices, at: Floats | float) -> NDArray[np.bool_]:
+        """Which rows need a new reference."""
+        return np.asarray(at > self.reference[rows] + _FAR * self.half_life[rows])
+
+    def _catch_up(self, rows: Indices, at: Floats | float, far: NDArray[np.bool_]) -> None:
         """Give rows a new reference where `at` is far beyond the old one: the half life nearest to `at`, half up."""
-        far = at > self.reference[rows] + _FAR * self.half_life[rows]
         if not far.any():
             return
         late, first = np.unique(rows[far], return_index=True)

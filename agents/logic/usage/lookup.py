@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from agents.logic.tables.rows import CHUNK, Indices, Rows
-from agents.logic.usage.peaks import layers
+from agents.logic.usage.layers import layers
 
 Names = tuple[str, ...]
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from agents.logic.tables.rows import Floats, Indices, Rows
 from agents.logic.usage.histograms import NEVER, Histograms
+from agents.logic.usage.layers import layers
 
 WEIGHT = 1.0
 """Weight of a peak; it is stamped with the end of its window."""
@@ -72,16 +73,3 @@ def _window_end(ends: Floats, at: Floats, window: Floats) -> Floats:
     """
     ends = np.where(ends == NEVER, at, ends)
     return np.asarray(ends + np.floor((at - ends) / window) * window + window)
-
-
-def layers(rows: Indices) -> list[Indices]:
-    """Positions in `rows`, cut so that no layer holds a row twice and each row's positions come in order."""
-    order = np.argsort(rows, kind="stable")
-    ranked = rows[order]
-    starts = np.flatnonzero(np.r_[True, ranked[1:] != ranked[:-1]])
-    rank = np.arange(len(rows)) - np.repeat(starts, np.diff(np.r_[starts, len(rows)]))
-    if not len(rank) or rank.max() == 0:
-        return [np.arange(len(rows))]
-    place = np.empty_like(rank)
-    place[order] = rank
-    return [np.flatnonzero(place == layer) for layer in range(rank.max() + 1)]

@@ -91,9 +91,9 @@ class Usage:
     def _seen(self, aggregates: Indices, at: Floats) -> None:
         """First and last time and the count; CPU samples alone move them, and confidence rests on them."""
         first, last = self.aggregates.floats("first"), self.aggregates.floats("last")
-        before = first[aggregates]
-        first[aggregates] = np.where((before == NEVER) | (before > at), at, before)
-        last[aggregates] = np.maximum(last[aggregates], at)
+        first[aggregates[first[aggregates] == NEVER]] = np.inf
+        np.minimum.at(first, aggregates, at)
+        np.maximum.at(last, aggregates, at)
         np.add.at(self.aggregates["count"], aggregates, 1)
 
     def kill(self, key: Key, requested: float, at: float, bump: Bump | None = None) -> bool:
