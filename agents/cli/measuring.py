@@ -11,8 +11,7 @@ from agents.cli.stopping import until_stopped
 from agents.cli.telling import telling
 from agents.settings import Settings, connected, opened
 from agents.settings.measuring import PrometheusSettings
-from agents.telemetry import SourceMetrics, WatchedLog
-from agents.telemetry.usage import UsageMetrics
+from agents.telemetry import SourceMetrics, UsageMetrics, WatchedLog
 from schemas.units import Seconds
 from streams.clients.api import Api
 from streams.clients.prometheus import Credentials, Prometheus

@@ -11,6 +11,7 @@ from agents.telemetry.pulse import Pulse
 from agents.telemetry.readiness import CaughtUp
 from agents.telemetry.server import HealthServer
 from agents.telemetry.sources import SourceMetrics
+from agents.telemetry.usage import UsageMetrics
 from agents.telemetry.watched import WatchedLog
 from agents.telemetry.worker import WorkerMetrics
 
@@ -21,6 +22,7 @@ __all__ = [
     "HealthServer",
     "Pulse",
     "SourceMetrics",
+    "UsageMetrics",
     "WatchedLog",
     "WorkerMetrics",
     "told",

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry
 
-from agents.telemetry import ClockMetrics, ConsumerMetrics, HealthServer, SourceMetrics, WorkerMetrics, logs, server
+from agents.telemetry import ClockMetrics, ConsumerMetrics, HealthServer, SourceMetrics, UsageMetrics, WorkerMetrics, logs, server
 from streams.topics import Topics
 
 PAGE = (Path(__file__).parents[3] / "docs" / "observability.md").read_text(encoding="utf-8")
@@ -28,6 +28,7 @@ def metrics() -> dict[str, tuple[str, tuple[str, ...]]]:
     ClockMetrics(registry, topics)
     SourceMetrics(registry, topics, "cluster")
     ConsumerMetrics(registry, topics)
+    UsageMetrics(registry)
     HealthServer(registry)
     found = {}
     for metric in registry._collector_to_names:
@@ -43,7 +44,7 @@ def test_the_table_names_every_metric_with_its_type_and_labels_and_no_other(
         name.strip("`"): (kind, tuple(part.strip() for part in labels.split(",") if part.strip()))
         for name, kind, labels, _ in _rows("## Metrics")
     }
-    assert len(metrics) == 28
+    assert len(metrics) == 32
     assert table == metrics
 
 
