@@ -2,11 +2,12 @@
 .DEFAULT_GOAL := help
 PY ?= python3
 BIN := .venv/bin
-KAFKA := $(BIN)/python -m pytest --override-ini addopts="--import-mode=importlib -q --strict-markers" --durations=8 tests/kafka
+REAL := $(BIN)/python -m pytest --override-ini addopts="--import-mode=importlib -q --strict-markers" --durations=8
+KAFKA := $(REAL) tests/kafka
 LOCKING := --quiet --universal --generate-hashes --no-emit-index-url --no-header --python-version 3.11
 SETUP := .venv/.setup-$(shell cat requirements.lock pyproject.toml | cksum | cut -d' ' -f1)
 
-.PHONY: help setup check test test-kafka test-kafka-slow demo up bench torture lock clean
+.PHONY: help setup check test test-kafka test-kafka-slow test-controlplane demo up bench torture lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -35,6 +36,10 @@ test-kafka: setup ## the tests on a real Apache Kafka (started by themselves)
 
 test-kafka-slow: setup ## the longer ones: torture in short, real traces, every way to stop the demo
 	$(KAFKA) -m slow
+
+test-controlplane: setup ## the tests on a real Kubernetes control plane (built once, with Go 1.26)
+	$(BIN)/python tests/controlplane/build.py
+	$(REAL) tests/controlplane
 
 demo: setup ## a simulated day in about a minute, on real Kafka
 	$(BIN)/ullage demo

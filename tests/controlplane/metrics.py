@@ -113,7 +113,7 @@ def _list(kind: str, items: list[dict[str, object]]) -> dict[str, object]:
 
 def registration(port: int) -> list[tuple[str, dict[str, object]]]:
     """Paths and objects that make an API server ask us: a service that is a name for loopback, and the API behind it."""
-    service = {
+    service: dict[str, object] = {
         "apiVersion": "v1",
         "kind": "Service",
         "metadata": {"name": "metrics", "namespace": "kube-system"},
@@ -121,7 +121,7 @@ def registration(port: int) -> list[tuple[str, dict[str, object]]]:
     }
     group = {"group": "metrics.k8s.io", "version": "v1beta1", "groupPriorityMinimum": 100, "versionPriority": 100}
     where = {"service": {"name": "metrics", "namespace": "kube-system", "port": port}, "insecureSkipTLSVerify": True}
-    api = {
+    api: dict[str, object] = {
         "apiVersion": "apiregistration.k8s.io/v1",
         "kind": "APIService",
         "metadata": {"name": "v1beta1.metrics.k8s.io"},

@@ -12,7 +12,7 @@ import yaml
 
 RESIZE = "ullage.test/resize"
 
-_HERE = {"key": ".metadata.deletionTimestamp", "operator": "DoesNotExist"}
+_HERE: dict[str, object] = {"key": ".metadata.deletionTimestamp", "operator": "DoesNotExist"}
 _DIFFERS = (
     ".spec.containers as $asked | [.status.containerStatuses[]? as $now | $asked[]"
     " | select(.name == $now.name) | (.resources // {}) != ($now.resources // {})] | any"

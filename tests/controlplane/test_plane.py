@@ -1,13 +1,22 @@
 """The control plane itself: what the tests beside rely on when they break it."""
 
+import dataclasses
 import json
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
-from tests.controlplane.asking import Refused
+from streams.broker.place import free_ports
+from tests.controlplane import flags
+from tests.controlplane.asking import Refused, wait_for
 from tests.controlplane.plane import Plane
 from tests.controlplane.world import World
+
+REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 def first_event(world: World, version: str) -> Any:
@@ -42,3 +51,31 @@ def test_a_pod_that_no_node_can_hold_waits_for_a_larger_node(world: World) -> No
     (node,) = world.add_nodes(1, cpu="8")
     (pod,) = world.running("big", 1)
     assert pod["spec"]["nodeName"] == node
+
+
+_HOLDS = """
+import sys, time
+from pathlib import Path
+from tests.controlplane.asking import Asking
+from tests.controlplane.program import Program
+log, url, *command = sys.argv[1:]
+program = Program(command, Path(log), lambda: Asking(url, "", None).good("/health"))
+program.start()
+program.wait_ready(60)
+print(program.pid, flush=True)
+time.sleep(600)
+"""
+
+
+def test_a_killed_test_leaves_no_program_behind(plane: Plane, tmp_path: Path) -> None:
+    at = dataclasses.replace(plane.at, folder=tmp_path, **dict(zip(("etcd", "peer"), free_ports(2), strict=True)))
+    told = [str(tmp_path / "etcd.log"), f"http://{flags.HOST}:{at.etcd}", *flags.etcd(at)]
+    holder = subprocess.Popen([sys.executable, "-c", _HOLDS, *told], cwd=REPOSITORY, stdout=subprocess.PIPE, text=True)
+    try:
+        assert holder.stdout is not None
+        pid = int(holder.stdout.readline())
+        assert psutil.Process(pid).is_running()
+    finally:
+        holder.kill()
+        holder.communicate()
+    wait_for(lambda: not psutil.pid_exists(pid), what="etcd has ended")
