@@ -7,15 +7,17 @@ and started with it, for left alone they would come back up to a minute later. W
 import itertools
 import json
 import os
+import random
 import shutil
+import socket
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
 import yaml
 from kubernetes import client as official
 
-from streams.broker import place as ports
 from tests.controlplane import flags, metrics, pki, stages
 from tests.controlplane.asking import Asking, wait_for
 from tests.controlplane.flags import HOST, Place
@@ -25,6 +27,7 @@ ROOT = Path(__file__).resolve().parents[2] / ".run" / "controlplane"
 """Every plane of this checkout lies below this folder, so that its processes are known by their command lines."""
 _START_WAIT = 90.0
 _STOP_WAIT = 3.0
+_PORTS = range(20_000, 32_000)
 _numbers = itertools.count(1)
 
 
@@ -34,7 +37,7 @@ class Plane:
     def __init__(self, built: Path) -> None:
         self._built = built
         self.folder = ROOT / f"{os.getpid()}-{next(_numbers)}"
-        numbers = ports.free_ports(6)
+        numbers = free_ports(6)
         self.at = Place(self.folder, built / "bin", *numbers)
         self.url, self.token = self.at.url, self.at.token("admin")
         self.ca, self.kubeconfig = self.at.pki("ca.crt"), self.at.kubeconfig("admin")
@@ -156,6 +159,18 @@ def _sweep() -> None:
     for left in ROOT.glob("*") if ROOT.is_dir() else ():
         if not psutil.pid_exists(int(left.name.partition("-")[0])):
             shutil.rmtree(left, ignore_errors=True)
+
+
+def free_ports(count: int) -> list[int]:
+    """Different ports that nobody listens on, and that the kernel gives to no connection: ours stays ours over a restart."""
+    found: list[int] = []
+    for port in random.sample(_PORTS, len(_PORTS)):
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind((HOST, port))
+            found.append(port)
+        if len(found) == count:
+            return found
+    raise PlaneError(f"no {count} free ports between {_PORTS.start} and {_PORTS.stop}")
 
 
 __all__ = ["Plane", "PlaneError"]

@@ -10,10 +10,9 @@ from typing import Any
 import psutil
 import pytest
 
-from streams.broker.place import free_ports
 from tests.controlplane import flags
 from tests.controlplane.asking import Refused, wait_for
-from tests.controlplane.plane import Plane
+from tests.controlplane.plane import Plane, free_ports
 from tests.controlplane.world import World
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -68,7 +67,8 @@ time.sleep(600)
 
 
 def test_a_killed_test_leaves_no_program_behind(plane: Plane, tmp_path: Path) -> None:
-    at = dataclasses.replace(plane.at, folder=tmp_path, **dict(zip(("etcd", "peer"), free_ports(2), strict=True)))
+    client, peer = free_ports(2)
+    at = dataclasses.replace(plane.at, folder=tmp_path, etcd=client, peer=peer)
     told = [str(tmp_path / "etcd.log"), f"http://{flags.HOST}:{at.etcd}", *flags.etcd(at)]
     holder = subprocess.Popen([sys.executable, "-c", _HOLDS, *told], cwd=REPOSITORY, stdout=subprocess.PIPE, text=True)
     try:
