@@ -5,6 +5,7 @@ from cyclopts import App, Parameter
 from agents.cli import (
     backtest,
     broker,
+    checkpoints,
     config,
     consumer,
     control,
@@ -37,6 +38,7 @@ for command in (
     source.app,
     consumer.consumer,
     policy.app,
+    checkpoints.app,
     control.mode,
     control.pause,
     control.resume,

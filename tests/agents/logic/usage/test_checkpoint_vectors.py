@@ -17,11 +17,12 @@ from agents.logic.turns import Recorded
 from agents.logic.usage import checkpoints
 from agents.logic.usage.buckets import Exponential
 from agents.logic.usage.histograms import Histograms
-from agents.logic.vertical.export import export, object_name
+from agents.logic.vertical.export import export
 from agents.logic.vertical.members import Members
 from schemas.facts import CheckpointSeen, SavedHistogram
 from schemas.names import Place
 from schemas.policies import Operator, Requirement, TargetRef, VpaChanged
+from streams.clients.vpa_checkpoints import object_name
 
 Json = dict[str, Any]
 

@@ -1,0 +1,40 @@
+"""`ullage checkpoints show` and `export`: what recommenders remember of VPAs, in the form that upstream's recommender reads."""
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import App, Parameter
+
+from agents.cli.options import Common, given
+
+app = App(name="checkpoints", help="Look at the usage history of VPAs, or hand it to a stock VPA recommender.")
+Vpa = Annotated[str, Parameter(help="Only of VPAs whose NAMESPACE/NAME matches this pattern, as `'shop/*'`.")]
+
+
+@app.command
+def show(*, vpa: Vpa = "*", common: Common | None = None) -> None:
+    """Print a line for each container of a VPA: samples, first and last, and the weights behind CPU and memory.
+
+    Read from the newest checkpoints of the workers; nothing is replayed.
+    """
+    from agents.cli import handing
+
+    handing.show(given(common).settings(), vpa)
+
+
+@app.command
+def export(
+    *,
+    to: Annotated[
+        Path | None, Parameter(help="Write a list of objects to this file (.json, else YAML), and none to the cluster.")
+    ] = None,
+    vpa: Vpa = "*",
+    common: Common | None = None,
+) -> int:
+    """Write VerticalPodAutoscalerCheckpoint objects, one for each container of a VPA; objects of the same name are replaced.
+
+    For moving back to a stock VPA recommender: stop the workers, export, start the recommender. It then knows what Ullage knows.
+    """
+    from agents.cli import handing
+
+    return handing.export(given(common).settings(), to, vpa)
