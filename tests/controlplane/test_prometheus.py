@@ -1,0 +1,213 @@
+"""A real Prometheus server: Debian's package, unpacked into a cache folder, filled with samples of the past by its own promtool.
+
+Skipped with the reason where the package cannot be had; a failure where CI asks for the real thing and there is apt.
+"""
+
+import os
+import shutil
+import socket
+import subprocess
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from usage_scene import CART, WEB, Scene
+
+from schemas.facts import MetricsScraped
+from schemas.policies import Operator, Requirement, TargetRef, VpaChanged
+from streams.clients.prometheus import Prometheus
+from streams.sources.usage.history import History, Period, Store
+from streams.sources.usage.prometheus import PrometheusUsage
+
+CACHE = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "ullage" / "prometheus"
+NOW = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
+HOURS = 48
+STEP = 60
+"""Seconds between two samples of the server."""
+
+
+def _had() -> Path:
+    """The folder with prometheus and promtool."""
+    binaries = CACHE / "usr" / "bin"
+    if not (binaries / "prometheus").is_file():
+        if shutil.which("apt-get") is None or shutil.which("dpkg-deb") is None:
+            pytest.skip("NO PROMETHEUS: there is no apt-get here to fetch Debian's package with")
+        _fetch()
+    return binaries
+
+
+def _fetch() -> None:
+    fresh = CACHE.with_name(f"prometheus.{os.getpid()}")
+    fresh.mkdir(parents=True)
+    try:
+        _run(["apt-get", "download", "prometheus"], fresh)
+        (package,) = fresh.glob("prometheus_*.deb")
+        _run(["dpkg-deb", "-x", str(package), str(fresh)], fresh)
+        package.unlink()
+        with suppress(OSError):  # another session was first
+            fresh.rename(CACHE)
+    except (subprocess.SubprocessError, ValueError, OSError) as error:
+        why = f"NO PROMETHEUS: Debian's package cannot be had: {error} {getattr(error, 'stderr', '')}"
+        if os.environ.get("ULLAGE_REQUIRE_CONTROLPLANE") == "1":
+            pytest.fail(why, pytrace=False)
+        pytest.skip(why)
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+
+
+def _run(command: list[str], folder: Path) -> None:
+    subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True, timeout=180)
+
+
+def _cpu(hours: float) -> float:
+    """Seconds of CPU that a container has used by then: a quarter of a core for a day, half a core afterwards."""
+    return 900 * hours if hours <= 24 else 900 * 24 + 1800 * (hours - 24)
+
+
+def _memory(hours: float) -> float:
+    return 1e8 + 1e6 * int(hours)
+
+
+SERIES = {
+    "web-1": ("shop", "web-1", 0.0, HOURS + 0.0),
+    "cart-0": ("shop", "cart-0", 40.0, HOURS + 0.0),
+    "web-old": ("shop", "web-old", 0.0, 30.0),
+    "stray": ("shop", "stray", 0.0, 10.0),
+}
+"""Namespace, pod, and the first and last hour after the beginning."""
+
+
+def _exposition() -> Iterator[str]:
+    """OpenMetrics: a metric's samples together, those of a series in order."""
+    begin = NOW.timestamp() - HOURS * 3600
+    moments = [begin + STEP * i for i in range(HOURS * 3600 // STEP + 1)]
+    for metric, kind, number in (
+        ("container_cpu_usage_seconds_total", "counter", _cpu),
+        ("container_memory_working_set_bytes", "gauge", _memory),
+    ):
+        yield f"# TYPE {metric.removesuffix('_total')} {kind}"
+        for namespace, pod, first, last in SERIES.values():
+            for container in ("main", "POD", ""):
+                labels = f'job="kubernetes-cadvisor",namespace="{namespace}",pod="{pod}",container="{container}",id="/{pod}"'
+                hours = ((at, (at - begin) / 3600) for at in moments)
+                yield from (f"{metric}{{{labels}}} {number(h):.3f} {at:.0f}" for at, h in hours if first <= h <= last)
+    yield "# TYPE kube_pod_labels gauge"
+    for pod, app, last in (("web-old", "web", 30.0), ("stray", "none", 10.0)):
+        labels = f'namespace="shop",pod="{pod}",label_app_kubernetes_io_name="{app}"'
+        yield from (f"kube_pod_labels{{{labels}}} 1 {at:.0f}" for at in moments if (at - begin) / 3600 <= last)
+    yield "# EOF"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
+    binaries, folder = _had(), tmp_path_factory.mktemp("prometheus")
+    (folder / "samples").write_text("\n".join(_exposition()) + "\n")
+    (folder / "prometheus.yml").write_text("global: {}\n")
+    (folder / "data").mkdir()
+    _run([str(binaries / "promtool"), "tsdb", "create-blocks-from", "openmetrics", "samples", "data"], folder)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    flags = ["--config.file=prometheus.yml", "--storage.tsdb.path=data", "--storage.tsdb.retention.time=30d"]
+    with (folder / "log").open("w") as log:
+        command = [str(binaries / "prometheus"), *flags, f"--web.listen-address={address}"]
+        process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log)
+    try:
+        _wait(f"http://{address}/-/ready", process, folder / "log")
+        yield Prometheus(f"http://{address}")
+    finally:
+        process.terminate()
+        process.wait(timeout=20)
+
+
+def _wait(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
+    for _ in range(300):
+        with suppress(OSError), urllib.request.urlopen(url, timeout=1) as answer:  # noqa: S310  # loopback
+            if answer.status == 200:
+                return
+        assert process.poll() is None, log.read_text()
+        time.sleep(0.1)
+    pytest.fail(f"prometheus was not ready after 30 s: {log.read_text()}")
+
+
+@pytest.fixture
+def scene() -> Scene:
+    """A log that knows two living pods, and a VPA for the web."""
+    scene = Scene()
+    seconds = (NOW - timedelta(hours=1) - datetime(2026, 11, 21, 12, tzinfo=UTC)).total_seconds()
+    scene.has("web-1", when=seconds)
+    scene.has("cart-0", CART, when=seconds)
+    selector = (Requirement("app.kubernetes.io/name", Operator.IN, ("web",)),)
+    target = TargetRef("Deployment", "web", "apps/v1")
+    vpa = VpaChanged(NOW, "prod", "shop", "web", NOW, target, selector)
+    scene.log.append(
+        [
+            scene.codec.encode(vpa, topic="policies", key=vpa.key, partition=p, source="test")
+            for p in range(scene.topics.partitions)
+        ]
+    )
+    return scene
+
+
+def test_what_is_used_now_is_told_with_the_time_of_the_newest_sample(server: Prometheus, scene: Scene) -> None:
+    reader = PrometheusUsage(server, Store(server).words)
+    scene.asks = reader.read
+    source = scene.source()
+    source.scrape(NOW + timedelta(seconds=30))
+    end = (NOW - datetime(2026, 11, 21, 12, tzinfo=UTC)).total_seconds()
+    assert sorted(scene.rows()) == [
+        (WEB.key, "web-1", "main", 0.5, 148_000_000.0, end),
+        (CART.key, "cart-0", "main", 0.5, 148_000_000.0, end),
+    ]
+    source.scrape(NOW + timedelta(seconds=50))
+    assert len(scene.rows()) == 2
+    assert source.counts["repeated"] == 2
+
+
+def test_history_is_told_in_order_of_time_for_living_pods_and_for_those_that_are_gone(server: Prometheus, scene: Scene) -> None:
+    period = Period("prod", NOW, length=HOURS * 3600.0)
+    source = History(Store(server), scene.log, scene.topics, period)
+    *_, progress = source.play(source.begin())
+    told: dict[str, list[tuple[int, float, float]]] = {}
+    for workload, pod, container, cores, memory, end in scene.rows():
+        assert container == "main"
+        hour = round((end - (period.start - datetime(2026, 11, 21, 12, tzinfo=UTC)).total_seconds()) / 3600)
+        told.setdefault(f"{workload} {pod}", []).append((hour, cores, memory))
+    assert set(told) == {f"{WEB.key} web-1", f"{WEB.key} web-old", f"{CART.key} cart-0"}
+    web = told[f"{WEB.key} web-1"]
+    assert [hour for hour, *_ in web] == list(range(HOURS + 1))
+    assert [memory for *_, memory in web] == [_memory(hour) for hour in range(HOURS + 1)]
+    assert [cores for _, cores, _ in web][1:] == pytest.approx([0.25] * 24 + [0.5] * 24, abs=0.001)
+    assert [hour for hour, *_ in told[f"{CART.key} cart-0"]] == list(range(40, HOURS + 1))
+    assert [hour for hour, *_ in told[f"{WEB.key} web-old"]] == list(range(31))
+    assert progress.unmatched == {("shop", "stray")}
+    assert progress.rows == len(scene.rows())
+    scrapes = [event for _, event in scene.scrapes()]
+    assert {(event.history, event.window, event.ages) for event in scrapes} == {(True, 3600.0, ())}
+    for partition in range(scene.topics.partitions):
+        times = [event.at for where, event in scene.scrapes() if where == partition]
+        assert times == sorted(set(times))
+
+
+def test_upstreams_way_to_ask_for_labels_gives_the_same(server: Prometheus) -> None:
+    ours = Store(server).labels
+    theirs = type(ours)(metric="kube_pod_labels[48h]")
+    asked = (NOW, HOURS * 3600.0, 3600.0)
+    wanted = {("shop", "web-old"): {"app_kubernetes_io_name": "web"}, ("shop", "stray"): {"app_kubernetes_io_name": "none"}}
+    assert ours.ask(server, *asked) == theirs.ask(server, *asked) == wanted
+
+
+def test_history_goes_on_where_it_ended(server: Prometheus, scene: Scene) -> None:
+    half = Period("prod", NOW - timedelta(hours=24), length=24 * 3600.0)
+    first = History(Store(server), scene.log, scene.topics, half)
+    list(first.play(first.begin()))
+    whole = History(Store(server), scene.log, scene.topics, Period("prod", NOW, length=HOURS * 3600.0))
+    begin = whole.begin()
+    assert begin == NOW - timedelta(hours=24)
+    list(whole.play(begin))
+    hours = sorted({event.at for _, event in scene.scrapes() if isinstance(event, MetricsScraped)})
+    assert hours == [NOW - timedelta(hours=HOURS - hour) for hour in range(HOURS + 1)]
