@@ -77,6 +77,10 @@ class Rows:
         """The row of `key`, or None."""
         return self._row_of.get(key)
 
+    def row(self, key: Key) -> int:
+        """The row of `key`, which is in use."""
+        return self._row_of[key]
+
     def key(self, row: int) -> Key:
         """The name of a row in use."""
         key = self._keys[row]

@@ -18,17 +18,12 @@ from schemas.names import Workload
 
 
 def export(intake: Intake, members: Members, workload: Workload, at: datetime) -> tuple[CheckpointSeen, ...]:
-    """The checkpoints of a workload's VPA, sorted by container; none where it has no VPA."""
+    """The checkpoints of a workload's VPA, sorted by container; none where it has no VPA that is ours."""
     held = intake.policies.of(workload.key)
-    if held is None or held.policy.vpa is None:
+    if held is None or held.policy.vpa is None or held.policy.foreign:
         return ()
-    found = sorted(members.of.get(workload.key, {}).items())
-    return tuple(_one(intake, members.parts[member], (workload, held.policy.vpa.name, name), at) for name, member in found)
-
-
-def object_name(checkpoint: CheckpointSeen) -> str:
-    """The name of the object that holds a checkpoint."""
-    return f"{checkpoint.vpa}-{checkpoint.container}"
+    found = members.containers(workload.key)
+    return tuple(_one(intake, members.rows(member), (workload, held.policy.vpa.name, name), at) for name, member in found)
 
 
 def _one(intake: Intake, parts: Sequence[int], name: tuple[Workload, str, str], at: datetime) -> CheckpointSeen:

@@ -51,8 +51,8 @@ def recommend(
     usage: Usage, members: Members, these: Indices, settings: VerticalSettings, nodes: Nodes | None = None
 ) -> Recommendation:
     """The sum, for all these members at once; whole workloads where there are nodes to fit."""
-    rules = members.rules[these]
-    evidence = gather(usage, members.numbers["single"][these], lambda i: members.parts[these[i]], rules[:, :6])
+    rules = members.rules(these)
+    evidence = gather(usage, members.numbers["single"][these], lambda i: members.rows(int(these[i])), rules[:, :6])
     siblings = members.numbers["siblings"][these].astype(np.float64)
     cpu, memory = judge(evidence, rules, siblings, settings)
     before = _rounded(cpu, memory, rules, settings)

@@ -137,7 +137,7 @@ class Recommender(Parts):
         for workload, name in self.members.remove(removed) if removed else ():
             if (workload, name) in self.said:
                 self.said.free((workload, name))
-            if workload not in self.members.of:
+            if workload not in self.members:
                 self.ooms.drop(workload)
         self.said.freed.clear()
         if added:
@@ -150,7 +150,7 @@ class Recommender(Parts):
             if isinstance(recorded.event, PodDeleted):
                 workload = recorded.event.workload.key
                 some = self.intake.pods.has(workload)
-                self.intake.gone(recorded.event, self.members.of.get(workload, ()))
+                self.intake.gone(recorded.event, [name for name, _ in self.members.containers(workload)])
                 if some and not self.intake.pods.has(workload):
                     flipped.add(workload)
         return flipped
@@ -239,7 +239,7 @@ class Recommender(Parts):
     def _scrapes(self, members: Indices) -> list[Place]:
         """The last scrapes that these members rest on."""
         marks = self.marks.get("") or Marks(0)
-        rows = [row for member in members.tolist() for row in self.members.parts[member]]
+        rows = [row for member in members.tolist() for row in self.members.rows(member)]
         offsets = set(self.usage.aggregates.whole("offset")[rows].tolist()) - {-1}
         return [Place(marks.topic, marks.partition, offset) for offset in sorted(offsets)]
 
