@@ -7,11 +7,12 @@ from prometheus_client import CollectorRegistry
 
 from agents.settings import Settings
 from agents.telemetry import HealthServer, told
+from agents.telemetry.server import Reasons, all_well
 
 
 @contextmanager
-def telling(component: str, settings: Settings) -> Iterator[CollectorRegistry]:
-    """Tell of this process while the block runs; the registry is for the component's own metrics."""
+def telling(component: str, settings: Settings, ready: Reasons = all_well) -> Iterator[CollectorRegistry]:
+    """Tell of this process while the block runs; the registry is for the component's own metrics, `ready` for /readyz."""
     registry = CollectorRegistry()
     about = {
         "log.kind": settings.log.kind,
@@ -21,5 +22,5 @@ def telling(component: str, settings: Settings) -> Iterator[CollectorRegistry]:
         "cluster.name": settings.cluster.name,
     }
     listen = (settings.metrics.host, settings.metrics.port)
-    with told(component, HealthServer(registry), settings=about, listen=listen):
+    with told(component, HealthServer(registry, ready=ready), settings=about, listen=listen):
         yield registry

@@ -115,6 +115,8 @@ class ClusterSettings(_Part):
     """The context in the kubeconfig; unset means its current one. Set without a kubeconfig, it is looked up in kubectl's own."""
     in_cluster: bool = False
     """Whether to use the service account of the pod that this process runs in."""
+    namespaces: tuple[Name, ...] = ()
+    """The only namespaces to watch; none means all of them. Nodes are watched in any case."""
     start: datetime | None = None
     """When the simulated cluster begins, in event time with an offset; unset means at the first tick."""
     period_seconds: Annotated[int, Field(ge=1)] = 60

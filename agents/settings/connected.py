@@ -14,12 +14,15 @@ from streams.errors import BadInput
 if TYPE_CHECKING:
     from kubernetes.client import ApiClient, Configuration
 
+_CONNECTIONS = 64
+"""Kept at most; each watch has one."""
+
 
 def connection(cluster: ClusterSettings) -> "ApiClient":
     """A configured connection. Raises BadInput for credentials that are not there or contradict each other."""
     from kubernetes.client import ApiClient, Configuration
 
-    configuration = Configuration(retries=False)
+    configuration = Configuration(retries=False, connection_pool_maxsize=_CONNECTIONS)
     if cluster.in_cluster:
         _from_pod(configuration, cluster)
     elif cluster.kubeconfig is not None or cluster.context is not None:

@@ -1,0 +1,38 @@
+"""How `ullage source kube` runs: a real cluster watched, its facts in the log, until somebody says stop."""
+
+import threading
+from collections.abc import Sequence
+from functools import partial
+
+from agents.cli.measuring import now
+from agents.cli.output import note
+from agents.cli.stopping import until_stopped
+from agents.cli.telling import telling
+from agents.settings import Settings, connected, opened
+from agents.telemetry import SourceMetrics, WatchedLog
+from streams.clients.api import Api
+from streams.codec import Codec
+from streams.sources.kube.source import NAME, Desk
+from streams.sources.kube.watchers import Watchers
+
+
+def run(settings: Settings) -> None:
+    """Watch until stopped. Ready once everything that is there was seen."""
+    ours, topics, watching = settings.cluster, opened.topics(settings), _Watching()
+    api = Api(connected.connection(ours))
+    with until_stopped(), telling(NAME, settings, watching.reasons) as registry, opened.log(settings) as log:
+        metrics = SourceMetrics(registry, topics, NAME)
+        desk = Desk(ours.name, WatchedLog(log, metrics), topics, Codec(topics), partial(now, settings), ours.namespaces)
+        watching.at_work = watchers = Watchers(api, desk)
+        note(f"watching cluster '{ours.name}' at {connected.address(ours)}")
+        watchers.run(threading.Event(), after=lambda: metrics.dropped(watchers.source.dropped))
+
+
+class _Watching:
+    """The watchers, once there are any: the health server begins before them."""
+
+    at_work: Watchers | None = None
+
+    def reasons(self) -> Sequence[str]:
+        """Why not ready."""
+        return ["nothing is watched yet"] if self.at_work is None else self.at_work.sights.reasons()

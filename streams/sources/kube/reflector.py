@@ -1,0 +1,135 @@
+"""One resource, kept in sight: lists it, watches from there, resumes after a break, and lists again when its place is too old.
+
+After a list it tells what changed while nobody looked and what is gone, by uid and version, so nothing is told twice. It keeps
+names and versions, not objects. `step` does one list or one stream and says how long to wait; it never raises for what the
+server does, and it sleeps nowhere.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Generic, TypeVar
+
+import structlog
+
+from schemas.units import Seconds
+from streams.clients.objects import Named
+from streams.clients.watching import Happened, Item, Lister, Resource
+from streams.clients.wire import Metadata
+from streams.errors import GiveUp, Outdated, TryAgain, Unreachable
+from streams.sources.kube.changes import Blind, Change, Gone, InSync, Seen
+
+_log = structlog.get_logger(__name__)
+T = TypeVar("T", bound=Named)
+FIRST_WAIT = Seconds(0.25)
+LONGEST_WAIT = Seconds(30.0)
+FORBIDDEN_WAIT = Seconds(60.0)
+"""Rights may be granted and resources installed later; who has none is not asked often."""
+MOST_REFUSALS = 5
+"""A server that was restored from a backup never knows our version; a list helps."""
+Tell = Callable[[Sequence[Change]], None]
+
+
+class Reflector(Generic[T]):
+    """One resource. `tell` is handed changes in order, and may block."""
+
+    def __init__(self, lister: Lister, resource: Resource[T], tell: Tell) -> None:
+        self._lister, self._tell, self.resource = lister, tell, resource
+        self._known: dict[tuple[str, str], tuple[str, str]] = {}
+        self._version: str | None = None
+        self._failures = 0
+        self._in_sync: bool | None = None
+
+    def step(self) -> Seconds:
+        """List, or watch until the stream ends. Returns seconds to wait before the next step."""
+        try:
+            if self._version is None:
+                self._list()
+            else:
+                self._watch(self._version)
+        except Outdated as error:
+            self._version = None
+            return self._failed(error, LONGEST_WAIT)
+        except GiveUp as error:
+            self._version = None
+            self._failures += 1
+            self._blind(error)
+            return FORBIDDEN_WAIT
+        except Unreachable as error:
+            return self._failed(error, error.after)
+        except TryAgain as error:
+            self._failed(error, error.after)
+            if self._failures >= MOST_REFUSALS:
+                self._version = None
+            return Seconds(min(error.after, LONGEST_WAIT))
+        return Seconds(0.0)
+
+    def _list(self) -> None:
+        here: set[tuple[str, str]] = set()
+        version = ""
+        for page in self._lister.pages(self.resource):
+            version = page.version
+            here.update(_key(item.metadata) for item in page.items)
+            self._say([change for item in page.items for change in self._seen(item)])
+        self._say([self._forget(key) for key in sorted(self._known.keys() - here)])
+        self._version = version
+        self._seeing()
+
+    def _watch(self, version: str) -> None:
+        events = self._lister.events(self.resource, version)
+        self._seeing()
+        for happened in events:
+            self._say(self._changes(happened))
+            self._version = happened.item.metadata.resource_version or self._version
+            self._failures = 0
+        self._failures = 0
+
+    def _changes(self, happened: Happened[T]) -> list[Change]:
+        key = _key(happened.item.metadata)
+        if happened.type == "DELETED":
+            return [self._forget(key)] if key in self._known else []
+        if happened.type in {"ADDED", "MODIFIED"}:
+            return self._seen(happened.item)
+        return []
+
+    def _seen(self, item: Item[T]) -> list[Change]:
+        """Nothing for a version that was told; another uid under a name means that its predecessor is gone."""
+        key, identity = _key(item.metadata), (item.metadata.uid, item.metadata.resource_version)
+        known = self._known.get(key)
+        if known == identity:
+            return []
+        if item.object is None:
+            _log.error("an object cannot be read", resource=self.resource.name, object="/".join(key), reason=item.fault)
+            return []
+        before: list[Change] = [self._forget(key)] if known is not None and known[0] != identity[0] else []
+        self._known[key] = identity
+        return [*before, Seen(self.resource.name, item.object)]
+
+    def _forget(self, key: tuple[str, str]) -> Change:
+        uid, _ = self._known.pop(key)
+        return Gone(self.resource.name, *key, uid)
+
+    def _say(self, changes: Sequence[Change]) -> None:
+        if changes:
+            self._tell(changes)
+
+    def _seeing(self) -> None:
+        if self._in_sync is not True:
+            self._in_sync = True
+            self._tell([InSync(self.resource.name)])
+
+    def _failed(self, error: Exception, most: Seconds) -> Seconds:
+        """One break is no news: the next step resumes. From the second on, and before the first list, nothing is seen."""
+        self._failures += 1
+        if self._failures > 1 or self._in_sync is None:
+            self._blind(error)
+        wait = FIRST_WAIT * 2 ** min(self._failures - 1, 10)
+        return Seconds(min(wait, most, LONGEST_WAIT))
+
+    def _blind(self, error: Exception) -> None:
+        if self._in_sync is not False:
+            self._in_sync = False
+            _log.warning("a resource cannot be seen", resource=self.resource.name, error=str(error))
+            self._tell([Blind(self.resource.name, str(error))])
+
+
+def _key(metadata: Metadata) -> tuple[str, str]:
+    return metadata.namespace, metadata.name
