@@ -2,8 +2,9 @@
 
     def test_a_pod_is_seen(plane: Plane, world: World, client: KubernetesClient) -> None: ...
 
-`plane`   has url, token, ca, kubeconfig, api_client(), stop_apiserver(kill=...), start_apiserver(), restart_apiserver(),
-          expire_versions() (watches and pages of before are told 410 then); three nodes of 4 CPUs and 16 GiB are there.
+`plane`   has url, token, ca, kubeconfig, api_client() of the user `ullage`; `with plane.down(kill=True):`, restart_apiserver(),
+          expire_versions() (watches and pages of before are told 410 then), changes(namespace, "pods/resize") from the audit
+          log (nothing twice?). Three nodes of 4 CPUs and 16 GiB are there.
 `world`   has a namespace of its own: world.deployment("web", {"app": {"requests": {"cpu": "100m"}}}, replicas=2) gives the
           running pods; vpa(), budget(), oom_kill(), add_nodes(), pods(), path("vpas", name), resources_in_force().
 `plane.ask` (and world.ask) asks the server without our code: get, find, post, patch, delete; `Refused` has the code.
@@ -51,6 +52,9 @@ def world(plane: Plane) -> Iterator[World]:
     """A namespace that nobody else uses."""
     made = World(plane.ask)
     yield made
+    if not plane.apiserver.running:
+        plane.start_apiserver()
+    plane.metrics.refuse(None)
     plane.metrics.forget(made.namespace)
     made.close()
 

@@ -6,10 +6,11 @@ from pathlib import Path
 
 HOST = "127.0.0.1"
 TOKENS = {
-    "admin": ("ullage-admin", "system:masters"),
+    "admin": ("the-test", "system:masters"),
+    "ullage": ("ullage", "system:masters"),
     "controllers": ("system:kube-controller-manager", ""),
     "scheduler": ("system:kube-scheduler", ""),
-    "kubelet": ("ullage-kwok", "system:masters"),
+    "kubelet": ("kwok", "system:masters"),
 }
 """Who may ask: user and group. The token is the word with `-token` behind it; it is good for one plane on loopback only."""
 
@@ -31,6 +32,10 @@ class Place:
     def url(self) -> str:
         return f"https://{HOST}:{self.api}"
 
+    @property
+    def audit(self) -> Path:
+        return self.folder / "audit.log"
+
     def pki(self, name: str) -> Path:
         return self.folder / "pki" / name
 
@@ -41,8 +46,11 @@ class Place:
         return f"{who}-token"
 
 
-def write_credentials(at: Place) -> None:
-    """The API server's list of tokens, and a kubeconfig for everybody on it (JSON is YAML)."""
+def write_files(at: Place) -> None:
+    """The API server's list of tokens, a kubeconfig for everybody on it (JSON is YAML), and what is written down: all changes."""
+    rule = {"level": "Metadata", "verbs": ["create", "update", "patch", "delete"]}
+    policy = {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"], "rules": [rule]}
+    (at.folder / "audit.json").write_text(json.dumps(policy), encoding="utf-8")
     rows = [f'{at.token(who)},{user},{user},"{group}"' for who, (user, group) in TOKENS.items()]
     (at.folder / "tokens.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
     for who in TOKENS:
@@ -88,6 +96,8 @@ def apiserver(at: Place) -> list[str]:
         "--service-cluster-ip-range=10.0.0.0/24",
         "--allow-privileged=true",
         "--profiling=false",
+        f"--audit-policy-file={at.folder / 'audit.json'}",
+        f"--audit-log-path={at.audit}",
         f"--token-auth-file={at.folder / 'tokens.csv'}",
         f"--client-ca-file={at.pki('ca.crt')}",
         *_serving(at),

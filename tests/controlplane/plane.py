@@ -10,9 +10,12 @@ import os
 import random
 import shutil
 import socket
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psutil
 import yaml
@@ -31,6 +34,17 @@ _PORTS = range(20_000, 32_000)
 _numbers = itertools.count(1)
 
 
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One question that would change something: `resource` as in the path (`pods/resize`), `code` what the server answered."""
+
+    verb: str
+    namespace: str
+    resource: str
+    name: str
+    code: int
+
+
 class Plane:
     """One control plane. `built`: the folder that the build gave."""
 
@@ -39,18 +53,18 @@ class Plane:
         self.folder = ROOT / f"{os.getpid()}-{next(_numbers)}"
         numbers = free_ports(6)
         self.at = Place(self.folder, built / "bin", *numbers)
-        self.url, self.token = self.at.url, self.at.token("admin")
-        self.ca, self.kubeconfig = self.at.pki("ca.crt"), self.at.kubeconfig("admin")
+        self.url, self.token = self.at.url, self.at.token("ullage")
+        self.ca, self.kubeconfig = self.at.pki("ca.crt"), self.at.kubeconfig("ullage")
 
     def start(self) -> None:
         """Raises PlaneError and PkiError; leaves no process behind then."""
         _sweep()
         self.folder.mkdir(parents=True)
         pki.make(self.folder / "pki")
-        flags.write_credentials(self.at)
+        flags.write_files(self.at)
         stages.write(self._built / "stages", self.folder / "stages.yaml")
         self.metrics = metrics.MetricsApi(self.at.pki("server.crt"), self.at.pki("server.key"))
-        self.ask = Asking(self.url, self.token, str(self.ca))
+        self.ask = Asking(self.url, self.at.token("admin"), str(self.ca))
         self._etcd = Asking(f"http://{HOST}:{self.at.etcd}", "", None)
         self._make_programs()
         try:
@@ -76,7 +90,7 @@ class Plane:
         return [self._store, self.apiserver, *self._others]
 
     def api_client(self) -> official.ApiClient:
-        """A connection of the official client, as administrator."""
+        """A connection of the official client, as the user `ullage`, who may do everything."""
         settings = official.Configuration(host=self.url, retries=False)
         settings.ssl_ca_cert = str(self.ca)
         settings.api_key = {"authorization": self.token}
@@ -96,16 +110,30 @@ class Plane:
         self.apiserver.wait_ready(_START_WAIT)
         self._start_others()
 
-    def restart_apiserver(self, *, kill: bool = False) -> None:
+    @contextmanager
+    def down(self, *, kill: bool = False) -> Iterator[None]:
+        """Without an API server meanwhile."""
         self.stop_apiserver(kill=kill)
-        self.start_apiserver()
+        try:
+            yield
+        finally:
+            self.start_apiserver()
+
+    def restart_apiserver(self, *, kill: bool = False) -> None:
+        with self.down(kill=kill):
+            pass
 
     def expire_versions(self) -> None:
         """Every version from before is too old: watches and pages are told 410. The API server, which remembers, restarts."""
-        self.stop_apiserver()
-        put = self._etcd.post("/v3/kv/put", {"key": "dWxsYWdl", "value": "bW92ZWQ="})
-        self._etcd.post("/v3/kv/compaction", {"revision": put["header"]["revision"], "physical": True})
-        self.start_apiserver()
+        with self.down():
+            put = self._etcd.post("/v3/kv/put", {"key": "dWxsYWdl", "value": "bW92ZWQ="})
+            self._etcd.post("/v3/kv/compaction", {"revision": put["header"]["revision"], "physical": True})
+
+    def changes(self, namespace: str, resource: str, *, user: str = "ullage") -> list[Change]:
+        """What `user` tried to change there so far, in order, by the API server's own audit log."""
+        lines = self.at.audit.read_text(encoding="utf-8").splitlines()
+        told = [_change(event) for event in map(json.loads, lines) if event["user"]["username"] == user]
+        return [change for change in told if (change.namespace, change.resource) == (namespace, resource)]
 
     def _make_programs(self) -> None:
         def program(command: list[str], asking: Asking, path: str) -> Program:
@@ -114,7 +142,7 @@ class Plane:
 
         def local(scheme: str, port: int) -> Asking:
             ca = str(self.ca) if scheme == "https" else None
-            return Asking(f"{scheme}://{HOST}:{port}", self.token, ca)
+            return Asking(f"{scheme}://{HOST}:{port}", self.at.token("admin"), ca)
 
         self._store = program(flags.etcd(self.at), self._etcd, "/health")
         self.apiserver = program(flags.apiserver(self.at), self.ask, "/readyz")
@@ -154,6 +182,12 @@ class Plane:
         return all(self.ask.good(path) for path in [*served, f"{metrics.ROOT}/nodes", "/api/v1/namespaces/default"])
 
 
+def _change(event: dict[str, Any]) -> Change:
+    where, code = event.get("objectRef", {}), event.get("responseStatus", {}).get("code", 0)
+    resource = "/".join(filter(None, (where.get("resource"), where.get("subresource"))))
+    return Change(event["verb"], where.get("namespace", ""), resource, where.get("name", ""), code)
+
+
 def _sweep() -> None:
     """Folders whose owner is gone: what a run left that was killed, or that failed and wanted its logs read."""
     for left in ROOT.glob("*") if ROOT.is_dir() else ():
@@ -173,4 +207,4 @@ def free_ports(count: int) -> list[int]:
     raise PlaneError(f"no {count} free ports between {_PORTS.start} and {_PORTS.stop}")
 
 
-__all__ = ["Plane", "PlaneError"]
+__all__ = ["Change", "Plane", "PlaneError"]

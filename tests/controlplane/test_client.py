@@ -12,7 +12,7 @@ from streams.clients.kubernetes import KubernetesClient
 from streams.errors import GiveUp, TryAgain, Unreachable
 from tests.controlplane import stages
 from tests.controlplane.asking import wait_for
-from tests.controlplane.plane import Plane
+from tests.controlplane.plane import Change, Plane
 from tests.controlplane.world import World
 
 MIB = 1 << 20
@@ -53,16 +53,14 @@ def test_usage_comes_through_the_aggregated_api_and_what_it_leaves_out_is_absent
     assert usage == PodUsage(world.namespace, "web-1", at, Seconds(60.0), used)
 
 
-def test_a_metrics_api_that_is_broken_means_try_again(plane: Plane, client: KubernetesClient) -> None:
+def test_a_metrics_api_that_is_broken_means_try_again(plane: Plane, client: KubernetesClient, world: World) -> None:
+    plane.metrics.serve(world.namespace, "web-1", {"app": {"cpu": "250m"}}, at=datetime(2026, 11, 21, tzinfo=UTC))
     plane.metrics.refuse(503)
-    try:
-        with pytest.raises(TryAgain, match="no metrics today"):
-            client.usage()
-    finally:
-        plane.metrics.refuse(None)
+    with pytest.raises(TryAgain, match="no metrics today"):
+        client.usage()
 
 
-def test_a_resize_is_in_force_without_a_restart(client: KubernetesClient, world: World) -> None:
+def test_a_resize_is_in_force_without_a_restart(plane: Plane, client: KubernetesClient, world: World) -> None:
     world.deployment("web", {"app": {"requests": {"cpu": "100m", "memory": "64Mi"}}})
     before = one(client, world)
     more = Amounts(cpu=Cores(0.321), memory=Bytes(100 * MIB))
@@ -72,6 +70,8 @@ def test_a_resize_is_in_force_without_a_restart(client: KubernetesClient, world:
     assert after.pod == before.pod
     assert after.containers[0].restarts == 0
     assert after.resize is ResizeState.NONE
+    asked = Change("patch", world.namespace, "pods/resize", before.pod.name, 200)
+    assert plane.changes(world.namespace, "pods/resize") == [asked]
 
 
 @pytest.mark.parametrize(("word", "state"), [("Deferred", ResizeState.DEFERRED), ("Infeasible", ResizeState.INFEASIBLE)])
@@ -142,10 +142,6 @@ def test_a_server_that_is_down_is_unreachable_and_then_knows_the_same_pods(
 ) -> None:
     world.deployment("web")
     before = one(client, world)
-    plane.stop_apiserver(kill=kill)
-    try:
-        with pytest.raises(Unreachable):
-            client.pods()
-    finally:
-        plane.start_apiserver()
+    with plane.down(kill=kill), pytest.raises(Unreachable):
+        client.pods()
     assert one(client, world) == before
