@@ -64,7 +64,9 @@ def gone(name: str, target: str = "api") -> PodDeleted:
 class StatusDesk:
     """One log, one API, and as many consumers one after the other as a test wants."""
 
-    url: str
+    url: str = ""
+    api: official.ApiClient | None = None
+    """A connection of its own, instead of the url."""
     topics: Topics = field(default_factory=lambda: Topics(partitions=2))
     log: MemoryLog = field(default_factory=MemoryLog)
     real: float = 1000.0
@@ -78,7 +80,7 @@ class StatusDesk:
         """A consumer that has read nothing yet."""
         configuration = official.Configuration(host=self.url, retries=False)
         configuration.proxy = None
-        vpas = Vpas(Api(official.ApiClient(configuration)))
+        vpas = Vpas(Api(self.api or official.ApiClient(configuration)))
         post = Post(self.log, self.topics, self.codec, "demo")
         limits = Limits(writers=4, rate=1e6, burst=1000)
         made = Service(**service)  # type: ignore[arg-type]  # a test may say anything
