@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 
 from schemas.catalogue import Event
-from schemas.facts import MetricsScraped, PodChanged, PodDeleted, PodPhase, SourceReported
+from schemas.facts import ContainerSeen, MetricsScraped, PodChanged, PodDeleted, PodPhase, SourceReported
 from schemas.names import Place, PodName, Workload
 from schemas.units import Seconds
 from streams.codec import Codec, tick_number
@@ -75,17 +75,19 @@ class Scene:
     def _asked(self, moment: datetime) -> Readings:
         return self.asks(moment)
 
-    def has(self, pod: str, workload: Workload = WEB, *, when: float = 0.0, uid: str = "") -> None:
-        name = PodName(workload.namespace, pod, uid or f"uid-{pod}")
-        self.say(PodChanged(at(when), workload, name, PodPhase.RUNNING, at(when), (), labels={"app": workload.name}))
+    def has(
+        self, pod: str, workload: Workload = WEB, *, when: float = 0.0, uid: str = "", containers: tuple[str, ...] = ()
+    ) -> None:
+        name, seen = PodName(workload.namespace, pod, uid or f"uid-{pod}"), tuple(map(ContainerSeen, containers))
+        self.say(PodChanged(at(when), workload, name, PodPhase.RUNNING, at(when), seen, labels={"app": workload.name}))
 
     def loses(self, pod: str, workload: Workload = WEB, *, when: float = 0.0, uid: str = "") -> None:
         self.say(PodDeleted(at(when), workload, PodName(workload.namespace, pod, uid or f"uid-{pod}")))
 
     def say(self, event: PodChanged | PodDeleted) -> None:
-        topic, cluster = "pod-changes-by-cluster", event.workload.cluster
-        partition = self.topics.partition_of(cluster)
-        self.log.append([self.codec.encode(event, topic=topic, key=cluster, partition=partition, source="test")])
+        for topic, key in (("pod-changes", event.workload.key), ("pod-changes-by-cluster", event.workload.cluster)):
+            partition = self.topics.partition_of(key)
+            self.log.append([self.codec.encode(event, topic=topic, key=key, partition=partition, source="test")])
 
     def events(self, topic: str) -> Iterator[tuple[int, Event]]:
         wire = self.topics.wire(topic)
