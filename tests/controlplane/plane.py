@@ -13,16 +13,15 @@ import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import psutil
 import yaml
 from kubernetes import client as official
 
-from tests.controlplane import flags, metrics, pki, stages
+from tests.controlplane import changes, flags, metrics, pki, stages
 from tests.controlplane.asking import Asking, wait_for
+from tests.controlplane.changes import Change
 from tests.controlplane.flags import HOST, Place
 from tests.controlplane.program import PlaneError, Program
 
@@ -32,17 +31,6 @@ _START_WAIT = 90.0
 _STOP_WAIT = 3.0
 _PORTS = range(20_000, 32_000)
 _numbers = itertools.count(1)
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """One question that would change something: `resource` as in the path (`pods/resize`), `code` what the server answered."""
-
-    verb: str
-    namespace: str
-    resource: str
-    name: str
-    code: int
 
 
 class Plane:
@@ -131,9 +119,7 @@ class Plane:
 
     def changes(self, namespace: str, resource: str, *, user: str = "ullage") -> list[Change]:
         """What `user` tried to change there so far, in order, by the API server's own audit log."""
-        lines = self.at.audit.read_text(encoding="utf-8").splitlines()
-        told = [_change(event) for event in map(json.loads, lines) if event["user"]["username"] == user]
-        return [change for change in told if (change.namespace, change.resource) == (namespace, resource)]
+        return changes.read(self.at.audit, namespace, resource, user=user)
 
     def _make_programs(self) -> None:
         def program(command: list[str], asking: Asking, path: str) -> Program:
@@ -182,12 +168,6 @@ class Plane:
         return all(self.ask.good(path) for path in [*served, f"{metrics.ROOT}/nodes", "/api/v1/namespaces/default"])
 
 
-def _change(event: dict[str, Any]) -> Change:
-    where, code = event.get("objectRef", {}), event.get("responseStatus", {}).get("code", 0)
-    resource = "/".join(filter(None, (where.get("resource"), where.get("subresource"))))
-    return Change(event["verb"], where.get("namespace", ""), resource, where.get("name", ""), code)
-
-
 def _sweep() -> None:
     """Folders whose owner is gone: what a run left that was killed, or that failed and wanted its logs read."""
     for left in ROOT.glob("*") if ROOT.is_dir() else ():
@@ -205,6 +185,3 @@ def free_ports(count: int) -> list[int]:
         if len(found) == count:
             return found
     raise PlaneError(f"no {count} free ports between {_PORTS.start} and {_PORTS.stop}")
-
-
-__all__ = ["Change", "Plane", "PlaneError"]

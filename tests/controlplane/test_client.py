@@ -12,7 +12,8 @@ from streams.clients.kubernetes import KubernetesClient
 from streams.errors import GiveUp, TryAgain, Unreachable
 from tests.controlplane import stages
 from tests.controlplane.asking import wait_for
-from tests.controlplane.plane import Change, Plane
+from tests.controlplane.changes import Change
+from tests.controlplane.plane import Plane
 from tests.controlplane.world import World
 
 MIB = 1 << 20
