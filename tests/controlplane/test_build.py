@@ -88,6 +88,14 @@ def test_a_build_that_breaks_says_how_and_leaves_no_half(given: dict[str, str]) 
     assert run(given)[0] == 0
 
 
+def test_what_a_killed_build_left_is_removed_by_the_next(given: dict[str, str]) -> None:
+    made = Path(run(given)[1])
+    torn = made.rename(made.with_name(f"{made.name}-torn"))
+    assert run(given)[0] == 0
+    assert made.is_dir()
+    assert not torn.exists()
+
+
 def test_without_go_it_says_which_one_is_needed(given: dict[str, str], tmp_path: Path) -> None:
     code, _, complaint = run({**given, "PATH": str(tmp_path)})
     assert code == 1
