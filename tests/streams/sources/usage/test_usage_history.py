@@ -165,7 +165,7 @@ def test_a_pod_that_is_gone_is_of_the_oldest_vpa_that_matches_its_labels_as_metr
         (Operator.DOES_NOT_EXIST, (), "a", False),
     ],
 )
-def test_selectors_mean_what_they_mean_in_kubernetes(
+def test_selectors_mean_what_they_mean_in_kubernetes(  # noqa: PLR0917  # a table
     server: Answering, scene: Scene, operator: Operator, values: tuple[str, ...], label: str | None, matches: bool
 ) -> None:
     vpa(scene, "web", selector=[Requirement("tier", operator, values)])
