@@ -4,16 +4,13 @@ What they recommend is what the backtest driver recommends on the same trace, by
 """
 
 import os
-import signal
-import subprocess
-import sys
-import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
+from commands import ROOT, Commands
 
 from agents import backtest
 from agents.logic.updates.settings import UpdateSettings
@@ -26,61 +23,15 @@ from streams.log.kafka import KafkaLog
 from streams.sources.traces import Playing, Trace
 from streams.topics import Topics
 
-ROOT = Path(__file__).parents[2]
 TRACES = Path(os.environ.get("ULLAGE_SHARED", ROOT.parent / "shared")) / "traces"
 CLUSTER = "trace"
 Decisions = dict[str, bytes]
 """Decisions by id."""
 
 
-@dataclass
-class Site:
-    """Topics on a broker, and commands of the product at work on them."""
-
-    broker: str
-    topics: Topics
-    folder: Path
-    running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
-
-    def start(self, name: str, *words: str) -> None:
-        told = {
-            "ULLAGE_LOG__BROKERS": self.broker,
-            "ULLAGE_TOPICS__PREFIX": self.topics.prefix,
-            "ULLAGE_TOPICS__PARTITIONS": str(self.topics.partitions),
-            "ULLAGE_CLUSTER__NAME": CLUSTER,
-            "ULLAGE_WORKER__NAME": self.topics.prefix,
-        }
-        with (self.folder / f"{name}.log").open("ab") as log:
-            command = [sys.executable, "-m", "agents", *words]
-            environment = {**os.environ, **told, "PYTHONPATH": str(ROOT)}
-            self.running[name] = subprocess.Popen(command, cwd=self.folder, env=environment, stdout=log, stderr=log)
-
-    def kill(self, name: str) -> None:
-        self.running[name].kill()
-        self.running[name].wait()
-
-    def wait(self, done: Callable[[], bool], seconds: float) -> None:
-        """Until it is done; nobody may have ended with an error meanwhile."""
-        until = time.monotonic() + seconds
-        while not done():
-            ended = [name for name, process in self.running.items() if process.poll() not in (None, 0, -signal.SIGKILL)]
-            assert not ended, f"{ended} ended:\n" + (self.folder / f"{ended[0]}.log").read_text()[-3000:]
-            assert time.monotonic() < until, f"not done after {seconds:g} s"
-            time.sleep(0.5)
-
-    def close(self) -> None:
-        for process in self.running.values():
-            process.send_signal(signal.SIGTERM)
-        for process in self.running.values():
-            try:
-                process.wait(20)
-            except subprocess.TimeoutExpired:
-                process.kill()
-
-
 @pytest.fixture
-def site(broker: str, topics_made: Callable[..., Topics], tmp_path: Path) -> Iterator[Site]:
-    site = Site(broker, topics_made(partitions=2), tmp_path)
+def site(broker: str, topics_made: Callable[..., Topics], tmp_path: Path) -> Iterator[Commands]:
+    site = Commands(broker, topics_made(partitions=2), tmp_path, {"CLUSTER__NAME": CLUSTER})
     yield site
     site.close()
 
@@ -123,31 +74,47 @@ def published(log: KafkaLog, topics: Topics) -> Decisions:
     return found
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(420)
-@pytest.mark.parametrize("name", ["google2019-borg", "bitbrains-rnd"])
-def test_what_two_workers_recommend_on_a_trace_is_what_the_backtest_does_even_when_one_is_killed_midway(
-    site: Site, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    if not (TRACES / name).exists():
+def trace(name: str, days: int | None, folder: Path) -> Path:
+    """The trace, or its first days, which CI has time for; all of it where ULLAGE_WHOLE_TRACES is set."""
+    whole = TRACES / name
+    if not whole.exists():
         pytest.skip(f"there is no trace {name} under ULLAGE_SHARED (default ../shared)")
+    if days is None or os.environ.get("ULLAGE_WHOLE_TRACES"):
+        return whole
+    part = folder / name
+    part.mkdir()
+    usage = duckdb.read_parquet(f"{whole}/usage.parquet")
+    (first,) = usage.min("timestamp_s").fetchone() or (0,)
+    usage.filter(f"timestamp_s < {first + days * 86_400}").write_parquet(f"{part}/usage.parquet")
+    if (whole / "containers.parquet").exists():
+        (part / "containers.parquet").symlink_to(whole / "containers.parquet")
+    return part
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize(("name", "days"), [("google2019-borg", None), ("bitbrains-rnd", 3)])
+def test_what_two_workers_recommend_on_a_trace_is_what_the_backtest_does_even_when_one_is_killed_midway(
+    site: Commands, monkeypatch: pytest.MonkeyPatch, name: str, days: int | None
+) -> None:
+    file = trace(name, days, site.folder)
     listed = stages(VerticalSettings(), UpdateSettings())
-    wanted, last = expected(TRACES / name, site.topics, monkeypatch)
+    wanted, last = expected(file, site.topics, monkeypatch)
 
     def level() -> bool:
         marks = committed(log, site.topics.prefix, listed)
         return [marks.get(("recommender", p), -1) for p in range(site.topics.partitions)] == [last] * site.topics.partitions
 
     with KafkaLog(Connection(site.broker)) as log:
-        site.start("source", "source", "traces", str(TRACES / name), "--speed", "0")
+        site.start("source", "source", "traces", str(file), "--speed", "0")
         site.start("one", "worker")
         site.start("two", "worker")
         places = [(site.topics.wire("recommendations"), p) for p in range(site.topics.partitions)]
-        site.wait(lambda: sum(log.end(*place) for place in places) > len(wanted) // 4, 120)
+        site.wait(lambda: sum(log.end(*place) for place in places) > len(wanted) // 4, 120, "a quarter is recommended")
         assert sum(log.end(*place) for place in places) < len(wanted), "it was over before the worker could be killed"
         site.kill("one")
         site.start("one again", "worker")
-        site.wait(level, 240)
+        site.wait(level, 1200, "all turns are taken and marked")
         found = published(log, site.topics)
     assert found.keys() == wanted.keys()
     assert found == wanted
