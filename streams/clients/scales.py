@@ -44,21 +44,28 @@ class Scales:
 
     def __init__(self, api: Api) -> None:
         self._api = api
-        self._kinds: dict[str, _Kinds | None] = {}
+        self._kinds: dict[str, _Kinds] = {}
 
     def forget(self) -> None:
         """Look every kind up anew from now on."""
         self._kinds.clear()
 
     def find(self, namespace: str, api_version: str, kind: str, name: str) -> Scale | None:
-        """The scale of an object; None when it has none, or there is no such object. Raises TryAgain, Unreachable, GiveUp."""
+        """The scale of an object; None when it has none, or there is no such object.
+
+        Raises TryAgain, Unreachable, and GiveUp also for a kind that the server does not know.
+        """
+        known = False
         for version in self._versions(api_version):
-            plural = self._plural(version, kind)
-            if plural is not None:
+            plurals, scaled = self._plurals(version, kind)
+            known = known or bool(plurals)
+            for plural in scaled:
                 path = f"{_root(version)}/namespaces/{namespace}/{plural}/{name}/scale"
                 found = self._api.find(Question(path, "reading the scale of", f"{kind} {namespace}/{name}"), ScaleObject)
                 if found is not None:
                     return Scale(found.status.selector, tuple(found.metadata.owner_references))
+        if not known:
+            raise GiveUp(doing="looking up", to=f"{kind} {namespace}/{name}", answer=f"no '{kind}' is known in '{api_version}'")
         return None
 
     def _versions(self, api_version: str) -> list[str]:
@@ -71,14 +78,17 @@ class Scales:
         found = self._api.find(Question(f"/apis/{group}", "looking up group", group), _Group) or _Group()
         return [api_version, *(each.group_version for each in found.versions if each.group_version != api_version)]
 
-    def _plural(self, version: str, kind: str) -> str | None:
-        """The name of a kind in paths; None when it is not there or has no scale."""
+    def _plurals(self, version: str, kind: str) -> tuple[list[str], list[str]]:
+        """The names of a kind in paths, and those that have a scale. A kind that is not there is looked for anew each time."""
         if version not in self._kinds:
-            self._kinds[version] = self._api.find(Question(_root(version), "looking up the kinds of", version), _Kinds)
-        kinds = self._kinds[version] or _Kinds()
+            found = self._api.find(Question(_root(version), "looking up the kinds of", version), _Kinds)
+            self._kinds[version] = found or _Kinds()
+        kinds = self._kinds[version]
         names = {each.name for each in kinds.resources}
-        plurals = (each.name for each in kinds.resources if each.kind == kind and "/" not in each.name)
-        return next((plural for plural in plurals if f"{plural}/scale" in names), None)
+        plurals = [each.name for each in kinds.resources if each.kind == kind and "/" not in each.name]
+        if not plurals:
+            del self._kinds[version]
+        return plurals, [plural for plural in plurals if f"{plural}/scale" in names]
 
 
 def _root(version: str) -> str:
