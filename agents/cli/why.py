@@ -8,7 +8,12 @@ from agents.cli.options import Common, given
 
 
 def why(
-    asked: Annotated[str, Parameter(help="A decision's id, an outcome's id, or a pod: its name, NAMESPACE/NAME, or its uid.")],
+    asked: Annotated[
+        str,
+        Parameter(
+            help="A decision's id, an outcome's id, a pod (its name, NAMESPACE/NAME, or its uid), or a VPA (NAMESPACE/NAME)."
+        ),
+    ],
     /,
     *,
     verbose: Annotated[

@@ -67,9 +67,9 @@ class _Walk:
     topics: Topics
 
     def explain(self, asked: str) -> Chain:
-        found = self._by_id(asked) or self._by_outcome(asked) or self._by_pod(asked)
+        found = self._by_id(asked) or self._by_outcome(asked) or self._by_pod(asked) or self._by_vpa(asked)
         if found is None:
-            raise BadInput(f"nothing in {' or '.join(DECISIONS)} has the id or pod '{asked}'{self._lost()}")
+            raise BadInput(f"nothing in {' or '.join(DECISIONS)} has the id, pod or VPA '{asked}'{self._lost()}")
         event = self._read(found)
         outcomes = self._outcomes(codec.header(found, "ce_id") or "")
         workload = None if event is None else words.workload_of(event)
@@ -97,6 +97,15 @@ class _Walk:
             if about and (newest is None or event.at >= newest[0]):
                 newest = (event.at, record)
         return newest[1] if newest else None
+
+    def _by_vpa(self, asked: str) -> Record | None:
+        """What the status of the VPA `NAMESPACE/NAME` shows: the decision of its last write."""
+        decision = ""
+        for record in self._all("outcomes"):
+            event = self._read(record)
+            if isinstance(event, StatusWritten) and asked == f"{event.namespace}/{event.name}":
+                decision = event.decision
+        return self._by_id(decision) if decision else None
 
     def _outcomes(self, decision: str) -> Iterator[Step]:
         seen = set()

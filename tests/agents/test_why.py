@@ -9,7 +9,8 @@ from small_pipeline import START, START_MS, TILL, WEB, Bench, scrape, stages
 from agents.runner import Runner, Wiring
 from agents.why import Chain, explain, lines
 from schemas.names import Place, PodName
-from schemas.outcomes import Action, ActionFinished, Result
+from schemas.outcomes import Action, ActionFinished, Result, StatusWritten
+from streams.codec import header
 from streams.errors import BadInput
 from streams.log import NewRecord
 
@@ -122,8 +123,22 @@ def test_of_many_causes_the_latest_of_each_topic_are_shown_and_the_rest_is_count
 
 
 def test_nothing_found_is_a_sentence_that_names_what_was_asked_and_what_is_kept(bench: Bench) -> None:
-    with pytest.raises(BadInput, match=r"nothing in pod-updates or recommendations has the id or pod 'nobody'$"):
+    with pytest.raises(BadInput, match=r"nothing in pod-updates or recommendations has the id, pod or VPA 'nobody'$"):
         ask(bench, "nobody")
     bench.log.truncate("ullage.pod-updates.v1", 1, 2)
     with pytest.raises(BadInput, match=r"kept are only partition 1 of 'ullage.pod-updates.v1' from 2 on"):
         ask(bench, plan_id(2))
+
+
+@pytest.mark.parametrize("asked", ["shop/web", "demo/shop/web/status/7"])
+def test_a_vpa_or_a_write_of_its_status_leads_to_what_it_shows(bench: Bench, asked: str) -> None:
+    place = ask(bench, plan_id(3)).decision.causes[0].place
+    (record,) = bench.log.poll({(place.topic, place.partition): place.offset}, limit=1)
+    decision = header(record, "ce_id")
+    assert decision is not None
+    for number, says in ((6, "recommender/1/1/requests/x"), (7, decision)):
+        event = StatusWritten(f"demo/shop/web/status/{number}", START, "demo", "shop", "web", says, Result.DONE, "as asked")
+        bench.log.append([bench.codec.encode(event, topic="outcomes", key="demo", partition=1, source="/s")])
+    chain = ask(bench, asked)
+    assert chain.decision.at == START + timedelta(minutes=2)
+    assert [(step.what, step.numbers["vpa"]) for step in chain.outcomes] == [("status of a VPA written", "shop/web")]

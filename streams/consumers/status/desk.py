@@ -13,7 +13,7 @@ from schemas.catalogue import Event
 from schemas.decisions import ContainerRecommendation, RequestsRecommended
 from schemas.facts import PodChanged, PodDeleted, PodPhase
 from schemas.names import Place, PodName
-from schemas.policies import DEFAULT_RECOMMENDER, VpaChanged, VpaRemoved
+from schemas.policies import DEFAULT_RECOMMENDER, ContainerMode, VpaChanged, VpaRemoved
 from schemas.units import Seconds
 from streams.consumers.status.judging import Known
 from streams.view import turn_and_key
@@ -58,6 +58,14 @@ class _Said:
     id: str
     containers: Sequence[ContainerRecommendation]
     pods: int | None
+
+
+def _wanted(vpa: VpaChanged, said: Sequence[ContainerRecommendation] | None) -> Sequence[ContainerRecommendation] | None:
+    """Without containers that the VPA has switched off by now: where that is all of them, no recommender says another word."""
+    if said is None:
+        return None
+    modes = {entry.container: entry.mode for entry in vpa.containers}
+    return [each for each in said if modes.get(each.container, modes.get("*")) is not ContainerMode.OFF]
 
 
 class Desk:
@@ -105,7 +113,7 @@ class Desk:
             rival = f"{first.namespace}/{first.name}" if first is not None else ""
             return Order(vpa, Known(0, (), rival), "", (place,))
         said = self._said.get(vpa.target)
-        containers = self._containers(vpa.target)
+        containers = _wanted(vpa, self._containers(vpa.target))
         pods = self._count[vpa.target] if said is None or said.pods is None else said.pods
         known = Known(pods, containers)
         return Order(vpa, known, said.id, (said.place, place)) if said and containers else Order(vpa, known, "", (place,))

@@ -10,7 +10,7 @@ from vpa_server import Json, VpaServer
 
 from schemas.names import Place
 from schemas.outcomes import Result
-from schemas.policies import VpaRemoved
+from schemas.policies import ContainerMode, ContainerPolicy, VpaRemoved
 from streams.codec import causes
 
 
@@ -159,6 +159,19 @@ def test_of_two_vpas_on_one_workload_the_older_governs_until_it_goes(desk: Statu
     desk.say(VpaRemoved(AT, "demo", "web", "api"))
     consumer.poll_once()
     assert conditions(server.status("web/late")) == {"RecommendationProvided": "True"}
+
+
+@pytest.mark.parametrize("name", ["app", "*"])
+def test_a_container_that_is_switched_off_is_said_no_more_though_nobody_says_so(
+    desk: StatusDesk, server: VpaServer, name: str
+) -> None:
+    desk.say(vpa(), said())
+    consumer = desk.consumer()
+    consumer.poll_once()
+    desk.say(vpa(containers=(ContainerPolicy(name, mode=ContainerMode.OFF),)))
+    assert consumer.poll_once() == 1
+    assert conditions(server.status("web/api")) == {"RecommendationProvided": "False"}
+    assert "recommendation" not in server.status("web/api")
 
 
 def test_an_object_of_another_recommender_is_left_alone_also_when_only_the_api_knows(desk: StatusDesk, server: VpaServer) -> None:
