@@ -5,7 +5,7 @@ the right to list pods of metrics.k8s.io and no other. A server that cuts its an
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from functools import lru_cache
 from urllib.parse import quote
@@ -23,8 +23,6 @@ PAGE = 5_000
 """Pods of one page, for servers that have pages; metrics-server gives everything at once."""
 _DUST = 1e-6
 _NAN = float("nan")
-_CPU = {"n": 1e9, "u": 1e6, "m": 1e3}
-_MEMORY = {"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30}
 Quantity = str | int | float | None
 
 
@@ -83,69 +81,72 @@ class MetricsApi:
 def readings(pods: Sequence[_Pod]) -> Readings:
     """The columns, and which rows could not be read."""
     bad: list[Bad] = []
-    pods = [pod for pod in pods if _timed(pod, bad)]
-    rows = [(pod, container) for pod in pods for container in pod.containers]
-    cores = _column([container.usage.cpu for _, container in rows], _cores)
-    memory = _column([container.usage.memory for _, container in rows], _bytes)
-    good = np.ones(len(rows), np.bool_)
-    for name, column in (("cpu", cores), ("memory", memory)):
-        for row in np.flatnonzero(np.isneginf(column)).tolist():
-            pod, container = rows[row]
-            said, reason = getattr(container.usage, name), f"{name} is no quantity"
-            bad.append(Bad("unreadable", pod.metadata.namespace, pod.metadata.name, container.name, str(said), reason))
-            good[row] = False
-    counts = [len(pod.containers) for pod in pods]
+    pods = _timed(pods, bad)
+    containers = [container for pod in pods for container in pod.containers]
+    cores = _column([container.usage.cpu for container in containers], _cores)
+    memory = _column([container.usage.memory for container in containers], _bytes)
+    names = [pod.metadata.name for pod in pods for _ in pod.containers]
+    namespaces = [pod.metadata.namespace for pod in pods for _ in pod.containers]
+    unreadable = np.isneginf(cores) | np.isneginf(memory)
+    for row in np.flatnonzero(unreadable).tolist():
+        usage = containers[row].usage
+        said, name = (usage.cpu, "cpu") if np.isneginf(cores[row]) else (usage.memory, "memory")
+        bad.append(Bad("unreadable", namespaces[row], names[row], containers[row].name, str(said), f"{name} is no quantity"))
+    ends = np.array([_moment(pod.timestamp) for pod in pods], np.float64)
     return Readings(
-        namespaces=[pod.metadata.namespace for pod in pods for _ in pod.containers],
-        pods=[pod.metadata.name for pod in pods for _ in pod.containers],
-        containers=[container.name for _, container in rows],
+        namespaces=namespaces,
+        pods=names,
+        containers=[container.name for container in containers],
         cores=np.ceil(cores * 1000 - _DUST) / 1000,
         memory=np.ceil(memory),
-        ends=np.repeat(np.array([_moment(pod.timestamp) for pod in pods], np.float64), counts),
+        ends=np.repeat(ends, [len(pod.containers) for pod in pods]),
         window=Seconds(max((_seconds(window) for window in {pod.window for pod in pods}), default=0.0)),
         bad=tuple(bad),
-    ).pick(good)
+    ).pick(~unreadable)
 
 
-def _timed(pod: _Pod, bad: list[Bad]) -> bool:
-    """Whether it says when its window ended and how long it was."""
-    for value, read, reason in (
-        (pod.timestamp, _moment, "the timestamp is no time"),
-        (pod.window, _seconds, "the window is no duration"),
-    ):
-        if math.isnan(read(value)):
+def _timed(pods: Sequence[_Pod], bad: list[Bad]) -> Sequence[_Pod]:
+    """Those that say when their windows ended and how long they were."""
+    stamps = {stamp for stamp in {pod.timestamp for pod in pods} if math.isnan(_moment(stamp))}
+    windows = {window for window in {pod.window for pod in pods} if math.isnan(_seconds(window))}
+    for pod in pods if stamps or windows else ():
+        value, reason = pod.timestamp, "the timestamp is no time"
+        if value not in stamps:
+            value, reason = pod.window, "the window is no duration"
+        if pod.timestamp in stamps or pod.window in windows:
             bad.append(Bad("unreadable", pod.metadata.namespace, pod.metadata.name, "*", value, reason))
-            return False
-    return True
+    return [pod for pod in pods if pod.timestamp not in stamps and pod.window not in windows]
 
 
-def _column(quantities: Iterable[Quantity], read: Callable[[Quantity], float]) -> Floats:
+def _column(quantities: Sequence[Quantity], read: Callable[[Sequence[Quantity]], list[float]]) -> Floats:
     """Absent is NaN; unreadable is minus infinity, which no quantity is."""
-    return np.array([_NAN if quantity is None else read(quantity) for quantity in quantities], np.float64)
-
-
-def _cores(quantity: Quantity) -> float:
-    """Metrics servers say nanocores; anything else takes the longer way."""
     try:
-        if isinstance(quantity, str) and (unit := _CPU.get(quantity[-1:])) is not None:
-            return int(quantity[:-1]) / unit
+        return np.array(read(quantities), np.float64)
     except ValueError:
-        pass
-    return _number(str(quantity))
+        return np.array([_number(quantity) for quantity in quantities], np.float64)
 
 
-def _bytes(quantity: Quantity) -> float:
+def _cores(quantities: Sequence[Quantity]) -> list[float]:
+    """Metrics servers say nanocores; anything else takes the longer way. Raises ValueError when one cannot be read."""
+    return [
+        int(quantity[:-1]) / 1e9 if isinstance(quantity, str) and quantity[-1:] == "n" else _number(quantity)
+        for quantity in quantities
+    ]
+
+
+def _bytes(quantities: Sequence[Quantity]) -> list[float]:
+    """As for cores, but they say kibibytes."""
+    return [
+        int(quantity[:-2]) * 1024.0 if isinstance(quantity, str) and quantity[-2:] == "Ki" else _number(quantity)
+        for quantity in quantities
+    ]
+
+
+def _number(quantity: Quantity) -> float:
+    if quantity is None:
+        return _NAN
     try:
-        if isinstance(quantity, str) and (unit := _MEMORY.get(quantity[-2:])) is not None:
-            return float(int(quantity[:-2]) * unit)
-    except ValueError:
-        pass
-    return _number(str(quantity))
-
-
-def _number(quantity: str) -> float:
-    try:
-        return amounts.number(quantity)
+        return amounts.number(str(quantity))
     except ValueError:
         return -math.inf
 

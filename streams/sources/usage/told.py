@@ -4,6 +4,7 @@ Metrics servers measure less often than they are asked, so most answers hold wha
 newest stretch says what was told.
 """
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -14,13 +15,14 @@ from streams import replay
 from streams.codec import Codec, tick_number
 from streams.errors import BadRecord
 from streams.log import Log
-from streams.sources.usage.readings import Readings
+from streams.sources.usage.readings import Floats, Readings
 from streams.topics import Topics
 
 BACK = timedelta(minutes=5)
 """How far back to read after a restart: a server that has had nothing new for longer is told of once more, which does no harm."""
 _NEVER = float("-inf")
 Container = tuple[str, str, str]
+Names = tuple[Sequence[str], Sequence[str], Sequence[str]]
 
 
 class Told:
@@ -28,19 +30,19 @@ class Told:
 
     def __init__(self, cluster: str) -> None:
         self._cluster = cluster
-        self._ends: dict[Container, float] = {}
+        self._names: Names = ((), (), ())
+        self._ends: Floats = np.empty(0)
 
     def news(self, readings: Readings) -> Any:
         """Which rows are news, as an array of booleans; from now on they are not."""
-        before = self._ends
-        names = list(zip(readings.namespaces, readings.pods, readings.containers, strict=True))
-        known = np.fromiter((before.get(name, _NEVER) for name in names), np.float64, len(names))
-        news = readings.ends > known
-        self._ends = dict(zip(names, np.maximum(readings.ends, known).tolist(), strict=True))
-        return news
+        names = (readings.namespaces, readings.pods, readings.containers)
+        known = self._ends if names == self._names else self._known(names)
+        self._names, self._ends = names, np.maximum(readings.ends, known)
+        return readings.ends > known
 
     def read_back(self, log: Log, topics: Topics, codec: Codec, at: datetime) -> None:
         """Learn from the log's newest stretch. Raises LogUnavailable."""
+        ends: dict[Container, float] = {}
         for record in replay.stretch(log, [topics.wire("pod-metrics")], since=at - BACK):
             if tick_number(record) is not None:
                 continue
@@ -49,10 +51,18 @@ class Told:
             except BadRecord:
                 continue
             if isinstance(event, MetricsScraped) and event.cluster == self._cluster and not event.history:
-                self._learn(event)
+                self._learn(ends, event)
+        if ends:
+            namespaces, pods, containers = zip(*ends, strict=True)
+            self._names, self._ends = (namespaces, pods, containers), np.array(list(ends.values()))
 
-    def _learn(self, event: MetricsScraped) -> None:
-        ends = event.at.timestamp() - (np.asarray(event.ages, np.float64) if len(event.ages) else np.zeros(len(event.pods)))
-        for workload, pod, container, end in zip(event.workloads, event.pods, event.containers, ends.tolist(), strict=True):
+    def _known(self, names: Names) -> Floats:
+        """When the newest window of each of these containers ended."""
+        ends: dict[Container, float] = dict(zip(zip(*self._names, strict=True), self._ends.tolist(), strict=True))
+        return np.fromiter((ends.get(name, _NEVER) for name in zip(*names, strict=True)), np.float64, len(names[0]))
+
+    def _learn(self, ends: dict[Container, float], event: MetricsScraped) -> None:
+        at = event.at.timestamp() - (np.asarray(event.ages, np.float64) if len(event.ages) else np.zeros(len(event.pods)))
+        for workload, pod, container, end in zip(event.workloads, event.pods, event.containers, at.tolist(), strict=True):
             name = workload.split("/")[1], pod, container
-            self._ends[name] = max(end, self._ends.get(name, _NEVER))
+            ends[name] = max(end, ends.get(name, _NEVER))
