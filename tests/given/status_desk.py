@@ -17,9 +17,11 @@ from streams.clients.api import Api
 from streams.clients.vpas import Vpas
 from streams.codec import Codec, tick
 from streams.consumers.acting import Post
+from streams.consumers.reading import Reading
 from streams.consumers.status import Limits, StatusConsumer
 from streams.consumers.status.desk import Service
 from streams.consumers.status.judging import Judging
+from streams.log import Log
 from streams.log.memory import MemoryLog
 from streams.topics import TOPICS, Topics
 
@@ -68,11 +70,16 @@ class StatusDesk:
     api: official.ApiClient | None = None
     """A connection of its own, instead of the url."""
     topics: Topics = field(default_factory=lambda: Topics(partitions=2))
-    log: MemoryLog = field(default_factory=MemoryLog)
+    log: Log = field(default_factory=MemoryLog)
     real: float = 1000.0
 
     def __post_init__(self) -> None:
         self.codec = Codec(self.topics)
+        self.make_topics()
+
+    def make_topics(self) -> None:
+        """In a log that is new."""
+        assert isinstance(self.log, MemoryLog)
         for topic in TOPICS:
             self.log.create(self.topics.wire(topic.name), self.topics.partitions)
 
@@ -107,7 +114,7 @@ class StatusDesk:
     def outcomes(self) -> Sequence[StatusWritten]:
         """What was told of writes."""
         place = (self.topics.wire("outcomes"), self.topics.partition_of("demo"))
-        events = [self.codec.decode(record) for record in self.log.poll({place: 0}) if record.key != b"tick"]
+        events = [self.codec.decode(record) for record in Reading(self.log, [place]).catch_up() if record.key != b"tick"]
         return [event for event in events if isinstance(event, StatusWritten)]
 
     def _append(self, event: Event, topic: str, key: str, partition: int) -> None:
