@@ -59,13 +59,14 @@ def prometheus(ours: PrometheusSettings) -> Prometheus:
     return Prometheus(ours.url, credentials, timeout=Seconds(ours.timeout_seconds), insecure=ours.insecure, ca=ours.ca)
 
 
-def words(ours: PrometheusSettings) -> Words:
+def words(settings: Settings) -> Words:
     """What things are called on that server."""
+    ours = settings.prometheus
     return Words(
         cpu_metric=ours.cpu_metric,
         memory_metric=ours.memory_metric,
         job=ours.job,
-        namespace=ours.namespace,
+        namespaces=settings.cluster.namespaces,
         namespace_label=ours.namespace_label,
         pod_label=ours.pod_label,
         container_label=ours.container_label,
@@ -83,9 +84,11 @@ def _reader(settings: Settings) -> tuple[Callable[[datetime], Readings], str]:
     ours = settings.usage
     if ours.reads == "prometheus":
         server = prometheus(settings.prometheus)
-        return PrometheusUsage(server, words(settings.prometheus), Seconds(ours.rate_seconds)).read, server.url
+        return PrometheusUsage(server, words(settings), Seconds(ours.rate_seconds)).read, server.url
     api = Api(connected.connection(settings.cluster), timeout=Seconds(ours.timeout_seconds))
-    return MetricsApi(api, cluster=settings.cluster.name).read, connected.address(settings.cluster)
+    return MetricsApi(api, cluster=settings.cluster.name, namespaces=settings.cluster.namespaces).read, connected.address(
+        settings.cluster
+    )
 
 
 def _scrape(source: UsageSource, at: datetime, metrics: UsageMetrics) -> None:
@@ -112,7 +115,7 @@ def history(settings: Settings, *, until: datetime | None, force: bool) -> None:
     )
     with until_stopped(), telling("history", settings) as registry, opened.log(settings) as log:
         watched = WatchedLog(log, SourceMetrics(registry, topics, "history"))
-        source = History(Store(server, words(settings.prometheus), _labels(settings.prometheus)), watched, topics, period)
+        source = History(Store(server, words(settings), _labels(settings.prometheus)), watched, topics, period)
         begin = source.begin(force=force)
         note(f"asking {server.url} what cluster '{period.cluster}' used from {begin:%Y-%m-%d %H:%M} UTC on")
         progress = Progress(begin)

@@ -51,8 +51,6 @@ class PrometheusSettings(Part):
     """Seconds that an answer may take; upstream's prometheus-query-timeout."""
     job: str = "kubernetes-cadvisor"
     """The job that scrapes containers, upstream's prometheus-cadvisor-job-name (`kubelet` with kube-prometheus); empty: any."""
-    namespace: str = ""
-    """The one namespace to ask for; empty: all."""
     cpu_metric: Metric = "container_cpu_usage_seconds_total"
     """The counter of CPU seconds; upstream's history-cpu-metric."""
     memory_metric: Metric = "container_memory_working_set_bytes"

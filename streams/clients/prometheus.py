@@ -115,7 +115,7 @@ class Prometheus:
         return self._url
 
     def instant(self, query: str, at: datetime) -> list[Series]:
-        """The value of each series at a moment. Raises TryAgain, GiveUp and BadInput."""
+        """The value of each series at a moment. Raises TryAgain and GiveUp."""
         return self._ask("query", query, {"time": f"{at.timestamp():.3f}"})
 
     def over(self, query: str, stretch: Stretch) -> list[Series]:
@@ -129,7 +129,7 @@ class Prometheus:
 
     def _ask(self, what: str, query: str, more: Mapping[str, str]) -> list[Series]:
         fields = {"query": query, "timeout": f"{self._timeout:g}s", **more}
-        headers = {"Content-Type": _FORM, "Accept-Encoding": "gzip", **self._credentials.given()}
+        headers = {"Content-Type": _FORM, "Accept-Encoding": "gzip", **self._given(query)}
         url = f"{self._url}/api/v1/{what}"
         try:
             answer = self._pool.request("POST", url, body=urlencode(fields), headers=headers, timeout=self._timeout + 5.0)
@@ -143,6 +143,13 @@ class Prometheus:
         except ValueError as error:
             said = f"an answer that cannot be read: {error}"
             raise TryAgain(doing=_doing(query), to=self._url, answer=said, after=answers.PATIENCE) from error
+
+    def _given(self, query: str) -> dict[str, str]:
+        """Who we are. A file that is not there now may be there soon: it is being renewed."""
+        try:
+            return self._credentials.given()
+        except BadInput as error:
+            raise TryAgain(doing=_doing(query), to=self._url, answer=str(error), after=answers.PATIENCE) from error
 
     def _refused(self, query: str, code: int, body: bytes) -> TryAgain | GiveUp:
         try:

@@ -18,7 +18,7 @@ from streams.clients import amounts, wire
 from streams.clients.api import Api, Question
 from streams.sources.usage.readings import Bad, Floats, Readings
 
-PATH = "/apis/metrics.k8s.io/v1beta1/pods"
+ROOT = "/apis/metrics.k8s.io/v1beta1"
 PAGE = 5_000
 """Pods of one page, for servers that have pages; metrics-server gives everything at once."""
 _DUST = 1e-6
@@ -58,19 +58,20 @@ class _Pods(msgspec.Struct):
 
 
 class MetricsApi:
-    """The metrics API of one cluster."""
+    """The metrics API of one cluster. `namespaces`: the only ones to ask for; none means all."""
 
-    def __init__(self, api: Api, *, cluster: str) -> None:
+    def __init__(self, api: Api, *, cluster: str, namespaces: Sequence[str] = ()) -> None:
         self._api, self._cluster = api, cluster
+        self._paths = [f"{ROOT}/namespaces/{namespace}/pods" for namespace in namespaces] or [f"{ROOT}/pods"]
 
     def read(self, _at: datetime) -> Readings:
         """What is used now. Raises TryAgain and GiveUp."""
-        return readings([pod for page in self._pages() for pod in page])
+        return readings([pod for path in self._paths for page in self._pages(path) for pod in page])
 
-    def _pages(self) -> Iterator[list[_Pod]]:
+    def _pages(self, where: str) -> Iterator[list[_Pod]]:
         again = ""
         while True:
-            path = f"{PATH}?limit={PAGE}" + (f"&continue={quote(again, safe='')}" if again else "")
+            path = f"{where}?limit={PAGE}" + (f"&continue={quote(again, safe='')}" if again else "")
             page = self._api.read(Question(path, "reading usage of", self._cluster), _Pods)
             yield page.items
             again = page.metadata.again

@@ -17,12 +17,12 @@ Container = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """What things are called on this server. An empty `job` or `namespace` is not asked for."""
+    """What things are called on this server. An empty `job` is not asked for; no `namespaces` means all of them."""
 
     cpu_metric: str = "container_cpu_usage_seconds_total"
     memory_metric: str = "container_memory_working_set_bytes"
     job: str = "kubernetes-cadvisor"
-    namespace: str = ""
+    namespaces: tuple[str, ...] = ()
     namespace_label: str = "namespace"
     pod_label: str = "pod"
     container_label: str = "container"
@@ -61,6 +61,6 @@ class Words:
     @property
     def _selector(self) -> str:
         job = f"job={json.dumps(self.job)}, " if self.job else ""
-        namespace = f", {self.namespace_label}={json.dumps(self.namespace)}" if self.namespace else ""
+        namespace = f", {self.namespace_label}=~{json.dumps('|'.join(self.namespaces))}" if self.namespaces else ""
         ours = f'{self.pod_label}=~".+", {self.container_label}!="POD", {self.container_label}!=""'
         return "{" + job + ours + namespace + "}"

@@ -119,6 +119,17 @@ def test_all_pages_are_asked_for(server: Answering, metrics: MetricsApi) -> None
     assert {asked.fields["limit"] for asked in server.asked} == {"5000"}
 
 
+def test_only_the_namespaces_that_are_wanted_are_asked_for(server: Answering) -> None:
+    settings = official.Configuration(host=server.url, retries=False)
+    settings.proxy = None
+    server.answer = lambda asked: (200, _list(_pod(asked.path.split("/")[5], ("main", {"cpu": "1"}))))
+    metrics = MetricsApi(Api(official.ApiClient(settings)), cluster="prod", namespaces=("shop", "bank"))
+    assert list(metrics.read(START).pods) == ["shop", "bank"]
+    assert [asked.path for asked in server.asked] == [
+        PATH.replace("pods", f"namespaces/{name}/pods") for name in ("shop", "bank")
+    ]
+
+
 def test_no_pods_are_no_rows(metrics: MetricsApi) -> None:
     assert len(metrics.read(START)) == 0
 
