@@ -11,6 +11,7 @@ import tracemalloc
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
+from sys import intern
 
 import numpy as np
 
@@ -48,7 +49,9 @@ class World:
     def scrapes(self, ticks: int) -> Iterator[float]:
         """CPU seconds of each scrape of everything."""
         rows = [(w.key, f"{w.name}-{p}", "main") for w in self.workloads for p in range(self.pods)]
-        names = [tuple(zip(*rows[i : i + ROWS], strict=True)) for i in range(0, len(rows), ROWS)]
+        columns = [tuple(zip(*rows[i : i + ROWS], strict=True)) for i in range(0, len(rows), ROWS)]
+        names = [tuple(tuple(map(intern, column)) for column in part) for part in columns]  # as the codec gives them
+        del rows, columns
         for tick in range(1, ticks + 1):
             turn = Turn((T0 + 60 * tick) * 1000, {"pod-metrics": [self._scrape(tick, *columns) for columns in names]})
             yield timed(lambda turn=turn: self.stage.step(turn))
@@ -104,13 +107,14 @@ def report(count: int, pods: int, upstream: str) -> None:
     )
 
 
-def memory(count: int, pods: int) -> float:
+def memory(count: int, pods: int, *, vpas: bool = False) -> float:
     """Bytes a container, after intake and ten scrapes; without VPAs, as upstream's figure is, but with scrapes' name columns."""
     gc.collect()
     tracemalloc.start(1)
     world = World(count, pods)
-    world.intake(vpas=False)
+    world.intake(vpas=vpas)
     list(world.scrapes(10))
+    world.workloads.clear()
     gc.collect()
     held = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()

@@ -4,6 +4,7 @@ A histogram of 176 buckets seldom fills more than 40. A row gets room for 8 numb
 its room is first asked for. Where the room lies never shows: equal numbers dump equal bytes, whatever the history.
 """
 
+from array import array
 from collections.abc import Iterator
 
 import numpy as np
@@ -32,7 +33,7 @@ class Spans:
         self._base: NDArray[np.int16] = np.zeros(0, np.int16)
         self._room: NDArray[np.int16] = np.zeros(0, np.int16)
         self._end = self._unused = 0
-        self._spare: dict[int, list[int]] = {size: [] for size in self._sizes.tolist()}
+        self._spare: dict[int, array[int]] = {size: array("q") for size in self._sizes.tolist()}
 
     def __len__(self) -> int:
         return len(self._room)
@@ -52,7 +53,9 @@ class Spans:
             if self._unused > _MOST_UNUSED * self._end:
                 self._compact()
                 return self.cells(rows, places)
-            self._make_room(rows[outside], places[outside])
+            moves = np.zeros(len(self), np.bool_)
+            moves[rows[outside]] = True
+            self._make_room(rows[moves[rows]], places[moves[rows]])
         return self._origin[rows] + places
 
     def at(self, rows: Indices, places: Indices) -> Floats:
@@ -117,11 +120,9 @@ class Spans:
         self._room[rows] = 0
 
     def _make_room(self, rows: Indices, places: Indices) -> None:
-        """Move rows to where they have room for these places as well."""
+        """Move rows to where they have room for these places and for all that is not zero."""
         rows, index = np.unique(rows, return_inverse=True)
-        room, base = self._room[rows].astype(np.int64), self._base[rows].astype(np.int64)
-        low = np.where(room > 0, base, self.width)
-        high = np.where(room > 0, base + room - 1, -1)
+        low, high = self._ends(rows)
         np.minimum.at(low, index, places)
         np.maximum.at(high, index, places)
         wanted = high - low + 1
@@ -131,17 +132,31 @@ class Spans:
             first = np.clip(low[these] - (size - wanted[these]) // 2, 0, self.width - size)
             self._move(rows[these], first, size)
 
+    def _ends(self, rows: Indices) -> tuple[Indices, Indices]:
+        """The first and the last place of each row that is not zero; `width` and -1 where all are."""
+        low, high = np.full(len(rows), self.width), np.full(len(rows), -1)
+        for positions, base, cells in self.alike(rows):
+            filled = self.pool[cells].view(np.uint64) != 0
+            some = np.flatnonzero(filled.any(axis=1))
+            low[positions[some]] = base[some] + filled[some].argmax(axis=1)
+            high[positions[some]] = base[some] + cells.shape[1] - 1 - filled[some, ::-1].argmax(axis=1)
+        return low, high
+
     def _move(self, rows: Indices, base: Indices, size: int) -> None:
         origin = self._take(size, len(rows)) - base
         for positions, old_base, cells in list(self.alike(rows)):
-            self.pool[(origin[positions] + old_base)[:, None] + np.arange(cells.shape[1])] = self.pool[cells]
+            held = self.pool[cells]
+            line, column = np.nonzero(held.view(np.uint64))
+            self.pool[(origin[positions] + old_base)[line] + column] = held[line, column]
             self._give_back(cells)
         self._origin[rows], self._base[rows], self._room[rows] = origin, base, size
 
     def _take(self, size: int, count: int) -> Indices:
         """Starts of free pieces of the pool; they are all zero."""
         spare = self._spare[size]
-        again = [spare.pop() for _ in range(min(count, len(spare)))]
+        kept = max(0, len(spare) - count)
+        again = np.array(spare[kept:], np.int64)
+        del spare[kept:]
         self._unused -= len(again) * size
         new = count - len(again)
         end = self._end + new * size
@@ -151,11 +166,11 @@ class Spans:
             self.pool = pool
         starts = self._end + size * np.arange(new)
         self._end = end
-        return np.concatenate([np.array(again, np.int64), starts])
+        return np.concatenate([again, starts])
 
     def _give_back(self, cells: Indices) -> None:
         self.pool[cells] = 0.0
-        self._spare[cells.shape[1]] += cells[:, 0].tolist()
+        self._spare[cells.shape[1]].frombytes(cells[:, 0].tobytes())
         self._unused += cells.size
 
     def _compact(self) -> None:
@@ -164,7 +179,7 @@ class Spans:
         old.pool, old._origin, old._base, old._room = self.pool, self._origin, self._base, self._room
         self.pool, self._end, self._unused = np.zeros(0), 0, 0
         self._origin, self._base, self._room = np.zeros_like(old._origin), np.zeros_like(old._base), np.zeros_like(old._room)
-        self._spare = {size: [] for size in self._sizes.tolist()}
+        self._spare = {size: array("q") for size in self._sizes.tolist()}
         used = np.flatnonzero(old._room)
         for start in range(0, len(used), _BLOCK):
             rows = used[start : start + _BLOCK]

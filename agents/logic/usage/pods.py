@@ -31,7 +31,8 @@ class Pods:
 
     def __init__(self) -> None:
         self.table: Table[Pod] = Table("pods", Pod, 1024)
-        self._of: dict[str, set[str]] | None = None
+        self._of: dict[str, tuple[str, ...]] | None = None
+        """Keys of the table by workload."""
         self._shared: dict[tuple[str, ...], tuple[str, ...]] = {}
 
     def get(self, workload: str, pod: str) -> Pod | None:
@@ -40,7 +41,7 @@ class Pods:
 
     def take(self, event: PodChanged) -> tuple[Pod | None, Pod]:
         """A pod as it was known, and as it is known now."""
-        workload, name = event.workload.key, event.pod.name
+        workload, name = intern(event.workload.key), event.pod.name
         old = self.get(workload, name)
         new = Pod(
             event.pod.uid,
@@ -50,28 +51,33 @@ class Pods:
             self._share(tuple(seen.name for seen in event.init_containers)),
         )
         if old != new:
-            self.table.put(f"{workload}/{name}", new)
-            self._names().setdefault(workload, set()).add(name)
+            key = f"{workload}/{name}"
+            keys = self._keys()
+            self.table.put(key, new)
+            if old is None:
+                keys[workload] = (*keys.get(workload, ()), key)
         return old, new
 
     def drop(self, workload: str, pod: str) -> None:
         """Forget a pod."""
-        if self.table.drop(f"{workload}/{pod}") is not None:
-            names = self._names()[workload]
-            names.discard(pod)
-            if not names:
-                del self._names()[workload]
+        keys, gone = self._keys(), f"{workload}/{pod}"
+        if self.table.drop(gone) is not None:
+            left = tuple(key for key in keys[workload] if key != gone)
+            if left:
+                keys[workload] = left
+            else:
+                del keys[workload]
 
     def has(self, workload: str) -> bool:
         """Whether any pod of a workload is known."""
-        return workload in self._names()
+        return workload in self._keys()
 
-    def of(self, workload: str) -> Iterator[tuple[str, Pod]]:
-        """Names and pods of a workload."""
-        for name in self._names().get(workload, ()):
-            pod = self.get(workload, name)
+    def of(self, workload: str) -> Iterator[Pod]:
+        """The pods of a workload."""
+        for key in self._keys().get(workload, ()):
+            pod = self.table.get(key)
             if pod is not None:
-                yield name, pod
+                yield pod
 
     def all(self) -> Iterator[tuple[str, str, Pod]]:
         """Workload, name and pod of each."""
@@ -83,11 +89,12 @@ class Pods:
         """The table was loaded: what follows from it is to be made again."""
         self._of = None
 
-    def _names(self) -> dict[str, set[str]]:
+    def _keys(self) -> dict[str, tuple[str, ...]]:
         if self._of is None:
-            self._of = {}
-            for workload, name, _ in self.all():
-                self._of.setdefault(workload, set()).add(name)
+            found: dict[str, list[str]] = {}
+            for key in self.table:
+                found.setdefault(intern(key.rsplit("/", 1)[0]), []).append(key)
+            self._of = {workload: tuple(keys) for workload, keys in found.items()}
         return self._of
 
     def _share(self, names: tuple[str, ...]) -> tuple[str, ...]:

@@ -97,7 +97,7 @@ class Intake:
         """The pods of a workload that its policy is for, Pending ones aside."""
         held = self.policies.of(workload)
         selector = held.policy.vpa.selector if held and held.policy.vpa else None
-        pods = (pod for _, pod in self.pods.of(workload) if pod.phase is not PodPhase.PENDING)
+        pods = (pod for pod in self.pods.of(workload) if pod.phase is not PodPhase.PENDING)
         return sum(1 for pod in pods if selector is None or matches(selector, pod.labels))
 
     def expire(self, at: float) -> None:
