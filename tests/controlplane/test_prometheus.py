@@ -44,7 +44,7 @@ def _fetch() -> None:
     fresh = CACHE.with_name(f"prometheus.{os.getpid()}")
     fresh.mkdir(parents=True)
     try:
-        _run(["apt-get", "download", "prometheus"], fresh)
+        _download(fresh)
         (package,) = fresh.glob("prometheus_*.deb")
         _run(["dpkg-deb", "-x", str(package), str(fresh)], fresh)
         package.unlink()
@@ -57,6 +57,15 @@ def _fetch() -> None:
         pytest.skip(why)
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
+
+
+def _download(folder: Path) -> None:
+    """A machine that was just made has no list of packages yet."""
+    try:
+        _run(["apt-get", "download", "prometheus"], folder)
+    except subprocess.CalledProcessError:
+        _run(["apt-get", "update"], folder)
+        _run(["apt-get", "download", "prometheus"], folder)
 
 
 def _run(command: list[str], folder: Path) -> None:
