@@ -1,0 +1,82 @@
+"""Questions asked aside, against a scripted server: scales by discovery, and checkpoints."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+from agents.settings import ClusterSettings, connected
+from schemas.units import Seconds
+from streams.clients.api import Api
+from streams.clients.scales import Scale, Scales
+from streams.clients.watching import Watching
+from streams.sources.kube.changes import CheckpointsFound, LookAnew, ScaleFound
+from streams.sources.kube.controllers import Key
+from streams.sources.kube.errands import Errands
+from tests.streams.sources.kube.scripted import Said, Scripted, listed, refusal
+
+BIG = Key("shop", "Rollout", "big", "argo.example/v1")
+GROUP = Said({"versions": [{"groupVersion": "argo.example/v1"}]})
+KINDS = Said({"resources": [{"name": "rollouts", "kind": "Rollout"}, {"name": "rollouts/scale", "kind": "Scale"}]})
+SCALE = Said({"metadata": {"name": "big"}, "status": {"selector": "app=web"}})
+NOT_FOUND = Said(refusal(404, "not found"), 404)
+NOW = Seconds(0.001)
+
+
+@contextmanager
+def errands(*script: Said, namespaces: tuple[str, ...] = ()) -> Iterator[tuple[Errands, Scripted]]:
+    with ExitStack() as stack:
+        server = stack.enter_context(Scripted(script).serving())
+        api = Api(connected.connection(ClusterSettings(url=server.url)), timeout=Seconds(5.0))
+        yield Errands(Watching(api), Scales(api), namespaces), server
+
+
+def test_a_scale_is_found_by_its_kind_and_the_kind_is_looked_up_once() -> None:
+    with errands(GROUP, KINDS, SCALE, GROUP, NOT_FOUND, GROUP, KINDS, SCALE) as (made, server):
+        made.put(BIG)
+        made.put(BIG)
+        assert made.step(NOW) == ([ScaleFound(BIG, Scale("app=web"))], 0.0)
+        assert made.step(NOW) == ([], 0.0)
+        made.put(BIG)
+        assert made.step(NOW) == ([ScaleFound(BIG, None)], 0.0)
+        made.put(LookAnew())
+        made.step(NOW)
+        made.put(BIG)
+        made.step(NOW)
+    scale = "/apis/argo.example/v1/namespaces/shop/rollouts/big/scale"
+    group, kinds = "/apis/argo.example", "/apis/argo.example/v1"
+    assert [path for path, _ in server.asked] == [group, kinds, scale, group, scale, group, kinds, scale]
+
+
+def test_a_kind_that_the_server_does_not_know_cannot_be_looked_up() -> None:
+    with errands(NOT_FOUND, NOT_FOUND) as (made, _):
+        made.put(BIG)
+        ((found,), _) = made.step(NOW)
+    assert isinstance(found, ScaleFound)
+    assert found.why == "looking up 'Rollout shop/big' did not work: no 'Rollout' is known in 'argo.example/v1'"
+
+
+def test_a_scale_that_may_not_be_read_says_so() -> None:
+    with errands(GROUP, KINDS, Said(refusal(403, "forbidden"), 403)) as (made, _):
+        made.put(BIG)
+        ((found,), _) = made.step(NOW)
+    assert isinstance(found, ScaleFound)
+    assert found.why == "reading the scale of 'Rollout shop/big' did not work: 403 forbidden"
+
+
+def test_checkpoints_are_asked_for_again_after_a_pause_and_a_bad_one_is_passed_over() -> None:
+    good = {"metadata": {"name": "a", "namespace": "shop"}, "spec": {"vpaObjectName": "web", "containerName": "app"}}
+    bad = {"metadata": {"name": "b", "namespace": "shop"}, "spec": {"vpaObjectName": 7}}
+    throttled = Said(refusal(429, "slow down"), 429, headers={"Retry-After": "3"})
+    with errands(throttled, listed(bad, good, version="9")) as (made, server):
+        made.put("shop")
+        assert made.step(NOW) == ([], 3.0)
+        ((found,), _) = made.step(NOW)
+    assert isinstance(found, CheckpointsFound)
+    assert [each.metadata.name for each in found.found] == ["a"]
+    path = "/apis/autoscaling.k8s.io/v1/namespaces/shop/verticalpodautoscalercheckpoints"
+    assert [asked for asked, _ in server.asked] == [path, path]
+
+
+def test_checkpoints_that_may_not_be_read_are_none() -> None:
+    with errands(Said(refusal(403, "forbidden"), 403)) as (made, _):
+        made.put("")
+        assert made.step(NOW) == ([CheckpointsFound("", ())], 0.0)
