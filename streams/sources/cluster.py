@@ -23,6 +23,7 @@ from streams.codec import Codec
 from streams.log import Log, NewRecord
 from streams.sources.memory import Memory, remember
 from streams.sources.outbox import Outbox
+from streams.sources.pod_changed import pod_changed
 from streams.sources.scrapes import Rows, Scraped, Scrapes
 from streams.topics import Topics
 
@@ -72,7 +73,7 @@ class ClusterSource:
 
     def _changes(self, pods: Sequence[Pod], at: datetime) -> Iterable[NewRecord]:
         for pod in pods:
-            changed = _fact(pod, at)
+            changed = pod_changed(pod, at)
             before = self._said.get(pod.pod.uid)
             if before is None or at - before.at >= TELL_AGAIN or replace(before, at=at) != changed:
                 self._said[pod.pod.uid] = changed
@@ -131,21 +132,6 @@ class ClusterSource:
     def _by_workload(self, topic: str, fact: PodChanged | PodDeleted | ContainerOOMKilled) -> NewRecord:
         key = fact.workload.key
         return self._codec.encode(fact, topic=topic, key=key, partition=self._topics.partition_of(key), source=self._source)
-
-
-def _fact(pod: Pod, at: datetime) -> PodChanged:
-    return PodChanged(
-        at=at,
-        workload=pod.workload,
-        pod=pod.pod,
-        phase=pod.phase,
-        created=pod.created,
-        containers=pod.containers,
-        node=pod.node,
-        labels=dict(sorted(pod.labels.items())),
-        resize=pod.resize,
-        started=pod.started,
-    )
 
 
 def _rows(workload: str, used: PodUsage) -> list[Row]:
