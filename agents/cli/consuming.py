@@ -36,7 +36,7 @@ def status(post: Post, settings: Settings) -> StatusConsumer:
     how, vertical = settings.status, settings.vertical
     return StatusConsumer(
         post,
-        Vpas(Api(connected.connection(settings.cluster))),
+        Vpas(Api(connected.connection(settings.cluster)), settings.cluster.namespaces),
         Service(vertical.recommender, vertical.heartbeat, refuse),
         judging=Judging(vertical.humanize_memory),
         limits=Limits(how.writers, how.rate, how.burst),

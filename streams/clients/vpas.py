@@ -4,7 +4,7 @@ A write names the version of the object that it rests on, so that a second write
 `Conflict`. What the specs say is a source's business; here only who is to serve an object counts.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import lru_cache
 from http import HTTPStatus
@@ -110,21 +110,18 @@ class _VpaList(msgspec.Struct, frozen=True):
 
 
 class Vpas:
-    """The VPA objects of one API server. All calls raise Unreachable, TryAgain and GiveUp. Threads may share it."""
+    """The VPA objects of one API server. All calls raise Unreachable, TryAgain and GiveUp. Threads may share it.
 
-    def __init__(self, api: Api) -> None:
-        self._api = api
+    `namespaces`: the only ones that are listed; none means all of them.
+    """
+
+    def __init__(self, api: Api, namespaces: Sequence[str] = ()) -> None:
+        self._api, self._folders = api, [f"/namespaces/{quote(name)}" for name in namespaces] or [""]
 
     def all(self) -> Iterator[VpaObject]:
-        """Every object of the cluster, page by page."""
-        token = ""
-        while True:
-            path = f"{_GROUP}/verticalpodautoscalers?limit={PAGE}" + (f"&continue={quote(token)}" if token else "")
-            page = self._api.read(Question(path, "listing", "verticalpodautoscalers"), _VpaList)
-            yield from page.items
-            token = page.metadata.token
-            if not token:
-                return
+        """Every object."""
+        for folder in self._folders:
+            yield from self._pages(f"{_GROUP}{folder}/verticalpodautoscalers?limit={PAGE}")
 
     def read(self, namespace: str, name: str) -> VpaObject | None:
         """The object; None when there is none."""
@@ -148,6 +145,16 @@ class Vpas:
             said = answer.body[:200].decode(errors="replace")
             raise Conflict(doing=question.doing, to=question.to, answer=f"409 {said}", after=Seconds(1.0))
         return decoded(accepted(answer, question), VpaObject, question)
+
+    def _pages(self, first: str) -> Iterator[VpaObject]:
+        token = ""
+        while True:
+            path = first + (f"&continue={quote(token)}" if token else "")
+            page = self._api.read(Question(path, "listing", "verticalpodautoscalers"), _VpaList)
+            yield from page.items
+            token = page.metadata.token
+            if not token:
+                return
 
 
 def _path(namespace: str, name: str) -> str:

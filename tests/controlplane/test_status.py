@@ -15,6 +15,7 @@ from schemas.facts import CheckpointSeen, SavedHistogram
 from schemas.names import Workload
 from schemas.outcomes import Result
 from schemas.policies import VpaChanged, VpaRemoved
+from streams.clients import vpas
 from streams.clients.api import Api
 from streams.clients.vpa_checkpoints import put
 from streams.consumers.status import StatusConsumer
@@ -196,3 +197,16 @@ def test_a_checkpoint_is_made_and_replaced_as_a_whole(scene: Scene) -> None:
         "cpuHistogram": {"referenceTimestamp": "2026-01-01T00:00:00Z", "totalWeight": 0.5, "bucketWeights": {"9": 10000}},
         "memoryHistogram": {"totalWeight": 0, "bucketWeights": {}},
     }
+
+
+def test_objects_are_listed_page_by_page_of_the_namespaces_that_are_asked_for(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [f"v{number}" for number in range(5)]
+    for name in names:
+        scene.world.vpa(name, name)
+    monkeypatch.setattr(vpas, "PAGE", 2)
+    api = Api(scene.plane.api_client())
+    found = [each.name for each in vpas.Vpas(api, (scene.world.namespace, "default")).all()]
+    assert found == [f"{scene.world.namespace}/{name}" for name in names]
+    assert {each.name for each in vpas.Vpas(api).all()} >= set(found)

@@ -8,7 +8,7 @@ from kubernetes import client as official
 
 from schemas.catalogue import Event
 from schemas.decisions import ContainerRecommendation, RequestsRecommended
-from schemas.facts import PodChanged, PodDeleted, PodPhase
+from schemas.facts import PodChanged, PodDeleted, PodPhase, SourceReported
 from schemas.names import Amounts, PodName, Workload
 from schemas.outcomes import StatusWritten
 from schemas.policies import TargetRef, VpaChanged, VpaRemoved
@@ -102,6 +102,8 @@ class StatusDesk:
                         self._append(event, "policies", event.key, partition)
                 case RequestsRecommended():
                     self._append(event, "recommendations-by-cluster", "demo", self.topics.partition_of("demo"))
+                case SourceReported():
+                    self._append(event, "cluster-changes", "demo", self.topics.partition_of("demo"))
                 case _:
                     self._append(event, "pod-changes-by-cluster", "demo", self.topics.partition_of("demo"))
 

@@ -27,7 +27,7 @@ from streams.consumers.status.judging import Judging
 from streams.consumers.status.objects import Holder, Objects, Written
 from streams.consumers.status.pace import Pace
 from streams.errors import BadRecord, EdgeError, LogUnavailable, TryAgain, Unreachable
-from streams.log import NewRecord, Record
+from streams.log import Log, NewRecord, Record
 from streams.replay import position, when
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -37,6 +37,8 @@ _AT_ONCE = 100
 """Objects that are settled between two looks at the log."""
 _BEATS = 3
 """Heartbeats of recommendations that are read: within one, every recommendation is said again."""
+_FACTS_BACK = timedelta(days=1)
+"""How far back facts are read: sources tell every pod again each few hours, and that they are at work each minute."""
 _PATIENCE = 30.0
 """Seconds until the objects are listed again, where that was refused for good: they may not be known to the API yet."""
 _log = structlog.get_logger(__name__)
@@ -118,15 +120,15 @@ class StatusConsumer:
             self._pool.shutdown(cancel_futures=True)
 
     def _begin(self) -> Reading:
-        """Policies and pods from their beginning; of recommendations what is said with each heartbeat anyway."""
-        log = self._post.log
-        said = self._post.place("recommendations-by-cluster")
-        places = {
-            place: log.begin(*place) for place in (self._post.place("policies"), self._post.place("pod-changes-by-cluster"))
+        """Policies from their beginning, as they are told once; of the rest what is told again anyway."""
+        log, place = self._post.log, self._post.place
+        back = {
+            "recommendations-by-cluster": timedelta(seconds=_BEATS * self._service.heartbeat),
+            "pod-changes-by-cluster": _FACTS_BACK,
+            "cluster-changes": _FACTS_BACK,
         }
-        newest = max((when(record) for record in log.poll({said: max(log.begin(*said), log.end(*said) - 1)})), default=-1)
-        since = _EPOCH + timedelta(milliseconds=max(0, newest), seconds=-_BEATS * self._service.heartbeat)
-        return Reading(log, {**places, said: position(log, *said, since) if newest >= 0 else log.begin(*said)})
+        places = {place(name): _since(log, place(name), span) for name, span in back.items()}
+        return Reading(log, {place("policies"): log.begin(*place("policies")), **places})
 
     def _read(self) -> None:
         """A bad record is left out here: the stages that read it, too, set it aside."""
@@ -219,3 +221,10 @@ class StatusConsumer:
             self._post.log.append(self._unsaid)
         said, self._unsaid = len(self._unsaid), []
         return said
+
+
+def _since(log: Log, place: tuple[str, int], span: timedelta) -> int:
+    """The offset from which the last `span` of event time in this partition is read."""
+    begin, end = log.begin(*place), log.end(*place)
+    newest = max((when(record) for record in log.poll({place: max(begin, end - 1)})), default=-1) if end > begin else -1
+    return begin if newest < 0 else position(log, *place, _EPOCH + timedelta(milliseconds=newest) - span)

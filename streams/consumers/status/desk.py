@@ -2,7 +2,8 @@
 
 Any order of topics gives the same: of recommendations the highest turn wins, and a repeat changes nothing. A recommendation is
 said again with every heartbeat of its recommender, so one that a recommender has stopped saying is none any more; what a
-recommender could not have said yet since this log was begun to be read is unknown, which is not the same as none.
+recommender could not have said yet since this log was begun to be read is unknown, which is not the same as none. That there are
+no pods is known only while a source vouches for them; where no source ever reports, facts about pods are taken as they are.
 """
 
 from collections import Counter
@@ -11,13 +12,15 @@ from dataclasses import dataclass, replace
 
 from schemas.catalogue import Event
 from schemas.decisions import ContainerRecommendation, RequestsRecommended
-from schemas.facts import PodChanged, PodDeleted, PodPhase
+from schemas.facts import PodChanged, PodDeleted, PodPhase, SourceReported
 from schemas.names import Place, PodName
 from schemas.policies import DEFAULT_RECOMMENDER, ContainerMode, VpaChanged, VpaRemoved
 from schemas.units import Seconds
 from streams.consumers.status.judging import Known
 from streams.view import turn_and_key
 
+_PODS = "pod-changes"
+"""The topic that a source names when it sees pods."""
 _SILENT = 2
 """Heartbeats after which a recommendation that is not said again is none."""
 
@@ -79,6 +82,8 @@ class Desk:
         self._heard: dict[int, tuple[int, int]] = {}
         self._pods: dict[str, str] = {}
         self._count: Counter[str] = Counter()
+        self._vouch: dict[str, bool] = {}
+        """Sources, and whether they see pods."""
         self._changed: dict[str, None] = {}
 
     def take(self, event: Event, place: Place) -> None:
@@ -95,6 +100,8 @@ class Desk:
                 self._pod(event.pod, "" if event.phase is PodPhase.PENDING else event.workload.key)
             case PodDeleted() if event.workload.cluster == self._cluster:
                 self._pod(event.pod, "")
+            case SourceReported(cluster=self._cluster):
+                self._report(event)
             case _:
                 pass
 
@@ -114,14 +121,24 @@ class Desk:
             return Order(vpa, Known(0, (), rival), "", (place,))
         said = self._said.get(vpa.target)
         containers = _wanted(vpa, self._containers(vpa.target))
-        pods = self._count[vpa.target] if said is None or said.pods is None else said.pods
-        known = Known(pods, containers)
+        known = Known(self._pods_of(vpa.target, said), containers)
         return Order(vpa, known, said.id, (said.place, place)) if said and containers else Order(vpa, known, "", (place,))
 
     def _governing(self, target: str) -> VpaChanged | None:
         """The VPA that governs a workload."""
         vpas = [self._vpas[key][0] for key in self._on.get(target, ())] if target else []
         return min(vpas, key=lambda vpa: vpa.rank(self._service.recommender), default=None)
+
+    def _pods_of(self, target: str, said: _Said | None) -> int | None:
+        """How many pods; None while nobody can know. A recommender speaks at once when the first comes or the last goes."""
+        if said is not None and said.pods is not None:
+            return said.pods
+        return self._count[target] or (0 if self._sighted else None)
+
+    @property
+    def _sighted(self) -> bool:
+        """Whether what was not said of pods is not so."""
+        return not self._vouch or any(self._vouch.values())
 
     def _containers(self, target: str) -> Sequence[ContainerRecommendation] | None:
         """What is recommended; empty for nothing, None while nobody can know."""
@@ -158,7 +175,13 @@ class Desk:
         first, last = self._heard.get(partition, (turn, turn))
         self._heard[partition] = min(first, turn), max(last, turn)
         if self._beat(turn) > self._beat(last):
-            self._changed.update(dict.fromkeys(key for key, (vpa, _) in self._vpas.items() if vpa.target))
+            self._touch_all()
+
+    def _report(self, event: SourceReported) -> None:
+        before = self._sighted
+        self._vouch[event.source] = _PODS in event.sees
+        if self._sighted != before:
+            self._touch_all()
 
     def _beat(self, turn: int) -> int:
         """The number of the heartbeat that a turn is in."""
@@ -178,6 +201,9 @@ class Desk:
                     self._touch(key)
         if before and not self._count[before]:
             del self._count[before]
+
+    def _touch_all(self) -> None:
+        self._changed.update(dict.fromkeys(key for key, (vpa, _) in self._vpas.items() if vpa.target))
 
     def _touch(self, workload: str) -> None:
         """All VPAs on a workload may have changed."""

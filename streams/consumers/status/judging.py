@@ -29,10 +29,11 @@ _TRUE, _FALSE = "True", "False"
 class Known:
     """What is known of a VPA's workload: its pods and what is recommended. `rival`: the VPA that governs it instead, if any.
 
-    `containers` is None when the log has not said what is recommended: then what the object says of this spec stays.
+    `containers` is None when the log has not said what is recommended: then what the object says of this spec stays. So it is
+    with `pods`, which is None when nobody vouches for what is known of them.
     """
 
-    pods: int
+    pods: int | None
     containers: Sequence[ContainerRecommendation] | None = ()
     rival: str = ""
 
@@ -50,7 +51,8 @@ class Judging:
         unsupported = vpa.unsupported or _rivalled(vpa, known.rival)
         pods = 0 if unsupported else known.pods
         _set(held, Condition(UNSUPPORTED, _TRUE, at, "", unsupported), holds=bool(unsupported))
-        _set(held, Condition(NO_PODS, _TRUE, at, NO_PODS, NO_PODS_MESSAGE), holds=pods == 0)
+        if pods is not None:
+            _set(held, Condition(NO_PODS, _TRUE, at, NO_PODS, NO_PODS_MESSAGE), holds=pods == 0)
         said = self._said(vpa, known, before)
         why = None if said else held.get(NO_PODS)
         provided = Condition(PROVIDED, _TRUE if said else _FALSE, at, why.reason if why else "", why.message if why else "")

@@ -8,6 +8,7 @@ import pytest
 from status_desk import AT, HOUR, START, StatusDesk, gone, pod, said, vpa
 from vpa_server import Json, VpaServer
 
+from schemas.facts import SourceReported
 from schemas.names import Place
 from schemas.outcomes import Result
 from schemas.policies import ContainerMode, ContainerPolicy, VpaRemoved
@@ -125,6 +126,31 @@ def test_without_pods_it_says_so_and_with_pods_no_more(desk: StatusDesk, server:
     assert conditions(server.status("web/api")) == {"RecommendationProvided": "False"}
     desk.say(pod("two"), gone("one"), gone("two"))
     consumer.poll_once()
+    assert conditions(server.status("web/api")) == {"NoPodsMatched": "True", "RecommendationProvided": "False"}
+
+
+def test_that_there_are_no_pods_is_said_only_while_a_source_vouches_for_them(desk: StatusDesk, server: VpaServer) -> None:
+    desk.say(SourceReported(AT, "demo", "kube", ()), SourceReported(AT, "demo", "usage", ("pod-metrics",)), vpa())
+    consumer = desk.consumer()
+    consumer.poll_once()
+    assert conditions(server.status("web/api")) == {"RecommendationProvided": "False"}
+    desk.say(SourceReported(AT, "demo", "kube", ("oom-events", "pod-changes")))
+    consumer.poll_once()
+    assert conditions(server.status("web/api")) == {"NoPodsMatched": "True", "RecommendationProvided": "False"}
+    desk.say(SourceReported(AT, "demo", "kube", ("oom-events",)))
+    assert consumer.poll_once() == 0
+    desk.say(pod("one"))
+    consumer.poll_once()
+    assert conditions(server.status("web/api")) == {"RecommendationProvided": "False"}
+    desk.say(gone("one"))
+    assert consumer.poll_once() == 0
+
+
+def test_facts_of_last_week_are_not_read_and_policies_of_last_year_are(desk: StatusDesk, server: VpaServer) -> None:
+    desk.say(vpa(), pod("one"), said())
+    for day in (1, 3, 400):
+        desk.tick(START + day * 24 * HOUR)
+    desk.consumer().poll_once()
     assert conditions(server.status("web/api")) == {"NoPodsMatched": "True", "RecommendationProvided": "False"}
 
 
