@@ -5,7 +5,9 @@ target. A VPA that another recommender serves governs too: it says that the work
 workloads are many, so a workload's match is remembered until some policy changes.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from sys import intern
 
 from agents.logic.tables import Part
 from agents.logic.tables.objects import Table
@@ -57,7 +59,7 @@ class Policies:
         self.vpas: Table[Held] = Table("vpas", Held, 256)
         self._lengths: list[int] | None = None
         self._matches: dict[str, Held | None] = {}
-        self._targeted: dict[str, list[Held]] | None = None
+        self._targeted: dict[str, tuple[Held, ...]] | None = None
 
     def tables(self) -> tuple[Part, ...]:
         """All tables."""
@@ -95,15 +97,19 @@ class Policies:
             self._matches[workload] = self._match(workload, self._lengths)
         return self._matches[workload]
 
-    def rivals(self, workload: str) -> list[Held]:
+    def rivals(self, workload: str) -> Sequence[Held]:
         """The VPAs that target a workload; the first governs."""
+        return self._by_target().get(workload, ())
+
+    def _by_target(self) -> dict[str, tuple[Held, ...]]:
+        """VPAs by what they target; those that target nothing are left out."""
         if self._targeted is None:
-            self._targeted = {}
+            found: dict[str, list[Held]] = {}
             for held in self.vpas.values():
-                self._targeted.setdefault(held.policy.target, []).append(held)
-            for several in self._targeted.values():
-                several.sort(key=self._rank)
-        return self._targeted.get(workload, [])
+                if held.policy.target:
+                    found.setdefault(held.policy.target, []).append(held)
+            self._targeted = {target: tuple(sorted(several, key=self._rank)) for target, several in found.items()}
+        return self._targeted
 
     def _wide(self, target: str) -> frozenset[str]:
         self._lengths = None
@@ -114,17 +120,18 @@ class Policies:
         old = self.vpas.get(key)
         if old is not None and new is not None and _alike(old.policy, new.policy):
             return frozenset()
-        self.rivals("")
-        targeted = self._targeted if self._targeted is not None else {}
+        targeted = self._by_target()
         if old is not None:
-            targeted[old.policy.target].remove(old)
             self.vpas.drop(key)
         if new is not None:
             self.vpas.put(key, new)
-            targeted.setdefault(new.policy.target, []).append(new)
-            targeted[new.policy.target].sort(key=self._rank)
-        targets = frozenset(held.policy.target for held in (old, new) if held is not None)
+        targets = frozenset(held.policy.target for held in (old, new) if held is not None and held.policy.target)
         for target in targets:
+            theirs = [held for held in targeted.pop(target, ()) if held is not old]
+            if new is not None and new.policy.target == target:
+                theirs = sorted((*theirs, new), key=self._rank)
+            if theirs:
+                targeted[target] = tuple(theirs)
             self._matches.pop(target, None)
         return targets
 
@@ -147,7 +154,7 @@ def lowered(vpa: VpaChanged, recommender: str) -> Rule:
     """A VPA as a rule. Without an update mode it recreates pods, as upstream does; one that is not ours changes nothing."""
     foreign = not vpa.served_by(recommender)
     mode = UpdateMode.OFF if foreign else vpa.update_mode or UpdateMode.RECREATE
-    return Rule(vpa.target, f"{vpa.name}@{vpa.generation}", mode, vpa.containers, vpa, foreign)
+    return Rule(intern(vpa.target), f"{vpa.name}@{vpa.generation}", mode, vpa.containers, vpa, foreign)
 
 
 def bounds(held: Held | None, container: str) -> ContainerPolicy:
