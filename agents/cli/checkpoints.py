@@ -34,6 +34,7 @@ def export(
     """Write VerticalPodAutoscalerCheckpoint objects, one for each container of a VPA; objects of the same name are replaced.
 
     For moving back to a stock VPA recommender: stop the workers, export, start the recommender. It then knows what Ullage knows.
+    Needs the right to get, create and update verticalpodautoscalercheckpoints.
     """
     from agents.cli import handing
 

@@ -25,7 +25,8 @@ def consumer(
     """Carry out decisions on a cluster until stopped, and append an outcome for each.
 
     Pods are left alone until the control topic says `apply`; nothing is done twice, however often it is restarted. The status of
-    VPA objects is written in every mode, also during a pause, as it changes no pod.
+    VPA objects is written in every mode, also during a pause, as it changes no pod; it needs the right to get and list
+    verticalpodautoscalers, and to patch verticalpodautoscalers/status.
     """
     from agents.cli import consuming
 

@@ -9,6 +9,8 @@ from typing import Any, Self
 
 GROUP = "/apis/autoscaling.k8s.io/v1"
 Json = dict[str, Any]
+HANG_UP = 0
+"""A refusal without a word."""
 
 
 class VpaServer:
@@ -98,6 +100,9 @@ class VpaServer:
                 size = int(self.headers.get("Content-Length") or 0)
                 body = json.loads(self.rfile.read(size)) if size else {}
                 code, said = server.answer(self.command, self.path, body)
+                if code == HANG_UP:
+                    self.close_connection = True
+                    return
                 data = json.dumps(said).encode()
                 self.send_response(code)
                 self.send_header("Content-Length", str(len(data)))

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from status_desk import AT, HOUR, START, StatusDesk, gone, pod, said, vpa
-from vpa_server import Json, VpaServer
+from vpa_server import HANG_UP, Json, VpaServer
 
 from schemas.facts import SourceReported
 from schemas.names import Place
@@ -287,6 +287,23 @@ def test_an_api_that_does_not_answer_is_left_in_peace_by_all(desk: StatusDesk) -
     assert consumer.waiting == 0
     desk.real += 11
     assert consumer.waiting == 1
+
+
+def test_an_api_that_falls_silent_is_asked_by_few_and_by_all_when_it_is_back(desk: StatusDesk, server: VpaServer) -> None:
+    names = [f"n{number}" for number in range(20)]
+    for name in names:
+        server.make(f"web/{name}")
+    consumer = desk.consumer()
+    desk.say(*(vpa(name, target=name) for name in names), *(said(name) for name in names))
+    assert consumer.poll_once() == 20
+    server.refusals["PATCH"] = deque([HANG_UP] * 20)
+    desk.say(*(said(name, turn=START + 1, cpu=200) for name in names))
+    assert consumer.poll_once() == 0
+    assert 20 - len(server.refusals["PATCH"]) <= 4  # one for each writer
+    assert consumer.waiting == 0
+    server.refusals["PATCH"].clear()
+    desk.real += 11
+    assert consumer.poll_once() == 20
 
 
 def test_a_refusal_is_told_once_and_tried_again_with_the_next_news(desk: StatusDesk, server: VpaServer) -> None:
