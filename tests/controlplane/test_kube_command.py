@@ -1,0 +1,130 @@
+"""`ullage source kube` as a process: reaches the cluster by kubeconfig, needs no more rights than it says, ends when asked."""
+
+import json
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from schemas.facts import NodeChanged, PodChanged, SourceReported
+from streams.codec import Codec, tick_number
+from streams.log.file import FileLog
+from streams.topics import TOPICS, Topics
+from tests.controlplane.asking import wait_for
+from tests.controlplane.plane import Plane, free_ports
+from tests.controlplane.world import World
+
+TOPICS_HERE = Topics(partitions=1)
+RIGHTS = (
+    ("", ("pods", "nodes", "limitranges", "events", "replicationcontrollers")),
+    ("apps", ("replicasets", "deployments", "statefulsets", "daemonsets")),
+    ("batch", ("jobs", "cronjobs")),
+    ("autoscaling.k8s.io", ("verticalpodautoscalers", "verticalpodautoscalercheckpoints")),
+)
+"""What the kube source needs to list and watch; the scale of other controllers comes to that."""
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    path = tmp_path / "log.jsonl"
+    with FileLog.make(path) as made:
+        for topic in TOPICS:
+            made.create(TOPICS_HERE.wire(topic.name), 1)
+    return path
+
+
+def kubeconfig(plane: Plane, world: World, folder: Path, kinds: Sequence[tuple[str, Sequence[str]]]) -> Path:
+    """Of a service account that may list and watch these, and nothing else."""
+    name = world.namespace
+    rules = [{"apiGroups": [group], "resources": list(names), "verbs": ["list", "watch"]} for group, names in kinds]
+    rbac, core = "/apis/rbac.authorization.k8s.io/v1", f"/api/v1/namespaces/{name}/serviceaccounts"
+    subject = {"kind": "ServiceAccount", "name": "kube", "namespace": name}
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}
+    world.ask.post(core, {"metadata": {"name": "kube"}})
+    world.ask.post(f"{rbac}/clusterroles", {"metadata": {"name": name}, "rules": rules})
+    world.ask.post(f"{rbac}/clusterrolebindings", {"metadata": {"name": name}, "roleRef": role, "subjects": [subject]})
+    token = world.ask.post(f"{core}/kube/token", {"spec": {"expirationSeconds": 3600}})["status"]["token"]
+    whole = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "here",
+        "contexts": [{"name": "here", "context": {"cluster": "here", "user": "kube"}}],
+        "clusters": [{"name": "here", "cluster": {"server": plane.url, "certificate-authority": str(plane.ca)}}],
+        "users": [{"name": "kube", "user": {"token": token}}],
+    }
+    path = folder / "kubeconfig"
+    path.write_text(json.dumps(whole), encoding="utf-8")
+    return path
+
+
+@contextmanager
+def watching(config: Path, log: Path, folder: Path) -> Iterator[str]:
+    """The process; gives the address of its health, and holds that it ends well."""
+    (port,) = free_ports(1)
+    settings = [
+        "log.kind=file",
+        f"log.path={log}",
+        "topics.partitions=1",
+        "cluster.name=real",
+        f"cluster.kubeconfig={config}",
+        f"metrics.port={port}",
+    ]
+    command = [sys.executable, "-m", "agents", "source", "kube", *(part for each in settings for part in ("--set", each))]
+    with (folder / "said.txt").open("w", encoding="utf-8") as said:
+        process = subprocess.Popen(command, stdout=said, stderr=said)
+        try:
+            yield f"http://127.0.0.1:{port}"
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(20.0) == 0
+        finally:
+            process.kill()
+            process.wait(10.0)
+
+
+def reasons(url: str) -> list[str] | None:
+    """Why it is not ready; None while nothing answers."""
+    try:
+        with urllib.request.urlopen(f"{url}/readyz", timeout=5.0) as answer:  # noqa: S310  # loopback
+            return list(json.loads(answer.read())["reasons"])
+    except urllib.error.HTTPError as error:
+        return list(json.loads(error.read())["reasons"])
+    except OSError:
+        return None
+
+
+def said(log: Path, topic: str) -> list[object]:
+    with FileLog(log) as held:
+        records = held.poll({(TOPICS_HERE.wire(topic), 0): 0}, limit=1_000_000)
+        return [Codec(TOPICS_HERE).decode(record) for record in records if tick_number(record) is None]
+
+
+def test_it_watches_with_the_rights_to_list_and_watch_alone_and_is_ready_when_all_is_seen(
+    plane: Plane, world: World, log: Path, tmp_path: Path
+) -> None:
+    (pod,) = world.deployment("web")
+    with watching(kubeconfig(plane, world, tmp_path, RIGHTS), log, tmp_path) as url:
+        wait_for(lambda: reasons(url) == [], timeout=40.0, what="it is ready")
+        told = [event for event in said(log, "pod-changes") if isinstance(event, PodChanged)]
+        assert pod["metadata"]["uid"] in {event.pod.uid for event in told}
+        assert {"base-1", "base-2", "base-3"} <= {e.node for e in said(log, "cluster-changes") if isinstance(e, NodeChanged)}
+        with urllib.request.urlopen(f"{url}/metrics", timeout=5.0) as answer:  # noqa: S310  # loopback
+            metrics = answer.read().decode()
+        assert 'ullage_source_records_total{source="kube",topic="pod-changes"}' in metrics
+    assert "Traceback" not in (tmp_path / "said.txt").read_text(encoding="utf-8")
+
+
+def test_what_it_may_not_see_it_names_and_does_not_vouch_for(plane: Plane, world: World, log: Path, tmp_path: Path) -> None:
+    few = [(group, [name for name in names if name != "events"]) for group, names in RIGHTS[:3]]
+    with watching(kubeconfig(plane, world, tmp_path, few), log, tmp_path) as url:
+        wait_for(lambda: len(reasons(url) or range(9)) == 2, timeout=40.0, what="two resources are out of sight")
+        events, vpas = reasons(url) or ["", ""]
+        assert events.startswith("events cannot be seen: listing 'events' did not work: 403")
+        assert vpas.startswith("verticalpodautoscalers cannot be seen")
+    reports = [event for event in said(log, "cluster-changes") if isinstance(event, SourceReported)]
+    assert all(not {"oom-events", "policies"} & set(report.sees) for report in reports)
