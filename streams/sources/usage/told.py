@@ -15,7 +15,7 @@ from streams import replay
 from streams.codec import Codec, tick_number
 from streams.errors import BadRecord
 from streams.log import Log
-from streams.sources.usage.readings import Floats, Readings
+from streams.sources.usage.readings import BEHIND, Floats, Readings
 from streams.topics import Topics
 
 BACK = timedelta(minutes=5)
@@ -32,6 +32,8 @@ class Told:
         self._cluster = cluster
         self._names: Names = ((), (), ())
         self._ends: Floats = np.empty(0)
+        self._absent: dict[Container, float] = {}
+        """Those that the last answer left out. What is older than any news can be is forgotten."""
 
     def news(self, readings: Readings) -> Any:
         """Which rows are news, as an array of booleans; from now on they are not."""
@@ -57,9 +59,14 @@ class Told:
             self._names, self._ends = (namespaces, pods, containers), np.array(list(ends.values()))
 
     def _known(self, names: Names) -> Floats:
-        """When the newest window of each of these containers ended."""
-        ends: dict[Container, float] = dict(zip(zip(*self._names, strict=True), self._ends.tolist(), strict=True))
-        return np.fromiter((ends.get(name, _NEVER) for name in zip(*names, strict=True)), np.float64, len(names[0]))
+        """When the newest window of each of these containers ended. The others are absent from now on."""
+        ends = self._absent | dict(zip(zip(*self._names, strict=True), self._ends.tolist(), strict=True))
+        keys = list(zip(*names, strict=True))
+        known = np.fromiter((ends.get(key, _NEVER) for key in keys), np.float64, len(keys))
+        oldest = max(ends.values(), default=_NEVER) - BEHIND
+        here = set(keys)
+        self._absent = {key: end for key, end in ends.items() if end > oldest and key not in here}
+        return known
 
     def _learn(self, ends: dict[Container, float], event: MetricsScraped) -> None:
         at = event.at.timestamp() - (np.asarray(event.ages, np.float64) if len(event.ages) else np.zeros(len(event.pods)))

@@ -63,6 +63,15 @@ def test_nor_after_a_restart(scene: Scene) -> None:
     assert [(pod, end) for _, pod, *_, end in scene.rows()] == [("web-1", 47.0), ("web-2", 50.0), ("web-2", 65.0)]
 
 
+def test_nor_after_an_answer_that_left_it_out(scene: Scene) -> None:
+    scene.has("web-1")
+    source = scene.source()
+    for rows in ([(*ROW, 47.0)], [], [(*ROW, 47.0)], [(*ROW, 77.0)]):
+        scene.asks = lambda _, rows=rows: readings(*rows)
+        source.scrape(at(60))
+    assert [end for *_, end in scene.rows()] == [47.0, 77.0]
+
+
 def test_a_missing_resource_is_absent(scene: Scene) -> None:
     scene.has("web-1")
     scene.asks = lambda _: readings(("shop", "web-1", "main", 0.25, NAN, 1.0), ("shop", "web-1", "side", NAN, NAN, 1.0))
