@@ -1,0 +1,56 @@
+"""What a real worker left in its changelog on Kafka is what `ullage checkpoints` hands on."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+from cluster_events import API, MINUTE, START, pod, scrape, vpa
+from commands import Commands
+
+from schemas.catalogue import Event
+from streams.codec import Codec, tick
+from streams.log import Log
+from streams.log.connection import Connection
+from streams.log.kafka import KafkaLog
+from streams.topics import TOPICS, Topics, state_topic
+
+
+def tell(log: Log, topics: Topics) -> None:
+    """A VPA, its pod, and ten minutes of usage, with a tick after each."""
+    codec, home = Codec(topics), topics.partition_of(API.key)
+
+    def say(event: Event, topic: str, key: str, partition: int) -> None:
+        log.append([codec.encode(event, topic=topic, key=key, partition=partition, source="/test")])
+
+    for partition in range(topics.partitions):
+        say(vpa(), "policies", vpa().key, partition)
+    say(pod("p", START, labels={"app": "api"}), "pod-changes", API.key, home)
+    for minute in range(1, 11):
+        at = START + minute * MINUTE
+        say(scrape(at, [(API.key, "p", "app", 0.1, 5e8)]), "pod-metrics", API.key, home)
+        read = [topics.wire(topic.name) for topic in TOPICS if topic.read]
+        log.append(tick(wire, partition, at) for wire in read for partition in range(topics.partitions))
+
+
+def test_the_state_of_a_worker_is_handed_on(broker: str, topics_made: Callable[..., Topics], tmp_path: Path) -> None:
+    topics = topics_made(partitions=2)
+    commands = Commands(broker, topics, tmp_path)
+    home = topics.partition_of(API.key)
+    try:
+        with KafkaLog(Connection(broker)) as log:
+            tell(log, topics)
+            commands.start("worker", "worker")
+            place = topics.wire("recommendations"), home
+            commands.wait(lambda: log.end(*place) > log.begin(*place), 60.0, "a recommendation")
+            written = state_topic(topics.prefix, "recommender"), home
+            commands.wait(lambda: any(b"/mark/" in (r.key or b"") for r in log.poll({written: 0})), 60.0, "a mark")
+        commands.running["worker"].terminate()
+        assert commands.running["worker"].wait(30) in (0, 143)
+        commands.start("export", "checkpoints", "export", "--to", "kept.json")
+        assert commands.running["export"].wait(30) == 0, commands.said("export")
+    finally:
+        commands.close()
+    (made,) = json.loads((tmp_path / "kept.json").read_text())["items"]
+    assert made["metadata"] == {"name": "api-app", "namespace": "web"}
+    assert made["status"]["totalSamplesCount"] == 10
+    assert made["status"]["cpuHistogram"]["bucketWeights"] == {"8": 10000}
