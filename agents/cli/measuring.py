@@ -1,7 +1,8 @@
 """How the sources of usage run: on an interval until somebody says stop, and once for what was before."""
 
+import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 
 import structlog
@@ -27,6 +28,7 @@ from streams.sources.usage.readings import Readings
 
 _log = structlog.get_logger(__name__)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
 def usage(settings: Settings) -> None:
@@ -54,9 +56,19 @@ def prometheus(ours: PrometheusSettings) -> Prometheus:
         password_file=ours.password_file,
         token=ours.token.get_secret_value() if ours.token else None,
         token_file=ours.token_file,
-        headers={name: value.get_secret_value() for name, value in ours.headers.items()},
+        headers=dict(_headers(ours.headers.get_secret_value() if ours.headers else "")),
     )
     return Prometheus(ours.url, credentials, timeout=Seconds(ours.timeout_seconds), insecure=ours.insecure, ca=ours.ca)
+
+
+def _headers(text: str) -> Iterator[tuple[str, str]]:
+    """Names and values of `Name: value` lines. What is wrong is told by its line, for the value is a secret."""
+    for number, line in enumerate(text.splitlines(), start=1):
+        name, colon, value = line.partition(":")
+        if line.strip():
+            if not colon or not _HEADER.fullmatch(name.strip()):
+                raise BadInput(f"line {number} of prometheus.headers is no header such as 'X-Scope-OrgID: shop'")
+            yield name.strip(), value.strip()
 
 
 def words(settings: Settings) -> Words:

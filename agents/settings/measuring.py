@@ -41,8 +41,8 @@ class PrometheusSettings(Part):
     """A bearer token."""
     token_file: Path | None = None
     """A file that holds the bearer token; read for each question, as such tokens are renewed."""
-    headers: dict[str, SecretStr] = Field(default_factory=dict)
-    """More headers for each question, as in `--set prometheus.headers.X-Scope-OrgID=shop`."""
+    headers: SecretStr | None = None
+    """More headers for each question, a line each, as in `X-Scope-OrgID: shop`; best by file: ULLAGE_PROMETHEUS__HEADERS_FILE."""
     ca: Path | None = None
     """The certificate authorities (PEM) that its certificate is checked against; none means the system's."""
     insecure: bool = False

@@ -109,10 +109,12 @@ def test_usage_is_told_until_the_source_is_stopped(server: Answering, path: Path
 
 def test_history_is_told_once_and_says_what_it_found(server: Answering, path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     server.answer = remembered
-    flags = on(path, f"prometheus.url={server.url}", "history.length_seconds=3600")
+    headers = "prometheus.headers=X-Scope-OrgID: shop\nX-Key: a:b"
+    flags = on(path, f"prometheus.url={server.url}", "history.length_seconds=3600", headers)
     assert cli.run(["source", "history", "--until", NOW.isoformat(), *flags]) == 0
     said = capsys.readouterr().err
     assert "history is in the log: 2 samples, 0 left out; every pod belongs to a workload" in said
+    assert {(asked.headers["X-Scope-OrgID"], asked.headers["X-Key"]) for asked in server.asked} == {("shop", "a:b")}
     assert [(event.at, event.history, list(event.cores)) for event in scraped(path)] == [
         (NOW - HOUR, True, [0.5]),
         (NOW, True, [0.5]),
@@ -123,6 +125,10 @@ def test_what_makes_no_sense_is_a_sentence(server: Answering, path: Path, capsys
     flags = on(path, f"prometheus.url={server.url}")
     assert cli.run(["source", "history", "--until", "2026-11-21T12:00:00", *flags]) == 2
     assert "has no offset from UTC; say 2026-11-21T12:00:00+00:00" in capsys.readouterr().err
+    assert cli.run(["source", "history", *flags, "--set", "prometheus.headers=X-Key: a\ngeheim"]) == 2
+    said = capsys.readouterr().err
+    assert "line 2 of prometheus.headers is no header" in said
+    assert "geheim" not in said
     both = ["--set", "prometheus.token=t", "--set", "prometheus.username=u", "--set", "prometheus.password=p"]
     assert cli.run(["source", "history", *flags, *both]) == 2
     assert "give one way or the other" in capsys.readouterr().err
