@@ -16,7 +16,7 @@ from streams.clients import answers
 from streams.clients.api import Api, Question
 from streams.clients.objects import AnyObject, Named
 from streams.clients.wire import Metadata, Status
-from streams.errors import Outdated
+from streams.errors import GiveUp, Outdated
 
 T_co = TypeVar("T_co", bound=Named, covariant=True)
 T = TypeVar("T", bound=Named)
@@ -91,6 +91,10 @@ class _Line(msgspec.Struct, frozen=True):
     object: msgspec.Raw
 
 
+class NotServed(GiveUp):
+    """The server has no such resource: its type is not installed, so there is none of it."""
+
+
 class Watching:
     """Lists and watches of one server. `patience` bounds a stream, in seconds; then the server ends it and it is opened again."""
 
@@ -99,11 +103,13 @@ class Watching:
         self._api, self._patience, self._silence = api, patience, silence
 
     def pages(self, resource: Resource[T]) -> Iterator[Page[T]]:
-        """All objects, page by page. Raises TryAgain, GiveUp, and Outdated when the list took too long to read."""
+        """All objects, page by page. Raises TryAgain, GiveUp, NotServed, and Outdated when the list took too long to read."""
         after = ""
         while True:
             question = self._question(resource, {"limit": str(PAGE), "continue": after}, "listing")
-            page = self._api.read(question, _List)
+            page = self._api.find(question, _List)
+            if page is None:
+                raise NotServed(doing=question.doing, to=question.to, answer="the server has no such resource")
             yield Page(tuple(_item(raw, resource) for raw in page.items or ()), page.metadata.resource_version)
             after = page.metadata.continue_
             if not after:

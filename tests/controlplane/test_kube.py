@@ -4,7 +4,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -59,7 +59,7 @@ class Scene:
     def watching(self, *, patience: float = 5.0) -> Iterator[Watchers]:
         """The source at work; everything that is there was seen when the block begins."""
         stop, api = threading.Event(), Api(connected.connection(ClusterSettings(kubeconfig=self.plane.kubeconfig)))
-        desk = Desk("real", self.log, self.topics, Codec(self.topics), now, (self.namespace,))
+        desk = Desk("real", self.log, self.topics, Codec(self.topics), now, (self.namespace,), timedelta(seconds=1))
         watchers = Watchers(api, desk, watching=Watching(api, patience=Seconds(patience)))
         thread = threading.Thread(target=watchers.run, args=(stop,), daemon=True)
         thread.start()
@@ -342,13 +342,18 @@ def test_nodes_are_told_with_what_they_have_and_when_they_go(scene: Scene, world
     assert repeats(scene) == []
 
 
-def test_the_source_says_what_it_sees(scene: Scene) -> None:
-    with scene.watching():
-        pass
-    reports = [event for event in scene.said("cluster-changes", 1) if isinstance(event, SourceReported)]
+def test_the_source_says_what_it_sees_and_that_it_sees_nothing_while_the_server_is_away(plane: Plane, scene: Scene) -> None:
+    def newest() -> SourceReported:
+        return [event for event in scene.said("cluster-changes", 1) if isinstance(event, SourceReported)][-1]
+
     everything = ("cluster-changes", "oom-events", "pod-changes", "pod-changes-by-cluster", "policies")
-    assert {(event.source, event.period) for event in reports} == {("kube", 30.0)}
-    assert reports[-1].sees in {(), everything} or set(reports[-1].sees) <= set(everything)
+    with scene.watching():
+        wait_for(lambda: newest().sees == everything, what="everything is vouched for")
+        assert (newest().source, newest().period) == ("kube", 1.0)
+        plane.stop_apiserver()
+        wait_for(lambda: newest().sees == (), what="nothing is vouched for")
+        plane.start_apiserver()
+        wait_for(lambda: newest().sees == everything, timeout=40.0, what="everything is vouched for again")
 
 
 def test_a_checkpoint_seeds_the_workload_of_its_vpa_once(scene: Scene, world: World) -> None:

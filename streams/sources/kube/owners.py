@@ -63,7 +63,7 @@ class Owners:
     def __init__(self, now: Callable[[], datetime], ask: Callable[[Key], None]) -> None:
         self._now, self._ask = now, ask
         self._known: dict[Key, Controller] = {}
-        self._states: dict[str, Missing] = {}
+        self._states: dict[str, tuple[Missing, str]] = {}
         self._scales: dict[Key, _Answer] = {}
 
     def put(self, controller: Controller) -> bool:
@@ -76,9 +76,14 @@ class Owners:
         """It is gone."""
         self._known.pop(key, None)
 
-    def state(self, kind: str, missing: Missing) -> None:
-        """What it means from now on that a controller of a well-known kind is not at hand."""
-        self._states[kind] = missing
+    def listed(self, kind: str) -> None:
+        """All controllers of a well-known kind are known: one that is not at hand is not there."""
+        self._states[kind] = Missing.ABSENT, ""
+
+    def unseen(self, kind: str, why: str) -> None:
+        """They cannot be looked at now. Once they were listed, what was known then counts until it can be seen again."""
+        if self._states.get(kind, (Missing.UNSEEN, ""))[0] is Missing.UNSEEN:
+            self._states[kind] = Missing.UNSEEN, why
 
     def answer(self, key: Key, scale: Scale | None, why: str = "") -> bool:
         """The scale of a key, or why it cannot be said. Whether that is news."""
@@ -96,11 +101,13 @@ class Owners:
         if key.kind == "Node":
             return Missing.NODE
         if key.well_known:
-            return self._known.get(key) or self._states.get(key.kind, Missing.NOT_YET)
+            return self._known.get(key) or self._states.get(key.kind, (Missing.NOT_YET, ""))[0]
         return self._scaled(key)
 
     def why(self, key: Key) -> str:
         """What the server said when it could not be looked up."""
+        if key.well_known:
+            return self._states.get(key.kind, (Missing.NOT_YET, ""))[1]
         answer = self._scales.get(key)
         return answer.why if answer is not None else ""
 

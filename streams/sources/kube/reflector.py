@@ -12,7 +12,7 @@ import structlog
 
 from schemas.units import Seconds
 from streams.clients.objects import Named
-from streams.clients.watching import Happened, Item, Lister, Resource
+from streams.clients.watching import Happened, Item, Lister, NotServed, Resource
 from streams.clients.wire import Metadata
 from streams.errors import GiveUp, Outdated, TryAgain, Unreachable
 from streams.sources.kube.changes import Blind, Change, Gone, InSync, Seen
@@ -48,6 +48,9 @@ class Reflector(Generic[T]):
         except Outdated as error:
             self._version = None
             return self._failed(error, LONGEST_WAIT)
+        except NotServed:
+            self._nothing()
+            return FORBIDDEN_WAIT
         except GiveUp as error:
             self._version = None
             self._failures += 1
@@ -71,6 +74,14 @@ class Reflector(Generic[T]):
             self._say([change for item in page.items for change in self._seen(item)])
         self._say([self._forget(key) for key in sorted(self._known.keys() - here)])
         self._version = version
+        self._seeing()
+
+    def _nothing(self) -> None:
+        """The type is not installed, or no more: there is none of it, which is something seen."""
+        self._version = None
+        if self._in_sync is not True:
+            _log.info("a resource is not served, so there is none", resource=self.resource.name)
+        self._say([self._forget(key) for key in sorted(self._known)])
         self._seeing()
 
     def _watch(self, version: str) -> None:

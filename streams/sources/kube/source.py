@@ -23,7 +23,7 @@ from streams.sources.kube.aims import Aims
 from streams.sources.kube.changes import Blind, Change, CheckpointsFound, Errand, Gone, InSync, LookAnew, ScaleFound, Seen
 from streams.sources.kube.controllers import Key
 from streams.sources.kube.evictions import Evictions
-from streams.sources.kube.owners import FRESH, Missing, Owners
+from streams.sources.kube.owners import FRESH, Owners
 from streams.sources.kube.pen import Pen
 from streams.sources.kube.pods import TELL_AGAIN, Pods
 from streams.sources.kube.resources import CONTROLLERS
@@ -103,7 +103,7 @@ class KubeSource:
                     self._settle(self._sights.kind(change.resource))
                 case Blind():
                     self._sights.set(change.resource, seen=False, why=change.why)
-                    self._unseen(self._sights.kind(change.resource))
+                    self._unseen(self._sights.kind(change.resource), change.why)
                 case ScaleFound():
                     if self._owners.answer(change.key, change.scale, change.why):
                         self._under(change.key)
@@ -211,14 +211,15 @@ class KubeSource:
             case "verticalpodautoscalers":
                 self._aims.settle()
             case _ if kind in CONTROLLERS:
-                self._missing(kind, Missing.ABSENT)
+                self._owners.listed(CONTROLLERS[kind])
+                self._look_again()
 
-    def _unseen(self, kind: str) -> None:
+    def _unseen(self, kind: str, why: str) -> None:
         if kind in CONTROLLERS:
-            self._missing(kind, Missing.UNSEEN)
+            self._owners.unseen(CONTROLLERS[kind], why)
+            self._look_again()
 
-    def _missing(self, kind: str, missing: Missing) -> None:
-        self._owners.state(CONTROLLERS[kind], missing)
+    def _look_again(self) -> None:
         self._pods.look_again(self._now())
         self._aims.look_again()
 

@@ -148,6 +148,13 @@ def test_what_is_not_allowed_is_said_once_and_asked_for_seldom(scene: Making) ->
     assert blind.why == "listing 'nodes' did not work: 403 nodes is forbidden"
 
 
+def test_a_type_that_is_not_installed_means_that_there_is_none_of_it(scene: Making) -> None:
+    missing = Said(refusal(404, "the server could not find the requested resource"), 404)
+    here = scene(missing, listed(node("a", "1"), version="7"), missing, missing)
+    assert here.steps(4) == [FORBIDDEN_WAIT, 0.0, FORBIDDEN_WAIT, FORBIDDEN_WAIT]
+    assert here.words() == ["in sync", "+a1", "blind", "-a", "in sync"]
+
+
 def test_a_server_that_asks_for_a_pause_gets_it(scene: Making) -> None:
     here = scene(Said(refusal(429, "too many"), 429, headers={"Retry-After": "7"}), listed(version="7"))
     assert here.steps(2) == [7.0, 0.0]

@@ -196,7 +196,18 @@ def test_a_target_out_of_sight_cannot_be_looked_up() -> None:
     scene = Scene()
     scene.blind("deployments")
     scene.see("verticalpodautoscalers", vpa("web"))
-    assert newest(scene).unsupported == "Cannot read targetRef. Reason: Deployment shop/web cannot be looked up"
+    assert newest(scene).unsupported == "Cannot read targetRef. Reason: Deployment shop/web cannot be looked up: 403 forbidden"
+
+
+def test_a_server_that_is_away_for_a_while_changes_nothing_of_what_was_found() -> None:
+    scene = Scene()
+    scene.sync()
+    scene.see("deployments", controller("web"))
+    scene.see("verticalpodautoscalers", vpa("web"), vpa("lost", "nowhere"))
+    told = len(scene.vpas())
+    scene.blind("deployments")
+    scene.sync("deployments")
+    assert len(scene.vpas()) == told
 
 
 def test_a_target_without_selector_is_unsupported() -> None:
