@@ -82,7 +82,7 @@ def _watched(value: object) -> str:
         return f"'{source}', which reported at {at}"
     if seen.get("state") == "silent":
         return f"none at work: '{source}' is silent since {at}"
-    return "none: kills would not be seen" if seen.get("state") == "none" else words.said(value)
+    return "none has reported itself" if seen.get("state") == "none" else words.said(value)
 
 
 def _node(value: object) -> str:

@@ -89,5 +89,5 @@ def test_the_node_that_a_pod_was_cut_down_to_and_the_source_of_kills_are_told_in
     ]
     assert list(because.told({"oom_source": {"state": "none"}, "node": {**node, "cut": {}}})) == [
         "largest node: 'n1' has 2000m / 4.00 GiB for pods; cut down to it: nothing",
-        "source of OOM kills: none: kills would not be seen",
+        "source of OOM kills: none has reported itself",
     ]
