@@ -1,7 +1,7 @@
 """`python -m tests.bench.vertical`: the recommender alone, without a log, on the workloads of upstream's own figures.
 
-Beside each number stands upstream's (VPA 1.8.1, 2 shared cores): the model's AddSample at 100 k containers, all recommendations,
-putting VPAs and pods into the model, live heap a container. CPU time of this process; memory as Python and numpy allocate it.
+Beside each number stands upstream's (VPA 1.8.1, 2 shared cores): the model's AddSample, all recommendations, putting VPAs and
+pods into the model, live heap a container. CPU time of this process; memory as Python and numpy allocate it. In `make bench`.
 """
 
 import gc
@@ -37,6 +37,9 @@ class World:
         self.stage = Recommender(replace(VerticalSettings(), interval=1e9, heartbeat=1e9), 0)
         self.workloads = [Workload("bench", f"ns{i % 100}", "Deployment", f"app{i}") for i in range(count // pods)]
         self.random = np.random.default_rng(1)
+        self.seen = ""
+        """`CPU` or `memory`: the other one is absent from scrapes. Empty: both are seen."""
+        self.scraped = 0
 
     def intake(self, *, vpas: bool = True) -> None:
         """All VPAs and all pods, in turns of a thousand workloads."""
@@ -52,7 +55,9 @@ class World:
         columns = [tuple(zip(*rows[i : i + ROWS], strict=True)) for i in range(0, len(rows), ROWS)]
         names = [tuple(tuple(map(intern, column)) for column in part) for part in columns]  # as the codec gives them
         del rows, columns
-        for tick in range(1, ticks + 1):
+        for _ in range(ticks):
+            self.scraped += 1
+            tick = self.scraped
             turn = Turn((T0 + 60 * tick) * 1000, {"pod-metrics": [self._scrape(tick, *columns) for columns in names]})
             yield timed(lambda turn=turn: self.stage.step(turn))
 
@@ -68,6 +73,8 @@ class World:
     def _scrape(self, tick: int, *columns: tuple[str, ...]) -> Recorded:
         n = len(columns[0])
         cores, memory = self.random.integers(0, 3000, n) / 1000, (self.random.integers(0, 3000, n) + 20) * MIB
+        cores = cores if self.seen in ("", "CPU") else np.full(n, np.nan)
+        memory = memory if self.seen in ("", "memory") else np.full(n, np.nan)
         at = datetime.fromtimestamp(T0 + 60 * tick, UTC)
         return Recorded(MetricsScraped(at, "bench", *columns, cores, memory), Place("pod-metrics", 0, tick))
 
@@ -92,21 +99,6 @@ def timed(work: Callable[[], object]) -> float:
     return time.process_time() - began
 
 
-def report(count: int, pods: int, upstream: str) -> None:
-    """Measure one world, times and memory apart, as watching memory costs time."""
-    world = World(count, pods)
-    intake = timed(world.intake)
-    sample = min(world.scrapes(10)) / 2 / count
-    best = min(timed(world.recommend) for _ in range(3))
-    size = world.dump() / count
-    del world
-    held = memory(count, pods)
-    sys.stdout.write(
-        f"{count:,} containers, {pods} pods a VPA: intake {intake:.2f} s, {sample * 1e9:,.0f} ns a sample, "
-        f"all recommendations {best * 1000:,.0f} ms, {held:,.0f} B in memory and {size:,.0f} B dumped a container | {upstream}\n"
-    )
-
-
 def memory(count: int, pods: int, *, vpas: bool = False) -> float:
     """Bytes a container, after intake and ten scrapes; without VPAs, as upstream's figure is, but with scrapes' name columns."""
     gc.collect()
@@ -121,24 +113,59 @@ def memory(count: int, pods: int, *, vpas: bool = False) -> float:
     return held / count
 
 
-def main() -> None:
-    """1 k, 10 k and 100 k containers."""
-    most = int(sys.argv[1]) if len(sys.argv) > 1 else 100_000
-    single = {
-        1_000: "upstream 12 ms, 4,525 B",
-        10_000: "upstream 154 ms, 4,500 B",
-        100_000: "upstream 1,790 ms, 4,469 B, 1,064 ns",
-    }
-    tens = {
-        1_000: "upstream 0.01 s, 495 ns, 0.4 ms",
-        10_000: "upstream 0.85 s, 557 ns, 6.9 ms",
-        100_000: "upstream 156 s, 1,064 ns, 106 ms",
-    }
-    for pods, figures in ((1, single), (10, tens)):
-        for count, upstream in figures.items():
-            if count <= most:
-                report(count, pods, upstream)
+COUNTS = (1_000, 10_000, 100_000)
+PutFigure = Callable[[str, float, str, str], None]
+"""Name, value, unit, and the goal with upstream's figure."""
+
+
+def one_pod(put: PutFigure, count: int) -> None:
+    """A VPA for each container."""
+    label, upstream = f"{count // 1000}k containers, a VPA each", {1_000: 12.2, 10_000: 154, 100_000: 1_790}[count]
+    world = World(count, 1)
+    world.intake()
+    list(world.scrapes(10))
+    best = min(timed(world.recommend) for _ in range(3))
+    goal = "< 200; " if count == max(COUNTS) else ""
+    put(f"{label}: all recommendations", best * 1000, "ms", f"{goal}upstream {upstream:,}")
+    put(f"{label}: changelog a container", world.dump() / count, "bytes", "< memory")
+    del world
+    heap = {1_000: 4_525, 10_000: 4_500, 100_000: 4_469}[count]
+    put(f"{count // 1000}k containers, no VPA: memory a container", memory(count, 1), "bytes", f"< 3,000; upstream {heap:,}")
+    put(f"{label}: memory a container", memory(count, 1, vpas=True), "bytes", "")
+
+
+def ten_pods(put: PutFigure, count: int) -> None:
+    """Ten pods for each VPA."""
+    label = f"{count // 1000}k containers, 10 pods a VPA"
+    intake, cpu, ram, every = {
+        1_000: ("0.01", 553, 437, 0.4),
+        10_000: ("0.85", 633, 480, 6.9),
+        100_000: ("156", 1_080, 1_048, 106),
+    }[count]
+    large = count == max(COUNTS)
+    world = World(count, 10)
+    put(f"{label}: VPAs and pods taken in", timed(world.intake), "s", f"{'< 5; ' if large else ''}upstream {intake}")
+    for what, theirs in (("CPU", cpu), ("memory", ram)):
+        world.seen = what
+        fold = min(world.scrapes(20 if large else 200)) / count
+        put(f"{label}: a {what} sample into memory", fold * 1e9, "ns", f"{'< 1,050; ' if large else ''}upstream {theirs:,}")
+    best = min(timed(world.recommend) for _ in range(3))
+    put(f"{label}: all recommendations", best * 1000, "ms", f"{'< 100; ' if large else ''}upstream {every:,}")
+
+
+def measure(put: PutFigure, most: int = max(COUNTS)) -> None:
+    """All sizes up to `most` containers."""
+    for count in COUNTS:
+        if count <= most:
+            one_pod(put, count)
+            ten_pods(put, count)
+
+
+def show(name: str, value: float, unit: str, goal: str = "") -> None:
+    """One line."""
+    sys.stdout.write(f"{name:<60} {value:>14,.2f} {unit:<8} {goal}\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":
-    main()
+    measure(show, int(sys.argv[1]) if len(sys.argv) > 1 else max(COUNTS))
