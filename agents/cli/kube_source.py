@@ -1,5 +1,6 @@
 """How `ullage source kube` runs: a real cluster watched, its facts in the log, until somebody says stop."""
 
+import gc
 import threading
 from collections.abc import Sequence
 from functools import partial
@@ -25,13 +26,26 @@ def run(settings: Settings) -> None:
         desk = Desk(ours.name, WatchedLog(log, metrics), topics, Codec(topics), partial(now, settings), ours.namespaces)
         watching.at_work = watchers = Watchers(api, desk)
         note(f"watching cluster '{ours.name}' at {connected.address(ours)}")
-        watchers.run(threading.Event(), after=lambda: metrics.dropped(watchers.source.dropped))
+
+        def after() -> None:
+            metrics.dropped(watchers.source.dropped)
+            watching.settle()
+
+        watchers.run(threading.Event(), after=after)
 
 
 class _Watching:
     """The watchers, once there are any: the health server begins before them."""
 
     at_work: Watchers | None = None
+    settled = False
+
+    def settle(self) -> None:
+        """Once everything was listed, what is held stays for long: the garbage collector need not look at it again and again."""
+        if not self.settled and not self.reasons():
+            self.settled = True
+            gc.collect()
+            gc.freeze()
 
     def reasons(self) -> Sequence[str]:
         """Why not ready."""

@@ -22,33 +22,33 @@ class Named(Protocol):
         """Name, namespace, uid, version."""
 
 
-class AnyObject(msgspec.Struct, frozen=True):
+class AnyObject(msgspec.Struct, frozen=True, gc=False):
     """An object of which nothing but the name is wanted."""
 
     metadata: Metadata
 
 
-class Described(Metadata, frozen=True, rename="camel"):
+class Described(Metadata, frozen=True, gc=False, rename="camel"):
     """Metadata with what most objects carry for nothing."""
 
     annotations: dict[str, str] | None = None
     generation: int = 0
 
 
-class NodeSpec(msgspec.Struct, frozen=True):
+class NodeSpec(msgspec.Struct, frozen=True, gc=False):
     """A node's spec."""
 
     unschedulable: bool = False
 
 
-class NodeStatus(msgspec.Struct, frozen=True):
+class NodeStatus(msgspec.Struct, frozen=True, gc=False):
     """A node's status."""
 
     allocatable: dict[str, str] = {}
     conditions: list[Condition] = []
 
 
-class NodeObject(msgspec.Struct, frozen=True):
+class NodeObject(msgspec.Struct, frozen=True, gc=False):
     """A node."""
 
     metadata: Metadata
@@ -56,7 +56,7 @@ class NodeObject(msgspec.Struct, frozen=True):
     status: NodeStatus = NodeStatus()
 
 
-class LimitItem(msgspec.Struct, frozen=True, rename="camel"):
+class LimitItem(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """One entry of a limit range."""
 
     type: str
@@ -67,20 +67,20 @@ class LimitItem(msgspec.Struct, frozen=True, rename="camel"):
     max_limit_request_ratio: dict[str, str] | None = None
 
 
-class LimitRangeSpec(msgspec.Struct, frozen=True):
+class LimitRangeSpec(msgspec.Struct, frozen=True, gc=False):
     """A limit range's spec."""
 
     limits: list[LimitItem] = []
 
 
-class LimitRangeObject(msgspec.Struct, frozen=True):
+class LimitRangeObject(msgspec.Struct, frozen=True, gc=False):
     """A limit range."""
 
     metadata: Metadata
     spec: LimitRangeSpec = LimitRangeSpec()
 
 
-class Involved(msgspec.Struct, frozen=True):
+class Involved(msgspec.Struct, frozen=True, gc=False):
     """What an event is about."""
 
     kind: str = ""
@@ -89,7 +89,7 @@ class Involved(msgspec.Struct, frozen=True):
     uid: str = ""
 
 
-class EventObject(msgspec.Struct, frozen=True, rename="camel"):
+class EventObject(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """An event."""
 
     metadata: Described
@@ -97,7 +97,7 @@ class EventObject(msgspec.Struct, frozen=True, rename="camel"):
     reason: str = ""
 
 
-class LabelExpression(msgspec.Struct, frozen=True):
+class LabelExpression(msgspec.Struct, frozen=True, gc=False):
     """One expression of a label selector."""
 
     key: str
@@ -105,104 +105,104 @@ class LabelExpression(msgspec.Struct, frozen=True):
     values: list[str] | None = None
 
 
-class LabelSelector(msgspec.Struct, frozen=True, rename="camel"):
+class LabelSelector(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """A label selector."""
 
     match_labels: dict[str, str] | None = None
     match_expressions: list[LabelExpression] | None = None
 
 
-class ControllerSpec(msgspec.Struct, frozen=True):
+class ControllerSpec(msgspec.Struct, frozen=True, gc=False):
     """The spec of a Deployment, ReplicaSet, StatefulSet, DaemonSet or Job."""
 
     selector: LabelSelector | None = None
 
 
-class ControllerObject(msgspec.Struct, frozen=True):
+class ControllerObject(msgspec.Struct, frozen=True, gc=False):
     """A Deployment, ReplicaSet, StatefulSet, DaemonSet or Job."""
 
     metadata: Metadata
     spec: ControllerSpec = ControllerSpec()
 
 
-class PlainSpec(msgspec.Struct, frozen=True):
+class PlainSpec(msgspec.Struct, frozen=True, gc=False):
     """The spec of a ReplicationController, whose selector is a map."""
 
     selector: dict[str, str] | None = None
 
 
-class ReplicationControllerObject(msgspec.Struct, frozen=True):
+class ReplicationControllerObject(msgspec.Struct, frozen=True, gc=False):
     """A ReplicationController."""
 
     metadata: Metadata
     spec: PlainSpec = PlainSpec()
 
 
-class Labelled(msgspec.Struct, frozen=True):
+class Labelled(msgspec.Struct, frozen=True, gc=False):
     """Metadata of a pod template."""
 
     labels: dict[str, str] | None = None
 
 
-class Template(msgspec.Struct, frozen=True):
+class Template(msgspec.Struct, frozen=True, gc=False):
     """A pod template."""
 
     metadata: Labelled = Labelled()
 
 
-class JobSpec(msgspec.Struct, frozen=True):
+class JobSpec(msgspec.Struct, frozen=True, gc=False):
     """The spec of a job template."""
 
     template: Template = Template()
 
 
-class JobTemplate(msgspec.Struct, frozen=True):
+class JobTemplate(msgspec.Struct, frozen=True, gc=False):
     """A job template."""
 
     spec: JobSpec = JobSpec()
 
 
-class CronJobSpec(msgspec.Struct, frozen=True, rename="camel"):
+class CronJobSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """A CronJob's spec."""
 
     job_template: JobTemplate = JobTemplate()
 
 
-class CronJobObject(msgspec.Struct, frozen=True):
+class CronJobObject(msgspec.Struct, frozen=True, gc=False):
     """A CronJob."""
 
     metadata: Metadata
     spec: CronJobSpec = CronJobSpec()
 
 
-class ScaleStatus(msgspec.Struct, frozen=True):
+class ScaleStatus(msgspec.Struct, frozen=True, gc=False):
     """The status of a scale."""
 
     selector: str = ""
 
 
-class ScaleObject(msgspec.Struct, frozen=True):
+class ScaleObject(msgspec.Struct, frozen=True, gc=False):
     """The scale subresource of anything."""
 
     metadata: Metadata
     status: ScaleStatus = ScaleStatus()
 
 
-class VpaObject(msgspec.Struct, frozen=True):
+class VpaObject(msgspec.Struct, frozen=True, gc=False):
     """A VerticalPodAutoscaler."""
 
     metadata: Described
     spec: msgspec.Raw = msgspec.Raw(b"{}")
 
 
-class CheckpointSpec(msgspec.Struct, frozen=True, rename="camel"):
+class CheckpointSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """Whose history it is."""
 
     vpa_object_name: str = ""
     container_name: str = ""
 
 
-class HistogramObject(msgspec.Struct, frozen=True, rename="camel"):
+class HistogramObject(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """A histogram in a checkpoint."""
 
     reference_timestamp: Time | None = None
@@ -210,7 +210,7 @@ class HistogramObject(msgspec.Struct, frozen=True, rename="camel"):
     bucket_weights: dict[str, int] | None = None
 
 
-class CheckpointStatus(msgspec.Struct, frozen=True, rename="camel"):
+class CheckpointStatus(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """The history."""
 
     version: str = ""
@@ -221,7 +221,7 @@ class CheckpointStatus(msgspec.Struct, frozen=True, rename="camel"):
     memory_histogram: HistogramObject = HistogramObject()
 
 
-class CheckpointObject(msgspec.Struct, frozen=True):
+class CheckpointObject(msgspec.Struct, frozen=True, gc=False):
     """A VerticalPodAutoscalerCheckpoint."""
 
     metadata: Metadata
