@@ -9,8 +9,8 @@ import pytest
 from agents.cli.program import app
 
 ROOT = Path(__file__).parent.parent
-DOCUMENTS = [ROOT / "README.md", ROOT / "deploy" / "README.md"]
-PLACEHOLDERS = {"POD|DECISION": "p", "NAME": "n"}
+DOCUMENTS = [ROOT / name for name in ("README.md", "deploy/README.md", "docs/cluster.md", "docs/usage.md")]
+PLACEHOLDERS = {"POD|DECISION": "p", "NAME": "n", "NAMESPACE/VPA": "n/v"}
 
 
 def _commands() -> list[str]:
