@@ -1,127 +1,32 @@
 """The kube source against a real API server: what it tells, what a broken watch does to that, and what a restart finds."""
 
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import replace
-from datetime import UTC, datetime, timedelta
-from typing import Any
+from datetime import UTC, datetime
 
 import pytest
 
-from agents.settings import ClusterSettings, connected
-from schemas.catalogue import Event
 from schemas.facts import (
-    CheckpointSeen,
     ContainerOOMKilled,
     NodeChanged,
     NodeRemoved,
     PodChanged,
     PodDeleted,
-    PodPhase,
     ResizeState,
-    SavedHistogram,
     SourceReported,
 )
-from schemas.names import Amounts, PodName, Workload
-from schemas.policies import Operator, Requirement, VpaChanged, VpaRemoved
-from schemas.units import Cores, Seconds
-from streams.clients.api import Api
+from schemas.names import Amounts, PodName
+from schemas.policies import VpaRemoved
+from schemas.units import Cores
 from streams.clients.kubernetes import KubernetesClient
-from streams.clients.watching import Watching
-from streams.codec import Codec, tick_number
-from streams.log.memory import MemoryLog
-from streams.sources.kube.source import Desk
-from streams.sources.kube.watchers import Watchers
-from streams.topics import TOPICS, Topics
 from tests.controlplane import stages
-from tests.controlplane.asking import Refused, wait_for
+from tests.controlplane.asking import wait_for
 from tests.controlplane.plane import Plane
+from tests.controlplane.watched import Scene, gone, repeats, runs, uid_of
 from tests.controlplane.world import World, make_nodes
-
-PARTITIONS = 2
-
-
-def now() -> datetime:
-    return datetime.now(UTC)
-
-
-class Scene:
-    """One log, and a source that watches one namespace of the plane into it."""
-
-    def __init__(self, plane: Plane, world: World) -> None:
-        self.plane, self.namespace = plane, world.namespace
-        self.topics, self.log = Topics(partitions=PARTITIONS), MemoryLog()
-        for topic in TOPICS:
-            self.log.create(self.topics.wire(topic.name), PARTITIONS)
-
-    @contextmanager
-    def watching(self, *, patience: float = 5.0) -> Iterator[Watchers]:
-        """The source at work; everything that is there was seen when the block begins."""
-        stop, api = threading.Event(), Api(connected.connection(ClusterSettings(kubeconfig=self.plane.kubeconfig)))
-        desk = Desk("real", self.log, self.topics, Codec(self.topics), now, (self.namespace,), timedelta(seconds=1))
-        watchers = Watchers(api, desk, watching=Watching(api, patience=Seconds(patience)))
-        thread = threading.Thread(target=watchers.run, args=(stop,), daemon=True)
-        thread.start()
-        try:
-            wait_for(lambda: not watchers.sights.reasons(), what="everything is in sight")
-            yield watchers
-        finally:
-            stop.set()
-            thread.join(10.0)
-
-    def said(self, topic: str, partition: int | None = None) -> list[Event]:
-        """What stands in a topic, in the order of its partitions; of broadcasts, one partition is enough."""
-        found = []
-        for p in range(PARTITIONS) if partition is None else [partition]:
-            at = (self.topics.wire(topic), p)
-            records = self.log.poll({at: 0}, limit=1_000_000)
-            found += [Codec(self.topics).decode(record) for record in records if tick_number(record) is None]
-        return found
-
-    def pods(self, uid: str) -> list[PodChanged | PodDeleted]:
-        found = self.said("pod-changes")
-        return [event for event in found if isinstance(event, (PodChanged, PodDeleted)) and event.pod.uid == uid]
-
-    def vpas(self, name: str) -> list[VpaChanged | VpaRemoved]:
-        return [event for event in self.said("policies", 0) if isinstance(event, (VpaChanged, VpaRemoved)) and event.name == name]
-
-    def workload(self, kind: str, name: str) -> Workload:
-        return Workload("real", self.namespace, kind, name)
 
 
 @pytest.fixture
 def scene(plane: Plane, world: World) -> Scene:
     return Scene(plane, world)
-
-
-def repeats(scene: Scene) -> list[Event]:
-    """Facts that say of a pod, VPA or node what was said of it just before."""
-    last: dict[str, Event] = {}
-    found = []
-    for event in [*scene.said("pod-changes-by-cluster"), *scene.said("policies", 0), *scene.said("cluster-changes", 0)]:
-        name = (
-            event.pod.uid if isinstance(event, (PodChanged, PodDeleted)) else getattr(event, "name", getattr(event, "node", ""))
-        )
-        if name and name in last and replace(last[name], at=event.at) == event:
-            found.append(event)
-        last[name] = event
-    return found
-
-
-def uid_of(pod: Any) -> str:
-    return str(pod["metadata"]["uid"])
-
-
-def runs(scene: Scene, uid: str) -> bool:
-    """Whether the newest word of a pod is that it runs, ready."""
-    told = scene.pods(uid)
-    newest = told[-1] if told else None
-    return isinstance(newest, PodChanged) and newest.phase is PodPhase.RUNNING and newest.containers[0].ready
-
-
-def gone(scene: Scene, uid: str) -> bool:
-    return bool(scene.pods(uid)) and isinstance(scene.pods(uid)[-1], PodDeleted)
 
 
 def test_a_deployments_pods_are_told_with_their_workload_in_both_topics(scene: Scene, world: World) -> None:
@@ -216,77 +121,6 @@ def test_what_went_while_the_source_was_away_is_told_as_gone_and_the_rest_not_ag
     assert repeats(scene) == []
 
 
-def test_a_vpa_is_unsupported_until_its_target_is_there_and_again_when_it_is_gone(scene: Scene, world: World) -> None:
-    with scene.watching():
-        world.vpa("web", "web")
-        wait_for(lambda: scene.vpas("web"), what="it is told without a target")
-        world.deployment("web")
-        wait_for(lambda: len(scene.vpas("web")) == 2, what="it is told with its target")
-        world.ask.delete(world.path("deployments", "web"))
-        wait_for(lambda: len(scene.vpas("web")) == 3, what="it is told without a target again")
-    first, second, third = scene.vpas("web")
-    assert isinstance(first, VpaChanged)
-    assert isinstance(second, VpaChanged)
-    assert isinstance(third, VpaChanged)
-    missing = f"Cannot read targetRef. Reason: Deployment {scene.namespace}/web was not found"
-    assert (first.selector, first.unsupported) == (None, missing)
-    assert (second.selector, second.unsupported) == ((Requirement("app", Operator.IN, ("web",)),), "")
-    assert third.unsupported == missing
-    copies = [event for event in scene.said("policies", 1) if isinstance(event, VpaChanged) and event.name == "web"]
-    assert copies == [first, second, third]
-
-
-def test_two_vpas_on_one_workload_are_both_told_with_its_selector(scene: Scene, world: World) -> None:
-    world.deployment("web")
-    world.vpa("one", "web")
-    world.vpa("two", "web")
-    with scene.watching():
-        wait_for(lambda: scene.vpas("one") and scene.vpas("two"))
-    one, two = scene.vpas("one")[-1], scene.vpas("two")[-1]
-    assert isinstance(one, VpaChanged)
-    assert isinstance(two, VpaChanged)
-    assert one.selector == two.selector == (Requirement("app", Operator.IN, ("web",)),)
-    assert one.unsupported == two.unsupported == ""
-
-
-def test_a_vpa_on_a_replica_set_of_a_deployment_is_unsupported(scene: Scene, world: World) -> None:
-    (pod,) = world.deployment("web")
-    owner = pod["metadata"]["ownerReferences"][0]["name"]
-    world.vpa("inner", owner, kind="ReplicaSet")
-    with scene.watching():
-        wait_for(lambda: scene.vpas("inner"))
-    (told,) = scene.vpas("inner")
-    assert isinstance(told, VpaChanged)
-    assert told.selector is None
-    assert told.unsupported == (
-        f"The target ReplicaSet {scene.namespace}/{owner} has a parent controller, Deployment {scene.namespace}/web, "
-        "but it should point to a topmost well-known or scalable controller"
-    )
-
-
-def test_a_vpa_that_upstream_would_refuse_is_told_with_value_and_place(scene: Scene, world: World) -> None:
-    world.deployment("web")
-    world.vpa("odd", "web", spec={"updatePolicy": {"updateMode": "Recreate", "minReplicas": 0}})
-    with scene.watching():
-        wait_for(lambda: scene.vpas("odd"))
-    (told,) = scene.vpas("odd")
-    assert isinstance(told, VpaChanged)
-    assert told.unsupported == "The spec cannot be carried out: spec.updatePolicy.minReplicas is 0; it must be at least 1"
-
-
-def test_a_status_that_is_written_to_a_vpa_is_no_change_of_it(scene: Scene, world: World) -> None:
-    world.deployment("web")
-    world.vpa("web", "web")
-    with scene.watching():
-        wait_for(lambda: scene.vpas("web"))
-        recommended = {"containerRecommendations": [{"containerName": "app", "target": {"cpu": "25m"}}]}
-        path = f"{world.path('vpas', 'web')}/status"
-        world.ask.patch(path, {"status": {"recommendation": recommended}}, kind="merge")
-        uid = uid_of(world.deployment("later")[0])
-        wait_for(lambda: runs(scene, uid))
-    assert len(scene.vpas("web")) == 1
-
-
 def test_an_oom_kill_is_told_once_over_restarts_of_the_source_and_with_the_request_of_its_time(
     scene: Scene, world: World
 ) -> None:
@@ -354,102 +188,3 @@ def test_the_source_says_what_it_sees_and_that_it_sees_nothing_while_the_server_
         wait_for(lambda: newest().sees == (), what="nothing is vouched for")
         plane.start_apiserver()
         wait_for(lambda: newest().sees == everything, timeout=40.0, what="everything is vouched for again")
-
-
-def test_a_checkpoint_seeds_the_workload_of_its_vpa_once(scene: Scene, world: World) -> None:
-    world.deployment("web")
-    world.vpa("web", "web")
-    histogram = {"referenceTimestamp": "2026-11-20T00:00:00Z", "totalWeight": 0.4, "bucketWeights": {"8": 10000, "36": 3333}}
-    status = {
-        "version": "v3",
-        "firstSampleStart": "2026-11-20T00:00:00Z",
-        "lastSampleStart": "2026-11-20T00:03:00Z",
-        "totalSamplesCount": 4,
-        "cpuHistogram": histogram,
-        "memoryHistogram": {"totalWeight": 0},
-    }
-    world.ask.post(
-        world.path("vpas").replace("verticalpodautoscalers", "verticalpodautoscalercheckpoints"),
-        {
-            "apiVersion": "autoscaling.k8s.io/v1",
-            "kind": "VerticalPodAutoscalerCheckpoint",
-            "metadata": {"name": "web-app"},
-            "spec": {"vpaObjectName": "web", "containerName": "app"},
-            "status": status,
-        },
-    )
-    with scene.watching():
-        wait_for(lambda: any(isinstance(event, CheckpointSeen) for event in scene.said("pod-changes")))
-    (seen,) = [event for event in scene.said("pod-changes") if isinstance(event, CheckpointSeen)]
-    midnight = datetime(2026, 11, 20, tzinfo=UTC).timestamp()
-    assert (seen.workload, seen.vpa, seen.container) == (scene.workload("Deployment", "web"), "web", "app")
-    assert (seen.first, seen.last, seen.count) == (midnight, midnight + 180.0, 4)
-    assert seen.cpu == SavedHistogram(midnight, 0.4, {"36": 3333, "8": 10000})
-
-
-def test_a_custom_controller_with_a_scale_is_the_workload_and_gives_the_selector(scene: Scene, world: World) -> None:
-    make_scalable_type(world)
-    roots = f"/apis/test.ullage.example/v1/namespaces/{scene.namespace}/rollouts"
-    made = wait_for(lambda: _posted(world, roots), timeout=20.0, what="the type is served")
-    kinds = "/apis/test.ullage.example/v1"
-    wait_for(lambda: any(each["name"] == "rollouts/scale" for each in world.ask.get(kinds)["resources"]), what="it is listed")
-    owner = {
-        "apiVersion": "test.ullage.example/v1",
-        "kind": "Rollout",
-        "name": "big",
-        "uid": made["metadata"]["uid"],
-        "controller": True,
-    }
-    template = {"metadata": {"labels": {"app": "big"}}, "spec": {"containers": [{"name": "app", "image": "x"}]}}
-    replicas = {"replicas": 1, "selector": {"matchLabels": {"app": "big"}}, "template": template}
-    sets = f"/apis/apps/v1/namespaces/{scene.namespace}/replicasets"
-    world.ask.patch(f"{roots}/big", {"status": {"selector": "app=big,tier!=old"}}, kind="merge")
-    world.vpa("big", "big", kind="Rollout", spec={"targetRef": {**{k: owner[k] for k in ("apiVersion", "kind", "name")}}})
-    with scene.watching():
-        world.ask.post(sets, {"metadata": {"name": "big-1", "ownerReferences": [owner]}, "spec": replicas})
-        (pod,) = world.running("big", 1)
-        wait_for(lambda: runs(scene, uid_of(pod)))
-        wait_for(lambda: scene.vpas("big"))
-    assert {event.workload for event in scene.pods(uid_of(pod))} == {scene.workload("Rollout", "big")}
-    told = scene.vpas("big")[-1]
-    assert isinstance(told, VpaChanged)
-    assert told.unsupported == ""
-    assert told.selector == (Requirement("app", Operator.IN, ("big",)), Requirement("tier", Operator.NOT_IN, ("old",)))
-
-
-def _posted(world: World, path: str) -> Any:
-    try:
-        body = {"apiVersion": "test.ullage.example/v1", "kind": "Rollout", "metadata": {"name": "big"}, "spec": {"replicas": 1}}
-        return world.ask.post(path, body)
-    except Refused as error:
-        if error.code == 404:
-            return None
-        raise
-
-
-def make_scalable_type(world: World) -> None:
-    """A custom type with replicas and a scale, as Argo's rollouts have."""
-    anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    scale = {
-        "specReplicasPath": ".spec.replicas",
-        "statusReplicasPath": ".status.replicas",
-        "labelSelectorPath": ".status.selector",
-    }
-    version = {
-        "name": "v1",
-        "served": True,
-        "storage": True,
-        "schema": {"openAPIV3Schema": anything},
-        "subresources": {"scale": scale},
-    }
-    names = {"plural": "rollouts", "singular": "rollout", "kind": "Rollout"}
-    spec = {"group": "test.ullage.example", "scope": "Namespaced", "names": names, "versions": [version]}
-    world.ask.post(
-        "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
-        {
-            "apiVersion": "apiextensions.k8s.io/v1",
-            "kind": "CustomResourceDefinition",
-            "metadata": {"name": "rollouts.test.ullage.example"},
-            "spec": spec,
-        },
-    )
