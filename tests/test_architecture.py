@@ -3,6 +3,7 @@
 import ast
 import importlib.metadata
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,8 +16,13 @@ LONGEST_FILE = 400
 LONGEST_FUNCTION = 50
 
 
-def _name(path: Path) -> str:
-    return str(path.relative_to(ROOT))
+def _read(path: Path) -> tuple[str, ast.Module]:
+    text = path.read_text()
+    return text, ast.parse(text)
+
+
+TREES = {str(path.relative_to(ROOT)): _read(path) for path in SOURCES}
+"""Text and syntax of every file, by its name."""
 
 
 @pytest.mark.parametrize("name", PACKAGES)
@@ -25,26 +31,26 @@ def test_nobody_else_owns_our_top_level_names(name: str) -> None:
     assert owners <= {"ullage"}, f"'{name}' is also installed by {owners - {'ullage'}}: one of us shadows the other"
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=_name)
-def test_a_file_has_one_idea_a_docstring_and_a_bounded_length(path: Path) -> None:
-    text = path.read_text()
-    tree = ast.parse(text)
-    assert ast.get_docstring(tree), f"{_name(path)} does not say what it is for"
-    assert len(text.splitlines()) <= LONGEST_FILE
+def test_a_file_has_one_idea_a_docstring_and_a_bounded_length() -> None:
+    assert [name for name, (_, tree) in TREES.items() if not ast.get_docstring(tree)] == []
+    assert [name for name, (text, _) in TREES.items() if len(text.splitlines()) > LONGEST_FILE] == []
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=_name)
-def test_functions_stay_short(path: Path) -> None:
-    for node in ast.walk(ast.parse(path.read_text())):
+def test_functions_stay_short() -> None:
+    assert [where for name, (_, tree) in TREES.items() for where in _too_long(name, tree)] == []
+
+
+def _too_long(name: str, tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             docstring = ast.get_docstring(node, clean=False)
             lines = (node.end_lineno or node.lineno) - node.lineno + 1 - len((docstring or "").splitlines())
-            assert lines <= LONGEST_FUNCTION, f"{_name(path)}:{node.lineno} {node.name} has {lines} lines"
+            if lines > LONGEST_FUNCTION:
+                yield f"{name}:{node.lineno} {node.name} has {lines} lines"
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=_name)
-def test_no_file_is_named_for_having_no_place(path: Path) -> None:
-    assert path.stem not in {"utils", "helpers", "common", "manager", "base", "misc"}
+def test_no_file_is_named_for_having_no_place() -> None:
+    assert [name for name in TREES if Path(name).stem in {"utils", "helpers", "common", "manager", "base", "misc"}] == []
 
 
 def test_every_exception_from_the_lint_rules_has_its_reason_on_the_same_line() -> None:
