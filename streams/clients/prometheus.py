@@ -6,6 +6,7 @@ and nowhere else: no error and no log line holds them.
 """
 
 import base64
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -22,6 +23,7 @@ from streams.errors import BadInput, GiveUp, TryAgain, Unreachable
 _ACCEPTED = 300
 _FORM = "application/x-www-form-urlencoded"
 _SHOWN = 120
+_SENDABLE = re.compile(r"[\t\x20-\x7e\xa0-\xff]*")
 PATIENCE = Seconds(300.0)
 
 
@@ -46,13 +48,16 @@ class Credentials:
             raise BadInput("prometheus.username and a password go together, and one of them is missing")
 
     def given(self) -> dict[str, str]:
-        """The headers of a question. Raises BadInput for a file that cannot be read."""
+        """The headers of a question. Raises BadInput for a file that cannot be read, and for what no header may hold."""
         headers = dict(self.headers)
         if self.username is not None:
             both = f"{self.username}:{_secret(self.password, self.password_file)}".encode()
             headers["Authorization"] = f"Basic {base64.b64encode(both).decode()}"
         elif self.token is not None or self.token_file is not None:
             headers["Authorization"] = f"Bearer {_secret(self.token, self.token_file)}"
+        for name, value in headers.items():
+            if not _SENDABLE.fullmatch(value):
+                raise BadInput(f"the header '{name}' for prometheus holds a line break or another character that none may hold")
         return headers
 
 
@@ -120,7 +125,7 @@ class Prometheus:
 
     def over(self, query: str, stretch: Stretch) -> list[Series]:
         """The values of each series over a stretch. Raises as `instant`."""
-        more = {"start": f"{stretch.first:.3f}", "end": f"{stretch.last:.3f}", "step": f"{stretch.step:g}"}
+        more = {"start": f"{stretch.first:.3f}", "end": f"{stretch.last:.3f}", "step": f"{stretch.step:.3f}"}
         return self._ask("query_range", query, more)
 
     def close(self) -> None:
@@ -128,7 +133,7 @@ class Prometheus:
         self._pool.clear()
 
     def _ask(self, what: str, query: str, more: Mapping[str, str]) -> list[Series]:
-        fields = {"query": query, "timeout": f"{self._timeout:g}s", **more}
+        fields = {"query": query, "timeout": duration(self._timeout), **more}
         headers = {"Content-Type": _FORM, "Accept-Encoding": "gzip", **self._given(query)}
         url = f"{self._url}/api/v1/{what}"
         try:
@@ -158,6 +163,11 @@ class Prometheus:
         except ValueError:
             message = body[:200].decode(errors="replace")
         return answers.refused(doing=_doing(query), to=self._url, code=code, message=message)
+
+
+def duration(seconds: Seconds) -> str:
+    """A length of time in PromQL, which knows neither fractions nor exponents."""
+    return f"{seconds:.0f}s" if float(seconds).is_integer() else f"{seconds * 1000:.0f}ms"
 
 
 def _doing(query: str) -> str:

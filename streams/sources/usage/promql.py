@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from schemas.units import Seconds
-from streams.clients.prometheus import Series
+from streams.clients.prometheus import Series, duration
 
 Container = tuple[str, str, str]
 """Namespace, pod and container."""
@@ -29,7 +29,7 @@ class Words:
 
     def cpu(self, window: Seconds) -> str:
         """Cores, over the window that ends at the moment asked for."""
-        return f"sum by ({self._by}) (rate({self.cpu_metric}{self._selector}[{window:g}s]))"
+        return f"sum by ({self._by}) (rate({self.cpu_metric}{self._selector}[{duration(window)}]))"
 
     def memory(self) -> str:
         """Bytes."""

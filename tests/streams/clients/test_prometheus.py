@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from answering import Answering, answering
 
-from streams.clients.prometheus import Credentials, Prometheus, Stretch
+from schemas.units import Seconds
+from streams.clients.prometheus import Credentials, Prometheus, Stretch, duration
 from streams.errors import BadInput, GiveUp, TryAgain, Unreachable
 
 AT = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -72,6 +73,21 @@ def test_credentials_are_in_no_text(server: Answering, tmp_path: Path) -> None:
     assert WORD not in f"{given!r} {error.value} {address.value}"
     with pytest.raises(TryAgain, match=r"none' of prometheus cannot be read: No such file"):
         Prometheus(server.url, Credentials(token_file=tmp_path / "none")).instant("up", AT)
+
+
+@pytest.mark.parametrize("word", [f"{WORD}\nsecond", f"{WORD}\x00", f"{WORD}\u2026"])
+def test_a_secret_that_no_header_may_hold_is_said_without_it(server: Answering, tmp_path: Path, word: str) -> None:
+    (tmp_path / "token").write_text(word, encoding="utf-8")
+    for given in (Credentials(token_file=tmp_path / "token"), Credentials(headers={"X-Key": word})):
+        with pytest.raises(TryAgain, match=r"the header '(Authorization|X-Key)' for prometheus holds") as error:
+            Prometheus(server.url, given).instant("up", AT)
+        assert WORD not in str(error.value)
+    assert not server.asked
+
+
+@pytest.mark.parametrize(("seconds", "said"), [(300.0, "300s"), (2_592_000.0, "2592000s"), (90.5, "90500ms"), (0.25, "250ms")])
+def test_a_length_of_time_has_neither_fraction_nor_exponent(seconds: float, said: str) -> None:
+    assert duration(Seconds(seconds)) == said
 
 
 @pytest.mark.parametrize(

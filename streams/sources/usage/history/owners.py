@@ -13,7 +13,7 @@ from schemas.names import Workload
 from schemas.policies import Operator, Requirement, VpaChanged, VpaRemoved
 from schemas.units import Seconds
 from streams import replay
-from streams.clients.prometheus import Prometheus, Series
+from streams.clients.prometheus import Prometheus, Series, duration
 from streams.codec import Codec, tick_number
 from streams.errors import BadRecord
 from streams.log import Log
@@ -41,7 +41,7 @@ class PodLabels:
         if not self.metric:
             return {}
         whole = self.metric.rstrip().endswith("]")
-        query = self.metric if whole else f"max_over_time(timestamp({self.metric})[{length:g}s:{step:g}s])"
+        query = self.metric if whole else f"max_over_time(timestamp({self.metric})[{duration(length)}:{duration(step)}])"
         newest: dict[Name, tuple[float, Labels]] = {}
         for series in server.instant(query, at):
             name = series.metric.get(self.namespace_label, ""), series.metric.get(self.pod_label, "")

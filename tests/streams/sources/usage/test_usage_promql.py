@@ -32,6 +32,11 @@ def test_the_questions_select_as_upstream_does() -> None:
     assert words.ends() == f"max {by} ({both})"
 
 
+def test_a_month_and_a_half_second_are_lengths_that_promql_knows() -> None:
+    assert Words().cpu(Seconds(2_592_000.0)).endswith("[2592000s]))")
+    assert Words().cpu(Seconds(90.5)).endswith("[90500ms]))")
+
+
 def test_every_word_can_be_another() -> None:
     words = Words("cpu", "mem", job="", namespaces=("a", "b"), namespace_label="ns", pod_label="pod_name", container_label="name")
     assert words.memory() == 'max by (ns, pod_name, name) (mem{pod_name=~".+", name!="POD", name!="", ns=~"a|b"})'
