@@ -97,7 +97,8 @@ class History:
         owners, progress = self._owners(), Progress(begin)
         remembered = Remembered(self._store.server, self._store.words, self._period.step)
         for table in remembered.tables(begin.timestamp(), self._period.end.timestamp()):
-            self._log.append(self._records(table, owners, progress))
+            for records in self._records(table, owners, progress):
+                self._log.append(records)
             yield progress
         if not progress.containers:
             words = self._store.words
@@ -128,21 +129,22 @@ class History:
         labels = self._store.labels.ask(self._store.server, period.end, period.length, period.step)
         return Owners(pods, vpas(self._log, self._topics, self._codec, period.cluster), labels)
 
-    def _records(self, table: Table, owners: Owners, progress: Progress) -> list[NewRecord]:
-        """A moment after the other. Of containers whose pods belong to nobody there is nothing."""
+    def _records(self, table: Table, owners: Owners, progress: Progress) -> Iterator[Sequence[NewRecord]]:
+        """A moment after the other. Of containers whose pods belong to nobody there is nothing.
+
+        Each is an append of its own: where one fails in the middle, what all partitions have ends at the moment before.
+        """
         progress.containers.update(table.containers)
         mine = np.array([owners.workload(*name[:2]) is not None for name in table.containers], np.bool_)
         progress.unmatched |= {name[:2] for name in compress(table.containers, (~mine).tolist())}
         names = list(compress(table.containers, mine.tolist()))
         namespaces, pods, containers = (tuple(name[part] for name in names) for part in range(3))
         cores, memory = np.trunc(table.cores[mine] * 1000) / 1000, np.trunc(table.memory[mine])
-        records: list[NewRecord] = []
         for place, moment in enumerate(table.moments):
             progress.at = datetime.fromtimestamp(moment, UTC)
             ends = np.full(len(names), moment)
             rows = Readings(namespaces, pods, containers, cores[:, place], memory[:, place], ends, self._period.step)
-            records += self._told(sieve(rows, progress.at), owners, progress)
-        return records
+            yield self._told(sieve(rows, progress.at), owners, progress)
 
     def _told(self, rows: Readings, owners: Owners, progress: Progress) -> Sequence[NewRecord]:
         self._complain(rows.bad)

@@ -1,7 +1,7 @@
 """History into the log, from a server on loopback that speaks Prometheus' API; a real one is asked in tests/controlplane."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -21,6 +21,7 @@ from schemas.policies import Operator, Requirement, TargetRef, VpaChanged, VpaRe
 from schemas.units import Seconds
 from streams.clients.prometheus import Prometheus
 from streams.errors import BadInput, GiveUp, LogUnavailable
+from streams.log import NewRecord
 from streams.sources.clock import ticks
 from streams.sources.usage.history import History, Period, Store, answers
 
@@ -220,6 +221,28 @@ def test_a_run_that_was_ended_goes_on_where_it_was(server: Answering, scene: Sce
     assert begin == START - timedelta(hours=3)
     list(again.play(begin))
     assert sorted({end / HOUR for *_, end in scene.rows()}) == [-4, -3, -2, -1, 0]
+
+
+def test_an_append_of_which_one_partition_took_nothing_loses_nothing(server: Answering, scene: Scene) -> None:
+    scene.has("web-1")
+    scene.has("cart-0", CART)
+    assert scene.topics.partition_of(WEB.key) != scene.topics.partition_of(CART.key)
+    server.answer = Memory({"web-1": lambda _: 0.5, "cart-0": lambda _: 0.5})
+    taken = scene.log.append
+
+    def partly(records: Iterable[NewRecord]) -> Any:
+        taken([record for record in records if record.partition == scene.topics.partition_of(WEB.key)])
+        raise LogUnavailable("the log in this test is away")
+
+    first = history(server, scene)
+    scene.log.append = partly  # type: ignore[method-assign]  # a broker that is lost in the middle of an append
+    with pytest.raises(LogUnavailable, match="away"):
+        list(first.play(first.begin()))
+    scene.log.append = taken  # type: ignore[method-assign]  # and is back
+    again = history(server, scene)
+    list(again.play(again.begin()))
+    for pod in ("web-1", "cart-0"):
+        assert sorted({row[5] / HOUR for row in scene.rows() if row[1] == pod}) == [-4, -3, -2, -1, 0]
 
 
 def test_an_append_that_fails_ends_it(server: Answering, scene: Scene) -> None:
