@@ -13,6 +13,7 @@ import msgspec
 import urllib3
 from kubernetes import client as official
 from kubernetes.client import exceptions
+from kubernetes.config import ConfigException
 
 from schemas.units import Seconds
 from streams.clients import answers, wire
@@ -91,13 +92,20 @@ class Api:
         self._api.rest_client.pool_manager.clear()
 
     def _send(self, question: Question, timeout: float | tuple[float, float]) -> urllib3.BaseHTTPResponse:
+        """Credentials are read anew now and then. What they say is in no error, so that of an odd header is not passed on."""
         headers = {"Accept": _JSON}
         if question.body is not None:
             headers["Content-Type"] = question.content
-        call = self._api.param_serialize(
-            question.method, question.path, header_params=headers, body=question.body, auth_settings=["BearerToken"]
-        )
-        response: urllib3.BaseHTTPResponse = self._api.call_api(*call, _request_timeout=timeout).response
+        try:
+            call = self._api.param_serialize(
+                question.method, question.path, header_params=headers, body=question.body, auth_settings=["BearerToken"]
+            )
+            response: urllib3.BaseHTTPResponse = self._api.call_api(*call, _request_timeout=timeout).response
+        except (ConfigException, ValueError) as error:
+            if isinstance(error, _NO_ANSWER):
+                raise
+            answer = f"the credentials cannot be used ({type(error).__name__}); nothing was sent"
+            raise TryAgain(doing=question.doing, to=question.to, answer=answer, after=answers.PATIENCE) from None
         return response
 
 

@@ -1,6 +1,7 @@
 """What refusals mean, and what happens when the other side is away or talks nonsense."""
 
 import threading
+import traceback
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -8,6 +9,8 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kubernetes import client as official
+from kubernetes.config import ConfigException
 
 from schemas.facts import ResizeState
 from schemas.names import Amounts, PodName
@@ -45,6 +48,24 @@ def test_nobody_there_means_try_again_and_says_what_was_tried() -> None:
     with pytest.raises(Unreachable, match=r"evicting 'shop/web-1' did not work: .*refused") as caught:
         client.evict(POD)
     assert caught.value.after == answers.PATIENCE
+
+
+@pytest.mark.parametrize("token", ["Bearer geheim\nsecond", "Bearer geheim\u2026"])
+def test_a_token_that_no_header_may_hold_is_said_without_it_and_tried_again(token: str) -> None:
+    settings = official.Configuration(host="http://127.0.0.1:1", retries=False, api_key={"authorization": token})
+    with pytest.raises(TryAgain, match=r"evicting 'shop/web-1' .* the credentials cannot be used") as caught:
+        KubernetesClient("demo", official.ApiClient(settings)).evict(POD)
+    assert "geheim" not in "".join(traceback.format_exception(caught.value))
+
+
+def test_a_token_file_that_is_empty_while_it_is_renewed_is_tried_again() -> None:
+    def renew(_: official.Configuration) -> None:
+        raise ConfigException("Token file exists but empty.")
+
+    settings = official.Configuration(host="http://127.0.0.1:1", retries=False, api_key={"authorization": "Bearer a"})
+    settings.refresh_api_key_hook = renew
+    with pytest.raises(TryAgain, match="the credentials cannot be used"):
+        KubernetesClient("demo", official.ApiClient(settings)).evict(POD)
 
 
 class _Canned(BaseHTTPRequestHandler):
