@@ -1,8 +1,9 @@
 """What the log says about VPA objects and their workloads, and whose status may have changed by it. Pure: it asks nobody.
 
 Any order of topics gives the same: of recommendations the highest turn wins, and a repeat changes nothing. A recommendation is
-said again with every heartbeat of its recommender, so one that a recommender has stopped saying is none any more; what a
-recommender could not have said yet since this log was begun to be read is unknown, which is not the same as none. That there are
+said again with every heartbeat of its recommender, so one that a recommender has stopped saying is none any more, and is
+forgotten; what a recommender could not have said yet since this log was begun to be read is unknown, which is not the same as
+none. Its newest turn counts for nothing here, as it may have been read in part only. That there are
 no pods is known only while a source vouches for them; where no source ever reports, facts about pods are taken as they are.
 """
 
@@ -52,6 +53,23 @@ class Order:
     cause: tuple[Place, ...]
 
 
+@dataclass(slots=True)
+class _Heard:
+    """The turns of which a recommender spoke: the first, the newest, and the one before that, which is there as a whole."""
+
+    first: int
+    newest: int
+    whole: int = -1
+
+    def hear(self, turn: int) -> None:
+        """It spoke in this turn."""
+        self.first = min(self.first, turn)
+        if turn > self.newest:
+            self.whole, self.newest = self.newest, turn
+        elif self.whole < turn < self.newest:
+            self.whole = turn
+
+
 @dataclass(frozen=True, slots=True)
 class _Said:
     """The newest recommendation of a workload. `pods` is None when it does not say how many there were."""
@@ -79,7 +97,7 @@ class Desk:
         self._vpas: dict[str, tuple[VpaChanged, Place]] = {}
         self._on: dict[str, set[str]] = {}
         self._said: dict[str, _Said] = {}
-        self._heard: dict[int, tuple[int, int]] = {}
+        self._heard: dict[int, _Heard] = {}
         self._pods: dict[str, str] = {}
         self._count: Counter[str] = Counter()
         self._vouch: dict[str, bool] = {}
@@ -119,8 +137,8 @@ class Desk:
         if not vpa.target or first is not vpa:
             rival = f"{first.namespace}/{first.name}" if first is not None else ""
             return Order(vpa, Known(0, (), rival), "", (place,))
-        said = self._said.get(vpa.target)
-        containers = _wanted(vpa, self._containers(vpa.target))
+        said = self._live(vpa.target)
+        containers = _wanted(vpa, self._containers(vpa.target, said))
         known = Known(self._pods_of(vpa.target, said), containers)
         return Order(vpa, known, said.id, (said.place, place)) if said and containers else Order(vpa, known, "", (place,))
 
@@ -140,21 +158,31 @@ class Desk:
         """Whether what was not said of pods is not so."""
         return not self._vouch or any(self._vouch.values())
 
-    def _containers(self, target: str) -> Sequence[ContainerRecommendation] | None:
+    def _live(self, target: str) -> _Said | None:
+        """What was said last of a workload, if that is still said."""
+        said = self._said.get(target)
+        return None if said is None or self._silent(self._partition_of(target), said.turn) else said
+
+    def _silent(self, partition: int, since: int) -> bool:
+        """Whether the recommender of this partition has had its say again and again since this turn."""
+        heard = self._heard.get(partition)
+        return heard is not None and self._beat(heard.whole) - self._beat(since) > _SILENT
+
+    def _containers(self, target: str, said: _Said | None) -> Sequence[ContainerRecommendation] | None:
         """What is recommended; empty for nothing, None while nobody can know."""
-        said, heard = self._said.get(target), self._heard.get(self._partition_of(target))
-        if heard is None:
-            return None
-        since = heard[0] if said is None else said.turn
-        if self._beat(heard[1]) - self._beat(since) > _SILENT:
-            return ()
-        return None if said is None else said.containers
+        if said is not None:
+            return said.containers
+        heard = self._heard.get(self._partition_of(target))
+        return () if heard is not None and self._silent(self._partition_of(target), heard.first) else None
 
     def _vpa(self, key: str, new: tuple[VpaChanged, Place] | None) -> None:
         old = self._vpas.pop(key, None)
         if old is not None:
-            self._on[old[0].target].discard(key)
+            others = self._on[old[0].target]
+            others.discard(key)
             self._touch(old[0].target)
+            if not others:
+                del self._on[old[0].target]
         if new is not None:
             self._vpas[key] = new
             self._on.setdefault(new[0].target, set()).add(key)
@@ -172,10 +200,18 @@ class Desk:
 
     def _hear(self, partition: int, turn: int) -> None:
         """A recommender spoke. With each of its heartbeats everything is looked at, as something may have gone silent."""
-        first, last = self._heard.get(partition, (turn, turn))
-        self._heard[partition] = min(first, turn), max(last, turn)
-        if self._beat(turn) > self._beat(last):
+        heard = self._heard.setdefault(partition, _Heard(turn, turn))
+        first, whole = heard.first, heard.whole
+        heard.hear(turn)
+        if heard.first < first or self._beat(heard.whole) > self._beat(whole):
+            self._forget_the_silent(partition)
             self._touch_all()
+
+    def _forget_the_silent(self, partition: int) -> None:
+        """Workloads come and go, and what was said of those that are gone would be kept for ever."""
+        mine = ((key, said.turn) for key, said in self._said.items() if self._partition_of(key) == partition)
+        for key in [key for key, turn in mine if self._silent(partition, turn)]:
+            del self._said[key]
 
     def _report(self, event: SourceReported) -> None:
         before = self._sighted

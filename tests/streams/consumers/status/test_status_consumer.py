@@ -1,5 +1,6 @@
 """The status consumer on a log in memory and an API on loopback: what it writes, what it leaves alone, and what it survives."""
 
+import pickle
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,6 +14,7 @@ from schemas.names import Place
 from schemas.outcomes import Result
 from schemas.policies import ContainerMode, ContainerPolicy, VpaRemoved
 from streams.codec import causes
+from streams.consumers.status.desk import Desk, Service
 
 
 @pytest.fixture
@@ -335,8 +337,36 @@ def test_a_recommendation_of_before_the_log_began_stays_until_the_recommender_ha
         later.say(said(other, turn=START + beat * HOUR))
         assert consumer.poll_once() == 0
     later.say(said(other, turn=START + 903 * HOUR))
+    assert consumer.poll_once() == 0, "this turn may go on"
+    later.say(said(other, turn=START + 903 * HOUR + 500))
     assert consumer.poll_once() == 1
     assert conditions(server.status("web/api")) == {"RecommendationProvided": "False"}
+
+
+def test_after_an_outage_a_turn_that_was_read_in_part_takes_no_recommendation_back(desk: StatusDesk) -> None:
+    mine = desk.topics.partition_of("demo/web/Deployment/api")
+    other = next(n for n in map(str, range(99)) if desk.topics.partition_of(f"demo/web/Deployment/{n}") == mine)
+    desk.say(vpa(), pod("one"), said(), said(other))
+    consumer = desk.consumer()
+    assert consumer.poll_once() == 1
+    back = START + 5 * HOUR
+    desk.say(said(other, turn=back))
+    assert consumer.poll_once() == 0, "the rest of that turn is still being appended"
+    desk.say(said(turn=back), said(other, turn=back + 500))
+    assert consumer.poll_once() == 0
+
+
+def test_what_was_said_of_workloads_that_are_gone_is_not_kept(desk: StatusDesk) -> None:
+    kept = Desk("demo", Service(), desk.topics.partition_of)
+    at = Place("t", 0, 0)
+    for beat in range(100):
+        for name in range(20):
+            kept.take(said(f"job-{beat}-{name}", turn=START + beat * HOUR), at)
+    few = Desk("demo", Service(), desk.topics.partition_of)
+    for beat in range(10):
+        for name in range(20):
+            few.take(said(f"job-{beat}-{name}", turn=START + beat * HOUR), at)
+    assert len(pickle.dumps(kept)) < 1.2 * len(pickle.dumps(few))
 
 
 def test_many_objects_are_listed_together_and_written_once_each(desk: StatusDesk, server: VpaServer) -> None:
