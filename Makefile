@@ -7,7 +7,7 @@ KAFKA := $(REAL) tests/kafka
 LOCKING := --quiet --universal --generate-hashes --no-emit-index-url --no-header --python-version 3.11
 SETUP := .venv/.setup-$(shell cat requirements.lock pyproject.toml | cksum | cut -d' ' -f1)
 
-.PHONY: help setup check test test-kafka test-kafka-slow test-controlplane demo up bench torture lock clean
+.PHONY: help setup check test test-slow test-kafka test-kafka-slow test-controlplane demo up bench torture lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -29,7 +29,10 @@ check: setup ## lint, types and the import law
 	$(BIN)/lint-imports
 
 test: setup ## the tests that need no broker
-	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n logical --dist worksteal
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n logical --dist worksteal -m "not slow"
+
+test-slow: setup ## the longer ones of these: a whole real trace, eight days of samples
+	$(BIN)/python -m pytest -m slow
 
 test-kafka: setup ## the tests on a real Apache Kafka (started by themselves)
 	$(KAFKA) -m "not slow"

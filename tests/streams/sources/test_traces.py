@@ -339,6 +339,7 @@ def test_a_trace_must_be_played_once_at_least() -> None:
 SHARED = Path(os.environ.get("ULLAGE_SHARED", Path(__file__).parents[4] / "shared")) / "traces"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not SHARED.is_dir(), reason="the shared traces are not here; ULLAGE_SHARED says where they are")
 def test_every_row_of_a_real_trace_is_in_the_log_once() -> None:
     file = SHARED / "google2019-borg" / "usage.parquet"

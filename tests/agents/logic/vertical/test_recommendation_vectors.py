@@ -32,7 +32,18 @@ from streams.consumers.status import judging
 
 Json = dict[str, Any]
 
-ALL = vectors("recommendation")
+LONG = 10_000
+"""A vector of more samples than this is folded beside others of its kind, and takes its time."""
+
+
+def samples_of(vector: Json) -> int:
+    return max((series["n"] for series in vector.get("inputs", {}).get("series", ())), default=0)
+
+
+ALL = [
+    pytest.param(*param.values, id=param.id, marks=[*param.marks, *[pytest.mark.slow] * (samples_of(param.values[0]) > LONG)])
+    for param in vectors("recommendation")
+]
 
 
 def flags(inputs: Json) -> Any:
@@ -145,20 +156,21 @@ class Samples:
             self.times += times
 
 
-def alike(inputs: Json) -> str:
+def alike(vector: Json) -> str:
     """Vectors of one fleet have this in common."""
-    return f"{inputs['aggregation']} {inputs['recommender']['feature_per_vpa_config']}"
+    inputs = vector["inputs"]
+    return f"{inputs['aggregation']} {inputs['recommender']['feature_per_vpa_config']} {samples_of(vector) > LONG}"
 
 
 @cache
 def fleet(kind: str) -> Fleet:
-    return Fleet([param.values[0] for param in ALL if alike(param.values[0]["inputs"]) == kind])
+    return Fleet([param.values[0] for param in ALL if alike(param.values[0]) == kind])
 
 
 @pytest.mark.parametrize("vector", ALL)
 def test_amounts_and_texts_are_upstreams(vector: Json) -> None:
     inputs, expected = vector["inputs"], vector["expected"]
-    run, chosen = fleet(alike(inputs)), flags(inputs)
+    run, chosen = fleet(alike(vector)), flags(inputs)
     members = Members(run.usage, Rows("said", {}), run.policies, chosen)
     key = workload(vector["id"]).key
     members.add([found for found in run.usage.aggregates.keys() if found[0] == key])  # noqa: SIM118  # rows, not a dict
