@@ -70,10 +70,12 @@ class Members:
         self.govern(workload for workload in old if workload in self._keys)
         return gone
 
-    def policies_changed(self, targets: Iterable[str]) -> None:
-        """Look the policies of these workloads up again; `*` stands for all."""
+    def policies_changed(self, targets: Iterable[str]) -> Sequence[str]:
+        """Look the policies of these workloads up again; `*` stands for all. Gives those that there are."""
         targets = set(targets)
-        self.govern(list(self._keys) if "*" in targets else sorted(targets & self._keys.keys()))
+        found = list(self._keys) if "*" in targets else sorted(targets & self._keys.keys())
+        self.govern(found)
+        return found
 
     def __contains__(self, workload: str) -> bool:
         return workload in self._of

@@ -2,11 +2,12 @@
 
 A turn first takes policies, pods, OOM kills and scrapes in, then lets go of deleted pods (an OOM kill of a pod just deleted still
 counts), then looks at the workloads that are due. It says a recommendation when it moved, after an OOM kill at once, and
-again from time to time. A workload with a VPA is judged by it, every other one as if it had one that says nothing.
+again from time to time; that nothing is recommended any more it says once. A workload with a VPA is judged by it, every other
+one as if it had one that says nothing.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +25,7 @@ from agents.logic.vertical.settings import VerticalSettings
 from agents.logic.vertical.sources import Sources
 from agents.logic.vertical.timing import Span
 from agents.logic.vertical.words import container, node, reasons, rules
-from schemas.decisions import RequestsRecommended
+from schemas.decisions import ContainerRecommendation, RequestsRecommended
 from schemas.facts import CheckpointSeen, ContainerOOMKilled, MetricsScraped, PodChanged, PodDeleted
 from schemas.names import Place, Workload
 
@@ -51,6 +52,16 @@ class Killed:
     counted: bool
 
 
+@dataclass(frozen=True, slots=True)
+class _Word:
+    """What is recommended of a workload, why, and the places that it rests on. Nothing by itself."""
+
+    containers: tuple[ContainerRecommendation, ...] = ()
+    reasons: Mapping[str, object] = field(default_factory=dict)
+    fitted: Mapping[str, object] = field(default_factory=dict)
+    places: tuple[Place, ...] = ()
+
+
 class Recommender(Parts):
     """The state of one partition."""
 
@@ -75,27 +86,32 @@ class Recommender(Parts):
         self.intake.begin(turn.number)
         self._remember()
         span = Span(marks.turn, turn.number)
-        self._take_policies(turn)
+        changed = self._take_policies(turn)
         self.nodes.take(turn.of("cluster-changes"), turn.number)
         self.sources.take(turn.of("cluster-changes"))
         flipped = self._take_pods(turn)
         killed = self._take_kills(turn)
         marks = self._take_scrapes(turn, marks)
         flipped |= self._let_go(turn)
-        self._account()
+        lost = self._account()
         if span.crosses_one(_HOUR):
             self.intake.expire(turn.number / 1000)
-            self._account()
+            lost |= self._account()
         self.marks.put("", replace(marks, turn=turn.number))
-        return self._say(turn, sorted(self._due(span) | killed | flipped), span, killed | flipped)
+        due = self._due(span) | killed | flipped
+        decided, known = self._say(turn, sorted(due), span, killed | flipped)
+        quiet = (due - known) | self._quiet((changed | lost) - due)
+        return [*decided, *self._take_back(turn, sorted(w for w in quiet if w in lost or self._was_said(w)))]
 
-    def _take_policies(self, turn: Turn) -> None:
+    def _take_policies(self, turn: Turn) -> set[str]:
+        """Take policies in; the workloads that may be judged otherwise now."""
         changed: set[str] = set()
         for recorded in turn.of("policies"):
             changed |= self.policies.take(recorded)
-        if changed:
-            self.usage.lookup.look_again()
-            self.members.policies_changed(changed)
+        if not changed:
+            return set()
+        self.usage.lookup.look_again()
+        return set(self.members.policies_changed(changed))
 
     def _take_pods(self, turn: Turn) -> set[str]:
         """Take pods and checkpoints in; workloads that have pods and had none."""
@@ -130,18 +146,21 @@ class Recommender(Parts):
                 marks = Marks(turn.number, place.topic, place.partition)
         return marks
 
-    def _account(self) -> None:
-        """Tell the members what aggregates came and went."""
+    def _account(self) -> set[str]:
+        """Tell the members what aggregates came and went; the workloads that lost what was said of a container."""
+        lost = set()
         added, self.usage.added = self.usage.added, []
         removed, self.intake.removed = self.intake.removed, []
         for workload, name in self.members.remove(removed) if removed else ():
             if (workload, name) in self.said:
                 self.said.free((workload, name))
+                lost.add(workload)
             if workload not in self.members:
                 self.ooms.drop(workload)
         self.said.freed.clear()
         if added:
             self.members.add(added)
+        return lost
 
     def _let_go(self, turn: Turn) -> set[str]:
         """Let deleted pods go; workloads that had pods and have none."""
@@ -181,11 +200,14 @@ class Recommender(Parts):
             return np.full(len(members), -1, np.int64)
         return np.where(said >= 0, self.said.whole("policy")[said], -1)
 
-    def _say(self, turn: Turn, workloads: Sequence[str], span: Span, at_once: set[str]) -> list[Decided]:
-        """Say what is new of these workloads, and all of those that are to be answered at once."""
+    def _say(self, turn: Turn, workloads: Sequence[str], span: Span, at_once: set[str]) -> tuple[list[Decided], set[str]]:
+        """Say what is new of these workloads, and all of those that are to be answered at once.
+
+        Also gives those of which something is recommended, said or not.
+        """
         members = self.members.speaking(workloads)
         if not len(members):
-            return []
+            return [], set()
         nodes = self.nodes if self.settings.node_cap else None
         done = recommend(self.usage, self.members, members, self.settings, nodes)
         known = np.asarray(~np.isnan(done.amounts).all(axis=1))
@@ -200,7 +222,7 @@ class Recommender(Parts):
         for workload, found in places.items():
             if workload in speaks:
                 decided += self._decide(turn, workload, done, found)
-        return decided
+        return decided, set(places)
 
     def _news(self, done: Recommendation, known: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Which members say another thing than was said, or something for the first time, or under another policy."""
@@ -211,28 +233,57 @@ class Recommender(Parts):
         governed = self.members.numbers["policy"][done.members] != self._said_policy(done.members)
         return np.asarray(known & ((places < 0) | governed | done.moved(said, self.settings.bounds_step)))
 
+    def _quiet(self, workloads: set[str]) -> set[str]:
+        """Those of which nothing may be said."""
+        return workloads - self.members.workloads(self.members.speaking(workloads))
+
+    def _was_said(self, workload: str) -> bool:
+        """Whether something is recommended by what was said last."""
+        return any(self.members.numbers["said"][member] >= 0 for _, member in self.members.containers(workload))
+
+    def _take_back(self, turn: Turn, workloads: Sequence[str]) -> list[Decided]:
+        """Say of these that nothing is recommended."""
+        decided: list[Decided] = []
+        for workload in workloads:
+            for name, member in self.members.containers(workload):
+                if (workload, name) in self.said:
+                    self.said.free((workload, name))
+                    self.members.numbers["said"][member] = -1
+            decided += self._tell(turn, workload, _Word())
+        self.said.freed.clear()
+        return decided
+
     def _decide(self, turn: Turn, workload: str, done: Recommendation, places: list[int]) -> list[Decided]:
         names = {place: self.members.names[int(done.members[place])][1] for place in places}
         for place, name in names.items():
             self._remember_said((workload, name), done, place)
+        fitted = done.fit.node(places[0]) if done.fit else None
+        word = _Word(
+            tuple(container(done, place, name) for place, name in names.items()),
+            {name: reasons(done, place) for place, name in names.items()},
+            {"node": node(done, places[0])} if done.fit else {},
+            (*((fitted.place,) if fitted else ()), *self._scrapes(done.members[places])),
+        )
+        return self._tell(turn, workload, word)
+
+    def _tell(self, turn: Turn, workload: str, word: _Word) -> list[Decided]:
         held, oom = self.policies.of(workload), self.ooms.get(workload)
         event = RequestsRecommended(
             id=decision_id(stage=NAME, partition=self.partition, turn=turn.number, what="requests", key=workload),
             at=turn.at,
             workload=Workload.parse(workload),
-            containers=tuple(container(done, place, name) for place, name in names.items()),
+            containers=word.containers,
             because={
                 "settings": self._rules,
-                "containers": {name: reasons(done, place) for place, name in names.items()},
+                "containers": word.reasons,
                 "policy": body(held),
                 "pods": self.intake.count(workload),
                 "last_oom": None if oom is None else _oom(oom),
                 "oom_source": self.sources.ooms(workload.split("/", 1)[0], turn.at),
-                **({"node": node(done, places[0])} if done.fit else {}),
+                **word.fitted,
             },
         )
-        fitted = done.fit.node(places[0]) if done.fit else None
-        cause = (*(found.place for found in (held, oom, fitted) if found), *self._scrapes(done.members[places]))
+        cause = (*(found.place for found in (held, oom) if found), *word.places)
         topics = (("recommendations", workload), ("recommendations-by-cluster", event.workload.cluster))
         return [Decided(topic, key, event, cause) for topic, key in topics]
 

@@ -108,6 +108,47 @@ def test_a_container_with_mode_off_gets_nothing_and_leaves_the_minimum_to_the_ot
     assert targets(run(open_stage(), rows=rows, policies=[off], pod_changes=[told])) == {"app": Amounts(0.025, 262144000)}
 
 
+OFF = {"containers": (ContainerPolicy("*", mode=ContainerMode.OFF),)}
+NOTHING = {"containers": (ContainerPolicy("*", controlled_resources=()),)}
+ELSEWHERE = {"selector": (Requirement("app", Operator.IN, ("none",)),)}
+
+
+@pytest.mark.parametrize("changed", [OFF, NOTHING, ELSEWHERE, {"recommenders": ("other",)}])
+def test_that_nothing_is_recommended_any_more_is_said_once_with_the_policy_that_says_so(changed: Any) -> None:
+    stage, rows = open_stage(), [(API.key, "a", "app", 0.1, HALF_GIB)]
+    assert targets(run(stage, rows=rows, policies=[vpa()], pod_changes=[pod("a", START, labels=APP)])) != {}
+    said = []
+    for minute in range(3, 130):
+        number = START + minute * MINUTE
+        policies = [vpa(at=when(number), generation=2, **changed)] if minute == 3 else []
+        said += stage.step(turn(number, pod_metrics=[scrape(number, rows)], policies=policies))
+    assert [(each.topic, each.event.containers) for each in said] == [("recommendations", ()), ("recommendations-by-cluster", ())]
+    assert said[0].event == said[1].event
+    assert said[0].event.because["containers"] == {}
+    again = START + 130 * MINUTE
+    assert targets(run(stage, 3, again, rows=rows, policies=[vpa(at=when(again), generation=3)])) != {}
+
+
+def test_what_expired_is_taken_back_once_and_what_was_never_said_is_not() -> None:
+    stage = open_stage()
+    run(stage, policies=[vpa()], pod_changes=[pod("a", START, labels=APP)])
+    assert [each.event.containers for each in stage.step(turn(START + 9 * DAY))] == [(), ()]
+    assert stage.step(turn(START + 10 * DAY)) == []
+    silent = open_stage()
+    assert run(silent, policies=[vpa(**OFF)], pod_changes=[pod("a", START, labels=APP)]) is None
+    assert silent.step(turn(START + 9 * DAY)) == []
+
+
+def test_a_container_that_goes_takes_nothing_back_while_another_is_recommended() -> None:
+    stage, both = open_stage(), [(API.key, "a", name, 0.1, HALF_GIB) for name in ("app", "side")]
+    told = pod("a", START, labels=APP, containers=(ContainerSeen("app"), ContainerSeen("side")))
+    assert set(targets(run(stage, rows=both, policies=[vpa()], pod_changes=[told]))) == {"app", "side"}
+    for day in range(1, 11):
+        last = run(stage, 1, START + day * DAY, rows=both[:1])
+        assert "app" in targets(last)
+    assert set(targets(last)) == {"app"}
+
+
 def test_only_controlled_resources_are_recommended() -> None:
     only = vpa(containers=(ContainerPolicy("*", controlled_resources=("cpu",)),))
     [container] = run(open_stage(), policies=[only]).containers
