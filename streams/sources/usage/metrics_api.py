@@ -1,7 +1,8 @@
 """Usage as the metrics API has it: `metrics.k8s.io`, whatever stands behind it.
 
 Amounts are rounded up to whole millicores and bytes, as the VPA recommender rounds them, so that figures can be compared. Needs
-the right to list pods of metrics.k8s.io and no other. A server that cuts its answer into pages is asked for all of them.
+the right to list pods of metrics.k8s.io and no other. A server that cuts its answer into pages is asked for all of them. Servers
+are written in Go, where an empty list, map or time may be a `null`.
 """
 
 import math
@@ -31,9 +32,12 @@ class _Usage(msgspec.Struct, frozen=True, gc=False):
     memory: Quantity = None
 
 
+_NOTHING = _Usage()
+
+
 class _Container(msgspec.Struct, frozen=True, gc=False):
     name: str
-    usage: _Usage = _Usage()
+    usage: _Usage | None = None
 
 
 class _Metadata(msgspec.Struct, frozen=True, gc=False):
@@ -43,9 +47,9 @@ class _Metadata(msgspec.Struct, frozen=True, gc=False):
 
 class _Pod(msgspec.Struct, frozen=True, gc=False):
     metadata: _Metadata
-    timestamp: str = ""
+    timestamp: str | None = None
     window: str = ""
-    containers: list[_Container] = []
+    containers: list[_Container] | None = None
 
 
 class _Page(msgspec.Struct, frozen=True, rename={"again": "continue"}):
@@ -53,7 +57,7 @@ class _Page(msgspec.Struct, frozen=True, rename={"again": "continue"}):
 
 
 class _Pods(msgspec.Struct):
-    items: list[_Pod]
+    items: list[_Pod] | None
     metadata: _Page = _Page()
 
 
@@ -73,7 +77,7 @@ class MetricsApi:
         while True:
             path = f"{where}?limit={PAGE}" + (f"&continue={quote(again, safe='')}" if again else "")
             page = self._api.read(Question(path, "reading usage of", self._cluster), _Pods)
-            yield page.items
+            yield page.items or []
             again = page.metadata.again
             if not again:
                 return
@@ -83,24 +87,25 @@ def readings(pods: Sequence[_Pod]) -> Readings:
     """The columns, and which rows could not be read."""
     bad: list[Bad] = []
     pods = _timed(pods, bad)
-    containers = [container for pod in pods for container in pod.containers]
-    cores = _column([container.usage.cpu for container in containers], _cores)
-    memory = _column([container.usage.memory for container in containers], _bytes)
-    names = [pod.metadata.name for pod in pods for _ in pod.containers]
-    namespaces = [pod.metadata.namespace for pod in pods for _ in pod.containers]
+    containers = [container for pod in pods for container in pod.containers or ()]
+    usages = [container.usage or _NOTHING for container in containers]
+    cores = _column([usage.cpu for usage in usages], _cores)
+    memory = _column([usage.memory for usage in usages], _bytes)
+    names = [pod.metadata.name for pod in pods for _ in pod.containers or ()]
+    namespaces = [pod.metadata.namespace for pod in pods for _ in pod.containers or ()]
     unreadable = np.isneginf(cores) | np.isneginf(memory)
     for row in np.flatnonzero(unreadable).tolist():
-        usage = containers[row].usage
+        usage = usages[row]
         said, name = (usage.cpu, "cpu") if np.isneginf(cores[row]) else (usage.memory, "memory")
         bad.append(Bad("unreadable", namespaces[row], names[row], containers[row].name, str(said), f"{name} is no quantity"))
-    ends = np.array([_moment(pod.timestamp) for pod in pods], np.float64)
+    ends = np.array([_moment(pod.timestamp or "") for pod in pods], np.float64)
     return Readings(
         namespaces=namespaces,
         pods=names,
         containers=[container.name for container in containers],
         cores=np.ceil(cores * 1000 - _DUST) / 1000,
         memory=np.ceil(memory),
-        ends=np.repeat(ends, [len(pod.containers) for pod in pods]),
+        ends=np.repeat(ends, [len(pod.containers or ()) for pod in pods]),
         window=Seconds(max((_seconds(window) for window in {pod.window for pod in pods}), default=0.0)),
         bad=tuple(bad),
     ).pick(~unreadable)
@@ -108,11 +113,11 @@ def readings(pods: Sequence[_Pod]) -> Readings:
 
 def _timed(pods: Sequence[_Pod], bad: list[Bad]) -> Sequence[_Pod]:
     """Those that say when their windows ended and how long they were."""
-    stamps = {stamp for stamp in {pod.timestamp for pod in pods} if math.isnan(_moment(stamp))}
+    stamps = {stamp for stamp in {pod.timestamp for pod in pods} if math.isnan(_moment(stamp or ""))}
     windows = {window for window in {pod.window for pod in pods} if math.isnan(_seconds(window))}
     for pod in pods if stamps or windows else ():
-        value, reason = pod.timestamp, "the timestamp is no time"
-        if value not in stamps:
+        value, reason = pod.timestamp or "", "the timestamp is no time"
+        if pod.timestamp not in stamps:
             value, reason = pod.window, "the window is no duration"
         if pod.timestamp in stamps or pod.window in windows:
             bad.append(Bad("unreadable", pod.metadata.namespace, pod.metadata.name, "*", value, reason))

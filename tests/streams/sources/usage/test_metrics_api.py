@@ -130,6 +130,20 @@ def test_only_the_namespaces_that_are_wanted_are_asked_for(server: Answering) ->
     ]
 
 
+def test_nulls_cost_only_the_pods_that_hold_them(server: Answering, metrics: MetricsApi) -> None:
+    good = _pod("web-1", ("main", {"cpu": "1", "memory": "1"}))
+    empty = {"metadata": {"name": "web-2", "namespace": "shop"}, "timestamp": "2026-11-21T12:00:47Z", "containers": None}
+    never = {"metadata": {"name": "web-3", "namespace": "shop"}, "timestamp": None, "window": "15s", "containers": []}
+    unused = {**empty, "containers": [{"name": "main", "usage": None}]}
+    server.answer = lambda _: (200, _list(good, empty, never, unused))
+    read = metrics.read(START)
+    assert (read.pods[0], read.cores[0]) == ("web-1", 1.0)
+    assert [(bad.pod, bad.reason) for bad in read.bad] == [("web-3", "the timestamp is no time")]
+    assert sieve(read, at(60)).pods == ("web-1",)
+    server.answer = lambda _: (200, b'{"items": null}')
+    assert len(metrics.read(START)) == 0
+
+
 def test_no_pods_are_no_rows(metrics: MetricsApi) -> None:
     assert len(metrics.read(START)) == 0
 
