@@ -144,8 +144,8 @@ class UsageSource:
         return scrapes.records(rows, Scraped(at, told.window))
 
     def _hold(self, unknown: Readings, *, looks: int) -> None:
-        names = zip(unknown.namespaces, unknown.pods, strict=True)
-        here = np.array([not self._pods.is_gone(*name) for name in names], np.bool_)
+        rows = zip(unknown.namespaces, unknown.pods, (unknown.ends - unknown.window).tolist(), strict=True)
+        here = np.array([not self._pods.is_gone(name, pod, since=begun) for name, pod, begun in rows], np.bool_)
         self.counts["gone"] += int((~here).sum())
         for let_go in self._held.keep(unknown.pick(here), looks=looks):
             self.counts["unknown"] += len(let_go)

@@ -60,9 +60,13 @@ class Pods:
         known = self._known
         return ((found[1] if (found := known.get(name)) is not None else None) for name in zip(namespaces, pods, strict=True))
 
-    def is_gone(self, namespace: str, pod: str) -> bool:
-        """Whether a pod of this name was there lately and is no more."""
-        return (namespace, pod) in self._gone
+    def is_gone(self, namespace: str, pod: str, *, since: float) -> bool:
+        """Whether what this pod did since then (in seconds since the epoch) was done by one that is no more.
+
+        What began after its end is of a successor that has its name, of which no source has told yet.
+        """
+        gone = self._gone.get((namespace, pod))
+        return gone is not None and since < gone[0].timestamp()
 
     def former(self, namespace: str, pod: str) -> str | None:
         """The workload key of a pod that is gone; None for one that is not remembered."""

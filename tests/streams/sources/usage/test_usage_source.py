@@ -183,6 +183,18 @@ def test_the_end_of_an_earlier_pod_of_the_same_name_does_not_end_the_new_one(sce
     assert [row[0] for row in scene.rows()] == [CART.key]
 
 
+def test_usage_of_a_successor_under_the_same_name_waits_for_its_word(scene: Scene) -> None:
+    scene.has("cart-0", CART, uid="first")
+    scene.loses("cart-0", CART, uid="first", when=10)
+    scene.asks = lambda _: readings(("shop", "cart-0", "main", 0.5, 2e8, 50.0), window=30.0)
+    source = scene.source()
+    source.scrape(at(60))
+    assert (scene.rows(), source.held) == ([], 1)
+    scene.has("cart-0", CART, uid="second", when=65)
+    source.scrape(at(120))
+    assert [row[:3] for row in scene.rows()] == [(CART.key, "cart-0", "main")]
+
+
 def test_pods_told_of_three_hours_ago_are_known_and_those_of_other_clusters_are_not(scene: Scene) -> None:
     scene.has("web-1", when=-3 * 3600)
     scene.has("web-2", type(WEB)("test", "shop", "Deployment", "web"))
