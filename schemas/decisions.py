@@ -26,7 +26,7 @@ class ContainerRecommendation:
 
 @dataclass(frozen=True, slots=True)
 class RequestsRecommended:
-    """The recommender concluded what a workload's containers should request. Newest turn wins."""
+    """The recommender concluded what a workload's containers should request. Newest turn wins; no containers: nothing."""
 
     id: str
     at: datetime
