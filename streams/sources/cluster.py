@@ -1,9 +1,9 @@
 """The cluster source: looks at a cluster and appends what changed and what was used.
 
 On each scrape: a PodChanged for each pod that differs from what was last said of it, a PodDeleted for each that is gone, a
-ContainerOOMKilled for each kill not told yet, and a MetricsScraped for each partition. A pod that stays as it is is told again
-now and then, so that a quiet cluster does not look like a source that is gone. Pod facts go to both topics. In sorted order, so
-the same cluster gives the same records. It judges nothing and reads no clock: `at` is event time.
+ContainerOOMKilled for each kill not told yet, and a MetricsScraped for each partition; each minute a SourceReported. A pod that
+stays as it is is told again now and then, so that a quiet cluster does not look like a source that is gone. Pod facts go to both
+topics. In sorted order, so the same cluster gives the same records. It judges nothing and reads no clock: `at` is event time.
 
 After a restart every pod is announced again (harmless) and what the log tells of the past is read back within a bound, so that
 pods deleted meanwhile are said to be gone and kills are not told twice.
@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 
 import numpy as np
 
-from schemas.facts import ContainerOOMKilled, PodChanged, PodDeleted
+from schemas.facts import ContainerOOMKilled, PodChanged, PodDeleted, SourceReported
 from schemas.names import Amounts
 from schemas.units import Seconds
 from streams.clients import ClusterClient, Pod, PodUsage
@@ -28,6 +28,10 @@ from streams.sources.scrapes import Rows, Scraped, Scrapes
 from streams.topics import Topics
 
 _NAN = float("nan")
+NAME = "cluster"
+SEES = ("oom-events", "pod-changes", "pod-metrics")
+PERIOD = Seconds(60.0)
+"""Event time between two reports that this source is at work, at least."""
 TELL_AGAIN = timedelta(hours=3)
 """How long, in event time, nothing may be said of a pod that is there."""
 Row = tuple[str, str, str, float, float]
@@ -45,6 +49,7 @@ class ClusterSource:
         self._memory: Memory | None = None
         self._said: dict[str, PodChanged] = {}
         self._used: dict[tuple[str, str], datetime] = {}
+        self._reported: datetime | None = None
 
     @property
     def dropped(self) -> Mapping[str, int]:
@@ -60,11 +65,21 @@ class ClusterSource:
             self._memory = remember(self._log, self._topics, self._codec, cluster=self._client.cluster)
         pods, usage = self._client.pods(), self._client.usage()
         facts = [*self._changes(pods, at), *self._gone(pods, at, self._memory), *self._kills(pods, self._memory)]
-        self._outbox.put(facts=facts, scrapes=self._scrapes(pods, usage, at))
+        self._outbox.put(facts=facts, scrapes=[*self._report(at), *self._scrapes(pods, usage, at)])
         flushed = self._outbox.flush()
         if flushed and self._outbox.forget_losses():
             self._start_over()
         return flushed
+
+    def _report(self, at: datetime) -> Iterable[NewRecord]:
+        """That this source is at work, now and then, in every partition."""
+        if self._reported is not None and (at - self._reported).total_seconds() < PERIOD:
+            return
+        self._reported = at
+        event = SourceReported(at, self._client.cluster, NAME, SEES, PERIOD)
+        for partition in range(self._topics.partitions):
+            key = self._client.cluster
+            yield self._codec.encode(event, topic="cluster-changes", key=key, partition=partition, source=self._source)
 
     def _start_over(self) -> None:
         """Facts were dropped, so what this source believes to have said is not what the log holds: as after a restart."""

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from schemas.facts import ContainerOOMKilled, MetricsScraped, PodChanged, PodDeleted
+from schemas.facts import ContainerOOMKilled, MetricsScraped, PodChanged, PodDeleted, SourceReported
 from schemas.names import Place
 from streams.clients import PodUsage
 from streams.codec import Codec
@@ -241,8 +241,16 @@ def test_beyond_the_bound_old_scrapes_are_dropped_first(scene: Scene) -> None:
     assert START + MINUTE in scrapes
     assert START + 2 * MINUTE not in scrapes
     assert START + 21 * MINUTE in scrapes
-    kept = sum(1 for _ in scene.records("pod-metrics"))
-    assert scene.source.dropped == {"ullage.pod-metrics.v1": 2 * 21 - kept}
+    for topic in ("pod-metrics", "cluster-changes"):  # two partitions, and one record for each in every minute
+        assert scene.source.dropped[f"ullage.{topic}.v1"] == 2 * 21 - sum(1 for _ in scene.records(topic))
+    assert scene.source.dropped.keys() == {"ullage.pod-metrics.v1", "ullage.cluster-changes.v1"}
+
+
+def test_it_says_in_every_partition_each_minute_that_it_is_at_work(scene: Scene) -> None:
+    for seconds in (60, 90, 120):
+        scene.source.scrape(START + timedelta(seconds=seconds))
+    said = [(event.at, event.sees) for event in scene.events("cluster-changes") if isinstance(event, SourceReported)]
+    assert said == [(START + minutes * MINUTE, ("oom-events", "pod-changes", "pod-metrics")) for minutes in (1, 2)] * 2
 
 
 def test_when_even_facts_had_to_go_everything_is_told_anew(scene: Scene) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 
 import pytest
+import structlog.testing
 
 from streams.clients.wire import PodObject
 from tests.streams.sources.kube.made import ended, eviction, pod, running, waiting
@@ -108,10 +109,11 @@ def test_an_eviction_that_says_nothing_of_memory_is_no_kill(containers: str, usa
     assert scene.kills() == []
 
 
-def test_an_eviction_of_a_pod_that_is_gone_is_dropped_with_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_eviction_of_a_pod_that_is_gone_is_dropped_with_a_line() -> None:
     scene = Scene()
-    scene.see("events", eviction("p", "app", "1024Ki", "memory"))
-    scene.sync()
-    scene.see("pods", pod("p"))
+    with structlog.testing.capture_logs() as lines:
+        scene.see("events", eviction("p", "app", "1024Ki", "memory"))
+        scene.sync()
+        scene.see("pods", pod("p"))
     assert scene.kills() == []
-    assert "shop/p" in capsys.readouterr().out
+    assert "shop/p" in str(lines)

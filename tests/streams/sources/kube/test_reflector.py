@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
 import pytest
+import structlog.testing
 
 from agents.settings import ClusterSettings, connected
 from schemas.units import Seconds
@@ -119,14 +120,14 @@ def test_a_name_that_came_back_with_another_uid_means_that_the_first_is_gone(sce
     assert [change.uid for change in here.told if isinstance(change, Gone)] == ["old"]
 
 
-def test_an_object_that_cannot_be_read_is_passed_over_and_named(scene: Making, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_object_that_cannot_be_read_is_passed_over_and_named(scene: Making) -> None:
     odd = {"metadata": {"name": "odd", "uid": "u", "resourceVersion": "8"}, "spec": {"unschedulable": "perhaps"}}
     here = scene(listed(odd, node("a", "1"), version="7"), stream(line("MODIFIED", odd), line("ADDED", node("b", "9"))))
-    assert here.steps(2) == [0.0, 0.0]
+    with structlog.testing.capture_logs() as lines:
+        assert here.steps(2) == [0.0, 0.0]
     assert here.words() == ["+a1", "in sync", "+b9"]
-    said = capsys.readouterr().out
-    assert "default/odd" in said
-    assert "$.spec.unschedulable" in said
+    assert "default/odd" in str(lines)
+    assert "$.spec.unschedulable" in str(lines)
 
 
 def test_a_line_that_is_no_json_means_a_list(scene: Making) -> None:
