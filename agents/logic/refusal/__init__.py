@@ -14,7 +14,7 @@ import numpy as np
 
 from agents.logic.turns import Event
 from agents.logic.usage import checkpoints
-from agents.logic.vertical.tuning import odd_annotation
+from agents.logic.vertical.tuning import LEAST_HALF_LIFE, MOST_MARGIN, odd_annotation
 from schemas.decisions import RequestsRecommended
 from schemas.facts import (
     CheckpointSeen,
@@ -46,8 +46,6 @@ MOST_AGE = 86_400.0
 """Seconds: the rows of one scrape are of about one time."""
 
 _YEARS = range(1970, 2200)
-
-_MOST_MARGIN = 100.0
 
 _WITHOUT_WORKLOAD = (
     MetricsScraped,
@@ -155,9 +153,9 @@ def _tuning(path: str, tuning: Tuning) -> Iterator[str]:
     for field in fields(tuning):
         if field.name.endswith("percentile"):
             yield from _number(f"{path}.{field.name}", getattr(tuning, field.name), 1.0)
-    yield from _number(f"{path}.margin", tuning.margin, _MOST_MARGIN)
-    yield from _at_least(f"{path}.cpu_half_life", tuning.cpu_half_life, 1.0)
-    yield from _at_least(f"{path}.memory_half_life", tuning.memory_half_life, 1.0)
+    yield from _number(f"{path}.margin", tuning.margin, MOST_MARGIN)
+    yield from _at_least(f"{path}.cpu_half_life", tuning.cpu_half_life, LEAST_HALF_LIFE)
+    yield from _at_least(f"{path}.memory_half_life", tuning.memory_half_life, LEAST_HALF_LIFE)
 
 
 def _at_least(path: str, value: float | None, least: float) -> Iterator[str]:

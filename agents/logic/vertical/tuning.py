@@ -42,6 +42,10 @@ PLACE = {name: place for place, name in enumerate(COLUMNS)}
 
 INTEGER_CPU = "vpa-post-processor.kubernetes.io/{}_integerCPU"
 
+MOST_MARGIN = 100.0
+LEAST_HALF_LIFE = 1.0
+"""Seconds. With less, weights grow beyond all numbers within a day, and what was folded by them is lost."""
+
 _PREFIX = "ullage/"
 _NAMES = (*(f.name for f in fields(Tuning) if f.name != "minimum"), "minimum_cpu", "minimum_memory")
 
@@ -152,8 +156,10 @@ def odd_annotation(annotations: Mapping[str, str]) -> str | None:
             return str(error)
         if "percentile" in setting and number > 1.0:
             return f"the annotation '{name}' is '{text}'; a percentile is at most 1"
-        if "half_life" in setting and number == 0.0:
-            return f"the annotation '{name}' is '{text}'; a half life is more than nothing"
+        if "half_life" in setting and number < LEAST_HALF_LIFE:
+            return f"the annotation '{name}' is '{text}'; a half life is at least {LEAST_HALF_LIFE:g} s"
+        if setting == "margin" and number > MOST_MARGIN:
+            return f"the annotation '{name}' is '{text}'; a margin is at most {MOST_MARGIN:g}"
     return None
 
 

@@ -92,6 +92,11 @@ def test_columns_of_unequal_length_are_refused() -> None:
             {"containers": (ContainerPolicy(tuning=Tuning(cpu_half_life=0.0)),)},
             "containers[0].tuning.cpu_half_life is 0.0; it must be at least 1",
         ),
+        ({"annotations": {"ullage/*.margin": "1e308"}}, "the annotation 'ullage/*.margin' is '1e308'; a margin is at most 100"),
+        (
+            {"annotations": {"ullage/*.memory_half_life": "1e-9"}},
+            "the annotation 'ullage/*.memory_half_life' is '1e-9'; a half life is at least 1 s",
+        ),
         ({"annotations": {"ullage/app.margin": "much"}}, "the annotation 'ullage/app.margin' is 'much', which is no amount"),
         (
             {"annotations": {"ullage/app.target_cpu_percentile": "90"}},
