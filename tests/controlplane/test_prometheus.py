@@ -220,3 +220,10 @@ def test_history_goes_on_where_it_ended(server: Prometheus, scene: Scene) -> Non
     list(whole.play(begin))
     hours = sorted({event.at for _, event in scene.scrapes() if isinstance(event, MetricsScraped)})
     assert hours == [NOW - timedelta(hours=HOURS - hour) for hour in range(HOURS + 1)]
+
+
+def test_a_month_and_a_fraction_of_a_second_are_lengths_that_a_real_server_takes(server: Prometheus) -> None:
+    month = Store(server).labels.ask(server, NOW, 30 * 86_400.0, 3600.0)
+    assert set(month) == {("shop", "web-old"), ("shop", "stray")}
+    read = PrometheusUsage(server, Store(server).words, window=600.5).read(NOW + timedelta(seconds=30))
+    assert sorted(zip(read.pods, read.cores.tolist(), strict=True)) == [("cart-0", 0.5), ("web-1", 0.5)]

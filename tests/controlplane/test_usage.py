@@ -102,7 +102,7 @@ def test_changing_usage_reaches_the_log_once_under_its_workload_though_the_serve
     use(plane, world, cart, 350, end=162.0)
     scrape(another, 180)
     assert told(scene, world) == sorted([*first, ("web", one, 150, 150, 101), ("cart", cart, 350, 350, 162)])
-    sees = [report.sees for partition, report in scene.reports() if partition == 0]
+    sees = [report.sees for partition, report in scene.reports() if (partition, report.source) == (0, "usage")]
     assert sees[0] == sees[-1] == ("pod-metrics",)
     assert () in sees
 
@@ -135,7 +135,7 @@ def test_a_metrics_api_that_is_broken_is_told_as_blindness_and_not_as_idleness(
             source.scrape(at(60))
     finally:
         plane.metrics.refuse(None)
-    assert [report.sees for partition, report in scene.reports() if partition == 0] == [()]
+    assert [report.sees for partition, report in scene.reports() if (partition, report.source) == (0, "usage")] == [()]
     scrape(source, 61)
     assert told(scene, world) == [("web", pod, 100, 100, 50)]
 
