@@ -84,7 +84,7 @@ def trace(name: str, days: int | None, folder: Path) -> Path:
     part = folder / name
     part.mkdir()
     usage = duckdb.read_parquet(f"{whole}/usage.parquet")
-    (first,) = usage.min("timestamp_s").fetchone() or (0,)
+    [(first,)] = usage.min("timestamp_s").fetchall()
     usage.filter(f"timestamp_s < {first + days * 86_400}").write_parquet(f"{part}/usage.parquet")
     if (whole / "containers.parquet").exists():
         (part / "containers.parquet").symlink_to(whole / "containers.parquet")
