@@ -9,6 +9,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from real_traces import trace
 
 from schemas.facts import MetricsScraped
 from streams.codec import Codec, tick_number
@@ -18,7 +19,6 @@ from streams.topics import Topics
 
 STARTED = "starting the shop"
 ROOT = Path(__file__).parents[2]
-BORG = Path(os.environ.get("ULLAGE_SHARED", ROOT.parent / "shared")) / "traces" / "google2019-borg"
 
 
 def demo(folder: Path, *flags: str) -> subprocess.Popen[str]:
@@ -98,6 +98,7 @@ def test_a_demo_that_is_killed_takes_its_processes_with_it(tmp_path: Path) -> No
     assert left_behind(tmp_path) == []
 
 
+@pytest.mark.slow
 def test_a_recorded_trace_is_played_through_kafka_and_what_is_kept_verifies(tmp_path: Path) -> None:
     trace = tmp_path / "usage.csv"
     rows = [f"c{i % 4},{300 * (i // 4 + 1)},{0.1 + i % 7 / 10},{(100 + i % 11) << 20}" for i in range(4 * 48)]
@@ -108,9 +109,8 @@ def test_a_recorded_trace_is_played_through_kafka_and_what_is_kept_verifies(tmp_
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-@pytest.mark.skipif(not BORG.exists(), reason="there is no trace google2019-borg under ULLAGE_SHARED (default ../shared)")
 def test_the_borg_trace_is_played_through_kafka_and_what_is_kept_verifies(tmp_path: Path) -> None:
-    plays(tmp_path, BORG, seconds=30)
+    plays(tmp_path, trace("google2019-borg", 4, tmp_path), seconds=10)
     assert played_samples(tmp_path) > 1000
 
 

@@ -3,14 +3,13 @@
 What they recommend is what the backtest driver recommends on the same trace, byte for byte.
 """
 
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pytest
-from commands import ROOT, Commands
+from commands import Commands
+from real_traces import trace
 
 from agents import backtest
 from agents.logic.updates.settings import UpdateSettings
@@ -23,7 +22,6 @@ from streams.log.kafka import KafkaLog
 from streams.sources.traces import Playing, Trace
 from streams.topics import Topics
 
-TRACES = Path(os.environ.get("ULLAGE_SHARED", ROOT.parent / "shared")) / "traces"
 CLUSTER = "trace"
 Decisions = dict[str, bytes]
 """Decisions by id."""
@@ -74,26 +72,9 @@ def published(log: KafkaLog, topics: Topics) -> Decisions:
     return found
 
 
-def trace(name: str, days: int | None, folder: Path) -> Path:
-    """The trace, or its first days, which CI has time for; all of it where ULLAGE_WHOLE_TRACES is set."""
-    whole = TRACES / name
-    if not whole.exists():
-        pytest.skip(f"there is no trace {name} under ULLAGE_SHARED (default ../shared)")
-    if days is None or os.environ.get("ULLAGE_WHOLE_TRACES"):
-        return whole
-    part = folder / name
-    part.mkdir()
-    usage = duckdb.read_parquet(f"{whole}/usage.parquet")
-    [(first,)] = usage.min("timestamp_s").fetchall()
-    usage.filter(f"timestamp_s < {first + days * 86_400}").write_parquet(f"{part}/usage.parquet")
-    if (whole / "containers.parquet").exists():
-        (part / "containers.parquet").symlink_to(whole / "containers.parquet")
-    return part
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize(("name", "days"), [("google2019-borg", None), ("bitbrains-rnd", 3)])
+@pytest.mark.parametrize(("name", "days"), [("google2019-borg", None), ("bitbrains-rnd", 1)])
 def test_what_two_workers_recommend_on_a_trace_is_what_the_backtest_does_even_when_one_is_killed_midway(
     site: Commands, monkeypatch: pytest.MonkeyPatch, name: str, days: int | None
 ) -> None:
