@@ -36,6 +36,12 @@ class Resource(Generic[T_co]):
     select: str = ""
     bookmarks: bool = True
 
+    @property
+    def may_be_missing(self) -> bool:
+        """Whether its type is one that is installed: only their groups have dots."""
+        _, root, group, *_ = self.path.split("/")
+        return root == "apis" and "." in group
+
 
 @dataclass(frozen=True, slots=True)
 class Item(Generic[T_co]):
@@ -92,7 +98,7 @@ class _Line(msgspec.Struct, frozen=True):
 
 
 class NotServed(GiveUp):
-    """The server has no such resource: its type is not installed, so there is none of it."""
+    """The server has no such resource: its type is not installed, so there is none of it. Built-in types always are."""
 
 
 class Watching:
@@ -109,7 +115,8 @@ class Watching:
             question = self._question(resource, {"limit": str(PAGE), "continue": after}, "listing")
             page = self._api.find(question, _List)
             if page is None:
-                raise NotServed(doing=question.doing, to=question.to, answer="the server has no such resource")
+                kind = NotServed if resource.may_be_missing else GiveUp
+                raise kind(doing=question.doing, to=question.to, answer="404: the server has no such resource")
             yield Page(tuple(_item(raw, resource) for raw in page.items or ()), page.metadata.resource_version)
             after = page.metadata.continue_
             if not after:
@@ -139,10 +146,14 @@ class Watching:
 
 def _happened(line: bytes, resource: Resource[T], question: Question) -> Happened[T]:
     try:
-        said = msgspec.json.decode(line, type=_Line)
+        return _read(line, resource, question)
     except ValueError as error:
         answer = f"a line that cannot be read: {error}: {line[:100]!r}"
         raise Outdated(doing=question.doing, to=question.to, answer=answer) from error
+
+
+def _read(line: bytes, resource: Resource[T], question: Question) -> Happened[T]:
+    said = msgspec.json.decode(line, type=_Line)
     if said.type == "ERROR":
         status = msgspec.json.decode(said.object, type=Status)
         message = status.message or status.reason

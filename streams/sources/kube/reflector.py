@@ -24,7 +24,10 @@ LONGEST_WAIT = Seconds(30.0)
 FORBIDDEN_WAIT = Seconds(60.0)
 """Rights may be granted and resources installed later; who has none is not asked often."""
 MOST_REFUSALS = 5
-"""A server that was restored from a backup never knows our version; a list helps."""
+"""A server that was restored from a backup never knows our version; a list helps. And a type that was there is not taken for
+uninstalled at the first word."""
+MOST_EMPTY = 4
+"""The pause after streams that end without a word doubles so often."""
 Tell = Callable[[Sequence[Change]], None]
 
 
@@ -35,21 +38,18 @@ class Reflector(Generic[T]):
         self._lister, self._tell, self.resource = lister, tell, resource
         self._known: dict[tuple[str, str], tuple[str, str]] = {}
         self._version: str | None = None
-        self._failures = 0
+        self._failures = self._empty = 0
         self._in_sync: bool | None = None
 
     def step(self) -> Seconds:
         """List, or watch until the stream ends. Returns seconds to wait before the next step."""
         try:
-            if self._version is None:
-                self._list()
-            else:
-                self._watch(self._version)
+            return self._list() if self._version is None else self._watch(self._version)
         except Outdated as error:
             self._version = None
             return self._failed(error, LONGEST_WAIT)
-        except NotServed:
-            self._nothing()
+        except NotServed as error:
+            self._missing(error)
             return FORBIDDEN_WAIT
         except GiveUp as error:
             self._version = None
@@ -63,9 +63,8 @@ class Reflector(Generic[T]):
             if self._failures >= MOST_REFUSALS:
                 self._version = None
             return Seconds(min(error.after, LONGEST_WAIT))
-        return Seconds(0.0)
 
-    def _list(self) -> None:
+    def _list(self) -> Seconds:
         here: set[tuple[str, str]] = set()
         version = ""
         for page in self._lister.pages(self.resource):
@@ -75,23 +74,35 @@ class Reflector(Generic[T]):
         self._say([self._forget(key) for key in sorted(self._known.keys() - here)])
         self._version = version
         self._seeing()
+        return Seconds(0.0)
+
+    def _missing(self, error: NotServed) -> None:
+        """Objects go before their type does. While some were there, the server or who stands before it may be in error."""
+        self._version = None
+        self._failures += 1
+        if self._known and self._failures < MOST_REFUSALS:
+            self._blind(error)
+        else:
+            self._nothing()
 
     def _nothing(self) -> None:
         """The type is not installed, or no more: there is none of it, which is something seen."""
-        self._version = None
         if self._in_sync is not True:
             _log.info("a resource is not served, so there is none", resource=self.resource.name)
         self._say([self._forget(key) for key in sorted(self._known)])
         self._seeing()
 
-    def _watch(self, version: str) -> None:
+    def _watch(self, version: str) -> Seconds:
+        """How long to wait then: streams that end without a word, one after the other, may be a server's that only says yes."""
         events = self._lister.events(self.resource, version)
         self._seeing()
+        empty = self._empty + 1
         for happened in events:
             self._say(self._changes(happened))
             self._version = happened.item.metadata.resource_version or self._version
-            self._failures = 0
-        self._failures = 0
+            self._failures = empty = 0
+        self._failures, self._empty = 0, empty
+        return Seconds(FIRST_WAIT * 2 ** min(empty - 1, MOST_EMPTY) if empty else 0.0)
 
     def _changes(self, happened: Happened[T]) -> list[Change]:
         key = _key(happened.item.metadata)
@@ -107,10 +118,10 @@ class Reflector(Generic[T]):
         known = self._known.get(key)
         if known == identity:
             return []
+        before: list[Change] = [self._forget(key)] if known is not None and known[0] != identity[0] else []
         if item.object is None:
             _log.error("an object cannot be read", resource=self.resource.name, object="/".join(key), reason=item.fault)
-            return []
-        before: list[Change] = [self._forget(key)] if known is not None and known[0] != identity[0] else []
+            return before
         self._known[key] = identity
         return [*before, Seen(self.resource.name, item.object)]
 

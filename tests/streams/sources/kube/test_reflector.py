@@ -16,14 +16,15 @@ from streams.sources.kube.reflector import FORBIDDEN_WAIT, Reflector
 from tests.streams.sources.kube.scripted import Said, Scripted, line, listed, refusal, stream
 
 NODES = Resource("nodes", "/api/v1/nodes", NodeObject)
+INSTALLED = Resource("gizmos", "/apis/example.org/v1/gizmos", NodeObject)
 
 
 class Scene:
-    def __init__(self, server: Scripted) -> None:
+    def __init__(self, server: Scripted, resource: Resource[NodeObject] = NODES) -> None:
         self.server = server
         self.told: list[Change] = []
         api = Api(connected.connection(ClusterSettings(url=server.url)), timeout=Seconds(5.0))
-        self.reflector = Reflector(Watching(api, patience=Seconds(3.0)), NODES, self.told.extend)
+        self.reflector = Reflector(Watching(api, patience=Seconds(3.0)), resource, self.told.extend)
 
     def steps(self, count: int) -> list[float]:
         return [float(self.reflector.step()) for _ in range(count)]
@@ -47,7 +48,7 @@ class Scene:
 @pytest.fixture
 def scene() -> Iterator[Callable[..., Scene]]:
     with ExitStack() as stack:
-        yield lambda *script: Scene(stack.enter_context(Scripted(script).serving()))
+        yield lambda *script, of=NODES: Scene(stack.enter_context(Scripted(script).serving()), of)
 
 
 def node(name: str, version: str, uid: str = "") -> dict[str, object]:
@@ -104,7 +105,7 @@ def test_a_version_that_is_too_old_means_a_list_that_tells_what_changed_and_what
         listed(node("a", "1"), node("b", "20"), node("d", "21"), version="30"),
         stream(),
     )
-    assert here.steps(4) == [0.0, 0.25, 0.0, 0.0]
+    assert here.steps(4) == [0.0, 0.25, 0.0, 0.25]
     assert here.words() == ["+a1", "+b2", "+c3", "in sync", "+b20", "+d21", "-c"]
     assert here.server.asked[3][1]["resourceVersion"] == "30"
 
@@ -130,6 +131,13 @@ def test_an_object_that_cannot_be_read_is_passed_over_and_named(scene: Making) -
     assert "$.spec.unschedulable" in str(lines)
 
 
+def test_the_predecessor_of_an_object_that_cannot_be_read_is_gone(scene: Making) -> None:
+    bad = {**node("a", "2", uid="another"), "spec": {"unschedulable": 7}}
+    here = scene(listed(node("a", "1"), version="7"), stream(line("ADDED", bad)))
+    here.steps(2)
+    assert here.words() == ["+a1", "in sync", "-a"]
+
+
 def test_a_line_that_is_no_json_means_a_list(scene: Making) -> None:
     here = scene(
         listed(node("a", "1"), version="7"),
@@ -149,11 +157,42 @@ def test_what_is_not_allowed_is_said_once_and_asked_for_seldom(scene: Making) ->
     assert blind.why == "listing 'nodes' did not work: 403 nodes is forbidden"
 
 
+MISSING = Said(refusal(404, "the server could not find the requested resource"), 404)
+
+
 def test_a_type_that_is_not_installed_means_that_there_is_none_of_it(scene: Making) -> None:
-    missing = Said(refusal(404, "the server could not find the requested resource"), 404)
-    here = scene(missing, listed(node("a", "1"), version="7"), missing, missing)
-    assert here.steps(4) == [FORBIDDEN_WAIT, 0.0, FORBIDDEN_WAIT, FORBIDDEN_WAIT]
-    assert here.words() == ["in sync", "+a1", "blind", "-a", "in sync"]
+    here = scene(MISSING, listed(node("a", "1"), version="7"), of=INSTALLED)
+    assert here.steps(2) == [FORBIDDEN_WAIT, 0.0]
+    assert here.words() == ["in sync", "+a1"]
+
+
+def test_a_type_that_was_there_is_not_taken_for_uninstalled_at_the_first_word(scene: Making) -> None:
+    """The script: a blip of 404s after which all is as it was, and then 404s that go on."""
+    good = listed(node("a", "1"), version="7")
+    here = scene(good, MISSING, MISSING, good, stream(bookmark("8")), *[MISSING] * 6, of=INSTALLED)
+    here.steps(5)
+    assert here.words() == ["+a1", "in sync", "blind", "in sync"]
+    here.steps(6)
+    assert here.words()[4:] == ["blind", "-a", "in sync"]
+
+
+def test_a_built_in_type_that_is_not_found_is_out_of_sight_and_never_said_to_be_gone(scene: Making) -> None:
+    here = scene(listed(node("a", "1"), version="7"), *[MISSING] * 8)
+    assert here.steps(9) == [0.0, *[FORBIDDEN_WAIT] * 8]
+    assert here.words() == ["+a1", "in sync", "blind"]
+
+
+def test_streams_that_end_without_a_word_are_opened_again_after_longer_and_longer_pauses(scene: Making) -> None:
+    here = scene(listed(version="7"), *[stream()] * 7, stream(bookmark("8")), stream())
+    assert here.steps(10) == [0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 4.0, 4.0, 0.0, 0.25]
+    assert here.words() == ["in sync"]
+
+
+@pytest.mark.parametrize("garbage", [line("ERROR", {"code": "many"}), '{"type":"BOOKMARK","object":7}'])
+def test_an_error_or_bookmark_that_cannot_be_read_means_a_list(scene: Making, garbage: str) -> None:
+    here = scene(listed(version="7"), stream(garbage), listed(node("a", "9"), version="9"))
+    assert here.steps(3) == [0.0, 0.25, 0.0]
+    assert here.words() == ["in sync", "+a9"]
 
 
 def test_a_server_that_asks_for_a_pause_gets_it(scene: Making) -> None:
