@@ -1,9 +1,9 @@
 """Controllers as the chain of owners needs them: a key, who owns it, and which pods it selects.
 
-The seven well-known kinds are read from their objects; a kind of the same name in another group is not one of them.
+The seven well-known kinds are read from their objects; a kind of the same name in a group that was installed is not one of them.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -13,16 +13,8 @@ from streams.clients.objects import ControllerObject, CronJobObject, Named, Repl
 from streams.clients.scales import Scale
 from streams.clients.wire import Owner
 
-WELL_KNOWN: Mapping[str, str] = {
-    "Deployment": "apps",
-    "ReplicaSet": "apps",
-    "StatefulSet": "apps",
-    "DaemonSet": "apps",
-    "Job": "batch",
-    "CronJob": "batch",
-    "ReplicationController": "",
-}
-"""Kinds and their groups."""
+WELL_KNOWN = frozenset({"Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job", "CronJob", "ReplicationController"})
+"""Kinds whose objects are watched."""
 
 
 class Key(NamedTuple):
@@ -54,9 +46,12 @@ class Controller:
 
 
 def key_of(namespace: str, api_version: str, kind: str, name: str) -> Key:
-    """The key that a reference names."""
-    group = api_version.rpartition("/")[0]
-    well_known = kind in WELL_KNOWN and (not api_version or group == WELL_KNOWN[kind])
+    """The key that a reference names.
+
+    Groups of Kubernetes' own have no dot, and no two of them have a kind in common: old references say `extensions/v1beta1` of
+    what is `apps/v1` now, people leave the group out, and upstream looks at the kind alone.
+    """
+    well_known = kind in WELL_KNOWN and "." not in api_version.rpartition("/")[0]
     return Key(namespace, kind, name, "" if well_known else api_version)
 
 

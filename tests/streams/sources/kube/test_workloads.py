@@ -72,6 +72,16 @@ def test_a_job_of_another_group_is_no_well_known_one() -> None:
     assert told(scene) == [workload("Job", "train")]
 
 
+def test_a_reference_to_a_group_of_old_names_the_same_controller() -> None:
+    scene = Scene()
+    scene.sync()
+    scene.see("deployments", controller("web"))
+    scene.see("replicasets", controller("web-1", owner("Deployment", "web", "extensions/v1beta1")))
+    scene.see("pods", pod("p", owner("ReplicaSet", "web-1", "extensions/v1beta1")))
+    assert told(scene) == [workload("Deployment", "web")]
+    assert scene.errands == [""]
+
+
 def test_a_pod_of_a_node_and_one_of_nobody_are_their_own() -> None:
     scene = Scene()
     scene.sync()
