@@ -35,8 +35,11 @@ class Aims:
         self._settled = self._begun = False
 
     def remember(self, said: Mapping[str, VpaChanged]) -> None:
-        """What the log holds."""
+        """What the log holds. Whether it holds the checkpoints is not known, and telling them again does no harm."""
         self._told.remember(said)
+        self._seeded.clear()
+        if self._begun:
+            self._ask(EVERYWHERE)
 
     def put(self, found: VpaObject) -> None:
         """A VPA is there, new or changed."""

@@ -9,7 +9,7 @@ from schemas.units import Seconds
 from streams.clients.objects import CheckpointObject
 from streams.clients.scales import Scales
 from streams.clients.watching import Lister, Resource
-from streams.errors import EdgeError, TryAgain
+from streams.errors import EdgeError, GiveUp, Outdated, TryAgain
 from streams.sources.kube.changes import Change, CheckpointsFound, Errand, LookAnew, ScaleFound
 from streams.sources.kube.controllers import Key
 from streams.sources.kube.resources import CHECKPOINTS, namespaced
@@ -58,20 +58,27 @@ class Errands:
         return [ScaleFound(key, found)], Seconds(0.0)
 
     def _checkpoints(self, namespace: str) -> tuple[list[Change], Seconds]:
-        """Asked again when it may yet be answered."""
+        """Asked again when it may yet be answered, and when the list took too long to read."""
         try:
-            found = tuple(each for where in self._where(namespace) for each in self._list(where))
-        except TryAgain as error:
+            found = tuple(each for where in self._where(namespace) for each in self._allowed(where))
+        except (TryAgain, Outdated) as error:
             self.put(namespace)
-            return [], Seconds(min(error.after, 30.0))
-        except EdgeError as error:
-            _log.warning("a resource cannot be seen", resource=CHECKPOINTS.name, error=str(error))
-            found = ()
+            return [], Seconds(min(error.after, 30.0) if isinstance(error, TryAgain) else 1.0)
         return [CheckpointsFound(namespace, found)], Seconds(0.0)
 
     def _where(self, namespace: str) -> list[Resource[CheckpointObject]]:
         wanted = [namespace] if namespace else list(self._namespaces)
         return [namespaced(CHECKPOINTS, each) for each in wanted] or [CHECKPOINTS]
+
+    def _allowed(self, resource: Resource[CheckpointObject]) -> list[CheckpointObject]:
+        """None where they may not be read, or have no type."""
+        try:
+            return self._list(resource)
+        except Outdated:
+            raise
+        except GiveUp as error:
+            _log.warning("a resource cannot be seen", resource=resource.name, error=str(error))
+            return []
 
     def _list(self, resource: Resource[CheckpointObject]) -> list[CheckpointObject]:
         found = []

@@ -29,11 +29,15 @@ TELL_AGAIN = timedelta(hours=3)
 
 @dataclass(slots=True)
 class _Here:
-    """A pod that is there. `fact` carries the workload that was found last, or the pod's own word for it."""
+    """A pod that is there. `fact` carries the workload that was found last, or the pod's own word for it.
+
+    `kills` are to be told; `killed` has the last of each container, in case the log has lost it.
+    """
 
     fact: PodChanged
     belonging: Belonging
     kills: list[ContainerOOMKilled] = field(default_factory=list)
+    killed: dict[str, ContainerOOMKilled] = field(default_factory=dict)
 
 
 class Pods:
@@ -49,7 +53,8 @@ class Pods:
     def remember(self, memory: Memory, at: datetime) -> None:
         """What the log tells; what is here and differs is told."""
         self._memory = memory
-        for uid in list(self._here):
+        for uid, here in list(self._here.items()):
+            here.kills = [*here.killed.values(), *here.kills]
             self._tell(uid, at)
 
     def put(self, found: PodObject, at: datetime) -> None:
@@ -65,6 +70,7 @@ class Pods:
         fact = pod_changed(pod, at)
         here = self._here[uid] = _Here(fact, self._belonging(found, fact, before))
         here.kills = [*(before.kills if before else ()), *kills.of_pod(pod, before.fact if before else None)]
+        here.killed = before.killed if before else {}
         self._tell(uid, at)
 
     def _belonging(self, found: PodObject, fact: PodChanged, before: _Here | None) -> Belonging:
@@ -165,6 +171,7 @@ class Pods:
         told, here.kills = here.kills, []
         for kill in told:
             if self._memory.tell(kill.pod.uid, kill.container, kill.restarts):
+                here.killed[kill.container] = kill
                 self._pen.kill(replace(kill, workload=workload))
 
     def _index(self, uid: str, before: tuple[Key, ...], now: tuple[Key, ...]) -> None:

@@ -3,7 +3,7 @@
 A kind may be watched in several namespaces; it is in sight when each of its watches is.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 NEEDS: Mapping[str, tuple[str, ...]] = {
     "cluster-changes": ("nodes",),
@@ -39,9 +39,9 @@ class Sights:
         """Whether a watch of this kind said that it cannot see."""
         return any(self._states.get(watch) is False for watch in self._of(kind))
 
-    def sees(self) -> tuple[str, ...]:
-        """The topics that can be vouched for."""
-        return tuple(topic for topic in sorted(NEEDS) if all(map(self.seen, NEEDS[topic])))
+    def sees(self, untold: Collection[str] = ()) -> tuple[str, ...]:
+        """The topics that can be vouched for. `untold`: kinds of which not all that is in sight was told."""
+        return tuple(topic for topic in sorted(NEEDS) if all(self.seen(kind) and kind not in untold for kind in NEEDS[topic]))
 
     def reasons(self) -> list[str]:
         """Why not everything is in sight; empty when it is."""

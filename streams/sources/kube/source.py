@@ -70,7 +70,7 @@ class KubeSource:
         self._evictions = Evictions(self._pods)
         self._reported: datetime | None = None
         self._slow = self._anew = self._now()
-        self._start_over = False
+        self._start_over = self._pods_told = False
 
     @property
     def dropped(self) -> Mapping[str, int]:
@@ -115,6 +115,7 @@ class KubeSource:
         at = self._now()
         if all(self._sights.seen(kind) or self._sights.blind(kind) for kind in CONTROLLERS):
             self._pods.look_again(at)
+        self._pods_told = self._pods_told or (self._sights.seen("pods") and not self._pods.waiting)
         if at - self._slow >= SLOW:
             self._slow = at
             self._slowly(at)
@@ -146,10 +147,12 @@ class KubeSource:
         self._aims.refresh()
 
     def _report(self, at: datetime) -> None:
+        """Pods are not vouched for before those of the first list were told: nobody is to take one that waits for none."""
         if self._reported is None or at - self._reported >= self._desk.period:
             self._reported = at
             period = Seconds(self._desk.period.total_seconds())
-            self._pen.about_cluster(SourceReported(at, self._desk.cluster, NAME, self._sights.sees(), period))
+            sees = self._sights.sees(untold=() if self._pods_told else ("pods",))
+            self._pen.about_cluster(SourceReported(at, self._desk.cluster, NAME, sees, period))
 
     def _seen(self, kind: str, found: Named) -> None:
         try:

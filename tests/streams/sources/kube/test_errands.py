@@ -80,3 +80,24 @@ def test_checkpoints_that_may_not_be_read_are_none() -> None:
     with errands(Said(refusal(403, "forbidden"), 403)) as (made, _):
         made.put("")
         assert made.step(NOW) == ([CheckpointsFound("", ())], 0.0)
+
+
+def test_a_list_of_checkpoints_that_took_too_long_is_read_anew_and_not_taken_for_empty() -> None:
+    found = {"metadata": {"name": "a", "namespace": "shop"}, "spec": {"vpaObjectName": "web", "containerName": "app"}}
+    expired = Said(refusal(410, "the provided continue parameter is too old"), 410)
+    with errands(listed(found, version="9", more="next"), expired, listed(found, version="12")) as (made, _):
+        made.put("")
+        assert made.step(NOW) == ([], 1.0)
+        ((answer,), _) = made.step(NOW)
+    assert isinstance(answer, CheckpointsFound)
+    assert [each.metadata.name for each in answer.found] == ["a"]
+
+
+def test_a_namespace_whose_checkpoints_may_not_be_read_does_not_hide_those_of_another() -> None:
+    found = {"metadata": {"name": "a", "namespace": "web"}, "spec": {"vpaObjectName": "web", "containerName": "app"}}
+    no = Said(refusal(403, "forbidden"), 403)
+    with errands(no, listed(found, version="9"), namespaces=("shop", "web")) as (made, _):
+        made.put("")
+        ((answer,), _) = made.step(NOW)
+    assert isinstance(answer, CheckpointsFound)
+    assert [each.metadata.name for each in answer.found] == ["a"]

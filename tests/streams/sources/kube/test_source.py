@@ -9,7 +9,8 @@ from schemas.units import Bytes, Cores
 from streams.clients.objects import NodeObject
 from streams.clients.wire import PodObject
 from streams.sources.kube.pods import TELL_AGAIN
-from tests.streams.sources.kube.made import MINUTE, START, decoded, limit_range, meta, node, pod
+from streams.sources.kube.resources import CONTROLLERS
+from tests.streams.sources.kube.made import MINUTE, START, controller, decoded, limit_range, meta, node, owner, pod, running
 from tests.streams.sources.kube.scene import KINDS, Scene
 
 GIB = 1 << 30
@@ -197,3 +198,30 @@ def test_after_facts_were_dropped_everything_is_compared_with_the_log_again() ->
     here = {event.pod.name: type(event) for event in scene.pods()}
     assert here == {"goes": PodDeleted, "a": PodChanged, "b": PodChanged, "c": PodChanged}
     assert any(isinstance(event, NodeChanged) for event in scene.said("cluster-changes", 0))
+
+
+def test_a_kill_that_was_dropped_while_the_log_was_away_is_told_when_it_is_back_and_once() -> None:
+    scene = Scene(bound=3_000)
+    scene.sync()
+    scene.see("pods", pod("p"))
+    scene.log.away = True
+    scene.see("pods", pod("p", status=running(1, "OOMKilled")))
+    for name in ("a", "b", "c"):
+        scene.see("pods", pod(name))
+    assert scene.source.dropped[scene.topics.wire("oom-events")] == 1
+    scene.log.away = False
+    for _ in range(3):
+        scene.source.beat()
+    assert [(kill.pod.name, kill.restarts) for kill in scene.kills()] == [("p", 1)]
+
+
+def test_pods_are_not_vouched_for_while_those_of_the_first_list_wait_for_their_owners() -> None:
+    scene = Scene()
+    scene.see("pods", pod("p", owner("ReplicaSet", "web-1")))
+    scene.sync(*(kind for kind in (*CONTROLLERS, *KINDS) if kind != "replicasets"))
+    scene.later(timedelta(seconds=30))
+    assert scene.reports()[-1].sees == ("cluster-changes", "policies")
+    scene.see("replicasets", controller("web-1"))
+    scene.sync("replicasets")
+    scene.later(timedelta(seconds=30))
+    assert scene.reports()[-1].sees == EVERYTHING

@@ -27,7 +27,7 @@ from streams.clients.scales import Scale
 from streams.sources.kube import vpas
 from streams.sources.kube.changes import CheckpointsFound, ScaleFound
 from streams.sources.kube.controllers import Key
-from tests.streams.sources.kube.made import START, controller, cron_job, decoded, meta, owner, vpa
+from tests.streams.sources.kube.made import START, controller, cron_job, decoded, meta, owner, pod, vpa
 from tests.streams.sources.kube.scene import Scene
 
 WEB = (Requirement("app", Operator.IN, ("web",)),)
@@ -210,6 +210,17 @@ def test_a_server_that_is_away_for_a_while_changes_nothing_of_what_was_found() -
     assert len(scene.vpas()) == told
 
 
+@pytest.mark.parametrize("version", ["extensions/v1beta1", "v1", "apps/v1beta2", ""])
+def test_a_target_of_kubernetes_own_is_found_by_its_kind_whatever_its_group_was_called(version: str) -> None:
+    scene = Scene()
+    scene.sync()
+    scene.see("deployments", controller("web"))
+    scene.see("verticalpodautoscalers", vpa("web", version=version))
+    (told,) = scene.vpas()
+    assert isinstance(told, VpaChanged)
+    assert (told.unsupported, told.selector) == ("", (Requirement("app", Operator.IN, ("web",)),))
+
+
 def test_a_target_without_selector_is_unsupported() -> None:
     scene = Scene()
     scene.sync()
@@ -321,3 +332,19 @@ def test_a_vpa_that_cannot_be_served_is_not_seeded() -> None:
     scene.sync()
     scene.take(CheckpointsFound("", (CHECKPOINT,)))
     assert scene.said("pod-changes") == []
+
+
+def test_checkpoints_that_were_dropped_while_the_log_was_away_are_told_when_it_is_back() -> None:
+    scene = Scene(bound=3_000)
+    scene.see("deployments", controller("web"))
+    scene.see("verticalpodautoscalers", vpa("web"))
+    scene.sync()
+    scene.log.away = True
+    scene.take(CheckpointsFound("", (CHECKPOINT,)))
+    scene.see("pods", pod("a"), pod("b"), pod("c"))
+    assert scene.source.dropped
+    scene.log.away = False
+    scene.source.beat()
+    assert scene.errands == ["", ""]
+    scene.take(CheckpointsFound("", (CHECKPOINT,)))
+    assert [type(event) for event in scene.said("pod-changes")].count(CheckpointSeen) == 1
