@@ -231,12 +231,15 @@ def _read(quantities: Mapping[str, str] | None) -> Amounts:
 
 
 def _ooms(status: ContainerStatus) -> list[OOMKill]:
-    """The last OOM kill. A container that waits for its restart still counts one restart too few."""
-    ended = status.state.terminated or status.last_state.terminated
-    if ended is None or ended.reason != "OOMKilled" or ended.finished_at is None:
-        return []
-    ahead = 0 if status.state.running is not None else 1
-    return [OOMKill(status.name, status.restart_count + ahead, ended.finished_at)]
+    """Those that the last two ends were, by restarts. A container that waits for its restart still counts one restart too few."""
+    last, now = status.last_state.terminated, status.state.terminated
+    runs = status.state.running is not None or now is not None
+    ends = ((last, status.restart_count + (0 if runs else 1)), (now, status.restart_count + 1))
+    return [
+        OOMKill(status.name, restarts, end.finished_at)
+        for end, restarts in ends
+        if end is not None and end.reason == "OOMKilled" and end.finished_at is not None
+    ]
 
 
 def _resize(conditions: list[Condition]) -> ResizeState:

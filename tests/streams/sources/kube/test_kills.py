@@ -45,6 +45,17 @@ def test_each_restart_may_be_a_kill_of_its_own() -> None:
     assert [kill.restarts for kill in seen(*(pod("p", status=step) for step in steps)).kills()] == [1, 2, 3]
 
 
+def test_a_kill_that_shows_only_behind_a_later_end_is_told_with_the_request_that_it_was_killed_under() -> None:
+    error = {**running(1, "OOMKilled"), **{key: value for key, value in ended(1, "Error").items() if key != "restartCount"}}
+    scene = seen(pod("p", memory="64Mi", status=running(0)), pod("p", memory="96Mi", status=error))
+    assert [(kill.restarts, kill.memory_request) for kill in scene.kills()] == [(1, 64 * MIB)]
+
+
+def test_of_two_kills_in_a_row_in_one_status_both_are_told() -> None:
+    twice = {**running(1, "OOMKilled"), **ended(1, "OOMKilled")}
+    assert [kill.restarts for kill in seen(pod("p", status=running(0)), pod("p", status=twice)).kills()] == [1, 2]
+
+
 @pytest.mark.parametrize(
     ("before", "after"),
     [
