@@ -55,6 +55,7 @@ class Aims:
         self._waiting.discard(key)
         self._index(key, ())
         self._told.drop(key)
+        self._begin()
 
     def settle(self) -> None:
         """All VPAs that are there were put."""
@@ -67,6 +68,7 @@ class Aims:
         for key in keys:
             for name in list(self._under.get(key, ())):
                 self._judge(name)
+        self._begin()
 
     def look_again(self) -> None:
         """For VPAs that wait: a list is complete, or cannot be had."""

@@ -326,6 +326,22 @@ def test_checkpoints_are_asked_for_once_for_all_and_again_for_a_vpa_that_is_new(
     )
 
 
+@pytest.mark.parametrize("end", ["answered", "deleted"])
+def test_checkpoints_are_asked_for_as_soon_as_the_last_vpa_waits_no_more(end: str) -> None:
+    """All is listed long before a server says what it knows of a custom controller."""
+    scene, rollout = Scene(), vpa("big", "big", kind="Rollout", version="argo.example/v1")
+    key = Key("shop", "Rollout", "big", "argo.example/v1")
+    scene.see("deployments", controller("web"))
+    scene.see("verticalpodautoscalers", vpa("web"), rollout)
+    scene.sync()
+    assert scene.errands == [key]
+    if end == "answered":
+        scene.take(ScaleFound(key, Scale("app=big")))
+    else:
+        scene.lose("verticalpodautoscalers", rollout)
+    assert scene.errands == [key, ""]
+
+
 def test_a_vpa_that_cannot_be_served_is_not_seeded() -> None:
     scene = Scene()
     scene.see("verticalpodautoscalers", vpa("web"))
