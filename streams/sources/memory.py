@@ -1,7 +1,8 @@
 """What the log says that a cluster source said before: what is not said to be gone, and OOM kills told.
 
 Read back once at the start, at most `MOST` of the newest records of each partition: a pod or node that was last spoken of before
-these and deleted while the source was down is not noticed. Ticks of half a second fill so many records in 27 hours. Policies are
+these and deleted while the source was down is not noticed, and a kill told before these is not known. Ticks of half a second
+fill so many records in 27 hours. Policies are
 told once and never again, so theirs is read from its beginning.
 """
 
@@ -60,7 +61,7 @@ def remember(log: Log, topics: Topics, codec: Codec, *, cluster: str) -> Memory:
     places = [(topics.wire("oom-events"), partition) for partition in range(topics.partitions)]
     places.append((topics.wire("pod-changes-by-cluster"), topics.partition_of(cluster)))
     for place in places:
-        for record in _newest(log, *place):
+        for record in _newest(log, *place, MOST):
             _take(memory, record, codec, cluster)
     return memory
 
@@ -115,7 +116,7 @@ def _take(memory: Memory, record: Record, codec: Codec, cluster: str) -> None:
         memory.tell(event.pod.uid, event.container, event.restarts)
 
 
-def _newest(log: Log, topic: str, partition: int, most: int | None = MOST) -> Iterator[Record]:
+def _newest(log: Log, topic: str, partition: int, most: int | None) -> Iterator[Record]:
     end = log.end(topic, partition)
     position = max(log.begin(topic, partition), 0 if most is None else end - most)
     while position < end:

@@ -6,6 +6,7 @@ for want of memory says what was used. Everything malformed is no kill.
 """
 
 from collections.abc import Iterator, Mapping
+from datetime import timedelta
 
 from schemas.facts import ContainerOOMKilled, ContainerSeen, PodChanged
 from schemas.names import Workload
@@ -13,6 +14,8 @@ from schemas.units import Bytes
 from streams.clients import Pod, amounts
 from streams.clients.objects import EventObject
 
+LONG_AGO = timedelta(days=1)
+"""What was known for so long was told, though the log may be read back less far than to the word of it."""
 _LISTS = ("offending_containers", "offending_containers_usage", "starved_resource")
 
 
@@ -31,6 +34,13 @@ def of_pod(pod: Pod, before: PodChanged | None) -> Iterator[ContainerOOMKilled]:
             memory_request=seen.requests.memory,
             memory_limit=seen.limits.memory,
         )
+
+
+def told_long_ago(kill: ContainerOOMKilled, said: PodChanged | None) -> bool:
+    """Whether the log's word of the pod is so much later that the kill, which showed then, must have been told, too."""
+    if said is None or said.at - kill.at < LONG_AGO:
+        return False
+    return any(seen.name == kill.container and kill.restarts <= seen.restarts + 1 for seen in said.containers)
 
 
 def _under(restarts: int, now: ContainerSeen, then: ContainerSeen | None) -> ContainerSeen:

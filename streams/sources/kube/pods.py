@@ -69,8 +69,11 @@ class Pods:
         before = self._here.get(uid)
         fact = pod_changed(pod, at)
         here = self._here[uid] = _Here(fact, self._belonging(found, fact, before))
-        here.kills = [*(before.kills if before else ()), *kills.of_pod(pod, before.fact if before else None)]
-        here.killed = before.killed if before else {}
+        if before is None:
+            said = self._memory.said.get(uid)
+            here.kills = [kill for kill in kills.of_pod(pod, None) if not kills.told_long_ago(kill, said)]
+        else:
+            here.kills, here.killed = [*before.kills, *kills.of_pod(pod, before.fact)], before.killed
         self._tell(uid, at)
 
     def _belonging(self, found: PodObject, fact: PodChanged, before: _Here | None) -> Belonging:

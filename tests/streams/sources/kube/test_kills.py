@@ -1,14 +1,16 @@
 """OOM kills as pods and events show them, told once each, with the request that they were killed under."""
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 import structlog.testing
 
 from streams.clients.wire import PodObject
+from streams.codec import tick
+from streams.sources import memory
 from tests.streams.sources.kube.made import ended, eviction, pod, running, waiting
-from tests.streams.sources.kube.scene import Scene
+from tests.streams.sources.kube.scene import PARTITIONS, Scene
 
 AT = datetime(2026, 3, 1, 0, 0, 30, tzinfo=UTC)
 MIB = 1 << 20
@@ -84,6 +86,21 @@ def test_a_kill_in_the_first_list_is_told_unless_the_log_has_it() -> None:
     scene.see("pods", pod("p", status=running(4, "OOMKilled")))
     scene.sync()
     assert [kill.restarts for kill in scene.kills()] == [4]
+
+
+def test_a_kill_that_was_told_before_what_the_log_is_read_back_to_is_not_told_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of each partition the last three records: behind ticks the kill is not among them, while the pod's last word is."""
+    monkeypatch.setattr(memory, "MOST", 3)
+    scene = seen(pod("p", status=running(4, "OOMKilled")))
+    scene.later(timedelta(hours=26))
+    wire = scene.topics.wire("oom-events")
+    scene.log.append([tick(wire, partition, number) for partition in range(PARTITIONS) for number in range(3)])
+    scene.restart()
+    scene.see("pods", pod("p", status=running(4, "OOMKilled")))
+    scene.sync()
+    assert [(kill.pod.name, kill.restarts) for kill in scene.kills()] == [("p", 4)]
+    scene.see("pods", pod("p", status=ended(4, "OOMKilled")))
+    assert [(kill.pod.name, kill.restarts) for kill in scene.kills()] == [("p", 4), ("p", 5)]
 
 
 def test_an_eviction_for_want_of_memory_counts_with_what_was_used() -> None:
