@@ -125,7 +125,7 @@ def refusal(answer: Answer, question: Question) -> TryAgain | GiveUp:
         status = msgspec.json.decode(answer.body, type=wire.Status)
     except ValueError:
         status = wire.Status(message=answer.body[:200].decode(errors="replace"))
-    wait = float(answer.after) if answer.after is not None and answer.after.isdigit() else 0.0
+    wait = float(answer.after) if answer.after is not None and answer.after.isdecimal() else 0.0
     if status.details is not None:
         wait = wait or status.details.retry_after_seconds
     message = status.message or status.reason

@@ -5,6 +5,7 @@ but the last look at each group. Asks one question at a time.
 """
 
 from dataclasses import dataclass
+from urllib.parse import quote
 
 import msgspec
 
@@ -60,7 +61,7 @@ class Scales:
             plurals, scaled = self._plurals(version, kind)
             known = known or bool(plurals)
             for plural in scaled:
-                path = f"{_root(version)}/namespaces/{namespace}/{plural}/{name}/scale"
+                path = f"{_root(version)}/namespaces/{namespace}/{plural}/{quote(name, safe='')}/scale"
                 found = self._api.find(Question(path, "reading the scale of", f"{kind} {namespace}/{name}"), ScaleObject)
                 if found is not None:
                     return Scale(found.status.selector, tuple(found.metadata.owner_references))

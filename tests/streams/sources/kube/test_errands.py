@@ -101,3 +101,10 @@ def test_a_namespace_whose_checkpoints_may_not_be_read_does_not_hide_those_of_an
         ((answer,), _) = made.step(NOW)
     assert isinstance(answer, CheckpointsFound)
     assert [each.metadata.name for each in answer.found] == ["a"]
+
+
+def test_a_name_that_somebody_wrote_into_a_reference_stays_a_name() -> None:
+    with errands(GROUP, KINDS, SCALE) as (made, server):
+        made.put(Key("shop", "Rollout", "big?a/../b", "argo.example/v1"))
+        made.step(NOW)
+    assert server.asked[-1] == ("/apis/argo.example/v1/namespaces/shop/rollouts/big%3Fa%2F..%2Fb/scale", {})

@@ -201,6 +201,11 @@ def test_a_server_that_asks_for_a_pause_gets_it(scene: Making) -> None:
     assert here.words() == ["blind", "in sync"]
 
 
+def test_a_pause_that_is_no_number_is_ten_seconds(scene: Making) -> None:
+    here = scene(Said(refusal(503, "later"), 503, headers={"Retry-After": "\N{SUPERSCRIPT TWO}"}))
+    assert here.steps(1) == [10.0]
+
+
 def test_a_server_that_does_not_answer_is_asked_after_longer_and_longer_pauses(scene: Making) -> None:
     here = scene(listed(node("a", "1"), version="7"))
     here.steps(1)
