@@ -42,7 +42,7 @@ class Workloads:
             return pod.found
         chain = self._owners.chain(pod.owner)
         pod.visited = chain.visited
-        if pod.guessed:
+        if pod.guessed or _going(pod, chain):
             return pod.found
         if chain.whole:
             pod.found = _workload(pod, chain.top or pod.owner)
@@ -52,6 +52,11 @@ class Workloads:
 
     def _waited(self, pod: Belonging, chain: Chain, at: datetime) -> bool:
         return chain.stop is not Missing.NOT_YET and at - pod.since >= PATIENCE
+
+
+def _going(pod: Belonging, chain: Chain) -> bool:
+    """Whether what was found had a scale and has none any more: it goes before its pods."""
+    return chain.stop is Missing.NO_SCALE and pod.found == _workload(pod, chain.visited[-1])
 
 
 def _guess(pod: Belonging, chain: Chain) -> Workload:

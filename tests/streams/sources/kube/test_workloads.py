@@ -174,6 +174,18 @@ def test_a_controller_that_goes_before_its_pods_takes_nothing_away() -> None:
     assert told(scene) == [workload("Deployment", "web")] * 3
 
 
+def test_a_custom_controller_that_goes_before_its_pods_takes_nothing_away() -> None:
+    scene = Scene()
+    scene.sync()
+    scene.see("replicasets", controller("big-1", owner("Rollout", "big", "argo.example/v1")))
+    scene.see("pods", pod("p", owner("ReplicaSet", "big-1")))
+    scene.take(ScaleFound(ROLLOUT, Scale("app=big")))
+    scene.take(ScaleFound(ROLLOUT, None))
+    scene.see("pods", pod("p", owner("ReplicaSet", "big-1"), memory="65Mi"))
+    scene.lose("pods", pod("p"))
+    assert told(scene) == [workload("Rollout", "big")] * 3
+
+
 def test_a_pod_whose_chain_changed_leaves_its_old_workload_and_joins_the_new() -> None:
     scene = Scene()
     scene.sync()
