@@ -1,8 +1,9 @@
 """Whose a pod is: the topmost controller, found once and kept while the chain above the pod says nothing else.
 
 A pod whose owners are not known yet is not told: first for as long as they are being listed, then for some seconds, and then what
-the pod itself and its references tell must do. A guess stands until the pod has another controller. A controller that goes before
-its pods (as in every deletion) takes nothing away from what was found.
+the pod itself and its references tell must do. A guess stands until the pod has another controller, unless it was one because
+an owner could not be looked up: a server that was away for a moment must not part pods from their VPA for good. A controller that
+goes before its pods (as in every deletion) takes nothing away from what was found.
 """
 
 from dataclasses import dataclass
@@ -47,7 +48,7 @@ class Workloads:
         if chain.whole:
             pod.found = _workload(pod, chain.top or pod.owner)
         elif pod.found is None and (chain.stop is Missing.CIRCLE or self._waited(pod, chain, at)):
-            pod.found, pod.guessed = _guess(pod, chain), True
+            pod.found, pod.guessed = _guess(pod, chain), chain.stop is not Missing.UNSEEN
         return pod.found
 
     def _waited(self, pod: Belonging, chain: Chain, at: datetime) -> bool:

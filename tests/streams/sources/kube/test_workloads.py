@@ -159,6 +159,17 @@ def test_a_scale_that_cannot_be_asked_for_is_waited_for_some_seconds_only() -> N
     assert told(scene) == [workload("ReplicaSet", "big-1")]
 
 
+def test_a_guess_for_want_of_an_answer_gives_way_to_the_answer() -> None:
+    scene = Scene()
+    scene.sync()
+    scene.see("replicasets", controller("big-1", owner("Rollout", "big", "argo.example/v1")))
+    scene.see("pods", pod("p", owner("ReplicaSet", "big-1")))
+    scene.take(ScaleFound(ROLLOUT, None, str(GiveUp(doing="reading", to="big", answer="503"))))
+    scene.later(PATIENCE)
+    scene.take(ScaleFound(ROLLOUT, Scale("app=big")))
+    assert told(scene) == [workload("ReplicaSet", "big-1"), workload("Rollout", "big")]
+
+
 def test_a_controller_that_goes_before_its_pods_takes_nothing_away() -> None:
     scene = Scene()
     scene.sync()
