@@ -5,7 +5,7 @@ request that counts is the one it was killed under: the old pod's when its succe
 for want of memory says what was used. Everything malformed is no kill.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
 
 from schemas.facts import ContainerOOMKilled, ContainerSeen, PodChanged
@@ -36,7 +36,12 @@ def of_pod(pod: Pod, before: PodChanged | None) -> Iterator[ContainerOOMKilled]:
         )
 
 
-def told_long_ago(kill: ContainerOOMKilled, said: PodChanged | None) -> bool:
+def of_late(shown: Iterable[ContainerOOMKilled], said: PodChanged | None) -> Iterator[ContainerOOMKilled]:
+    """Those that may not have been told yet; `said` is the log's last word of the pod."""
+    return (kill for kill in shown if not _told_long_ago(kill, said))
+
+
+def _told_long_ago(kill: ContainerOOMKilled, said: PodChanged | None) -> bool:
     """Whether the log's word of the pod is so much later that the kill, which showed then, must have been told, too."""
     if said is None or said.at - kill.at < LONG_AGO:
         return False

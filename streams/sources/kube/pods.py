@@ -54,7 +54,7 @@ class Pods:
         """What the log tells; what is here and differs is told."""
         self._memory = memory
         for uid, here in list(self._here.items()):
-            here.kills = [*here.killed.values(), *here.kills]
+            here.kills = [*kills.of_late(here.killed.values(), memory.said.get(uid)), *here.kills]
             self._tell(uid, at)
 
     def put(self, found: PodObject, at: datetime) -> None:
@@ -70,8 +70,7 @@ class Pods:
         fact = pod_changed(pod, at)
         here = self._here[uid] = _Here(fact, self._belonging(found, fact, before))
         if before is None:
-            said = self._memory.said.get(uid)
-            here.kills = [kill for kill in kills.of_pod(pod, None) if not kills.told_long_ago(kill, said)]
+            here.kills = list(kills.of_late(kills.of_pod(pod, None), self._memory.said.get(uid)))
         else:
             here.kills, here.killed = [*before.kills, *kills.of_pod(pod, before.fact)], before.killed
         self._tell(uid, at)

@@ -103,6 +103,23 @@ def test_a_kill_that_was_told_before_what_the_log_is_read_back_to_is_not_told_ag
     assert [(kill.pod.name, kill.restarts) for kill in scene.kills()] == [("p", 4), ("p", 5)]
 
 
+def test_nor_is_it_when_facts_were_dropped_and_the_log_is_compared_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "MOST", 3)
+    scene = Scene(bound=3_000)
+    scene.sync()
+    scene.see("pods", pod("p", status=running(4, "OOMKilled")))
+    scene.later(timedelta(hours=26))
+    wire = scene.topics.wire("oom-events")
+    scene.log.append([tick(wire, partition, number) for partition in range(PARTITIONS) for number in range(3)])
+    scene.log.away = True
+    scene.see("pods", *(pod(name) for name in ("a", "b", "c")))
+    assert scene.source.dropped
+    scene.log.away = False
+    scene.source.beat()
+    scene.source.beat()
+    assert [(kill.pod.name, kill.restarts) for kill in scene.kills()] == [("p", 4)]
+
+
 def test_an_eviction_for_want_of_memory_counts_with_what_was_used() -> None:
     scene = seen(pod("p", memory="64Mi"))
     scene.see("events", eviction("p", "app", "1024Ki", "memory"))
