@@ -4,6 +4,8 @@ PY ?= python3
 BIN := .venv/bin
 REAL := $(BIN)/python -m pytest --override-ini addopts="--import-mode=importlib -q --strict-markers" --durations=8
 KAFKA := $(REAL) tests/kafka
+# One more than there are cores: a part of the tests' time is waiting.
+WORKERS = $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 LOCKING := --quiet --universal --generate-hashes --no-emit-index-url --no-header --python-version 3.11
 SETUP := .venv/.setup-$(shell cat requirements.lock pyproject.toml | cksum | cut -d' ' -f1)
 
@@ -29,7 +31,7 @@ check: setup ## lint, types and the import law
 	$(BIN)/lint-imports
 
 test: setup ## the tests that need no broker
-	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n logical --dist worksteal -m "not slow"
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "not slow"
 
 test-slow: setup ## the longer ones of these: a whole real trace, eight days of samples
 	$(BIN)/python -m pytest -m slow
