@@ -36,8 +36,8 @@ test: setup ## the tests that need no broker
 test-slow: setup ## the longer ones of these: a whole real trace, eight days of samples
 	$(BIN)/python -m pytest -m slow
 
-test-kafka: setup ## the tests on a real Apache Kafka (started by themselves)
-	$(KAFKA) -m "not slow"
+test-kafka: setup ## the tests on a real Apache Kafka (two at a time, each with a broker that it starts)
+	$(KAFKA) -n 2 --dist loadfile -m "not slow"
 
 test-kafka-slow: setup ## the longer ones: torture in short, real traces, every way to stop the demo
 	$(KAFKA) -m slow
