@@ -139,6 +139,18 @@ class Requirement:
     operator: Operator = Operator.EXISTS
     values: tuple[str, ...] = ()
 
+    def holds(self, value: str | None) -> bool:
+        """Whether a label with this value meets it; None is a label that is not there, which NotIn accepts, as in Kubernetes."""
+        match self.operator:
+            case Operator.IN:
+                return value in self.values
+            case Operator.NOT_IN:
+                return value is None or value not in self.values
+            case Operator.EXISTS:
+                return value is not None
+            case Operator.DOES_NOT_EXIST:
+                return value is None
+
 
 @dataclass(frozen=True, slots=True)
 class TargetRef:

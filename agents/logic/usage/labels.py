@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
-from schemas.policies import Operator, Requirement
+from schemas.policies import Requirement
 
 UNKNOWN = "?"
 """Stands for the labels of a pod that no source has told of."""
@@ -24,17 +24,5 @@ def matches(selector: tuple[Requirement, ...], labels: str) -> bool:
 
 
 def met(selector: Iterable[Requirement], labels: Mapping[str, str]) -> bool:
-    """Whether labels meet all requirements. As in Kubernetes, NotIn holds for a label that is not there."""
-    return all(_holds(requirement, labels.get(requirement.key)) for requirement in selector)
-
-
-def _holds(requirement: Requirement, value: str | None) -> bool:
-    match requirement.operator:
-        case Operator.IN:
-            return value in requirement.values
-        case Operator.NOT_IN:
-            return value is None or value not in requirement.values
-        case Operator.EXISTS:
-            return value is not None
-        case Operator.DOES_NOT_EXIST:
-            return value is None
+    """Whether labels meet all requirements."""
+    return all(requirement.holds(labels.get(requirement.key)) for requirement in selector)

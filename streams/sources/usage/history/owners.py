@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from schemas.names import Workload
-from schemas.policies import Operator, Requirement, VpaChanged, VpaRemoved
+from schemas.policies import Requirement, VpaChanged, VpaRemoved
 from schemas.units import Seconds
 from streams import replay
 from streams.clients.prometheus import Prometheus, Series, duration
@@ -112,17 +112,8 @@ def _matches(vpa: VpaChanged, labels: Labels) -> bool:
 
 
 def _holds(requirement: Requirement, labels: Labels) -> bool:
-    """As in Kubernetes; but the names of labels are spelled as a metrics store spells them."""
-    value = labels.get(requirement.key, labels.get(_ODD.sub("_", requirement.key)))
-    match requirement.operator:
-        case Operator.IN:
-            return value in requirement.values
-        case Operator.NOT_IN:
-            return value is None or value not in requirement.values
-        case Operator.EXISTS:
-            return value is not None
-        case Operator.DOES_NOT_EXIST:
-            return value is None
+    """The names of labels are spelled as a metrics store spells them."""
+    return requirement.holds(labels.get(requirement.key, labels.get(_ODD.sub("_", requirement.key))))
 
 
 def _last(series: Series) -> float:
