@@ -85,4 +85,4 @@ def opening(day: Day) -> Sequence[NewRecord]:
     said: list[Policy] = [ControlChanged(day.start, day.cluster, Mode.APPLY, reason="the demo acts", budget=Fraction(0.1))]
     for name, mode in (("*", UpdateMode.IN_PLACE_OR_RECREATE), *((jvm, UpdateMode.RECREATE) for jvm in JVMS)):
         said.append(VerticalPolicyChanged(day.start, f"{day.cluster}/{name}", "demo-1", mode))
-    return spoken(said, day.topics, Codec(day.topics), source=SOURCE)
+    return spoken(said, Codec(day.topics), source=SOURCE)

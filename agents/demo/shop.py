@@ -16,10 +16,10 @@ from schemas.decisions import RequestsRecommended
 from schemas.names import Workload
 from schemas.policies import UpdateMode, VerticalPolicyChanged, VerticalPolicyRemoved
 from streams.clients import admit_unchanged
-from streams.codec import Codec, tick_number
+from streams.codec import Codec
 from streams.consumers.acting import Post
 from streams.consumers.patcher import Patcher
-from streams.errors import BadRecord, LogUnavailable
+from streams.errors import LogUnavailable
 from streams.log import Log, Record
 from streams.simulated.client import SimulatedClient
 from streams.simulated.cluster import SimulatedCluster
@@ -74,12 +74,7 @@ class Advice:
         if record.topic != self._wire:
             self._view.take(record)
             return
-        if tick_number(record) is not None:
-            return
-        try:
-            event = self._codec.decode(record)
-        except BadRecord:
-            return
+        event = self._codec.event(record)
         if isinstance(event, VerticalPolicyChanged | VerticalPolicyRemoved):
             self._policies.take(Recorded(event, record.place))
 

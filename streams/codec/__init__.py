@@ -73,6 +73,20 @@ class Codec:
             self._written = event, self._scrapes.encode(event) if isinstance(event, MetricsScraped) else _write(event)
         return self._written[1]
 
+    def everywhere(self, event: Event, *, topic: str, key: str, source: str) -> list[NewRecord]:
+        """The records of an event that every partition needs, a copy in each. As `encode`."""
+        partitions = range(self._topics.partitions)
+        return [self.encode(event, topic=topic, key=key, partition=partition, source=source) for partition in partitions]
+
+    def event(self, record: Record) -> Event | None:
+        """As `decode`; None for a tick, and for what cannot be read, which is left to the stages: they set it aside."""
+        if tick_number(record) is not None:
+            return None
+        try:
+            return self.decode(record)
+        except BadRecord:
+            return None
+
     def decode(self, record: Record) -> Event:
         """The event in a record. Raises BadRecord, and nothing else, when there is none.
 

@@ -8,7 +8,6 @@ from datetime import UTC, datetime, timedelta
 
 from schemas.policies import ControlChanged, Mode
 from streams.codec import Codec, tick_number
-from streams.errors import BadRecord
 from streams.log import Record
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -33,10 +32,7 @@ class Switch:
         if number is not None:
             self._tick = max(self._tick, number)
             return
-        try:
-            event = self._codec.decode(record)
-        except BadRecord:
-            return
+        event = self._codec.event(record)
         if isinstance(event, ControlChanged) and event.cluster == self._cluster:
             self._control = event
 

@@ -23,7 +23,7 @@ from streams.codec import Codec
 from streams.log import Log, NewRecord
 from streams.sources.memory import Memory, remember
 from streams.sources.outbox import Outbox
-from streams.sources.pod_changed import pod_changed
+from streams.sources.pod_facts import oom_killed, pod_changed
 from streams.sources.scrapes import Rows, Scraped, Scrapes
 from streams.topics import Topics
 
@@ -74,12 +74,10 @@ class ClusterSource:
     def _report(self, at: datetime) -> Iterable[NewRecord]:
         """That this source is at work, now and then, in every partition."""
         if self._reported is not None and (at - self._reported).total_seconds() < PERIOD:
-            return
+            return []
         self._reported = at
         event = SourceReported(at, self._client.cluster, NAME, SEES, PERIOD)
-        for partition in range(self._topics.partitions):
-            key = self._client.cluster
-            yield self._codec.encode(event, topic="cluster-changes", key=key, partition=partition, source=self._source)
+        return self._codec.everywhere(event, topic="cluster-changes", key=self._client.cluster, source=self._source)
 
     def _start_over(self) -> None:
         """Facts were dropped, so what this source believes to have said is not what the log holds: as after a restart."""
@@ -108,18 +106,7 @@ class ClusterSource:
             for kill in sorted(pod.ooms, key=lambda kill: kill.container):
                 if memory.tell(pod.pod.uid, kill.container, kill.restarts):
                     container = next(c for c in pod.containers if c.name == kill.container)
-                    yield self._by_workload(
-                        "oom-events",
-                        ContainerOOMKilled(
-                            at=kill.at,
-                            workload=pod.workload,
-                            pod=pod.pod,
-                            container=kill.container,
-                            restarts=kill.restarts,
-                            memory_request=container.requests.memory,
-                            memory_limit=container.limits.memory,
-                        ),
-                    )
+                    yield self._by_workload("oom-events", oom_killed(pod, kill, container))
 
     def _scrapes(self, pods: Sequence[Pod], usage: Sequence[PodUsage], at: datetime) -> list[NewRecord]:
         """A usage that was told already is no second sample: metrics servers measure less often than they are asked."""

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from schemas.facts import ContainerOOMKilled, NodeChanged, NodeRemoved, PodChanged, PodDeleted
 from schemas.names import PodName, Workload
 from schemas.policies import LimitRangeChanged, LimitRangeRemoved, VpaChanged, VpaRemoved
-from streams.codec import Codec, tick_number
-from streams.errors import BadRecord
+from streams.codec import Codec
 from streams.log import Log, Record
 from streams.topics import Topics
 
@@ -71,16 +70,12 @@ def remember_all(log: Log, topics: Topics, codec: Codec, *, cluster: str) -> Mem
     memory = remember(log, topics, codec, cluster=cluster)
     for name, most in (("cluster-changes", MOST), ("policies", None)):
         for record in _newest(log, topics.wire(name), 0, most):
-            if tick_number(record) is None:
-                _take_other(memory, record, codec, cluster)
+            _take_other(memory, record, codec, cluster)
     return memory
 
 
 def _take_other(memory: Memory, record: Record, codec: Codec, cluster: str) -> None:
-    try:
-        event = codec.decode(record)
-    except BadRecord:
-        return
+    event = codec.event(record)
     match event:
         case NodeChanged() if event.cluster == cluster:
             memory.nodes[event.node] = event
@@ -100,12 +95,7 @@ def _take_other(memory: Memory, record: Record, codec: Codec, cluster: str) -> N
 
 def _take(memory: Memory, record: Record, codec: Codec, cluster: str) -> None:
     """A record that cannot be read is left to the stages, which set it aside."""
-    if tick_number(record) is not None:
-        return
-    try:
-        event = codec.decode(record)
-    except BadRecord:
-        return
+    event = codec.event(record)
     if not isinstance(event, (PodChanged, PodDeleted, ContainerOOMKilled)) or event.workload.cluster != cluster:
         return
     if isinstance(event, PodChanged):

@@ -11,7 +11,6 @@ from datetime import UTC, datetime, timedelta
 from schemas.names import Place
 from schemas.policies import ControlChanged, Policy, VerticalPolicyChanged, VerticalPolicyRemoved
 from streams.codec import Codec, tick_number
-from streams.errors import BadRecord
 from streams.log import Log, NewRecord, Record
 from streams.topics import Topics
 
@@ -21,13 +20,13 @@ _FIRST_LOOK, _LARGEST_LOOK = 256, 16_384
 """Records read at once when going backwards: few at first, because what is wanted mostly stands near the end."""
 
 
-def spoken(policies: Sequence[Policy], topics: Topics, codec: Codec, *, source: str = SOURCE) -> list[NewRecord]:
+def spoken(policies: Sequence[Policy], codec: Codec, *, source: str = SOURCE) -> list[NewRecord]:
     """The records that say these things, in this order in every partition."""
     return [
-        codec.encode(policy, topic=topic, key=key, partition=partition, source=source)
+        record
         for policy in policies
         for topic, key in [_where(policy)]
-        for partition in range(topics.partitions)
+        for record in codec.everywhere(policy, topic=topic, key=key, source=source)
     ]
 
 
@@ -55,7 +54,7 @@ class Operator:
 
     def say(self, *policies: Policy) -> Sequence[Place]:
         """Append them to every partition. Raises LogUnavailable, and BadInput for a log without our topics."""
-        return self.log.append(spoken(policies, self.topics, self.codec))
+        return self.log.append(spoken(policies, self.codec))
 
     def tick(self) -> Tick | None:
         """The newest tick; None in a log that has none."""
@@ -91,12 +90,7 @@ class Operator:
 
     def _read(self, record: Record) -> Policy | None:
         """What the record says; None for a tick, and for what the stages set aside."""
-        if tick_number(record) is not None:
-            return None
-        try:
-            event = self.codec.decode(record)
-        except BadRecord:
-            return None
+        event = self.codec.event(record)
         return event if isinstance(event, ControlChanged | VerticalPolicyChanged | VerticalPolicyRemoved) else None
 
     def _backwards(self, name: str, partition: int) -> Iterator[Record]:

@@ -13,6 +13,7 @@ from schemas.names import Workload
 from schemas.units import Bytes
 from streams.clients import Pod, amounts
 from streams.clients.objects import EventObject
+from streams.sources.pod_facts import oom_killed
 
 LONG_AGO = timedelta(days=1)
 """What was known for so long was told, though the log may be read back less far than to the word of it."""
@@ -25,15 +26,7 @@ def of_pod(pod: Pod, before: PodChanged | None) -> Iterator[ContainerOOMKilled]:
     then = {seen.name: seen for seen in before.containers} if before is not None else {}
     for kill in sorted(pod.ooms, key=lambda kill: kill.container):
         seen = _under(kill.restarts, now[kill.container], then.get(kill.container))
-        yield ContainerOOMKilled(
-            at=kill.at,
-            workload=pod.workload,
-            pod=pod.pod,
-            container=kill.container,
-            restarts=kill.restarts,
-            memory_request=seen.requests.memory,
-            memory_limit=seen.limits.memory,
-        )
+        yield oom_killed(pod, kill, seen)
 
 
 def of_late(shown: Iterable[ContainerOOMKilled], said: PodChanged | None) -> Iterator[ContainerOOMKilled]:

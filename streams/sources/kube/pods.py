@@ -20,7 +20,7 @@ from streams.sources.kube.owners import Owners
 from streams.sources.kube.pen import Pen
 from streams.sources.kube.workloads import Belonging, Workloads
 from streams.sources.memory import Memory
-from streams.sources.pod_changed import pod_changed
+from streams.sources.pod_facts import pod_changed
 
 _log = structlog.get_logger(__name__)
 TELL_AGAIN = timedelta(hours=3)

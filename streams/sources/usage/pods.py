@@ -10,7 +10,6 @@ from datetime import datetime, timedelta
 from schemas.facts import PodChanged, PodDeleted
 from streams import replay
 from streams.codec import Codec, tick_number
-from streams.errors import BadRecord
 from streams.log import Log, Record
 from streams.topics import Topics
 
@@ -75,10 +74,7 @@ class Pods:
 
     def _take(self, record: Record) -> None:
         """A record that cannot be read is left to the stages, which set it aside."""
-        try:
-            event = self._codec.decode(record)
-        except BadRecord:
-            return
+        event = self._codec.event(record)
         if not isinstance(event, (PodChanged, PodDeleted)) or event.workload.cluster != self._cluster:
             return
         name = event.pod.namespace, event.pod.name

@@ -12,8 +12,7 @@ import numpy as np
 
 from schemas.facts import MetricsScraped
 from streams import replay
-from streams.codec import Codec, tick_number
-from streams.errors import BadRecord
+from streams.codec import Codec
 from streams.log import Log
 from streams.sources.usage.readings import BEHIND, Floats, Readings
 from streams.topics import Topics
@@ -46,12 +45,7 @@ class Told:
         """Learn from the log's newest stretch. Raises LogUnavailable."""
         ends: dict[Container, float] = {}
         for record in replay.stretch(log, [topics.wire("pod-metrics")], since=at - BACK):
-            if tick_number(record) is not None:
-                continue
-            try:
-                event = codec.decode(record)
-            except BadRecord:
-                continue
+            event = codec.event(record)
             if isinstance(event, MetricsScraped) and event.cluster == self._cluster and not event.history:
                 self._learn(ends, event)
         if ends:

@@ -17,8 +17,8 @@ from schemas.facts import MetricsScraped
 from schemas.units import Seconds
 from streams import replay
 from streams.clients.prometheus import Prometheus
-from streams.codec import Codec, tick_number
-from streams.errors import BadInput, BadRecord
+from streams.codec import Codec
+from streams.errors import BadInput
 from streams.log import Log, NewRecord
 from streams.sources.scrapes import Rows, Scraped, Scrapes
 from streams.sources.usage.history.answers import Remembered, Table
@@ -112,12 +112,7 @@ class History:
     def _said(self, since: datetime) -> Iterator[MetricsScraped]:
         """What the log holds of this cluster's usage since then, history or not."""
         for record in replay.stretch(self._log, [self._topics.wire("pod-metrics")], since=since):
-            if tick_number(record) is not None:
-                continue
-            try:
-                event = self._codec.decode(record)
-            except BadRecord:
-                continue
+            event = self._codec.event(record)
             if isinstance(event, MetricsScraped) and event.cluster == self._period.cluster and event.at > since:
                 yield event
 

@@ -14,8 +14,7 @@ from schemas.policies import Requirement, VpaChanged, VpaRemoved
 from schemas.units import Seconds
 from streams import replay
 from streams.clients.prometheus import Prometheus, Series, duration
-from streams.codec import Codec, tick_number
-from streams.errors import BadRecord
+from streams.codec import Codec
 from streams.log import Log
 from streams.sources.usage.pods import Name, Pods
 from streams.topics import Topics
@@ -85,12 +84,7 @@ def vpas(log: Log, topics: Topics, codec: Codec, cluster: str) -> list[VpaChange
     wire = topics.wire("policies")
     elsewhere = {(wire, partition): log.end(wire, partition) for partition in range(1, topics.partitions)}
     for record in replay.stretch(log, [wire], since=elsewhere):
-        if tick_number(record) is not None:
-            continue
-        try:
-            event = codec.decode(record)
-        except BadRecord:
-            continue
+        event = codec.event(record)
         if isinstance(event, VpaChanged) and event.cluster == cluster:
             found[event.key] = event
         elif isinstance(event, VpaRemoved):
