@@ -22,6 +22,7 @@ $(SETUP): requirements.lock pyproject.toml
 	@echo "setting up .venv (once, about a minute) ..."
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --collect-only -q >/dev/null 2>&1 || true # compiles all once, for what runs in parallel later
 	@rm -f .venv/.setup-* && touch $@
 
 check: setup ## lint, types and the import law
