@@ -1,12 +1,12 @@
 """All stages on one screen. Every driver builds from this list, so live, backtest and verification cannot drift apart."""
 
-from agents.logic.refusal import refuse
-from agents.logic.refusal.ahead import ahead
-from agents.logic.updates.settings import UpdateSettings
+from agents.engine.stage import Stage
+from agents.logic.updates.update_settings import UpdateSettings
 from agents.logic.updates.updater import Updater
+from agents.logic.validation.clock_ahead import ahead
+from agents.logic.validation.events import refuse
 from agents.logic.vertical.recommender import Recommender
-from agents.logic.vertical.settings import VerticalSettings
-from agents.stage import Stage
+from agents.logic.vertical.vertical_settings import VerticalSettings
 
 
 def stages(vertical: VerticalSettings, updates: UpdateSettings) -> tuple[Stage, ...]:

@@ -7,11 +7,11 @@ happens to the decisions. It keeps no checkpoint and reads no clock; a turn is t
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from agents.logic.turns import State
-from agents.stage import Stage
+from agents.engine.stage import Stage
+from agents.engine.turn import State
 from agents.task import Taken, Task
-from streams.codec import Codec
-from streams.log import Log, Positions
+from streams.codec.event_codec import Codec
+from streams.log.port import Log, Positions
 from streams.topics import Topics
 
 AHEAD = 32 << 20

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from agents.logic.turns import EPOCH
+from agents.engine.stage import Stage
+from agents.engine.turn import EPOCH
 from agents.runner import Runner, Wiring
-from agents.stage import Stage
 from agents.task import Taken
 from streams.sources import clock
 

@@ -7,14 +7,14 @@ driver brings records and carries away what a turn gave.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from agents.logic.turns import Event, Recorded, State, Turn
-from agents.logic.turns.aligner import Aligner, Cut
-from agents.stage import Stage
-from schemas.facts import MetricsScraped
-from streams import codec
-from streams.codec import Codec
+from agents.engine.aligner import Aligner, Cut
+from agents.engine.stage import Stage
+from agents.engine.turn import Event, Recorded, State, Turn
+from schemas.facts.usage import MetricsScraped
+from streams.codec import event_codec
+from streams.codec.event_codec import Codec
 from streams.errors import BadRecord
-from streams.log import NewRecord, Record
+from streams.log.port import NewRecord, Record
 from streams.topics import Topics
 
 
@@ -63,7 +63,7 @@ class Task:
     def feed(self, name: str, record: Record) -> None:
         """Take one record of input `name` in; offsets must come in rising order, holes are allowed."""
         source = self.aligner.inputs[name]
-        number = codec.tick_number(record)
+        number = event_codec.tick_number(record)
         if number is None:
             source.add(record.offset, record, record.size)
         else:

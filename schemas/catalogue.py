@@ -8,29 +8,21 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from schemas.decisions import Decision, EvictionPlanned, RequestsRecommended, ResizePlanned, UpdateRefused
-from schemas.facts import (
-    CheckpointSeen,
-    ContainerOOMKilled,
-    Fact,
-    MetricsScraped,
-    NodeChanged,
-    NodeRemoved,
-    PodChanged,
-    PodDeleted,
-    SourceReported,
-)
+from schemas.decisions import Decision
+from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
+from schemas.decisions.recommendations import RequestsRecommended
+from schemas.facts import Fact
+from schemas.facts.nodes import NodeChanged, NodeRemoved
+from schemas.facts.pods import PodChanged, PodDeleted
+from schemas.facts.sources import SourceReported
+from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
+from schemas.facts.vpa_checkpoints import CheckpointSeen
 from schemas.outcomes import ActionFinished, Outcome, StatusWritten
-from schemas.policies import (
-    ControlChanged,
-    LimitRangeChanged,
-    LimitRangeRemoved,
-    Policy,
-    VerticalPolicyChanged,
-    VerticalPolicyRemoved,
-    VpaChanged,
-    VpaRemoved,
-)
+from schemas.policies import Policy
+from schemas.policies.control import ControlChanged
+from schemas.policies.limit_ranges import LimitRangeChanged, LimitRangeRemoved
+from schemas.policies.vertical import VerticalPolicyChanged, VerticalPolicyRemoved
+from schemas.policies.vpa import VpaChanged, VpaRemoved
 
 Event = Fact | Policy | Decision | Outcome
 """Everything that the log carries, ticks and dead letters aside."""

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Protocol
 
-from streams.codec import header, tick_number
-from streams.log import Log, Record
+from streams.codec.event_codec import header, tick_number
+from streams.log.port import Log, Record
 
 Partition = tuple[str, int]
 Bound = datetime | Mapping[Partition, int] | None

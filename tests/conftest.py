@@ -1,15 +1,11 @@
-"""Puts tests/given on the path (what several tests are given, and nothing else), and says how hard Hypothesis tries.
+"""Says how hard Hypothesis tries.
 
 By hand a few dozen examples a property, so that the whole suite stays quick; CI sets HYPOTHESIS_PROFILE=thorough.
 """
 
 import os
-import sys
-from pathlib import Path
 
 from hypothesis import settings
-
-sys.path.append(str(Path(__file__).parent / "given"))
 
 settings.register_profile("quick", max_examples=25, deadline=None)
 settings.register_profile("thorough", max_examples=200, deadline=None)

@@ -4,7 +4,7 @@
 package needs neither a broker nor a settings file. Refuses nothing itself; the parts do.
 """
 
-from agents.app.plan import Pacing, Plan
+from agents.app.worker_plan import Pacing, Plan
 
 __all__ = ["Pacing", "Plan", "app", "run"]
 
@@ -21,8 +21,8 @@ def __getattr__(name: str) -> object:
     if name != "app":
         msg = f"module '{__name__}' has no attribute '{name}'"
         raise AttributeError(msg)
-    from agents.app import live, worker
+    from agents.app import worker, worker_from_settings
 
-    built = worker.build(live.plan())
+    built = worker.build(worker_from_settings.plan())
     globals()["app"] = built
     return built

@@ -11,16 +11,16 @@ from collections.abc import Mapping
 from time import monotonic
 from typing import Any
 
-from agents.app import beside, supervision
-from agents.app.beside import Contents, Place
-from agents.app.checkpoints import Changelog, Epoch, committable
-from agents.app.flow import Flow
-from agents.app.held import Held, fresh
-from agents.app.hosting import Host
-from agents.app.outbox import Outbox
-from agents.app.watching import Watch
-from agents.logic.turns import checkpoint
-from agents.logic.turns.checkpoint import Found, Reading
+from agents.app import log_reader, supervision
+from agents.app.checkpoint_writer import Changelog, Epoch, committable
+from agents.app.decision_producer import Outbox
+from agents.app.faust_consumer import Flow
+from agents.app.log_reader import Contents, Place
+from agents.app.owned_partition import Held, fresh
+from agents.app.stage_host import Host
+from agents.app.worker_observer import Watch
+from agents.engine import checkpoint
+from agents.engine.checkpoint import Found, Reading
 
 
 class Recovery:
@@ -59,9 +59,9 @@ class Recovery:
         partitions = set().union(*ours.values())
         if not partitions:
             return
-        async with beside.reader(self.plan.where) as consumer:
+        async with log_reader.reader(self.plan.where) as consumer:
             await self._load(consumer, ours)
-            goals = await beside.ends(consumer, [(t, p) for t in self.plan.inputs() for p in partitions])
+            goals = await log_reader.ends(consumer, [(t, p) for t in self.plan.inputs() for p in partitions])
         for partition in sorted(partitions):
             if epoch != self.epoch.number:
                 return
@@ -73,7 +73,7 @@ class Recovery:
         """Make sure that memory is at the newest known turn, for each of these."""
         places = {(self.plan.changelog(host.stage), p): (host, p) for host, ps in ours.items() for p in ps}
         began = monotonic()
-        ends = await beside.ends(consumer, places)
+        ends = await log_reader.ends(consumer, places)
         stale: dict[Place, int] = {}
         for place, (host, partition) in places.items():
             held = host.held.get(partition)
@@ -84,8 +84,8 @@ class Recovery:
                 stale[place] = ends[place]
         if not stale:
             return
-        first = await beside.begins(consumer, [(topic, partition) for topic in self.plan.inputs() for _, partition in stale])
-        for place, contents in (await beside.contents(consumer, stale)).items():
+        first = await log_reader.begins(consumer, [(topic, partition) for topic in self.plan.inputs() for _, partition in stale])
+        for place, contents in (await log_reader.contents(consumer, stale)).items():
             reading, how = await self._adopt(*places[place], contents, first)
             host, partition = places[place]
             self.watch.recovered(host.held[partition], found=how, seconds=monotonic() - began, torn=reading.broken)
@@ -121,7 +121,7 @@ class Recovery:
 
     async def _lost_state(self, host: Host, partition: int) -> None:
         """A group that has been here before, but no state: somebody deleted the changelog. Say so."""
-        committed = await beside.committed(self.plan.where, self.plan.name, [(w, partition) for w in host.wires.values()])
+        committed = await log_reader.committed(self.plan.where, self.plan.name, [(w, partition) for w in host.wires.values()])
         if any(offset > 0 for offset in committed.values()):
             self.watch.state_gone(host.stage.name, partition)
 

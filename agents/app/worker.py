@@ -14,16 +14,16 @@ from typing import Any
 import faust
 from faust.types import StreamT
 
-from agents.app import access, layout, supervision
-from agents.app.checkpoints import Changelog, Checkpoints, Epoch
-from agents.app.fetching import QuickConsumer
-from agents.app.flow import Flow, skip_reading
-from agents.app.hosting import Host
-from agents.app.outbox import Outbox
-from agents.app.plan import Plan
+from agents.app import kafka_client_options, supervision, topic_check
+from agents.app.checkpoint_writer import Changelog, Checkpoints, Epoch
+from agents.app.decision_producer import Outbox
+from agents.app.faust_consumer import Flow, skip_reading
+from agents.app.faust_fetching import QuickConsumer
 from agents.app.recovery import Recovery
-from agents.app.watching import Watch
-from agents.telemetry import logs
+from agents.app.stage_host import Host
+from agents.app.worker_observer import Watch
+from agents.app.worker_plan import Plan
+from agents.telemetry import logging_setup
 from schemas.units import Seconds
 from streams.log.connection import Connection
 
@@ -89,8 +89,14 @@ class App(faust.App):
 
 def build(plan: Plan, *, changelog: Callable[[Connection], Changelog] = Changelog) -> App:
     """The Faust app that hosts the plan's stages. Talks to nobody before it is started."""
-    partitions, credentials = plan.topics.partitions, access.credentials(plan.where)
-    app = App(plan.name, broker=access.urls(plan.where), broker_credentials=credentials, topic_partitions=partitions, **SETTINGS)
+    partitions, credentials = plan.topics.partitions, kafka_client_options.credentials(plan.where)
+    app = App(
+        plan.name,
+        broker=kafka_client_options.urls(plan.where),
+        broker_credentials=credentials,
+        topic_partitions=partitions,
+        **SETTINGS,
+    )
     flow, outbox, watch, log = Flow(app), Outbox(plan.where), Watch(plan), changelog(plan.where)
     hosts = tuple(Host(stage, plan, flow=flow, outbox=outbox, watch=watch) for stage in plan.stages)
     epoch = Epoch(0, asyncio.Lock())
@@ -104,7 +110,7 @@ def build(plan: Plan, *, changelog: Callable[[Connection], Changelog] = Changelo
 
     async def before() -> None:
         watch.listen()
-        await layout.check(plan)
+        await topic_check.check(plan)
 
     app.before, app.goodbye = before, goodbye
     for host in hosts:
@@ -147,7 +153,7 @@ def _on_revoked(app: App, recovery: Recovery) -> None:
 
 def run(plan: Plan, *, changelog: Callable[[Connection], Changelog] = Changelog) -> int:
     """Work until a signal says stop; the exit code."""
-    logs.set_up("worker")
+    logging_setup.set_up("worker")
     options: dict[str, Any] = {"redirect_stdouts": False, "quiet": True, "override_logging": False}
     worker = faust.Worker(build(plan, changelog=changelog), loglevel="WARN", **options)
     worker.spinner = None

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 
 from cyclopts import CycloptsError
 
-from agents.cli import parent
-from agents.cli.output import note
 from agents.cli.program import app
-from agents.cli.stopping import Stop
+from agents.processes import parent_death
+from agents.processes.output import note
+from agents.processes.signals import Stop
 from streams.errors import BadInput, UllageError
 
 FINE, FAILED, USAGE, GATE, INTERRUPTED = 0, 1, 2, 3, 130
@@ -22,7 +22,7 @@ FINE, FAILED, USAGE, GATE, INTERRUPTED = 0, 1, 2, 3, 130
 
 def main() -> None:
     """The console script."""
-    parent.die_with()
+    parent_death.die_with()
     sys.exit(run(sys.argv[1:]))
 
 

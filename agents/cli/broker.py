@@ -18,9 +18,9 @@ def broker(
     """
     import time
 
-    from agents.cli.output import data as out
-    from agents.cli.output import note
-    from agents.cli.stopping import until_stopped
+    from agents.processes.output import data as out
+    from agents.processes.output import note
+    from agents.processes.signals import until_stopped
     from streams.broker import Broker, BrokerSettings
     from streams.errors import LogUnavailable
 

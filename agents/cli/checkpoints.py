@@ -17,9 +17,9 @@ def show(*, vpa: Vpa = "*", common: Common | None = None) -> None:
 
     Read from the newest checkpoints of the workers; nothing is replayed.
     """
-    from agents.cli import handing
+    from agents.inspect import checkpoints
 
-    handing.show(given(common).settings(), vpa)
+    checkpoints.show(given(common).settings(), vpa)
 
 
 @app.command
@@ -36,6 +36,6 @@ def export(
     For moving back to a stock VPA recommender: stop the workers, export, start the recommender. It then knows what Ullage knows.
     Needs the right to get, create and update verticalpodautoscalercheckpoints.
     """
-    from agents.cli import handing
+    from agents.inspect import checkpoints
 
-    return handing.export(given(common).settings(), to, vpa)
+    return checkpoints.export(given(common).settings(), to, vpa)

@@ -5,7 +5,7 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from agents.cli.options import Common, given
-from agents.cli.output import data
+from agents.processes.output import data
 
 app = App(name="config", help="Look at the settings and where they come from.")
 
@@ -18,7 +18,7 @@ def show(
     common: Common | None = None,
 ) -> None:
     """Print every setting as `name = value`. What was read from a secret's file is hidden."""
-    from agents.settings.described import describe
+    from agents.settings.docs import describe
 
     texts = {name: text for name, _, text in describe()}
     for name, value, place in given(common).load().shown():

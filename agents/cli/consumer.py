@@ -28,6 +28,6 @@ def consumer(
     VPA objects is written in every mode, also during a pause, as it changes no pod; it needs the right to get and list
     verticalpodautoscalers, and to patch verticalpodautoscalers/status.
     """
-    from agents.cli import consuming
+    from agents.processes import consumers
 
-    consuming.run(given(common).settings(cluster__url=url), names)
+    consumers.run(given(common).settings(cluster__url=url), names)

@@ -26,7 +26,7 @@ def demo(  # noqa: PLR0913  # the flags of a command
     Starts a broker, a clock, a cluster of 36 pods, two workers and the consumers; ends with the same day without Ullage beside
     it, the reasons of one decision, and what to try next. Nothing is left running, and the log is kept in .run/demo.
     """
-    from agents.cli import showing
+    from agents.demo import demo_command
 
     settings = given(common).settings(demo__seconds=seconds, cluster__seed=seed)
-    return showing.run(settings, showing.Choice(log=log, trace=trace, forever=forever, plain=plain))
+    return demo_command.run(settings, demo_command.Choice(log=log, trace=trace, forever=forever, plain=plain))

@@ -8,11 +8,11 @@ def doctor(*, common: Common | None = None) -> int:
 
     Exits with 1 when something failed. Changes nothing.
     """
-    from agents.cli import checkup
-    from agents.cli.output import data
+    from agents.inspect import doctor as checkup
+    from agents.processes.output import data
 
     failed = False
-    for result in checkup.all_checks(given(common)):
+    for result in checkup.all_checks(given(common).settings):
         data(f"{result.level:<4}  {result.name:<9} {result.said}")
         if result.fix:
             data(f"                {result.fix}")

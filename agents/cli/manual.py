@@ -6,11 +6,11 @@
 import re
 
 from agents.cli import __doc__ as story
-from agents.cli.output import data
 from agents.cli.program import app
-from agents.settings.described import describe
-from agents.settings.layers import __doc__ as order
-from agents.settings.layers import environment
+from agents.processes.output import data
+from agents.settings.docs import describe
+from agents.settings.loading import __doc__ as order
+from agents.settings.loading import environment
 
 _MODULE = re.compile(r"^(ullage[a-z ]*) -m \S+", re.MULTILINE)
 """How Python was started, which the usage lines repeat."""

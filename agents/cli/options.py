@@ -11,8 +11,8 @@ from cyclopts import Group, Parameter
 from streams.errors import BadInput
 
 if TYPE_CHECKING:
-    from agents.settings import Settings
-    from agents.settings.layers import Loaded
+    from agents.settings.loading import Loaded
+    from agents.settings.tree import Settings
 
 _GROUP = Group("Settings", sort_key=9)
 
@@ -34,7 +34,7 @@ class Common:
 
     def load(self, **more: object) -> Loaded:
         """All settings with their origins. `more` are the command's own: names with `__` for the dot; None is unset."""
-        from agents.settings.layers import load
+        from agents.settings.loading import load
 
         flags = dict(_split(item) for item in self.set)
         flags |= {name.replace("__", "."): str(value) for name, value in more.items() if value is not None}

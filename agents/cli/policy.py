@@ -26,9 +26,9 @@ def set_policy(  # noqa: PLR0913  # the flags of a command
     common: Common | None = None,
 ) -> None:
     """Make a policy, or change what is named here and leave the rest of it as it is. The longest target that fits wins."""
-    from agents.cli import ruling
+    from agents.operate import policy
 
-    ruling.change(given(common).settings(), target, mode, ruling.Bounds(container, least, most))
+    policy.change(given(common).settings(), target, mode, policy.Bounds(container, least, most))
 
 
 @app.command
@@ -39,22 +39,22 @@ def apply(
     common: Common | None = None,
 ) -> None:
     """Make each policy of a file what the file says. All of it or, when something in it is wrong, nothing."""
-    from agents.cli import ruling
+    from agents.operate import policy
 
-    ruling.apply(given(common).settings(), file)
+    policy.apply(given(common).settings(), file)
 
 
 @app.command
 def remove(target: Target, /, *, common: Common | None = None) -> None:
     """Take the policy with exactly this target away. A workload without any policy is left alone."""
-    from agents.cli import ruling
+    from agents.operate import policy
 
-    ruling.remove(given(common).settings(), target)
+    policy.remove(given(common).settings(), target)
 
 
 @app.command(name="list")
 def list_policies(*, common: Common | None = None) -> None:
     """Print the policies in force, as the YAML that `apply` takes."""
-    from agents.cli import ruling
+    from agents.operate import policy
 
-    ruling.show(given(common).settings())
+    policy.show(given(common).settings())

@@ -8,6 +8,6 @@ def status(*, common: Common | None = None) -> None:
 
     An hour of event time before the newest tick. Reads only.
     """
-    from agents.cli import stating
+    from agents.inspect import status as stating
 
     stating.run(given(common).settings())

@@ -24,7 +24,7 @@ def tap(  # noqa: PLR0913  # the flags of a command
     common: Common | None = None,
 ) -> None:
     """Print the records of a topic, decoded: time, place, type, key and content. Reads only."""
-    from agents.cli import tapping
+    from agents.inspect import tap as tapping
 
     wanted = tapping.Wanted(key=key, kind=kind, limit=limit, ticks=ticks)
     tapping.run(given(common).settings(), topic, begin=begin, follow=follow, wanted=wanted, pretty=output == "pretty")

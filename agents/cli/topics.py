@@ -9,7 +9,7 @@ from cyclopts import App, Parameter
 from agents.cli.options import Common, given
 
 if TYPE_CHECKING:
-    from agents.settings import Settings
+    from agents.settings.tree import Settings
     from streams.topics import TopicSpec
 
 app = App(name="topics", help="Make Kafka's topics as Ullage needs them.")
@@ -18,13 +18,13 @@ app = App(name="topics", help="Make Kafka's topics as Ullage needs them.")
 @app.command
 def plan(*, common: Common | None = None) -> None:
     """Show what `apply` would change, and change nothing. A line with [...] would lose something."""
-    from agents.cli.output import data, note
-    from agents.settings import opened
-    from streams import admin
+    from agents.processes.output import data, note
+    from agents.settings import log_factory
+    from streams.admin import topic_admin
 
     settings = given(common).settings()
-    with admin.connect(opened.connection(settings)) as client:
-        found = admin.plan(client, wanted(settings))
+    with topic_admin.connect(log_factory.connection(settings)) as client:
+        found = topic_admin.plan(client, wanted(settings))
     for change in found.changes:
         data(str(change))
     for remark in found.notes:
@@ -46,14 +46,14 @@ def apply(
     common: Common | None = None,
 ) -> None:
     """Make what is missing and put right what drifted. Refuses what would lose records unless it is forced by name."""
-    from agents.cli.output import data, note
-    from agents.settings import opened
-    from streams import admin
+    from agents.processes.output import data, note
+    from agents.settings import log_factory
+    from streams.admin import topic_admin
 
     settings = given(common).settings()
-    with admin.connect(opened.connection(settings)) as client:
-        found = admin.plan(client, wanted(settings))
-        admin.apply(client, found, force=force)
+    with topic_admin.connect(log_factory.connection(settings)) as client:
+        found = topic_admin.plan(client, wanted(settings))
+        topic_admin.apply(client, found, force=force)
     for change in found.changes:
         data(str(change))
     note(f"{len(found.changes)} changes made" if found.changes else "nothing to do: all topics are as planned")
@@ -62,9 +62,9 @@ def apply(
 def wanted(settings: Settings) -> tuple[TopicSpec, ...]:
     """All topics of these settings, the changelogs of the stages' states among them."""
     from agents.pipeline import stages
-    from agents.settings import opened
+    from agents.settings import log_factory
     from streams.topics import state_topics
 
     names = [stage.name for stage in stages(settings.vertical, settings.updates)]
     count, copies = settings.topics.partitions, settings.topics.replication
-    return (*opened.topics(settings).specs(copies), *state_topics(settings.worker.name, names, count, copies))
+    return (*log_factory.topics(settings).specs(copies), *state_topics(settings.worker.name, names, count, copies))

@@ -1,6 +1,6 @@
 """`ullage version`."""
 
-from agents.cli.output import data
+from agents.processes.output import data
 
 
 def version() -> None:

@@ -22,13 +22,13 @@ def why(
     common: Common | None = None,
 ) -> None:
     """Explain a decision: the numbers it rests on, what caused them, each with its place in the log, and what became of it."""
-    from agents import why as reasons
-    from agents.cli.output import data
-    from agents.settings import opened
-    from streams.codec import Codec
+    from agents.processes.output import data
+    from agents.settings import log_factory
+    from agents.why import explanation as reasons
+    from streams.codec.event_codec import Codec
 
     settings = given(common).settings()
-    topics = opened.topics(settings)
-    with opened.log(settings) as log:
+    topics = log_factory.topics(settings)
+    with log_factory.log(settings) as log:
         for line in reasons.lines(reasons.explain(log, Codec(topics), topics, asked), full=verbose):
             data(line)

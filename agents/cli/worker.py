@@ -10,6 +10,6 @@ def worker(*, common: Common | None = None) -> int:
     is wrong that a restart may cure.
     """
     from agents import app
-    from agents.app import live
+    from agents.app import worker_from_settings
 
-    return app.run(live.plan(given(common).settings()))
+    return app.run(worker_from_settings.plan(given(common).settings()))

@@ -11,12 +11,14 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from agents.demo import sentences
-from agents.demo.curve import Curve, Moment
-from schemas.decisions import EvictionPlanned, RequestsRecommended, ResizePlanned, UpdateRefused
-from schemas.facts import ContainerOOMKilled, MetricsScraped, PodChanged, PodDeleted, PodPhase
+from agents.demo.usage_curve import Curve, Moment
+from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
+from schemas.decisions.recommendations import RequestsRecommended
+from schemas.facts.pods import PodChanged, PodDeleted, PodPhase
+from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
 from schemas.names import Amounts, PodName, Workload
 from schemas.outcomes import Action, ActionFinished, Result
-from schemas.policies import ControlChanged, Mode
+from schemas.policies.control import ControlChanged, Mode
 
 TOPICS = ("control", "pod-changes", "oom-events", "pod-metrics", "recommendations", "pod-updates", "outcomes")
 """What a picture is made from, by short name."""

@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
-from schemas.decisions import EvictionPlanned, RequestsRecommended, ResizePlanned
-from schemas.facts import ContainerOOMKilled
+from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned
+from schemas.decisions.recommendations import RequestsRecommended
+from schemas.facts.usage import ContainerOOMKilled
 from schemas.names import Amounts
 from schemas.outcomes import ActionFinished
 from schemas.units import Bytes, Cores

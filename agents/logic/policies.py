@@ -9,19 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from sys import intern
 
-from agents.logic.tables import Part
-from agents.logic.tables.objects import Table
-from agents.logic.turns import Recorded
+from agents.engine.tables.object_table import Table
+from agents.engine.tables.parts import Part
+from agents.engine.turn import Recorded
 from schemas.names import Place
-from schemas.policies import (
-    DEFAULT_RECOMMENDER,
-    ContainerPolicy,
-    UpdateMode,
-    VerticalPolicyChanged,
-    VerticalPolicyRemoved,
-    VpaChanged,
-    VpaRemoved,
-)
+from schemas.policies.vertical import ContainerPolicy, UpdateMode, VerticalPolicyChanged, VerticalPolicyRemoved
+from schemas.policies.vpa import DEFAULT_RECOMMENDER, VpaChanged, VpaRemoved
 
 
 @dataclass(frozen=True, slots=True)

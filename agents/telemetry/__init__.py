@@ -4,16 +4,16 @@ Each component gets a small class that takes a registry and says what happened i
 set-up of logging. It only counts: no decision ever depends on what is told here.
 """
 
-from agents.telemetry.clock import ClockMetrics
-from agents.telemetry.consumers import ConsumerMetrics
-from agents.telemetry.process import told
-from agents.telemetry.pulse import Pulse
+from agents.telemetry.clock_metrics import ClockMetrics
+from agents.telemetry.consumer_metrics import ConsumerMetrics
+from agents.telemetry.health_server import HealthServer
+from agents.telemetry.liveness import Pulse
+from agents.telemetry.observed_log import WatchedLog
+from agents.telemetry.process_telemetry import told
 from agents.telemetry.readiness import CaughtUp
-from agents.telemetry.server import HealthServer
-from agents.telemetry.sources import SourceMetrics
-from agents.telemetry.usage import UsageMetrics
-from agents.telemetry.watched import WatchedLog
-from agents.telemetry.worker import WorkerMetrics
+from agents.telemetry.source_metrics import SourceMetrics
+from agents.telemetry.usage_metrics import UsageMetrics
+from agents.telemetry.worker_metrics import WorkerMetrics
 
 __all__ = [
     "CaughtUp",

@@ -6,7 +6,7 @@ settings, of which only the margin is needed for the sum. `written` has it all.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from agents.why import words
+from agents.why import describe
 
 _FIRST = ("why", "containers", "node", "last_oom", "oom_source")
 """What is told first, in this order; the rest follows as it comes."""
@@ -15,7 +15,7 @@ _FIRST = ("why", "containers", "node", "last_oom", "oom_source")
 def written(because: Mapping[str, object]) -> Iterator[str]:
     """Every name and value as the record has them."""
     for name, value in because.items():
-        yield f"{name}: {words.said(value)}"
+        yield f"{name}: {describe.said(value)}"
 
 
 def told(because: Mapping[str, object]) -> Iterator[str]:
@@ -30,7 +30,7 @@ def told(because: Mapping[str, object]) -> Iterator[str]:
         elif name in _SAID:
             yield f"{_NAMES.get(name, name)}: {_SAID[name](value)}"
         else:
-            yield f"{_NAMES.get(name, name)}: {words.said(value)}"
+            yield f"{_NAMES.get(name, name)}: {describe.said(value)}"
 
 
 def _container(name: str, about: Mapping[str, object], margin: float) -> Iterator[str]:
@@ -38,11 +38,11 @@ def _container(name: str, about: Mapping[str, object], margin: float) -> Iterato
         for what in ("cpu", "memory"):
             yield f"{name} {what}: {_requested(what, about)}"
     elif "samples" in about:
-        yield f"{name}: {words.said(about['samples'])} samples from {_time(about.get('first'))} to {_time(about.get('last'))}"
+        yield f"{name}: {describe.said(about['samples'])} samples from {_time(about.get('first'))} to {_time(about.get('last'))}"
         for what in ("cpu", "memory"):
             yield f"{name} {what}: {_estimated(what, _mapping(about.get(what)), margin)}"
     else:
-        yield f"{name}: {words.said(about)}"
+        yield f"{name}: {describe.said(about)}"
 
 
 def _requested(what: str, about: Mapping[str, object]) -> str:
@@ -58,7 +58,7 @@ def _estimated(what: str, about: Mapping[str, object], margin: float) -> str:
     found = _mapping(about.get("percentiles"))
     lower, target, upper = (_amount(what, found.get(name)) for name in ("lower", "target", "upper"))
     parts = [f"{target} at the target percentile, plus {margin:.0%} margin"]
-    parts.append(f"bounds from {lower} and {upper} with confidence {words.said(about.get('confidence'))}")
+    parts.append(f"bounds from {lower} and {upper} with confidence {describe.said(about.get('confidence'))}")
     for name, said in (("minimum", "at least"), ("min_allowed", "policy: at least"), ("max_allowed", "policy: at most")):
         if about.get(name) is not None:
             parts.append(f"{said} {_amount(what, about[name])}")
@@ -82,7 +82,7 @@ def _watched(value: object) -> str:
         return f"'{source}', which reported at {at}"
     if seen.get("state") == "silent":
         return f"none at work: '{source}' is silent since {at}"
-    return "none has reported itself" if seen.get("state") == "none" else words.said(value)
+    return "none has reported itself" if seen.get("state") == "none" else describe.said(value)
 
 
 def _node(value: object) -> str:
@@ -101,7 +101,7 @@ def _sum(name: str, value: object) -> str:
 
 def _pods(value: object) -> str:
     if not isinstance(value, Mapping):
-        return words.said(value)
+        return describe.said(value)
     return "; ".join(f"of the {name} {_count(_mapping(about))}" for name, about in _mapping(value).items())
 
 
@@ -120,7 +120,7 @@ def _settings(value: object) -> str:
 
 def _share(value: object) -> str:
     share = _number(value)
-    return words.said(value) if share is None else f"{share:.0%}"
+    return describe.said(value) if share is None else f"{share:.0%}"
 
 
 def _why(value: object) -> str:
@@ -128,12 +128,12 @@ def _why(value: object) -> str:
 
 
 def _yes(value: object) -> str:
-    return "yes" if value is True else "no" if value is False else words.said(value)
+    return "yes" if value is True else "no" if value is False else describe.said(value)
 
 
 def _amount(what: str, value: object) -> str:
     amount = _number(value)
-    return words.amount(cpu=amount) if what == "cpu" else words.amount(memory=amount)
+    return describe.amount(cpu=amount) if what == "cpu" else describe.amount(memory=amount)
 
 
 def _time(value: object) -> str:

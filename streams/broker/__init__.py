@@ -5,8 +5,8 @@ use; it refuses to listen beyond 127.0.0.1. Everything that can go wrong comes b
 sentence that says what to do.
 """
 
+from streams.broker.broker_process import Broker
+from streams.broker.broker_settings import BrokerSettings
 from streams.broker.jars import JarsUnavailable
-from streams.broker.server import Broker
-from streams.broker.settings import BrokerSettings
 
 __all__ = ["Broker", "BrokerSettings", "JarsUnavailable"]

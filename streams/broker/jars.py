@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from streams.broker import lock
-from streams.broker.lock import Jar
+from streams.broker import jar_lock
+from streams.broker.jar_lock import Jar
 from streams.errors import LogUnavailable
 
 THREADS = 8
@@ -28,15 +28,15 @@ class JarsUnavailable(LogUnavailable):
 
 def ensure(cache: Path, *, say: Callable[[str], None] = lambda _line: None, fetch: Fetch | None = None) -> Path:
     """The folder that holds all jars of the lock; fetches those missing or damaged. Raises JarsUnavailable."""
-    jars = lock.read()
-    folder = cache / f"kafka-{lock.kafka_version(jars)}"
+    jars = jar_lock.read()
+    folder = cache / f"kafka-{jar_lock.kafka_version(jars)}"
     _make(folder)
     with ThreadPoolExecutor(THREADS) as pool:
         good = list(pool.map(lambda jar: is_good(folder / jar.file, jar), jars))
         wanted = [jar for jar, there in zip(jars, good, strict=True) if not there]
         if wanted:
             size = sum(jar.size for jar in wanted) / 1e6
-            say(f"fetching Apache Kafka {lock.kafka_version(jars)} ({len(wanted)} jars, {size:.0f} MB, once) into {folder}")
+            say(f"fetching Apache Kafka {jar_lock.kafka_version(jars)} ({len(wanted)} jars, {size:.0f} MB, once) into {folder}")
             _fetch_all(pool, wanted, folder, fetch or from_maven)
     return folder
 

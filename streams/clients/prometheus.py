@@ -17,7 +17,7 @@ import msgspec
 import urllib3
 
 from schemas.units import Seconds
-from streams.clients import answers
+from streams.clients.kube import refusals
 from streams.errors import BadInput, GiveUp, TryAgain, Unreachable
 
 _ACCEPTED = 300
@@ -140,21 +140,21 @@ class Prometheus:
             answer = self._pool.request("POST", url, body=urlencode(fields), headers=headers, timeout=self._timeout + 5.0)
         except (urllib3.exceptions.HTTPError, OSError) as error:
             said = f"{type(error).__name__}: {error}"
-            raise Unreachable(doing=_doing(query), to=self._url, answer=said, after=answers.PATIENCE) from error
+            raise Unreachable(doing=_doing(query), to=self._url, answer=said, after=refusals.PATIENCE) from error
         if answer.status >= _ACCEPTED:
             raise self._refused(query, answer.status, answer.data)
         try:
             return msgspec.json.decode(answer.data, type=_Answer).data.result
         except ValueError as error:
             said = f"an answer that cannot be read: {error}"
-            raise TryAgain(doing=_doing(query), to=self._url, answer=said, after=answers.PATIENCE) from error
+            raise TryAgain(doing=_doing(query), to=self._url, answer=said, after=refusals.PATIENCE) from error
 
     def _given(self, query: str) -> dict[str, str]:
         """Who we are. A file that is not there now may be there soon: it is being renewed."""
         try:
             return self._credentials.given()
         except BadInput as error:
-            raise TryAgain(doing=_doing(query), to=self._url, answer=str(error), after=answers.PATIENCE) from error
+            raise TryAgain(doing=_doing(query), to=self._url, answer=str(error), after=refusals.PATIENCE) from error
 
     def _refused(self, query: str, code: int, body: bytes) -> TryAgain | GiveUp:
         try:
@@ -162,7 +162,7 @@ class Prometheus:
             message = f"{refusal.kind}: {refusal.error}"
         except ValueError:
             message = body[:200].decode(errors="replace")
-        return answers.refused(doing=_doing(query), to=self._url, code=code, message=message)
+        return refusals.refused(doing=_doing(query), to=self._url, code=code, message=message)
 
 
 def duration(seconds: Seconds) -> str:

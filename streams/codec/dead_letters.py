@@ -11,7 +11,7 @@ import orjson
 
 from streams.codec.headers import cause_bytes
 from streams.errors import BadRecord
-from streams.log import NewRecord, Record
+from streams.log.port import NewRecord, Record
 from streams.topics import Topics
 
 TYPE = "ullage.dead-letter.v1"

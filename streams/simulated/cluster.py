@@ -13,16 +13,16 @@ from http import HTTPStatus
 
 import structlog
 
-from schemas.facts import ResizeState
+from schemas.facts.pods import ResizeState
 from schemas.names import Amounts, PodName
 from schemas.units import Seconds
-from streams.clients import Admission, Pod, PodUsage, admit_unchanged
-from streams.clients.amounts import over, settled
-from streams.simulated import refused, scheduler
-from streams.simulated.blueprint import Deployment, Node
-from streams.simulated.machines import STEP, WINDOW, Container, SimulatedPod
-from streams.simulated.portrait import portrait, usage_of
-from streams.simulated.refused import Refused
+from streams.clients.cluster_port import Admission, Pod, PodUsage, admit_unchanged
+from streams.clients.kube.amounts import over, settled
+from streams.simulated import api_errors, scheduler
+from streams.simulated.api_errors import Refused
+from streams.simulated.cluster_spec import Deployment, Node
+from streams.simulated.kubelet import STEP, WINDOW, Container, SimulatedPod
+from streams.simulated.pod_view import portrait, usage_of
 
 RESIZE_DELAY = 30
 """Seconds from accepting a resize until the kubelet tries it."""
@@ -105,7 +105,7 @@ class SimulatedCluster:
             keep, healthy = pod.deployment.keep, self._healthy(pod.deployment)
             left = healthy - 1 if pod.ready else healthy
             if pod.node is not None and left < keep:
-                raise refused.budget_used_up(name.name, keep)
+                raise api_errors.budget_used_up(name.name, keep)
             del self._pods[name.namespace, name.name]
 
     def _step(self) -> None:
@@ -171,9 +171,9 @@ class SimulatedCluster:
     def _find(self, name: PodName) -> SimulatedPod:
         pod = self._pods.get((name.namespace, name.name))
         if pod is None:
-            raise refused.not_found(name.name)
+            raise api_errors.not_found(name.name)
         if pod.name.uid != name.uid:
-            raise refused.other_uid(name, pod.name.uid)
+            raise api_errors.other_uid(name, pod.name.uid)
         return pod
 
     def _healthy(self, deployment: Deployment) -> int:

@@ -6,11 +6,12 @@ Only what a client of this program reads; a deployment's pod carries the Replica
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from schemas.facts import ContainerSeen, ResizeState
+from schemas.facts.pods import ContainerSeen, ResizeState
 from schemas.names import Amounts
-from streams.clients import OOMKill, Pod, PodUsage, amounts
-from streams.simulated.machines import KIB, NANO
-from streams.simulated.refused import Refused
+from streams.clients.cluster_port import OOMKill, Pod, PodUsage
+from streams.clients.kube import amounts
+from streams.simulated.api_errors import Refused
+from streams.simulated.kubelet import KIB, NANO
 
 Json = Mapping[str, object]
 

@@ -5,9 +5,9 @@ Room counts requests alone, as Kubernetes does. Never moves a pod that has a nod
 
 from collections.abc import Iterable, Mapping
 
-from streams.clients.amounts import millicores
-from streams.simulated.blueprint import Node
-from streams.simulated.machines import SimulatedPod
+from streams.clients.kube.amounts import millicores
+from streams.simulated.cluster_spec import Node
+from streams.simulated.kubelet import SimulatedPod
 
 Room = tuple[int, int]
 """Millicores and bytes."""

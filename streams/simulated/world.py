@@ -11,9 +11,9 @@ from datetime import UTC, datetime, timedelta
 
 import structlog
 
-from streams.codec import tick_number
+from streams.codec.event_codec import tick_number
 from streams.errors import EdgeError, LogUnavailable
-from streams.log import Log
+from streams.log.port import Log
 from streams.simulated.cluster import SimulatedCluster
 from streams.topics import Topics
 

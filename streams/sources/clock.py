@@ -10,10 +10,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from streams import codec
+from streams.codec import event_codec
 from streams.errors import BadInput, LogUnavailable, TryAgain
-from streams.log import Log, NewRecord
-from streams.sources.skew import highest_tick, refuse_skew, text
+from streams.log.port import Log, NewRecord
+from streams.sources.clock_skew import highest_tick, refuse_skew, text
 from streams.topics import TOPICS, Topics
 
 
@@ -62,7 +62,7 @@ class ClockSettings:
 
 def ticks(topics: Topics, number: int) -> list[NewRecord]:
     """The tick `number` of all partitions of all topics that stages read."""
-    return [codec.tick(topics.wire(t.name), p, number) for t in TOPICS if t.read for p in range(topics.partitions)]
+    return [event_codec.tick(topics.wire(t.name), p, number) for t in TOPICS if t.read for p in range(topics.partitions)]
 
 
 class Clock:

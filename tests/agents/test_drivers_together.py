@@ -4,20 +4,21 @@ from dataclasses import replace
 
 import pytest
 
-from agents import backtest
-from agents.demo import memory
-from agents.demo.day import FASTER, Day
+from agents.backtest import backtest
+from agents.demo import day_in_memory
+from agents.demo.demo_settings import FASTER, Day
 from agents.pipeline import stages
 from agents.runner import Wiring
-from agents.settings import Settings, layers
-from agents.verify import What, verify
-from agents.why import Chain, Step, explain
-from schemas.decisions import ResizePlanned
+from agents.settings import loading
+from agents.settings.tree import Settings
+from agents.verify.verification import What, verify
+from agents.why.explanation import Chain, Step, explain
+from schemas.decisions.pod_updates import ResizePlanned
 from schemas.names import Place
 from schemas.units import Fraction
-from streams.codec import Codec, header, tick_number
-from streams.log import Record
-from streams.log.memory import MemoryLog
+from streams.codec.event_codec import Codec, header, tick_number
+from streams.log.memory_log import MemoryLog
+from streams.log.port import Record
 
 ROUNDS = 45
 DAY = Day(seed=7, seconds=0.001)
@@ -25,14 +26,14 @@ DAY = Day(seed=7, seconds=0.001)
 
 @pytest.fixture(scope="module")
 def settings() -> Settings:
-    return layers.load(flags={name: str(value) for name, value in FASTER.items()}).settings
+    return loading.load(flags={name: str(value) for name, value in FASTER.items()}).settings
 
 
 @pytest.fixture(scope="module")
 def log(settings: Settings) -> MemoryLog:
     """Three quarters of an hour of the shop, in which the first pods are resized."""
-    log = memory.new_log(DAY)
-    rounds = memory.played(DAY, settings, log)
+    log = day_in_memory.new_log(DAY)
+    rounds = day_in_memory.played(DAY, settings, log)
     for _ in range(ROUNDS):
         next(rounds)
     return log

@@ -3,13 +3,12 @@
 from datetime import datetime, timedelta
 from itertools import islice
 
-from small_pipeline import START, START_MS, TILL, WEB, Bench, stages
-
 from agents.runner import Runner, Wiring
 from agents.simulate import Pace, Round, World, simulate
-from agents.verify import verify
-from schemas.decisions import EvictionPlanned
-from streams.codec import causes
+from agents.verify.verification import verify
+from schemas.decisions.pod_updates import EvictionPlanned
+from streams.codec.event_codec import causes
+from tests.support.small_pipeline import START, START_MS, TILL, WEB, Bench, stages
 
 
 def rounds(bench: Bench, count: int, seen: list[int] | None = None) -> list[Round]:

@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from small_pipeline import TILL, WEB, Bench, stages
 
-from agents.logic.turns import checkpoint
-from agents.logic.turns.checkpoint import Ledger
+from agents.engine import checkpoint
+from agents.engine.checkpoint import Ledger
 from agents.task import Taken, Task
 from schemas.names import Place
-from streams.codec import header
-from streams.log import NewRecord, Record
+from streams.codec.event_codec import header
+from streams.log.port import NewRecord, Record
+from tests.support.small_pipeline import TILL, WEB, Bench, stages
 
 OOMS, METRICS = "oom-events", "pod-metrics"
 

@@ -6,16 +6,17 @@ from itertools import islice
 
 import numpy as np
 
-from schemas.facts import ContainerOOMKilled, MetricsScraped
+from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
 from schemas.names import PodName, Workload
 from schemas.units import Bytes
-from streams.codec import Codec, scrapes
-from streams.log import NewRecord
+from streams.codec import usage_columns
+from streams.codec.event_codec import Codec
+from streams.log.port import NewRecord
 from streams.topics import Topics
 
 PODS = 5
 """Pods a workload."""
-ROWS = scrapes.ROWS
+ROWS = usage_columns.ROWS
 """As the sources cut them."""
 NOISE = (0.1, 0.015)
 """How far CPU and memory move from scrape to scrape. Memory hardly does: in google2019-borg the median maximum of a five-minute

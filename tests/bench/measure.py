@@ -11,8 +11,8 @@ import numpy as np
 import psutil
 from aiokafka import AIOKafkaProducer
 
-from streams import codec
-from streams.log import NewRecord
+from streams.codec import event_codec
+from streams.log.port import NewRecord
 from streams.topics import TOPICS, Topics
 from tests.bench.fleet import Fleet
 from tests.torture import reading
@@ -66,7 +66,7 @@ class Site:
 
     async def tick(self, number: int) -> None:
         self.turn = number
-        await self.send([codec.tick(self.topics.wire(t), p, number) for t in INPUTS for p in range(self.partitions)])
+        await self.send([event_codec.tick(self.topics.wire(t), p, number) for t in INPUTS for p in range(self.partitions)])
 
     async def backlog(self, scrapes: int, apart_ms: float = SCRAPE_MS) -> None:
         """So many scrapes; a tick after each, or each TICK_MS where scrapes come closer than that."""

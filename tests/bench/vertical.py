@@ -15,13 +15,15 @@ from sys import intern
 
 import numpy as np
 
-from agents.logic.turns import Recorded, Turn
+from agents.engine.turn import Recorded, Turn
 from agents.logic.vertical.recommendation import recommend
 from agents.logic.vertical.recommender import Recommender
-from agents.logic.vertical.settings import VerticalSettings
-from schemas.facts import ContainerSeen, MetricsScraped, PodChanged, PodPhase
+from agents.logic.vertical.vertical_settings import VerticalSettings
+from schemas.facts.pods import ContainerSeen, PodChanged, PodPhase
+from schemas.facts.usage import MetricsScraped
 from schemas.names import Place, PodName, Workload
-from schemas.policies import Operator, Requirement, TargetRef, VpaChanged
+from schemas.policies.selectors import Operator, Requirement
+from schemas.policies.vpa import TargetRef, VpaChanged
 
 T0 = 1_767_225_600
 ROWS = 1_000

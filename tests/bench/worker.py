@@ -10,10 +10,10 @@ from typing import Any
 
 from agents import pipeline
 from agents.app import Plan, worker
-from agents.app.held import Held
-from agents.app.watching import Watch
-from agents.logic.updates.settings import UpdateSettings
-from agents.logic.vertical.settings import VerticalSettings
+from agents.app.owned_partition import Held
+from agents.app.worker_observer import Watch
+from agents.logic.updates.update_settings import UpdateSettings
+from agents.logic.vertical.vertical_settings import VerticalSettings
 from streams.log.connection import Connection
 from streams.topics import Topics
 

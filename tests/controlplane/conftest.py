@@ -18,12 +18,12 @@ import os
 from collections.abc import Iterator
 
 import pytest
-from kafka_fixtures import broker, embedded, prefix, topics_made
 
-from streams.clients.kubernetes import KubernetesClient
+from streams.clients.kube.cluster_client import KubernetesClient
 from tests.controlplane import build
 from tests.controlplane.plane import Plane
 from tests.controlplane.world import World, make_nodes
+from tests.support.kafka_fixtures import broker, embedded, prefix, topics_made
 
 __all__ = ["broker", "embedded", "prefix", "topics_made"]
 

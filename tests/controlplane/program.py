@@ -11,9 +11,9 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from streams.broker import keeper
+from streams.broker import watchdog
 
-_STOP_WAIT = keeper.PATIENCE + 5.0
+_STOP_WAIT = watchdog.PATIENCE + 5.0
 _LOOK_EVERY = 0.02
 _QUOTED = 1500
 
@@ -39,7 +39,7 @@ class Program:
         """Start it, without waiting until it is ready."""
         with self.log.open("a", encoding="utf-8") as log:
             self._keeper = subprocess.Popen(
-                [sys.executable, "-I", "-S", str(Path(keeper.__file__)), "", *self._command],
+                [sys.executable, "-I", "-S", str(Path(watchdog.__file__)), "", *self._command],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,

@@ -14,23 +14,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import Commands
 
-from agents.logic.updates.settings import UpdateSettings
-from agents.logic.vertical.settings import VerticalSettings
+from agents.logic.updates.update_settings import UpdateSettings
+from agents.logic.vertical.vertical_settings import VerticalSettings
 from agents.pipeline import stages
 from agents.runner import Wiring
-from agents.verify import verify
-from agents.verify.marks import committed
+from agents.verify.committed_turns import committed
+from agents.verify.verification import verify
 from schemas.catalogue import Event
-from schemas.facts import ContainerOOMKilled, MetricsScraped, PodChanged, PodDeleted
+from schemas.facts.pods import PodChanged, PodDeleted
+from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
 from schemas.units import Seconds
-from streams.codec import Codec, tick_number
+from streams.codec.event_codec import Codec, tick_number
 from streams.log.connection import Connection
-from streams.log.kafka import KafkaLog
+from streams.log.kafka_log import KafkaLog
 from streams.topics import Topics
 from tests.controlplane.plane import Plane
 from tests.controlplane.world import World
+from tests.support.commands import Commands
 
 INTERVAL = Seconds(1.0)
 MIB = 1 << 20

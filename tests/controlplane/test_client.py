@@ -4,11 +4,11 @@ from datetime import UTC, datetime
 
 import pytest
 
-from schemas.facts import PodPhase, ResizeState
+from schemas.facts.pods import PodPhase, ResizeState
 from schemas.names import Amounts, PodName, Workload
 from schemas.units import Bytes, Cores, Seconds
-from streams.clients import Pod, PodUsage
-from streams.clients.kubernetes import KubernetesClient
+from streams.clients.cluster_port import Pod, PodUsage
+from streams.clients.kube.cluster_client import KubernetesClient
 from streams.errors import GiveUp, TryAgain, Unreachable
 from tests.controlplane import stages
 from tests.controlplane.asking import wait_for

@@ -13,25 +13,25 @@ from typing import Any
 
 import pytest
 
-from agents.logic.refusal import refuse
-from agents.logic.updates.settings import UpdateSettings
-from agents.logic.vertical.settings import VerticalSettings
+from agents.logic.updates.update_settings import UpdateSettings
+from agents.logic.validation.events import refuse
+from agents.logic.vertical.vertical_settings import VerticalSettings
 from agents.pipeline import stages
 from agents.runner import Runner, Wiring
 from schemas.units import Seconds
-from streams.clients.api import Api
-from streams.clients.vpas import Vpas
-from streams.clients.watching import Watching
-from streams.codec import Codec, tick
-from streams.consumers.acting import Post
-from streams.consumers.status import Limits, StatusConsumer
-from streams.consumers.status.desk import Service
-from streams.consumers.status.judging import Judging
-from streams.log.memory import MemoryLog
-from streams.sources.kube.source import Desk
-from streams.sources.kube.watchers import Watchers
-from streams.sources.usage import UsageSource, Ways
-from streams.sources.usage.metrics_api import MetricsApi
+from streams.clients.kube.api import Api
+from streams.clients.kube.list_watch import Watching
+from streams.clients.kube.vpa_statuses import Vpas
+from streams.codec.event_codec import Codec, tick
+from streams.consumers.executing.executor import Post
+from streams.consumers.vpa_status.conditions import Judging
+from streams.consumers.vpa_status.projection import Service
+from streams.consumers.vpa_status.status_consumer import Limits, StatusConsumer
+from streams.log.memory_log import MemoryLog
+from streams.sources.kube.kube_source import Desk
+from streams.sources.kube.watch.watch_threads import Watchers
+from streams.sources.usage.resource_metrics import MetricsApi
+from streams.sources.usage.usage_source import UsageSource, Ways
 from streams.topics import TOPICS, Topics
 from tests.controlplane.asking import wait_for
 from tests.controlplane.plane import Plane

@@ -4,19 +4,14 @@ from datetime import UTC, datetime
 
 import pytest
 
-from schemas.facts import (
-    ContainerOOMKilled,
-    NodeChanged,
-    NodeRemoved,
-    PodChanged,
-    PodDeleted,
-    ResizeState,
-    SourceReported,
-)
+from schemas.facts.nodes import NodeChanged, NodeRemoved
+from schemas.facts.pods import PodChanged, PodDeleted, ResizeState
+from schemas.facts.sources import SourceReported
+from schemas.facts.usage import ContainerOOMKilled
 from schemas.names import Amounts, PodName
-from schemas.policies import VpaRemoved
+from schemas.policies.vpa import VpaRemoved
 from schemas.units import Cores
-from streams.clients.kubernetes import KubernetesClient
+from streams.clients.kube.cluster_client import KubernetesClient
 from tests.controlplane import stages
 from tests.controlplane.asking import wait_for
 from tests.controlplane.plane import Plane

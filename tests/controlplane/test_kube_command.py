@@ -12,9 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from schemas.facts import NodeChanged, PodChanged, SourceReported
-from streams.codec import Codec, tick_number
-from streams.log.file import FileLog
+from schemas.facts.nodes import NodeChanged
+from schemas.facts.pods import PodChanged
+from schemas.facts.sources import SourceReported
+from streams.codec.event_codec import Codec, tick_number
+from streams.log.file_log import FileLog
 from streams.topics import TOPICS, Topics
 from tests.controlplane.asking import wait_for
 from tests.controlplane.plane import Plane, free_ports

@@ -5,11 +5,9 @@ from typing import Any
 
 import pytest
 
-from schemas.facts import (
-    CheckpointSeen,
-    SavedHistogram,
-)
-from schemas.policies import Operator, Requirement, VpaChanged
+from schemas.facts.vpa_checkpoints import CheckpointSeen, SavedHistogram
+from schemas.policies.selectors import Operator, Requirement
+from schemas.policies.vpa import VpaChanged
 from tests.controlplane.asking import Refused, wait_for
 from tests.controlplane.plane import Plane
 from tests.controlplane.watched import Scene, runs, uid_of

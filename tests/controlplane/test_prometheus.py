@@ -15,13 +15,14 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from usage_scene import CART, WEB, Scene
 
-from schemas.facts import MetricsScraped
-from schemas.policies import Operator, Requirement, TargetRef, VpaChanged
+from schemas.facts.usage import MetricsScraped
+from schemas.policies.selectors import Operator, Requirement
+from schemas.policies.vpa import TargetRef, VpaChanged
 from streams.clients.prometheus import Prometheus
-from streams.sources.usage.history import History, Period, Store
-from streams.sources.usage.prometheus import PrometheusUsage
+from streams.sources.usage.history.history_source import History, Period, Store
+from streams.sources.usage.prometheus_usage import PrometheusUsage
+from tests.support.usage_scene import CART, WEB, Scene
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "ullage" / "prometheus"
 NOW = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)

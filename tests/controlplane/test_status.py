@@ -7,20 +7,20 @@ from datetime import datetime
 from typing import Any
 
 import pytest
-from status_desk import START, StatusDesk, said
-from status_desk import vpa as plain
 
-from schemas.decisions import RequestsRecommended
-from schemas.facts import CheckpointSeen, SavedHistogram
+from schemas.decisions.recommendations import RequestsRecommended
+from schemas.facts.vpa_checkpoints import CheckpointSeen, SavedHistogram
 from schemas.names import Workload
 from schemas.outcomes import Result
-from schemas.policies import VpaChanged, VpaRemoved
-from streams.clients import vpas
-from streams.clients.api import Api
-from streams.clients.vpa_checkpoints import put
-from streams.consumers.status import StatusConsumer
+from schemas.policies.vpa import VpaChanged, VpaRemoved
+from streams.clients.kube import vpa_statuses
+from streams.clients.kube.api import Api
+from streams.clients.kube.vpa_checkpoints import put
+from streams.consumers.vpa_status.status_consumer import StatusConsumer
 from tests.controlplane.plane import Plane
 from tests.controlplane.world import World
+from tests.support.status_desk import START, StatusDesk, said
+from tests.support.status_desk import vpa as plain
 
 
 @dataclass
@@ -205,8 +205,8 @@ def test_objects_are_listed_page_by_page_of_the_namespaces_that_are_asked_for(
     names = [f"v{number}" for number in range(5)]
     for name in names:
         scene.world.vpa(name, name)
-    monkeypatch.setattr(vpas, "PAGE", 2)
+    monkeypatch.setattr(vpa_statuses, "PAGE", 2)
     api = Api(scene.plane.api_client())
-    found = [each.name for each in vpas.Vpas(api, (scene.world.namespace, "default")).all()]
+    found = [each.name for each in vpa_statuses.Vpas(api, (scene.world.namespace, "default")).all()]
     assert found == [f"{scene.world.namespace}/{name}" for name in names]
-    assert {each.name for each in vpas.Vpas(api).all()} >= set(found)
+    assert {each.name for each in vpa_statuses.Vpas(api).all()} >= set(found)

@@ -4,20 +4,20 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
 import pytest
-from usage_scene import Scene, at
 
 from schemas.names import Workload
 from schemas.units import Seconds
-from streams.clients import Pod, PodUsage
-from streams.clients.api import Api
-from streams.clients.kubernetes import KubernetesClient
+from streams.clients.cluster_port import Pod, PodUsage
+from streams.clients.kube.api import Api
+from streams.clients.kube.cluster_client import KubernetesClient
 from streams.errors import EdgeError, GiveUp, TryAgain, Unreachable
-from streams.sources.cluster import ClusterSource
-from streams.sources.usage import UsageSource
-from streams.sources.usage.metrics_api import MetricsApi
+from streams.sources.cluster_poller import ClusterSource
+from streams.sources.usage.resource_metrics import MetricsApi
+from streams.sources.usage.usage_source import UsageSource
 from tests.controlplane.asking import wait_for
 from tests.controlplane.plane import Plane
 from tests.controlplane.world import World
+from tests.support.usage_scene import Scene, at
 
 MIB = 1 << 20
 ROLE = "/apis/rbac.authorization.k8s.io/v1"

@@ -7,22 +7,19 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from agents.settings import ClusterSettings, connected
+from agents.settings import cluster_factory
+from agents.settings.tree import ClusterSettings
 from schemas.catalogue import Event
-from schemas.facts import (
-    PodChanged,
-    PodDeleted,
-    PodPhase,
-)
+from schemas.facts.pods import PodChanged, PodDeleted, PodPhase
 from schemas.names import Workload
-from schemas.policies import VpaChanged, VpaRemoved
+from schemas.policies.vpa import VpaChanged, VpaRemoved
 from schemas.units import Seconds
-from streams.clients.api import Api
-from streams.clients.watching import Watching
-from streams.codec import Codec, tick_number
-from streams.log.memory import MemoryLog
-from streams.sources.kube.source import Desk
-from streams.sources.kube.watchers import Watchers
+from streams.clients.kube.api import Api
+from streams.clients.kube.list_watch import Watching
+from streams.codec.event_codec import Codec, tick_number
+from streams.log.memory_log import MemoryLog
+from streams.sources.kube.kube_source import Desk
+from streams.sources.kube.watch.watch_threads import Watchers
 from streams.topics import TOPICS, Topics
 from tests.controlplane.asking import wait_for
 from tests.controlplane.plane import Plane
@@ -47,7 +44,7 @@ class Scene:
     @contextmanager
     def watching(self, *, patience: float = 5.0) -> Iterator[Watchers]:
         """The source at work; everything that is there was seen when the block begins."""
-        stop, api = threading.Event(), Api(connected.connection(ClusterSettings(kubeconfig=self.plane.kubeconfig)))
+        stop, api = threading.Event(), Api(cluster_factory.connection(ClusterSettings(kubeconfig=self.plane.kubeconfig)))
         desk = Desk("real", self.log, self.topics, Codec(self.topics), now, (self.namespace,), timedelta(seconds=1))
         watchers = Watchers(api, desk, watching=Watching(api, patience=Seconds(patience)))
         thread = threading.Thread(target=watchers.run, args=(stop,), daemon=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from agents.settings import layers
+from agents.settings import loading
 
 ROOT = Path(__file__).parents[2]
 Steps = list[tuple[str, str]]
@@ -61,7 +61,7 @@ def test_the_settings_it_bakes_in_are_settings(steps: Steps, monkeypatch: pytest
     baked = dict(part.split("=", 1) for part in " ".join(_of(_last_stage(steps), "ENV")).split())
     for name, value in baked.items():
         monkeypatch.setenv(name, value)
-    metrics = layers.load().settings.metrics
+    metrics = loading.load().settings.metrics
     assert (metrics.host, metrics.port) == ("0.0.0.0", 9102)  # noqa: S104  # inside the container's own network
     assert _of(_last_stage(steps), "EXPOSE") == ["9102"]
 

@@ -15,7 +15,7 @@ import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import NewTopic
 
-from streams.broker import Broker, BrokerSettings, place, server
+from streams.broker import Broker, BrokerSettings, broker_process, preflight
 from streams.errors import LogUnavailable
 from streams.topics import TOPICS, Topics
 
@@ -76,7 +76,7 @@ def test_the_data_survives_a_stop_and_a_kill(tmp_path: Path, embedded: Broker) -
 
 
 def test_a_second_broker_on_the_same_data_is_refused(tmp_path: Path, embedded: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "_LOCK_WAIT", 0.0)
+    monkeypatch.setattr(broker_process, "_LOCK_WAIT", 0.0)
     with pytest.raises(LogUnavailable, match=r"another Kafka is at work in '.*': use that one"):
         Broker(_small(embedded.data)).start()
     assert embedded.running
@@ -91,7 +91,7 @@ def test_a_second_broker_on_the_same_port_is_refused(tmp_path: Path, embedded: B
 
 def test_of_two_brokers_that_race_for_a_port_one_says_that_it_is_taken(embedded: Broker) -> None:
     assert embedded.running
-    (port,) = place.free_ports(1)
+    (port,) = preflight.free_ports(1)
     racers = [Broker(BrokerSettings(port=port, heap_mb=256, quick=True)) for _ in range(2)]
     said: list[str] = []
 

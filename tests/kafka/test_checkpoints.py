@@ -4,15 +4,14 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from cluster_events import API, MINUTE, START, pod, scrape, vpa
-from commands import Commands
-
 from schemas.catalogue import Event
-from streams.codec import Codec, tick
-from streams.log import Log
+from streams.codec.event_codec import Codec, tick
 from streams.log.connection import Connection
-from streams.log.kafka import KafkaLog
+from streams.log.kafka_log import KafkaLog
+from streams.log.port import Log
 from streams.topics import TOPICS, Topics, state_topic
+from tests.support.cluster_events import API, MINUTE, START, pod, scrape, vpa
+from tests.support.commands import Commands
 
 
 def tell(log: Log, topics: Topics) -> None:

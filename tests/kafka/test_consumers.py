@@ -7,22 +7,22 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from kafka import KafkaAdminClient, TopicPartition
 
-from schemas.decisions import EvictionPlanned
-from schemas.facts import PodChanged
+from schemas.decisions.pod_updates import EvictionPlanned
+from schemas.facts.pods import PodChanged
 from schemas.outcomes import ActionFinished, Result
-from schemas.policies import ControlChanged, Mode
-from streams.clients import Pod
-from streams.clients.kubernetes import KubernetesClient, connect
-from streams.codec import Codec, tick
-from streams.consumers.acting import Post
-from streams.consumers.evictor import evictor
-from streams.consumers.reading import Reading
+from schemas.policies.control import ControlChanged, Mode
+from streams.clients.cluster_port import Pod
+from streams.clients.kube.cluster_client import KubernetesClient, connect
+from streams.codec.event_codec import Codec, tick
+from streams.consumers.executing.cursor import Reading
+from streams.consumers.executing.executor import Post
+from streams.consumers.pods.evictor import evictor
 from streams.log.connection import Connection
-from streams.log.kafka import KafkaLog
+from streams.log.kafka_log import KafkaLog
+from streams.simulated.api_server import SimulatedServer
 from streams.simulated.cluster import SimulatedCluster
-from streams.simulated.demo import demo_cluster
-from streams.simulated.server import SimulatedServer
-from streams.sources.cluster import ClusterSource
+from streams.simulated.demo_shop import demo_cluster
+from streams.sources.cluster_poller import ClusterSource
 from streams.topics import Topics
 
 START = datetime(2026, 3, 1, tzinfo=UTC)

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import psutil
 import pytest
-from real_traces import trace
 
-from schemas.facts import MetricsScraped
-from streams.codec import Codec, tick_number
-from streams.log.file import FileLog
+from schemas.facts.usage import MetricsScraped
+from streams.codec.event_codec import Codec, tick_number
+from streams.log.file_log import FileLog
 from streams.replay import stretch
 from streams.topics import Topics
+from tests.support.real_traces import trace
 
 STARTED = "starting the shop"
 ROOT = Path(__file__).parents[2]

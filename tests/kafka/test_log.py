@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator
 import pytest
 from kafka import KafkaAdminClient, TopicPartition
 from kafka.admin import NewTopic
-from log_conformance import Conformance, World, read_all
 
 from streams.broker import Broker
 from streams.errors import LogUnavailable
-from streams.log import Log, NewRecord, Record
 from streams.log.connection import Connection
-from streams.log.kafka import KafkaLog
+from streams.log.kafka_log import KafkaLog
+from streams.log.port import Log, NewRecord, Record
+from tests.support.log_conformance import Conformance, World, read_all
 
 
 @pytest.fixture(scope="module")

@@ -6,10 +6,10 @@ from collections.abc import Callable
 import pytest
 
 from agents.app import supervision
-from agents.app.outbox import Outbox
-from streams.log import NewRecord
+from agents.app.decision_producer import Outbox
 from streams.log.connection import Connection
-from streams.log.kafka import KafkaLog
+from streams.log.kafka_log import KafkaLog
+from streams.log.port import NewRecord
 from streams.topics import Topics
 
 

@@ -8,17 +8,19 @@ from pathlib import Path
 import pytest
 from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
 
-from schemas.decisions import RequestsRecommended
+from schemas.decisions.recommendations import RequestsRecommended
 from schemas.names import Workload
-from streams import admin, codec, replay
-from streams.codec import Codec
-from streams.log import NewRecord, Record
+from streams import replay
+from streams.admin import topic_admin
+from streams.codec import event_codec
+from streams.codec.event_codec import Codec
+from streams.decision_view import View
 from streams.log.connection import Connection
-from streams.log.file import FileLog
-from streams.log.kafka import KafkaLog
-from streams.log.memory import MemoryLog
+from streams.log.file_log import FileLog
+from streams.log.kafka_log import KafkaLog
+from streams.log.memory_log import MemoryLog
+from streams.log.port import NewRecord, Record
 from streams.topics import Topics, TopicSpec
-from streams.view import View
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 START_MS = 1_767_225_600_000
@@ -32,7 +34,7 @@ def log(broker: str) -> Iterator[KafkaLog]:
 
 @pytest.fixture
 def client(broker: str) -> Iterator[KafkaAdminClient]:
-    with admin.connect(Connection(broker)) as client:
+    with topic_admin.connect(Connection(broker)) as client:
         yield client
 
 
@@ -43,7 +45,7 @@ def recorded(topic: str, partitions: int) -> list[NewRecord]:
         for p in range(partitions):
             at = (START + timedelta(seconds=n, milliseconds=100 * p)).isoformat().encode()
             records.append(NewRecord(topic, p, b"k", f"{p}.{n}".encode(), (("ce_time", at),)))
-            records.append(codec.tick(topic, p, START_MS + 1000 * (n + 1)))
+            records.append(event_codec.tick(topic, p, START_MS + 1000 * (n + 1)))
     return records
 
 
@@ -53,7 +55,7 @@ def plain(records: Iterator[Record]) -> list[tuple[str, int, int, bytes | None, 
 
 def test_a_merged_stretch_of_kafka_equals_that_of_the_memory(log: KafkaLog, client: KafkaAdminClient, prefix: str) -> None:
     names = [f"{prefix}.one", f"{prefix}.two"]
-    admin.apply(client, admin.plan(client, [TopicSpec(name, 3, {}) for name in names]))
+    topic_admin.apply(client, topic_admin.plan(client, [TopicSpec(name, 3, {}) for name in names]))
     memory = MemoryLog()
     for name in names:
         memory.create(name, 3)
@@ -72,7 +74,7 @@ def test_an_export_of_kafka_keeps_places_and_times_also_after_retention(
     log: KafkaLog, client: KafkaAdminClient, prefix: str, tmp_path: Path
 ) -> None:
     name = f"{prefix}.exported"
-    admin.apply(client, admin.plan(client, [TopicSpec(name, 2, {})]))
+    topic_admin.apply(client, topic_admin.plan(client, [TopicSpec(name, 2, {})]))
     log.append(recorded(name, 2))
     client.delete_records({TopicPartition(name, 1): 7})
     with FileLog.make(tmp_path / "incident.jsonl") as file:
@@ -85,7 +87,7 @@ def test_a_stretch_ends_where_the_last_offsets_are_no_records(
     broker: str, log: KafkaLog, client: KafkaAdminClient, prefix: str
 ) -> None:
     name = f"{prefix}.transactional"
-    admin.apply(client, admin.plan(client, [TopicSpec(name, 1, {})]))
+    topic_admin.apply(client, topic_admin.plan(client, [TopicSpec(name, 1, {})]))
     producer = KafkaProducer(bootstrap_servers=broker, transactional_id=prefix, acks="all")
     producer.init_transactions()
     producer.begin_transaction()
@@ -102,7 +104,7 @@ def test_a_stretch_ends_where_the_last_offsets_are_no_records(
 
 def test_a_view_of_kafka_shows_the_newest_turn(log: KafkaLog, client: KafkaAdminClient, prefix: str) -> None:
     topics = Topics(prefix, 2)
-    admin.apply(client, admin.plan(client, topics.specs()))
+    topic_admin.apply(client, topic_admin.plan(client, topics.specs()))
     web = Workload("demo", "shop", "Deployment", "web")
     coded = Codec(topics)
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from schemas.facts import MetricsScraped
-from streams import codec
-from streams.codec import Codec
+from schemas.facts.usage import MetricsScraped
+from streams.codec import event_codec
+from streams.codec.event_codec import Codec
 from streams.errors import TryAgain
 from streams.log.connection import Connection
-from streams.log.kafka import KafkaLog
+from streams.log.kafka_log import KafkaLog
 from streams.sources.clock import Clock, ClockSettings, wall_ms
 from streams.sources.traces import Player, Trace
 from streams.topics import TOPICS, Topics
@@ -30,7 +30,7 @@ def test_a_clock_ticks_in_every_partition_that_a_stage_reads(broker: str, topics
         for topic in (t.name for t in TOPICS if t.read):
             for partition in range(2):
                 found = log.poll({(topics.wire(topic), partition): 0}, wait=5.0)
-                assert [codec.tick_number(r) for r in found] == [first, second]
+                assert [event_codec.tick_number(r) for r in found] == [first, second]
 
 
 @pytest.mark.parametrize(("lead", "words"), [(60_000, "ahead of it"), (-60_000, "behind it")])
@@ -60,7 +60,7 @@ def test_every_row_of_a_trace_arrives(broker: str, topics_made: Callable[..., To
             while at < end:
                 for record in log.poll({place: at}, wait=5.0):
                     at = record.offset + 1
-                    if codec.tick_number(record) is None:
+                    if event_codec.tick_number(record) is None:
                         event = reader.decode(record)
                         assert isinstance(event, MetricsScraped)
                         cores += event.cores.tolist()

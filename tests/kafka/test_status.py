@@ -3,12 +3,12 @@
 from collections.abc import Callable, Iterator
 
 import pytest
-from status_desk import HOUR, START, StatusDesk, pod, said, vpa
-from vpa_server import VpaServer
 
 from streams.log.connection import Connection
-from streams.log.kafka import KafkaLog
+from streams.log.kafka_log import KafkaLog
 from streams.topics import Topics
+from tests.support.status_desk import HOUR, START, StatusDesk, pod, said, vpa
+from tests.support.vpa_server import VpaServer
 
 
 class KafkaDesk(StatusDesk):

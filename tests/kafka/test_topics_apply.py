@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from kafka import KafkaAdminClient
 
-from streams import admin
+from streams.admin import topic_admin
 from streams.errors import BadInput, LogUnavailable
 from streams.log.connection import Connection
 from streams.topics import Topics, state_topics
@@ -14,20 +14,20 @@ from streams.topics import Topics, state_topics
 
 @pytest.fixture
 def client(broker: str) -> Iterator[KafkaAdminClient]:
-    with admin.connect(Connection(broker)) as client:
+    with topic_admin.connect(Connection(broker)) as client:
         yield client
 
 
 def test_apply_makes_all_topics_and_a_second_plan_is_empty(client: KafkaAdminClient, prefix: str) -> None:
     wanted = [*Topics(prefix, 2).specs(), *state_topics(prefix, ["recommender", "updater"], 2)]
-    plan = admin.plan(client, wanted)
+    plan = topic_admin.plan(client, wanted)
     assert [(c.what, c.topic) for c in plan.changes] == [("topic", s.name) for s in wanted]
-    admin.apply(client, plan)
-    again = admin.plan(client, wanted)
+    topic_admin.apply(client, plan)
+    again = topic_admin.plan(client, wanted)
     assert (again.changes, again.notes) == ((), ())
-    admin.apply(client, again)
-    admin.apply(client, plan)  # somebody applied the same plan in between: as good
-    there = admin.survey(client, [s.name for s in wanted])
+    topic_admin.apply(client, again)
+    topic_admin.apply(client, plan)  # somebody applied the same plan in between: as good
+    there = topic_admin.survey(client, [s.name for s in wanted])
     assert {name: e.partitions for name, e in there.items()} == {s.name: 2 for s in wanted}
     assert there[f"{prefix}-updater-state-changelog"].configs["cleanup.policy"] == "compact"
 
@@ -35,33 +35,33 @@ def test_apply_makes_all_topics_and_a_second_plan_is_empty(client: KafkaAdminCli
 def test_settings_that_drifted_are_listed_and_put_right(client: KafkaAdminClient, prefix: str) -> None:
     (spec,) = [s for s in Topics(prefix, 1).specs() if ".pod-metrics." in s.name]
     drifted = replace(spec, configs={**spec.configs, "retention.ms": "1000", "max.message.bytes": "2000"})
-    admin.apply(client, admin.plan(client, [drifted]))
-    plan = admin.plan(client, [spec])
+    topic_admin.apply(client, topic_admin.plan(client, [drifted]))
+    plan = topic_admin.plan(client, [spec])
     assert [(c.what, c.before, c.after) for c in plan.changes] == [
         ("retention.ms", "1000", spec.configs["retention.ms"]),
         ("max.message.bytes", "2000", spec.configs["max.message.bytes"]),
     ]
-    admin.apply(client, plan)
-    assert admin.plan(client, [spec]).changes == ()
+    topic_admin.apply(client, plan)
+    assert topic_admin.plan(client, [spec]).changes == ()
 
 
 def test_destructive_changes_are_refused_whole_until_they_are_forced(client: KafkaAdminClient, prefix: str) -> None:
     spec = Topics(prefix, 1).specs()[0]
-    admin.apply(client, admin.plan(client, [spec]))
+    topic_admin.apply(client, topic_admin.plan(client, [spec]))
     wanted = replace(spec, partitions=3, configs={**spec.configs, "min.compaction.lag.ms": "0", "max.message.bytes": "9000000"})
-    plan = admin.plan(client, [wanted])
+    plan = topic_admin.plan(client, [wanted])
     with pytest.raises(BadInput, match=rf"--force {spec.name}:partitions --force {spec.name}:min\.compaction\.lag\.ms"):
-        admin.apply(client, plan)
-    assert admin.plan(client, [wanted]) == plan
-    admin.apply(client, plan, force=[f"{spec.name}:partitions", f"{spec.name}:min.compaction.lag.ms"])
-    assert admin.plan(client, [wanted]).changes == ()
+        topic_admin.apply(client, plan)
+    assert topic_admin.plan(client, [wanted]) == plan
+    topic_admin.apply(client, plan, force=[f"{spec.name}:partitions", f"{spec.name}:min.compaction.lag.ms"])
+    assert topic_admin.plan(client, [wanted]).changes == ()
     with pytest.raises(BadInput, match="cannot take partitions away"):
-        admin.apply(client, admin.plan(client, [spec]), force=[spec.name])
+        topic_admin.apply(client, topic_admin.plan(client, [spec]), force=[spec.name])
 
 
 def test_more_copies_than_brokers_are_told_with_the_brokers_answer(broker: str, prefix: str) -> None:
     with (
         pytest.raises(LogUnavailable, match=rf"creating topic '{prefix}\.policies\.v1'"),
-        admin.connect(Connection(broker)) as client,
+        topic_admin.connect(Connection(broker)) as client,
     ):
-        admin.apply(client, admin.plan(client, Topics(prefix, 1).specs(replication=3)))
+        topic_admin.apply(client, topic_admin.plan(client, Topics(prefix, 1).specs(replication=3)))

@@ -8,19 +8,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import Commands
-from real_traces import trace
 
-from agents import backtest
-from agents.logic.updates.settings import UpdateSettings
-from agents.logic.vertical.settings import VerticalSettings
+from agents.backtest import backtest
+from agents.logic.updates.update_settings import UpdateSettings
+from agents.logic.vertical.vertical_settings import VerticalSettings
 from agents.pipeline import stages
-from agents.verify.marks import committed
-from streams.codec import header, tick_number
+from agents.verify.committed_turns import committed
+from streams.codec.event_codec import header, tick_number
 from streams.log.connection import Connection
-from streams.log.kafka import KafkaLog
+from streams.log.kafka_log import KafkaLog
 from streams.sources.traces import Playing, Trace
 from streams.topics import Topics
+from tests.support.commands import Commands
+from tests.support.real_traces import trace
 
 CLUSTER = "trace"
 Decisions = dict[str, bytes]

@@ -4,15 +4,15 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from kafka import KafkaAdminClient, TopicPartition
-from small_pipeline import START_MS, TILL, WEB, Bench, stages
 
 from agents.runner import Runner, Wiring
-from agents.verify import What, verify
-from agents.why import explain, lines
-from streams.log import NewRecord
+from agents.verify.verification import What, verify
+from agents.why.explanation import explain, lines
 from streams.log.connection import Connection
-from streams.log.kafka import KafkaLog
+from streams.log.kafka_log import KafkaLog
+from streams.log.port import NewRecord
 from streams.topics import Topics
+from tests.support.small_pipeline import START_MS, TILL, WEB, Bench, stages
 
 MINUTES = 4
 

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from agents.verify.marks import committed
-from schemas.facts import ContainerOOMKilled, MetricsScraped
+from agents.verify.committed_turns import committed
+from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
 from schemas.names import PodName, Workload
-from streams import codec
-from streams.codec import Codec
+from streams.codec import event_codec
+from streams.codec.event_codec import Codec
 from streams.errors import BadInput
-from streams.log import NewRecord
 from streams.log.connection import Connection
-from streams.log.kafka import KafkaLog
+from streams.log.kafka_log import KafkaLog
+from streams.log.port import NewRecord
 from streams.topics import Topics
 from tests.torture import check, reading, sums
 from tests.torture.processes import Process
@@ -48,7 +48,7 @@ class Bench:
         for _ in range(turns):
             self.turn += 1
             places = [(self.topics.wire(name), p) for name in sums.READS for p in range(self.topics.partitions)]
-            self.log.append([codec.tick(*place, T0 + 500 * self.turn) for place in places])
+            self.log.append([event_codec.tick(*place, T0 + 500 * self.turn) for place in places])
 
     def oom(self, *names: str) -> None:
         self.log.append([self._oom(Workload("c", "ns", "Deployment", name)) for name in names])

@@ -11,11 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streams import codec, replay
+from streams import replay
+from streams.codec import event_codec
 from streams.errors import BadInput
-from streams.log import NewRecord, Record
-from streams.log.file import FileLog
-from streams.log.memory import MemoryLog
+from streams.log.file_log import FileLog
+from streams.log.memory_log import MemoryLog
+from streams.log.port import NewRecord, Record
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 START_MS = 1_767_225_600_000
@@ -31,7 +32,7 @@ def said(topic: str, partition: int, seconds: float, value: str) -> NewRecord:
 
 
 def tick(topic: str, partition: int, seconds: int) -> NewRecord:
-    return codec.tick(topic, partition, START_MS + seconds * 1000)
+    return event_codec.tick(topic, partition, START_MS + seconds * 1000)
 
 
 def texts(records: Sequence[Record]) -> list[str]:
@@ -61,7 +62,7 @@ def test_a_stretch_is_topic_after_topic_and_partition_after_partition(log: Memor
 
 
 def test_merged_a_decision_follows_the_ticks_of_its_turn_and_comes_before_what_is_later(log: MemoryLog) -> None:
-    events = [r for r in replay.stretch(log, ["facts", "decisions"], merged=True) if codec.tick_number(r) is None]
+    events = [r for r in replay.stretch(log, ["facts", "decisions"], merged=True) if event_codec.tick_number(r) is None]
     assert texts(events) == ["f0@5", "f1@5", "d@10", "f0@15", "f1@15", "d@20", "f0@25", "f1@25", "d@30"]
 
 
@@ -74,7 +75,7 @@ def test_merged_a_late_record_stays_after_what_stands_before_it() -> None:
 
 def test_a_stretch_of_time_holds_what_is_at_or_after_its_begin_and_before_its_end(log: MemoryLog) -> None:
     found = list(replay.stretch(log, ["facts", "decisions"], since=at(10), until=at(20), merged=True))
-    assert [codec.tick_number(r) or (r.value or b"").decode() for r in found] == [
+    assert [event_codec.tick_number(r) or (r.value or b"").decode() for r in found] == [
         START_MS + 10_000,
         START_MS + 10_000,
         "d@10",

@@ -9,11 +9,12 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from agents.logic.turns import Event, Recorded, State, Turn, checkpoint
-from agents.stage import Stage
-from streams.codec import Codec
+from agents.engine import checkpoint
+from agents.engine.stage import Stage
+from agents.engine.turn import Event, Recorded, State, Turn
+from streams.codec.event_codec import Codec
 from streams.errors import BadRecord
-from streams.log import NewRecord, Record
+from streams.log.port import NewRecord, Record
 from streams.topics import Topics
 from tests.torture import reading
 

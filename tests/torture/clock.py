@@ -13,7 +13,7 @@ import time
 
 from aiokafka import AIOKafkaProducer
 
-from streams import codec
+from streams.codec import event_codec
 from streams.topics import Topics
 
 
@@ -38,7 +38,7 @@ async def main(told: dict) -> None:
         sent = []
         for place in places:
             for n in numbers(chance, number, period, told["faults"]):
-                r = codec.tick(*place, n)
+                r = event_codec.tick(*place, n)
                 sent.append(await producer.send(r.topic, key=r.key, value=r.value, partition=r.partition))
         await asyncio.gather(*sent)
 

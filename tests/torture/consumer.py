@@ -13,13 +13,13 @@ from collections.abc import Mapping
 from kubernetes import client as official
 
 from schemas.names import Amounts, PodName
-from streams.clients.kubernetes import KubernetesClient
-from streams.codec import Codec
-from streams.consumers.acting import Post
-from streams.consumers.evictor import evictor
-from streams.consumers.resizer import resizer
+from streams.clients.kube.cluster_client import KubernetesClient
+from streams.codec.event_codec import Codec
+from streams.consumers.executing.executor import Post
+from streams.consumers.pods.evictor import evictor
+from streams.consumers.pods.resizer import resizer
 from streams.log.connection import Connection
-from streams.log.kafka import KafkaLog
+from streams.log.kafka_log import KafkaLog
 from streams.topics import Topics
 from tests.torture.shop import NAME
 

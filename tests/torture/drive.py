@@ -13,10 +13,10 @@ from pathlib import Path
 
 from aiokafka import AIOKafkaProducer
 
-from agents.logic.turns import checkpoint
-from agents.stage import Stage
-from streams import codec
+from agents.engine import checkpoint
+from agents.engine.stage import Stage
 from streams.broker import Broker, BrokerSettings
+from streams.codec import event_codec
 from streams.topics import Topics
 from tests.torture import check, reading, worker
 from tests.torture import topics as making
@@ -195,7 +195,7 @@ class Run:
         for number in (self.last - PERIOD, self.last):
             for name in self.inputs:
                 for p in range(self.topics.partitions):
-                    r = codec.tick(self.topics.wire(name), p, number)
+                    r = event_codec.tick(self.topics.wire(name), p, number)
                     await producer.send_and_wait(r.topic, key=r.key, value=r.value, partition=r.partition)
         await producer.stop()
 

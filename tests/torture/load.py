@@ -8,12 +8,14 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 from aiokafka import AIOKafkaProducer
 
-from schemas.facts import ContainerOOMKilled, ContainerSeen, MetricsScraped, PodChanged, PodDeleted, PodPhase
+from schemas.facts.pods import ContainerSeen, PodChanged, PodDeleted, PodPhase
+from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
 from schemas.names import Amounts, PodName, Workload
-from schemas.policies import ControlChanged, Mode, UpdateMode, VerticalPolicyChanged, VerticalPolicyRemoved
+from schemas.policies.control import ControlChanged, Mode
+from schemas.policies.vertical import UpdateMode, VerticalPolicyChanged, VerticalPolicyRemoved
 from schemas.units import Bytes, Cores, Fraction
-from streams.codec import Codec
-from streams.log import NewRecord
+from streams.codec.event_codec import Codec
+from streams.log.port import NewRecord
 from streams.topics import Topics
 
 CLUSTERS = ("north", "kiosk", "east")

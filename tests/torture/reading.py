@@ -2,7 +2,7 @@
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
-from streams.log import Record
+from streams.log.port import Record
 
 
 async def whole(brokers: str, topic: str, partitions: int) -> list[list[Record]]:

@@ -1,7 +1,7 @@
 """The real stages, with their default settings."""
 
 from agents import pipeline
-from agents.logic.updates.settings import UpdateSettings
-from agents.logic.vertical.settings import VerticalSettings
+from agents.logic.updates.update_settings import UpdateSettings
+from agents.logic.vertical.vertical_settings import VerticalSettings
 
 STAGES = pipeline.stages(VerticalSettings(), UpdateSettings())

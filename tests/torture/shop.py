@@ -10,21 +10,22 @@ from collections import Counter
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from schemas.decisions import EvictionPlanned, ResizePlanned
+from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned
 from schemas.names import Amounts, PodName
 from schemas.outcomes import ActionFinished
-from schemas.policies import ControlChanged, Mode, UpdateMode, VerticalPolicyChanged
+from schemas.policies.control import ControlChanged, Mode
+from schemas.policies.vertical import UpdateMode, VerticalPolicyChanged
 from schemas.units import Fraction
-from streams.codec import Codec
+from streams.codec.event_codec import Codec
 from streams.errors import BadRecord
 from streams.log.connection import Connection
-from streams.log.kafka import KafkaLog
-from streams.simulated.client import SimulatedClient
+from streams.log.kafka_log import KafkaLog
+from streams.simulated.api_server import SimulatedServer
 from streams.simulated.cluster import SimulatedCluster
-from streams.simulated.demo import DEPLOYMENTS, NODES
-from streams.simulated.server import SimulatedServer
+from streams.simulated.demo_shop import DEPLOYMENTS, NODES
+from streams.simulated.simulated_client import SimulatedClient
 from streams.simulated.world import World
-from streams.sources.cluster import ClusterSource
+from streams.sources.cluster_poller import ClusterSource
 from streams.topics import Topics
 from tests.torture import reading
 

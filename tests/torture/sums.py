@@ -7,9 +7,9 @@ import zlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from agents.logic.turns import Decided, Turn, decision_id
-from agents.stage import Stage
-from schemas.decisions import ContainerRecommendation, RequestsRecommended
+from agents.engine.stage import Stage
+from agents.engine.turn import Decided, Turn, decision_id
+from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
 from schemas.names import Amounts, Place, Workload
 from schemas.units import Bytes, Cores
 

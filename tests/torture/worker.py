@@ -13,9 +13,9 @@ import sys
 from typing import Any
 
 from agents.app import Pacing, Plan, worker
-from agents.app.checkpoints import Changelog
-from agents.app.hosting import Host
-from agents.stage import Stage
+from agents.app.checkpoint_writer import Changelog
+from agents.app.stage_host import Host
+from agents.engine.stage import Stage
 from schemas.units import Seconds
 from streams.log.connection import Connection
 from streams.topics import Topics

@@ -3,16 +3,16 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from agents.engine.tables.object_table import Table
 from agents.logic.policies import Held
-from agents.logic.tables.objects import Table
+from agents.logic.resources.proportional_limits import proportional
+from agents.logic.updates.cluster_records import Note, Pod, Recommended
 from agents.logic.updates.difference import Difference, difference
-from agents.logic.updates.limits import proportional
-from agents.logic.updates.memory import Note, Pod, Recommended
-from agents.logic.updates.settings import UpdateSettings
-from schemas.facts import ContainerSeen, ResizeState
+from agents.logic.updates.update_settings import UpdateSettings
+from schemas.facts.pods import ContainerSeen, ResizeState
 from schemas.names import Amounts
 from schemas.outcomes import Action
-from schemas.policies import UpdateMode
+from schemas.policies.vertical import UpdateMode
 
 QUICK_OOM = "quick OOM"
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from schemas.decisions import ContainerRecommendation
-from schemas.facts import ContainerSeen
+from schemas.decisions.recommendations import ContainerRecommendation
+from schemas.facts.pods import ContainerSeen
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from agents.logic.updates.candidate import Candidate, stuck
+from agents.logic.updates.cluster_records import Control
 from agents.logic.updates.headcount import Headcount
-from agents.logic.updates.memory import Control
-from agents.logic.updates.settings import UpdateSettings
-from schemas.facts import PodPhase, ResizeState
+from agents.logic.updates.update_settings import UpdateSettings
+from schemas.facts.pods import PodPhase, ResizeState
 from schemas.outcomes import Action
-from schemas.policies import Mode, UpdateMode
+from schemas.policies.control import Mode
+from schemas.policies.vertical import UpdateMode
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,19 +7,19 @@ plan at a time. A refusal is said when its guard changes, not each time. It touc
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from agents.engine.tables.object_table import Table
+from agents.engine.tables.parts import Parts
+from agents.engine.turn import Decided, Turn
 from agents.logic.policies import Policies
-from agents.logic.tables import Parts
-from agents.logic.tables.objects import Table
-from agents.logic.turns import Decided, Turn
-from agents.logic.updates import words
+from agents.logic.updates import plan_builder
 from agents.logic.updates.candidate import Candidate, Compared, Known, candidate
+from agents.logic.updates.cluster_ingest import Intake
+from agents.logic.updates.cluster_records import NO_NOTE, Marks, Note, Plan
 from agents.logic.updates.guards import Scene, first_no
 from agents.logic.updates.headcount import Headcount
-from agents.logic.updates.intake import Intake
-from agents.logic.updates.memory import NO_NOTE, Marks, Note, Plan
-from agents.logic.updates.settings import UpdateSettings
-from schemas.facts import PodPhase
-from schemas.policies import DEFAULT_RECOMMENDER
+from agents.logic.updates.update_settings import UpdateSettings
+from schemas.facts.pods import PodPhase
+from schemas.policies.vpa import DEFAULT_RECOMMENDER
 
 _GONE = (PodPhase.SUCCEEDED, PodPhase.FAILED)
 
@@ -83,13 +83,13 @@ class Updater(Parts):
             scene = replace(scene, workload=counts[one.known.workload])
             no = first_no(one, scene)
             if no is None:
-                decided.append(words.plan(one, scene, turn, self.partition))
+                decided.append(plan_builder.plan(one, scene, turn, self.partition))
                 self._planned(one, decided[-1])
                 scene.workload.acting += 1
                 scene.cluster.acting += 1
                 scene = replace(scene, planned=scene.planned + 1)
             elif one.known.note.refused != no.guard:
-                decided.append(words.refusal(one, scene, no, turn, self.partition))
+                decided.append(plan_builder.refusal(one, scene, no, turn, self.partition))
                 self._note(one.known.pod.fact.pod.uid, replace(one.known.note, refused=no.guard))
         return decided
 

@@ -7,7 +7,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.logic.usage.power import power
+from agents.logic.usage.go_pow import power
 
 EPSILON = 0.0001
 """A bucket that weighs less counts as empty when the ends of a histogram are sought."""

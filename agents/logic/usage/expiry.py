@@ -9,10 +9,10 @@ from collections.abc import Callable, Collection
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.logic.tables.rows import Indices, Key
+from agents.engine.tables.row_table import Indices, Key
+from agents.logic.usage.container_usage import Usage
 from agents.logic.usage.histograms import NEVER
-from agents.logic.usage.labels import SEED
-from agents.logic.usage.usage import Usage
+from agents.logic.usage.label_sets import SEED
 
 
 def expire(usage: Usage, at: float, contributive: Collection[Key], known: Callable[[str, str], bool]) -> list[Key]:

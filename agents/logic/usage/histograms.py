@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.logic.tables.rows import Column, Floats, Indices, Rows
+from agents.engine.tables.row_table import Column, Floats, Indices, Rows
 from agents.logic.usage.buckets import Scale
 from agents.logic.usage.layers import layers
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from agents.logic.tables.rows import Indices
+from agents.engine.tables.row_table import Indices
 
 
 def layers(rows: Indices) -> list[Indices]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from agents.logic.tables.rows import CHUNK, Indices, Rows
+from agents.engine.tables.row_table import CHUNK, Indices, Rows
 from agents.logic.usage.layers import layers
 
 Names = tuple[str, ...]

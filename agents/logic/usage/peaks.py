@@ -6,7 +6,7 @@ the container had, which the plain usage numbers can never show.
 
 import numpy as np
 
-from agents.logic.tables.rows import Floats, Indices, Rows
+from agents.engine.tables.row_table import Floats, Indices, Rows
 from agents.logic.usage.histograms import NEVER, Histograms
 from agents.logic.usage.layers import layers
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from agents.logic.tables.rows import Floats
+from agents.engine.tables.row_table import Floats
 from agents.logic.usage.buckets import AMOUNT_LIMIT
-from agents.logic.usage.power import power
+from agents.logic.usage.go_pow import power
 
 MILLI = 1000.0
 """Millicores of a core."""

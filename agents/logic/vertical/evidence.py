@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from agents.logic.tables.rows import Floats, Indices, Rows
+from agents.engine.tables.row_table import Floats, Indices, Rows
 from agents.logic.usage.buckets import cpu_scale, memory_scale
+from agents.logic.usage.container_usage import Usage, aggregate_columns
 from agents.logic.usage.histograms import NEVER, Histograms
-from agents.logic.usage.usage import Usage, aggregate_columns
 
 Parts = Sequence[Sequence[int]]
 """For each container name the rows of its aggregates, in the order in which they are added."""

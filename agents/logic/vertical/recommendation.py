@@ -5,16 +5,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.logic.tables.rows import Floats, Indices
-from agents.logic.usage.usage import Usage
-from agents.logic.vertical.capping import cap
+from agents.engine.tables.row_table import Floats, Indices
+from agents.logic.resources.capping import cap
+from agents.logic.usage.container_usage import Usage
+from agents.logic.vertical.container_index import Members
 from agents.logic.vertical.estimation import MILLI, Estimate, clamp, confidence, estimate, rounded
 from agents.logic.vertical.evidence import Evidence, gather
-from agents.logic.vertical.fitting import Fit, fit
-from agents.logic.vertical.members import Members
-from agents.logic.vertical.nodes import Nodes
-from agents.logic.vertical.settings import VerticalSettings
+from agents.logic.vertical.node_caps import Nodes
+from agents.logic.vertical.node_fitting import Fit, fit
 from agents.logic.vertical.tuning import PLACE
+from agents.logic.vertical.vertical_settings import VerticalSettings
 
 AMOUNTS = ("lower_cpu", "target_cpu", "upper_cpu", "lower_memory", "target_memory", "upper_memory")
 """The amounts of a container after rounding and bounds, in millicores and bytes; NaN where none is recommended."""

@@ -12,21 +12,23 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from agents.engine.tables.object_table import Table
+from agents.engine.tables.parts import Parts
+from agents.engine.tables.row_table import CHUNK, Column, Indices, Key, Rows
+from agents.engine.turn import Decided, Turn, decision_id
 from agents.logic.policies import Policies, body
-from agents.logic.tables import Parts
-from agents.logic.tables.objects import Table
-from agents.logic.tables.rows import CHUNK, Column, Indices, Key, Rows
-from agents.logic.turns import Decided, Turn, decision_id
-from agents.logic.vertical.intake import Intake
-from agents.logic.vertical.members import Members
-from agents.logic.vertical.nodes import Nodes
+from agents.logic.vertical.container_index import Members
+from agents.logic.vertical.decision_builder import container, node, reasons, rules
+from agents.logic.vertical.due_times import Span
+from agents.logic.vertical.node_caps import Nodes
 from agents.logic.vertical.recommendation import AMOUNTS, Recommendation, recommend
-from agents.logic.vertical.settings import VerticalSettings
-from agents.logic.vertical.sources import Sources
-from agents.logic.vertical.timing import Span
-from agents.logic.vertical.words import container, node, reasons, rules
-from schemas.decisions import ContainerRecommendation, RequestsRecommended
-from schemas.facts import CheckpointSeen, ContainerOOMKilled, MetricsScraped, PodChanged, PodDeleted
+from agents.logic.vertical.source_heartbeats import Sources
+from agents.logic.vertical.usage_ingest import Intake
+from agents.logic.vertical.vertical_settings import VerticalSettings
+from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
+from schemas.facts.pods import PodChanged, PodDeleted
+from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
+from schemas.facts.vpa_checkpoints import CheckpointSeen
 from schemas.names import Place, Workload
 
 NAME = "recommender"

@@ -10,10 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 
 from agents.logic.policies import Held, bounds
-from agents.logic.vertical.capping import limits_of
-from agents.logic.vertical.settings import VerticalSettings
+from agents.logic.resources.capping import limits_of
+from agents.logic.vertical.vertical_settings import VerticalSettings
 from schemas.names import Amounts
-from schemas.policies import ContainerMode, ContainerPolicy, Tuning, VpaChanged
+from schemas.policies.vertical import ContainerMode, ContainerPolicy, Tuning
+from schemas.policies.vpa import VpaChanged
 from schemas.units import Bytes, Cores
 
 COLUMNS = (

@@ -8,7 +8,7 @@ Columns are found by name (columns), the file is sorted by time in bounded memor
 go to the log at a pace or as fast as it takes them (play).
 """
 
-from streams.sources.traces.play import Player, Playing, Progress
-from streams.sources.traces.table import Trace
+from streams.sources.traces.player import Player, Playing, Progress
+from streams.sources.traces.trace_table import Trace
 
 __all__ = ["Player", "Playing", "Progress", "Trace"]

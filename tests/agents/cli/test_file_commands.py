@@ -8,20 +8,20 @@ from pathlib import Path
 import pytest
 
 from agents import cli
-from agents.demo import kept, memory
-from agents.demo.day import FASTER, Day
+from agents.demo import day_in_memory, kept_log
+from agents.demo.demo_settings import FASTER, Day
 from agents.demo.picture import Picture
-from agents.settings import layers
+from agents.settings import loading
 from schemas.outcomes import Action
 
 
 @pytest.fixture(scope="module")
 def played(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Picture]:
     day = Day(seed=1, seconds=0.001, length=timedelta(hours=2))
-    log = memory.new_log(day)
-    settings = layers.load(flags={name: str(value) for name, value in FASTER.items()}).settings
-    *_, picture = memory.played(day, settings, log)
-    return kept.keep(log, day.topics, day.settings(), tmp_path_factory.mktemp("kept")), picture
+    log = day_in_memory.new_log(day)
+    settings = loading.load(flags={name: str(value) for name, value in FASTER.items()}).settings
+    *_, picture = day_in_memory.played(day, settings, log)
+    return kept_log.keep(log, day.topics, day.settings(), tmp_path_factory.mktemp("kept")), picture
 
 
 def test_the_day_is_acted_on(played: tuple[Path, Picture]) -> None:
@@ -100,7 +100,7 @@ def test_a_backtest_over_the_gate_exits_with_3(played: tuple[Path, Picture], cap
 
 
 def test_the_kept_settings_are_those_of_the_day(played: tuple[Path, Picture]) -> None:
-    settings = layers.load(file=played[0]).settings
+    settings = loading.load(file=played[0]).settings
     assert settings.log.kind == "file"
     assert settings.topics.partitions == 2
     assert dataclasses.asdict(settings.updates)["lifetime"] == FASTER["updates.lifetime"]

@@ -3,11 +3,13 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from agents.demo.picture import Picture, folded
-from schemas.decisions import ContainerRecommendation, EvictionPlanned, RequestsRecommended, ResizePlanned, UpdateRefused
-from schemas.facts import ContainerOOMKilled, ContainerSeen, MetricsScraped, PodChanged, PodDeleted, PodPhase
+from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
+from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
+from schemas.facts.pods import ContainerSeen, PodChanged, PodDeleted, PodPhase
+from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
 from schemas.names import Amounts, PodName, Workload
 from schemas.outcomes import Action, ActionFinished, Result
-from schemas.policies import ControlChanged, Mode
+from schemas.policies.control import ControlChanged, Mode
 from schemas.units import Bytes, Cores
 
 START = datetime(2026, 6, 1, tzinfo=UTC)

@@ -6,10 +6,11 @@ from rich.console import Console
 
 from agents.demo import sentences
 from agents.demo.picture import Picture, folded
+from agents.demo.progress_display import Show
 from agents.demo.screen import Story, bars, draw, plain
-from agents.demo.show import Show
 from agents.demo.summary import hanging
-from schemas.facts import ContainerSeen, MetricsScraped, PodChanged, PodPhase
+from schemas.facts.pods import ContainerSeen, PodChanged, PodPhase
+from schemas.facts.usage import MetricsScraped
 from schemas.names import Amounts, PodName, Workload
 from schemas.units import Bytes, Cores
 

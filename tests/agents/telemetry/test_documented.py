@@ -6,7 +6,16 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry
 
-from agents.telemetry import ClockMetrics, ConsumerMetrics, HealthServer, SourceMetrics, UsageMetrics, WorkerMetrics, logs, server
+from agents.telemetry import (
+    ClockMetrics,
+    ConsumerMetrics,
+    HealthServer,
+    SourceMetrics,
+    UsageMetrics,
+    WorkerMetrics,
+    health_server,
+    logging_setup,
+)
 from streams.topics import Topics
 
 PAGE = (Path(__file__).parents[3] / "docs" / "observability.md").read_text(encoding="utf-8")
@@ -53,7 +62,7 @@ def test_every_metric_has_a_meaning() -> None:
 
 
 def test_the_table_names_every_path_that_is_served() -> None:
-    assert [path.strip("`") for path, _ in _rows("# What Ullage tells")] == list(server.PATHS)
+    assert [path.strip("`") for path, _ in _rows("# What Ullage tells")] == list(health_server.PATHS)
 
 
 def _logged() -> Iterator[tuple[str, str]]:
@@ -75,4 +84,4 @@ def test_the_table_names_every_log_line_with_its_level_and_no_other() -> None:
     logged = {("process started", "info"), ("process ended", "info"), ("failure", "error"), *_logged()}
     assert sorted(logged - set(table)) == [], "these lines need a row in docs/observability.md"
     assert sorted(set(table) - logged) == [], "nobody logs these lines of docs/observability.md"
-    assert {line.value for line in logs.Line} <= {event for event, _ in table}
+    assert {line.value for line in logging_setup.Line} <= {event for event, _ in table}

@@ -4,7 +4,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from agents.task import Taken
 from agents.telemetry import WorkerMetrics
 from schemas.units import Bytes, Seconds
-from streams.log import NewRecord
+from streams.log.port import NewRecord
 
 TASK = {"stage": "recommender", "partition": "1"}
 

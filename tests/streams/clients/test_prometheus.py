@@ -7,11 +7,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from answering import Answering, answering
 
 from schemas.units import Seconds
 from streams.clients.prometheus import Credentials, Prometheus, Stretch, duration
 from streams.errors import BadInput, GiveUp, TryAgain, Unreachable
+from tests.support.answering import Answering, answering
 
 AT = datetime(2026, 11, 21, 12, tzinfo=UTC)
 WORD = "geheim"

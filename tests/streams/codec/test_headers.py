@@ -4,10 +4,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.names import Place
-from streams import codec
-from streams.codec import Codec
+from streams.codec import event_codec
+from streams.codec.event_codec import Codec
 from streams.errors import BadRecord
-from streams.log import NewRecord, Record
+from streams.log.port import NewRecord, Record
 from streams.topics import Topics
 
 TOPIC = "ullage.policies.v1"
@@ -23,13 +23,13 @@ def named(key: bytes | None, value: bytes | None) -> Record:
 
 @given(st.integers(0, 253_402_300_799_999))
 def test_a_tick_carries_its_number_and_nothing_else(number: int) -> None:
-    tick = codec.tick(TOPIC, 2, number)
+    tick = event_codec.tick(TOPIC, 2, number)
     assert tick == NewRecord(TOPIC, 2, b"tick", b'{"at":' + str(number).encode() + b"}")
-    assert codec.tick_number(stored(tick)) == number
+    assert event_codec.tick_number(stored(tick)) == number
 
 
 def test_a_tick_of_a_foreign_clock_may_have_spaces_and_more_fields() -> None:
-    assert codec.tick_number(named(b"tick", b'{ "by": "me", "at": 500 }')) == 500
+    assert event_codec.tick_number(named(b"tick", b'{ "by": "me", "at": 500 }')) == 500
 
 
 @pytest.mark.parametrize(
@@ -49,12 +49,12 @@ def test_a_tick_of_a_foreign_clock_may_have_spaces_and_more_fields() -> None:
     ],
 )
 def test_what_is_no_well_formed_tick_is_none(value: bytes | None) -> None:
-    assert codec.tick_number(named(b"tick", value)) is None
+    assert event_codec.tick_number(named(b"tick", value)) is None
 
 
 def test_only_the_key_makes_a_tick() -> None:
-    assert codec.tick_number(named(b"tock", b'{"at":500}')) is None
-    assert codec.tick_number(named(None, b'{"at":500}')) is None
+    assert event_codec.tick_number(named(b"tock", b'{"at":500}')) is None
+    assert event_codec.tick_number(named(None, b'{"at":500}')) is None
 
 
 def test_a_malformed_tick_is_a_bad_record() -> None:
@@ -63,18 +63,18 @@ def test_a_malformed_tick_is_a_bad_record() -> None:
 
 
 def test_a_record_without_cause_rests_on_nothing() -> None:
-    assert codec.causes(named(b"k", b"{}")) == ()
+    assert event_codec.causes(named(b"k", b"{}")) == ()
 
 
 @pytest.mark.parametrize("text", [b"x", b'["a:b"]', b'["a:1:x"]', b"[1]", b"\xff", b"[" * 100_000])
 def test_a_malformed_cause_is_a_bad_record(text: bytes) -> None:
     with pytest.raises(BadRecord, match="the 'cause' header is not a list of places"):
-        codec.causes(Record(TOPIC, 0, 0, b"k", b"{}", (("cause", text),)))
+        event_codec.causes(Record(TOPIC, 0, 0, b"k", b"{}", (("cause", text),)))
 
 
 def test_a_header_is_found_by_name() -> None:
     record = Record(TOPIC, 0, 0, b"k", b"{}", (("a", b"1"), ("b", b"\xff")))
-    assert [codec.header(record, name) for name in ("a", "b", "c")] == ["1", "\ufffd", None]
+    assert [event_codec.header(record, name) for name in ("a", "b", "c")] == ["1", "\ufffd", None]
 
 
 BAD = Record("ullage.pod-changes.v1", 5, 77, b"\xff", b'{"at":1', (("ce_type", b"x"),), 1_767_323_045_700)
@@ -99,9 +99,9 @@ def test_a_dead_letter_says_what_where_why_and_by_whom() -> None:
         "headers": [["ce_type", {"text": "x"}]],
     }
     assert (letter.topic, letter.partition, letter.key) == ("ullage.dead-letters.v1", 5 % 4, b"\xff")
-    assert codec.header(letter, "ce_id") == "/ullage/recommender/1/dead-letter/ullage.pod-changes.v1:5:77"
-    assert codec.header(letter, "ce_time") == "2026-01-02T03:04:05.700000Z"
-    assert codec.causes(letter) == (Place("ullage.pod-changes.v1", 5, 77),)
+    assert event_codec.header(letter, "ce_id") == "/ullage/recommender/1/dead-letter/ullage.pod-changes.v1:5:77"
+    assert event_codec.header(letter, "ce_time") == "2026-01-02T03:04:05.700000Z"
+    assert event_codec.causes(letter) == (Place("ullage.pod-changes.v1", 5, 77),)
 
 
 def test_a_dead_letter_is_the_same_each_time() -> None:
@@ -112,7 +112,7 @@ def test_a_dead_letter_of_a_record_without_time_key_and_value_has_none_of_them()
     letter = dead(Record("ullage.policies.v1", 0, 1, None, None))
     body = orjson.loads(letter.value or b"")
     assert (body["key"], body["value"], letter.key) == (None, None, None)
-    assert codec.header(letter, "ce_time") is None
+    assert event_codec.header(letter, "ce_time") is None
 
 
 @given(st.binary(), st.binary())

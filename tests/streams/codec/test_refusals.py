@@ -1,15 +1,16 @@
-import examples
 import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.catalogue import CATALOGUE, Catalogue, Event, Kind
-from schemas.facts import ContainerOOMKilled, MetricsScraped, PodDeleted
-from streams.codec import Codec
+from schemas.facts.pods import PodDeleted
+from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
+from streams.codec.event_codec import Codec
 from streams.errors import BadRecord
-from streams.log import Headers, Record
+from streams.log.port import Headers, Record
 from streams.topics import TOPICS, Topics
+from tests.support import examples
 
 CODEC = Codec(Topics())
 VALUES = [CODEC.encode(e, topic=CATALOGUE.of(type(e)).topics[0], key="k", partition=0, source="s") for e in examples.EVENTS]

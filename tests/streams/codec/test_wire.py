@@ -5,21 +5,21 @@ from datetime import datetime
 from pathlib import Path
 from types import MappingProxyType
 
-import examples
 import numpy as np
 import orjson
 import pytest
-import strategies
 from hypothesis import given
 
 from schemas.catalogue import CATALOGUE, Event, Kind
-from schemas.decisions import EvictionPlanned
-from schemas.facts import MetricsScraped, PodDeleted
+from schemas.decisions.pod_updates import EvictionPlanned
+from schemas.facts.pods import PodDeleted
+from schemas.facts.usage import MetricsScraped
 from schemas.names import Place
-from streams import codec
-from streams.codec import Codec
-from streams.log import NewRecord, Record
+from streams.codec import event_codec
+from streams.codec.event_codec import Codec
+from streams.log.port import NewRecord, Record
 from streams.topics import TOPICS, Topics
+from tests.support import examples, strategies
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "wire"
 CODEC = Codec(Topics())
@@ -61,7 +61,7 @@ def test_what_came_back_has_the_same_bytes_from_another_codec(event: Event) -> N
 
 @given(strategies.events, strategies.st.lists(strategies.places, max_size=3).map(tuple))
 def test_the_cause_comes_back_as_it_was(event: Event, cause: tuple[Place, ...]) -> None:
-    assert codec.causes(stored(written(event, cause))) == cause
+    assert event_codec.causes(stored(written(event, cause))) == cause
 
 
 def golden(kind: Kind) -> Path:

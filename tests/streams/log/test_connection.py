@@ -4,14 +4,14 @@ import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, errors
 
 from streams.errors import BadInput, LogUnavailable
-from streams.log import kafka as adapter
-from streams.log import reader
+from streams.log import kafka_log as adapter
+from streams.log import kafka_reader
 from streams.log.connection import Connection, told
 
 
 @pytest.mark.parametrize("client", [KafkaAdminClient, KafkaConsumer, KafkaProducer])
 def test_every_client_knows_every_setting_that_it_is_given(client: type[KafkaAdminClient]) -> None:
-    more = {KafkaProducer: adapter._PRODUCER, KafkaConsumer: reader._CONSUMER}.get(client, {})
+    more = {KafkaProducer: adapter._PRODUCER, KafkaConsumer: kafka_reader._CONSUMER}.get(client, {})
     assert set(Connection("a:1").options()) | set(more) <= set(client.DEFAULT_CONFIG)
 
 

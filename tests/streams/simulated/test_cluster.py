@@ -7,16 +7,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schemas.facts import PodPhase, ResizeState
+from schemas.facts.pods import PodPhase, ResizeState
 from schemas.names import Amounts, PodName
 from schemas.units import Bytes, Cores
-from streams.clients import Patch, Pod
-from streams.clients.amounts import millicores
-from streams.simulated.blueprint import ContainerTemplate, Deployment, Node, amounts
+from streams.clients.cluster_port import Patch, Pod
+from streams.clients.kube.amounts import millicores
+from streams.simulated.api_errors import Refused
 from streams.simulated.cluster import SimulatedCluster
-from streams.simulated.demo import DEPLOYMENTS, NODES, demo_cluster
-from streams.simulated.refused import Refused
-from streams.simulated.shapes import Load, Moment, Shape, leak
+from streams.simulated.cluster_spec import ContainerTemplate, Deployment, Node, amounts
+from streams.simulated.demo_shop import DEPLOYMENTS, NODES, demo_cluster
+from streams.simulated.load_shapes import Load, Moment, Shape, leak
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 MIB = 1 << 20

@@ -6,10 +6,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from schemas.units import Seconds
-from streams.codec import tick
+from streams.codec.event_codec import tick
 from streams.errors import TryAgain
-from streams.log.memory import MemoryLog
-from streams.simulated.demo import demo_cluster
+from streams.log.memory_log import MemoryLog
+from streams.simulated.demo_shop import demo_cluster
 from streams.simulated.world import World
 from streams.topics import TOPICS, Topics
 

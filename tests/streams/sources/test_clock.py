@@ -2,12 +2,12 @@ from collections.abc import Iterable, Sequence
 
 import pytest
 
-from agents.logic.turns.aligner import Aligner
+from agents.engine.aligner import Aligner
 from schemas.names import Place
-from streams import codec
+from streams.codec import event_codec
 from streams.errors import BadInput, LogUnavailable, TryAgain
-from streams.log import NewRecord, Record
-from streams.log.memory import MemoryLog
+from streams.log.memory_log import MemoryLog
+from streams.log.port import NewRecord, Record
 from streams.sources.clock import Clock, ClockSettings, TimeBase
 from streams.topics import TOPICS, Topics
 
@@ -41,7 +41,7 @@ class World:
         return self.log.poll({(PAPERS.wire(name), partition): 0})
 
     def ticks(self, name: str = "policies", partition: int = 0) -> list[int | None]:
-        return [codec.tick_number(r) for r in self.records(name, partition)]
+        return [event_codec.tick_number(r) for r in self.records(name, partition)]
 
 
 def test_a_tick_goes_to_every_partition_of_every_topic_that_a_stage_reads() -> None:
@@ -115,7 +115,7 @@ def turns(world: World) -> list[int]:
     aligner: Aligner[Record] = Aligner(dict.fromkeys(READ, 0))
     for name in READ:
         for record in world.records(name, 0):
-            number = codec.tick_number(record)
+            number = event_codec.tick_number(record)
             assert number is not None
             aligner.inputs[name].tick(record.offset, number)
     found = []
@@ -196,7 +196,7 @@ def test_a_slow_drift_is_found_at_the_next_look() -> None:
 
 def test_a_tick_of_the_future_in_the_log_is_told_once() -> None:
     world = World()
-    world.log.append([codec.tick(PAPERS.wire("policies"), 0, START + 3_600_000)])
+    world.log.append([event_codec.tick(PAPERS.wire("policies"), 0, START + 3_600_000)])
     told: list[str] = []
     world.clock(tell=told.append).run(lambda: world.time >= START + 3_000)
     assert told == [
@@ -206,7 +206,7 @@ def test_a_tick_of_the_future_in_the_log_is_told_once() -> None:
 
 def test_another_clock_that_is_a_little_ahead_is_not_told() -> None:
     world = World()
-    world.log.append([codec.tick(PAPERS.wire("policies"), 0, START + 1_500)])
+    world.log.append([event_codec.tick(PAPERS.wire("policies"), 0, START + 1_500)])
     told: list[str] = []
     world.clock(tell=told.append).run(lambda: world.time >= START + 3_000)
     assert told == []

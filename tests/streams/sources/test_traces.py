@@ -9,17 +9,18 @@ import duckdb
 import numpy as np
 import pytest
 
-from agents.logic.turns.aligner import Aligner
+from agents.engine.aligner import Aligner
 from schemas.catalogue import Event
-from schemas.facts import ContainerOOMKilled, ContainerSeen, MetricsScraped, PodChanged, PodDeleted
+from schemas.facts.pods import ContainerSeen, PodChanged, PodDeleted
+from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
 from schemas.names import Amounts, Workload
-from streams import codec
-from streams.codec import Codec
+from streams.codec import event_codec
+from streams.codec.event_codec import Codec
 from streams.errors import BadInput
-from streams.log import Record
-from streams.log.memory import MemoryLog
+from streams.log.memory_log import MemoryLog
+from streams.log.port import Record
 from streams.sources.clock import TimeBase
-from streams.sources.traces import Player, Playing, Progress, Trace, facts, table
+from streams.sources.traces import Player, Playing, Progress, Trace, trace_facts, trace_table
 from streams.topics import TOPICS, Topics
 
 PAPERS = Topics(partitions=2)
@@ -46,7 +47,7 @@ def records(log: MemoryLog, name: str) -> Sequence[Record]:
 
 def events(log: MemoryLog, name: str) -> list[Event]:
     reader = Codec(PAPERS)
-    return [reader.decode(r) for r in records(log, name) if codec.tick_number(r) is None]
+    return [reader.decode(r) for r in records(log, name) if event_codec.tick_number(r) is None]
 
 
 def play(path: Path, playing: Playing | None = None) -> tuple[MemoryLog, Progress]:
@@ -80,7 +81,7 @@ def test_rows_become_scrapes_in_order_of_time(tmp_path: Path) -> None:
 def test_a_scrape_of_more_rows_than_a_record_may_have_is_several_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = csv(tmp_path, SMALL[0], *(f"c{i},60,0.5,200" for i in range(20)))
     whole, _ = play(path)
-    monkeypatch.setattr(facts, "ROWS", 3)
+    monkeypatch.setattr(trace_facts, "ROWS", 3)
     cut, _ = play(path)
     assert rows(cut) == rows(whole)
     assert len(records(whole, "pod-metrics")) < len(records(cut, "pod-metrics"))
@@ -97,11 +98,13 @@ def test_a_pod_is_seen_with_its_first_sample_and_gone_a_step_after_its_last(tmp_
 def test_facts_stand_in_the_partitions_of_their_keys(tmp_path: Path) -> None:
     log, _ = play(csv(tmp_path, *SMALL))
     reader = Codec(PAPERS)
-    for record in (r for name in ("pod-metrics", "pod-changes") for r in records(log, name) if codec.tick_number(r) is None):
+    for record in (
+        r for name in ("pod-metrics", "pod-changes") for r in records(log, name) if event_codec.tick_number(r) is None
+    ):
         event = reader.decode(record)
         keys = event.workloads if isinstance(event, MetricsScraped) else [event.workload.key]
         assert {PAPERS.partition_of(key) for key in keys} == {record.partition}
-    by_cluster = {r.partition for r in records(log, "pod-changes-by-cluster") if codec.tick_number(r) is None}
+    by_cluster = {r.partition for r in records(log, "pod-changes-by-cluster") if event_codec.tick_number(r) is None}
     assert by_cluster == {PAPERS.partition_of("trace")}
 
 
@@ -113,7 +116,7 @@ def test_a_tick_follows_each_scrape_so_that_every_scrape_is_a_turn(tmp_path: Pat
         aligner: Aligner[Record] = Aligner(dict.fromkeys(names, 0))
         for name in names:
             for r in log.poll({(PAPERS.wire(name), partition): 0}):
-                number = codec.tick_number(r)
+                number = event_codec.tick_number(r)
                 source = aligner.inputs[name]
                 source.add(r.offset, r, 0) if number is None else source.tick(r.offset, number)
         turns = []
@@ -233,7 +236,7 @@ def test_chunks_of_any_size_give_the_same_scrapes(tmp_path: Path, monkeypatch: p
     whole = list(found())
     assert len(whole) == 10
     for size in (1, 4, 7):
-        monkeypatch.setattr(table, "CHUNK", size)
+        monkeypatch.setattr(trace_table, "CHUNK", size)
         assert list(found()) == whole
 
 
@@ -267,7 +270,7 @@ def test_at_a_pace_it_waits_until_each_scrape_is_due_and_leaves_ticks_to_the_clo
     assert waited[:2] == [(1_000, 0), (1_000, 2)]  # waited for second 60 of the trace, sixty times as fast; then wrote it
     assert (2_000, 3) in waited
     assert waited[-1] == (3_000, 3)
-    assert not [r for t in TOPICS for r in records(log, t.name) if codec.tick_number(r) is not None]
+    assert not [r for t in TOPICS for r in records(log, t.name) if event_codec.tick_number(r) is not None]
 
 
 def test_at_a_speed_it_begins_now_and_writes_its_own_ticks(tmp_path: Path) -> None:
@@ -283,7 +286,7 @@ def test_at_a_speed_it_begins_now_and_writes_its_own_ticks(tmp_path: Path) -> No
         *_, last = player.play()
     assert wall[0] - 1_000_000 == 1_000  # from second 60 to 180, a hundred and twenty times as fast
     assert last.rows == 3
-    ticks = [codec.tick_number(r) for r in log.poll({(PAPERS.wire("policies"), 1): 0})]
+    ticks = [event_codec.tick_number(r) for r in log.poll({(PAPERS.wire("policies"), 1): 0})]
     assert ticks == [round(Y2026.timestamp() * 1000) + s * 1000 for s in (60, 120, 180)]
 
 

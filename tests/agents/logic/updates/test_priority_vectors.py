@@ -3,12 +3,12 @@
 from typing import Any
 
 import pytest
-from quantities import amounts
-from vectors import close, vectors
 
 from agents.logic.updates.difference import difference
-from schemas.decisions import ContainerRecommendation
-from schemas.facts import ContainerSeen
+from schemas.decisions.recommendations import ContainerRecommendation
+from schemas.facts.pods import ContainerSeen
+from tests.support.quantities import amounts
+from tests.support.vectors import close, vectors
 
 Json = dict[str, Any]
 

@@ -5,15 +5,17 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from cluster_events import API, GIB, MINUTE, START, pod, turn, when
 
-from agents.logic.updates.settings import UpdateSettings
+from agents.logic.updates.update_settings import UpdateSettings
 from agents.logic.updates.updater import Updater
-from schemas.decisions import ContainerRecommendation, EvictionPlanned, RequestsRecommended, ResizePlanned, UpdateRefused
-from schemas.facts import ContainerSeen, PodDeleted, PodPhase, ResizeState
+from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
+from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
+from schemas.facts.pods import ContainerSeen, PodDeleted, PodPhase, ResizeState
 from schemas.names import Amounts, Workload
 from schemas.outcomes import Action, ActionFinished, Result
-from schemas.policies import ControlChanged, Mode, UpdateMode, VerticalPolicyChanged
+from schemas.policies.control import ControlChanged, Mode
+from schemas.policies.vertical import UpdateMode, VerticalPolicyChanged
+from tests.support.cluster_events import API, GIB, MINUTE, START, pod, turn, when
 
 Json = dict[str, Any]
 

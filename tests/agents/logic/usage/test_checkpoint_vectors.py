@@ -7,22 +7,23 @@ from typing import Any
 
 import numpy as np
 import pytest
-from histogram_state import state
-from upstream_model import EPOCH, OWNER, Model
-from vectors import close, differences, vectors
 
+from agents.engine.tables.row_table import Rows
+from agents.engine.turn import Recorded
 from agents.logic.policies import Policies
-from agents.logic.tables.rows import Rows
-from agents.logic.turns import Recorded
-from agents.logic.usage import checkpoints
+from agents.logic.usage import histogram_checkpoints
 from agents.logic.usage.buckets import Exponential
 from agents.logic.usage.histograms import Histograms
-from agents.logic.vertical.export import export
-from agents.logic.vertical.members import Members
-from schemas.facts import CheckpointSeen, SavedHistogram
+from agents.logic.vertical.checkpoint_export import export
+from agents.logic.vertical.container_index import Members
+from schemas.facts.vpa_checkpoints import CheckpointSeen, SavedHistogram
 from schemas.names import Place
-from schemas.policies import Operator, Requirement, TargetRef, VpaChanged
-from streams.clients.vpa_checkpoints import object_name
+from schemas.policies.selectors import Operator, Requirement
+from schemas.policies.vpa import TargetRef, VpaChanged
+from streams.clients.kube.vpa_checkpoints import object_name
+from tests.support.histogram_state import state
+from tests.support.upstream_model import EPOCH, OWNER, Model
+from tests.support.vectors import close, differences, vectors
 
 Json = dict[str, Any]
 
@@ -96,10 +97,10 @@ def test_a_histogram_is_saved_and_comes_back_as_upstreams(vector: Json) -> None:
     inputs, expected = vector["inputs"], vector["expected"]
     mine, again = histogram(inputs), histogram(inputs)
     apply(mine, inputs["ops"])
-    same(checkpoints.saved(mine, 0), expected["checkpoint"])
-    checkpoints.restore(again, 0, kept(expected["checkpoint"]))
+    same(histogram_checkpoints.saved(mine, 0), expected["checkpoint"])
+    histogram_checkpoints.restore(again, 0, kept(expected["checkpoint"]))
     assert differences(state(again, 0, inputs["percentiles"]), expected["after_load"]) == []
-    same(checkpoints.saved(again, 0), expected["checkpoint_again"])
+    same(histogram_checkpoints.saved(again, 0), expected["checkpoint_again"])
 
 
 @pytest.mark.parametrize("vector", [v for v in vectors("histogram_checkpoint") if "load" in str(v.id) or v.id == "absent"])
@@ -107,11 +108,11 @@ def test_a_checkpoint_is_loaded_or_refused_as_upstream_does(vector: Json) -> Non
     inputs, expected = vector["inputs"], vector["expected"]
     mine = histogram(inputs)
     apply(mine, inputs["ops_before"])
-    refused = inputs["checkpoint"] is None or checkpoints.fault(seen(kept(inputs["checkpoint"])))
+    refused = inputs["checkpoint"] is None or histogram_checkpoints.fault(seen(kept(inputs["checkpoint"])))
     assert bool(refused) == bool(expected.get("error"))
     if refused:
         return
-    checkpoints.restore(mine, 0, kept(inputs["checkpoint"]))
+    histogram_checkpoints.restore(mine, 0, kept(inputs["checkpoint"]))
     assert differences(state(mine, 0, inputs["percentiles"]), expected["after_load"]) == []
     value, weight, at = expected["then_sample"]
     apply(mine, [["add", value, weight, at]])
@@ -131,4 +132,4 @@ def test_a_checkpoint_is_loaded_or_refused_as_upstream_does(vector: Json) -> Non
     ],
 )
 def test_a_checkpoint_that_cannot_be_is_refused_with_its_value_and_place(changed: Json, said: str) -> None:
-    assert checkpoints.fault(replace(seen(SavedHistogram(0.0, 0.0)), **changed)) == said
+    assert histogram_checkpoints.fault(replace(seen(SavedHistogram(0.0, 0.0)), **changed)) == said

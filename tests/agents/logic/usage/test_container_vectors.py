@@ -3,9 +3,10 @@
 from typing import Any
 
 import pytest
-from histogram_state import state
-from upstream_model import Model
-from vectors import differences, vectors
+
+from tests.support.histogram_state import state
+from tests.support.upstream_model import Model
+from tests.support.vectors import differences, vectors
 
 Json = dict[str, Any]
 

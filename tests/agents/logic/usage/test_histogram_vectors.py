@@ -5,13 +5,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from histogram_state import state
-from linear import Linear
-from vectors import differences, vectors
 
-from agents.logic.tables.rows import Rows
+from agents.engine.tables.row_table import Rows
 from agents.logic.usage.buckets import Exponential, Scale
 from agents.logic.usage.histograms import Histograms
+from tests.support.histogram_state import state
+from tests.support.linear import Linear
+from tests.support.vectors import differences, vectors
 
 Json = dict[str, Any]
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from linear import Linear
 
-from agents.logic.tables.rows import Rows
+from agents.engine.tables.row_table import Rows
 from agents.logic.usage.buckets import Exponential, Scale, cpu_scale, memory_scale
 from agents.logic.usage.histograms import Histograms
+from tests.support.linear import Linear
 
 DAY = 86_400.0
 MIDNIGHT = 1_767_225_600.0

@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agents.logic.usage import checkpoints
-from agents.logic.usage.settings import UsageSettings
-from agents.logic.usage.usage import Bump, Usage
-from schemas.facts import MetricsScraped
+from agents.logic.usage import histogram_checkpoints
+from agents.logic.usage.container_usage import Bump, Usage
+from agents.logic.usage.usage_settings import UsageSettings
+from schemas.facts.usage import MetricsScraped
 
 MIB = 2**20
 HOUR, DAY = 3600.0, 86_400.0
@@ -165,7 +165,7 @@ def test_a_checkpoint_holds_parts_of_ten_thousand_of_the_heaviest_bucket() -> No
         one.usage.see(*KEY)
         one.usage.cpu.add(np.array([0]), np.array([0.1]), 0.1, T0)
     one.usage.cpu.add(np.array([0]), np.array([1.0]), 0.1, T0)
-    kept = checkpoints.saved(one.usage.cpu, 0)
+    kept = histogram_checkpoints.saved(one.usage.cpu, 0)
     assert kept.weights == {"8": 10000, "36": 3333}
     assert kept.total == pytest.approx(0.4)
 
@@ -179,7 +179,7 @@ def test_a_bucket_too_light_for_one_part_is_left_out(weights: Any, kept: Any, to
     one.usage.see(*KEY)
     for bucket, weight in enumerate(weights):
         one.usage.cpu.add(np.array([0]), one.usage.cpu.scale.starts[[bucket]] + 1e-5, float(weight), T0)
-    found = checkpoints.saved(one.usage.cpu, 0)
+    found = histogram_checkpoints.saved(one.usage.cpu, 0)
     assert (found.weights, found.total) == (kept, pytest.approx(total))
 
 
@@ -187,7 +187,7 @@ def test_a_running_windows_peak_is_not_in_a_checkpoint_until_the_window_ends() -
     one = One()
     one.use(0, 2.0**30, cores=0.1)
     live = np.array([0])
-    checkpoints.take_running_peaks(one.usage, one.usage.memory, 0, live, T0 + DAY)
-    assert checkpoints.saved(one.usage.memory, 0).weights == {"37": 10000}
-    checkpoints.take_running_peaks(one.usage, one.usage.memory, 0, live, T0 + DAY - 1)
-    assert checkpoints.saved(one.usage.memory, 0).weights == {}
+    histogram_checkpoints.take_running_peaks(one.usage, one.usage.memory, 0, live, T0 + DAY)
+    assert histogram_checkpoints.saved(one.usage.memory, 0).weights == {"37": 10000}
+    histogram_checkpoints.take_running_peaks(one.usage, one.usage.memory, 0, live, T0 + DAY - 1)
+    assert histogram_checkpoints.saved(one.usage.memory, 0).weights == {}

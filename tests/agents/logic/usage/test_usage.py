@@ -5,13 +5,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cluster_events import START, scrape
 
 from agents.logic.usage.buckets import cpu_scale, memory_scale
+from agents.logic.usage.container_usage import Usage
 from agents.logic.usage.expiry import expire
-from agents.logic.usage.power import power
-from agents.logic.usage.settings import UsageSettings
-from agents.logic.usage.usage import Usage
+from agents.logic.usage.go_pow import power
+from agents.logic.usage.usage_settings import UsageSettings
+from tests.support.cluster_events import START, scrape
 
 T = START / 1000
 

@@ -4,14 +4,15 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from cluster_events import API, GIB, MINUTE, START, scrape, turn, when
 
-from agents.logic.vertical.nodes import Nodes
+from agents.logic.vertical.node_caps import Nodes
 from agents.logic.vertical.recommender import Recommender
-from agents.logic.vertical.settings import VerticalSettings
-from schemas.facts import NodeChanged, NodeRemoved, SourceReported
+from agents.logic.vertical.vertical_settings import VerticalSettings
+from schemas.facts.nodes import NodeChanged, NodeRemoved
+from schemas.facts.sources import SourceReported
 from schemas.names import Amounts, Workload
-from schemas.policies import ContainerPolicy, VerticalPolicyChanged
+from schemas.policies.vertical import ContainerPolicy, VerticalPolicyChanged
+from tests.support.cluster_events import API, GIB, MINUTE, START, scrape, turn, when
 
 Json = dict[str, Any]
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from agents.logic.vertical.estimation import LOWER, UPPER, Bound, clamp, confidence, rounded, with_confidence, with_margin
-from streams.clients import quantities
+from streams.clients.kube import quantities
 
 
 def one(value: float) -> Any:

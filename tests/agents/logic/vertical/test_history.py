@@ -4,16 +4,16 @@ import math
 from typing import Any
 
 import numpy as np
-from cluster_events import API, GIB, MINUTE, START, pod, scrape, turn
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agents.logic.usage.labels import UNKNOWN
-from agents.logic.usage.settings import UsageSettings
-from agents.logic.usage.usage import Usage
+from agents.logic.usage.container_usage import Usage
+from agents.logic.usage.label_sets import UNKNOWN
+from agents.logic.usage.usage_settings import UsageSettings
 from agents.logic.vertical.recommender import Recommender
-from agents.logic.vertical.settings import VerticalSettings
+from agents.logic.vertical.vertical_settings import VerticalSettings
 from schemas.names import Workload
+from tests.support.cluster_events import API, GIB, MINUTE, START, pod, scrape, turn
 
 HOUR = 60 * MINUTE
 DAY = 24 * HOUR

@@ -9,36 +9,21 @@ import random
 from dataclasses import replace
 from typing import Any
 
-from cluster_events import GIB, MINUTE, START, scrape, turn, when
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agents.logic.vertical.recommender import Recommender
-from agents.logic.vertical.settings import VerticalSettings
-from schemas.facts import (
-    CheckpointSeen,
-    ContainerOOMKilled,
-    ContainerSeen,
-    NodeChanged,
-    NodeRemoved,
-    PodChanged,
-    PodDeleted,
-    PodPhase,
-    SavedHistogram,
-    SourceReported,
-)
+from agents.logic.vertical.vertical_settings import VerticalSettings
+from schemas.facts.nodes import NodeChanged, NodeRemoved
+from schemas.facts.pods import ContainerSeen, PodChanged, PodDeleted, PodPhase
+from schemas.facts.sources import SourceReported
+from schemas.facts.usage import ContainerOOMKilled
+from schemas.facts.vpa_checkpoints import CheckpointSeen, SavedHistogram
 from schemas.names import Amounts, PodName, Workload
-from schemas.policies import (
-    ContainerMode,
-    ContainerPolicy,
-    Operator,
-    Requirement,
-    TargetRef,
-    Tuning,
-    VerticalPolicyChanged,
-    VpaChanged,
-    VpaRemoved,
-)
+from schemas.policies.selectors import Operator, Requirement
+from schemas.policies.vertical import ContainerMode, ContainerPolicy, Tuning, VerticalPolicyChanged
+from schemas.policies.vpa import TargetRef, VpaChanged, VpaRemoved
+from tests.support.cluster_events import GIB, MINUTE, START, scrape, turn, when
 
 Json = dict[str, Any]
 

@@ -11,24 +11,26 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from quantities import quantity
-from series import amounts, policy
-from upstream_model import EPOCH, grown, settings
-from vectors import vectors
 
+from agents.engine.tables.row_table import Rows
+from agents.engine.turn import Recorded
 from agents.logic.policies import Policies
-from agents.logic.tables.rows import Rows
-from agents.logic.turns import Recorded
 from agents.logic.usage.lookup import Layer
-from agents.logic.vertical import words
-from agents.logic.vertical.intake import Intake
-from agents.logic.vertical.members import Members
+from agents.logic.vertical import decision_builder
+from agents.logic.vertical.container_index import Members
 from agents.logic.vertical.recommendation import recommend
 from agents.logic.vertical.tuning import PLACE
-from schemas.facts import ContainerOOMKilled, ContainerSeen, PodChanged, PodPhase
+from agents.logic.vertical.usage_ingest import Intake
+from schemas.facts.pods import ContainerSeen, PodChanged, PodPhase
+from schemas.facts.usage import ContainerOOMKilled
 from schemas.names import Place, PodName, Workload
-from schemas.policies import Operator, Requirement, TargetRef, VpaChanged
-from streams.consumers.status import judging
+from schemas.policies.selectors import Operator, Requirement
+from schemas.policies.vpa import TargetRef, VpaChanged
+from streams.consumers.vpa_status import conditions
+from tests.support.quantities import quantity
+from tests.support.series import amounts, policy
+from tests.support.upstream_model import EPOCH, grown, settings
+from tests.support.vectors import vectors
 
 Json = dict[str, Any]
 
@@ -179,7 +181,7 @@ def test_amounts_and_texts_are_upstreams(vector: Json) -> None:
     done = recommend(run.usage, members, these, chosen)
     assert unrounded(done, names) == (expected["amounts"] or {})
     found = [
-        msgspec.to_builtins(judging.text(words.container(done, i, name), humanize=chosen.humanize_memory))
+        msgspec.to_builtins(conditions.text(decision_builder.container(done, i, name), humanize=chosen.humanize_memory))
         for i, name in enumerate(names)
     ]
     assert amounts_of(found) == amounts_of(expected["status"] or [])

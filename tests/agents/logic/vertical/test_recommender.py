@@ -7,15 +7,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cluster_events import API, GIB, MINUTE, START, scrape, turn, when
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agents.logic.vertical.recommender import Recommender
-from agents.logic.vertical.settings import VerticalSettings
-from schemas.facts import ContainerOOMKilled, PodDeleted
+from agents.logic.vertical.vertical_settings import VerticalSettings
+from schemas.facts.pods import PodDeleted
+from schemas.facts.usage import ContainerOOMKilled
 from schemas.names import Amounts, PodName, Workload
-from schemas.policies import ContainerPolicy, VerticalPolicyChanged, VerticalPolicyRemoved
+from schemas.policies.vertical import ContainerPolicy, VerticalPolicyChanged, VerticalPolicyRemoved
+from tests.support.cluster_events import API, GIB, MINUTE, START, scrape, turn, when
 
 Json = dict[str, Any]
 

@@ -5,15 +5,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cluster_events import API, GIB, MINUTE, START, pod, scrape, turn, vpa, when
 
-from agents.logic.usage.labels import met
-from agents.logic.vertical.capping import cap
+from agents.logic.resources.capping import cap
+from agents.logic.usage.label_sets import met
 from agents.logic.vertical.recommender import Recommender
-from agents.logic.vertical.settings import VerticalSettings
-from schemas.facts import CheckpointSeen, ContainerOOMKilled, ContainerSeen, PodDeleted, PodPhase, SavedHistogram
+from agents.logic.vertical.vertical_settings import VerticalSettings
+from schemas.facts.pods import ContainerSeen, PodDeleted, PodPhase
+from schemas.facts.usage import ContainerOOMKilled
+from schemas.facts.vpa_checkpoints import CheckpointSeen, SavedHistogram
 from schemas.names import Amounts, PodName
-from schemas.policies import ContainerMode, ContainerPolicy, Operator, Requirement, Tuning, VerticalPolicyChanged, VpaRemoved
+from schemas.policies.selectors import Operator, Requirement
+from schemas.policies.vertical import ContainerMode, ContainerPolicy, Tuning, VerticalPolicyChanged
+from schemas.policies.vpa import VpaRemoved
+from tests.support.cluster_events import API, GIB, MINUTE, START, pod, scrape, turn, vpa, when
 
 HALF_GIB = 500 * 2**20
 DAY = 24 * 60 * MINUTE

@@ -4,31 +4,19 @@ from datetime import timedelta
 
 import pytest
 
-from schemas.facts import CheckpointSeen, SavedHistogram
+from schemas.facts.vpa_checkpoints import CheckpointSeen, SavedHistogram
 from schemas.names import Amounts, Workload
-from schemas.policies import (
-    BoostKind,
-    ChangeRequirement,
-    ContainerMode,
-    ContainerPolicy,
-    ControlledValues,
-    EvictionRequirement,
-    Operator,
-    Requirement,
-    StartupBoost,
-    TargetRef,
-    UpdateMode,
-    VpaChanged,
-    VpaRemoved,
-)
+from schemas.policies.selectors import Operator, Requirement
+from schemas.policies.vertical import BoostKind, ContainerMode, ContainerPolicy, ControlledValues, StartupBoost, UpdateMode
+from schemas.policies.vpa import ChangeRequirement, EvictionRequirement, TargetRef, VpaChanged, VpaRemoved
 from schemas.units import Bytes, Cores, Seconds
-from streams.clients.objects import CheckpointObject, ControllerObject, VpaObject
-from streams.clients.scales import Scale
-from streams.sources.kube import vpas
-from streams.sources.kube.changes import CheckpointsFound, ScaleFound
-from streams.sources.kube.controllers import Key
-from tests.streams.sources.kube.made import START, controller, cron_job, decoded, meta, owner, pod, vpa
-from tests.streams.sources.kube.scene import Scene
+from streams.clients.kube.scales import Scale
+from streams.clients.kube.watched_objects import CheckpointObject, ControllerObject, VpaObject
+from streams.sources.kube.owners.controllers import Key
+from streams.sources.kube.publish import vpas
+from streams.sources.kube.watch.notifications import CheckpointsFound, ScaleFound
+from tests.support.kube_objects import START, controller, cron_job, decoded, meta, owner, pod, vpa
+from tests.support.kube_scene import Scene
 
 WEB = (Requirement("app", Operator.IN, ("web",)),)
 MIB = 1 << 20

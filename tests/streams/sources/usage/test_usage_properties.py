@@ -5,7 +5,8 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from usage_scene import Row, Scene, at, readings
+
+from tests.support.usage_scene import Row, Scene, at, readings
 
 PODS = ("web-1", "web-2", "web-3")
 STEP = 15.0

@@ -5,12 +5,12 @@ from collections.abc import Iterable
 
 import pytest
 import structlog
-from usage_scene import CART, NAN, WEB, Scene, at, readings
 
-from schemas.facts import SourceReported
+from schemas.facts.sources import SourceReported
 from streams.errors import LogUnavailable, TryAgain
-from streams.sources.usage import held
+from streams.sources.usage import pending
 from streams.sources.usage.readings import Readings
+from tests.support.usage_scene import CART, NAN, WEB, Scene, at, readings
 
 ROW = ("shop", "web-1", "main", 0.25, 1e8)
 
@@ -156,7 +156,7 @@ def test_usage_of_a_pod_that_nobody_ever_tells_of_is_dropped_after_five_looks_wi
 
 
 def test_what_is_held_is_bounded(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(held, "MOST", 3)
+    monkeypatch.setattr(pending, "MOST", 3)
     source = scene.source()
     for scrape in (1, 2):
         scene.asks = lambda _, end=60.0 * scrape: readings(*(("shop", f"ghost-{i}", "main", 0.5, 2e8, end) for i in range(2)))

@@ -1,0 +1,97 @@
+"""Carries decisions and dead letters to the log without making the turn wait.
+
+A turn hands its records over and goes on; a carrier sends them in order. So nothing awaits between taking a turn and handing
+over what it decided, and a checkpoint always sees both or neither. Checkpoints have another producer, or decisions would
+queue behind them. Refuses to lose a record: one that cannot be sent ends the process.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+
+from aiokafka import AIOKafkaProducer
+
+from agents.app import kafka_client_options, supervision
+from streams.log.connection import Connection
+from streams.log.port import NewRecord
+
+FULL = 20_000
+"""Records handed over and not yet acknowledged; above it, no more turns are taken."""
+
+
+class Outbox:
+    """One for each worker process."""
+
+    def __init__(self, where: Connection) -> None:
+        """Does not connect."""
+        self.where = where
+        self.waiting = 0
+        self._queue: deque[tuple[Sequence[NewRecord], asyncio.Future[None]]] = deque()
+        self._wake = asyncio.Event()
+        self._room, self._empty = asyncio.Event(), asyncio.Event()
+        self._room.set()
+        self._empty.set()
+        self._producer: AIOKafkaProducer | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def start(self) -> None:
+        """Connect, once."""
+        if self._producer is None:
+            self._producer = AIOKafkaProducer(
+                **kafka_client_options.options(self.where), acks="all", enable_idempotence=True, max_request_size=8 << 20
+            )
+            await self._producer.start()
+            self._keep(asyncio.create_task(self._carry()))
+
+    async def stop(self) -> None:
+        """Send what is there, wait until it is durable, and let go. Nothing may be handed over from here on."""
+        if self._producer is not None:
+            await self._empty.wait()
+            await self._producer.stop()
+
+    def send_soon(self, records: Sequence[NewRecord]) -> asyncio.Future[None]:
+        """Hand over; the future is done when all of them are durable."""
+        ticket: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.waiting += len(records)
+        self._queue.append((records, ticket))
+        self._wake.set()
+        self._empty.clear()
+        if self.waiting > FULL:
+            self._room.clear()
+        return ticket
+
+    async def room(self) -> None:
+        """Wait while too much is on its way."""
+        await self._room.wait()
+
+    async def _carry(self) -> None:
+        with supervision.guarded("sending decisions"):
+            while True:
+                await self._wake.wait()
+                self._wake.clear()
+                while self._queue:
+                    records, ticket = self._queue.popleft()
+                    self._keep(asyncio.create_task(self._settle([await self._send(r) for r in records], ticket)))
+
+    async def _send(self, r: NewRecord) -> asyncio.Future[object]:
+        assert self._producer is not None  # noqa: S101  # the carrier starts after it
+        sent: asyncio.Future[object] = await self._producer.send(
+            r.topic, value=r.value, key=r.key, partition=r.partition, headers=list(r.headers)
+        )
+        return sent
+
+    async def _settle(self, sent: Sequence[asyncio.Future[object]], ticket: asyncio.Future[None]) -> None:
+        with supervision.guarded("sending decisions"):
+            await asyncio.gather(*sent)
+            self.waiting -= len(sent)
+            if self.waiting < FULL // 2:
+                self._room.set()
+            if not self.waiting:
+                self._empty.set()
+            if not ticket.done():
+                ticket.set_result(None)
+
+    def _keep(self, task: asyncio.Task[None]) -> None:
+        """The loop keeps only weak references to tasks."""
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)

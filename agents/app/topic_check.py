@@ -1,0 +1,67 @@
+"""Checks, before a worker starts, that the log fits: every topic is there, all inputs with the same number of partitions.
+
+Unequal counts would give the inputs of one partition to different workers, and no turn would ever be complete; a topic that is
+missing at the start would be left out for minutes. Also makes the changelogs. Refuses to start otherwise, in a sentence.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.errors import TopicAlreadyExistsError, for_code
+
+from agents.app import kafka_client_options
+from agents.app.worker_plan import Plan
+from streams.errors import BadInput
+from streams.topics import state_topics
+
+
+async def check(plan: Plan) -> None:
+    """Raises BadInput when the topics do not fit; makes the changelogs that are missing."""
+    admin = AIOKafkaAdminClient(**kafka_client_options.options(plan.where))
+    await admin.start()
+    try:
+        counts = _counts(await admin.describe_topics(_needed(plan)))
+        _fit(plan, counts)
+        await _make(admin, plan, counts)
+    finally:
+        await admin.close()
+
+
+def _needed(plan: Plan) -> list[str]:
+    written = [plan.topics.wire(name) for stage in plan.stages for name in stage.writes]
+    changelogs = [plan.changelog(stage) for stage in plan.stages]
+    return [*plan.inputs(), *dict.fromkeys([*written, plan.topics.wire("dead-letters")]), *changelogs]
+
+
+def _counts(described: Sequence[Mapping[str, Any]]) -> dict[str, tuple[int, int]]:
+    """Partitions and replicas of each topic that exists."""
+    return {
+        topic["topic"]: (len(topic["partitions"]), len(topic["partitions"][0]["replicas"]))
+        for topic in described
+        if topic["error_code"] == 0 and topic["partitions"]
+    }
+
+
+def _fit(plan: Plan, counts: Mapping[str, tuple[int, int]]) -> None:
+    changelogs = {plan.changelog(stage) for stage in plan.stages}
+    for topic in _needed(plan):
+        if topic not in counts and topic not in changelogs:
+            raise BadInput(f"topic '{topic}' does not exist at Kafka '{plan.where.brokers}': run `ullage topics apply` first")
+        partitions = counts[topic][0] if topic in counts else plan.topics.partitions
+        if partitions != plan.topics.partitions:
+            raise BadInput(
+                f"topic '{topic}' has {partitions} partitions, but topics.partitions is {plan.topics.partitions}: "
+                "all topics of a worker must have the same number, or their turns never become complete"
+            )
+
+
+async def _make(admin: Any, plan: Plan, counts: Mapping[str, tuple[int, int]]) -> None:
+    replicas = min(counts[topic][1] for topic in plan.inputs())
+    specs = state_topics(plan.name, [stage.name for stage in plan.stages], plan.topics.partitions, replicas)
+    new = [NewTopic(s.name, s.partitions, replicas, topic_configs=dict(s.configs)) for s in specs if s.name not in counts]
+    if not new:
+        return
+    for name, code, *_ in (await admin.create_topics(new)).topic_errors:
+        if code and for_code(code) is not TopicAlreadyExistsError:
+            raise for_code(code)(f"creating changelog '{name}'")

@@ -1,0 +1,76 @@
+"""Cuts a recording into frames: everything that happened up to a tick that all its topics hold.
+
+A recording is any log: a file, a stretch of Kafka, or memory that a source is still filling. Topics that the stages write
+themselves are left out, as a backtest makes its own decisions. One frame at a time is in memory, if the topics are read evenly.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from agents.engine.aligner import Aligner
+from agents.engine.stage import Stage
+from streams.codec.event_codec import tick_number
+from streams.log.port import Log, NewRecord, Record
+from streams.topics import Topics
+
+STRETCH = 2_000
+"""Records that are read at one time."""
+SCORED_FACTS = ("pod-metrics", "pod-changes")
+"""What the score rests on; read also when no stage does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """What came between two ticks, by topic, partition and offset; the tick itself is `number`."""
+
+    number: int
+    records: Sequence[NewRecord]
+
+
+@dataclass(slots=True)
+class Recording:
+    """A log to be cut. `frames` may be asked again when the log has grown."""
+
+    log: Log
+    topics: Topics
+    stages: Sequence[Stage]
+    _aligner: Aligner[Record] = field(init=False)
+    _places: dict[str, tuple[str, int]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Begin at the first kept offsets."""
+        made = {name for stage in self.stages for name in stage.writes}
+        reads = [*SCORED_FACTS, *(name for stage in self.stages for name in stage.reads)]
+        read = dict.fromkeys(name for name in reads if name not in made)
+        parts = [(self.topics.wire(name), p) for name in read for p in range(self.topics.partitions)]
+        self._places = {f"{wire}:{p}": (wire, p) for wire, p in parts}
+        self._aligner = Aligner({name: self.log.begin(*place) for name, place in self._places.items()})
+
+    def frames(self) -> Iterator[Frame]:
+        """Every frame that is complete by the end of the log."""
+        while True:
+            while (cut := self._aligner.take()) is not None:
+                yield Frame(cut.number, [_new(r) for records in cut.records.values() for r in records])
+            if not self._read():
+                return
+
+    @property
+    def positions(self) -> dict[tuple[str, int], int]:
+        """The offset that is wanted next of each topic and partition."""
+        return {place: self._aligner.inputs[name].next for name, place in self._places.items()}
+
+    def _read(self) -> bool:
+        waiting = self._aligner.waits_for()
+        wanted = {self._places[name]: self._aligner.inputs[name].next for name in waiting}
+        records = self.log.poll(wanted, limit=STRETCH)
+        for record in records:
+            source, number = self._aligner.inputs[f"{record.topic}:{record.partition}"], tick_number(record)
+            if number is None:
+                source.add(record.offset, record, record.size)
+            else:
+                source.tick(record.offset, number)
+        return bool(records)
+
+
+def _new(record: Record) -> NewRecord:
+    return NewRecord(record.topic, record.partition, record.key, record.value, record.headers)

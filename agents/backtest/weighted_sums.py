@@ -1,0 +1,80 @@
+"""Adds up what requests cost, scrape by scrape, in arrays: time-weighted sums and a histogram of slack.
+
+Memory does not grow with the length of the recording. Rows without a request or without a measurement are not scored.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agents.backtest.score_card import Side, Spread
+from schemas.units import Fraction
+
+Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+
+RATIO = 1.02
+"""Each bin of the histogram of slack is 2 % wider than the one before."""
+BINS = 2_048
+DAY = 86_400.0
+
+
+@dataclass(slots=True)
+class Weighing:
+    """One resource of one side. `unit` is the smallest slack that is told from none."""
+
+    unit: float
+    seconds: float = 0.0
+    requested: float = 0.0
+    used: float = 0.0
+    slack: float = 0.0
+    over: float = 0.0
+    bins: Floats = field(default_factory=lambda: np.zeros(BINS))
+
+    def add(self, request: Floats, use: Floats, seconds: float) -> None:
+        """One scrape: rows of equal length, all of the same window."""
+        known = ~(np.isnan(request) | np.isnan(use))
+        request, use = request[known], use[known]
+        slack = np.maximum(request - use, 0.0)
+        self.seconds += seconds * len(use)
+        self.requested += seconds * float(request.sum())
+        self.used += seconds * float(use.sum())
+        self.slack += seconds * float(slack.sum())
+        self.over += seconds * float((use > request).sum())
+        self.bins += seconds * np.bincount(self._bin(slack), minlength=BINS)
+
+    def _bin(self, slack: Floats) -> NDArray[np.int64]:
+        """0 for less than a unit; then bin i holds from unit * RATIO**(i-1) to unit * RATIO**i."""
+        steps = np.log(np.maximum(slack / self.unit, 1.0)) / np.log(RATIO)
+        return np.minimum(np.where(slack < self.unit, 0, steps + 1), BINS - 1).astype(np.int64)
+
+    def spread(self) -> Spread:
+        """The result; all zero when nothing was scored."""
+        seconds = self.seconds or 1.0
+        return Spread(
+            requested=self.requested / seconds,
+            used=self.used / seconds,
+            slack=self.slack / seconds,
+            slack_p95=self._p95(),
+            over=Fraction(self.over / seconds),
+        )
+
+    def _p95(self) -> float:
+        """The middle of the bin in which 95 % of the time is reached."""
+        at = int(np.searchsorted(np.cumsum(self.bins), 0.95 * self.seconds))
+        return 0.0 if at == 0 else float(self.unit * RATIO ** (at - 0.5))
+
+
+@dataclass(slots=True)
+class Scale:
+    """Both resources of one side, and its would-be OOM kills."""
+
+    cpu: Weighing = field(default_factory=lambda: Weighing(unit=1e-4))
+    memory: Weighing = field(default_factory=lambda: Weighing(unit=1024.0))
+    ooms: int = 0
+
+    def side(self) -> Side:
+        """The result."""
+        days = max(self.cpu.seconds, self.memory.seconds) / DAY
+        return Side(days, self.cpu.spread(), self.memory.spread(), self.ooms)

@@ -1,0 +1,135 @@
+"""The demo's processes: started, watched, restarted where promised, and none left behind.
+
+Each child leads a process group of its own, so a Ctrl-C in the terminal reaches only the demo, which then stops them in order. A
+child is told its parent (`agents.processes.parent_death`): it dies when the demo dies, whatever kills
+it. What a child says goes to a file.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from streams.errors import UllageError
+
+RESTARTS = 5
+GRACE = 8.0
+
+
+class ChildDied(UllageError):
+    """A process of the demo ended before its time."""
+
+
+@dataclass(slots=True)
+class Child:
+    """One process. `keep`: it is started again when it ends; `may_end`: ending well is its good right."""
+
+    name: str
+    argv: Sequence[str]
+    environment: Mapping[str, str]
+    log: Path
+    keep: bool = False
+    may_end: bool = False
+    process: subprocess.Popen[bytes] | None = None
+    restarts: int = 0
+
+    def start(self) -> None:
+        """Start it in a group of its own; its output is appended to its log."""
+        with self.log.open("ab") as out:
+            self.process = subprocess.Popen(  # noqa: S603  # our own command, our own arguments
+                self.argv,
+                env={**os.environ, **self.environment, "ULLAGE_PARENT": str(os.getpid())},
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    @property
+    def code(self) -> int | None:
+        """Its exit code, None while it runs."""
+        return None if self.process is None else self.process.poll()
+
+    def wait(self, seconds: float) -> None:
+        """Wait until it ends, at most so long."""
+        if self.process is not None:
+            with suppress(subprocess.TimeoutExpired):
+                self.process.wait(seconds)
+
+    def last_lines(self, count: int = 8) -> str:
+        """The end of what it said."""
+        lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines() if self.log.exists() else []
+        return "\n".join(f"    {line}" for line in lines[-count:]) or "    (it said nothing)"
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal to its whole group; nothing when it is gone."""
+        if self.process is not None:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.process.pid, number)
+
+
+@dataclass(slots=True)
+class Children:
+    """All children of one demo; their logs are in `folder`."""
+
+    folder: Path
+    all: list[Child] = field(default_factory=list)
+
+    def start(self, name: str, command: Sequence[str], *, environment: Mapping[str, str], keep: bool = False) -> Child:
+        """Start `ullage COMMAND` with these environment variables added."""
+        argv = [sys.executable, "-m", "agents", *command]
+        child = Child(name, argv, environment, self.folder / f"{name}.log", keep)
+        self.all.append(child)
+        child.start()
+        return child
+
+    def check(self) -> list[str]:
+        """Restart what is to be kept; names of the restarted. Raises ChildDied for one that should still run."""
+        again = []
+        for child in self.all:
+            code = child.code
+            if code is None or (child.may_end and code == 0):
+                continue
+            if not child.keep or child.restarts >= RESTARTS:
+                raise ChildDied(_obituary(child, code))
+            child.restarts += 1
+            child.start()
+            again.append(child.name)
+        return again
+
+    def stop(self, grace: float = GRACE) -> None:
+        """Ask all to end, in reverse order of start; kill what is left after `grace` seconds. May be called again."""
+        for child in reversed(self.all):
+            if child.code is None:
+                child.send(signal.SIGTERM)
+        until = time.monotonic() + grace
+        while time.monotonic() < until and any(child.code is None for child in self.all):
+            time.sleep(0.02)
+        self.kill()
+
+    def stop_one(self, name: str, grace: float = GRACE) -> None:
+        """End one child for good: nobody misses it."""
+        for child in [c for c in self.all if c.name == name]:
+            child.send(signal.SIGTERM)
+            child.wait(grace)
+            child.send(signal.SIGKILL)
+            child.wait(grace)
+            self.all.remove(child)
+
+    def kill(self) -> None:
+        """Kill every group, also of children that ended (a grandchild may live), and reap."""
+        for child in self.all:
+            child.send(signal.SIGKILL)
+            if child.process is not None:
+                child.process.wait()
+
+
+def _obituary(child: Child, code: int) -> str:
+    how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+    often = f" for the {child.restarts + 1}th time" if child.restarts else ""
+    return f"'{child.name}' {how}{often}; the end of {child.log}:\n{child.last_lines()}"

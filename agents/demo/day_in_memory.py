@@ -1,0 +1,79 @@
+"""The day on a log in memory, in this one process: without Kafka, and without Ullage.
+
+The same shop, stages and consumers as on Kafka, round by round in virtual time. `untouched` is the day that would have been: same
+seed, same load, nobody who acts.
+"""
+
+import time
+from collections.abc import Callable, Generator
+from datetime import datetime
+
+from agents.demo.demo_settings import Day, opening
+from agents.demo.log_watcher import Watch
+from agents.demo.picture import Picture
+from agents.pipeline import stages
+from agents.processes.simulated_cluster import Plot, open_shop, open_untouched
+from agents.runner import Wiring
+from agents.settings.tree import Settings
+from agents.simulate import Pace, World, simulate
+from streams.codec.event_codec import Codec
+from streams.consumers.executing.executor import Post
+from streams.consumers.pods.evictor import evictor
+from streams.consumers.pods.resizer import resizer
+from streams.log.memory_log import MemoryLog
+from streams.topics import TOPICS
+
+
+def played(day: Day, settings: Settings, log: MemoryLog) -> Generator[Picture, None, None]:
+    """The day with Ullage, a picture after each tick; takes `day.seconds` of real time if the machine can."""
+    wiring = Wiring(log, day.topics, Codec(day.topics))
+    log.append(opening(day))
+    shop = open_shop(_plot(day), log, day.topics)
+    post = Post(log, day.topics, wiring.codec, day.cluster)
+    acting = (resizer(post, shop.client), evictor(post, shop.client))
+    world = World(_living(shop.cluster.advance, shop.scrape), (shop.after, *(a.poll_once for a in acting)))
+    watch = Watch(log, day.topics)
+    pipeline = stages(settings.vertical, settings.updates)
+    began = time.monotonic()
+    for moment in simulate(wiring, pipeline, world, _pace(day)):
+        watch.take()
+        yield watch.picture
+        if moment.at >= day.end:
+            return
+        ahead = began + day.seconds * day.progress(moment.at) - time.monotonic()
+        time.sleep(max(0.0, ahead))
+
+
+def untouched(day: Day) -> Picture:
+    """The same day without Ullage."""
+    log = new_log(day)
+    shop = open_untouched(_plot(day), log, day.topics)
+    world = World(_living(shop.cluster.advance, shop.scrape))
+    for moment in simulate(Wiring(log, day.topics, Codec(day.topics)), (), world, _pace(day)):
+        if moment.at >= day.end:
+            break
+    return Watch(log, day.topics).take_all()
+
+
+def new_log(day: Day) -> MemoryLog:
+    """A log in memory with the day's topics."""
+    log = MemoryLog()
+    for topic in TOPICS:
+        log.create(day.topics.wire(topic.name), day.partitions)
+    return log
+
+
+def _living(advance: Callable[[datetime], object], scrape: Callable[[datetime], object]) -> Callable[[datetime], object]:
+    def live(at: datetime) -> None:
+        advance(at)
+        scrape(at)
+
+    return live
+
+
+def _plot(day: Day) -> Plot:
+    return Plot(day.cluster, day.seed, day.start, day.tick)
+
+
+def _pace(day: Day) -> Pace:
+    return Pace(int(day.start.timestamp() * 1000), int(day.tick.total_seconds() * 1000))

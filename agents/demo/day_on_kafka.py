@@ -1,0 +1,170 @@
+"""The day on a real Kafka, in processes of its own: a clock, the shop, workers and consumers, as in a real installation.
+
+Everything is started through the command line that a user has. Workers are restarted when they end, as a supervisor would do;
+anything else that ends early ends the day with its last words. Whatever happens, all processes are stopped at the end.
+"""
+
+import socket
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from urllib import request
+from urllib.error import URLError
+
+from agents.demo.child_processes import Child, Children
+from agents.demo.demo_settings import Day, opening
+from agents.demo.log_watcher import Watch
+from agents.demo.picture import Picture
+from agents.settings import loading
+from streams.admin import topic_admin
+from streams.broker.preflight import free_ports
+from streams.errors import UllageError
+from streams.log.connection import Connection
+from streams.log.kafka_log import KafkaLog
+from streams.sources.clock import ticks
+from streams.topics import state_topics
+
+_STAGES = ("recommender", "updater")
+_STARTING = 60.0
+_AFTERWARDS = 3.0
+_LOOK = 0.25
+_HEAD_START = 2_500
+"""Milliseconds from starting the clock's process to the beginning of the day."""
+_BY_HAND = 30
+"""Ticks before the clock takes over: so the batch job's run at midnight is seen, however slow the machine starts."""
+Say = Callable[[str], None]
+
+
+class TookTooLong(UllageError):
+    """The day does not get on."""
+
+
+class KafkaDay:
+    """One day on the Kafka at `brokers`. Entered, everything runs; left, nothing does. Logs go to `folder`."""
+
+    def __init__(self, day: Day, brokers: str, folder: Path, *, workers: int = 2, trace: Path | None = None) -> None:
+        self.day, self.brokers, self.workers, self.trace = day, brokers, workers, trace
+        self.children = Children(folder)
+        self.log = KafkaLog(Connection(brokers))
+        self.settings: Mapping[str, object] = {**day.settings(), "log.kind": "kafka", "log.brokers": brokers}
+
+    def played(self, say: Say, *, for_ever: bool = False) -> Generator[Picture, None, None]:
+        """Prepare, start, and give a picture each time something was seen, until the day is over. Stops all at the end."""
+        try:
+            say("making the topics")
+            self._make_topics()
+            watch = Watch(self.log, self.day.topics)
+            who = "the shop, the consumers" if self.trace is None else "the trace"
+            say(f"starting {who} and {self.workers} workers (their logs are in {self.children.folder})")
+            self._start_shop() if self.trace is None else self._start_trace(self.trace)
+            yield from self._watched(watch, for_ever)
+        finally:
+            self.children.stop()
+
+    def close(self) -> None:
+        """Let go of the log."""
+        self.log.close()
+
+    def _make_topics(self) -> None:
+        states = state_topics("ullage", _STAGES, self.day.partitions)
+        with topic_admin.connect(Connection(self.brokers)) as client:
+            topic_admin.apply(client, topic_admin.plan(client, (*self.day.topics.specs(), *states)))
+
+    def _start_shop(self) -> None:
+        (port,) = free_ports(1)
+        self._start("shop", ["source", "simulated", "--port", str(port)])
+        health = self._start_workers()
+        self._start("consumers", ["consumer", "resizer", "evictor"], more={"cluster.url": f"http://127.0.0.1:{port}"})
+        self._wait_until("the shop", lambda: _listens(port))
+        self._wait_until("the workers", lambda: all(_ready(its_port) for its_port in health))
+        self.log.append(opening(self.day))  # not before: a worker is ready when it has taken all that was there
+        begun = self._first_ticks()
+        anchor = {"clock.origin_ms": begun, "clock.anchor_ms": time.time_ns() // 1_000_000 + _HEAD_START}
+        self._start("clock", ["source", "clock", "--in-step"], keep=True, more=anchor)
+
+    def _first_ticks(self) -> int:
+        """Tick the day's first minutes ourselves, waiting for the shop's usage; gives the time at which the clock goes on.
+
+        First times take long everywhere, and at this speed a second is half an hour that nobody would have seen. The first
+        tick makes the pods, which have no usage yet.
+        """
+        at, period = int(self.day.start.timestamp() * 1000), int(self.day.tick.total_seconds() * 1000)
+        self.log.append(ticks(self.day.topics, at))
+        for _ in range(_BY_HAND):
+            at += period
+            ticked = self._told("pod-metrics") + self.day.partitions
+            self.log.append(ticks(self.day.topics, at))
+            self._wait_until("the shop's usage", partial(self._told_more, "pod-metrics", ticked))
+        return at + period
+
+    def _told(self, topic: str) -> int:
+        wire = self.day.topics.wire(topic)
+        return sum(self.log.end(wire, p) for p in range(self.day.partitions))
+
+    def _told_more(self, topic: str, than: int) -> bool:
+        return self._told(topic) > than
+
+    def _start_trace(self, trace: Path) -> None:
+        health = self._start_workers()
+        self._wait_until("the workers", lambda: all(_ready(its_port) for its_port in health))
+        command = ["source", "traces", str(trace), "--seconds", str(self.day.seconds)]
+        self._start("trace", command).may_end = True
+
+    def _start_workers(self) -> list[int]:
+        """Where each worker tells whether it is ready."""
+        health = free_ports(self.workers)
+        for number, its_port in enumerate(health, 1):
+            self._start(f"worker-{number}", ["worker"], keep=True, more={"metrics.port": its_port})
+        return health
+
+    def _start(self, name: str, command: list[str], *, keep: bool = False, more: Mapping[str, object] | None = None) -> Child:
+        environment = loading.environment({**self.settings, **(more or {})})
+        return self.children.start(name, command, environment=environment, keep=keep)
+
+    def _wait_until(self, what: str, ready: Callable[[], bool]) -> None:
+        until = time.monotonic() + _STARTING
+        while not ready():
+            self.children.check()
+            if time.monotonic() > until:
+                raise TookTooLong(f"{what} did not start within {_STARTING:.0f} s; see the logs in {self.children.folder}")
+            time.sleep(0.05)
+
+    def _watched(self, watch: Watch, for_ever: bool) -> Iterator[Picture]:
+        """A long trace on a slow machine may take its time, as long as time goes on."""
+        seen, until = watch.picture.at, time.monotonic() + _STARTING
+        while for_ever or watch.picture.at is None or watch.picture.at < self.day.end:
+            self.children.check()
+            watch.take(wait=_LOOK)
+            yield watch.picture
+            if watch.picture.at != seen:
+                seen, until = watch.picture.at, time.monotonic() + _STARTING
+            elif time.monotonic() > until and not for_ever:
+                where = "at its beginning" if seen is None else f"at {seen:%Y-%m-%d %H:%M}"
+                raise TookTooLong(f"simulated time has stood still {where} for {_STARTING:.0f} s; see {self.children.folder}")
+        yield from self._afterwards(watch)
+
+    def _afterwards(self, watch: Watch) -> Iterator[Picture]:
+        """The clock stands still; what was decided before is still carried out."""
+        self.children.stop_one("clock")
+        until = time.monotonic() + _AFTERWARDS
+        while time.monotonic() < until:
+            watch.take(wait=_LOOK)
+            yield watch.picture
+
+
+def _listens(port: int) -> bool:
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=1):
+            return True
+    except OSError:
+        return False
+
+
+def _ready(port: int) -> bool:
+    """Whether a worker has its partitions and their state. A 503 is an URLError too."""
+    try:
+        with request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=1) as answer:
+            return int(answer.status) == 200  # noqa: PLR2004  # HTTP's "OK"
+    except (URLError, OSError):
+        return False

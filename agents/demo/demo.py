@@ -1,0 +1,146 @@
+"""`ullage demo` from beginning to end: prepare, show, compare, explain, and leave nothing running.
+
+On Kafka when it can be had, else on a log in memory, and it says so. `--log kafka` insists on Kafka.
+"""
+
+import shutil
+from collections.abc import Generator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from agents.demo import day_in_memory, kept_log, recorded_day, summary
+from agents.demo.demo_settings import Day
+from agents.demo.picture import Picture
+from agents.demo.progress_display import Show, console
+from agents.demo.screen import Story
+from agents.settings import loading
+from agents.telemetry import logging_setup
+from agents.why import explanation
+from streams.codec.event_codec import Codec
+from streams.errors import LogUnavailable
+from streams.log.port import Log
+
+FOLDER = Path(".run/demo")
+_ABOUT = (
+    "Pods request CPU and memory. What is requested and not used is paid for in vain; memory used beyond the limit kills the "
+    "container (OOM). Ullage watches usage and sets the requests right."
+)
+_ABOUT_TRACE = (
+    "A recorded trace is played through Kafka and the stages as if it happened now. It cannot be changed, so nothing is resized "
+    "or evicted: compare what its containers used, what they requested, and what Ullage would have them request."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What was asked for. `log` None means Kafka if it can be had."""
+
+    day: Day
+    log: str | None = None
+    forever: bool = False
+    plain: bool = False
+    workers: int = 2
+    trace: Path | None = None
+
+
+def run(wanted: Wanted) -> int:
+    """Play the day; the exit code."""
+    out = console()
+    folder = _fresh(FOLDER)
+    with ExitStack() as stack:
+        try:
+            _play(wanted, out, folder, stack)
+        except BaseException:
+            out.print(f"the logs of what ran are in {folder}", style="dim")
+            raise
+    return 0
+
+
+def _play(wanted: Wanted, out: Console, folder: Path, stack: ExitStack) -> None:
+    brokers = None if wanted.log == "memory" else _broker(wanted, out, stack)
+    if brokers is None:
+        _in_memory(wanted, out, folder, stack)
+    else:
+        _on_kafka(wanted, out, folder, brokers, stack)
+
+
+def _broker(wanted: Wanted, out: Console, stack: ExitStack) -> str | None:
+    """Start Kafka; None when it cannot be had and nobody insists."""
+    from streams.broker import Broker, BrokerSettings
+
+    out.print("starting Apache Kafka ...", style="dim")
+    try:
+        broker = stack.enter_context(Broker(BrokerSettings(quick=True), say=lambda line: out.print(line, style="dim")))
+    except LogUnavailable as error:
+        if wanted.log == "kafka":
+            raise
+        out.print(f"Kafka cannot be had here: {error}", style="yellow", highlight=False)
+        out.print("so the same day runs on a log in memory, in one process", style="yellow")
+        return None
+    return broker.bootstrap
+
+
+def _on_kafka(wanted: Wanted, out: Console, folder: Path, brokers: str, stack: ExitStack) -> None:
+    from agents.demo.day_on_kafka import KafkaDay
+
+    playing = KafkaDay(wanted.day, brokers, folder, workers=wanted.workers, trace=wanted.trace)
+    stack.callback(playing.close)
+    pictures = playing.played(lambda line: out.print(f"{line} ...", style="dim", highlight=False), for_ever=wanted.forever)
+    stack.callback(pictures.close)
+    picture = _shown(wanted, out, pictures, f"Kafka at {brokers}, {wanted.workers} workers")
+    _end(wanted, out, folder, playing.log, (picture, playing.settings))
+
+
+def _in_memory(wanted: Wanted, out: Console, folder: Path, stack: ExitStack) -> None:
+    logging_setup.set_up("demo", stream=stack.enter_context((folder / "demo.log").open("w", encoding="utf-8")))
+    settings = loading.load(flags={name: str(value) for name, value in wanted.day.special.items()}).settings
+    log = day_in_memory.new_log(wanted.day)
+    trace = wanted.trace
+    pictures = (
+        day_in_memory.played(wanted.day, settings, log)
+        if trace is None
+        else recorded_day.played(wanted.day, settings, log, trace)
+    )
+    picture = _shown(wanted, out, pictures, "a log in memory, one process")
+    _end(wanted, out, folder, log, (picture, wanted.day.settings()))
+
+
+def _shown(wanted: Wanted, out: Console, pictures: Generator[Picture, None, None], where: str) -> Picture:
+    day, picture = wanted.day, Picture()
+    title, about = _framed(wanted)
+    with Show(out, live=not wanted.plain) as show:
+        for picture in pictures:
+            show.update(picture, Story(title, about, day.progress(picture.at), f"on {where}; Ctrl-C ends everything"))
+        show.update(picture, Story(title, about, day.progress(picture.at), f"on {where}"), last=True)
+    return picture
+
+
+def _framed(wanted: Wanted) -> tuple[str, str]:
+    """Title and explanation."""
+    if wanted.trace is None:
+        return f"Ullage: a simulated day in {wanted.day.seconds:.0f} seconds", _ABOUT
+    days = wanted.day.length.total_seconds() / 86_400
+    return f"Ullage: {wanted.trace.name}, {days:.1f} days in {wanted.day.seconds:.0f} seconds", _ABOUT_TRACE
+
+
+def _end(wanted: Wanted, out: Console, folder: Path, log: Log, seen: tuple[Picture, Mapping[str, object]]) -> None:
+    (picture, settings), day = seen, wanted.day
+    if wanted.trace is None:
+        out.print("the day is over; now the same day without Ullage, for comparison ...", style="dim")
+        summary.compared(out, day_in_memory.untouched(day), picture)
+    else:
+        out.print(recorded_day.compared(picture))
+    decision = summary.chosen(picture)
+    if decision is not None:
+        summary.explained(out, decision, explanation.lines(explanation.explain(log, Codec(day.topics), day.topics, decision)))
+    summary.next_steps(out, str(kept_log.keep(log, day.topics, settings, folder)), decision, wanted.trace)
+
+
+def _fresh(folder: Path) -> Path:
+    """The folder, empty: what an earlier demo left would only mislead."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder

@@ -1,0 +1,90 @@
+"""The demo's day: which shop, how fast, and the settings that make one day tell what else would take two weeks.
+
+A day is short. Upstream trusts a recommendation fully after a day of history and leaves pods alone for their first twelve hours;
+here that is four and six hours, and a plan stays good for two, because at 1440 times real time that is five seconds. Everything
+else is as upstream has it.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+from schemas.policies import Policy
+from schemas.policies.control import ControlChanged, Mode
+from schemas.policies.vertical import UpdateMode, VerticalPolicyChanged
+from schemas.units import Fraction
+from streams.codec.event_codec import Codec
+from streams.log.port import NewRecord
+from streams.publishing.operator import spoken
+from streams.topics import Topics
+
+START = datetime(2026, 1, 5, tzinfo=UTC)
+LENGTH = timedelta(days=1)
+SOURCE = "/ullage/source/demo"
+JVMS = ("shop/Deployment/search",)
+
+FASTER: dict[str, object] = {
+    "vertical.cpu_confidence": 14400.0,
+    "vertical.memory_confidence": 14400.0,
+    "vertical.cpu_half_life": 43200.0,
+    "vertical.memory_window": 21600.0,
+    "updates.lifetime": 21600.0,
+    "updates.warm_up": 1800.0,
+    "updates.expires": 7200.0,
+    "updates.cool_down": 14400.0,
+}
+"""Settings of the stages, by dotted name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Day:
+    """One simulated day, or the time of a trace. `seconds` is how long it takes in real time, `special` its own settings."""
+
+    seed: int
+    seconds: float
+    partitions: int = 2
+    tick: timedelta = timedelta(seconds=60)
+    cluster: str = "demo"
+    start: datetime = START
+    length: timedelta = LENGTH
+    special: Mapping[str, object] = field(default_factory=lambda: FASTER)
+
+    @property
+    def end(self) -> datetime:
+        """When it is over, in event time."""
+        return self.start + self.length
+
+    @property
+    def speed(self) -> float:
+        """Event time for each second of real time."""
+        return self.length.total_seconds() / self.seconds
+
+    @property
+    def topics(self) -> Topics:
+        """Its topics."""
+        return Topics("ullage", self.partitions)
+
+    def progress(self, at: datetime | None) -> float:
+        """How much of it has passed, 0 to 1."""
+        return 0.0 if at is None else max(0.0, min(1.0, (at - self.start) / self.length))
+
+    def settings(self) -> dict[str, object]:
+        """What every process of the demo is told, by dotted name."""
+        return {
+            "topics.partitions": self.partitions,
+            "clock.period_ms": int(self.tick.total_seconds() * 1000),
+            "clock.speed": self.speed,
+            "clock.origin_ms": int(self.start.timestamp() * 1000),
+            "cluster.name": self.cluster,
+            "cluster.seed": self.seed,
+            "cluster.start": self.start.isoformat(),
+            **self.special,
+        }
+
+
+def opening(day: Day) -> Sequence[NewRecord]:
+    """What an operator would say first: apply, and in place; but a JVM sees new amounts only when it starts."""
+    said: list[Policy] = [ControlChanged(day.start, day.cluster, Mode.APPLY, reason="the demo acts", budget=Fraction(0.1))]
+    for name, mode in (("*", UpdateMode.IN_PLACE_OR_RECREATE), *((jvm, UpdateMode.RECREATE) for jvm in JVMS)):
+        said.append(VerticalPolicyChanged(day.start, f"{day.cluster}/{name}", "demo-1", mode))
+    return spoken(said, Codec(day.topics), source=SOURCE)

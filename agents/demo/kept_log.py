@@ -1,0 +1,28 @@
+"""What the demo leaves behind on purpose: the day's log as a file, and the settings to read it with."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import yaml
+
+from agents.settings.loading import nested
+from streams.log.file_log import FileLog
+from streams.log.port import Log
+from streams.replay import export
+from streams.topics import TOPICS, Topics
+
+_LOG = "log.jsonl"
+_SETTINGS = "ullage.yaml"
+
+
+def keep(log: Log, topics: Topics, settings: Mapping[str, object], folder: Path) -> Path:
+    """Copy the log into the folder, with settings for it; gives the settings file."""
+    path = folder / _LOG
+    path.unlink(missing_ok=True)
+    with FileLog.make(path) as file:
+        export(log, file, [topics.wire(topic.name) for topic in TOPICS])
+    told = {name: value for name, value in settings.items() if not name.startswith(("log.", "clock."))}
+    tree = nested({**told, "log.kind": "file", "log.path": str(path)})
+    config = folder / _SETTINGS
+    config.write_text(yaml.safe_dump(tree), encoding="utf-8")
+    return config

@@ -1,0 +1,32 @@
+"""A stage: a pure function with state, and the topics it reads and writes. Data only; drivers host it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from agents.engine.turn import Event, State
+
+
+def accept_all(_event: Event) -> str | None:
+    """No event is refused."""
+    return None
+
+
+def accept_always(_event: Event, _turn: int) -> str | None:
+    """No event comes too early."""
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One entry of the pipeline. `reads` is in declared order: a turn's records are taken in that order.
+
+    `open` makes the empty state of a partition. `refuse` says in a sentence why an event must not be taken in (it goes to
+    dead-letters), or None; it is pure and knows only the event. `ahead` is asked next and knows the turn's number as well.
+    """
+
+    name: str
+    reads: tuple[str, ...]
+    writes: tuple[str, ...]
+    open: Callable[[int], State]
+    refuse: Callable[[Event], str | None] = accept_all
+    ahead: Callable[[Event, int], str | None] = accept_always

@@ -1,0 +1,1 @@
+"""Tables: what a stage remembers, in chunks that a checkpoint can write one by one."""

@@ -1,0 +1,1 @@
+"""Commands that only read: what `ullage doctor`, `status`, `tap`, `replay`, `backtest` and `checkpoints` do."""

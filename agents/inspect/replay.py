@@ -1,0 +1,57 @@
+"""How `ullage replay` runs: the log of the settings through the stages again, without appending anything to it."""
+
+from pathlib import Path
+
+from agents.pipeline import stages
+from agents.processes.output import data, note
+from agents.processes.signals import stoppable
+from agents.runner import Runner, Wiring
+from agents.settings import log_factory
+from agents.settings.tree import Settings
+from agents.verify.committed_turns import committed
+from agents.verify.verification import lines
+from agents.verify.verification import verify as compare
+from streams.codec.event_codec import Codec
+from streams.log.file_log import FileLog
+from streams.log.port import Log
+from streams.replay import export as copy
+from streams.topics import TOPICS
+
+GATE = 3
+
+
+def run(settings: Settings, *, verify: bool, export: Path | None) -> int:
+    """Replay; 0, or 3 when what was published is not what the log gives."""
+    with stoppable(), log_factory.log(settings) as log:
+        wiring = Wiring(log, log_factory.topics(settings), Codec(log_factory.topics(settings)))
+        if export is not None:
+            _export(log, wiring, export)
+        return _verify(wiring, settings) if verify else _print(wiring, settings)
+
+
+def _export(log: Log, wiring: Wiring, to: Path) -> None:
+    with FileLog.make(to) as file:
+        copied = copy(log, file, [wiring.topics.wire(topic.name) for topic in TOPICS])
+    note(f"{sum(copied.values())} records copied to {to}")
+
+
+def _verify(wiring: Wiring, settings: Settings) -> int:
+    listed = stages(settings.vertical, settings.updates)
+    verified = compare(wiring, listed, committed=committed(wiring.log, settings.worker.name, listed))
+    for line in lines(verified):
+        data(line)
+    return 0 if verified.ok else GATE
+
+
+def _print(wiring: Wiring, settings: Settings) -> int:
+    """Every stage reads what was published, not what is recomputed here, so nothing needs to be appended."""
+    runner = Runner(stages(settings.vertical, settings.updates), wiring)
+    turns = decisions = 0
+    while runner.read():
+        for task, taken in runner.turns():
+            turns, decisions = turns + 1, decisions + len(taken.decisions)
+            for record in taken.decisions:
+                kind = next((v.decode() for n, v in record.headers if n == "ce_type"), "")
+                data(f"{task.stage.name}/{task.partition} turn {taken.turn}  {kind}  {(record.key or b'').decode()}")
+    note(f"{turns} turns gave {decisions} decisions")
+    return 0

@@ -1,0 +1,181 @@
+"""The usage of many containers: an aggregate of histograms for all that is counted as one, and each container's own marks.
+
+An aggregate is what VPA folds together; a container is one instance in one pod, with its last sample times and its memory
+window. Scrapes are folded whole. What is absent (NaN) is absent and not zero. Which aggregate a container belongs to, and
+whether it counts at all, is told from outside.
+"""
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+import numpy as np
+
+from agents.engine.tables.row_table import Column, Floats, Indices, Key, Rows
+from agents.logic.usage.buckets import AMOUNT_LIMIT, cpu_scale, memory_scale
+from agents.logic.usage.histograms import NEVER, Histograms
+from agents.logic.usage.lookup import Layer, Lookup
+from agents.logic.usage.peaks import Peaks
+from agents.logic.usage.usage_settings import UsageSettings
+from schemas.facts.usage import MetricsScraped
+
+CPU_WEIGHT = 0.1
+"""Weight of every CPU sample, whatever the container requests."""
+
+_CONTAINERS = {
+    "aggregate": Column(np.int32, -1),
+    "last_cpu": Column(default=NEVER),
+    "last_memory": Column(default=NEVER),
+    "window_end": Column(default=NEVER),
+    "peak": Column(),
+    "killed": Column(),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Bump:
+    """What an OOM kill adds: needed = max(used + minimum, int(used * ratio))."""
+
+    ratio: float
+    minimum: float
+
+
+class Usage:
+    """Aggregates and containers. `aggregate_of` gives the aggregate of (workload, pod, container); None if it is not to count."""
+
+    def __init__(self, settings: UsageSettings, aggregate_of: Callable[[str, str, str], Key | None]) -> None:
+        self.settings, self._aggregate_of = settings, aggregate_of
+        self.aggregates = Rows("aggregates", aggregate_columns(settings))
+        self.containers = Rows("containers", _CONTAINERS)
+        self.cpu = Histograms(self.aggregates, "cpu", cpu_scale(settings.growth))
+        self.memory = Histograms(self.aggregates, "memory", memory_scale(settings.growth))
+        self.peaks = Peaks(self.containers, self.memory, zero_is_absent=settings.zero_is_absent)
+        self.lookup = Lookup(self.containers, self.see)
+        self.now = NEVER
+        """The time that a new aggregate is said to be made at."""
+        self.turn = 0
+        """The turn in which what is folded now changes something."""
+        self.added: list[Key] = []
+        """Aggregates made since somebody took this list."""
+        self.made: Callable[[int, Key], None] = lambda _row, _key: None
+        """Told of each aggregate that is made, before anything is folded into it."""
+
+    def scrape(self, scrape: MetricsScraped, at: float, *, offset: int) -> None:
+        """Fold one scrape, whose time is `at`; `offset` is its place, for the cause of what follows from it."""
+        cores, memory = np.asarray(scrape.cores, np.float64), np.asarray(scrape.memory, np.float64)
+        ends = at - np.asarray(scrape.ages, np.float64) if len(scrape.ages) else None
+        for layer in self.lookup.find(scrape.workloads, scrape.pods, scrape.containers):
+            order = layer.order
+            times = np.full(len(layer.containers), at) if ends is None else ends if order is None else ends[order]
+            self.fold(layer, cores if order is None else cores[order], memory if order is None else memory[order], times)
+            self.aggregates["offset"][layer.aggregates] = offset
+
+    def fold(self, layer: Layer, cores: Floats, memory: Floats, at: Floats) -> None:
+        """Fold one sample of each resource for containers of which none stands twice."""
+        self._cpu(layer, cores, at)
+        self.peaks.add(layer.containers, layer.aggregates, memory, at)
+        self.aggregates["changed"][layer.aggregates] = self.turn
+        self.aggregates.touch_chunks(layer.aggregate_chunks)
+        self.containers.touch_chunks(layer.container_chunks)
+
+    def _cpu(self, layer: Layer, cores: Floats, at: Floats) -> None:
+        rows, aggregates = layer.containers, layer.aggregates
+        last = self.containers.floats("last_cpu")
+        with np.errstate(invalid="ignore"):
+            good = (cores >= 0.0) & (at > last[rows])
+        if not good.all():
+            rows, aggregates, cores, at = rows[good], aggregates[good], cores[good], at[good]
+        last[rows] = at
+        self.cpu.add(aggregates, cores, CPU_WEIGHT, at)
+        self._seen(aggregates, at)
+
+    def _seen(self, aggregates: Indices, at: Floats) -> None:
+        """First and last time and the count; CPU samples alone move them, and confidence rests on them."""
+        first, last = self.aggregates.floats("first"), self.aggregates.floats("last")
+        first[aggregates[first[aggregates] == NEVER]] = np.inf
+        np.minimum.at(first, aggregates, at)
+        np.maximum.at(last, aggregates, at)
+        np.add.at(self.aggregates["count"], aggregates, 1)
+
+    def kill(self, key: Key, requested: float, at: float, bump: Bump | None = None) -> bool:
+        """Fold an OOM kill of (workload, pod, container); False if it does not count or is too old to say anything.
+
+        needed = max(used + minimum, int(used * ratio)) where used is the larger of the request and the window's usage peak.
+        """
+        row = self.see(*key)
+        if row < 0:
+            return False
+        aggregate = int(self.containers.whole("aggregate")[row])
+        last = self.containers.floats("last_memory")[row]
+        if last != NEVER and at < last - self.aggregates.floats("window")[aggregate]:
+            return False
+        bump = bump or Bump(self.settings.oom_ratio, self.settings.oom_minimum)
+        used = max(requested, float(self.containers.floats("peak")[row]))
+        needed = max(used + bump.minimum, min(float(int(used * bump.ratio)), AMOUNT_LIMIT))
+        self.peaks.kill(row, aggregate, needed, at)
+        self.aggregates["changed"][aggregate] = self.turn
+        self.aggregates.touch([aggregate])
+        self.containers.touch([row])
+        return True
+
+    def see(self, workload: str, pod: str, container: str) -> int:
+        """The row of a container, made when new, linked to the aggregate it belongs to now; -1 if it is not to count."""
+        key = (workload, pod, container)
+        row = self.containers.find(key)
+        if row is not None and self.containers["aggregate"][row] >= 0:
+            return row
+        aggregate_key = self._aggregate_of(workload, pod, container)
+        if aggregate_key is None:
+            return -1
+        if row is None:
+            row = self.containers.add(key)
+        self.containers["aggregate"][row] = self.aggregate(aggregate_key)
+        self.containers.touch([row])
+        return row
+
+    def aggregate(self, key: Key) -> int:
+        """The row of an aggregate, made when new."""
+        row = self.aggregates.find(key)
+        if row is None:
+            row = self.aggregates.add(key)
+            self.aggregates["created"][row] = self.now
+            self.aggregates["changed"][row] = self.turn
+            self.added.append(key)
+            self.made(row, key)
+        return row
+
+    def unlink(self, rows: Indices) -> None:
+        """These containers' aggregates are to be looked up again."""
+        self.containers["aggregate"][rows] = -1
+        self.containers.touch(rows)
+        self.containers.freed += rows.tolist()
+
+    def forget(self, key: Key) -> None:
+        """A container is gone: its window goes, its aggregate stays."""
+        if key in self.containers:
+            self.containers.free(key)
+
+    def drop(self, keys: Collection[Key]) -> None:
+        """Aggregates are gone; their containers get new ones with their next sample."""
+        rows = np.array([self.aggregates.find(key) for key in keys], np.int64)
+        used = self.containers.used()
+        self.unlink(used[np.isin(self.containers["aggregate"][used], rows)])
+        for key in keys:
+            self.aggregates.free(key)
+        self.aggregates.freed.clear()
+
+
+def aggregate_columns(settings: UsageSettings) -> dict[str, Column]:
+    """What is known of each aggregate. `window` and `expires` are settings that an aggregate may have of its own."""
+    cpu, memory = cpu_scale(settings.growth), memory_scale(settings.growth)
+    return {
+        **Histograms.columns("cpu", cpu, settings.cpu_half_life),
+        **Histograms.columns("memory", memory, settings.memory_half_life),
+        "first": Column(default=NEVER),
+        "last": Column(default=NEVER),
+        "count": Column(np.int64),
+        "created": Column(default=NEVER),
+        "changed": Column(np.int64),
+        "offset": Column(np.int64, -1),
+        "window": Column(default=settings.window),
+        "expires": Column(default=settings.expires),
+    }

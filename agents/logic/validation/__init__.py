@@ -1,0 +1,1 @@
+"""Which events a stage refuses, with the sentence that says why."""

@@ -1,0 +1,54 @@
+"""Which events come from the future: their time lies so far after the turn that would take them in that a clock is wrong.
+
+Usage from the future outweighs all that comes after it, makes it late, and would stay; a kill or a report from the future does
+the same to those that follow. Such an event is set aside. Clocks of sources and of ticks may differ a little: that is let pass.
+"""
+
+import numpy as np
+
+from agents.engine.turn import Event, moment
+from schemas.facts.sources import SourceReported
+from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
+from schemas.facts.vpa_checkpoints import CheckpointSeen
+
+MOST_AHEAD = 300.0
+"""Seconds that a time may lie after the turn's: what clocks may differ, as Kerberos has it."""
+
+_LAST = 1e11
+"""Seconds since the epoch: what lies further is written as a number, as no calendar holds it."""
+
+_MOST_REFERENCE = 31 * 86_400.0
+"""The same for a histogram's reference, which may lie half a half life after the last sample."""
+
+
+def ahead(event: Event, turn: int) -> str | None:
+    """Why this event must not be taken in by the turn of this number; None if it may be."""
+    match event:
+        case MetricsScraped():
+            youngest = float(np.min(event.ages)) if len(event.ages) else 0.0
+            return _late_clock("at", event.at.timestamp() - youngest, turn)
+        case ContainerOOMKilled() | SourceReported():
+            return _late_clock("at", event.at.timestamp(), turn)
+        case CheckpointSeen():
+            return _checkpoint(event, turn)
+        case _:
+            return None
+
+
+def _checkpoint(seen: CheckpointSeen, turn: int) -> str | None:
+    times = {"first": seen.first, "last": seen.last}
+    references = {"cpu.reference": seen.cpu.reference, "memory.reference": seen.memory.reference}
+    found = [_late_clock(name, at, turn) for name, at in times.items()]
+    found += [_late_clock(name, at, turn, _MOST_REFERENCE) for name, at in references.items()]
+    return next((reason for reason in found if reason is not None), None)
+
+
+def _late_clock(name: str, at: float, turn: int, most: float = MOST_AHEAD) -> str | None:
+    """What is wrong with a time in seconds since the epoch."""
+    if at - turn / 1000 <= most:
+        return None
+    return f"{name} is {_text(at)}, {at - turn / 1000:g} s after the turn of {moment(turn).isoformat()}; {most:g} s are let pass"
+
+
+def _text(at: float) -> str:
+    return moment(round(at * 1000)).isoformat() if abs(at) < _LAST else f"{at:g}"

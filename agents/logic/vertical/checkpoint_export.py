@@ -1,0 +1,46 @@
+"""What a recommender of upstream's kind would save: one checkpoint for each container name of a VPA's workload.
+
+It holds all usage that belongs to the VPA, also of containers with mode Off, without the peaks of windows that still run. It only
+reads: whoever asked writes it.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+import numpy as np
+
+from agents.logic.usage import histogram_checkpoints
+from agents.logic.vertical.container_index import Members
+from agents.logic.vertical.evidence import added
+from agents.logic.vertical.usage_ingest import Intake
+from schemas.facts.vpa_checkpoints import CheckpointSeen
+from schemas.names import Workload
+
+
+def export(intake: Intake, members: Members, workload: Workload, at: datetime) -> tuple[CheckpointSeen, ...]:
+    """The checkpoints of a workload's VPA, sorted by container; none where it has no VPA that is ours."""
+    held = intake.policies.of(workload.key)
+    if held is None or held.policy.vpa is None or held.policy.foreign:
+        return ()
+    found = members.containers(workload.key)
+    return tuple(_one(intake, members.rows(member), (workload, held.policy.vpa.name, name), at) for name, member in found)
+
+
+def _one(intake: Intake, parts: Sequence[int], name: tuple[Workload, str, str], at: datetime) -> CheckpointSeen:
+    usage = intake.usage
+    rows = np.array(parts, np.int64)
+    total, (row,) = added(usage, [parts])
+    used = usage.containers.used()
+    live = used[np.isin(usage.containers["aggregate"][used], rows)]
+    histogram_checkpoints.take_running_peaks(usage, total.memory, int(row), live, at.timestamp())
+    numbers = total.aggregates
+    return CheckpointSeen(
+        at,
+        *name,
+        version=histogram_checkpoints.VERSION,
+        first=numbers.floats("first").item(row),
+        last=numbers.floats("last").item(row),
+        count=numbers.whole("count").item(row),
+        cpu=histogram_checkpoints.saved(total.cpu, int(row)),
+        memory=histogram_checkpoints.saved(total.memory, int(row)),
+    )

@@ -1,0 +1,229 @@
+"""What follows from names and policies.
+
+Which aggregates make up a container of a workload, when it is looked at, and by which numbers it is judged.
+
+A member is a container name of a workload. Nothing of this is dumped; it is made again from the names. Workloads are spread over
+the interval by a stable hash, so that a turn looks at its share of them.
+"""
+
+import zlib
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agents.engine.tables.row_table import Floats, Indices, Key, Rows
+from agents.logic.policies import Held, Policies
+from agents.logic.usage.container_usage import Usage
+from agents.logic.usage.label_sets import SEED, UNKNOWN, matches
+from agents.logic.vertical.tuning import COLUMNS, PLACE, Folding, folding, row
+from agents.logic.vertical.tuning_rows import Lines
+from agents.logic.vertical.vertical_settings import VerticalSettings
+
+_SILENT = PLACE["silent"]
+
+_FOLDING = ("window", "expires", "cpu_half_life", "memory_half_life")
+
+_NUMBERS = ("spread", "said", "policy", "single", "siblings", "rule")
+"""Of each member: a stable number of its workload; the row of what was last said, -1 for nothing; a number that stands for the
+policy in force, 0 for none; the row of its only aggregate, -1 for another number of them; how many members share its pod; where
+the numbers stand by which it is judged."""
+
+
+class Members:
+    """Aggregates (workload, container, labels) by workload and container, with what is known of each member."""
+
+    def __init__(self, usage: Usage, said: Rows, policies: Policies, settings: VerticalSettings) -> None:
+        self._usage, self._said, self._policies, self._settings = usage, said, policies, settings
+        self._of: dict[str, tuple[int, ...]] = {}
+        """Members by workload, in order of container."""
+        self.names: list[Key] = []
+        """Workload and container of each member; those of one that is gone stay until another takes its place."""
+        self._several: dict[int, Sequence[int]] = {}
+        """Rows of the aggregates of members that have several."""
+        self.member: Indices = np.zeros(0, np.int64)
+        """The member that an aggregate's row belongs to; -1 for none."""
+        self.numbers: dict[str, Indices] = {name: np.zeros(0, np.int64) for name in _NUMBERS}
+        self._lines = Lines(len(COLUMNS))
+        self._keys: dict[str, tuple[Key, ...]] = {}
+        """Aggregates by workload."""
+        self._free: list[int] = []
+
+    def add(self, keys: Iterable[Key]) -> None:
+        """These aggregates are new."""
+        new: dict[str, list[Key]] = {}
+        for key in keys:
+            if key in self._usage.aggregates:
+                new.setdefault(key[0], []).append(key)
+        for workload, mine in new.items():
+            self._keys[workload] = tuple(dict.fromkeys((*self._keys.get(workload, ()), *mine)))
+        self.govern(new)
+
+    def remove(self, keys: Iterable[Key]) -> list[Key]:
+        """These aggregates are gone; the members (workload, container) that have none left."""
+        old: dict[str, set[Key]] = {}
+        for key in keys:
+            old.setdefault(key[0], set()).add(key)
+        for workload, mine in old.items():
+            self._keys[workload] = tuple(key for key in self._keys[workload] if key not in mine)
+        gone: list[Key] = [(workload, name) for workload in old for name in self._forget(workload)]
+        self.govern(workload for workload in old if workload in self._keys)
+        return gone
+
+    def policies_changed(self, targets: Iterable[str]) -> Sequence[str]:
+        """Look the policies of these workloads up again; `*` stands for all. Gives those that there are."""
+        targets = set(targets)
+        found = list(self._keys) if "*" in targets else sorted(targets & self._keys.keys())
+        self.govern(found)
+        return found
+
+    def __contains__(self, workload: str) -> bool:
+        return workload in self._of
+
+    def containers(self, workload: str) -> list[tuple[str, int]]:
+        """Container names of a workload, sorted, and their members."""
+        return [(self.names[member][1], member) for member in self._of.get(workload, ())]
+
+    def rows(self, member: int) -> Sequence[int]:
+        """Rows of the aggregates of a member, in the order in which they are added up."""
+        single = int(self.numbers["single"][member])
+        return (single,) if single >= 0 else self._several.get(member, ())
+
+    def rules(self, members: Indices) -> Floats:
+        """The numbers by which these members are judged, one line for each."""
+        return self._lines[self.numbers["rule"][members]]
+
+    def workloads(self, members: Indices) -> set[str]:
+        """The workloads of these members."""
+        return {self.names[member][0] for member in members.tolist()}
+
+    def speaking(self, workloads: Iterable[str]) -> Indices:
+        """The members of these workloads of which something may be said, in order of workload and container."""
+        members = np.array([member for workload in workloads for member in self._of.get(workload, ())], np.int64)
+        return np.asarray(members[self._speak(members)])
+
+    def govern(self, workloads: Iterable[str]) -> None:
+        """Put the aggregates of these workloads together by the policies that hold."""
+        self._fit()
+        ruled: list[tuple[int, Folding]] = []
+        for workload in workloads:
+            held = self._policies.of(workload)
+            parts = self._parts_of(workload, held)
+            for container, rows in parts.items():
+                member = self._member(workload, container)
+                self._rule(member, held, container, rows)
+                how = folding(held, container, self._settings)
+                ruled += [(each, how) for each in rows]
+            self._share(workload)
+        self._fold_by(ruled)
+        if self._lines.crowded(len(self.names)):
+            self.numbers["rule"] = self._lines.tidy(self.numbers["rule"])
+
+    def _parts_of(self, workload: str, held: Held | None) -> dict[str, list[int]]:
+        """For each container the rows of its aggregates: by labels, seeds last."""
+        parts: dict[str, list[int]] = {}
+        for key in sorted(self._keys[workload], key=_order):
+            _, container, labels = key
+            found, belongs = self._usage.aggregates.row(key), _belongs(labels, held)
+            self.member[found] = self._member(workload, container) if belongs else -1
+            rows = parts.setdefault(container, [])
+            if belongs:
+                rows.append(found)
+        return parts
+
+    def _rule(self, member: int, held: Held | None, container: str, rows: list[int]) -> None:
+        numbers = row(held, container, self._settings)
+        self.numbers["rule"][member] = self._lines.place(numbers)
+        self.numbers["single"][member] = rows[0] if len(rows) == 1 else -1
+        self._several.pop(member, None)
+        if len(rows) > 1:
+            self._several[member] = tuple(rows)
+        said = f"{held.policy.target}\n{held.policy.version}\n{numbers}" if held else ""
+        self.numbers["policy"][member] = zlib.crc32(said.encode())
+
+    def _share(self, workload: str) -> None:
+        """Count who shares the pod's minimum: all members of which something may be said."""
+        members = self._of[workload]
+        single, rule = self.numbers["single"], self.numbers["rule"]
+        used = (m for m in members if single[m] >= 0 or m in self._several)
+        speaking = sum(1 for m in used if self._lines.item(int(rule[m]), _SILENT) == 0.0)
+        for member in members:
+            self.numbers["siblings"][member] = speaking
+
+    def _speak(self, members: Indices) -> NDArray[np.bool_]:
+        """Of which members something may be said: they have usage and are not silent."""
+        has = self.numbers["single"][members] >= 0
+        several = np.flatnonzero(~has)
+        has[several] = [member in self._several for member in members[several].tolist()]
+        return np.asarray(has & (self.rules(members)[:, _SILENT] == 0.0))
+
+    def _fold_by(self, ruled: list[tuple[int, Folding]]) -> None:
+        if not ruled:
+            return
+        rows = np.array([found for found, _ in ruled], np.int64)
+        wanted = np.array([(f.window, f.expires, f.cpu_half_life, f.memory_half_life) for _, f in ruled])
+        usage, columns = self._usage, self._usage.aggregates
+        now = [columns.floats(name)[rows] for name in _FOLDING]
+        other = (np.column_stack(now) != wanted).any(axis=1)
+        rows, wanted = rows[other], wanted[other]
+        columns.floats("window")[rows], columns.floats("expires")[rows] = wanted[:, 0], wanted[:, 1]
+        usage.cpu.live_for(rows, wanted[:, 2], usage.now)
+        usage.memory.live_for(rows, wanted[:, 3], usage.now)
+        columns.touch(rows)
+
+    def _member(self, workload: str, container: str) -> int:
+        """A member, made when new."""
+        members = self._of.get(workload, ())
+        member = next((member for member in members if self.names[member][1] == container), None)
+        if member is None:
+            key = (workload, container)
+            if self._free:
+                member = self._free.pop()
+                self.names[member] = key
+            else:
+                member = len(self.names)
+                self.names.append(key)
+                self._fit()
+            self._of[workload] = tuple(sorted((*members, member), key=lambda each: self.names[each][1]))
+            self.numbers["single"][member] = -1
+            said = self._said.find(key)
+            self.numbers["said"][member] = -1 if said is None else said
+            self.numbers["spread"][member] = zlib.crc32(workload.encode())
+        return member
+
+    def _forget(self, workload: str) -> list[str]:
+        """Drop members without aggregates; their containers."""
+        left = {container for _, container, _ in self._keys[workload]}
+        gone = [member for member in self._of[workload] if self.names[member][1] not in left]
+        for member in gone:
+            self.numbers["single"][member] = -1
+            self._several.pop(member, None)
+        self._free += gone
+        self._of[workload] = tuple(member for member in self._of[workload] if member not in gone)
+        if not left:
+            del self._keys[workload], self._of[workload]
+        return [self.names[member][1] for member in gone]
+
+    def _fit(self) -> None:
+        missing = len(self._usage.aggregates["changed"]) - len(self.member)
+        if missing > 0:
+            self.member = np.append(self.member, np.full(missing, -1, np.int64))
+        size = len(self.numbers["rule"])
+        if len(self.names) > size:
+            more = max(256, size // 8)
+            self.numbers = {name: np.append(array, np.zeros(more, np.int64)) for name, array in self.numbers.items()}
+
+
+def _order(key: Key) -> tuple[str, bool, str]:
+    _, container, labels = key
+    return (container, labels.startswith(SEED), labels)
+
+
+def _belongs(labels: str, held: Held | None) -> bool:
+    """Whether usage under these labels counts for the policy's pods; without a VPA, all of a workload's own does."""
+    vpa = held.policy.vpa if held else None
+    if labels.startswith(SEED):
+        return vpa is not None and labels == f"{SEED}{vpa.name}"
+    if vpa is None or labels == UNKNOWN:
+        return True
+    return vpa.selector is None or matches(vpa.selector, labels)

@@ -1,0 +1,48 @@
+"""Which sources are at work: "no OOM kill was seen" says nothing where nobody looks.
+
+A source reports itself each period; one that has been silent for three of them is no longer believed. What is kept is the last
+report of each source of a cluster, in the source's own time.
+"""
+
+from collections.abc import Iterable
+from datetime import datetime
+
+from agents.engine.tables.object_table import Table
+from agents.engine.turn import Recorded
+from schemas.facts.sources import SourceReported
+
+_PERIODS = 3
+"""Periods without a report after which a source counts as silent."""
+
+_OOMS = "oom-events"
+
+
+class Sources:
+    """The last report of each source."""
+
+    def __init__(self) -> None:
+        self.table: Table[SourceReported] = Table("sources", SourceReported, 1)
+
+    def take(self, records: Iterable[Recorded]) -> None:
+        """Take reports in. Of two of one source the later counts, whichever comes first."""
+        for recorded in records:
+            event = recorded.event
+            if isinstance(event, SourceReported):
+                key = f"{event.cluster}/{event.source}"
+                old = self.table.get(key)
+                if old is None or old.at <= event.at:
+                    self.table.put(key, event)
+
+    def ooms(self, cluster: str, at: datetime) -> dict[str, object]:
+        """What `because` says of the source of OOM kills in a cluster: the one that reported last, and whether it is alive."""
+        seeing = [r for r in self.table.values() if r.cluster == cluster and _OOMS in r.sees]
+        if not seeing:
+            return {"state": "none"}
+        last = max(seeing, key=lambda report: (_alive(report, at), report.at, report.source))
+        state = "alive" if _alive(last, at) else "silent"
+        return {"state": state, "source": last.source, "at": last.at.isoformat().replace("+00:00", "Z")}
+
+
+def _alive(report: SourceReported, at: datetime) -> bool:
+    """Whether a report is still believed."""
+    return (at - report.at).total_seconds() <= _PERIODS * report.period

@@ -1,0 +1,154 @@
+"""Takes pods, OOM kills and checkpoints in, and decides what counts.
+
+That is: which aggregate a container is of, whose usage is not held, and what goes with a pod that goes.
+
+Usage of a pod of which no source has told yet counts for its workload, under no labels; from the first word of the pod on, what
+it uses counts under its labels. What is known never to count is passed over: init containers, containers that are not in their
+pod's spec, and, with the memory saver, workloads without a policy.
+"""
+
+from collections.abc import Iterable
+from sys import intern
+
+import numpy as np
+
+from agents.engine.tables.row_table import Key
+from agents.logic.policies import Policies
+from agents.logic.usage import histogram_checkpoints
+from agents.logic.usage.container_usage import Bump, Usage
+from agents.logic.usage.expiry import expire
+from agents.logic.usage.label_sets import SEED, UNKNOWN, matches
+from agents.logic.usage.pod_index import OVER, Pod, Pods
+from agents.logic.usage.usage_settings import UsageSettings
+from agents.logic.vertical.tuning import entry_of, folding
+from agents.logic.vertical.vertical_settings import VerticalSettings
+from schemas.facts.pods import PodChanged, PodDeleted, PodPhase
+from schemas.facts.usage import ContainerOOMKilled
+from schemas.facts.vpa_checkpoints import CheckpointSeen
+
+
+def usage_settings(settings: VerticalSettings) -> UsageSettings:
+    """What the fold of usage depends on."""
+    return UsageSettings(
+        cpu_half_life=settings.cpu_half_life,
+        memory_half_life=settings.memory_half_life,
+        window=settings.memory_window,
+        oom_ratio=settings.oom_ratio,
+        oom_minimum=settings.oom_minimum,
+        expires=type(settings.memory_window)(settings.memory_window * settings.memory_windows),
+        zero_is_absent=settings.zero_is_absent,
+    )
+
+
+class Intake:
+    """The usage and the pods of one partition."""
+
+    def __init__(self, settings: VerticalSettings, policies: Policies) -> None:
+        self.settings, self.policies = settings, policies
+        self.usage = Usage(usage_settings(settings), self._aggregate_of)
+        self.usage.made = self._made
+        self.pods = Pods()
+        self.removed: list[Key] = []
+        """Aggregates dropped since somebody took this list."""
+
+    def begin(self, turn: int) -> None:
+        """A turn begins."""
+        self.usage.turn, self.usage.now = turn, turn / 1000
+
+    def pod(self, event: PodChanged) -> None:
+        """A pod is as it says."""
+        old, new = self.pods.take(event)
+        if old == new or event.phase is PodPhase.PENDING:
+            return
+        workload, name = intern(event.workload.key), event.pod.name
+        self.usage.lookup.look_again()
+        if old is None or old.labels != new.labels:
+            self._relabel(workload, name, new)
+        for container in new.init_containers:
+            self._disregard(workload, name, container)
+        for container in new.containers:
+            self.usage.see(workload, name, container)
+
+    def gone(self, event: PodDeleted, containers: Iterable[str]) -> None:
+        """A pod is gone, unless one of the same name has taken its place; `containers`: names it may have had."""
+        workload, name = event.workload.key, event.pod.name
+        known = self.pods.get(workload, name)
+        if known is not None and known.uid != event.pod.uid:
+            return
+        self.pods.drop(workload, name)
+        for container in {*containers, *(known.containers if known else ())}:
+            self.usage.forget((workload, name, container))
+
+    def kill(self, event: ContainerOOMKilled) -> bool:
+        """An OOM kill; whether it counts."""
+        workload = event.workload.key
+        entry = entry_of(self.policies.of(workload), event.container, self.settings)
+        ratio = self.settings.oom_ratio if entry.oom_ratio is None else entry.oom_ratio
+        least = self.settings.oom_minimum if entry.oom_minimum is None else entry.oom_minimum
+        had = event.memory_request if event.memory_used is None else event.memory_used
+        key = (workload, event.pod.name, event.container)
+        return self.usage.kill(key, float(had or 0), event.at.timestamp(), Bump(ratio, least))
+
+    def seed(self, event: CheckpointSeen) -> None:
+        """History of another recommender. The first word counts: a later one would hold what was folded here as well."""
+        key = (event.workload.key, event.container, f"{SEED}{event.vpa}")
+        if key not in self.usage.aggregates and histogram_checkpoints.fault(event) is None:
+            histogram_checkpoints.load(self.usage, self.usage.aggregate(key), event)
+
+    def count(self, workload: str) -> int:
+        """The pods of a workload that its policy is for, Pending ones aside."""
+        held = self.policies.of(workload)
+        selector = held.policy.vpa.selector if held and held.policy.vpa else None
+        pods = (pod for pod in self.pods.of(workload) if pod.phase is not PodPhase.PENDING)
+        return sum(1 for pod in pods if selector is None or matches(selector, pod.labels))
+
+    def expire(self, at: float) -> None:
+        """Drop what is too old to count."""
+        self.removed += expire(
+            self.usage, at, self._contributive(), lambda workload, pod: self.pods.get(workload, pod) is not None
+        )
+
+    def _contributive(self) -> set[Key]:
+        """Aggregates that a pod may still give samples to: it runs, or the controller that its VPA names is there."""
+        found: set[Key] = set()
+        for workload, _, pod in self.pods.all():
+            held = self.policies.of(workload) if pod.phase in OVER else None
+            if pod.phase is not PodPhase.PENDING and (
+                pod.phase not in OVER or (held is not None and held.policy.vpa is not None)
+            ):
+                found |= {(workload, container, pod.labels) for container in pod.containers}
+        return found
+
+    def _aggregate_of(self, workload: str, pod: str, container: str) -> Key | None:
+        if self.settings.memory_saver and self.policies.of(workload) is None:
+            return None
+        known = self.pods.get(workload, pod)
+        if known is None:
+            return (workload, container, UNKNOWN) if self.settings.unknown_pods else None
+        return (workload, container, known.labels) if container in known.containers else None
+
+    def _made(self, row: int, key: Key) -> None:
+        """A new aggregate is folded as the policy in force asks."""
+        how = folding(self.policies.of(key[0]), key[1], self.settings)
+        columns = self.usage.aggregates
+        columns["window"][row], columns["expires"][row] = how.window, how.expires
+        columns["cpu_half_life"][row], columns["memory_half_life"][row] = how.cpu_half_life, how.memory_half_life
+
+    def _relabel(self, workload: str, name: str, pod: Pod) -> None:
+        """The containers of a pod belong to other aggregates from now on; the old ones keep what they have."""
+        found = [self.usage.containers.find((workload, name, container)) for container in pod.containers]
+        rows = np.array([row for row in found if row is not None], np.int64)
+        if len(rows):
+            self.usage.unlink(rows)
+
+    def _disregard(self, workload: str, name: str, container: str) -> None:
+        """An init container's usage does not count, nor does what was taken for a container's before that was known."""
+        if (workload, name, container) in self.usage.containers:
+            self.usage.forget((workload, name, container))
+            key = (workload, container, UNKNOWN)
+            if key in self.usage.aggregates:
+                self.usage.drop([key])
+                if key in self.usage.added:
+                    self.usage.added.remove(key)
+                else:
+                    self.removed.append(key)

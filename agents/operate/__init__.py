@@ -1,0 +1,1 @@
+"""Commands of operators: what `ullage policy`, `pause`, `resume` and `mode` put into the log."""

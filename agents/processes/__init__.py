@@ -1,0 +1,1 @@
+"""Composition roots: how the processes of sources and consumers are put together, run, and stopped."""

@@ -1,0 +1,90 @@
+"""How `ullage consumer` runs: one thread and one opening of the log for each consumer, until somebody says stop."""
+
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from typing import Protocol
+
+from agents.logic.validation.events import refuse
+from agents.processes.output import note
+from agents.processes.process_metrics import telling
+from agents.processes.signals import until_stopped
+from agents.settings import cluster_factory, log_factory
+from agents.settings.tree import Settings
+from agents.telemetry import ConsumerMetrics, WatchedLog
+from streams.clients.kube.api import Api
+from streams.clients.kube.cluster_client import KubernetesClient
+from streams.clients.kube.vpa_statuses import Vpas
+from streams.codec.event_codec import Codec
+from streams.consumers.executing.executor import Post
+from streams.consumers.pods.evictor import evictor
+from streams.consumers.pods.resizer import resizer
+from streams.consumers.vpa_status.conditions import Judging
+from streams.consumers.vpa_status.projection import Service
+from streams.consumers.vpa_status.status_consumer import Limits, StatusConsumer
+from streams.errors import UllageError
+
+
+class Consumer(Protocol):
+    """What runs in a thread of its own."""
+
+    def run(self, stop: threading.Event) -> None:
+        """Work until told to stop."""
+
+
+def status(post: Post, settings: Settings) -> StatusConsumer:
+    """The status consumer with these settings. VPAs that the stages refuse are unsupported, and say why."""
+    how, vertical = settings.status, settings.vertical
+    return StatusConsumer(
+        post,
+        Vpas(Api(cluster_factory.connection(settings.cluster)), settings.cluster.namespaces),
+        Service(vertical.recommender, vertical.heartbeat, refuse),
+        judging=Judging(vertical.humanize_memory),
+        limits=Limits(how.writers, how.rate, how.burst),
+    )
+
+
+MAKERS: dict[str, Callable[[Post, Settings], Consumer]] = {
+    "resizer": lambda post, settings: resizer(post, connect(settings)),
+    "evictor": lambda post, settings: evictor(post, connect(settings)),
+    "status": status,
+}
+
+
+class ConsumerDied(UllageError):
+    """A consumer's thread ended by itself."""
+
+
+def run(settings: Settings, names: Sequence[str]) -> None:
+    """Run these consumers until stopped. Raises ConsumerDied when one ends by itself."""
+    stop = threading.Event()
+    topics = log_factory.topics(settings)
+    with until_stopped(), telling("consumer", settings) as registry, ExitStack() as stack:
+        metrics = ConsumerMetrics(registry, topics)
+        stack.callback(stop.set)
+        threads = []
+        for name in names:
+            log = stack.enter_context(log_factory.log(settings))
+            post = Post(WatchedLog(log, metrics), topics, Codec(topics), settings.cluster.name)
+            consumer = MAKERS[name](post, settings)
+            threads.append(threading.Thread(target=consumer.run, args=(stop,), name=name, daemon=True))
+        stack.callback(_join, threads, stop)
+        for thread in threads:
+            thread.start()
+        note(f"{', '.join(names)} at work on cluster '{settings.cluster.name}' at {cluster_factory.address(settings.cluster)}")
+        while all(thread.is_alive() for thread in threads):
+            stop.wait(0.2)
+        dead = next(thread.name for thread in threads if not thread.is_alive())
+        raise ConsumerDied(f"the {dead} ended by itself; the lines above say why")
+
+
+def connect(settings: Settings) -> KubernetesClient:
+    """A client for the cluster that the settings name."""
+    return KubernetesClient(settings.cluster.name, cluster_factory.connection(settings.cluster))
+
+
+def _join(threads: Sequence[threading.Thread], stop: threading.Event) -> None:
+    """Let what is begun be finished, within a bound, before the logs close."""
+    stop.set()
+    for thread in threads:
+        thread.join(timeout=5.0)

@@ -1,0 +1,149 @@
+"""How the sources of usage run: on an interval until somebody says stop, and once for what was before."""
+
+import re
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+
+import structlog
+
+from agents.processes.output import note
+from agents.processes.process_metrics import telling
+from agents.processes.signals import until_stopped
+from agents.settings import cluster_factory, log_factory
+from agents.settings.tree import Settings
+from agents.settings.usage_settings import PrometheusSettings
+from agents.telemetry import SourceMetrics, UsageMetrics, WatchedLog
+from schemas.units import Seconds
+from streams.clients.kube.api import Api
+from streams.clients.prometheus import Credentials, Prometheus
+from streams.errors import BadInput, EdgeError, LogUnavailable
+from streams.sources.clock import TimeBase, wall_ms
+from streams.sources.usage.history.history_source import History, Period, Progress, Store
+from streams.sources.usage.history.past_workloads import PodLabels
+from streams.sources.usage.prometheus_usage import PrometheusUsage
+from streams.sources.usage.promql import Words
+from streams.sources.usage.readings import Readings
+from streams.sources.usage.resource_metrics import MetricsApi
+from streams.sources.usage.usage_source import NAME, UsageSource, Ways
+
+_log = structlog.get_logger(__name__)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+
+
+def usage(settings: Settings) -> None:
+    """Tell what containers use until stopped."""
+    topics, ours = log_factory.topics(settings), settings.usage
+    read, where = _reader(settings)
+    ways = Ways(settings.cluster.name, Seconds(ours.interval_seconds), ours.missing_is_zero)
+    with until_stopped(), telling("usage", settings) as registry, log_factory.log(settings) as log:
+        watching, metrics = SourceMetrics(registry, topics, NAME), UsageMetrics(registry)
+        source = UsageSource(read, WatchedLog(log, watching), topics=topics, ways=ways)
+        note(f"asking {where} for usage of cluster '{ways.cluster}' every {ours.interval_seconds:g} s")
+        while True:
+            begun = time.monotonic()
+            _scrape(source, now(settings), metrics)
+            watching.dropped(source.dropped)
+            metrics.rows(source.counts, source.held)
+            time.sleep(max(0.0, begun + ours.interval_seconds - time.monotonic()))
+
+
+def prometheus(ours: PrometheusSettings) -> Prometheus:
+    """The server that the settings name. Raises BadInput."""
+    credentials = Credentials(
+        username=ours.username,
+        password=ours.password.get_secret_value() if ours.password else None,
+        password_file=ours.password_file,
+        token=ours.token.get_secret_value() if ours.token else None,
+        token_file=ours.token_file,
+        headers=dict(_headers(ours.headers.get_secret_value() if ours.headers else "")),
+    )
+    return Prometheus(ours.url, credentials, timeout=Seconds(ours.timeout_seconds), insecure=ours.insecure, ca=ours.ca)
+
+
+def _headers(text: str) -> Iterator[tuple[str, str]]:
+    """Names and values of `Name: value` lines. What is wrong is told by its line, for the value is a secret."""
+    for number, line in enumerate(text.splitlines(), start=1):
+        name, colon, value = line.partition(":")
+        if line.strip():
+            if not colon or not _HEADER.fullmatch(name.strip()):
+                raise BadInput(f"line {number} of prometheus.headers is no header such as 'X-Scope-OrgID: shop'")
+            yield name.strip(), value.strip()
+
+
+def words(settings: Settings) -> Words:
+    """What things are called on that server."""
+    ours = settings.prometheus
+    return Words(
+        cpu_metric=ours.cpu_metric,
+        memory_metric=ours.memory_metric,
+        job=ours.job,
+        namespaces=settings.cluster.namespaces,
+        namespace_label=ours.namespace_label,
+        pod_label=ours.pod_label,
+        container_label=ours.container_label,
+    )
+
+
+def now(settings: Settings) -> datetime:
+    """Event time, by the same settings as the clock's."""
+    ours = settings.clock
+    return _EPOCH + timedelta(milliseconds=TimeBase(ours.origin_ms, ours.anchor_ms, ours.speed).event(wall_ms()))
+
+
+def _reader(settings: Settings) -> tuple[Callable[[datetime], Readings], str]:
+    """Who is asked, and who that is in words."""
+    ours = settings.usage
+    if ours.reads == "prometheus":
+        server = prometheus(settings.prometheus)
+        return PrometheusUsage(server, words(settings), Seconds(ours.rate_seconds)).read, server.url
+    api = Api(cluster_factory.connection(settings.cluster), timeout=Seconds(ours.timeout_seconds))
+    return MetricsApi(api, cluster=settings.cluster.name, namespaces=settings.cluster.namespaces).read, cluster_factory.address(
+        settings.cluster
+    )
+
+
+def _scrape(source: UsageSource, at: datetime, metrics: UsageMetrics) -> None:
+    """One scrape. What goes wrong is said, and the next one tries again."""
+    begun = time.monotonic()
+    try:
+        source.scrape(at)
+        metrics.scraped(time.monotonic() - begun)
+    except (EdgeError, LogUnavailable) as error:
+        metrics.failed()
+        _log.warning("a scrape failed", at=at.isoformat(), error=str(error))
+
+
+def history(settings: Settings, *, until: datetime | None, force: bool) -> None:
+    """Tell what the Prometheus server remembers of the time before `until`, and end."""
+    if until is not None and until.tzinfo is None:
+        raise BadInput(f"--until '{until.isoformat()}' has no offset from UTC; say {until.isoformat()}+00:00 if it is UTC")
+    topics, ours, server = log_factory.topics(settings), settings.history, prometheus(settings.prometheus)
+    period = Period(
+        settings.cluster.name,
+        (until or now(settings)).replace(microsecond=0),
+        Seconds(ours.length_seconds),
+        Seconds(ours.resolution_seconds),
+    )
+    with until_stopped(), telling("history", settings) as registry, log_factory.log(settings) as log:
+        watched = WatchedLog(log, SourceMetrics(registry, topics, "history"))
+        source = History(Store(server, words(settings), _labels(settings.prometheus)), watched, topics, period)
+        begin = source.begin(force=force)
+        note(f"asking {server.url} what cluster '{period.cluster}' used from {begin:%Y-%m-%d %H:%M} UTC on")
+        progress = Progress(begin)
+        for progress in source.play(begin):
+            note(f"{progress.rows} samples of {len(progress.containers)} containers, up to {progress.at:%Y-%m-%d %H:%M} UTC")
+        note(_ended(progress))
+
+
+def _labels(ours: PrometheusSettings) -> PodLabels:
+    return PodLabels(ours.pod_labels, ours.pod_labels_prefix, ours.pod_labels_namespace, ours.pod_labels_pod)
+
+
+def _ended(progress: Progress) -> str:
+    said = f"history is in the log: {progress.rows} samples, {progress.left_out} left out"
+    if not progress.unmatched:
+        return f"{said}; every pod belongs to a workload"
+    first = "/".join(min(progress.unmatched))
+    return f"{said}; {len(progress.unmatched)} pods could be matched to no workload, such as {first}"

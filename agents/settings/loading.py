@@ -1,0 +1,168 @@
+"""Where settings come from: defaults < YAML file < environment < flags, each value with its origin.
+
+`ullage.yaml` in the current folder is read when it is there, or the file that `--config` names. `ULLAGE_LOG__BROKERS` sets
+`log.brokers`; `ULLAGE_LOG__BROKERS_FILE` reads it from a file, and such a value is never shown. A name that is not a setting
+and a value that makes no sense are BadInput: the sentence names the setting, the value and the place it came from.
+"""
+
+import difflib
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, is_dataclass
+from pathlib import Path
+
+import yaml
+from pydantic import BaseModel, SecretStr, ValidationError
+from pydantic_settings import EnvSettingsSource, YamlConfigSettingsSource
+
+from agents.settings import stage_bounds
+from agents.settings.tree import Settings
+from streams.errors import BadInput
+
+FILE = Path("ullage.yaml")
+DEFAULT = "default"
+_PREFIX = "ULLAGE_"
+_FROM_FILE = "_file"
+_HIDDEN = "(hidden)"
+
+Values = Mapping[str, object]
+"""Dotted names to values."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """The settings, and for each dotted name where its value came from ("default" when nobody set it)."""
+
+    settings: Settings
+    origins: Mapping[str, str]
+    hidden: frozenset[str]
+
+    def shown(self) -> Iterator[tuple[str, str, str]]:
+        """Name, value and origin of each setting; secrets hidden."""
+        for name, value in flat(_dump(self.settings)).items():
+            secret = name in self.hidden or isinstance(value, SecretStr)
+            yield name, _HIDDEN if secret else str(value), self.origins.get(name, DEFAULT)
+
+
+def load(*, file: Path | None = None, flags: Mapping[str, str] | None = None) -> Loaded:
+    """The settings of this process. `flags` are dotted names to values. Raises BadInput."""
+    names = set(flat(_dump(Settings())))
+    merged: dict[str, object] = {}
+    origins: dict[str, str] = {}
+    hidden: set[str] = set()
+    for name, value, origin, secret in [*_from_yaml(file), *_from_environment(names), *_from_flags(flags or {})]:
+        merged[name], origins[name] = value, origin
+        if secret:
+            hidden.add(name)
+    try:
+        settings = Settings.model_validate(nested(merged))
+    except ValidationError as error:
+        raise BadInput("; ".join(_sentences(error, merged, origins, hidden))) from None
+    if wrong := [_nonsense(name, f"'{merged[name]}'", origins[name], why) for name, why in stage_bounds.reasons(settings)]:
+        raise BadInput("; ".join(wrong))
+    return Loaded(settings, origins, frozenset(hidden))
+
+
+def environment(values: Values) -> dict[str, str]:
+    """Environment variables that give another process these values: `log.brokers` becomes `ULLAGE_LOG__BROKERS`."""
+    return {_PREFIX + name.replace(".", "__").upper(): str(value) for name, value in values.items()}
+
+
+def flat(tree: Mapping[str, object], before: str = "") -> dict[str, object]:
+    """A tree as dotted names."""
+    out: dict[str, object] = {}
+    for key, value in tree.items():
+        if isinstance(value, Mapping) and value:
+            out.update(flat(value, f"{before}{key}."))
+        else:
+            out[f"{before}{key}"] = value
+    return out
+
+
+def nested(values: Values) -> dict[str, object]:
+    """Inverse of `flat`. Raises BadInput when one name is both a value and a branch."""
+    tree: dict[str, object] = {}
+    for name, value in values.items():
+        *branch, leaf = name.split(".")
+        at = tree
+        for part in branch:
+            inner = at.setdefault(part, {})
+            if not isinstance(inner, dict):
+                raise BadInput(f"'{name}' cannot be set: '{part}' is a single value, not a group of settings")
+            at = inner
+        at[leaf] = value
+    return tree
+
+
+_Layer = Iterator[tuple[str, object, str, bool]]
+"""Name, value, origin, and whether it must not be shown."""
+
+
+def _from_yaml(file: Path | None) -> _Layer:
+    path = file or FILE
+    if not path.is_file():
+        if file is not None:
+            raise BadInput(f"the settings file '{file}' does not exist")
+        return
+    try:
+        tree = YamlConfigSettingsSource(Settings, yaml_file=path)()
+    except (yaml.YAMLError, ValueError, TypeError) as error:
+        raise BadInput(f"the settings file '{path}' cannot be read as YAML: {error}") from None
+    for name, value in flat(tree).items():
+        yield name, value, f"file {path}", False
+
+
+def _from_environment(names: set[str]) -> _Layer:
+    for variable in sorted(os.environ):
+        branch = variable.removeprefix(_PREFIX).partition("__")
+        if variable.startswith(_PREFIX) and branch[1] and branch[0].lower() not in Settings.model_fields:
+            raise BadInput(f"{variable} in the environment is not a setting: there is no group '{branch[0].lower()}'")
+    for name, value in flat(EnvSettingsSource(Settings)()).items():
+        variable = next(iter(environment({name: ""})))
+        target = name.removesuffix(_FROM_FILE)
+        if name not in names and target in names:
+            yield target, _secret(variable, str(value)), f"file {value} ({variable})", True
+        else:
+            yield name, value, f"environment {variable}", False
+
+
+def _secret(variable: str, path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise BadInput(f"{variable} names the file '{path}', which cannot be read: {error.strerror}") from None
+
+
+def _from_flags(flags: Mapping[str, str]) -> _Layer:
+    for name, value in flags.items():
+        yield name, value, f"flag {name}", False
+
+
+def _sentences(error: ValidationError, values: Values, origins: Mapping[str, str], hidden: set[str]) -> Iterator[str]:
+    for problem in error.errors():
+        name = ".".join(str(part) for part in problem["loc"])
+        place = origins.get(name) or next((o for n, o in origins.items() if n.startswith(f"{name}.")), "unknown place")
+        if problem["type"] in {"extra_forbidden", "unexpected_keyword_argument"}:
+            yield f"there is no setting '{name}' ({place}){_nearest(name)}"
+        else:
+            value = _HIDDEN if name in hidden else f"'{values.get(name, problem['input'])}'"
+            yield _nonsense(name, value, place, problem["msg"][0].lower() + problem["msg"][1:])
+
+
+def _nonsense(name: str, value: str, place: str, why: str) -> str:
+    return f"{name} is {value} ({place}), which makes no sense: {why}"
+
+
+def _nearest(name: str) -> str:
+    close = difflib.get_close_matches(name, flat(_dump(Settings())), n=1)
+    return f"; did you mean '{close[0]}'?" if close else ""
+
+
+def _dump(settings: Settings) -> dict[str, object]:
+    return {name: _plain(getattr(settings, name)) for name in Settings.model_fields}
+
+
+def _plain(part: object) -> object:
+    if isinstance(part, BaseModel):
+        return {name: _plain(getattr(part, name)) for name in type(part).model_fields}
+    return asdict(part) if is_dataclass(part) and not isinstance(part, type) else part

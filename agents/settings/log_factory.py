@@ -1,0 +1,54 @@
+"""The log and the topics that the settings name, opened."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agents.settings.tree import Settings
+from streams.errors import BadInput
+from streams.log.port import Log
+from streams.topics import Topics
+
+if TYPE_CHECKING:
+    from streams.log.connection import Connection
+
+
+def topics(settings: Settings) -> Topics:
+    """The topics of these settings."""
+    return Topics(settings.topics.prefix, settings.topics.partitions)
+
+
+def log(settings: Settings) -> Log:
+    """The log of these settings. Raises LogUnavailable or BadInput with what to do."""
+    match settings.log.kind:
+        case "kafka":
+            from streams.log.kafka_log import KafkaLog
+
+            return KafkaLog(connection(settings))
+        case "file":
+            from streams.log.file_log import FileLog
+
+            return FileLog(settings.log.path)
+        case "memory":
+            raise BadInput("log.kind is 'memory', but a log in memory is gone with its process: this command needs kafka or file")
+
+
+def connection(settings: Settings) -> "Connection":
+    """How to reach Kafka."""
+    from streams.log.connection import Connection
+
+    security = settings.log.security
+    return Connection(
+        brokers=settings.log.brokers,
+        security_protocol=security.protocol,
+        sasl_mechanism=security.mechanism,
+        sasl_username=security.username,
+        sasl_password=security.password.get_secret_value() if security.password else None,
+        ssl_cafile=_path(security.ca),
+        ssl_certfile=_path(security.certificate),
+        ssl_keyfile=_path(security.key),
+        ssl_check_hostname=security.check_hostname,
+    )
+
+
+def _path(path: Path | None) -> str | None:
+    return None if path is None else str(path)

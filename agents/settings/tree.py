@@ -1,0 +1,201 @@
+"""The settings as one tree: what can be set, what it means, and its default.
+
+Only the wiring (command line, demo, app host) reads this tree; everything else is handed plain arguments. Where a value comes
+from, and in which order, is `agents.settings.loading`. Importing it takes a tenth of a second, so commands do it when they run.
+"""
+
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, SecretStr
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from agents.logic.updates.update_settings import UpdateSettings
+from agents.logic.vertical.vertical_settings import VerticalSettings
+from agents.settings.model import Part as _Part
+from agents.settings.usage_settings import HistorySettings, PrometheusSettings, UsageSourceSettings
+
+Port = Annotated[int, Field(ge=0, le=65535)]
+Name = Annotated[str, Field(pattern=r"^[a-zA-Z0-9][a-zA-Z0-9._-]{0,62}$")]
+
+
+class SecuritySettings(_Part):
+    """How to reach a Kafka that asks who we are. The three files are PEM."""
+
+    protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
+    """Kafka's security.protocol."""
+    mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = None
+    """Kafka's sasl.mechanism."""
+    username: str | None = None
+    """The user, for SASL."""
+    password: SecretStr | None = None
+    """The password, for SASL; best given as a file: ULLAGE_LOG__SECURITY__PASSWORD_FILE."""
+    ca: Path | None = None
+    """The certificate authorities that the brokers' certificates are checked against; none means the system's."""
+    certificate: Path | None = None
+    """Our own certificate, where brokers ask for one."""
+    key: Path | None = None
+    """The key of our own certificate."""
+    check_hostname: bool = True
+    """Whether a broker's certificate must carry its host name."""
+
+
+class LogSettings(_Part):
+    """Where the log is."""
+
+    kind: Literal["kafka", "memory", "file"] = "kafka"
+    """Which log: `kafka` (a cluster or `ullage broker`), `file` (one file), `memory` (gone when the process ends)."""
+    brokers: str = "127.0.0.1:9092"
+    """Kafka's bootstrap servers, `host:port`, separated by commas."""
+    path: Path = Path(".run/log.jsonl")
+    """The file of a `file` log."""
+    security: SecuritySettings = SecuritySettings()
+    """How to reach a Kafka that asks who we are."""
+
+
+class TopicSettings(_Part):
+    """How the topics are named and cut."""
+
+    prefix: str = "ullage"
+    """What every topic name starts with; two installations on one Kafka need two prefixes."""
+    partitions: Annotated[int, Field(ge=1, le=1000)] = 4
+    """Partitions of every topic a stage reads or writes; the upper bound of useful workers. Cannot be changed later."""
+    replication: Annotated[int, Field(ge=-1, le=15)] = -1
+    """Copies of each partition; -1 leaves it to the brokers' own default."""
+
+
+class ClockSettings(_Part):
+    """The clock source, which puts ticks into the log."""
+
+    period_ms: Annotated[int, Field(ge=1)] = 500
+    """Milliseconds of event time between two ticks; a turn is taken at each."""
+    speed: Annotated[float, Field(gt=0)] = 1.0
+    """Event time that passes in one second of real time, in seconds; 1440 plays a day in a minute."""
+    origin_ms: Annotated[int, Field(ge=0)] = 0
+    """Event time at the real time `anchor_ms`, both in milliseconds since the epoch; equal means that event time is real time."""
+    anchor_ms: Annotated[int, Field(ge=0)] = 0
+    """See `origin_ms`. All clocks of one log must be given the same two."""
+
+
+class WorkerSettings(_Part):
+    """A worker: the process that hosts the stages."""
+
+    name: Name = "ullage"
+    """The worker group: workers of one name share the partitions among them (Faust's app id)."""
+    checkpoint_least: Annotated[float, Field(gt=0)] = 1.0
+    """Seconds of real time between two checkpoints of a partition's state, at least."""
+    checkpoint_most: Annotated[float, Field(gt=0)] = 30.0
+    """... and at most, however large the state is."""
+    checkpoint_rate: Annotated[int, Field(ge=1)] = 12_000_000
+    """Bytes a second that checkpoints may cost, averaged over a round of partitions."""
+    buffer: Annotated[int, Field(ge=1 << 20)] = 32 << 20
+    """Bytes held at most of one input that is ahead of the others."""
+
+
+class MetricsSettings(_Part):
+    """Prometheus metrics and health of this process."""
+
+    host: str = "127.0.0.1"
+    """The address that /metrics, /healthz and /readyz answer on; 0.0.0.0 inside a container."""
+    port: Port = 0
+    """The port they answer on; 0 means none is opened."""
+
+
+class ClusterSettings(_Part):
+    """The cluster that sources watch and consumers act on."""
+
+    name: Name = "demo"
+    """The cluster's name: first part of every workload key."""
+    url: str = "http://127.0.0.1:8899"
+    """Where a server answers that asks for no credentials, such as the simulated cluster."""
+    kubeconfig: Path | None = None
+    """The kubeconfig file that says how to reach the cluster; unset, and no context either, means that `url` does."""
+    context: str | None = None
+    """The context in the kubeconfig; unset means its current one. Set without a kubeconfig, it is looked up in kubectl's own."""
+    in_cluster: bool = False
+    """Whether to use the service account of the pod that this process runs in."""
+    namespaces: tuple[Name, ...] = ()
+    """The only namespaces to watch; none means all of them. Nodes are watched in any case."""
+    start: datetime | None = None
+    """When the simulated cluster begins, in event time with an offset; unset means at the first tick."""
+    period_seconds: Annotated[int, Field(ge=1)] = 60
+    """Seconds of event time between two scrapes."""
+    seed: int = 1
+    """The seed of everything by chance in the simulated cluster: same seed, same day."""
+
+
+class StatusSettings(_Part):
+    """How hard the status consumer may work the cluster's API."""
+
+    writers: Annotated[int, Field(ge=1, le=1000)] = 10
+    """VPA objects that are written at one time."""
+    rate: Annotated[float, Field(gt=0)] = 50.0
+    """Reads and writes a second, on the long run."""
+    burst: Annotated[int, Field(ge=1)] = 100
+    """... and at once, after a rest."""
+
+
+class DemoSettings(_Part):
+    """`ullage demo`."""
+
+    seconds: Annotated[float, Field(gt=0)] = 60.0
+    """How long the simulated day takes in real time, in seconds."""
+    workers: Annotated[int, Field(ge=1, le=8)] = 2
+    """How many workers share the work."""
+    partitions: Annotated[int, Field(ge=1, le=16)] = 2
+    """Partitions of the demo's topics."""
+    tick_seconds: Annotated[int, Field(ge=1)] = 60
+    """Seconds of simulated time between two ticks."""
+
+
+class Settings(BaseSettings):
+    """All settings. `agents.settings.loading.load` makes one; the constructor itself reads neither environment nor file."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="ULLAGE_",
+        env_nested_delimiter="__",
+        frozen=True,
+        extra="forbid",
+        use_attribute_docstrings=True,
+    )
+
+    log: LogSettings = LogSettings()
+    """Where the log is."""
+    topics: TopicSettings = TopicSettings()
+    """How the topics are named and cut."""
+    clock: ClockSettings = ClockSettings()
+    """The clock source."""
+    worker: WorkerSettings = WorkerSettings()
+    """The process that hosts the stages."""
+    vertical: VerticalSettings = VerticalSettings()
+    """How requests are recommended."""
+    updates: UpdateSettings = UpdateSettings()
+    """Which pods are changed, and when."""
+    cluster: ClusterSettings = ClusterSettings()
+    """The cluster that sources watch and consumers act on."""
+    usage: UsageSourceSettings = UsageSourceSettings()
+    """Where usage is read."""
+    prometheus: PrometheusSettings = PrometheusSettings()
+    """The Prometheus server that usage or history is read from."""
+    history: HistorySettings = HistorySettings()
+    """How far back history goes."""
+    status: StatusSettings = StatusSettings()
+    """The consumer that writes the status of VPA objects."""
+    metrics: MetricsSettings = MetricsSettings()
+    """Prometheus metrics and health."""
+    demo: DemoSettings = DemoSettings()
+    """The demo."""
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Arguments only: the layers call the other sources themselves, to remember which gave what."""
+        del settings_cls, env_settings, dotenv_settings, file_secret_settings
+        return (init_settings,)

@@ -1,0 +1,80 @@
+"""The settings of what is measured: where usage is read, how a Prometheus server is reached, and how far back history goes."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, SecretStr
+
+from agents.settings.model import Part
+
+Label = Annotated[str, Field(pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$")]
+Metric = Annotated[str, Field(pattern=r"^[a-zA-Z_:][a-zA-Z0-9_:]*$")]
+
+
+class UsageSourceSettings(Part):
+    """`ullage source usage`: what containers use."""
+
+    reads: Literal["metrics-api", "prometheus"] = "metrics-api"
+    """Who is asked: the cluster's metrics API (`metrics.k8s.io`), or the server of `prometheus`."""
+    interval_seconds: Annotated[float, Field(ge=1)] = 60.0
+    """Seconds between two questions; upstream's recommender-interval. Confidence counts samples, so it changes the bounds."""
+    timeout_seconds: Annotated[float, Field(gt=0)] = 30.0
+    """Seconds that an answer of the metrics API may take."""
+    missing_is_zero: bool = False
+    """Whether a resource that an answer leaves out counts as none used, as upstream has it; otherwise it was not seen."""
+    rate_seconds: Annotated[float, Field(ge=1)] = 300.0
+    """What Prometheus averages CPU over, in seconds; four times its own scrape interval is good."""
+
+
+class PrometheusSettings(Part):
+    """How to reach a Prometheus server, and what things are called there."""
+
+    url: str = "http://prometheus.monitoring.svc"
+    """Where it answers; upstream's prometheus-address."""
+    username: str | None = None
+    """The user, for basic authentication."""
+    password: SecretStr | None = None
+    """The password of that user."""
+    password_file: Path | None = None
+    """A file that holds the password; read for each question."""
+    token: SecretStr | None = None
+    """A bearer token."""
+    token_file: Path | None = None
+    """A file that holds the bearer token; read for each question, as such tokens are renewed."""
+    headers: SecretStr | None = None
+    """More headers for each question, a line each, as in `X-Scope-OrgID: shop`; best by file: ULLAGE_PROMETHEUS__HEADERS_FILE."""
+    ca: Path | None = None
+    """The certificate authorities (PEM) that its certificate is checked against; none means the system's."""
+    insecure: bool = False
+    """Whether to take any certificate; upstream's prometheus-insecure."""
+    timeout_seconds: Annotated[float, Field(gt=0)] = 300.0
+    """Seconds that an answer may take; upstream's prometheus-query-timeout."""
+    job: str = "kubernetes-cadvisor"
+    """The job that scrapes containers, upstream's prometheus-cadvisor-job-name (`kubelet` with kube-prometheus); empty: any."""
+    cpu_metric: Metric = "container_cpu_usage_seconds_total"
+    """The counter of CPU seconds; upstream's history-cpu-metric."""
+    memory_metric: Metric = "container_memory_working_set_bytes"
+    """Memory in use; upstream's history-memory-metric."""
+    namespace_label: Label = "namespace"
+    """The label of both that holds the namespace; upstream's container-namespace-label."""
+    pod_label: Label = "pod"
+    """... the pod; cAdvisor's own, where upstream's container-pod-name-label is `pod_name`."""
+    container_label: Label = "container"
+    """... the container; cAdvisor's own, where upstream's container-name-label is `name`."""
+    pod_labels: str = "kube_pod_labels"
+    """The metric that carries pods' labels, for pods that are gone: a metric, or a selector with a range as upstream asks for."""
+    pod_labels_prefix: str = "label_"
+    """What the names of pods' labels begin with there; upstream's pod-label-prefix is `pod_label_`."""
+    pod_labels_namespace: Label = "namespace"
+    """Its label that holds the namespace; upstream's pod-namespace-label is `kubernetes_namespace`."""
+    pod_labels_pod: Label = "pod"
+    """Its label that holds the pod's name; upstream's pod-name-label is `kubernetes_pod_name`."""
+
+
+class HistorySettings(Part):
+    """`ullage source history`: what a Prometheus server remembers of the time before."""
+
+    length_seconds: Annotated[float, Field(ge=1)] = 8 * 86_400.0
+    """How far back; upstream's history-length of 8 days."""
+    resolution_seconds: Annotated[float, Field(ge=1)] = 3600.0
+    """Seconds between two samples, and what CPU is averaged over; upstream's history-resolution."""

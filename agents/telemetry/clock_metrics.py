@@ -1,0 +1,41 @@
+"""The clock's metrics, read off its log: each tick it appends, and each probe by which it compares itself with the log."""
+
+from collections.abc import Sequence
+
+from prometheus_client import CollectorRegistry, Counter, Gauge
+
+from agents.telemetry.age_gauge import Age
+from streams.codec.event_codec import tick_number
+from streams.errors import LogUnavailable
+from streams.log.port import NewRecord, Record
+from streams.topics import TOPICS, Topics
+
+
+class ClockMetrics:
+    """Watches the log of one clock. The age of its last tick counts from here until the first."""
+
+    def __init__(self, registry: CollectorRegistry, topics: Topics) -> None:
+        """One clock a process."""
+        self._inputs = {topics.wire(topic.name) for topic in TOPICS if topic.read}
+        self._ticks = Counter("ullage_clock_ticks", "Ticks appended, counted once for all partitions", registry=registry)
+        self._skew = Gauge("ullage_clock_skew_seconds", "This clock less the log's, at the last look", registry=registry)
+        self._age = Age("ullage_clock_tick_age_seconds", "Real time since this clock's last tick", (), registry)
+        self._failures = Counter("ullage_clock_failures", "Appends that the log did not take", registry=registry)
+        self._age.happened()
+
+    def appended(self, records: Sequence[NewRecord]) -> None:
+        """One append is one tick, in every partition of every topic that a stage reads; or a probe, which goes elsewhere."""
+        if any(record.topic in self._inputs for record in records):
+            self._ticks.inc()
+            self._age.happened()
+
+    def read(self, records: Sequence[Record]) -> None:
+        """A probe that came back: its number is this machine's time, its timestamp the log's."""
+        for record in records:
+            number = tick_number(record) if record.topic not in self._inputs else None
+            if number is not None and record.timestamp_ms >= 0:
+                self._skew.set((number - record.timestamp_ms) / 1000)
+
+    def failed(self, _error: LogUnavailable) -> None:
+        """A tick or probe was not taken."""
+        self._failures.inc()

@@ -1,0 +1,49 @@
+"""The consumers' metrics, read off their log: every outcome they append, and what they had to set aside."""
+
+from collections.abc import Sequence
+
+from prometheus_client import CollectorRegistry, Counter
+
+from schemas.outcomes import ActionFinished, StatusWritten
+from streams.codec.event_codec import Codec
+from streams.errors import LogUnavailable
+from streams.log.port import NewRecord, Record
+from streams.topics import Topics
+
+
+class ConsumerMetrics:
+    """Watches the logs of all consumers of a process."""
+
+    def __init__(self, registry: CollectorRegistry, topics: Topics) -> None:
+        """One object a process."""
+        self._codec = Codec(topics)
+        self._outcomes_topic, self._dead_topic = topics.wire("outcomes"), topics.wire("dead-letters")
+        self._outcomes = Counter("ullage_outcomes", "Decisions finished with", ("action", "result"), registry=registry)
+        self._dead = Counter("ullage_consumer_dead_letters", "Decisions that could not be read", registry=registry)
+        self._failures = Counter("ullage_consumer_failures", "Appends the log did not take", registry=registry)
+
+    def appended(self, records: Sequence[NewRecord]) -> None:
+        """Count outcomes by action and result."""
+        for record in records:
+            if record.topic == self._dead_topic:
+                self._dead.inc()
+            elif record.topic == self._outcomes_topic:
+                self._count(self._codec.decode(_as_read(record)))
+
+    def read(self, records: Sequence[Record]) -> None:
+        """What a consumer reads is not counted."""
+
+    def failed(self, _error: LogUnavailable) -> None:
+        """An outcome stays unsaid until the log takes it."""
+        self._failures.inc()
+
+    def _count(self, event: object) -> None:
+        if isinstance(event, ActionFinished):
+            self._outcomes.labels(event.action.value, event.result.value).inc()
+        elif isinstance(event, StatusWritten):
+            self._outcomes.labels("status", event.result.value).inc()
+
+
+def _as_read(record: NewRecord) -> Record:
+    """The record as a reader would see it; the offset plays no part in decoding."""
+    return Record(record.topic, record.partition, 0, record.key, record.value, record.headers)

@@ -1,0 +1,122 @@
+"""A worker's metrics: turns, checkpoints, recoveries, and everything that went wrong with a record.
+
+The worker says what happened; the same words also keep its readiness (`caught_up`).
+"""
+
+from collections.abc import Iterable
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from agents.task import Taken
+from agents.telemetry.age_gauge import Age
+from agents.telemetry.readiness import CaughtUp, Task
+from schemas.units import Bytes, Seconds
+from streams.codec import event_codec
+
+LAG_BOUND = Seconds(10.0)
+_TASK = ("stage", "partition")
+_FAST = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
+_SLOW = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 120.0)
+
+
+class WorkerMetrics:
+    """What a worker tells. Cheap enough for every turn; partitions that are no longer ours disappear."""
+
+    def __init__(self, registry: CollectorRegistry, lag_bound: Seconds = LAG_BOUND) -> None:
+        """`lag_bound` is the event-time lag above which the worker is not ready."""
+        self.caught_up = CaughtUp(lag_bound)
+        self._tasks: set[Task] = set()
+        self._make_turns(registry)
+        self._make_checkpoints(registry)
+        self._make_troubles(registry)
+
+    def _make_turns(self, to: CollectorRegistry) -> None:
+        self._lag = Gauge("ullage_turn_lag_seconds", "Event time of newest tick less that of last turn", _TASK, registry=to)
+        self._took = Histogram("ullage_turn_seconds", "Real time to take a turn", ("stage",), registry=to, buckets=_FAST)
+        self._records = Counter("ullage_records", "Records folded into state", _TASK, registry=to)
+        self._samples = Counter("ullage_samples", "Usage samples folded into state", _TASK, registry=to)
+        self._decisions = Counter("ullage_decisions", "Decisions published", ("stage", "kind"), registry=to)
+        self._tick_age = Age("ullage_tick_age_seconds", "Real time since a tick came in", _TASK, to)
+        self._open = Gauge("ullage_partitions_open", "Partitions that take turns here", ("stage",), registry=to)
+
+    def _make_checkpoints(self, to: CollectorRegistry) -> None:
+        self._written = Counter("ullage_checkpoint_bytes", "Bytes of checkpoints", _TASK, registry=to)
+        self._writing = Histogram(
+            "ullage_checkpoint_seconds", "Real time to write a checkpoint", ("stage",), registry=to, buckets=_SLOW
+        )
+        self._checkpoint_age = Age("ullage_checkpoint_age_seconds", "Real time since the last checkpoint", _TASK, to)
+        self._torn = Counter("ullage_checkpoints_torn", "Torn checkpoints passed over at recovery", _TASK, registry=to)
+        self._recoveries = Counter("ullage_recoveries", "Partitions opened", ("stage", "found"), registry=to)
+        self._recovering = Histogram(
+            "ullage_recovery_seconds", "Real time to open a partition", ("stage",), registry=to, buckets=_SLOW
+        )
+
+    def _make_troubles(self, to: CollectorRegistry) -> None:
+        self._dead = Counter("ullage_dead_letters", "Records that could not be read", ("stage",), registry=to)
+        self._lost = Counter("ullage_lost_records", "Records gone before they were read", (*_TASK, "topic"), registry=to)
+        self._gaps = Counter("ullage_gaps_filled", "Jumps in a topic that were read again", (*_TASK, "topic"), registry=to)
+
+    def assigned(self, tasks: Iterable[Task]) -> None:
+        """These (stage, partition) and no others are ours now; none is open until `opened`, unless it was ours before."""
+        tasks = set(tasks)
+        for stage, partition in self._tasks - tasks:
+            self._forget(stage, partition)
+        self._tasks = tasks
+        self.caught_up.assigned(tasks)
+
+    def closed(self, stage: str, partition: int) -> None:
+        """The task takes no turns until it is opened again (revoked, or about to recover)."""
+        if (stage, partition) in self._tasks:
+            self.caught_up.closed(stage, partition)
+            self._count_open(stage)
+
+    def opened(self, stage: str, partition: int, *, found: str, seconds: Seconds, torn: int = 0) -> None:
+        """The task has its state. `found`: "checkpoint", "memory" or "nothing". It is ready once it tells a lag."""
+        self._recoveries.labels(stage, found).inc()
+        self._recovering.labels(stage).observe(seconds)
+        self._torn.labels(stage, str(partition)).inc(torn)
+
+    def ticked(self, stage: str, partition: int) -> None:
+        """A tick came in."""
+        self._tick_age.happened(stage, str(partition))
+
+    def lag(self, stage: str, partition: int, seconds: Seconds) -> None:
+        """How far the last turn is behind the newest tick known, in event time. Also for a task that took no turn."""
+        self._lag.labels(stage, str(partition)).set(seconds)
+        self.caught_up.lag(stage, partition, seconds)
+        self._count_open(stage)
+
+    def turn_taken(self, stage: str, partition: int, taken: Taken, *, seconds: Seconds, lag: Seconds) -> None:
+        """One turn: what it gave, how long it took in real time, and how far behind it is in event time."""
+        labels = (stage, str(partition))
+        self._took.labels(stage).observe(seconds)
+        self._records.labels(*labels).inc(taken.records)
+        self._samples.labels(*labels).inc(taken.samples)
+        self._dead.labels(stage).inc(len(taken.dead))
+        for decision in taken.decisions:
+            self._decisions.labels(stage, event_codec.header(decision, "ce_type") or "unknown").inc()
+        self.lag(stage, partition, lag)
+
+    def checkpoint_written(self, stage: str, partition: int, *, size: Bytes, seconds: Seconds) -> None:
+        """A checkpoint's mark is acknowledged."""
+        self._written.labels(stage, str(partition)).inc(size)
+        self._writing.labels(stage).observe(seconds)
+        self._checkpoint_age.happened(stage, str(partition))
+
+    def lost(self, stage: str, partition: int, topic: str, records: int) -> None:
+        """Records were gone from the log before this task read them: an alarm, as decisions may differ from then on."""
+        self._lost.labels(stage, str(partition), topic).inc(records)
+
+    def gap_filled(self, stage: str, partition: int, topic: str) -> None:
+        """A jump in a topic was noticed and read again: harmless."""
+        self._gaps.labels(stage, str(partition), topic).inc()
+
+    def _count_open(self, stage: str) -> None:
+        self._open.labels(stage).set(self.caught_up.open_partitions(stage))
+
+    def _forget(self, stage: str, partition: int) -> None:
+        self.caught_up.closed(stage, partition)
+        self._count_open(stage)
+        self._lag.remove(stage, str(partition))
+        self._tick_age.forget(stage, str(partition))
+        self._checkpoint_age.forget(stage, str(partition))

@@ -1,0 +1,226 @@
+"""What an event is called in an explanation, and which of its numbers count there.
+
+Of a scrape only the rows of the workload in question count. Numbers are shown as they are in the event, shortened for reading;
+who needs every digit reads the record at the place that the explanation names.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import singledispatch
+
+from agents.engine.turn import Event
+from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
+from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
+from schemas.facts.nodes import NodeChanged, NodeRemoved
+from schemas.facts.pods import PodChanged, PodDeleted
+from schemas.facts.sources import SourceReported
+from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
+from schemas.facts.vpa_checkpoints import CheckpointSeen
+from schemas.names import Amounts
+from schemas.outcomes import ActionFinished, StatusWritten
+from schemas.policies.control import ControlChanged
+from schemas.policies.limit_ranges import LimitRangeChanged, LimitRangeRemoved
+from schemas.policies.vertical import VerticalPolicyChanged, VerticalPolicyRemoved
+from schemas.policies.vpa import VpaChanged, VpaRemoved
+
+Numbers = dict[str, object]
+
+_WHAT: Mapping[type, str] = {
+    RequestsRecommended: "requests recommended",
+    ResizePlanned: "resize planned",
+    EvictionPlanned: "eviction planned",
+    UpdateRefused: "update refused",
+    MetricsScraped: "usage scraped",
+    ContainerOOMKilled: "container OOM-killed",
+    PodChanged: "pod changed",
+    PodDeleted: "pod deleted",
+    VerticalPolicyChanged: "vertical policy set",
+    VerticalPolicyRemoved: "vertical policy removed",
+    CheckpointSeen: "checkpoint of a VPA seen",
+    NodeChanged: "node changed",
+    NodeRemoved: "node removed",
+    SourceReported: "source at work",
+    LimitRangeChanged: "limit range set",
+    LimitRangeRemoved: "limit range removed",
+    VpaChanged: "VPA set",
+    VpaRemoved: "VPA removed",
+    ControlChanged: "control changed",
+    ActionFinished: "action finished",
+    StatusWritten: "status of a VPA written",
+}
+
+
+def what(event: Event) -> str:
+    """The event's name in plain words."""
+    return _WHAT[type(event)]
+
+
+def workload_of(event: Event) -> str | None:
+    """The key of the workload that an event is about; None for events about many."""
+    workload = getattr(event, "workload", None)
+    return None if workload is None else str(workload.key)
+
+
+def numbers(event: Event, workload: str | None) -> Numbers:
+    """The numbers of an event that count for `workload`."""
+    if isinstance(event, MetricsScraped):
+        return _scrape(event, workload)
+    return _numbers(event)
+
+
+def because(event: Event) -> Mapping[str, object]:
+    """What a decision says it rests on; nothing for events that are no decisions."""
+    return getattr(event, "because", {})
+
+
+def _scrape(event: MetricsScraped, workload: str | None) -> Numbers:
+    rows = [i for i, key in enumerate(event.workloads) if workload in (None, key)]
+    found: Numbers = {"rows": len(rows), "of": workload or "all workloads"}
+    if rows:
+        found["highest cpu"] = amount(cpu=max(float(event.cores[i]) for i in rows))
+        found["highest memory"] = amount(memory=max(float(event.memory[i]) for i in rows))
+    return found
+
+
+@singledispatch
+def _numbers(event: object) -> Numbers:
+    raise TypeError(f"an explanation has no words for a {type(event).__name__}")
+
+
+@_numbers.register
+def _(event: RequestsRecommended) -> Numbers:
+    targets = {c.container: _amounts(c.target) for c in event.containers}
+    return {"workload": event.workload.key, "target": targets}
+
+
+@_numbers.register
+def _(event: ResizePlanned) -> Numbers:
+    requests = {name: f"{_amounts(event.expect.get(name, Amounts()))} to {_amounts(a)}" for name, a in event.requests.items()}
+    return {"pod": event.pod.name, "requests": requests}
+
+
+@_numbers.register
+def _(event: EvictionPlanned) -> Numbers:
+    return {"pod": event.pod.name}
+
+
+@_numbers.register
+def _(event: UpdateRefused) -> Numbers:
+    return {"pod": event.pod.name, "guard": event.guard, "reason": event.reason}
+
+
+@_numbers.register
+def _(event: ContainerOOMKilled) -> Numbers:
+    limit, request = (amount(memory=m) for m in (event.memory_limit, event.memory_request))
+    return {"pod": event.pod.name, "container": event.container, "limit": limit, "request": request}
+
+
+@_numbers.register
+def _(event: PodChanged) -> Numbers:
+    return {
+        "pod": event.pod.name,
+        "phase": str(event.phase),
+        "requests": {c.name: _amounts(c.requests) for c in event.containers},
+    }
+
+
+@_numbers.register
+def _(event: PodDeleted) -> Numbers:
+    return {"pod": event.pod.name}
+
+
+@_numbers.register
+def _(event: VerticalPolicyChanged) -> Numbers:
+    bounds = {c.container: f"{_amounts(c.min_allowed)} to {_amounts(c.max_allowed)}" for c in event.containers}
+    return {"target": event.target, "version": event.version, "mode": str(event.update_mode), "bounds": bounds}
+
+
+@_numbers.register
+def _(event: VerticalPolicyRemoved) -> Numbers:
+    return {"target": event.target}
+
+
+@_numbers.register
+def _(event: CheckpointSeen) -> Numbers:
+    return {"vpa": event.vpa, "container": event.container, "samples": event.count}
+
+
+@_numbers.register
+def _(event: VpaChanged) -> Numbers:
+    ref, mode = event.target_ref, event.update_mode
+    target = f"{ref.kind}/{ref.name}" if ref else "none"
+    bounds = {c.container: f"{_amounts(c.min_allowed)} to {_amounts(c.max_allowed)}" for c in event.containers}
+    return {"vpa": event.key, "target": target, "generation": event.generation, "mode": str(mode or "unset"), "bounds": bounds}
+
+
+@_numbers.register
+def _(event: VpaRemoved) -> Numbers:
+    return {"vpa": event.key}
+
+
+@_numbers.register
+def _(event: NodeChanged) -> Numbers:
+    return {"node": event.node, "allocatable": _amounts(event.allocatable), "schedulable": event.schedulable}
+
+
+@_numbers.register
+def _(event: NodeRemoved) -> Numbers:
+    return {"node": event.node}
+
+
+@_numbers.register
+def _(event: SourceReported) -> Numbers:
+    return {"source": event.source, "sees": list(event.sees)}
+
+
+@_numbers.register
+def _(event: LimitRangeChanged) -> Numbers:
+    return {
+        "limit range": event.key,
+        "limits": {str(each.type): f"{_amounts(each.least)} to {_amounts(each.most)}" for each in event.limits},
+    }
+
+
+@_numbers.register
+def _(event: LimitRangeRemoved) -> Numbers:
+    return {"limit range": event.key}
+
+
+@_numbers.register
+def _(event: ControlChanged) -> Numbers:
+    return {"mode": str(event.mode), "paused": event.paused, "budget": event.budget, "reason": event.reason}
+
+
+@_numbers.register
+def _(event: ActionFinished) -> Numbers:
+    return {"action": str(event.action), "result": str(event.result), "pod": event.pod.name, "reason": event.reason}
+
+
+@_numbers.register
+def _(event: StatusWritten) -> Numbers:
+    return {"vpa": f"{event.namespace}/{event.name}", "result": str(event.result), "reason": event.reason}
+
+
+def _amounts(amounts: Amounts) -> str:
+    return f"{amount(cpu=amounts.cpu)} / {amount(memory=amounts.memory)}"
+
+
+def amount(*, cpu: float | None = None, memory: float | None = None) -> str:
+    """One amount with its unit: millicores, MiB or GiB."""
+    if cpu is not None:
+        return f"{cpu * 1000:.0f}m"
+    if memory is None:
+        return "not set"
+    return f"{memory / (1 << 20):.1f} MiB" if memory < 1 << 30 else f"{memory / (1 << 30):.2f} GiB"
+
+
+def said(value: object) -> str:
+    """A value for reading: floats shortened, mappings and lists written out."""
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, ContainerRecommendation):
+        return f"{value.container} {_amounts(value.target)}"
+    if isinstance(value, Mapping):
+        return "(" + ", ".join(f"{k} {said(v)}" for k, v in value.items()) + ")" if value else "none"
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return "[" + ", ".join(said(v) for v in value) + "]"
+    return str(value)

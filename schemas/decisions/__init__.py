@@ -1,0 +1,9 @@
+"""Decisions: what an agent concluded, with the numbers it rests on.
+
+`because` holds all that a person needs to redo the sum: inputs, settings, policy version and every limit that changed it.
+"""
+
+from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
+from schemas.decisions.recommendations import RequestsRecommended
+
+Decision = RequestsRecommended | ResizePlanned | EvictionPlanned | UpdateRefused

@@ -1,0 +1,65 @@
+"""Facts about pods: what one looks like, and that it is gone."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+
+from schemas.names import Amounts, PodName, Workload
+
+
+class PodPhase(StrEnum):
+    """Kubernetes' pod phases."""
+
+    PENDING = "Pending"
+    RUNNING = "Running"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+    UNKNOWN = "Unknown"
+
+
+class ResizeState(StrEnum):
+    """What the kubelet says of an in-place resize; NONE when none is asked for or all is done."""
+
+    NONE = "None"
+    IN_PROGRESS = "InProgress"
+    DEFERRED = "Deferred"
+    INFEASIBLE = "Infeasible"
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerSeen:
+    """One container of a pod, as its spec and status stand."""
+
+    name: str
+    requests: Amounts = Amounts()
+    limits: Amounts = Amounts()
+    restarts: int = 0
+    ready: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PodChanged:
+    """A pod was created or its spec or status changed. Key: the workload; a copy is keyed by cluster."""
+
+    at: datetime
+    workload: Workload
+    pod: PodName
+    phase: PodPhase
+    created: datetime
+    containers: tuple[ContainerSeen, ...]
+    node: str | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    resize: ResizeState = ResizeState.NONE
+    started: datetime | None = None
+    init_containers: tuple[ContainerSeen, ...] = ()
+    qos: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PodDeleted:
+    """A pod is gone from the cluster."""
+
+    at: datetime
+    workload: Workload
+    pod: PodName

@@ -1,0 +1,50 @@
+"""Facts about usage: what containers used, and that one was killed for want of memory."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from schemas.names import PodName, Workload
+from schemas.units import Bytes, Cores, Seconds
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsScraped:
+    """One scrape of the containers of one partition, as columns of equal length; a very long one comes in several.
+
+    Row i says that container `containers[i]` of pod `pods[i]` of workload `workloads[i]` used `cores[i]` and `memory[i]`,
+    averaged over the `window` that ended at `at`, or `ages[i]` seconds before it where there are ages. An amount that the
+    source did not see is NaN (null on the wire), never zero.
+
+    The three name columns are interned by the codec: equal names in two records are the same tuple object, so a reader may
+    look a whole scrape up by identity. Numbers are float64 arrays (or any sequence of floats).
+
+    `history` marks what a metrics store remembered: `at` may lie days before the turn that takes it. Only usage from after what
+    was counted of a container last counts, so history is for a start with an empty state, before anything live.
+    """
+
+    at: datetime
+    cluster: str
+    workloads: tuple[str, ...]
+    pods: tuple[str, ...]
+    containers: tuple[str, ...]
+    cores: Sequence[Cores]
+    memory: Sequence[Bytes]
+    window: Seconds = Seconds(60.0)
+    ages: Sequence[Seconds] = ()
+    history: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerOOMKilled:
+    """The kernel killed a container that reached its memory limit. Deduplicated by pod uid, container and restart count."""
+
+    at: datetime
+    workload: Workload
+    pod: PodName
+    container: str
+    restarts: int
+    memory_request: Bytes | None
+    memory_limit: Bytes | None
+    memory_used: Bytes | None = None
+    """What an eviction for want of memory says that it used; counts instead of the request."""

@@ -1,0 +1,16 @@
+"""Policies: what an operator asked for."""
+
+from schemas.policies.control import ControlChanged
+from schemas.policies.limit_ranges import LimitRangeChanged, LimitRangeRemoved
+from schemas.policies.vertical import VerticalPolicyChanged, VerticalPolicyRemoved
+from schemas.policies.vpa import VpaChanged, VpaRemoved
+
+Policy = (
+    VerticalPolicyChanged
+    | VerticalPolicyRemoved
+    | VpaChanged
+    | VpaRemoved
+    | LimitRangeChanged
+    | LimitRangeRemoved
+    | ControlChanged
+)

@@ -1,0 +1,58 @@
+"""LimitRange objects as policies."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+
+from schemas.names import Amounts
+
+
+class LimitType(StrEnum):
+    """What an entry of a LimitRange bounds."""
+
+    CONTAINER = "Container"
+    POD = "Pod"
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """One entry of a LimitRange. Amounts that are None are not bounded; ratios are limit to request, by resource."""
+
+    type: LimitType
+    least: Amounts = Amounts()
+    most: Amounts = Amounts()
+    default_limits: Amounts = Amounts()
+    default_requests: Amounts = Amounts()
+    ratios: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class LimitRangeChanged:
+    """A LimitRange object was made or changed. Entries of other types than those of LimitType are left out."""
+
+    at: datetime
+    cluster: str
+    namespace: str
+    name: str
+    limits: tuple[Limit, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """`cluster/namespace/LimitRange/name`, the record key."""
+        return f"{self.cluster}/{self.namespace}/LimitRange/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class LimitRangeRemoved:
+    """A LimitRange object is gone."""
+
+    at: datetime
+    cluster: str
+    namespace: str
+    name: str
+
+    @property
+    def key(self) -> str:
+        """`cluster/namespace/LimitRange/name`, the record key."""
+        return f"{self.cluster}/{self.namespace}/LimitRange/{self.name}"

@@ -1,0 +1,110 @@
+"""Vertical policies of our own, and what one asks for a container; VPA objects ask in the same form."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from schemas.names import Amounts
+from schemas.units import Bytes, Cores, Fraction, Seconds
+
+
+class UpdateMode(StrEnum):
+    """How a workload's pods may be changed; VPA's words. AUTO is VPA's old name for RECREATE."""
+
+    OFF = "Off"
+    INITIAL = "Initial"
+    RECREATE = "Recreate"
+    IN_PLACE_OR_RECREATE = "InPlaceOrRecreate"
+    IN_PLACE = "InPlace"
+    AUTO = "Auto"
+
+
+class ContainerMode(StrEnum):
+    """OFF: nothing is recommended for this container, and it takes no share of its pod's minimum."""
+
+    AUTO = "Auto"
+    OFF = "Off"
+
+
+class ControlledValues(StrEnum):
+    """Whether limits follow requests."""
+
+    REQUESTS_AND_LIMITS = "RequestsAndLimits"
+    REQUESTS_ONLY = "RequestsOnly"
+
+
+class BoostKind(StrEnum):
+    """FACTOR multiplies the CPU of a starting container, QUANTITY adds to it."""
+
+    FACTOR = "Factor"
+    QUANTITY = "Quantity"
+
+
+@dataclass(frozen=True, slots=True)
+class StartupBoost:
+    """More CPU for a container while it starts, and for `duration` after its pod is ready."""
+
+    kind: BoostKind
+    factor: float | None = None
+    quantity: Cores | None = None
+    duration: Seconds = Seconds(0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    """Settings of the recommender for some containers alone; None leaves the recommender's own. Upstream has none of these."""
+
+    lower_cpu_percentile: Fraction | None = None
+    target_cpu_percentile: Fraction | None = None
+    upper_cpu_percentile: Fraction | None = None
+    lower_memory_percentile: Fraction | None = None
+    target_memory_percentile: Fraction | None = None
+    upper_memory_percentile: Fraction | None = None
+    margin: Fraction | None = None
+    cpu_half_life: Seconds | None = None
+    memory_half_life: Seconds | None = None
+    minimum: Amounts = Amounts()
+    """The least for this container, instead of its share of the pod's minimum."""
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerPolicy:
+    """What is asked for one container name; `*` stands for all names that have no entry of their own.
+
+    None means "not said". `controlled_resources` says which of `cpu` and `memory` are recommended; an empty one, that none is.
+    """
+
+    container: str = "*"
+    min_allowed: Amounts = Amounts()
+    max_allowed: Amounts = Amounts()
+    mode: ContainerMode = ContainerMode.AUTO
+    controlled_resources: tuple[str, ...] | None = None
+    controlled_values: ControlledValues = ControlledValues.REQUESTS_AND_LIMITS
+    oom_ratio: float | None = None
+    oom_minimum: Bytes | None = None
+    memory_window: Seconds | None = None
+    memory_windows: int | None = None
+    boost: StartupBoost | None = None
+    tuning: Tuning = Tuning()
+
+
+@dataclass(frozen=True, slots=True)
+class VerticalPolicyChanged:
+    """An operator set (or replaced) the vertical policy of the workloads that `target` names.
+
+    `target` is a workload key or a prefix that ends in `*`. The longest match wins; `version` goes into every `because`.
+    """
+
+    at: datetime
+    target: str
+    version: str
+    update_mode: UpdateMode = UpdateMode.IN_PLACE_OR_RECREATE
+    containers: tuple[ContainerPolicy, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class VerticalPolicyRemoved:
+    """An operator removed the vertical policy with this target."""
+
+    at: datetime
+    target: str

@@ -1,0 +1,100 @@
+"""VerticalPodAutoscaler objects as policies."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+
+from schemas.policies.selectors import Requirement
+from schemas.policies.vertical import ContainerPolicy, StartupBoost, UpdateMode
+from schemas.units import Seconds
+
+DEFAULT_RECOMMENDER = "default"
+"""Upstream's name of the recommender that serves VPAs that name none."""
+
+
+@dataclass(frozen=True, slots=True)
+class TargetRef:
+    """The controller that a VPA names, in the VPA's own namespace."""
+
+    kind: str
+    name: str
+    api_version: str = ""
+
+
+class ChangeRequirement(StrEnum):
+    """Which way a recommendation must lie from the requests, for an eviction."""
+
+    HIGHER = "TargetHigherThanRequests"
+    LOWER = "TargetLowerThanRequests"
+
+
+@dataclass(frozen=True, slots=True)
+class EvictionRequirement:
+    """Evict only when one of these resources is to change this way."""
+
+    resources: tuple[str, ...]
+    change: ChangeRequirement
+
+
+@dataclass(frozen=True, slots=True)
+class VpaChanged:
+    """A VerticalPodAutoscaler object was made or changed: all of its spec, and what its target was found to be.
+
+    `selector` is the target's, resolved by the source; None when it could not be, and then `unsupported` says why. `unsupported`
+    is also said when the target is not the topmost controller of its pods. Empty: the object can be served.
+    """
+
+    at: datetime
+    cluster: str
+    namespace: str
+    name: str
+    created: datetime
+    target_ref: TargetRef | None = None
+    selector: tuple[Requirement, ...] | None = None
+    unsupported: str = ""
+    uid: str = ""
+    generation: int = 0
+    resource_version: str = ""
+    update_mode: UpdateMode | None = None
+    min_replicas: int | None = None
+    evict_after_oom: Seconds | None = None
+    requirements: tuple[EvictionRequirement, ...] = ()
+    containers: tuple[ContainerPolicy, ...] = ()
+    boost: StartupBoost | None = None
+    recommenders: tuple[str, ...] = ()
+    annotations: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def key(self) -> str:
+        """`cluster/namespace/name`, the record key."""
+        return f"{self.cluster}/{self.namespace}/{self.name}"
+
+    @property
+    def target(self) -> str:
+        """The key of the workload that it is for; empty when it cannot be served."""
+        ref = self.target_ref
+        return "" if ref is None or self.unsupported else f"{self.cluster}/{self.namespace}/{ref.kind}/{ref.name}"
+
+    def served_by(self, recommender: str) -> bool:
+        """Whether the recommender of this name is to serve it."""
+        return recommender in (self.recommenders or (DEFAULT_RECOMMENDER,))
+
+    def rank(self, recommender: str) -> tuple[bool, float, str]:
+        """Of several VPAs with one target the one with the lowest rank governs: ours first, then the oldest, then by name."""
+        return (not self.served_by(recommender), self.created.timestamp(), self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class VpaRemoved:
+    """A VerticalPodAutoscaler object is gone."""
+
+    at: datetime
+    cluster: str
+    namespace: str
+    name: str
+
+    @property
+    def key(self) -> str:
+        """`cluster/namespace/name`, the record key."""
+        return f"{self.cluster}/{self.namespace}/{self.name}"

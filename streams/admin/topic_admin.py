@@ -1,0 +1,116 @@
+"""`ullage topics plan` and `apply`: bring the topics of a Kafka cluster into the form that `streams.topics` wants.
+
+Repeating it does nothing. What could lose records or break keys is refused, all of it before anything is changed, unless the
+caller names it. It deletes no topic and takes nothing back.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from kafka import KafkaAdminClient
+from kafka.admin import ConfigResource, ConfigResourceType
+from kafka.errors import TopicAlreadyExistsError, UnknownTopicOrPartitionError, for_code
+
+from streams.admin.topic_plan import NEW, PARTITIONS, Change, Existing, Plan, compare
+from streams.errors import BadInput, LogUnavailable
+from streams.log.connection import Connection, told
+from streams.topics import TopicSpec
+
+__all__ = ["Change", "Existing", "Plan", "apply", "compare", "connect", "plan", "survey"]
+
+
+@contextmanager
+def connect(where: Connection) -> Iterator[KafkaAdminClient]:
+    """An admin client. Errors of the client inside the block become LogUnavailable with what to do."""
+    with told(where, "working on topics"):
+        client = KafkaAdminClient(**where.options())
+        try:
+            yield client
+        finally:
+            client.close()
+
+
+def plan(client: KafkaAdminClient, wanted: Iterable[TopicSpec]) -> Plan:
+    """What would have to change."""
+    specs = tuple(wanted)
+    return compare(specs, survey(client, [spec.name for spec in specs]))
+
+
+def survey(client: KafkaAdminClient, names: Sequence[str]) -> Mapping[str, Existing]:
+    """The topics of these names that are there."""
+    described = {topic["name"]: topic for topic in client.describe_topics(list(names)) if _is_there(topic)}
+    if not described:
+        return {}
+    resources = [ConfigResource(ConfigResourceType.TOPIC, name) for name in described]
+    configs = client.describe_configs(resources, config_filter="all")["topic"]
+    return {
+        name: Existing(
+            len(topic["partitions"]),
+            min((len(p["replica_nodes"]) for p in topic["partitions"]), default=0),
+            {key: entry["value"] for key, entry in configs[name].items() if entry["value"] is not None},
+        )
+        for name, topic in described.items()
+    }
+
+
+def _is_there(topic: Mapping[str, int]) -> bool:
+    error = for_code(topic["error_code"])
+    if error is UnknownTopicOrPartitionError:
+        return False
+    if topic["error_code"]:
+        raise error(f"describing topic '{topic['name']}'")
+    return True
+
+
+def apply(client: KafkaAdminClient, wanted: Plan, *, force: Collection[str] = ()) -> None:
+    """Make the changes. `force` names topics, or `topic:what` for one change.
+
+    Raises BadInput, having changed nothing, when the plan holds a destructive change that is not forced or one that is
+    impossible, and LogUnavailable when the broker refuses.
+    """
+    refused = wanted.refused(force)
+    if refused:
+        raise BadInput("\n".join(["these changes are refused:", *(f"  {change}" for change in refused), _way_out(refused)]))
+    _create(client, [spec for spec in wanted.wanted if _wants(wanted, spec, NEW)])
+    _grow(client, [spec for spec in wanted.wanted if _wants(wanted, spec, PARTITIONS)])
+    _configure(client, [change for change in wanted.changes if change.what not in (NEW, PARTITIONS)])
+
+
+def _way_out(refused: Collection[Change]) -> str:
+    names = " ".join(f"--force {change.name}" for change in refused if change.possible)
+    return f"nothing was changed; to do them all the same: {names}" if names else "nothing was changed"
+
+
+def _wants(wanted: Plan, spec: TopicSpec, what: str) -> bool:
+    return any(change.topic == spec.name and change.what == what for change in wanted.changes)
+
+
+def _create(client: KafkaAdminClient, specs: Sequence[TopicSpec]) -> None:
+    if not specs:
+        return
+    topics = {
+        s.name: {"num_partitions": s.partitions, "replication_factor": s.replication, "configs": dict(s.configs)} for s in specs
+    }
+    answer = client.create_topics(topics, raise_errors=False)
+    for topic in answer["topics"]:
+        error = for_code(topic["error_code"])
+        if topic["error_code"] and error is not TopicAlreadyExistsError:  # somebody else made it this moment: as good
+            raise error(f"creating topic '{topic['name']}': {topic.get('error_message')}")
+    client.wait_for_topics([spec.name for spec in specs])
+
+
+def _grow(client: KafkaAdminClient, specs: Sequence[TopicSpec]) -> None:
+    if specs:
+        client.create_partitions({spec.name: spec.partitions for spec in specs})
+
+
+def _configure(client: KafkaAdminClient, changes: Sequence[Change]) -> None:
+    configs: dict[str, dict[str, str]] = {}
+    for change in changes:
+        configs.setdefault(change.topic, {})[change.what] = change.after
+    if not configs:
+        return
+    answer = client.alter_configs([ConfigResource(ConfigResourceType.TOPIC, name, values) for name, values in configs.items()])
+    failed = [f"'{name}': {said}" for name, said in answer["topic"].items() if said != "OK"]
+    if failed:
+        raise LogUnavailable(f"changing the settings of topics did not work: {'; '.join(failed)}; look at the brokers' own log")

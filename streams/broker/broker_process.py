@@ -1,0 +1,214 @@
+"""Starts, watches and ends one Kafka process.
+
+Start returns when Kafka answers, not when its port is open. Stop asks kindly and then not. The data folder outlives the
+process, so the same broker can be started again on it; a throw-away folder is deleted by `close`.
+"""
+
+import atexit
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from schemas.units import Seconds
+from streams.broker import api_versions_probe, jar_lock, jars, java, preflight, server_properties
+from streams.broker.broker_settings import BrokerSettings
+from streams.errors import LogUnavailable
+
+_LOG4J = Path(__file__).with_name("log4j2.properties")
+_WATCHDOG = Path(__file__).with_name("watchdog.py")
+_TRIES_FOR_A_PORT = 3
+_LOCK_WAIT = Seconds(5.0)
+_STOP_WAIT = Seconds(30.0)
+_QUOTED_LINES = 6
+_BUSY = "Address already in use"
+_STARTED = "Kafka Server started"
+
+
+class Broker:
+    """One embedded Kafka. `say` takes a line of progress now and then (the first start fetches 38 MB)."""
+
+    def __init__(self, settings: BrokerSettings, say: Callable[[str], None] = lambda _line: None) -> None:
+        """Nothing happens until `start`."""
+        self.settings, self._say = settings, say
+        self.port, self._controller = settings.port, 0
+        self._data: Path | None = settings.data
+        self._watchdog: subprocess.Popen[str] | None = None
+        self._pid = 0
+
+    @property
+    def bootstrap(self) -> str:
+        """What clients connect to: host:port."""
+        return f"{server_properties.HOST}:{self.port}"
+
+    @property
+    def data(self) -> Path:
+        """The data folder. Raises LogUnavailable before the first start of a broker with a throw-away one."""
+        if self._data is None:
+            msg = "the broker has no data folder yet: it was not started"
+            raise LogUnavailable(msg)
+        return self._data
+
+    @property
+    def log(self) -> Path:
+        """The file with what Kafka wrote about itself."""
+        return self.data / "broker.log"
+
+    @property
+    def pid(self) -> int:
+        """The process id of Java while it runs. Raises LogUnavailable when it does not."""
+        if not self.running:
+            msg = f"the broker on {self.bootstrap} does not run"
+            raise LogUnavailable(msg)
+        return self._pid
+
+    @property
+    def running(self) -> bool:
+        """Whether the process is there."""
+        return self._watchdog is not None and self._watchdog.poll() is None
+
+    def start(self) -> Self:
+        """Start, or start again on the same data and port. Raises LogUnavailable with what to do; leaves nothing behind then."""
+        if self.running:
+            return self
+        folder = jars.ensure(self.settings.cache, say=self._say)
+        run = [str(java.find()), f"-Dlog4j2.configurationFile={_LOG4J.as_uri()}"]
+        path = ["-cp", jars.classpath(folder, jar_lock.read())]
+        undo = self.close if self._data is None else self.stop
+        try:
+            self._prepare()
+            self._format([*run, "-Xmx128m", "-XX:TieredStopAtLevel=1", *path])
+            self._launch([*run, *self._memory(), *path, "kafka.Kafka", str(self._properties)])
+        except BaseException:
+            undo()
+            raise
+        return self
+
+    def stop(self) -> None:
+        """End the process and keep the data. Harmless when it does not run."""
+        watchdog, self._watchdog = self._watchdog, None
+        atexit.unregister(self.close)
+        if watchdog is None:
+            return
+        try:
+            watchdog.communicate("stop\n", timeout=_STOP_WAIT)
+        except subprocess.TimeoutExpired:
+            watchdog.kill()
+            watchdog.communicate()
+
+    def kill(self) -> None:
+        """Kill -9, as a test or a power cut would. The data stays as it is."""
+        os.kill(self.pid, signal.SIGKILL)
+        self.stop()
+
+    def close(self) -> None:
+        """Stop, and delete the data if it was a throw-away folder."""
+        self.stop()
+        if self.settings.data is None and self._data is not None:
+            shutil.rmtree(self._data, ignore_errors=True)
+            self._data = None
+
+    def __enter__(self) -> Self:
+        """Start."""
+        return self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Close."""
+        self.close()
+
+    @property
+    def _logs(self) -> Path:
+        return self.data / "log"
+
+    @property
+    def _properties(self) -> Path:
+        return self.data / "server.properties"
+
+    def _memory(self) -> list[str]:
+        flags = [f"-Xmx{self.settings.heap_mb}m", "-Xms64m", "-XX:+UseSerialGC", "-XX:+ExitOnOutOfMemoryError"]
+        return [*flags, "-XX:TieredStopAtLevel=1"] if self.settings.quick else flags
+
+    def _prepare(self) -> None:
+        if self._data is None:
+            self._data = Path(tempfile.mkdtemp(prefix="ullage-broker-"))
+        preflight.make_folder(self.data)
+        preflight.check_space(self.data, self.settings.min_free_mb)
+        preflight.check_unlocked(self._logs, _LOCK_WAIT)
+        self._choose_ports()
+
+    def _choose_ports(self) -> None:
+        """The port once chosen is kept: clients know it. The controller's may change from start to start."""
+        port, self._controller = preflight.free_ports(2)
+        self.port = self.port or port
+        preflight.check_port(self.port)
+        text = server_properties.server(port=self.port, controller=self._controller, logs=self._logs)
+        self._properties.write_text(text, encoding="utf-8")
+
+    def _format(self, command: list[str]) -> None:
+        if (self._logs / "meta.properties").exists():
+            return
+        tool = ["kafka.tools.StorageTool", "format", "-t", server_properties.cluster_id(), "-c", str(self._properties)]
+        code = self._spawn([*command, *tool]).wait()
+        self.stop()
+        if code:
+            msg = f"formatting the broker's data folder '{self.data}' did not work: {self._said()}"
+            raise LogUnavailable(msg)
+
+    def _launch(self, command: list[str]) -> None:
+        for attempt in range(1, _TRIES_FOR_A_PORT + 1):
+            self._spawn(command)
+            if self._is_ready():
+                return
+            said, alive = self._said(), self.running
+            self.stop()
+            if _BUSY in said and not self.settings.port and attempt < _TRIES_FOR_A_PORT:
+                self.port = 0
+                self._choose_ports()
+                continue
+            if _BUSY in said:
+                preflight.check_port(self.port)
+            what = f"did not answer within {self.settings.start_timeout:.0f} s" if alive else "ended while it started"
+            msg = f"Kafka {what}. The last it wrote to '{self.log}' was: {said}"
+            raise LogUnavailable(msg)
+
+    def _spawn(self, command: list[str]) -> "subprocess.Popen[str]":
+        """In a session of its own: Ctrl-C at the terminal reaches us, not Java, and we end Java in order."""
+        throw_away = str(self.data) if self.settings.data is None else ""
+        with self.log.open("w", encoding="utf-8") as log:
+            watchdog = self._watchdog = subprocess.Popen(  # noqa: S603  # our own script and command
+                [sys.executable, "-I", "-S", str(_WATCHDOG), throw_away, *command],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                start_new_session=True,
+            )
+        atexit.register(self.close)
+        line = watchdog.stdout.readline() if watchdog.stdout is not None else ""
+        self._pid = int(line) if line.strip() else 0
+        return watchdog
+
+    def _has_started(self) -> bool:
+        """By its own word: an answer alone may come from another Kafka that took the port meanwhile."""
+        return _STARTED in self.log.read_text(encoding="utf-8", errors="replace")
+
+    def _said(self) -> str:
+        """The last lines that Java wrote and that say something, on one line."""
+        lines = [line.strip() for line in self.log.read_text(encoding="utf-8", errors="replace").splitlines()]
+        told = [line for line in lines if line and not line.startswith(("WARNING:", "at "))]
+        return " | ".join(told[-_QUOTED_LINES:])[-1500:] or "nothing"
+
+    def _is_ready(self) -> bool:
+        until = time.monotonic() + self.settings.start_timeout
+        while self.running and time.monotonic() < until:
+            if self._has_started() and api_versions_probe.answers(server_properties.HOST, self.port, wait=Seconds(2.0)):
+                return True
+            time.sleep(0.05)
+        return False

@@ -1,0 +1,94 @@
+"""Whether this machine has room for a broker: a free port, disk space, and a data folder nobody else uses."""
+
+import contextlib
+import os
+import shutil
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from schemas.units import Seconds
+from streams.broker.server_properties import HOST
+from streams.errors import LogUnavailable
+
+
+def free_ports(count: int) -> list[int]:
+    """Different ports that nobody listens on at this moment."""
+    with contextlib.ExitStack() as held:
+        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind((HOST, 0))
+        return [int(each.getsockname()[1]) for each in sockets]
+
+
+def check_port(port: int) -> None:
+    """Raises LogUnavailable when somebody listens on the port, or it may not be used."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError as error:
+            msg = (
+                f"port {port} on {HOST} cannot be used ({error.strerror}): stop what uses it, choose another with broker.port, "
+                "or 0 for any free one"
+            )
+            raise LogUnavailable(msg) from error
+
+
+def free_mb(folder: Path) -> int:
+    """Free space where the folder lies, in MB."""
+    return shutil.disk_usage(folder).free >> 20
+
+
+def check_space(folder: Path, need_mb: int, free: Callable[[Path], int] = free_mb) -> None:
+    """Raises LogUnavailable when less than `need_mb` is free: Kafka on a full disk ends without a word to its clients."""
+    found = free(folder)
+    if found < need_mb:
+        msg = (
+            f"the disk of the broker's data folder '{folder}' has {found} MB left and the broker wants {need_mb}: "
+            "make room, or choose another folder with broker.data"
+        )
+        raise LogUnavailable(msg)
+
+
+def make_folder(folder: Path) -> None:
+    """Make the data folder. Raises LogUnavailable when it cannot be made or written."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        msg = f"the broker's data folder '{folder}' cannot be made ({error.strerror}): choose another with broker.data"
+        raise LogUnavailable(msg) from error
+    if not os.access(folder, os.W_OK | os.X_OK):
+        msg = f"the broker's data folder '{folder}' cannot be written: choose another with broker.data, or change its owner"
+        raise LogUnavailable(msg)
+
+
+def check_unlocked(logs: Path, wait: Seconds) -> None:
+    """Raises LogUnavailable when another Kafka holds the folder's lock for longer than `wait` (one that ends lets go soon)."""
+    lock = logs / ".lock"
+    until = time.monotonic() + wait
+    while _is_locked(lock):
+        if time.monotonic() > until:
+            msg = (
+                f"another Kafka is at work in '{logs.parent}': use that one (log.brokers), stop it, "
+                "or choose another folder with broker.data"
+            )
+            raise LogUnavailable(msg)
+        time.sleep(0.1)
+
+
+def _is_locked(lock: Path) -> bool:
+    """Whether another process holds the file's POSIX lock, which is the one Java takes."""
+    try:
+        import fcntl  # not on Windows, where Kafka's own message has to do
+    except ModuleNotFoundError:
+        return False
+    if not lock.exists():
+        return False
+    with lock.open("r+b") as file:
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return True
+    return False

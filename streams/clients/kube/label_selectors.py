@@ -1,0 +1,51 @@
+"""Label selectors in Kubernetes' two spellings, as requirements: the object (`matchLabels`, ...) and the text (`a=b,c in (d)`).
+
+A selector that is there and empty matches every pod. Refuses what Kubernetes would refuse, quoting it.
+"""
+
+import re
+from collections.abc import Mapping
+
+from schemas.policies.selectors import Operator, Requirement
+from streams.clients.kube.watched_objects import LabelExpression, LabelSelector
+
+_KEY = r"[A-Za-z0-9][A-Za-z0-9._/-]*"
+_SET = re.compile(rf"({_KEY})\s+(in|notin)\s*\(([^()]*)\)")
+_EQUAL = re.compile(rf"({_KEY})\s*(==|=|!=)\s*([A-Za-z0-9._-]*)")
+_HAS = re.compile(rf"(!?)\s*({_KEY})")
+_PARTS = re.compile(r",(?![^()]*\))")
+
+
+def of_labels(labels: Mapping[str, str]) -> tuple[Requirement, ...]:
+    """Each label must be as it is here."""
+    return tuple(Requirement(key, Operator.IN, (value,)) for key, value in sorted(labels.items()))
+
+
+def of_object(selector: LabelSelector) -> tuple[Requirement, ...]:
+    """Raises ValueError for an operator that is none."""
+    expressions = sorted(selector.match_expressions or (), key=lambda each: (each.key, each.operator))
+    return of_labels(selector.match_labels or {}) + tuple(map(_expression, expressions))
+
+
+def of_text(text: str) -> tuple[Requirement, ...]:
+    """The text that a scale carries. Raises ValueError that quotes the part which is none."""
+    parts = [part.strip() for part in _PARTS.split(text)]
+    return tuple(sorted((_part(part) for part in parts if part), key=lambda each: (each.key, each.operator, each.values)))
+
+
+def _expression(said: LabelExpression) -> Requirement:
+    try:
+        return Requirement(said.key, Operator(said.operator), tuple(sorted(said.values or ())))
+    except ValueError:
+        raise ValueError(f"the selector's operator '{said.operator}' for '{said.key}' is none") from None
+
+
+def _part(part: str) -> Requirement:
+    if found := _SET.fullmatch(part):
+        operator = Operator.IN if found[2] == "in" else Operator.NOT_IN
+        return Requirement(found[1], operator, tuple(sorted(value.strip() for value in found[3].split(","))))
+    if found := _EQUAL.fullmatch(part):
+        return Requirement(found[1], Operator.NOT_IN if found[2] == "!=" else Operator.IN, (found[3],))
+    if found := _HAS.fullmatch(part):
+        return Requirement(found[2], Operator.DOES_NOT_EXIST if found[1] else Operator.EXISTS)
+    raise ValueError(f"'{part}' is no part of a label selector")

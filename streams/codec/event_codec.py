@@ -1,0 +1,213 @@
+"""The codec: events to records and back. Plain JSON values, CloudEvents headers, nothing that is not in the record.
+
+The same event gives the same bytes, whoever writes it. Reading is strict in types and lenient in what it does not know: unknown
+fields are ignored, old versions are lifted, and a topic that carries one type only may leave `ce_type` out, so that anybody
+can write plain JSON. Everything else is BadRecord with the path; no other exception leaves `decode`.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
+from datetime import UTC, datetime
+from hashlib import blake2b
+from typing import Any, get_type_hints
+from zlib import crc32
+
+import msgspec
+import numpy as np
+import orjson
+
+from schemas.catalogue import CATALOGUE, Catalogue, Event, Kind, parse_wire_name
+from schemas.facts.usage import MetricsScraped
+from schemas.names import Place
+from streams.codec import dead_letters
+from streams.codec.headers import cause_bytes, causes, header, tick, tick_number
+from streams.codec.usage_columns import Scrapes
+from streams.errors import BadRecord
+from streams.log.port import NewRecord, Record
+from streams.topics import Topics
+
+__all__ = ["Codec", "causes", "header", "tick", "tick_number"]
+
+_OPTIONS = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_UTC_Z | orjson.OPT_SORT_KEYS
+
+
+class Codec:
+    """Encodes and decodes the events of one set of topics. Not for several threads at once: each has its own."""
+
+    def __init__(self, topics: Topics, catalogue: Catalogue = CATALOGUE) -> None:
+        """`catalogue` is another one in tests only."""
+        self._topics, self._catalogue = topics, catalogue
+        self._kinds = {kind.event: kind for kind in catalogue.kinds}
+        self._scrapes = Scrapes()
+        self._decoders = {kind.name: self._decoder(kind) for kind in catalogue.kinds}
+        self._known: dict[tuple[str, bytes | None], tuple[Kind, int]] = {}
+        self._written: tuple[Event | None, bytes] = (None, b"")
+
+    def encode(  # noqa: PLR0913  # all by keyword; a record has that many parts
+        self, event: Event, *, topic: str, key: str, partition: int, source: str, cause: Sequence[Place] = ()
+    ) -> NewRecord:
+        """The record of an event. `topic` is a short name. Raises KeyError for a class that is not in the catalogue.
+
+        Raises ValueError for a time without offset, TypeError for what JSON cannot carry: both are errors in the program.
+        """
+        if event.at.tzinfo is None:
+            raise ValueError(f"the time {event.at.isoformat()} of a {type(event).__name__} has no offset from UTC")
+        kind = self._kinds[type(event)]
+        value = self._value(event)
+        headers = [
+            ("content-type", b"application/json"),
+            ("ce_specversion", b"1.0"),
+            ("ce_id", _id(kind, event, value, partition).encode()),
+            ("ce_type", kind.wire.encode()),
+            ("ce_source", source.encode()),
+            ("ce_subject", key.encode()),
+            ("ce_time", time_bytes(event.at)),
+        ]
+        if cause:
+            headers.append(("cause", cause_bytes(tuple(cause))))
+        return NewRecord(self._topics.wire(topic), partition, key.encode(), value, tuple(headers))
+
+    def _value(self, event: Event) -> bytes:
+        """The body. An event that goes to two topics, one after the other, is written once."""
+        if event is not self._written[0]:
+            self._written = event, self._scrapes.encode(event) if isinstance(event, MetricsScraped) else _write(event)
+        return self._written[1]
+
+    def everywhere(self, event: Event, *, topic: str, key: str, source: str) -> list[NewRecord]:
+        """The records of an event that every partition needs, a copy in each. As `encode`."""
+        partitions = range(self._topics.partitions)
+        return [self.encode(event, topic=topic, key=key, partition=partition, source=source) for partition in partitions]
+
+    def event(self, record: Record) -> Event | None:
+        """As `decode`; None for a tick, and for what cannot be read, which is left to the stages: they set it aside."""
+        if tick_number(record) is not None:
+            return None
+        try:
+            return self.decode(record)
+        except BadRecord:
+            return None
+
+    def decode(self, record: Record) -> Event:
+        """The event in a record. Raises BadRecord, and nothing else, when there is none.
+
+        A tombstone is no event: to remove something is to say so with an event (`VerticalPolicyRemoved`, `PodDeleted`), and
+        a stage that met a silent removal could not explain its decision.
+        """
+        if record.value is None:
+            raise BadRecord("the value is missing: a tombstone says nothing; removals are events of their own")
+        kind, version = self._kind(record)
+        value = record.value if version == kind.version else self._lift(kind, version, record.value)
+        return self._decoders[kind.name](value)
+
+    def dead_letter(self, record: Record, error: BadRecord, *, by: str) -> NewRecord:
+        """The record that says why another one was set aside, and by whom. The same for every run over the same log."""
+        return dead_letters.dead_letter(record, error, by=by, topics=self._topics)
+
+    def _kind(self, record: Record) -> tuple[Kind, int]:
+        """Kind and version, remembered for each topic and `ce_type` that was good."""
+        wire = next((value for name, value in record.headers if name == "ce_type"), None)
+        known = self._known.get((record.topic, wire))
+        if known is None:
+            known = self._find(record.topic, wire)
+            self._known[record.topic, wire] = known
+        return known
+
+    def _find(self, topic: str, wire: bytes | None) -> tuple[Kind, int]:
+        try:
+            carried = self._catalogue.carried_by(self._topics.short(topic))
+        except KeyError:
+            raise BadRecord(f"the topic '{topic}' is none of ours", "ce_type") from None
+        if wire is None and len(carried) == 1:
+            return carried[0], carried[0].version
+        wanted = " or ".join(kind.wire for kind in carried) or "no events at all"
+        if wire is None:
+            raise BadRecord(f"there is no ce_type header, and '{topic}' carries {wanted}", "ce_type")
+        said = wire.decode(errors="replace")
+        name, version = parse_wire_name(said) or ("", 0)
+        kind = self._catalogue.named(name)
+        if kind is None or kind not in carried:
+            raise BadRecord(f"the ce_type is '{said}', but '{topic}' carries {wanted}", "ce_type")
+        if version > kind.version:
+            raise BadRecord(f"the ce_type is '{said}', newer than '{kind.wire}', the newest this program reads", "ce_type")
+        return kind, version
+
+    def _lift(self, kind: Kind, version: int, value: bytes) -> bytes:
+        """The bytes of today's version. Old events are rare: going through bytes again keeps one way to read."""
+        try:
+            body = orjson.loads(value)
+            for old in range(version, kind.version):
+                body = self._catalogue.lifts[kind.name, old](body)
+            return orjson.dumps(body)
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            raise BadRecord(f"version {version} of {kind.name} cannot be lifted to {kind.version}: {error!r}") from error
+
+    def _decoder(self, kind: Kind) -> Callable[[bytes], Event]:
+        read: Callable[[bytes], Any]
+        read = self._scrapes.decode if kind.event is MetricsScraped else msgspec.json.Decoder(kind.event).decode
+        times = _times(kind.event)
+
+        def decode(value: bytes) -> Event:
+            try:
+                event: Event = read(value)
+                _in_utc(event, times)
+                if kind.event is not MetricsScraped:
+                    _write(event)  # refuses what we could not write again: integers beyond 64 bits, lone surrogates
+            except msgspec.MsgspecError as error:
+                raise _bad(kind, error) from error
+            except (ValueError, TypeError, OverflowError, RecursionError) as error:
+                raise BadRecord(f"the value is no {kind.name}: {error}") from error
+            return event
+
+        return decode
+
+
+def _write(event: Event) -> bytes:
+    return orjson.dumps(event, default=_plain, option=_OPTIONS)
+
+
+def _plain(value: object) -> object:
+    """What orjson does not know: mappings that are no dict, and arrays of an unusual layout."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    raise TypeError(f"a {type(value).__name__} has no place in an event")
+
+
+def _id(kind: Kind, event: Event, value: bytes, partition: int) -> str:
+    """Decisions and outcomes have an id; a fact or policy is named by its content, a scrape by place, time and checksum."""
+    if isinstance(event, MetricsScraped):
+        return f"{kind.name}/{partition}/{time_bytes(event.at).decode()}/{crc32(value):08x}"
+    given = getattr(event, "id", None)
+    return given if given is not None else f"{kind.name}/{blake2b(value, digest_size=16).hexdigest()}"
+
+
+def time_bytes(at: datetime) -> bytes:
+    """RFC 3339 in UTC, as `ce_time`."""
+    return orjson.dumps(at, option=orjson.OPT_UTC_Z).strip(b'"')
+
+
+def _times(event: type[Event]) -> tuple[str, ...]:
+    """The fields of an event class that hold times."""
+    hints = get_type_hints(event)
+    return tuple(f.name for f in fields(event) if hints[f.name] in (datetime, datetime | None))
+
+
+def _in_utc(event: Event, times: tuple[str, ...]) -> None:
+    """Times are aware and in UTC; another offset is turned into UTC, so that equal times are equal bytes."""
+    for name in times:
+        at = getattr(event, name)
+        if at is None or at.tzinfo is UTC:
+            continue
+        if at.tzinfo is None:
+            raise BadRecord(f"the time '{at.isoformat()}' has no offset from UTC", f"$.{name}")
+        object.__setattr__(event, name, at.astimezone(UTC))
+
+
+def _bad(kind: Kind, error: msgspec.MsgspecError) -> BadRecord:
+    """Msgspec's words with our path: a missing field is part of the path."""
+    said, _, where = str(error).partition(" - at ")
+    path = where.strip("`") or "$"
+    if said.startswith("Object missing required field"):
+        path = f"{path}.{said.split('`')[1]}"
+    return BadRecord(f"the value is no {kind.name}: {said}", path)

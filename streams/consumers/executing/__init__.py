@@ -1,0 +1,1 @@
+"""Executing decisions exactly once each: what all consumers that act share."""

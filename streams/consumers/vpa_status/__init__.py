@@ -1,0 +1,1 @@
+"""The consumer that keeps the status of VPA objects."""

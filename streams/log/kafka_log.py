@@ -1,0 +1,175 @@
+"""The log in Kafka: one idempotent producer, one consumer without a group, and the admin client for questions.
+
+An append returns when all in-sync replicas have it. When an append fails, a part of it may stand in the log: who repeats it
+writes the same bytes, and readers are idempotent by id. Threads may share it, but polls take turns: a loop that reads all the
+time should have an opening of its own. It makes no topics.
+"""
+
+import threading
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from time import monotonic, sleep
+from types import TracebackType
+from typing import Self
+
+from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
+from kafka.admin import OffsetSpec
+from kafka.errors import KafkaConnectionError, KafkaError, NodeNotReadyError, UnknownTopicOrPartitionError, for_code
+
+from schemas.names import Place
+from streams.errors import BadInput
+from streams.log import connection
+from streams.log.connection import MAX_RECORD_BYTES, Connection
+from streams.log.kafka_reader import Reader
+from streams.log.port import NewRecord, Positions, Record, needs_key_or_value
+
+DELIVERY_MS = 30_000
+"""How long one append may take, broker restarts included."""
+ASKING = 5.0
+"""Seconds for which a question is asked again that found no connection."""
+OVERHEAD = 64 << 10
+"""Room for headers and framing in a request around the largest record."""
+
+
+class KafkaLog:
+    """Connects when first used. Raises LogUnavailable with what to do when Kafka cannot be reached."""
+
+    def __init__(self, where: Connection) -> None:
+        self.where = where
+        self._counts: dict[str, int] = {}
+        self._opening = threading.Lock()
+        self._producer: KafkaProducer | None = None
+        self._admin: KafkaAdminClient | None = None
+        self._reader = Reader(where, self._offsets)
+
+    def append(self, records: Iterable[NewRecord]) -> Sequence[Place]:
+        """As the port says. After an error a part may have been appended."""
+        batch = list(records)
+        for record in batch:
+            needs_key_or_value(record)
+            self._check(record.topic, record.partition)
+        with connection.told(self.where, f"appending {len(batch)} records"):
+            try:
+                return self._send(batch)
+            except KafkaError:
+                self._drop_producer()
+                raise
+
+    def _send(self, batch: Sequence[NewRecord]) -> Sequence[Place]:
+        if not batch:
+            return []
+        producer = self._open_producer()
+        futures = [
+            producer.send(r.topic, key=r.key, value=r.value, headers=list(r.headers), partition=r.partition) for r in batch
+        ]
+        return [
+            Place(r.topic, r.partition, future.get(DELIVERY_MS / 1000).offset) for r, future in zip(batch, futures, strict=True)
+        ]
+
+    def poll(self, positions: Positions, *, wait: float = 0.0, limit: int = 10_000) -> Sequence[Record]:
+        """As the port says."""
+        for topic, partition in positions:
+            self._check(topic, partition)
+        with connection.told(self.where, "reading"):
+            return self._reader.poll(positions, until=monotonic() + wait, limit=limit)
+
+    def begin(self, topic: str, partition: int) -> int:
+        """The first kept offset."""
+        return self._offset(topic, partition, OffsetSpec.EARLIEST)
+
+    def end(self, topic: str, partition: int) -> int:
+        """The offset after the last record."""
+        return self._offset(topic, partition, OffsetSpec.LATEST)
+
+    def _offset(self, topic: str, partition: int, which: OffsetSpec) -> int:
+        self._check(topic, partition)
+        tp = TopicPartition(topic, partition)
+        with connection.told(self.where, f"asking for the offsets of {topic}:{partition}"):
+            return self._offsets([tp], which)[tp]
+
+    def _offsets(self, partitions: Collection[TopicPartition], which: OffsetSpec) -> Mapping[TopicPartition, int]:
+        """Asked again while there is no connection: a broker that has just come back is not yet in the client's books."""
+        until = monotonic() + ASKING
+        while True:
+            try:
+                answer = self._open_admin().list_partition_offsets(dict.fromkeys(partitions, which))
+                return {tp: found.offset for tp, found in answer.items()}
+            except (NodeNotReadyError, KafkaConnectionError):
+                if monotonic() > until:
+                    raise
+                sleep(0.1)
+
+    def partitions(self, topic: str) -> int:
+        """How many partitions the topic has."""
+        count = self._count(topic)
+        if count is None:
+            raise BadInput(f"there is no topic '{topic}' at Kafka '{self.where.brokers}'; make it with `ullage topics apply`")
+        self._counts[topic] = count
+        return count
+
+    def _count(self, topic: str) -> int | None:
+        with connection.told(self.where, f"asking about topic '{topic}'"):
+            (answer,) = self._open_admin().describe_topics([topic])
+            error = for_code(answer["error_code"])
+            if error is UnknownTopicOrPartitionError:
+                return None
+            if answer["error_code"]:
+                raise error(f"topic '{topic}'")
+            return len(answer["partitions"])
+
+    def _check(self, topic: str, partition: int) -> None:
+        """Raises BadInput for a partition that is not there; asks the broker only when it does not know better."""
+        if 0 <= partition < self._counts.get(topic, 0):
+            return
+        count = self.partitions(topic)
+        if not 0 <= partition < count:
+            there = f"topic '{topic}' at Kafka '{self.where.brokers}' has the partitions 0 to {count - 1}"
+            raise BadInput(f"{there}, not {partition}")
+
+    def _open_admin(self) -> KafkaAdminClient:
+        with self._opening:
+            if self._admin is None:
+                self._admin = KafkaAdminClient(**self.where.options())
+            return self._admin
+
+    def _open_producer(self) -> KafkaProducer:
+        with self._opening:
+            if self._producer is None:
+                self._producer = KafkaProducer(**self.where.options(), **_PRODUCER)
+            return self._producer
+
+    def _drop_producer(self) -> None:
+        """A producer that failed once may refuse everything after; the next append gets a new one."""
+        with self._opening:
+            producer, self._producer = self._producer, None
+        if producer is not None:
+            producer.close(timeout=0)
+
+    def close(self) -> None:
+        """Let go of all connections. What was appended is safe already."""
+        self._reader.close()
+        self._drop_producer()
+        with self._opening:
+            admin, self._admin = self._admin, None
+        if admin is not None:
+            admin.close()
+
+    def __enter__(self) -> Self:
+        """Itself."""
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Close."""
+        self.close()
+
+
+_PRODUCER: Mapping[str, object] = {
+    "acks": "all",
+    "enable_idempotence": True,
+    "compression_type": "lz4",
+    "linger_ms": 0,
+    "batch_size": 256 << 10,
+    "max_request_size": MAX_RECORD_BYTES + OVERHEAD,
+    "max_block_ms": DELIVERY_MS,
+    "delivery_timeout_ms": DELIVERY_MS,
+    "allow_auto_create_topics": False,
+}

@@ -1,0 +1,124 @@
+"""Reads Kafka from positions that the caller keeps: one consumer, assigned by hand, that seeks only when it stands elsewhere.
+
+It commits nothing and belongs to no group. It refuses to guess: when the log says that there is a record and none comes for
+`PATIENCE` seconds, that is an error, not an empty answer.
+"""
+
+import threading
+from collections.abc import Callable, Collection, Mapping, Sequence
+from time import monotonic
+
+from kafka import KafkaConsumer, TopicPartition
+from kafka.admin import OffsetSpec
+from kafka.consumer.fetcher import ConsumerRecord
+from kafka.errors import KafkaTimeoutError, OffsetOutOfRangeError
+
+from streams.log.connection import MAX_RECORD_BYTES, REQUEST_MS, Connection
+from streams.log.port import Positions, Record
+
+Offsets = Callable[[Collection[TopicPartition], OffsetSpec], Mapping[TopicPartition, int]]
+
+PATIENCE = 30.0
+SLICE_MS = 250
+"""How long to wait for data between two looks at whether there ought to be some."""
+
+
+class Reader:
+    """One consumer behind a lock. `_at` is the position that each caller's partition is known to stand at."""
+
+    def __init__(self, where: Connection, offsets: Offsets) -> None:
+        """`offsets` answers over a connection of its own: on the consumer's it would stand behind a fetch that waits for data."""
+        self._where, self._offsets = where, offsets
+        self._lock = threading.Lock()
+        self._consumer: KafkaConsumer | None = None
+        self._at: dict[TopicPartition, int] = {}
+
+    def poll(self, positions: Positions, *, until: float, limit: int) -> Sequence[Record]:
+        """Records at or after the positions; waits for the first until the monotonic clock says `until`."""
+        if not positions:
+            return []
+        patience = max(until, monotonic()) + PATIENCE
+        with self._lock:
+            consumer = self._open()
+            while True:
+                ahead = self._go_to(consumer, positions)
+                records = self._take(consumer, _slice_ms(until), limit)
+                if records:
+                    return records
+                if monotonic() < until:
+                    continue
+                if not self._behind(consumer, ahead):
+                    return []
+                if monotonic() > patience:
+                    raise KafkaTimeoutError(f"nothing came for {PATIENCE:.0f} s, though there is more after {positions}")
+                until = monotonic() + SLICE_MS / 1000
+
+    def _open(self) -> KafkaConsumer:
+        if self._consumer is None:
+            self._consumer = KafkaConsumer(**self._where.options(), **_CONSUMER)
+        return self._consumer
+
+    def _go_to(self, consumer: KafkaConsumer, positions: Positions) -> set[TopicPartition]:
+        """Assign, and seek where the consumer stands elsewhere. Gives the partitions that end before the position wanted."""
+        wanted = {TopicPartition(*tp): position for tp, position in positions.items()}
+        if set(wanted) != consumer.assignment():
+            consumer.assign(list(wanted))
+            self._at = {tp: at for tp, at in self._at.items() if tp in wanted}
+        moved = {tp: position for tp, position in wanted.items() if self._at.get(tp) != position}
+        return self._seek(consumer, moved) if moved else set()
+
+    def _seek(self, consumer: KafkaConsumer, moved: Mapping[TopicPartition, int]) -> set[TopicPartition]:
+        begins, ends = self._offsets(moved, OffsetSpec.EARLIEST), self._offsets(moved, OffsetSpec.LATEST)
+        ahead = {tp for tp, position in moved.items() if position > ends[tp]}
+        for tp, position in moved.items():
+            consumer.seek(tp, min(max(position, begins[tp]), ends[tp]))
+            if tp in ahead:
+                self._at.pop(tp, None)
+                consumer.pause(tp)
+            else:
+                self._at[tp] = position
+                consumer.resume(tp)
+        return ahead
+
+    def _take(self, consumer: KafkaConsumer, timeout_ms: int, limit: int) -> Sequence[Record]:
+        try:
+            found = consumer.poll(timeout_ms=timeout_ms, max_records=limit)
+        except OffsetOutOfRangeError:  # retention took it since the seek: ask again where the log begins
+            self._at.clear()
+            return []
+        for tp, records in found.items():
+            self._at[tp] = records[-1].offset + 1
+        return [_record(record) for records in found.values() for record in records]
+
+    def _behind(self, consumer: KafkaConsumer, ahead: set[TopicPartition]) -> bool:
+        """Whether the log holds something that has not come yet. Holes at the end of a partition are nothing."""
+        there = [tp for tp in consumer.assignment() if tp not in ahead]
+        ends = self._offsets(there, OffsetSpec.LATEST) if there else {}
+        return any(consumer.position(tp, timeout_ms=REQUEST_MS) < end for tp, end in ends.items())
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        with self._lock:
+            if self._consumer is not None:
+                self._consumer.close(autocommit=False)
+                self._consumer = None
+            self._at = {}
+
+
+def _slice_ms(until: float) -> int:
+    return min(SLICE_MS, max(0, int((until - monotonic()) * 1000)))
+
+
+def _record(raw: ConsumerRecord) -> Record:
+    headers = tuple((name, value or b"") for name, value in raw.headers)
+    return Record(raw.topic, raw.partition, raw.offset, raw.key, raw.value, headers, raw.timestamp)
+
+
+_CONSUMER: Mapping[str, object] = {
+    "group_id": None,
+    "enable_auto_commit": False,
+    "auto_offset_reset": "none",
+    "allow_auto_create_topics": False,
+    "max_partition_fetch_bytes": MAX_RECORD_BYTES,
+    "fetch_max_wait_ms": 100,  # a fetch that waits at the broker delays the one after a seek by as much
+}

@@ -1,0 +1,92 @@
+"""The log port: ordered records by topic, partition and offset. Three adapters: memory, file, Kafka.
+
+All adapters pass one conformance suite. The port is synchronous; a caller that has an event loop uses a thread. It knows
+bytes, not events.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Protocol, Self
+
+from schemas.names import Place
+from streams.errors import BadInput
+
+Headers = tuple[tuple[str, bytes], ...]
+Positions = Mapping[tuple[str, int], int]
+"""(topic, partition) to the next offset wanted."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewRecord:
+    """A record to append. `topic` is the wire name; the partition is always explicit."""
+
+    topic: str
+    partition: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A record in the log. `timestamp_ms` is when the log took it, never an input to a decision."""
+
+    topic: str
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = ()
+    timestamp_ms: int = -1
+
+    @property
+    def place(self) -> Place:
+        """Where this record stands."""
+        return Place(self.topic, self.partition, self.offset)
+
+    @property
+    def size(self) -> int:
+        """About how much memory it takes, in bytes."""
+        return len(self.key or b"") + len(self.value or b"") + 100
+
+
+def needs_key_or_value(record: NewRecord) -> None:
+    """Raises BadInput for a record that has neither: it would say nothing about nothing, and Kafka's clients refuse it."""
+    if record.key is None and record.value is None:
+        raise BadInput(f"a record for {record.topic}:{record.partition} has neither a key nor a value")
+
+
+class Log(Protocol):
+    """What every adapter can do."""
+
+    def append(self, records: Iterable[NewRecord]) -> Sequence[Place]:
+        """Append in order and return when all are durable.
+
+        Raises LogUnavailable; BadInput, having appended nothing, for an unknown topic or partition or a record with neither key
+        nor value.
+        """
+
+    def poll(self, positions: Positions, *, wait: float = 0.0, limit: int = 10_000) -> Sequence[Record]:
+        """Records at or after these positions, in offset order within a partition; waits up to `wait` seconds for the first.
+
+        At least one record comes back if there is one. A position before the first kept offset reads from the first.
+        """
+
+    def begin(self, topic: str, partition: int) -> int:
+        """The first kept offset."""
+
+    def end(self, topic: str, partition: int) -> int:
+        """The offset after the last record."""
+
+    def partitions(self, topic: str) -> int:
+        """How many partitions the topic has. Raises BadInput when there is no such topic."""
+
+    def close(self) -> None:
+        """Let go of connections and files."""
+
+    def __enter__(self) -> Self:
+        """Itself."""
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Close."""

@@ -1,0 +1,172 @@
+"""The simulated cluster's HTTP face: the few Kubernetes paths that this program's client uses, on loopback.
+
+GET pods (all, or one), PATCH pods/…/resize, POST pods/…/eviction, GET metrics.k8s.io's pods. Everything else is 404. It never
+moves time: whoever owns the cluster does.
+"""
+
+import re
+import sys
+import threading
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import Self
+
+import msgspec
+
+from schemas.names import PodName
+from streams.clients.kube import amounts
+from streams.simulated import kube_json
+from streams.simulated.api_errors import Refused, not_found
+from streams.simulated.cluster import SimulatedCluster
+
+_POD = re.compile(r"/api/v1/namespaces/(?P<namespace>[^/]+)/pods/(?P<name>[^/]+)(?:/(?P<verb>resize|eviction))?")
+_POLL = 0.05
+"""Seconds between looks at whether to stop."""
+
+
+class _ResizedContainer(msgspec.Struct, frozen=True):
+    name: str
+    resources: dict[str, dict[str, str]] = {}
+
+
+class _ResizedSpec(msgspec.Struct, frozen=True):
+    containers: list[_ResizedContainer]
+
+
+class _Uid(msgspec.Struct, frozen=True):
+    uid: str = ""
+
+
+class _ResizeBody(msgspec.Struct, frozen=True):
+    spec: _ResizedSpec
+    metadata: _Uid = _Uid()
+
+
+class _DeleteOptions(msgspec.Struct, frozen=True):
+    preconditions: _Uid = _Uid()
+
+
+class _EvictionBody(msgspec.Struct, frozen=True, rename="camel"):
+    delete_options: _DeleteOptions = _DeleteOptions()
+
+
+class SimulatedServer:
+    """Serves `cluster` on 127.0.0.1 while it is entered; `port` 0 takes a free one, `url` says which."""
+
+    def __init__(self, cluster: SimulatedCluster, port: int = 0) -> None:
+        handler = type("Handler", (_Handler,), {"face": Face(cluster)})
+        self._server = _Server(("127.0.0.1", port), handler)
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, args=(_POLL,), name="simulated-cluster-http", daemon=True
+        )
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        return f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    def __enter__(self) -> Self:
+        """Listen."""
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Stop listening."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A caller that hangs up in the middle (or is killed) is no error of ours."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)  # type: ignore[arg-type]  # typeshed wants a socket; it is only printed
+
+
+class Face:
+    """Requests to calls, results to JSON. Raises Refused."""
+
+    def __init__(self, cluster: SimulatedCluster) -> None:
+        self._cluster = cluster
+
+    def answer(self, method: str, path: str, body: bytes) -> tuple[HTTPStatus, object]:
+        """Status and a JSON object."""
+        if method == "GET" and path == "/api/v1/pods":
+            return HTTPStatus.OK, kube_json.pod_list(self._cluster.pods())
+        if method == "GET" and path == "/apis/metrics.k8s.io/v1beta1/pods":
+            return HTTPStatus.OK, kube_json.metrics_list(self._cluster.usage())
+        match = _POD.fullmatch(path)
+        if match is None:
+            raise Refused(HTTPStatus.NOT_FOUND, f"the simulated cluster has no path '{method} {path}'")
+        namespace, name = match["namespace"], match["name"]
+        if (method, match["verb"]) == ("GET", None):
+            return HTTPStatus.OK, self._pod(namespace, name)
+        if (method, match["verb"]) == ("PATCH", "resize"):
+            self._resize(namespace, name, msgspec.json.decode(body, type=_ResizeBody))
+            return HTTPStatus.OK, self._pod(namespace, name)
+        if (method, match["verb"]) == ("POST", "eviction"):
+            wanted = msgspec.json.decode(body, type=_EvictionBody).delete_options.preconditions.uid
+            self._cluster.evict(PodName(namespace, name, wanted or self._uid(namespace, name)))
+            return HTTPStatus.CREATED, {"kind": "Status", "apiVersion": "v1", "status": "Success", "code": 201}
+        raise Refused(HTTPStatus.METHOD_NOT_ALLOWED, f"the simulated cluster does not answer '{method} {path}'")
+
+    def _resize(self, namespace: str, name: str, body: _ResizeBody) -> None:
+        self._cluster.resize(
+            PodName(namespace, name, body.metadata.uid or self._uid(namespace, name)),
+            requests={c.name: amounts.read(c.resources.get("requests", {})) for c in body.spec.containers},
+            limits={c.name: amounts.read(c.resources.get("limits", {})) for c in body.spec.containers},
+        )
+
+    def _pod(self, namespace: str, name: str) -> object:
+        pod = self._cluster.pod(namespace, name)
+        if pod is None:
+            raise not_found(name)
+        return kube_json.pod(pod)
+
+    def _uid(self, namespace: str, name: str) -> str:
+        pod = self._cluster.pod(namespace, name)
+        if pod is None:
+            raise not_found(name)
+        return pod.pod.uid
+
+
+class _Handler(BaseHTTPRequestHandler):
+    face: Face
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    wbufsize = -1
+
+    def do_GET(self) -> None:
+        self._serve()
+
+    def do_PATCH(self) -> None:
+        self._serve()
+
+    def do_POST(self) -> None:
+        self._serve()
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # the standard library's name
+        """Say nothing: the log topic is the log."""
+
+    def _serve(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        after: float | None = None
+        try:
+            code, answer = self.face.answer(self.command, self.path.partition("?")[0], body)
+        except Refused as no:
+            code, answer, after = no.code, kube_json.status(no), no.after
+        except ValueError as error:
+            bad = Refused(HTTPStatus.BAD_REQUEST, f"the request cannot be read: {error}")
+            code, answer = bad.code, kube_json.status(bad)
+        data = msgspec.json.encode(answer)
+        self.send_response(code)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        if after is not None:
+            self.send_header("Retry-After", str(int(after)))
+        self.end_headers()
+        self.wfile.write(data)

@@ -1,0 +1,133 @@
+"""The machines' side: containers at work under their limits, OOM kills, restarts with growing delay, and pods made of them.
+
+Everything moves in steps of `STEP` seconds on a fixed grid, so how often and how far time is advanced makes no difference.
+CPU above the limit is throttled, memory above it is an OOM kill, resizes take effect after a delay if the node has room.
+"""
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from schemas.facts.pods import PodPhase, ResizeState
+from schemas.names import Amounts, PodName
+from schemas.units import Bytes, Seconds
+from streams.clients.kube.amounts import millicores
+from streams.simulated.cluster_spec import Deployment
+from streams.simulated.load_shapes import Moment, Shape
+
+STEP = 15
+"""Seconds of one step."""
+WINDOW = 60
+"""Seconds over which usage is averaged."""
+BACK_OFF_FIRST, BACK_OFF_MOST, CALM_AFTER = 10, 300, 600
+"""Restart delays double from the first to the most; after a calm run they begin anew. Seconds, as the kubelet's."""
+NANO = 1_000_000_000
+KIB = 1024
+
+
+@dataclass(slots=True)
+class Container:
+    """A container: what is in force, what the spec asks for, and how it fares. Times are seconds since the epoch."""
+
+    name: str
+    shape: Shape
+    seed: int
+    requests: Amounts
+    limits: Amounts
+    asked_requests: Amounts
+    asked_limits: Amounts
+    started: int | None = None
+    restart_at: int | None = None
+    delay: int = BACK_OFF_FIRST
+    restarts: int = 0
+    killed: int | None = None
+    nanocores: deque[int] = field(default_factory=lambda: deque(maxlen=WINDOW // STEP))
+    memory: int = 0
+
+    @property
+    def ready(self) -> bool:
+        """Up for at least one whole step."""
+        return bool(self.nanocores)
+
+    def step(self, now: int) -> None:
+        """Live through the step that ends at `now`."""
+        if self.started is None:
+            if self.restart_at is not None and now < self.restart_at:
+                return
+            self._start(now)
+            return
+        load = self.shape(Moment(self.seed, Seconds(now), Seconds(now - self.started)))
+        cores = load.cores if self.limits.cpu is None else min(load.cores, self.limits.cpu)
+        memory = max(KIB, load.memory // KIB * KIB)
+        if self.limits.memory is not None and memory > self.limits.memory:
+            self._kill(now)
+            return
+        self.nanocores.append(max(1, int(cores * NANO)))
+        self.memory = memory
+
+    def averaged(self) -> int:
+        """Nanocores over the window."""
+        return sum(self.nanocores) // len(self.nanocores)
+
+    def _start(self, now: int) -> None:
+        if self.killed is not None:
+            self.restarts += 1
+        self.started, self.restart_at = now, None
+
+    def _kill(self, now: int) -> None:
+        if self.started is not None and now - self.started >= CALM_AFTER:
+            self.delay = BACK_OFF_FIRST
+        self.killed, self.started, self.restart_at = now, None, now + self.delay
+        self.delay = min(BACK_OFF_MOST, 2 * self.delay)
+        self.nanocores.clear()
+        self.memory = 0
+
+
+@dataclass(slots=True)
+class SimulatedPod:
+    """A pod. `resize_at` is when an accepted resize may take effect."""
+
+    deployment: Deployment
+    name: PodName
+    replica_set: str
+    template_hash: str
+    created: datetime
+    containers: list[Container]
+    node: str | None = None
+    started: datetime | None = None
+    resize: ResizeState = ResizeState.NONE
+    resize_at: int = 0
+
+    @property
+    def phase(self) -> PodPhase:
+        """Pending until it has a node."""
+        return PodPhase.PENDING if self.node is None else PodPhase.RUNNING
+
+    @property
+    def ready(self) -> bool:
+        """All containers are ready."""
+        return self.node is not None and all(container.ready for container in self.containers)
+
+    def claim(self) -> tuple[int, int]:
+        """Millicores and bytes that the scheduler counts: per container what is in force."""
+        return total(container.requests for container in self.containers)
+
+    def asked(self) -> tuple[int, int]:
+        """Millicores and bytes that the spec asks for."""
+        return total(container.asked_requests for container in self.containers)
+
+    def apply_resize(self) -> None:
+        """What was asked for is in force."""
+        for container in self.containers:
+            container.requests, container.limits = container.asked_requests, container.asked_limits
+        self.resize = ResizeState.NONE
+
+
+def total(requests: Iterable[Amounts]) -> tuple[int, int]:
+    """Sum in whole millicores and bytes, so that sums compare exactly; what is not set counts nothing."""
+    cpu, memory = 0, Bytes(0)
+    for amount in requests:
+        cpu += 0 if amount.cpu is None else millicores(amount.cpu)
+        memory = Bytes(memory + (amount.memory or 0))
+    return cpu, memory

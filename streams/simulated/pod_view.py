@@ -1,0 +1,41 @@
+"""A simulated pod in the words of the client port."""
+
+from datetime import UTC, datetime
+
+from schemas.facts.pods import ContainerSeen
+from schemas.names import Amounts, Workload
+from schemas.units import Bytes, Cores, Seconds
+from streams.clients.cluster_port import OOMKill, Pod, PodUsage
+from streams.simulated.kubelet import NANO, Container, SimulatedPod
+
+
+def portrait(cluster: str, pod: SimulatedPod) -> Pod:
+    """The pod as it stands."""
+    return Pod(
+        workload=Workload(cluster, pod.deployment.namespace, "Deployment", pod.deployment.name),
+        pod=pod.name,
+        phase=pod.phase,
+        created=pod.created,
+        containers=tuple(ContainerSeen(c.name, c.requests, c.limits, c.restarts, c.ready) for c in pod.containers),
+        asked_requests={c.name: c.asked_requests for c in pod.containers},
+        asked_limits={c.name: c.asked_limits for c in pod.containers},
+        node=pod.node,
+        labels={"app": pod.deployment.name, "pod-template-hash": pod.template_hash},
+        resize=pod.resize,
+        started=pod.started,
+        ooms=tuple(kill for container in pod.containers for kill in _ooms(container)),
+    )
+
+
+def usage_of(pod: SimulatedPod, *, at: datetime, window: Seconds) -> PodUsage:
+    """What the pod's containers at work used."""
+    at_work = (container for container in pod.containers if container.ready)
+    containers = {c.name: Amounts(Cores(c.averaged() / NANO), Bytes(c.memory)) for c in at_work}
+    return PodUsage(pod.name.namespace, pod.name.name, at, window, containers)
+
+
+def _ooms(container: Container) -> list[OOMKill]:
+    if container.killed is None:
+        return []
+    ahead = 0 if container.started is not None else 1
+    return [OOMKill(container.name, container.restarts + ahead, datetime.fromtimestamp(container.killed, tz=UTC))]

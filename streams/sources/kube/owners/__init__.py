@@ -1,0 +1,1 @@
+"""Owners: the controller chain above a pod, its workload, and the targets of VPAs."""

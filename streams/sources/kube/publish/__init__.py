@@ -1,0 +1,1 @@
+"""Publishing: objects of the cluster become facts and policies, each published when it changes."""

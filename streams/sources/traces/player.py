@@ -1,0 +1,146 @@
+"""Plays a usage trace into a log: at the pace of a time base, or as fast as the log takes it.
+
+With a time base, a clock source with the same base writes the ticks. Without one, event time is the trace's own and nobody else
+can know it, so the ticks are written here: one after each scrape, and one after the end.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from schemas.units import Seconds
+from streams.codec.event_codec import Codec
+from streams.errors import BadInput
+from streams.log.port import Log, NewRecord
+from streams.sources.clock import TimeBase, ticks, wall_ms
+from streams.sources.traces.trace_facts import Facts, Writer
+from streams.sources.traces.trace_table import Trace
+from streams.topics import Topics
+
+BATCH = 2_000
+"""Records in one append when nobody waits for them; each append waits for the log."""
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Playing:
+    """How to play. `start` is the event time of the trace's second 0, or of its first scrape when its seconds are Unix time.
+
+    Without `start` Unix time stays what it is, and other traces begin in 2026. `speed` is seconds of the trace for each second
+    from now on, 0 as fast as the log takes it; `base` says instead which event time it is, for a log that has a clock.
+    """
+
+    cluster: str = "trace"
+    start: datetime | None = None
+    loops: int = 1
+    speed: float = 0.0
+    base: TimeBase | None = None
+
+    def __post_init__(self) -> None:
+        """Raises BadInput for a number of loops below one or a speed below zero."""
+        if self.loops < 1:
+            raise BadInput(f"a trace is played {self.loops} times, but must be played once at least")
+        if self.speed < 0:
+            raise BadInput(f"a trace is played at speed {self.speed:g}, but time does not run backwards")
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far: rows so far and in all, records written (ticks too), and the event time."""
+
+    rows: int
+    of: int
+    records: int
+    at: datetime
+
+
+class Player:
+    """Plays one trace into one log. `now` and `sleep` are the wall's, used at a pace only."""
+
+    def __init__(  # noqa: PLR0913  # wired once, by keyword
+        self,
+        trace: Trace,
+        *,
+        log: Log,
+        codec: Codec,
+        topics: Topics,
+        playing: Playing | None = None,
+        now: Callable[[], int] = wall_ms,
+        sleep: Callable[[float], object] = time.sleep,
+    ) -> None:
+        self._trace, self._log, self._topics = trace, log, topics
+        self._playing = playing or Playing()
+        self._writer = Writer(trace, codec, topics, self._playing.cluster)
+        self._now, self._sleep = now, sleep
+        self._rows = self._records = 0
+
+    def play(self) -> Iterator[Progress]:
+        """Write everything, and say how far after each append and each second of waiting. Who stops listening stops it.
+
+        An append that fails ends it: part of it may be in the log, and to write samples again would count them twice.
+        """
+        batch: list[NewRecord] = []
+        base, at = self._base(), START
+        for at, rows, records in self._moments():
+            if base is not None:
+                yield from self._wait_for(at, base)
+            batch += records
+            self._rows += rows
+            if batch and (base is not None or len(batch) >= BATCH):
+                yield self._append(batch, at)
+                batch = []
+        yield self._append(batch, at)
+
+    def shift(self, loop: int = 0) -> Seconds:
+        """What is added to the trace's seconds to give Unix time."""
+        trace, start = self._trace, self._playing.start
+        length = trace.last - trace.first + 2 * trace.step
+        if start is not None:
+            shift = start.timestamp() - (trace.first if trace.is_unix else 0.0)
+        else:
+            shift = 0.0 if trace.is_unix else START.timestamp()
+        return Seconds(shift + loop * length)
+
+    def _moments(self) -> Iterator[tuple[datetime, int, list[NewRecord]]]:
+        """Event time, rows and records of each scrape, and of the end."""
+        trace = self._trace
+        for loop in range(self._playing.loops):
+            facts = Facts(trace, cluster=self._playing.cluster, shift=self.shift(loop), life=loop)
+            before: datetime | None = None
+            for scrape in trace.scrapes():
+                at = facts.at(scrape.at)
+                if before is not None and at > before:
+                    yield before, 0, self._ticks(before)
+                before = at
+                records = [*self._writer.pods(facts.about_pods(scrape)), *self._writer.metrics(scrape, at)]
+                yield at, len(scrape.who), records
+            if before is not None:
+                yield before, 0, self._ticks(before)
+            after = trace.last + trace.step
+            yield facts.at(after), 0, [*self._writer.pods(facts.gone(after)), *self._ticks(facts.at(after))]
+
+    def _ticks(self, at: datetime) -> list[NewRecord]:
+        return [] if self._playing.base is not None else ticks(self._topics, round(at.timestamp() * 1000))
+
+    def _append(self, batch: list[NewRecord], at: datetime) -> Progress:
+        if batch:
+            self._log.append(batch)
+            self._records += len(batch)
+        return self._progress(at)
+
+    def _progress(self, at: datetime) -> Progress:
+        return Progress(self._rows, self._trace.rows * self._playing.loops, self._records, at)
+
+    def _base(self) -> TimeBase | None:
+        """The pace that was asked for; None when nobody waits."""
+        if self._playing.base is not None or not self._playing.speed:
+            return self._playing.base
+        origin = round((self._trace.first + self.shift()) * 1000)
+        return TimeBase(origin, self._now(), self._playing.speed)
+
+    def _wait_for(self, at: datetime, base: TimeBase) -> Iterator[Progress]:
+        due = base.wall(round(at.timestamp() * 1000))
+        while (left := due - self._now()) > 0:
+            self._sleep(min(left / 1000, 1.0))
+            yield self._progress(at)

@@ -1,0 +1,182 @@
+"""Turns the scrapes of a trace into the facts that a watcher of the cluster would have seen, as records.
+
+A pod is seen with its first sample, changes when its requests or limits do, and is gone one step after its last sample. OOM kills
+come only from a column that counts them; they are never guessed from falling memory. The trace does not obey: what is recommended
+for it changes nothing in it.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+import numpy as np
+
+from schemas.catalogue import Event
+from schemas.facts.pods import ContainerSeen, PodChanged, PodDeleted, PodPhase
+from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
+from schemas.names import Amounts, PodName, Workload
+from schemas.units import Bytes, Cores, Seconds
+from streams.codec.event_codec import Codec
+from streams.codec.usage_columns import ROWS
+from streams.log.port import NewRecord
+from streams.sources.traces.columns import REQUESTS
+from streams.sources.traces.trace_table import Scrape, Trace
+from streams.topics import Topics
+
+KIND = "Deployment"
+SOURCE = "/ullage/source/traces"
+_EPOCH = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
+_COLUMNS_KEPT = 4096
+
+Columns = tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]
+
+
+@dataclass(slots=True)
+class Pod:
+    """One pod of the trace: its containers (indexes of the trace), and when the last of them ends."""
+
+    workload: Workload
+    name: PodName
+    who: list[int]
+    last: float
+    created: datetime | None = None
+
+
+class Facts:
+    """One passage through a trace. `shift` seconds are added to its times; `life` tells its pods from another passage's."""
+
+    def __init__(self, trace: Trace, *, cluster: str, shift: float = 0.0, life: int = 0) -> None:
+        self._trace, self._cluster, self._shift = trace, cluster, shift
+        self._pods = _pods(trace, cluster, life)
+        self._pod_of = {who: pod for pod in self._pods for who in pod.who}
+        self._ends = sorted(self._pods, key=lambda pod: (pod.last, pod.name.uid), reverse=True)
+        self._amounts = np.full((len(trace.names), len(REQUESTS)), -1.0)
+        self._restarts = np.zeros(len(trace.names), dtype=np.int64)
+
+    def at(self, second: float) -> datetime:
+        """Event time of a second of the trace."""
+        return _EPOCH + timedelta(milliseconds=round((second + self._shift) * 1000))
+
+    def about_pods(self, scrape: Scrape) -> Iterator[PodDeleted | PodChanged | ContainerOOMKilled]:
+        """What happened to pods up to this scrape: first who is gone, then who is new or changed, then who was killed."""
+        yield from self.gone(scrape.at)
+        amounts = np.column_stack([scrape.numbers[name] for name in REQUESTS])
+        changed = ~((amounts == self._amounts[scrape.who]) | (np.isnan(amounts) & np.isnan(self._amounts[scrape.who]))).all(
+            axis=1
+        )
+        if changed.any():
+            self._amounts[scrape.who] = amounts
+            pods = {id(pod): pod for pod in (self._pod_of[int(i)] for i in scrape.who[changed])}
+            yield from (self._seen(pod, self.at(scrape.at)) for pod in pods.values())
+        if self._trace.has("oom_kills"):
+            yield from self._killed(scrape)
+
+    def gone(self, second: float) -> Iterator[PodDeleted]:
+        """Pods whose last sample is a step or more before `second`."""
+        while self._ends and self._ends[-1].last + self._trace.step <= second:
+            pod = self._ends.pop()
+            yield PodDeleted(self.at(pod.last + self._trace.step), pod.workload, pod.name)
+
+    def _seen(self, pod: Pod, at: datetime) -> PodChanged:
+        pod.created = pod.created or at
+        there = [i for i in pod.who if (self._amounts[i] != -1.0).any()]
+        containers = tuple(
+            ContainerSeen(
+                self._trace.names[i].container, *_amounts(self._amounts[i]), restarts=int(self._restarts[i]), ready=True
+            )
+            for i in there
+        )
+        return PodChanged(at, pod.workload, pod.name, PodPhase.RUNNING, pod.created, containers, started=pod.created)
+
+    def _killed(self, scrape: Scrape) -> Iterator[ContainerOOMKilled]:
+        kills = scrape.numbers["oom_kills"]
+        for row in np.flatnonzero(kills > 0):
+            i = int(scrape.who[row])
+            self._restarts[i] += int(kills[row])
+            pod, (request, limit) = self._pod_of[i], _amounts(self._amounts[i])
+            name, restarts = self._trace.names[i].container, int(self._restarts[i])
+            yield ContainerOOMKilled(self.at(scrape.at), pod.workload, pod.name, name, restarts, request.memory, limit.memory)
+
+
+class Writer:
+    """Facts to records: about pods twice (by workload and by cluster), scrapes once for each partition that has rows."""
+
+    def __init__(self, trace: Trace, codec: Codec, topics: Topics, cluster: str) -> None:
+        self._trace, self._codec, self._topics, self._cluster = trace, codec, topics, cluster
+        self._keys = [Workload(cluster, n.namespace, KIND, n.workload).key for n in trace.names]
+        self._partitions = np.array([topics.partition_of(key) for key in self._keys])
+        self._columns: dict[bytes, Columns] = {}
+
+    def pods(self, facts: Iterator[PodDeleted | PodChanged | ContainerOOMKilled]) -> Iterator[NewRecord]:
+        """Records of facts about pods."""
+        for fact in facts:
+            if isinstance(fact, ContainerOOMKilled):
+                yield self._record(fact, "oom-events", fact.workload.key)
+            else:
+                yield self._record(fact, "pod-changes", fact.workload.key)
+                yield self._record(fact, "pod-changes-by-cluster", self._cluster)
+
+    def metrics(self, scrape: Scrape, at: datetime) -> Iterator[NewRecord]:
+        """A record for each partition, more where one would be too long."""
+        partitions = self._partitions[scrape.who]
+        for partition, rows in _parts(partitions):
+            names = self._names(scrape.who[rows])
+            cores, memory = scrape.numbers["cores"][rows], scrape.numbers["memory"][rows]
+            fact = MetricsScraped(at, self._cluster, *names, cores=cores, memory=memory, window=Seconds(self._trace.step))
+            yield self._record(fact, "pod-metrics", self._cluster, partition)
+
+    def _names(self, who: Any) -> Columns:
+        """The same tuples for the same containers, so that the codec knows them again."""
+        mark = who.tobytes()
+        names = self._columns.get(mark)
+        if names is None:
+            if len(self._columns) >= _COLUMNS_KEPT:
+                self._columns.clear()
+            rows = who.tolist()
+            all_names = self._trace.names
+            names = (
+                tuple(self._keys[i] for i in rows),
+                tuple(all_names[i].pod for i in rows),
+                tuple(all_names[i].container for i in rows),
+            )
+            self._columns[mark] = names
+        return names
+
+    def _record(self, fact: Event, topic: str, key: str, partition: int | None = None) -> NewRecord:
+        to = self._topics.partition_of(key) if partition is None else partition
+        return self._codec.encode(fact, topic=topic, key=key, partition=to, source=SOURCE)
+
+
+def _parts(partitions: Any) -> Iterator[tuple[int, Any]]:
+    """Each partition with the indexes of its rows, at most ROWS at a time."""
+    for partition in np.unique(partitions):
+        rows = np.flatnonzero(partitions == partition)
+        for first in range(0, len(rows), ROWS):
+            yield int(partition), rows[first : first + ROWS]
+
+
+def _pods(trace: Trace, cluster: str, life: int) -> list[Pod]:
+    """Containers with the same namespace, workload and pod are one pod."""
+    pods: dict[tuple[str, str, str], Pod] = {}
+    for i, name in enumerate(trace.names):
+        key = (name.namespace, name.workload, name.pod)
+        uid = f"{name.namespace}.{name.workload}.{name.pod}.{life}"
+        pod = pods.setdefault(
+            key,
+            Pod(Workload(cluster, name.namespace, KIND, name.workload), PodName(name.namespace, name.pod, uid), [], trace.first),
+        )
+        pod.who.append(i)
+        pod.last = max(pod.last, trace.scrape_of(name.last))
+    return list(pods.values())
+
+
+def _amounts(row: Any) -> tuple[Amounts, Amounts]:
+    """Requests and limits. A trace that has limits only is read as Kubernetes would: the request is the limit."""
+    cpu, memory, cpu_limit, memory_limit = (None if np.isnan(value) else float(value) for value in row)
+    limits = _amount(cpu_limit, memory_limit)
+    return _amount(cpu_limit if cpu is None else cpu, memory_limit if memory is None else memory), limits
+
+
+def _amount(cpu: float | None, memory: float | None) -> Amounts:
+    return Amounts(None if cpu is None else Cores(cpu), None if memory is None else Bytes(round(memory)))

@@ -1,0 +1,177 @@
+"""Usage as the metrics API has it: `metrics.k8s.io`, whatever stands behind it.
+
+Amounts are rounded up to whole millicores and bytes, as the VPA recommender rounds them, so that figures can be compared. Needs
+the right to list pods of metrics.k8s.io and no other. A server that cuts its answer into pages is asked for all of them. Servers
+are written in Go, where an empty list, map or time may be a `null`.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
+from functools import lru_cache
+from urllib.parse import quote
+
+import msgspec
+import numpy as np
+
+from schemas.units import Seconds
+from streams.clients.kube import amounts, pod_objects
+from streams.clients.kube.api import Api, Question
+from streams.sources.usage.readings import Bad, Floats, Readings
+
+ROOT = "/apis/metrics.k8s.io/v1beta1"
+PAGE = 5_000
+"""Pods of one page, for servers that have pages; metrics-server gives everything at once."""
+_DUST = 1e-6
+_NAN = float("nan")
+Quantity = str | int | float | None
+
+
+class _Usage(msgspec.Struct, frozen=True, gc=False):
+    cpu: Quantity = None
+    memory: Quantity = None
+
+
+_NOTHING = _Usage()
+
+
+class _Container(msgspec.Struct, frozen=True, gc=False):
+    name: str
+    usage: _Usage | None = None
+
+
+class _Metadata(msgspec.Struct, frozen=True, gc=False):
+    name: str
+    namespace: str = "default"
+
+
+class _Pod(msgspec.Struct, frozen=True, gc=False):
+    metadata: _Metadata
+    timestamp: str | None = None
+    window: str = ""
+    containers: list[_Container] | None = None
+
+
+class _Page(msgspec.Struct, frozen=True, rename={"again": "continue"}):
+    again: str = ""
+
+
+class _Pods(msgspec.Struct):
+    items: list[_Pod] | None
+    metadata: _Page = _Page()
+
+
+class MetricsApi:
+    """The metrics API of one cluster. `namespaces`: the only ones to ask for; none means all."""
+
+    def __init__(self, api: Api, *, cluster: str, namespaces: Sequence[str] = ()) -> None:
+        self._api, self._cluster = api, cluster
+        self._paths = [f"{ROOT}/namespaces/{namespace}/pods" for namespace in namespaces] or [f"{ROOT}/pods"]
+
+    def read(self, _at: datetime) -> Readings:
+        """What is used now. Raises TryAgain and GiveUp."""
+        return readings([pod for path in self._paths for page in self._pages(path) for pod in page])
+
+    def _pages(self, where: str) -> Iterator[list[_Pod]]:
+        again = ""
+        while True:
+            path = f"{where}?limit={PAGE}" + (f"&continue={quote(again, safe='')}" if again else "")
+            page = self._api.read(Question(path, "reading usage of", self._cluster), _Pods)
+            yield page.items or []
+            again = page.metadata.again
+            if not again:
+                return
+
+
+def readings(pods: Sequence[_Pod]) -> Readings:
+    """The columns, and which rows could not be read."""
+    bad: list[Bad] = []
+    pods = _timed(pods, bad)
+    containers = [container for pod in pods for container in pod.containers or ()]
+    usages = [container.usage or _NOTHING for container in containers]
+    cores = _column([usage.cpu for usage in usages], _cores)
+    memory = _column([usage.memory for usage in usages], _bytes)
+    names = [pod.metadata.name for pod in pods for _ in pod.containers or ()]
+    namespaces = [pod.metadata.namespace for pod in pods for _ in pod.containers or ()]
+    unreadable = np.isneginf(cores) | np.isneginf(memory)
+    for row in np.flatnonzero(unreadable).tolist():
+        usage = usages[row]
+        said, name = (usage.cpu, "cpu") if np.isneginf(cores[row]) else (usage.memory, "memory")
+        bad.append(Bad("unreadable", namespaces[row], names[row], containers[row].name, str(said), f"{name} is no quantity"))
+    ends = np.array([_moment(pod.timestamp or "") for pod in pods], np.float64)
+    return Readings(
+        namespaces=namespaces,
+        pods=names,
+        containers=[container.name for container in containers],
+        cores=np.ceil(cores * 1000 - _DUST) / 1000,
+        memory=np.ceil(memory),
+        ends=np.repeat(ends, [len(pod.containers or ()) for pod in pods]),
+        window=Seconds(max((_seconds(window) for window in {pod.window for pod in pods}), default=0.0)),
+        bad=tuple(bad),
+    ).pick(~unreadable)
+
+
+def _timed(pods: Sequence[_Pod], bad: list[Bad]) -> Sequence[_Pod]:
+    """Those that say when their windows ended and how long they were."""
+    stamps = {stamp for stamp in {pod.timestamp for pod in pods} if math.isnan(_moment(stamp or ""))}
+    windows = {window for window in {pod.window for pod in pods} if math.isnan(_seconds(window))}
+    for pod in pods if stamps or windows else ():
+        value, reason = pod.timestamp or "", "the timestamp is no time"
+        if pod.timestamp not in stamps:
+            value, reason = pod.window, "the window is no duration"
+        if pod.timestamp in stamps or pod.window in windows:
+            bad.append(Bad("unreadable", pod.metadata.namespace, pod.metadata.name, "*", value, reason))
+    return [pod for pod in pods if pod.timestamp not in stamps and pod.window not in windows]
+
+
+def _column(quantities: Sequence[Quantity], read: Callable[[Sequence[Quantity]], list[float]]) -> Floats:
+    """Absent is NaN; unreadable is minus infinity, which no quantity is."""
+    try:
+        return np.array(read(quantities), np.float64)
+    except ValueError:
+        return np.array([_number(quantity) for quantity in quantities], np.float64)
+
+
+def _cores(quantities: Sequence[Quantity]) -> list[float]:
+    """Metrics servers say nanocores; anything else takes the longer way. Raises ValueError when one cannot be read."""
+    return [
+        int(quantity[:-1]) / 1e9 if isinstance(quantity, str) and quantity[-1:] == "n" else _number(quantity)
+        for quantity in quantities
+    ]
+
+
+def _bytes(quantities: Sequence[Quantity]) -> list[float]:
+    """As for cores, but they say kibibytes."""
+    return [
+        int(quantity[:-2]) * 1024.0 if isinstance(quantity, str) and quantity[-2:] == "Ki" else _number(quantity)
+        for quantity in quantities
+    ]
+
+
+def _number(quantity: Quantity) -> float:
+    if quantity is None:
+        return _NAN
+    try:
+        return amounts.number(str(quantity))
+    except ValueError:
+        return -math.inf
+
+
+@lru_cache(maxsize=4096)
+def _moment(text: str) -> float:
+    """Seconds since the epoch; NaN for what is no time with an offset."""
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        return _NAN
+    return _NAN if at.tzinfo is None else at.timestamp()
+
+
+@lru_cache(maxsize=256)
+def _seconds(window: str) -> float:
+    """A duration; NaN for what is none. No duration at all is a window of no length."""
+    try:
+        length = pod_objects.seconds(window)
+    except ValueError:
+        return _NAN
+    return length if 0.0 <= length < math.inf else _NAN

@@ -1,0 +1,152 @@
+"""A backtest takes the same turns as live, looks never ahead, and its score is a sum that can be done by hand."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from agents.backtest import backtest
+from agents.backtest.recording import Recording
+from agents.backtest.weighted_sums import Weighing
+from agents.runner import Runner, Wiring
+from streams.sources.traces import Trace
+from streams.topics import Topics
+from tests.support.small_pipeline import START_MS, TILL, WEB, Bench, stages
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def bench() -> Bench:
+    """WEB requests 2 cores and 10 MiB with a limit of 20 MiB, and uses, from minute 1 to 4, what is written here."""
+    bench = Bench()
+    bench.log.append(bench.seen(0, WEB, 2.0, 10 * MIB, 20 * MIB))
+    for minute, cores, memory in ((1, 1.0, 8 * MIB), (2, 1.0, 17 * MIB), (3, 2.5, 18 * MIB), (4, 0.5, 40 * MIB)):
+        bench.log.append(bench.metrics(minute, (WEB, cores, memory)))
+        bench.log.append(bench.ticks(minute))
+    return bench
+
+
+def test_the_recordings_own_requests_are_weighed_as_they_stood(bench: Bench) -> None:
+    own = backtest.over_log(bench.log, stages(), bench.topics).own
+    # Requests 2 cores; uses 1, 1, 2.5, 0.5: slack 1, 1, 0, 1.5 and one minute of four over.
+    assert own.container_days == pytest.approx(4 * 60 / 86_400)
+    assert (own.cpu.requested, own.cpu.used, own.cpu.slack, own.cpu.over) == (2.0, 1.25, 0.875, 0.25)
+    assert own.cpu.slack_p95 == pytest.approx(1.5, rel=0.02)
+    # Requests 10 MiB; uses 8, 17, 18, 40: slack 2, 0, 0, 0. Over the limit of 20 in minute 4 only.
+    assert (own.memory.requested, own.memory.slack, own.memory.over) == (10 * MIB, 0.5 * MIB, 0.75)
+    assert own.ooms == 1
+
+
+def test_a_recommendation_counts_from_the_scrape_after_its_turn(bench: Bench) -> None:
+    card = backtest.over_log(bench.log, stages(), bench.topics)
+    ours = card.recommended
+    # The adder says the sum of cores and the highest memory so far, in minute n for minute n+1; minute 1 has the own request.
+    # CPU in force 2, 1, 2, 4.5; used 1, 1, 2.5, 0.5; slack 1, 0, 0, 4.
+    assert (ours.cpu.requested, ours.cpu.slack, ours.cpu.over) == (9.5 / 4, 5 / 4, 0.25)
+    # Memory in force 10, 8, 17, 18 MiB; used 8, 17, 18, 40; limits are twice as much: 20, 16, 34, 36. Over in minutes 2 and 4.
+    assert (ours.memory.requested, ours.memory.slack) == (53 / 4 * MIB, 2 / 4 * MIB)
+    assert ours.ooms == 2
+    # Four recommendations, each another target; the container ran all the time. Three of four minutes were covered.
+    assert (card.recommendations, card.changes, card.covered) == (4, 4, 0.75)
+    assert card.changes_per_container_day == pytest.approx(4 / (4 * 60 / 86_400))
+    # Eviction plans answer the recommendations of minutes 1 to 3. Two stages, two partitions, four minutes.
+    assert (card.plans, card.refused, card.turns, card.rows, card.containers) == (3, 0, 16, 4, 1)
+
+
+def test_use_that_stays_over_the_wall_is_one_kill_until_it_was_below() -> None:
+    bench = Bench()
+    bench.log.append(bench.seen(0, WEB, 1.0, 10, None))
+    for minute, memory in enumerate([11, 12, 9, 11, 11], start=1):
+        bench.log.append([*bench.metrics(minute, (WEB, 1.0, memory)), *bench.ticks(minute)])
+    assert backtest.over_log(bench.log, stages(), bench.topics).own.ooms == 2
+
+
+def test_a_deleted_pod_is_changed_no_more() -> None:
+    bench = Bench()
+    for minute in (1, 2, 3):
+        bench.log.append([*bench.metrics(minute, (WEB, 1.0, 1), (TILL, 1.0, 1))])
+        if minute == 3:
+            bench.log.append(bench.deleted(minute, WEB))
+        bench.log.append(bench.ticks(minute))
+    # Both are changed in minutes 1 and 2; in minute 3 only TILL runs on.
+    assert backtest.over_log(bench.log, stages(), bench.topics).changes == 5
+
+
+def test_what_was_never_requested_nor_recommended_is_not_scored() -> None:
+    bench = Bench()
+    bench.log.append([*bench.metrics(1, (WEB, 1.0, 1)), *bench.ticks(1)])
+    card = backtest.over_log(bench.log, stages(), bench.topics)
+    assert (card.rows, card.own.container_days, card.recommended.container_days, card.covered) == (1, 0.0, 0.0, 0.0)
+    assert card.recommended.cpu.slack == 0.0
+
+
+def test_a_log_that_was_run_live_gives_the_card_of_its_facts_alone(bench: Bench) -> None:
+    facts_alone = backtest.over_log(bench.log, stages(), bench.topics)
+    Runner(stages(factor=3.0), Wiring(bench.log, bench.topics, bench.codec)).run()
+    assert bench.all_records("recommendations")
+    assert backtest.over_log(bench.log, stages(), bench.topics) == facts_alone
+
+
+def test_frames_hold_each_fact_once_in_the_frame_of_its_tick(bench: Bench) -> None:
+    frames = list(Recording(bench.log, bench.topics, stages()).frames())
+    assert [f.number for f in frames] == [START_MS + m * 60_000 for m in (1, 2, 3, 4)]
+    shorts = [[bench.topics.short(r.topic) for r in f.records] for f in frames]
+    assert shorts == [["pod-metrics", "pod-changes"], ["pod-metrics"], ["pod-metrics"], ["pod-metrics"]]
+
+
+TRACE = """container_id,timestamp_s,cpu_cores,memory_bytes,cpu_limit_cores,memory_limit_bytes
+a,300,0.5,1000000,1.0,4000000
+b,300,0.25,2000000,1.0,4000000
+a,600,0.75,1000000,1.0,4000000
+b,600,0.5,2000000,1.0,4000000
+a,900,0.25,5000000,1.0,4000000
+b,900,0.25,2000000,1.0,4000000
+"""
+
+
+def card_of(folder: Path, partitions: int) -> backtest.ScoreCard:
+    path = folder / "usage.csv"
+    path.write_text(TRACE)
+    topics = Topics(partitions=partitions)
+    with Trace(path) as trace:
+        *_, last = backtest.over_trace(trace, stages(), topics)
+        return last.card()
+
+
+def test_a_trace_is_scored_against_its_own_limits_and_gives_the_same_card_each_time(tmp_path: Path) -> None:
+    card = card_of(tmp_path, 2)
+    assert card == card_of(tmp_path, 2)
+    assert (card.rows, card.containers, card.container_days) == (6, 2, 6 * 300 / 86_400)
+    # Own requests are 1 core and 4 MB. CPU slack: 0.5, 0.75, 0.25, 0.5, 0.75, 0.75. One window of a is over its limit.
+    assert card.own.cpu.slack == pytest.approx(3.5 / 6)
+    assert card.own.ooms == 1
+    assert card.first is not None
+    assert card.last is not None
+    assert (card.last - card.first).total_seconds() == 600
+
+
+def test_how_many_partitions_there_are_does_not_change_the_score(tmp_path: Path) -> None:
+    one, four = card_of(tmp_path, 1), card_of(tmp_path, 4)
+    assert (one.own, one.recommended, one.changes, one.covered) == (four.own, four.recommended, four.changes, four.covered)
+
+
+def test_the_percentile_of_slack_is_right_within_two_percent() -> None:
+    weighing = Weighing(unit=1e-4)
+    slack = np.arange(1, 101) / 10.0  # 0.1 to 10.0 in steps of 0.1, each a minute long: 95 % is 9.5
+    weighing.add(slack + 1.0, np.ones(100), 60.0)
+    assert weighing.spread().slack_p95 == pytest.approx(9.5, rel=0.02)
+    assert weighing.spread().slack == pytest.approx(5.05)
+
+
+def test_rows_without_a_number_are_left_out_of_the_scales() -> None:
+    weighing = Weighing(unit=1e-4)
+    weighing.add(np.array([np.nan, 2.0, 2.0]), np.array([1.0, np.nan, 1.5]), 60.0)
+    assert (weighing.seconds, weighing.spread().slack, weighing.spread().requested) == (60.0, 0.5, 2.0)
+
+
+def test_the_card_as_text_sets_own_and_recommended_side_by_side(bench: Bench) -> None:
+    said = list(backtest.lines(backtest.over_log(bench.log, stages(), bench.topics)))
+    assert said[0] == "4 samples of 1 containers in 16 turns, 2026-01-01 00:01 to 2026-01-01 00:04"
+    assert said[5].split() == ["CPU", "requested,", "cores", "2.000", "2.375"]
+    assert said[-1].split() == ["would-be", "OOM", "kills", "1", "2"]

@@ -1,0 +1,230 @@
+"""What operators type, on a log in a file: the switch, the policies and the status."""
+
+import threading
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from agents import cli
+from schemas.names import Amounts
+from schemas.policies.control import ControlChanged, Mode
+from schemas.policies.vertical import ContainerPolicy, UpdateMode, VerticalPolicyChanged
+from schemas.units import Bytes, Cores, Fraction
+from streams.codec.event_codec import Codec, tick
+from streams.log.file_log import FileLog
+from streams.log.port import NewRecord
+from streams.publishing.operator import Operator
+from streams.topics import TOPICS, Topics
+
+AT = datetime(2026, 1, 5, 12, tzinfo=UTC)
+SHOP = Topics("ullage", 2)
+CART = "demo/shop/Deployment/cart"
+
+
+class Desk:
+    """One log, and the command line on it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        with FileLog.make(path) as log:
+            for topic in TOPICS:
+                log.create(SHOP.wire(topic.name), 2)
+
+    def tick(self, at: datetime = AT) -> None:
+        with FileLog(self.path) as log:
+            log.append([tick(SHOP.wire("control"), p, int(at.timestamp()) * 1000) for p in range(2)])
+
+    def run(self, *words: str) -> int:
+        where = ["--set", "log.kind=file", "--set", f"log.path={self.path}", "--set", "topics.partitions=2"]
+        return cli.run([*words, *where])
+
+    def control(self) -> ControlChanged | None:
+        with FileLog(self.path) as log:
+            return Operator(log, SHOP, Codec(SHOP)).control("demo")
+
+    def policies(self) -> dict[str, VerticalPolicyChanged]:
+        with FileLog(self.path) as log:
+            return Operator(log, SHOP, Codec(SHOP)).policies()
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    desk = Desk(tmp_path / "log.jsonl")
+    desk.tick()
+    return desk
+
+
+def test_a_pause_forgets_neither_mode_nor_budget_and_resume_ends_it(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+    assert desk.run("mode", "apply", "--budget", "0.25") == 0
+    assert desk.run("pause", "--reason", "migration") == 0
+    assert desk.control() == ControlChanged(AT, "demo", Mode.APPLY, paused=True, reason="migration", budget=Fraction(0.25))
+    assert desk.run("resume") == 0
+    assert desk.control() == ControlChanged(AT, "demo", Mode.APPLY, budget=Fraction(0.25))
+    assert capsys.readouterr().out.splitlines()[1] == "demo: apply, 25% of the pods at one time; PAUSED: migration"
+
+
+def test_a_change_of_mode_ends_no_pause(desk: Desk) -> None:
+    desk.run("pause", "--reason", "migration")
+    assert desk.run("mode", "plan", "--reason", "afterwards") == 0
+    assert desk.control() == ControlChanged(AT, "demo", Mode.PLAN, paused=True, reason="migration")
+
+
+def test_a_pause_before_anything_was_said_is_a_pause_of_shadow(desk: Desk) -> None:
+    desk.run("pause", "--reason", "not yet")
+    assert desk.control() == ControlChanged(AT, "demo", Mode.SHADOW, paused=True, reason="not yet")
+
+
+def test_another_cluster_is_another_switch(desk: Desk) -> None:
+    desk.run("mode", "apply", "--cluster", "other")
+    assert desk.control() is None
+
+
+def test_without_a_tick_the_time_is_that_of_who_types(tmp_path: Path) -> None:
+    before = datetime.now(UTC)
+    desk = Desk(tmp_path / "log.jsonl")
+    desk.run("mode", "plan")
+    said = desk.control()
+    assert said is not None
+    assert before <= said.at <= datetime.now(UTC)
+
+
+def test_a_policy_is_made_and_then_changed_only_where_it_is_named(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+    assert desk.run("policy", "set", CART, "--mode", "Initial", "--min", "cpu=250m,memory=512Mi", "--max", "cpu=2") == 0
+    assert desk.run("policy", "set", CART, "--max", "memory=1Gi", "--container", "proxy") == 0
+    assert desk.run("policy", "set", CART, "--min", "memory=1Gi") == 0
+    policy = desk.policies()[CART]
+    assert policy.update_mode is UpdateMode.INITIAL
+    assert policy.containers == (
+        ContainerPolicy("*", Amounts(Cores(0.25), Bytes(1 << 30)), Amounts(Cores(2.0))),
+        ContainerPolicy("proxy", max_allowed=Amounts(memory=Bytes(1 << 30))),
+    )
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last == f"set {CART}: Initial; * min cpu 250m, memory 1Gi; * max cpu 2000m; proxy max memory 1Gi"
+
+
+def test_what_list_prints_apply_takes_and_finds_unchanged(desk: Desk, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    desk.run("policy", "set", "demo/*", "--mode", "Off")
+    desk.run("policy", "set", CART, "--min", "cpu=50m,memory=1000001")
+    before = desk.policies()
+    capsys.readouterr()
+    assert desk.run("policy", "list") == 0
+    file = tmp_path / "policies.yaml"
+    file.write_text(capsys.readouterr().out)
+    assert desk.run("policy", "apply", str(file)) == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["unchanged", "unchanged"]
+    assert desk.policies() == before
+    file.write_text(file.read_text().replace("50m", "60m"))
+    assert desk.run("policy", "apply", str(file)) == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["unchanged", "set"]
+    assert desk.policies()[CART].containers[0].min_allowed == Amounts(Cores(0.06), Bytes(1_000_001))
+    assert desk.policies()[CART].version != before[CART].version
+
+
+def test_a_policy_that_is_removed_is_gone(desk: Desk) -> None:
+    desk.run("policy", "set", "demo/*")
+    assert desk.run("policy", "remove", "demo/*") == 0
+    assert desk.policies() == {}
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("mode apply --budget 3", "--budget '3' is no share of pods"),
+        ("mode fly", '"fly"'),
+        ("pause", "--reason"),
+        ("policy set cart", "TARGET 'cart' names no workload"),
+        ("policy set de*mo/*", "TARGET 'de*mo/*' names no workload"),
+        (f"policy set {CART} --min cpu=fast", "--min cpu 'fast' is no quantity"),
+        (f"policy set {CART} --min memory=-1Mi", "--min memory '-1Mi' is negative"),
+        (f"policy set {CART} --max disk=1Gi", "--max names 'disk'"),
+        (f"policy set {CART} --max cpu", "--max 'cpu' is not of the form cpu=250m,memory=512Mi"),
+        (f"policy set {CART} --min cpu=2 --max cpu=1", "min cpu 2 is more than max 1"),
+        ("policy remove demo/*", "there is no policy with the target 'demo/*'; there are: none"),
+        ("policy apply gone.yaml", "the policy file 'gone.yaml' cannot be read: No such file"),
+    ],
+)
+def test_what_makes_no_sense_is_named_and_nothing_is_said(
+    desk: Desk, words: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert desk.run(*words.split()) == 2
+    assert said in capsys.readouterr().err
+    assert desk.control() is None
+    assert desk.policies() == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("- {mode: Off}", "at [0].target: Field required"),
+        ("- {target: demo/*, mode: Fast}", "at [0].mode"),
+        ("- {target: demo/*, colour: red}", "at [0].colour: Extra inputs are not permitted, not 'red'"),
+        ("- {target: demo/*}\n- {target: demo/*}", "two policies with the target 'demo/*'"),
+        ("- {target: demo/*, containers: [{min: {cpu: fast}}]}", "[0].containers[0].min cpu 'fast' is no quantity"),
+        ("- {target: shop}", "'shop' names no workload"),
+        ("a: [", "is no YAML"),
+    ],
+)
+def test_a_policy_file_is_right_as_a_whole_or_nothing_of_it_is_said(
+    desk: Desk, text: str, said: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "policies.yaml"
+    file.write_text(f"- target: {CART}\n{text}\n" if text.startswith("-") else text)
+    assert desk.run("policy", "apply", str(file)) == 2
+    err = capsys.readouterr().err
+    assert said.replace("[0]", "[1]", 1) in err
+    assert str(file) in err
+    assert desk.policies() == {}
+
+
+def test_the_status_says_the_time_the_switch_and_the_dead_letters(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+    desk.run("mode", "apply")
+    capsys.readouterr()
+    assert desk.run("status") == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "newest tick   2026-01-05 12:00:00 UTC",
+        "cluster       demo: apply, 10% of the pods at one time",
+        "recommender   no decision in the last hour",
+        "updater       no decision in the last hour",
+        "consumers     no outcome in the last hour",
+        "dead letters  0",
+    ]
+
+
+def test_a_trace_from_before_the_logs_newest_tick_is_refused(
+    desk: Desk, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace = tmp_path / "usage.csv"
+    trace.write_text("container_id,timestamp_s,cpu_cores,memory_bytes\na,0,0.5,1000000\na,300,0.5,1000000\n")
+    assert desk.run("source", "traces", str(trace), "--speed", "0") == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "begins at 2026-01-01 00:00:00 UTC, but the newest tick in 'ullage.control.v1' is of 2026-01-05 12:00:00 UTC" in said
+    with FileLog(desk.path) as log:
+        assert log.end(SHOP.wire("pod-metrics"), 0) == log.end(SHOP.wire("pod-metrics"), 1) == 0
+
+
+def test_the_probe_of_a_clock_is_no_dead_letter(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+    with FileLog(desk.path) as log:
+        wire = SHOP.wire("dead-letters")
+        log.append([tick(wire, 0, 1), NewRecord(wire, 0, b"x", b"cannot be read")])
+    desk.run("status")
+    assert "dead letters  1" in capsys.readouterr().out.splitlines()
+
+
+def test_the_status_of_a_log_without_ticks_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert Desk(tmp_path / "log.jsonl").run("status") == 0
+    assert capsys.readouterr().out.startswith("newest tick   none: no clock has ticked, so nothing is decided\n")
+
+
+def test_a_tap_that_follows_shows_what_is_appended_after_it_began(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+    said = ControlChanged(AT, "demo", Mode.PLAN, reason="said meanwhile")
+
+    def speak() -> None:
+        with FileLog(desk.path) as log:
+            Operator(log, SHOP, Codec(SHOP)).say(said)
+
+    later = threading.Timer(0.3, speak)
+    later.start()
+    assert desk.run("tap", "control", "--from", "end", "--follow", "--limit", "2") == 0
+    later.join()
+    assert capsys.readouterr().out.count("reason: said meanwhile") == 2

@@ -1,0 +1,117 @@
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from agents.telemetry import ClockMetrics, ConsumerMetrics, SourceMetrics, WatchedLog
+from schemas.names import Place, PodName, Workload
+from schemas.outcomes import Action, ActionFinished, Result
+from streams.codec.event_codec import Codec, tick
+from streams.errors import LogUnavailable
+from streams.log.memory_log import MemoryLog
+from streams.log.port import NewRecord
+from streams.sources.clock import Clock, ClockSettings
+from streams.topics import TOPICS, Topics
+
+AT = datetime(2026, 1, 1, tzinfo=UTC)
+SHOP = Workload(cluster="demo", namespace="shop", kind="Deployment", name="web")
+T = Topics(partitions=2)
+
+
+class AwayLog(MemoryLog):
+    """A log that takes nothing."""
+
+    def append(self, records: Iterable[NewRecord]) -> Sequence[Place]:
+        raise LogUnavailable(f"away, so {len(list(records))} records are not taken")
+
+
+@pytest.fixture
+def registry() -> CollectorRegistry:
+    return CollectorRegistry()
+
+
+@pytest.fixture
+def log() -> MemoryLog:
+    log = MemoryLog(now=lambda: 5_250)
+    for topic in TOPICS:
+        log.create(T.wire(topic.name), 2)
+    return log
+
+
+def _outcome(action: Action, result: Result) -> NewRecord:
+    event = ActionFinished("i", AT, "d", action, result, "as asked", SHOP, PodName("shop", "web-1", "u1"))
+    return Codec(T).encode(event, topic="outcomes", key="demo", partition=0, source="/ullage/consumer/x")
+
+
+def test_outcomes_are_counted_by_action_and_result_once_the_log_has_them(registry: CollectorRegistry, log: MemoryLog) -> None:
+    watched = WatchedLog(log, ConsumerMetrics(registry, T))
+    watched.append([_outcome(Action.RESIZE, Result.DONE), _outcome(Action.RESIZE, Result.DONE)])
+    watched.append([_outcome(Action.EVICT, Result.EXPIRED), NewRecord(T.wire("dead-letters"), 0, b"k", b"{}")])
+    value = registry.get_sample_value
+    assert value("ullage_outcomes_total", {"action": "resize", "result": "done"}) == 2
+    assert value("ullage_outcomes_total", {"action": "evict", "result": "expired"}) == 1
+    assert value("ullage_consumer_dead_letters_total") == 1
+    assert log.end(T.wire("outcomes"), 0) == 3
+
+
+def test_what_the_log_does_not_take_is_a_failure_and_not_an_outcome(registry: CollectorRegistry) -> None:
+    watched = WatchedLog(AwayLog(), ConsumerMetrics(registry, T))
+    with pytest.raises(LogUnavailable, match="away, so 1 records are not taken"):
+        watched.append([_outcome(Action.RESIZE, Result.DONE)])
+    assert registry.get_sample_value("ullage_consumer_failures_total") == 1
+    assert registry.get_sample_value("ullage_outcomes_total", {"action": "resize", "result": "done"}) is None
+
+
+def test_what_a_source_dropped_is_counted_once_however_often_it_is_told(registry: CollectorRegistry) -> None:
+    metrics = SourceMetrics(registry, T, "cluster")
+    for so_far in (2, 2, 5):
+        metrics.dropped({T.wire("pod-metrics"): so_far})
+    assert registry.get_sample_value("ullage_source_dropped_total", {"source": "cluster", "topic": "pod-metrics"}) == 5
+
+
+def test_a_source_counts_what_it_appended_by_topic(registry: CollectorRegistry, log: MemoryLog) -> None:
+    watched = WatchedLog(log, SourceMetrics(registry, T, "cluster"))
+    changes, metrics = (NewRecord(T.wire(name), 1, b"k", b"{}") for name in ("pod-changes", "pod-metrics"))
+    watched.append([changes, metrics, metrics])
+    watched.append(iter([metrics]))
+    value = registry.get_sample_value
+    assert value("ullage_source_records_total", {"source": "cluster", "topic": "pod-metrics"}) == 3
+    assert value("ullage_source_records_total", {"source": "cluster", "topic": "pod-changes"}) == 1
+    age = value("ullage_source_age_seconds", {"source": "cluster"})
+    assert age is not None
+    assert age >= 0
+
+
+def test_a_source_counts_appends_that_the_log_did_not_take(registry: CollectorRegistry) -> None:
+    watched = WatchedLog(AwayLog(), SourceMetrics(registry, T, "cluster"))
+    with pytest.raises(LogUnavailable):
+        watched.append([])
+    assert registry.get_sample_value("ullage_source_failures_total", {"source": "cluster"}) == 1
+
+
+def test_a_clock_counts_ticks_once_for_all_partitions_and_no_probes(registry: CollectorRegistry, log: MemoryLog) -> None:
+    now = iter(range(5_000, 7_000, 100))
+    clock = Clock(WatchedLog(log, ClockMetrics(registry, T)), T, ClockSettings(period_ms=100), now=lambda: next(now))
+    written = [clock.step(), clock.step(), clock.step()]
+    assert len([number for number in written if number is not None]) == 3
+    assert log.end(T.wire("policies"), 1) == 3
+    assert log.end(T.wire("dead-letters"), 0) >= 1
+    assert registry.get_sample_value("ullage_clock_ticks_total") == 3
+
+
+def test_a_clocks_skew_is_its_probes_number_less_the_logs_time(registry: CollectorRegistry, log: MemoryLog) -> None:
+    watched = WatchedLog(log, ClockMetrics(registry, T))
+    probes, policies = T.wire("dead-letters"), T.wire("policies")
+    watched.append([tick(probes, 0, 5_000), tick(policies, 0, 9_000)])
+    assert len(watched.poll({(probes, 0): 0, (policies, 0): 0})) == 2
+    assert registry.get_sample_value("ullage_clock_skew_seconds") == (5_000 - 5_250) / 1000
+
+
+def test_a_clocks_age_grows_from_its_start(registry: CollectorRegistry) -> None:
+    metrics = ClockMetrics(registry, T)
+    before = registry.get_sample_value("ullage_clock_tick_age_seconds")
+    metrics.failed(LogUnavailable("away"))
+    assert before is not None
+    assert before > 0.0
+    assert registry.get_sample_value("ullage_clock_failures_total") == 1

@@ -1,0 +1,55 @@
+"""How far workers got, from their changelogs: a decision missing at the very end is noticed."""
+
+from agents.engine.checkpoint import Ledger
+from agents.runner import Runner, Wiring
+from agents.verify.committed_turns import committed
+from agents.verify.verification import What, verify
+from streams.codec.event_codec import header
+from streams.log.memory_log import MemoryLog
+from streams.log.port import NewRecord
+from streams.topics import TOPICS, state_topic
+from tests.support.small_pipeline import START_MS, WEB, Bench, stages
+
+LAST = START_MS + 2 * 60_000
+
+
+def marked(log: MemoryLog, turns: list[int], *, torn: bool = False) -> None:
+    """Checkpoints of every stage's two partitions at these turns; `torn` leaves the last mark's chunk out."""
+    for stage in stages():
+        topic = state_topic("w", stage.name)
+        log.create(topic, 2)
+        for partition in (0, 1):
+            ledger = Ledger("f")
+            for turn in turns:
+                plan = ledger.plan(turn=turn, positions={}, dumps=[("pods/000", b"x" * 100)])
+                ledger.accept(plan)
+                records = [] if torn and turn == turns[-1] else plan.records
+                log.append([NewRecord(topic, partition, key, value) for key, value in [*records, plan.mark]])
+
+
+def test_the_newest_good_mark_of_each_partition_counts() -> None:
+    log = MemoryLog()
+    marked(log, [500, 1000, 1500], torn=True)
+    assert committed(log, "w", stages()) == {(stage.name, p): 1000 for stage in stages() for p in (0, 1)}
+
+
+def test_a_log_without_changelogs_says_nothing() -> None:
+    assert committed(MemoryLog(), "w", stages()) == {}
+
+
+def test_a_decision_that_is_missing_at_the_very_end_is_found() -> None:
+    bench = Bench()
+    runner = Runner(stages(), Wiring(bench.log, bench.topics, bench.codec))
+    for minute in (1, 2):
+        bench.log.append([*bench.metrics(minute, (WEB, 0.25, 100 * minute)), *bench.ticks(minute)])
+        runner.run()
+    gone = f"/{LAST}/recommended/{WEB.key}"
+    log = MemoryLog()
+    for topic in TOPICS:
+        log.create(bench.topics.wire(topic.name), bench.topics.partitions)
+        kept = [r for r in bench.all_records(topic.name) if not (header(r, "ce_id") or "").endswith(gone)]
+        log.append([NewRecord(r.topic, r.partition, r.key, r.value, r.headers) for r in kept])
+    wiring = Wiring(log, bench.topics, bench.codec)
+    assert verify(wiring, stages()).counts.get(What.MISSING) is None
+    marked(log, [LAST])
+    assert verify(wiring, stages(), committed=committed(log, "w", stages())).counts[What.MISSING] > 0

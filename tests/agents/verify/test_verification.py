@@ -1,0 +1,274 @@
+"""`replay --verify`: what was published is compared with what the log gives, byte for byte."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from agents.runner import Runner, Start, Wiring
+from agents.verify.verification import Verified, What, lines, verify
+from streams.codec.event_codec import header, tick_number
+from streams.log.file_log import FileLog
+from streams.log.memory_log import MemoryLog
+from streams.log.port import NewRecord, Positions, Record
+from streams.replay import export
+from streams.topics import TOPICS
+from tests.support.small_pipeline import START_MS, TILL, WEB, Bench, stages
+
+MINUTES = 12
+POISON = 3
+
+
+@pytest.fixture
+def bench() -> Bench:
+    """Twelve minutes on two partitions: two workloads, one poisoned record, every turn taken and published."""
+    bench = Bench()
+    runner = Runner(stages(), wiring(bench))
+    for minute in range(1, MINUTES + 1):
+        bench.log.append(bench.metrics(minute, (WEB, 0.25, 100 * minute), (TILL, 0.5, 50)))
+        if minute == POISON:
+            bench.log.append([replace(bench.oom(minute, WEB, 1), value=b"{")])
+        bench.log.append(bench.ticks(minute))
+        runner.run()
+    return bench
+
+
+def wiring(bench: Bench, log: MemoryLog | None = None) -> Wiring:
+    return Wiring(log or bench.log, bench.topics, bench.codec)
+
+
+def changed(bench: Bench, change: Callable[[Record], list[Record]]) -> MemoryLog:
+    """A copy of the log in which each record became what `change` says; offsets are given anew."""
+    log = MemoryLog()
+    for topic in TOPICS:
+        log.create(bench.topics.wire(topic.name), bench.topics.partitions)
+        for record in bench.all_records(topic.name):
+            for new in change(record):
+                log.keep([replace(new, offset=log.end(new.topic, new.partition))])
+    return log
+
+
+def is_recommendation(record: Record, minute: int, workload: str) -> bool:
+    wanted = f"/{START_MS + minute * 60_000}/recommended/{workload}"
+    return record.topic == "ullage.recommendations.v1" and (header(record, "ce_id") or "").endswith(wanted)
+
+
+def run(bench: Bench, log: MemoryLog | None = None) -> Verified:
+    return verify(wiring(bench, log), stages())
+
+
+def test_what_was_published_by_the_same_stages_verifies_in_full(bench: Bench) -> None:
+    verified = run(bench)
+    # Adder: 2 workloads x 2 topics x 12 minutes and 1 dead letter. Evictor: what was recommended in minutes 1-11 (the ticks of
+    # minute 12 stand before the recommendations of minute 12). 2 stages x 2 partitions x 12 turns.
+    assert verified.ok
+    assert (verified.decisions, verified.turns) == (2 * 2 * 12 + 1 + 2 * 11, 2 * 2 * 12)
+    assert (verified.repeats, verified.waiting, verified.forgotten) == (0, 0, 0)
+    assert list(lines(verified))[-1] == "every decision is as published"
+
+
+def test_a_tampered_value_is_found_and_its_first_difference_shown(bench: Bench) -> None:
+    def tamper(record: Record) -> list[Record]:
+        if is_recommendation(record, 5, WEB.key):
+            return [replace(record, value=(record.value or b"").replace(b'"memory":500', b'"memory":501', 1))]
+        return [record]
+
+    verified = run(bench, changed(bench, tamper))
+    assert verified.counts == {What.DIFFERENT: 1}
+    (finding,) = verified.findings
+    assert finding.stage == "adder"
+    assert "of the value: published" in finding.says
+    assert f"recommended/{WEB.key}" in finding.says
+    assert not verified.ok
+
+
+@pytest.mark.parametrize(("field", "says"), [("headers", "header 4 is"), ("key", "the key is b'other'")])
+def test_tampered_headers_and_keys_are_found(bench: Bench, field: str, says: str) -> None:
+    def tamper(record: Record) -> list[Record]:
+        if not is_recommendation(record, 5, WEB.key):
+            return [record]
+        headers = [(n, b"/ullage/adder/9" if n == "ce_source" else v) for n, v in record.headers]
+        return [replace(record, headers=tuple(headers)) if field == "headers" else replace(record, key=b"other")]
+
+    verified = run(bench, changed(bench, tamper))
+    assert verified.counts == {What.DIFFERENT: 1}
+    assert says in verified.findings[0].says
+
+
+def test_a_decision_that_is_not_there_is_missing(bench: Bench) -> None:
+    verified = run(bench, changed(bench, lambda r: [] if is_recommendation(r, 5, WEB.key) else [r]))
+    assert verified.counts == {What.MISSING: 1}
+    assert f"recommended/{WEB.key}' of turn {START_MS + 5 * 60_000} is not in" in verified.findings[0].says
+
+
+def test_a_decision_that_no_turn_gives_is_extra(bench: Bench) -> None:
+    def double(record: Record) -> list[Record]:
+        if not is_recommendation(record, 5, WEB.key):
+            return [record]
+        headers = tuple((n, b"adder/0/1/made-up" if n == "ce_id" else v) for n, v in record.headers)
+        return [record, replace(record, headers=headers)]
+
+    verified = run(bench, changed(bench, double))
+    assert verified.counts == {What.EXTRA: 1}
+    assert "'adder/0/1/made-up'" in verified.findings[0].says
+
+
+def test_a_record_of_nobody_in_an_output_topic_is_extra(bench: Bench) -> None:
+    def slip_in(record: Record) -> list[Record]:
+        return [record, replace(record, headers=())] if is_recommendation(record, 5, WEB.key) else [record]
+
+    assert run(bench, changed(bench, slip_in)).counts == {What.EXTRA: 1}
+
+
+def test_repeats_with_equal_bytes_are_fine_and_counted_also_when_they_go_back_in_time(bench: Bench) -> None:
+    log = changed(bench, lambda record: [record])
+    log.append([r for r in bench.all_records("recommendations") if is_recommendation(r, 2, WEB.key)] * 2)
+    verified = run(bench, log)
+    assert verified.ok
+    assert verified.repeats == 2
+
+
+def test_two_contents_under_one_id_are_found_even_if_the_first_is_right(bench: Bench) -> None:
+    log = changed(bench, lambda record: [record])
+    other = [replace(r, value=b"{}") for r in bench.all_records("recommendations") if is_recommendation(r, 2, WEB.key)]
+    log.append(other)
+    assert run(bench, log).counts == {What.TWO_CONTENTS: 1}
+
+
+def test_other_settings_than_those_of_the_time_give_differences_in_every_decision(bench: Bench) -> None:
+    verified = verify(wiring(bench), stages(factor=1.5))
+    assert verified.counts == {What.DIFFERENT: 2 * 2 * MINUTES}  # the evictions do not depend on the factor, nor dead letters
+    assert list(lines(verified))[-1] == "NOT as published"
+
+
+def test_what_follows_the_newest_published_turn_is_waiting_unless_the_worker_says_it_is_done(bench: Bench) -> None:
+    def is_last(record: Record) -> bool:
+        return f"/{START_MS + MINUTES * 60_000}/" in (header(record, "ce_id") or "")
+
+    log = changed(bench, lambda record: [] if is_last(record) else [record])
+    verified = run(bench, log)
+    assert verified.ok
+    # Minute 12: two recommendations in two topics, and the evictions for minute 11's.
+    assert verified.waiting == 2 * 2 + 2
+    assert any("in flight" in line for line in lines(verified))
+    done = {(stage.name, p): START_MS + MINUTES * 60_000 for stage in stages() for p in range(2)}
+    assert verify(wiring(bench, log), stages(), committed=done).counts == {What.MISSING: 6}
+
+
+def test_where_nothing_is_published_at_all_everything_is_missing(bench: Bench) -> None:
+    log = changed(bench, lambda record: [] if record.topic == bench.topics.wire("pod-updates") else [record])
+    assert run(bench, log).counts == {What.MISSING: 2 * 11}
+
+
+def test_retention_of_an_input_is_said_with_the_place_and_that_partition_is_left_out(bench: Bench) -> None:
+    bench.log.truncate("ullage.oom-events.v1", 0, 2)
+    verified = run(bench)
+    assert verified.counts == {What.UNREACHABLE: 1}
+    # Offsets 0 and 1 hold the ticks of minutes 1 and 2; so the first turn whose end is kept in all inputs is that of minute 3.
+    wish = f"give the state (a checkpoint) of turn {START_MS + 3 * 60_000} or later"
+    where = "partition 0 of 'ullage.oom-events.v1' is kept from offset 2 on, and offset 0 is needed"
+    assert verified.findings[0].says == f"{where}: {wish}"
+    assert ("adder", 0) not in verified.newest
+    assert verified.newest["adder", 1] == START_MS + MINUTES * 60_000
+
+
+def test_from_a_start_that_is_still_kept_the_rest_verifies(bench: Bench) -> None:
+    early = Runner(stages()[:1], wiring(bench))
+    while early.read(limit=1):
+        if all(task.turn < START_MS + 6 * 60_000 for task in early.tasks):
+            for _ in early.turns():
+                pass
+    starts = {("adder", t.partition): Start(t.turn, t.positions, t.state) for t in early.tasks}
+    for task in early.tasks:
+        for name, position in task.positions.items():
+            bench.log.truncate(bench.topics.wire(name), task.partition, position)
+    verified = verify(wiring(bench), stages(), starts=starts)
+    assert verified.ok
+    assert 0 < verified.turns < 2 * 2 * MINUTES
+
+
+def test_decisions_that_their_own_topic_no_longer_keeps_are_counted_as_forgotten(bench: Bench) -> None:
+    partition = bench.topics.partition_of(WEB.key)
+    bench.log.truncate("ullage.recommendations.v1", partition, 3)
+    verified = run(bench)
+    assert verified.ok
+    assert verified.forgotten == 3
+    assert any("before the first offset" in line for line in lines(verified))
+
+
+class LateLog(MemoryLog):
+    """A log to which a worker goes on publishing: what is `held` back appears when inputs have been read once."""
+
+    held: list[Record]
+
+    def poll(self, positions: Positions, *, wait: float = 0.0, limit: int = 10_000) -> Sequence[Record]:
+        records = super().poll(positions, wait=wait, limit=limit)
+        if any(topic == "ullage.pod-metrics.v1" for topic, _ in positions) and self.held:
+            held, self.held = self.held, []
+            self.append(NewRecord(r.topic, r.partition, r.key, r.value, r.headers) for r in held)
+        return records
+
+
+def test_what_a_worker_publishes_while_we_look_is_neither_missing_nor_extra(bench: Bench) -> None:
+    log = LateLog()
+    log.held = [r for r in bench.all_records("recommendations") if is_recommendation(r, 11, WEB.key)]
+    assert log.held
+    for topic in TOPICS:
+        log.create(bench.topics.wire(topic.name), bench.topics.partitions)
+        for record in bench.all_records(topic.name):
+            if not is_recommendation(record, 11, WEB.key):
+                log.append([NewRecord(record.topic, record.partition, record.key, record.value, record.headers)])
+    verified = run(bench, log)
+    assert verified.ok, verified.findings
+    assert verified.decisions == 2 * 2 * 12 + 1 + 2 * 11
+
+
+def test_a_log_in_a_file_verifies_like_the_one_it_was_copied_from(bench: Bench, tmp_path: Path) -> None:
+    with FileLog.make(tmp_path / "log") as file:
+        export(bench.log, file, [bench.topics.wire(topic.name) for topic in TOPICS])
+        assert verify(Wiring(file, bench.topics, bench.codec), stages()) == run(bench)
+
+
+def published_places(bench: Bench) -> list[tuple[str, int, int]]:
+    """Every decision and dead letter of a turn before the newest, which alone may still be in flight."""
+    names = ("recommendations", "recommendations-by-cluster", "pod-updates", "dead-letters")
+    records = [r for name in names for r in bench.all_records(name) if tick_number(r) is None]
+    newest = f"/{START_MS + MINUTES * 60_000}/"
+    return [(r.topic, r.partition, r.offset) for r in records if newest not in (header(r, "ce_id") or "")]
+
+
+def damaged(record: Record, how: str, at: int) -> list[Record]:
+    value, headers = record.value or b"", list(record.headers)
+    place = at % len(value)
+    name, content = headers[at % len(headers)]
+    results = {
+        "as it was": [record],
+        "twice": [record, record],
+        "away": [],
+        "a bit of the value": [replace(record, value=value[:place] + bytes([value[place] ^ 1]) + value[place + 1 :])],
+        "cut short": [replace(record, value=value[:place])],
+        "a header": [replace(record, headers=tuple((n, c + b"x" if n == name else c) for n, c in headers))],
+        "no value": [replace(record, value=None)],
+        "twice, once otherwise": [record, replace(record, key=(record.key or b"") + b"x")],
+    }
+    assert content is not None
+    return results[how]
+
+
+HOW = ["as it was", "twice", "away", "a bit of the value", "cut short", "a header", "no value", "twice, once otherwise"]
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(which=st.integers(0, 1 << 16), how=st.sampled_from(HOW), at=st.integers(0, 1 << 16))
+def test_any_damage_to_anything_published_is_found_and_nothing_else_is(bench: Bench, which: int, how: str, at: int) -> None:
+    places = published_places(bench)
+    chosen = places[which % len(places)]
+    log = changed(bench, lambda r: damaged(r, how, at) if (r.topic, r.partition, r.offset) == chosen else [r])
+    if chosen[0] == bench.topics.wire("recommendations-by-cluster"):
+        # The evictor reads this topic: what is damaged there changes what it does, too. Only the adder is asked.
+        assert verify(wiring(bench, log), stages()[:1]).ok == (how in ("as it was", "twice"))
+    else:
+        assert run(bench, log).ok == (how in ("as it was", "twice"))

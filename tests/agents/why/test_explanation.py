@@ -1,0 +1,144 @@
+"""From an action back to its causes, with places and numbers; and a plain word where the log no longer holds them."""
+
+import json
+from datetime import timedelta
+
+import pytest
+
+from agents.runner import Runner, Wiring
+from agents.why.explanation import Chain, explain, lines
+from schemas.names import Place, PodName
+from schemas.outcomes import Action, ActionFinished, Result, StatusWritten
+from streams.codec.event_codec import header
+from streams.errors import BadInput
+from streams.log.port import NewRecord
+from tests.support.small_pipeline import START, START_MS, TILL, WEB, Bench, scrape, stages
+
+
+@pytest.fixture
+def bench() -> Bench:
+    """Three minutes; each scrape record holds a row of both workloads, in WEB's partition. Evictions answer a minute later."""
+    bench = Bench()
+    runner = Runner(stages(), Wiring(bench.log, bench.topics, bench.codec))
+    for minute in (1, 2, 3):
+        event = scrape(minute, [(WEB, 0.25 * minute, minute << 20), (TILL, 9, 9 << 20)])
+        partition = bench.topics.partition_of(WEB.key)
+        bench.log.append([bench.codec.encode(event, topic="pod-metrics", key=WEB.key, partition=partition, source="/s")])
+        bench.log.append(bench.ticks(minute))
+        runner.run()
+    return bench
+
+
+def plan_id(minute: int) -> str:
+    return f"evictor/1/{START_MS + minute * 60_000}/evict/{WEB.key}"
+
+
+def ask(bench: Bench, asked: str) -> Chain:
+    return explain(bench.log, bench.codec, bench.topics, asked)
+
+
+def answer(bench: Bench, minute: int) -> ActionFinished:
+    pod = PodName("shop", "web-0", "uid-web")
+    at = START + timedelta(minutes=minute, seconds=5)
+    outcome = ActionFinished(f"{plan_id(minute)}/evict/u", at, plan_id(minute), Action.EVICT, Result.DONE, "gone", WEB, pod)
+    record = bench.codec.encode(outcome, topic="outcomes", key="demo", partition=1, source="/ullage/evictor")
+    bench.log.append([record, record])
+    return outcome
+
+
+def test_an_eviction_leads_to_the_recommendation_and_on_to_the_samples(bench: Bench) -> None:
+    chain = ask(bench, plan_id(3))
+    assert (chain.decision.what, chain.decision.numbers["pod"], chain.decision.because["count"]) == (
+        "eviction planned",
+        "web-0",
+        4,
+    )
+    (recommendation,) = chain.decision.causes
+    assert recommendation.what == "requests recommended"
+    assert recommendation.at == START + timedelta(minutes=2)
+    assert recommendation.numbers["target"] == {"main": "750m / 2.0 MiB"}  # 0.25 + 0.50 cores; the higher of 1 and 2 MiB
+    (sample,) = recommendation.causes
+    # The tick of minute 1 stands between the scrapes of minutes 1 and 2.
+    assert sample.place == Place("ullage.pod-metrics.v1", bench.topics.partition_of(WEB.key), 2)
+    assert sample.numbers == {"rows": 1, "of": WEB.key, "highest cpu": "500m", "highest memory": "2.0 MiB"}
+
+
+def test_a_pod_is_explained_by_its_newest_update_whether_by_name_path_or_uid(bench: Bench) -> None:
+    newest = ask(bench, plan_id(3)).decision
+    for asked in ("web-0", "shop/web-0", "uid-web"):
+        assert ask(bench, asked).decision == newest
+
+
+def test_an_outcome_leads_to_its_decision_and_is_told_once_however_often_it_was_written(bench: Bench) -> None:
+    outcome = answer(bench, 3)
+    chain = ask(bench, outcome.id)
+    assert chain.decision == ask(bench, plan_id(3)).decision
+    assert [step.numbers["result"] for step in chain.outcomes] == ["done"]
+
+
+def test_where_retention_took_a_cause_the_chain_says_so_with_the_offset(bench: Bench) -> None:
+    partition = bench.topics.partition_of(WEB.key)
+    bench.log.truncate("ullage.pod-metrics.v1", partition, 4)
+    (recommendation,) = ask(bench, plan_id(3)).decision.causes
+    (sample,) = recommendation.causes
+    assert sample.gone == "is no longer kept: retention cut this partition at offset 4"
+
+
+def test_the_text_is_a_tree_that_ends_with_what_became_of_it(bench: Bench) -> None:
+    said = list(lines(ask(bench, plan_id(3))))
+    recommendation = f"adder/{bench.topics.partition_of(WEB.key)}/{START_MS + 2 * 60_000}/recommended/{WEB.key}"
+    assert said[0] == "2026-01-01 00:03:00  eviction planned: pod web-0  [ullage.pod-updates.v1:1:3]"
+    assert said[1:3] == ["│  · count: 4", f"│  · recommendation: {recommendation}"]
+    assert said[3].startswith(
+        "└─ 2026-01-01 00:02:00  requests recommended: workload demo/shop/Deployment/web, target (main 750m"
+    )
+    assert said[4:6] == ["   │  · factor: 1", "   │  · samples: 2"]
+    assert said[6].startswith("   └─ 2026-01-01 00:02:00  usage scraped: rows 1, of demo/shop/Deployment/web, highest cpu 500m")
+    assert said[7:] == ["no outcome yet: no consumer has finished with it"]
+    answer(bench, 3)
+    assert list(lines(ask(bench, plan_id(3))))[7].startswith(
+        "then: 2026-01-01 00:03:05  action finished: action evict, result done"
+    )
+
+
+def test_of_many_causes_the_latest_of_each_topic_are_shown_and_the_rest_is_counted() -> None:
+    bench = Bench()
+    runner = Runner(stages(), Wiring(bench.log, bench.topics, bench.codec))
+    for second in range(10):
+        bench.log.append(bench.metrics(1, (WEB, second, 1)))
+    bench.log.append(bench.ticks(1))
+    runner.run()
+    partition = bench.topics.partition_of(WEB.key)
+    plain = bench.all_records("recommendations")[0]
+    kill = bench.oom(1, WEB, 1)
+    bench.log.append([kill])
+    cause = [Place(kill.topic, partition, 1), *(Place("ullage.pod-metrics.v1", partition, n) for n in range(10))]
+    headers = dict(plain.headers) | {"ce_id": b"wide", "cause": json.dumps([str(place) for place in cause]).encode()}
+    bench.log.append([NewRecord(plain.topic, plain.partition, plain.key, plain.value, tuple(headers.items()))])
+    chain = ask(bench, "wide")
+    assert [step.place.offset for step in chain.decision.causes] == [1, 4, 5, 6, 7, 8, 9]
+    assert chain.decision.causes[0].what == "container OOM-killed"
+    assert chain.decision.more == 4
+    assert list(lines(chain))[-2] == "└─ and 4 more records"
+
+
+def test_nothing_found_is_a_sentence_that_names_what_was_asked_and_what_is_kept(bench: Bench) -> None:
+    with pytest.raises(BadInput, match=r"nothing in pod-updates or recommendations has the id, pod or VPA 'nobody'$"):
+        ask(bench, "nobody")
+    bench.log.truncate("ullage.pod-updates.v1", 1, 2)
+    with pytest.raises(BadInput, match=r"kept are only partition 1 of 'ullage.pod-updates.v1' from 2 on"):
+        ask(bench, plan_id(2))
+
+
+@pytest.mark.parametrize("asked", ["shop/web", "demo/shop/web/status/7"])
+def test_a_vpa_or_a_write_of_its_status_leads_to_what_it_shows(bench: Bench, asked: str) -> None:
+    place = ask(bench, plan_id(3)).decision.causes[0].place
+    (record,) = bench.log.poll({(place.topic, place.partition): place.offset}, limit=1)
+    decision = header(record, "ce_id")
+    assert decision is not None
+    for number, says in ((6, "recommender/1/1/requests/x"), (7, decision)):
+        event = StatusWritten(f"demo/shop/web/status/{number}", START, "demo", "shop", "web", says, Result.DONE, "as asked")
+        bench.log.append([bench.codec.encode(event, topic="outcomes", key="demo", partition=1, source="/s")])
+    chain = ask(bench, asked)
+    assert chain.decision.at == START + timedelta(minutes=2)
+    assert [(step.what, step.numbers["vpa"]) for step in chain.outcomes] == [("status of a VPA written", "shop/web")]

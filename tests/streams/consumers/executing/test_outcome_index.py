@@ -1,0 +1,31 @@
+"""What consumers remember of finished decisions, and for how long."""
+
+from datetime import UTC, datetime, timedelta
+
+from schemas.names import PodName, Workload
+from schemas.outcomes import Action, ActionFinished, Result
+from streams.consumers.executing.outcome_index import Answered
+
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+DAY = timedelta(days=1)
+
+
+def outcome(decision: str, at: datetime) -> ActionFinished:
+    pod, workload = PodName("shop", "web-1", "u"), Workload("demo", "shop", "Deployment", "web")
+    return ActionFinished("i", at, decision, Action.EVICT, Result.DONE, "", workload, pod)
+
+
+def test_memory_holds_fourteen_days_however_long_it_runs() -> None:
+    answered = Answered(NOW)
+    for day in range(400):
+        answered.add(outcome(f"d{day}", NOW + day * DAY))
+        answered.forget(NOW + day * DAY)
+        assert len(answered) <= 15
+    assert (answered.since, "d385" in answered, "d384" in answered) == (NOW + 385 * DAY, True, False)
+
+
+def test_time_that_goes_back_brings_nothing_back() -> None:
+    answered = Answered(NOW)
+    answered.forget(NOW + DAY)
+    answered.forget(NOW)
+    assert answered.since == NOW - 13 * DAY

@@ -1,0 +1,164 @@
+"""One event of every type, the same for ever: what the golden files of the wire show."""
+
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+
+from schemas.catalogue import Event
+from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
+from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
+from schemas.facts.nodes import NodeChanged, NodeRemoved
+from schemas.facts.pods import ContainerSeen, PodChanged, PodDeleted, PodPhase
+from schemas.facts.sources import SourceReported
+from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
+from schemas.facts.vpa_checkpoints import CheckpointSeen, SavedHistogram
+from schemas.names import Amounts, PodName, Workload
+from schemas.outcomes import Action, ActionFinished, Result, StatusWritten
+from schemas.policies.control import ControlChanged, Mode
+from schemas.policies.limit_ranges import Limit, LimitRangeChanged, LimitRangeRemoved, LimitType
+from schemas.policies.selectors import Operator, Requirement
+from schemas.policies.vertical import (
+    BoostKind,
+    ContainerMode,
+    ContainerPolicy,
+    ControlledValues,
+    StartupBoost,
+    Tuning,
+    UpdateMode,
+    VerticalPolicyChanged,
+    VerticalPolicyRemoved,
+)
+from schemas.policies.vpa import ChangeRequirement, EvictionRequirement, TargetRef, VpaChanged, VpaRemoved
+
+AT = datetime(2026, 1, 2, 3, 4, 5, 678000, tzinfo=UTC)
+SOON = AT + timedelta(minutes=10)
+CART = Workload("prod", "shop", "Deployment", "cart")
+POD = PodName("shop", "cart-7f9c-x2", "0c6d2f0e-5b1f-4a57-9d52-1d5f4ce5a001")
+SMALL, LARGE = Amounts(0.25, 134217728), Amounts(0.5, 268435456)
+
+EVENTS: tuple[Event, ...] = (
+    MetricsScraped(
+        AT,
+        "prod",
+        (CART.key, CART.key),
+        (POD.name, POD.name),
+        ("app", "proxy"),
+        np.array([0.125, np.nan]),
+        np.array([104857600.0, 7340032.5]),
+    ),
+    ContainerOOMKilled(AT, CART, POD, "app", 3, 134217728, None),
+    PodChanged(
+        AT,
+        CART,
+        POD,
+        PodPhase.RUNNING,
+        AT - timedelta(hours=1),
+        (ContainerSeen("app", SMALL, LARGE, 3, ready=True), ContainerSeen("proxy")),
+        "node-1",
+        {"tier": "web", "app": "cart"},
+        started=AT - timedelta(minutes=59),
+        init_containers=(ContainerSeen("migrate", SMALL),),
+        qos="Burstable",
+    ),
+    PodDeleted(AT, CART, POD),
+    CheckpointSeen(
+        AT,
+        CART,
+        "cart",
+        "app",
+        "v3",
+        1767225600.0,
+        1767322800.0,
+        1620,
+        SavedHistogram(1767225600.0, 93.5, {"8": 10000, "36": 3333}),
+        SavedHistogram(1767312000.0, 2.0, {"26": 10000}),
+    ),
+    NodeChanged(AT, "prod", "node-1", Amounts(3.92, 15466496000), schedulable=False, labels={"zone": "a"}),
+    NodeRemoved(AT, "prod", "node-1"),
+    SourceReported(AT, "prod", "kube", ("cluster-changes", "oom-events", "pod-changes"), 30.0),
+    VerticalPolicyChanged(
+        AT, "prod/shop/*", "42", UpdateMode.RECREATE, (ContainerPolicy("*", Amounts(0.01, None), Amounts(4.0, 4294967296)),)
+    ),
+    VerticalPolicyRemoved(AT, "prod/shop/*"),
+    VpaChanged(
+        AT,
+        "prod",
+        "shop",
+        "cart",
+        AT - timedelta(days=30),
+        TargetRef("Deployment", "cart", "apps/v1"),
+        (Requirement("app", Operator.IN, ("cart",)),),
+        uid="6f1c2f6e-5b1f-4a57-9d52-1d5f4ce5a002",
+        generation=7,
+        resource_version="81234",
+        update_mode=UpdateMode.IN_PLACE_OR_RECREATE,
+        min_replicas=1,
+        evict_after_oom=300.0,
+        requirements=(EvictionRequirement(("cpu", "memory"), ChangeRequirement.HIGHER),),
+        containers=(
+            ContainerPolicy(
+                "app",
+                SMALL,
+                LARGE,
+                ContainerMode.AUTO,
+                ("cpu", "memory"),
+                ControlledValues.REQUESTS_ONLY,
+                oom_ratio=1.5,
+                oom_minimum=52428800,
+                memory_window=7200.0,
+                memory_windows=12,
+                boost=StartupBoost(BoostKind.FACTOR, 2.0, duration=60.0),
+                tuning=Tuning(target_memory_percentile=0.99, margin=0.1, minimum=SMALL),
+            ),
+            ContainerPolicy("proxy", mode=ContainerMode.OFF),
+        ),
+        boost=StartupBoost(BoostKind.QUANTITY, quantity=0.5, duration=30.0),
+        recommenders=("ullage",),
+        annotations={"ullage/*.margin": "0.2"},
+    ),
+    VpaRemoved(AT, "prod", "shop", "cart"),
+    LimitRangeChanged(
+        AT,
+        "prod",
+        "shop",
+        "bounds",
+        (
+            Limit(LimitType.CONTAINER, SMALL, LARGE, LARGE, SMALL, {"cpu": 2.0}),
+            Limit(LimitType.POD, most=Amounts(2.0, None)),
+        ),
+    ),
+    LimitRangeRemoved(AT, "prod", "shop", "bounds"),
+    ControlChanged(AT, "prod", Mode.PLAN, paused=True, reason="INC-4711"),
+    RequestsRecommended(
+        "recommender/1/1767323045500/requests/prod/shop/Deployment/cart",
+        AT,
+        CART,
+        (ContainerRecommendation("app", SMALL, LARGE, Amounts(1.0, 536870912), LARGE),),
+        {"policy": "42", "capped": ["app"], "samples": {"app": 288}, "margin": 0.15},
+    ),
+    ResizePlanned("updater/0/1767323045500/resize/u1", AT, SOON, CART, POD, {"app": LARGE}, {}, {"app": SMALL}, {"budget": 0.1}),
+    EvictionPlanned("updater/0/1767323045500/evict/u1", AT, SOON, CART, POD, {"app": SMALL}, {"resize": "Infeasible"}),
+    UpdateRefused(
+        "updater/0/1767323045500/refuse/u1", AT, CART, POD, "budget", "1 of 10 pods are away already", {"away": 1, "pods": 10}
+    ),
+    ActionFinished(
+        "updater/0/1767323045500/resize/u1/resize/u1",
+        AT,
+        "updater/0/1767323045500/resize/u1",
+        Action.RESIZE,
+        Result.REFUSED,
+        "the node has 0.1 cores left",
+        CART,
+        POD,
+    ),
+    StatusWritten(
+        "prod/shop/cart/status/81235",
+        AT,
+        "prod",
+        "shop",
+        "cart",
+        "recommender/1/1767323045500/requests/prod/shop/Deployment/cart",
+        Result.DONE,
+        "RecommendationProvided",
+    ),
+)
