@@ -6,8 +6,9 @@ two operators who do that in the same moment, one may undo the other. It judges 
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 
+from schemas import times
 from schemas.names import Place
 from schemas.policies import Policy
 from schemas.policies.control import ControlChanged
@@ -17,7 +18,6 @@ from streams.log.port import Log, NewRecord, Record
 from streams.topics import Topics
 
 SOURCE = "/ullage/source/operator"
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST_LOOK, _LARGEST_LOOK = 256, 16_384
 """Records read at once when going backwards: few at first, because what is wanted mostly stands near the end."""
 
@@ -67,7 +67,7 @@ class Operator:
         for record in self._backwards("control", partition):
             number = tick_number(record)
             if number is not None:
-                return Tick(_EPOCH + timedelta(milliseconds=number), record.timestamp_ms)
+                return Tick(times.from_ms(number), record.timestamp_ms)
         return None
 
     def control(self, cluster: str) -> ControlChanged | None:

@@ -5,8 +5,8 @@ Probes look like ticks, which every reader knows to pass over, and go where no s
 """
 
 from collections.abc import Callable
-from datetime import UTC, datetime
 
+from schemas import times
 from schemas.units import Seconds
 from streams.codec import event_codec
 from streams.errors import LogUnavailable, TryAgain
@@ -50,4 +50,4 @@ def highest_tick(log: Log, topics: Topics) -> int:
 
 def text(ms: int) -> str:
     """A time for people."""
-    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds")
+    return times.from_ms(ms).isoformat(timespec="milliseconds")

@@ -5,17 +5,16 @@ never was is left out. An object that is there keeps its metadata and gets a new
 """
 
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
 from urllib.parse import quote
 
+from schemas import times
 from schemas.facts.vpa_checkpoints import CheckpointSeen, SavedHistogram
 from streams.clients.kube.api import Answer, Api, Question, accepted
 
 API_VERSION = "autoscaling.k8s.io/v1"
 KIND = "VerticalPodAutoscalerCheckpoint"
 _NEVER = -62_135_596_800.0
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TRIES = 5
 
 Body = dict[str, object]
@@ -30,7 +29,7 @@ def as_object(kept: CheckpointSeen) -> Body:
         "spec": {"vpaObjectName": kept.vpa, "containerName": kept.container},
         "status": {
             "version": kept.version,
-            "lastUpdateTime": kept.at.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
+            "lastUpdateTime": times.rfc3339(kept.at.replace(microsecond=0)),
             **_timed("firstSampleStart", kept.first),
             **_timed("lastSampleStart", kept.last),
             "totalSamplesCount": kept.count,
@@ -88,4 +87,4 @@ def _histogram(kept: SavedHistogram) -> Body:
 def _timed(name: str, seconds: float) -> Body:
     if seconds <= _NEVER:
         return {}
-    return {name: (_EPOCH + timedelta(seconds=int(seconds // 1))).isoformat().replace("+00:00", "Z")}
+    return {name: times.rfc3339(times.from_seconds(int(seconds // 1)))}

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from schemas import times
 from schemas.units import Seconds
 from streams.codec.event_codec import Codec
 from streams.errors import BadInput
@@ -97,9 +98,9 @@ class Player:
         trace, start = self._trace, self._playing.start
         length = trace.last - trace.first + 2 * trace.step
         if start is not None:
-            shift = start.timestamp() - (trace.first if trace.is_unix else 0.0)
+            shift = times.to_seconds(start) - (trace.first if trace.is_unix else 0.0)
         else:
-            shift = 0.0 if trace.is_unix else START.timestamp()
+            shift = 0.0 if trace.is_unix else times.to_seconds(START)
         return Seconds(shift + loop * length)
 
     def _moments(self) -> Iterator[tuple[datetime, int, list[NewRecord]]]:
@@ -121,7 +122,7 @@ class Player:
             yield facts.at(after), 0, [*self._writer.pods(facts.gone(after)), *self._ticks(facts.at(after))]
 
     def _ticks(self, at: datetime) -> list[NewRecord]:
-        return [] if self._playing.base is not None else ticks(self._topics, round(at.timestamp() * 1000))
+        return [] if self._playing.base is not None else ticks(self._topics, times.nearest_ms(at))
 
     def _append(self, batch: list[NewRecord], at: datetime) -> Progress:
         if batch:
@@ -140,7 +141,7 @@ class Player:
         return TimeBase(origin, self._now(), self._playing.speed)
 
     def _wait_for(self, at: datetime, base: TimeBase) -> Iterator[Progress]:
-        due = base.wall(round(at.timestamp() * 1000))
+        due = base.wall(times.nearest_ms(at))
         while (left := due - self._now()) > 0:
             self._sleep(min(left / 1000, 1.0))
             yield self._progress(at)

@@ -7,11 +7,12 @@ for it changes nothing in it.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 import numpy as np
 
+from schemas import times
 from schemas.catalogue import Event
 from schemas.facts.pods import ContainerSeen, PodChanged, PodDeleted, PodPhase
 from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
@@ -26,7 +27,6 @@ from streams.topics import Topics
 
 KIND = "Deployment"
 SOURCE = "/ullage/source/traces"
-_EPOCH = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
 _COLUMNS_KEPT = 4096
 
 Columns = tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]
@@ -56,7 +56,7 @@ class Facts:
 
     def at(self, second: float) -> datetime:
         """Event time of a second of the trace."""
-        return _EPOCH + timedelta(milliseconds=round((second + self._shift) * 1000))
+        return times.from_ms(round((second + self._shift) * 1000))
 
     def about_pods(self, scrape: Scrape) -> Iterator[PodDeleted | PodChanged | ContainerOOMKilled]:
         """What happened to pods up to this scrape: first who is gone, then who is new or changed, then who was killed."""

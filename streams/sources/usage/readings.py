@@ -6,13 +6,14 @@ names the value, so that one bad row costs one row.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from itertools import compress
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from schemas import times
 from schemas.units import Seconds
 
 Floats = NDArray[np.float64]
@@ -107,6 +108,6 @@ def _named(readings: Readings, kind: str, column: Floats, rows: NDArray[np.int64
 def _moment(seconds: float) -> str:
     """The time in words, or the number where it is no time."""
     try:
-        return datetime.fromtimestamp(seconds, UTC).isoformat()
-    except (ValueError, OverflowError, OSError):
+        return times.from_seconds(seconds).isoformat()
+    except (ValueError, OverflowError):
         return f"{seconds:g}"

@@ -8,11 +8,12 @@ the rest of the scrape goes on. What was not seen is absent, never zero. It read
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 
 import numpy as np
 import structlog
 
+from schemas import times
 from schemas.facts.sources import SourceReported
 from schemas.units import Seconds
 from streams.codec.event_codec import Codec
@@ -139,7 +140,7 @@ class UsageSource:
             return []
         self.counts["told"] += len(told)
         keys = [workload for workload in workloads if workload is not None]
-        at = datetime.fromtimestamp(float(told.ends.max()), UTC)
+        at = times.from_seconds(float(told.ends.max()))
         rows = Rows(keys, told.pods, told.containers, told.cores, told.memory, told.ends)
         return scrapes.records(rows, Scraped(at, told.window))
 

@@ -7,12 +7,13 @@ was ended, the next one goes on. It refuses to add the past to a log that holds 
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from itertools import compress
 
 import numpy as np
 import structlog
 
+from schemas import times
 from schemas.facts.usage import MetricsScraped
 from schemas.units import Seconds
 from streams import replay
@@ -136,7 +137,7 @@ class History:
         namespaces, pods, containers = (tuple(name[part] for name in names) for part in range(3))
         cores, memory = np.trunc(table.cores[mine] * 1000) / 1000, np.trunc(table.memory[mine])
         for place, moment in enumerate(table.moments):
-            progress.at = datetime.fromtimestamp(moment, UTC)
+            progress.at = times.from_seconds(moment)
             ends = np.full(len(names), moment)
             rows = Readings(namespaces, pods, containers, cores[:, place], memory[:, place], ends, self._period.step)
             yield self._told(sieve(rows, progress.at), owners, progress)

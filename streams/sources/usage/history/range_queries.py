@@ -5,10 +5,10 @@ The stretch is cut so that no answer is large; a server that finds one too large
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 import numpy as np
 
+from schemas import times
 from schemas.units import Seconds
 from streams.clients.prometheus import Prometheus, Series, Stretch
 from streams.errors import GiveUp, TryAgain, Unreachable
@@ -49,7 +49,7 @@ class Remembered:
 
     def _count(self, at: float) -> int:
         """How many containers there are, to know what can be asked for at once."""
-        answer = self.server.instant(self.words.count(), datetime.fromtimestamp(at, UTC))
+        answer = self.server.instant(self.words.count(), times.from_seconds(at))
         return max((int(float(series.value[1])) for series in answer if series.value is not None), default=0)
 
     def _table(self, moments: tuple[float, ...]) -> Table:

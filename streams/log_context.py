@@ -1,0 +1,33 @@
+"""What a source, a consumer or a driver needs to read and write the log: the log, its topics and a codec.
+
+It is passed around as one value so that nobody has to name three things that always belong together. It holds no state.
+"""
+
+from dataclasses import dataclass
+from typing import Self
+
+from streams.codec.event_codec import Codec
+from streams.log.port import Log
+from streams.topics import Topics
+
+
+@dataclass(frozen=True, slots=True)
+class LogContext:
+    """One log with its topics and a codec. `cluster` is the cluster it is used for; empty when that is every cluster in the log.
+
+    A codec serves one thread, and so does the context: each thread makes its own.
+    """
+
+    log: Log
+    topics: Topics
+    codec: Codec
+    cluster: str = ""
+
+    @classmethod
+    def of(cls, log: Log, topics: Topics, cluster: str = "") -> Self:
+        """A context with a codec of its own."""
+        return cls(log, topics, Codec(topics), cluster)
+
+    def cluster_partition(self, topic: str) -> tuple[str, int]:
+        """The wire name of a topic that is given by its short name, and the partition that holds the cluster's records in it."""
+        return self.topics.wire(topic), self.topics.partition_of(self.cluster)
