@@ -33,6 +33,11 @@ class Workload:
         return Workload(*parts)
 
 
+def cluster_of(key: str) -> str:
+    """The cluster of any key that begins with one: of a workload, a node, a VPA or a cluster itself."""
+    return key.split("/", 1)[0]
+
+
 @dataclass(frozen=True, slots=True)
 class PodName:
     """One pod instance; the uid tells it from an earlier pod of the same name."""

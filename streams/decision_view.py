@@ -2,7 +2,7 @@
 
 After a crash a stage publishes the turns after its last checkpoint again, and a worker that was thought dead may still write an
 old one. So order in the log means nothing here: the highest turn wins, and repeats change nothing. The key is the last part of a
-decision's id (`stage/partition/turn/what/key`). A tombstone names no turn and so removes nothing.
+decision's id (`schemas.ids.DecisionId`). A tombstone names no turn and so removes nothing.
 """
 
 from collections.abc import Iterator
@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from schemas.decisions import Decision
+from schemas.ids import DecisionId
 from schemas.names import Place
 from schemas.units import Seconds
 from streams.codec.event_codec import Codec, tick_number
 from streams.errors import BadRecord
 from streams.log.port import Log, Record
 
-ID_PARTS = 5
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -68,7 +68,8 @@ class View:
         event = self._codec.decode(record)
         if not isinstance(event, Decision):
             raise BadRecord(f"a {type(event).__name__} is no decision")
-        turn, key = turn_and_key(event.id)
+        identity = id_of(event)
+        turn, key = identity.turn, identity.key
         self._is_at(event.at)
         seen = self._seen.get(key)
         if seen is None or _rank(turn, record.place) > _rank(seen.turn, seen.place):
@@ -94,13 +95,12 @@ class View:
         return None if self.newest is None else Seconds(max(0.0, (now - self.newest).total_seconds()))
 
 
-def turn_and_key(decision_id: str) -> tuple[int, str]:
-    """The turn that a decision was taken in, and what it is about. Raises BadRecord for an id that does not say."""
-    parts = decision_id.split("/", ID_PARTS - 1)
+def id_of(decision: Decision) -> DecisionId:
+    """The parts of a decision's id. Raises BadRecord for an id of another form."""
     try:
-        return int(parts[2]), parts[4]
-    except (IndexError, ValueError):
-        raise BadRecord(f"'{decision_id}' is no decision id (stage/partition/turn/what/key)", "$.id") from None
+        return DecisionId.parse(decision.id)
+    except ValueError as error:
+        raise BadRecord(str(error), "$.id") from None
 
 
 def _rank(turn: int, place: Place) -> tuple[int, int, int]:

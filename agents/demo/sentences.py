@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned
 from schemas.decisions.recommendations import RequestsRecommended
 from schemas.facts.usage import ContainerOOMKilled
+from schemas.ids import DecisionId
 from schemas.names import Amounts
 from schemas.outcomes import ActionFinished
 from schemas.units import Bytes, Cores
@@ -47,8 +48,8 @@ def after_kill(decision: ResizePlanned | EvictionPlanned, recommended: RequestsR
         return False
     try:
         killed = datetime.fromisoformat(str(_mapping(recommended.because.get("last_oom")).get("at")))
-        turn = datetime.fromtimestamp(int(str(decision.because.get("recommendation")).split("/")[2]) / 1000, UTC)
-    except (ValueError, TypeError, IndexError):
+        turn = datetime.fromtimestamp(DecisionId.parse(str(decision.because.get("recommendation"))).turn / 1000, UTC)
+    except (ValueError, TypeError):
         return False
     return killed <= turn and decision.at - killed <= _SOON
 

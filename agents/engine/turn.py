@@ -80,8 +80,3 @@ class State(Protocol):
 
     def load(self, chunk: str, data: bytes) -> None:
         """Put a dumped chunk in its place. Called for each chunk, in sorted order of name, on a fresh state."""
-
-
-def decision_id(*, stage: str, partition: int, turn: int, what: str, key: str) -> str:
-    """The id of a decision: the same for every run over the same log."""
-    return f"{stage}/{partition}/{turn}/{what}/{key}"

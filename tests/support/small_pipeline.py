@@ -9,11 +9,12 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 from agents.engine.stage import Stage
-from agents.engine.turn import Decided, Event, Turn, decision_id
+from agents.engine.turn import Decided, Event, Turn
 from schemas.decisions.pod_updates import EvictionPlanned
 from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
 from schemas.facts.pods import ContainerSeen, PodChanged, PodDeleted, PodPhase
 from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
+from schemas.ids import DecisionId
 from schemas.names import Amounts, PodName, Workload
 from schemas.units import Bytes, Cores
 from streams.codec.event_codec import Codec
@@ -59,7 +60,7 @@ class AdderState:
         cores, memory, samples = self.sums[key]
         target = Amounts(Cores(cores * self.factor), Bytes(int(memory)))
         return RequestsRecommended(
-            decision_id(stage="adder", partition=self.partition, turn=turn.number, what="recommended", key=key),
+            str(DecisionId("adder", self.partition, turn.number, "recommended", key)),
             turn.at,
             Workload.parse(key),
             (ContainerRecommendation("main", target, target, target, target),),
@@ -93,7 +94,7 @@ class EvictorState:
             assert isinstance(event, RequestsRecommended)
             self.count += 1
             plan = EvictionPlanned(
-                decision_id(stage="evictor", partition=self.partition, turn=turn.number, what="evict", key=event.workload.key),
+                str(DecisionId("evictor", self.partition, turn.number, "evict", event.workload.key)),
                 turn.at,
                 turn.at + timedelta(minutes=5),
                 event.workload,

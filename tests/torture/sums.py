@@ -8,8 +8,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from agents.engine.stage import Stage
-from agents.engine.turn import Decided, Turn, decision_id
+from agents.engine.turn import Decided, Turn
 from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
+from schemas.ids import DecisionId
 from schemas.names import Amounts, Place, Workload
 from schemas.units import Bytes, Cores
 
@@ -56,7 +57,7 @@ class Sums:
     def _decide(self, turn: Turn, key: str, what: str, place: Place | None) -> Decided:
         row = self.rows[key]
         amounts = Amounts(Cores(row[0]), Bytes(int(row[1])))
-        name = decision_id(stage="sums", partition=self.partition, turn=turn.number, what=what, key=key)
+        name = str(DecisionId("sums", self.partition, turn.number, what, key))
         container = ContainerRecommendation("c", amounts, amounts, amounts, amounts)
         event = RequestsRecommended(name, turn.at, Workload.parse(key), (container,), dict(self.plain))
         return Decided("recommendations", key, event, (place,) if place else ())

@@ -2,11 +2,12 @@
 
 from datetime import timedelta
 
-from agents.engine.turn import Decided, Turn, decision_id
+from agents.engine.turn import Decided, Turn
 from agents.logic.policies import body
 from agents.logic.updates.candidate import Candidate, changes
 from agents.logic.updates.guards import No, Scene
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
+from schemas.ids import DecisionId
 from schemas.names import Amounts, Place
 from schemas.outcomes import Action
 
@@ -20,7 +21,7 @@ def plan(candidate: Candidate, scene: Scene, turn: Turn, partition: int) -> Deci
     expect = {c.name: c.requests for c in fact.containers if c.name in requests}
     key = fact.pod.uid
     expires = turn.at + timedelta(seconds=scene.settings.expires)
-    identity = decision_id(stage=NAME, partition=partition, turn=turn.number, what=candidate.action.value, key=key)
+    identity = str(DecisionId(NAME, partition, turn.number, candidate.action.value, key))
     because = _because(candidate, scene)
     if candidate.action is Action.RESIZE:
         event: ResizePlanned | EvictionPlanned = ResizePlanned(
@@ -45,7 +46,7 @@ def refusal(candidate: Candidate, scene: Scene, no: No, turn: Turn, partition: i
     """UpdateRefused."""
     fact = candidate.known.pod.fact
     event = UpdateRefused(
-        id=decision_id(stage=NAME, partition=partition, turn=turn.number, what="refuse", key=fact.pod.uid),
+        id=str(DecisionId(NAME, partition, turn.number, "refuse", fact.pod.uid)),
         at=turn.at,
         workload=fact.workload,
         pod=fact.pod,

@@ -19,6 +19,7 @@ from agents.logic.updates.guards import Scene, first_no
 from agents.logic.updates.headcount import Headcount
 from agents.logic.updates.update_settings import UpdateSettings
 from schemas.facts.pods import PodPhase
+from schemas.names import cluster_of
 from schemas.policies.vpa import DEFAULT_RECOMMENDER
 
 _GONE = (PodPhase.SUCCEEDED, PodPhase.FAILED)
@@ -51,7 +52,7 @@ class Updater(Parts):
         decided: list[Decided] = []
         clusters: dict[str, list[str]] = {}
         for workload in sorted(self.known.pods_of):
-            clusters.setdefault(workload.split("/", 1)[0], []).append(workload)
+            clusters.setdefault(cluster_of(workload), []).append(workload)
         for cluster, workloads in clusters.items():
             decided += self._look_at(turn, marks, cluster, workloads)
         return decided

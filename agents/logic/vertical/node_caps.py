@@ -11,7 +11,7 @@ from agents.engine.tables.object_table import Table
 from agents.engine.tables.parts import Part
 from agents.engine.turn import Recorded
 from schemas.facts.nodes import NodeChanged, NodeRemoved
-from schemas.names import Place
+from schemas.names import Place, cluster_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class Nodes:
         if self._largest is None:
             of: dict[str, list[Node]] = {}
             for key, node in self.table.items():
-                of.setdefault(key.split("/", 1)[0], []).append(node)
+                of.setdefault(cluster_of(key), []).append(node)
             self._largest = {cluster: _unmatched(nodes) for cluster, nodes in of.items()}
         return self._largest
 

@@ -12,6 +12,7 @@ import numpy as np
 from agents.engine.tables.row_table import Floats, Indices
 from agents.logic.vertical.estimation import MILLI
 from agents.logic.vertical.node_caps import Node, Nodes
+from schemas.names import cluster_of
 
 _RESOURCES = 2
 
@@ -41,7 +42,7 @@ def fit(amounts: Floats, workloads: Sequence[str], nodes: Nodes) -> tuple[Floats
     known = np.nan_to_num(amounts)
     columns = [np.bincount(pods, weights=column, minlength=len(numbers)) for column in known.T]
     sums = np.asarray(np.column_stack(columns), np.float64)
-    chosen = _choose(sums, [workload.split("/", 1)[0] for workload in numbers], nodes)
+    chosen = _choose(sums, [cluster_of(workload) for workload in numbers], nodes)
     room = np.array([_room(node) for node in chosen]).reshape(-1, _RESOURCES).repeat(sums.shape[1] // _RESOURCES, axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):
         cut = np.trunc(amounts * room[pods] / sums[pods])

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from agents.engine.tables.object_table import Table
 from agents.engine.tables.parts import Parts
 from agents.engine.tables.row_table import CHUNK, Column, Indices, Key, Rows
-from agents.engine.turn import Decided, Turn, decision_id
+from agents.engine.turn import Decided, Turn
 from agents.logic.policies import Policies, body
 from agents.logic.vertical.container_index import Members
 from agents.logic.vertical.decision_builder import container, node, reasons, rules
@@ -29,7 +29,8 @@ from schemas.decisions.recommendations import ContainerRecommendation, RequestsR
 from schemas.facts.pods import PodChanged, PodDeleted
 from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
 from schemas.facts.vpa_checkpoints import CheckpointSeen
-from schemas.names import Place, Workload
+from schemas.ids import DecisionId
+from schemas.names import Place, Workload, cluster_of
 
 NAME = "recommender"
 
@@ -194,7 +195,7 @@ class Recommender(Parts):
         if not self.settings.node_cap:
             return set()
         grown = self.nodes.grown_since(span.before - int(self.settings.interval * 1000))
-        return {w for w in self.members.workloads(members) if w.split("/", 1)[0] in grown} if grown else set()
+        return {w for w in self.members.workloads(members) if cluster_of(w) in grown} if grown else set()
 
     def _said_policy(self, members: Indices) -> Indices:
         said = self.members.numbers["said"][members]
@@ -271,7 +272,7 @@ class Recommender(Parts):
     def _tell(self, turn: Turn, workload: str, word: _Word) -> list[Decided]:
         held, oom = self.policies.of(workload), self.ooms.get(workload)
         event = RequestsRecommended(
-            id=decision_id(stage=NAME, partition=self.partition, turn=turn.number, what="requests", key=workload),
+            id=str(DecisionId(NAME, self.partition, turn.number, "requests", workload)),
             at=turn.at,
             workload=Workload.parse(workload),
             containers=word.containers,
@@ -281,7 +282,7 @@ class Recommender(Parts):
                 "policy": body(held),
                 "pods": self.intake.count(workload),
                 "last_oom": None if oom is None else _oom(oom),
-                "oom_source": self.sources.ooms(workload.split("/", 1)[0], turn.at),
+                "oom_source": self.sources.ooms(cluster_of(workload), turn.at),
                 **word.fitted,
             },
         )

@@ -15,6 +15,7 @@ from typing import Generic, TypeVar
 import structlog
 
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned
+from schemas.ids import OutcomeId
 from schemas.names import Place
 from schemas.outcomes import Action, ActionFinished, Result
 from streams.codec.event_codec import Codec, tick_number
@@ -208,7 +209,7 @@ class Acting(Generic[D]):
 
     def _outcome(self, decision: D, finding: Finding, now: datetime) -> ActionFinished:
         return ActionFinished(
-            id=f"{decision.id}/{self._action.value}/{decision.pod.uid}",
+            id=str(OutcomeId(decision.id, self._action, decision.pod.uid)),
             at=now,
             decision=decision.id,
             action=self._action,

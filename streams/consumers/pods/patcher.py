@@ -12,6 +12,7 @@ from datetime import datetime
 import structlog
 
 from schemas.decisions.recommendations import RequestsRecommended
+from schemas.ids import OutcomeId
 from schemas.names import Amounts, Workload
 from schemas.outcomes import Action, ActionFinished, Result
 from streams.clients.cluster_port import Patch, Pod
@@ -87,7 +88,7 @@ class Patcher:
 
     def _note(self, pod: Pod, recommendation: RequestsRecommended, now: datetime) -> None:
         outcome = ActionFinished(
-            id=f"{recommendation.id}/{Action.PATCH.value}/{pod.pod.uid}",
+            id=str(OutcomeId(recommendation.id, Action.PATCH, pod.pod.uid)),
             at=now,
             decision=recommendation.id,
             action=Action.PATCH,

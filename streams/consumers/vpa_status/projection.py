@@ -20,7 +20,7 @@ from schemas.policies.vertical import ContainerMode
 from schemas.policies.vpa import DEFAULT_RECOMMENDER, VpaChanged, VpaRemoved
 from schemas.units import Seconds
 from streams.consumers.vpa_status.conditions import Known
-from streams.decision_view import turn_and_key
+from streams.decision_view import id_of
 
 _PODS = "pod-changes"
 """The topic that a source names when it sees pods."""
@@ -192,7 +192,7 @@ class Desk:
             self._changed[key] = None
 
     def _recommendation(self, event: RequestsRecommended, place: Place) -> None:
-        turn, workload = turn_and_key(event.id)[0], event.workload.key
+        turn, workload = id_of(event).turn, event.workload.key
         self._hear(self._partition_of(workload), turn)
         before = self._said.get(workload)
         if before is None or (turn, -place.offset) > (before.turn, -before.place.offset):

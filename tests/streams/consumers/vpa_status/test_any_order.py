@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from schemas.catalogue import Event
 from schemas.decisions.recommendations import RequestsRecommended
+from schemas.ids import DecisionId
 from schemas.names import Place
 from schemas.policies.vpa import VpaChanged, VpaRemoved
 from streams.clients.kube.vpa_statuses import VpaMetadata, VpaObject, VpaStatus, same
@@ -71,7 +72,7 @@ recommendations = st.lists(
 def told(events: Sequence[Event]) -> list[tuple[Event, Place]]:
     """Places in each topic; those of recommendations follow from their turn, so that they can be read in any order."""
     return [
-        (event, Place("t", 0, int(event.id.split("/")[2]) if isinstance(event, RequestsRecommended) else offset))
+        (event, Place("t", 0, DecisionId.parse(event.id).turn if isinstance(event, RequestsRecommended) else offset))
         for offset, event in enumerate(events)
     ]
 

@@ -1,0 +1,61 @@
+"""Ids of decisions and outcomes, built and parsed in one place.
+
+An id follows from its cause, so whoever recomputes a turn or carries a decision out again gives the same id, and readers
+recognise the repeat.
+"""
+
+from dataclasses import dataclass
+
+from schemas.outcomes import Action
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionId:
+    """`stage/partition/turn/kind/key`: the turn that a stage took it in, what kind of decision it is, and what it is about.
+
+    `turn` is the turn's number, in milliseconds since the epoch. `kind` tells the decisions of one turn about one key apart.
+    `key` is the workload's key or the pod's uid, and may itself contain slashes.
+    """
+
+    stage: str
+    partition: int
+    turn: int
+    kind: str
+    key: str
+
+    def __str__(self) -> str:
+        """The form that events carry."""
+        return f"{self.stage}/{self.partition}/{self.turn}/{self.kind}/{self.key}"
+
+    @staticmethod
+    def parse(text: str) -> "DecisionId":
+        """Inverse of `str`. Raises ValueError that quotes the text."""
+        try:
+            stage, partition, turn, kind, key = text.split("/", 4)
+            return DecisionId(stage, int(partition), int(turn), kind, key)
+        except ValueError:
+            msg = f"'{text}' is no decision id (stage/partition/turn/kind/key)"
+            raise ValueError(msg) from None
+
+
+@dataclass(frozen=True, slots=True)
+class OutcomeId:
+    """`decision id/action/subject`: an action finished on one subject. The subject is a pod's uid and contains no slash."""
+
+    decision: str
+    action: Action
+    subject: str
+
+    def __str__(self) -> str:
+        """The form that events carry."""
+        return f"{self.decision}/{self.action.value}/{self.subject}"
+
+    @staticmethod
+    def parse(text: str) -> "OutcomeId":
+        """Inverse of `str`. Raises ValueError that quotes the text."""
+        try:
+            decision, action, subject = text.rsplit("/", 2)
+            return OutcomeId(decision, Action(action), subject)
+        except ValueError:
+            msg = f"'{text}' is no outcome id (decision id/action/subject)"
+            raise ValueError(msg) from None

@@ -1,0 +1,268 @@
+"""The words of the house: one name, one meaning; and what a docstring or a comment names in backticks exists."""
+
+import ast
+import builtins
+import io
+import keyword
+import re
+import sys
+import tokenize
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from agents.settings.docs import describe
+from agents.settings.loading import environment
+
+ROOT = Path(__file__).parent.parent
+PACKAGES = ("schemas", "streams", "agents")
+
+CLASSES_WITH_ONE_MEANING: Mapping[str, str] = {}
+"""Names of public classes that stand in two files on purpose, each with the reason."""
+
+FILES_WITH_ONE_MEANING: Mapping[str, str] = {
+    "__init__": "Python's own",
+    "__main__": "Python's own",
+}
+"""Names of files that stand in two packages on purpose, each with the reason. `cli/X` declares what another X does."""
+
+FOREIGN: Mapping[str, str] = {}
+"""Words in backticks that look like names of ours and belong to somebody else, each with its owner."""
+
+PENDING = pytest.mark.skip(reason="reported by hand until the renaming is through")
+PYTHON = {*dir(builtins), *keyword.kwlist, *sys.stdlib_module_names}
+_BACKTICKED = re.compile(r"`([^`\n]+)`")
+_NAME = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*(?:\(\))?")
+_OUR_PATH = re.compile(r"(?<![\w./-])(?:schemas|streams|agents|tests)(?:/\w+)+(?:\.py)?(?![\w/-])")
+_OUR_MODULE = re.compile(r"(?<![\w./-])(?:schemas|streams|agents)(?:\.[A-Za-z_]\w*)+")
+
+
+@dataclass(slots=True)
+class Source:
+    """A file: what it defines, what it mentions, and what its prose says at which line."""
+
+    path: str
+    tree: ast.Module
+    prose: list[tuple[int, str]]
+    definitions: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    """Names at the top of the module, each with the names inside it (of classes: methods and fields)."""
+    mentions: set[str] = field(default_factory=set)
+
+    @property
+    def module(self) -> str:
+        """`agents.app.worker`; a package goes by its folder."""
+        return self.path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+
+
+@cache
+def sources() -> tuple[Source, ...]:
+    """All files of the three packages."""
+    paths = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
+    return tuple(_source(path) for path in paths)
+
+
+def _source(path: Path) -> Source:
+    text = path.read_text()
+    tree = ast.parse(text)
+    source = Source(str(path.relative_to(ROOT)), tree, [*_docstrings(tree), *_comments(text)])
+    for node in tree.body:
+        _define(source, node)
+    for node in ast.walk(tree):
+        source.mentions |= _mentioned(node)
+    return source
+
+
+def _docstrings(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Every text that stands alone: docstrings, and those under fields and constants."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            yield from enumerate(node.value.value.splitlines(), node.lineno)
+
+
+def _comments(text: str) -> Iterator[tuple[int, str]]:
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], token.string
+
+
+def _define(source: Source, node: ast.stmt) -> None:
+    for name in _bound(node):
+        source.definitions[name] |= {inner for part in getattr(node, "body", ()) for inner in _bound(part)}
+        if isinstance(node, ast.ClassDef):
+            source.definitions[name] |= _attributes(node)
+
+
+def _bound(node: ast.AST) -> Iterator[str]:
+    match node:
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+            yield name
+        case ast.Assign(targets=targets):
+            yield from (n.id for target in targets for n in ast.walk(target) if isinstance(n, ast.Name))
+        case ast.AnnAssign(target=ast.Name(id=name)):
+            yield name
+        case _:
+            return
+
+
+def _attributes(node: ast.ClassDef) -> set[str]:
+    """What methods assign to `self`."""
+    found = (n for n in ast.walk(node) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store))
+    return {n.attr for n in found if isinstance(n.value, ast.Name) and n.value.id == "self"}
+
+
+def _mentioned(node: ast.AST) -> set[str]:
+    """Every identifier in the code, and the words of every text that is code's own."""
+    match node:
+        case ast.Name(id=name) | ast.arg(arg=name) | ast.Attribute(attr=name) | ast.keyword(arg=str(name)):
+            return {name}
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+            return {name}
+        case ast.alias(name=name, asname=other):
+            return {*name.split("."), name, other or name}
+        case _:
+            return set()
+
+
+@cache
+def literals() -> frozenset[str]:
+    """Texts in code that are not docstrings: values and keys as they stand, and what has an underscore inside of longer ones."""
+    found: set[str] = set()
+    for source in sources():
+        alone = {id(n.value) for n in ast.walk(source.tree) if isinstance(n, ast.Expr)}
+        for node in ast.walk(source.tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in alone:
+                found |= {node.value, *re.findall(r"[A-Za-z]\w*_\w+", node.value)}
+    return frozenset(found)
+
+
+@cache
+def defined() -> dict[str, set[str]]:
+    """Everything that the tree defines, by its own name: modules, classes and functions, and what is inside each."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for source in sources():
+        names = source.module.split(".")
+        for i, name in enumerate(names):
+            found[name] |= set(names[i + 1 : i + 2])
+        found[names[-1]] |= set(source.definitions)
+        for name, inner in source.definitions.items():
+            found[name] |= inner
+            for each in inner:
+                found[each] |= set()
+    return found
+
+
+@cache
+def common() -> frozenset[str]:
+    """What prose may name anywhere: settings, environment variables, classes, modules and the functions at the top of them."""
+    names = {name for name, _, _ in describe()}
+    variables = {variable + end for variable in environment(dict.fromkeys(names, "")) for end in ("", "_FILE")}
+    tops = {name for source in sources() for name in source.definitions if not name.isupper()}
+    modules = {part for source in sources() for part in source.module.split(".")}
+    parts = {part for name in names for part in name.split(".")}
+    return frozenset(names | parts | variables | tops | modules)
+
+
+@PENDING
+def test_no_two_public_classes_have_one_name() -> None:
+    assert list(homonymous_classes()) == []
+
+
+def homonymous_classes() -> Iterator[str]:
+    """Name and files of each offender."""
+    places: dict[str, list[str]] = defaultdict(list)
+    for source in sources():
+        for node in source.tree.body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places[node.name].append(source.path)
+    for name, paths in sorted(places.items()):
+        if len(paths) > 1 and name not in CLASSES_WITH_ONE_MEANING:
+            yield f"class {name}: {', '.join(paths)}"
+
+
+@PENDING
+def test_no_two_files_have_one_name() -> None:
+    assert list(homonymous_files()) == []
+
+
+def homonymous_files() -> Iterator[str]:
+    """Name and places of each offender. `cli/X` declares what one other file called X does."""
+    places: dict[str, list[str]] = defaultdict(list)
+    for source in sources():
+        places[Path(source.path).stem].append(source.path)
+    for name, paths in sorted(places.items()):
+        others = [path for path in paths if not path.startswith("agents/cli/")]
+        if len(others) > 1 and name not in FILES_WITH_ONE_MEANING:
+            yield f"file {name}: {', '.join(paths)}"
+
+
+@PENDING
+def test_what_the_prose_names_exists() -> None:
+    assert list(missing_names()) == []
+
+
+def missing_names() -> Iterator[str]:
+    """Place and word of each name in prose that nothing bears."""
+    for source in sources():
+        for line, text in source.prose:
+            for word in _words(text):
+                if not _exists(word, source):
+                    yield f"{source.path}:{line} names '{word}'"
+
+
+def _words(text: str) -> Iterator[str]:
+    for quoted in _BACKTICKED.findall(text):
+        if _NAME.fullmatch(quoted):
+            yield quoted.removesuffix("()")
+    bare = _BACKTICKED.sub("", text)
+    yield from _OUR_PATH.findall(bare)
+    yield from _OUR_MODULE.findall(bare)
+
+
+def _exists(word: str, source: Source) -> bool:
+    if "/" in word:
+        return (ROOT / word).exists() or (ROOT / f"{word}.py").exists()
+    if any(word in known for known in (common(), literals(), FOREIGN, PYTHON)):
+        return True
+    first, *rest = word.split(".")
+    if not rest:
+        return first in source.mentions
+    if first in PACKAGES:
+        return _module_exists(word)
+    return (first in defined() and _leads_on(first, rest)) or (first in source.mentions and first not in defined())
+
+
+def _module_exists(word: str) -> bool:
+    modules = {source.module for source in sources()}
+    if word in modules:
+        return True
+    place, _, name = word.rpartition(".")
+    inside = next((set(s.definitions) for s in sources() if s.module == place), set())
+    return name in inside or ("." in place and _module_exists(place) and name in defined()[place.rpartition(".")[2]])
+
+
+def _leads_on(first: str, rest: list[str]) -> bool:
+    return all(name in defined().get(before, ()) for before, name in zip([first, *rest], rest, strict=False))
+
+
+def documents() -> list[Path]:
+    """The documents that speak of files."""
+    return [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md")), ROOT / "deploy/README.md"]
+
+
+@PENDING
+def test_files_that_the_documents_name_exist() -> None:
+    assert list(missing_files()) == []
+
+
+def missing_files() -> Iterator[str]:
+    """Document and path of each file that is not there."""
+    for path in documents():
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            for word in [*_OUR_PATH.findall(line), *_OUR_MODULE.findall(line)]:
+                exists = (ROOT / word).exists() or (ROOT / f"{word}.py").exists() if "/" in word else _module_exists(word)
+                if not exists:
+                    yield f"{path.relative_to(ROOT)}:{number} names '{word}'"
