@@ -1,97 +1,120 @@
-"""A view: the newest decision for each key, read from a topic of decisions.
+"""A view of a topic of decisions: the newest decision of each key.
 
-After a crash a stage publishes the turns after its last checkpoint again, and a worker that was thought dead may still write an
-old one. So order in the log means nothing here: the highest turn wins, and repeats change nothing. The key is the last part of a
-decision's id (`schemas.ids.DecisionId`). A tombstone names no turn and so removes nothing.
+After a crash a stage publishes the turns after its last checkpoint again, and a worker that everybody believes dead may still
+write an old decision. So the order of the log decides nothing: the highest turn wins, and repeats change nothing. The key is the
+last part of a decision's id (`schemas.ids.DecisionId`).
+
+A recommendation without containers withdraws what was recommended, and the view then forgets the workload. It keeps the turn of
+the withdrawal for another day of event time, so that a late repeat of an older decision does not bring the workload back. A
+tombstone names no turn and removes nothing.
 """
 
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from schemas.decisions import Decision
+from schemas.decisions.recommendations import RequestsRecommended
 from schemas.ids import DecisionId
 from schemas.names import Place
+from schemas.times import from_ms
 from schemas.units import Seconds
 from streams.codec.event_codec import Codec, tick_number
 from streams.errors import BadRecord
 from streams.log.port import Log, Record
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+LATEST_REPEAT = timedelta(days=1)
+"""How much later than a withdrawal, in event time, a repeat of an older decision may still come."""
+Rank = tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """A decision, the turn it was taken in, and the first place it stands at."""
+class LatestDecision:
+    """A decision, the turn it was taken in, and the first place where it stands."""
 
     decision: Decision
     turn: int
     place: Place
 
 
-class View:
-    """Reads all partitions of one topic (wire name). One thread refreshes; others may ask."""
+class DecisionView:
+    """Reads all partitions of one topic (wire name). One thread catches up; others may ask."""
 
     def __init__(self, log: Log, codec: Codec, topic: str) -> None:
         """Raises BadInput when there is no such topic."""
         self._log, self._codec = log, codec
         self._next = {(topic, p): log.begin(topic, p) for p in range(log.partitions(topic))}
-        self._seen: dict[str, Seen] = {}
+        self._latest: dict[str, LatestDecision] = {}
+        self._withdrawn: dict[str, Rank] = {}
+        """Keys that were withdrawn lately, with the rank of the withdrawal."""
+        self._withdrawals: deque[tuple[datetime, str, Rank]] = deque()
+        """Time, key and rank of these, in the order in which they came."""
         self.newest: datetime | None = None
-        """The latest event time seen, of a decision or a tick; None while nothing was."""
+        """The latest event time of a decision or a tick; None before the first."""
         self.bad = 0
-        """Records that were no decisions and are left out; whoever wrote them has put them in dead-letters."""
+        """Records that are no decisions and were skipped; whoever wrote them has put them into dead-letters."""
 
-    def refresh(self, *, wait: float = 0.0) -> int:
-        """Take in what is new; how many records that was. Waits up to `wait` seconds for the first."""
+    def catch_up(self, *, wait: float = 0.0) -> int:
+        """Read to the end of the topic; returns how many records that were. Waits up to `wait` seconds for the first."""
         count = 0
         while records := self._log.poll(self._next, wait=wait):
             for record in records:
-                self.take(record)
+                self.apply(record)
                 self._next[record.topic, record.partition] = record.offset + 1
             count += len(records)
             wait = 0.0
         return count
 
-    def take(self, record: Record) -> None:
-        """Take one record in, in any order and any number of times."""
+    def apply(self, record: Record) -> None:
+        """Take in one record. Records may come in any order and any number of times."""
         number = tick_number(record)
         if number is not None:
-            self._is_at(EPOCH + timedelta(milliseconds=number))
+            self._advance(from_ms(number))
         elif record.value is not None:
             try:
-                self._decision(record)
+                self._apply_decision(record)
             except BadRecord:
                 self.bad += 1
 
-    def _decision(self, record: Record) -> None:
+    def _apply_decision(self, record: Record) -> None:
         event = self._codec.decode(record)
         if not isinstance(event, Decision):
             raise BadRecord(f"a {type(event).__name__} is no decision")
         identity = id_of(event)
         turn, key = identity.turn, identity.key
-        self._is_at(event.at)
-        seen = self._seen.get(key)
-        if seen is None or _rank(turn, record.place) > _rank(seen.turn, seen.place):
-            self._seen[key] = Seen(event, turn, record.place)
+        self._advance(event.at)
+        rank, latest, withdrawn = _rank(turn, record.place), self._latest.get(key), self._withdrawn.get(key)
+        if (latest is not None and rank <= _rank(latest.turn, latest.place)) or (withdrawn is not None and rank <= withdrawn):
+            return
+        self._latest.pop(key, None)
+        if isinstance(event, RequestsRecommended) and not event.containers:
+            self._withdrawn[key] = rank
+            self._withdrawals.append((event.at, key, rank))
+        else:
+            self._latest[key] = LatestDecision(event, turn, record.place)
 
-    def _is_at(self, at: datetime) -> None:
+    def _advance(self, at: datetime) -> None:
         self.newest = at if self.newest is None else max(self.newest, at)
+        while self._withdrawals and self.newest - self._withdrawals[0][0] > LATEST_REPEAT:
+            _, key, rank = self._withdrawals.popleft()
+            if self._withdrawn.get(key) == rank:
+                del self._withdrawn[key]
 
-    def get(self, key: str) -> Seen | None:
-        """The newest decision of a key."""
-        return self._seen.get(key)
+    def get(self, key: str) -> LatestDecision | None:
+        """The newest decision of a key; None when there is none, or it was withdrawn."""
+        return self._latest.get(key)
 
-    def items(self) -> Iterator[tuple[str, Seen]]:
-        """All keys with their newest decisions, in order of key."""
-        return iter(sorted(self._seen.items()))
+    def items(self) -> Iterator[tuple[str, LatestDecision]]:
+        """All keys with their newest decisions, in the order of the keys."""
+        return iter(sorted(self._latest.items()))
 
     def __len__(self) -> int:
-        """How many keys there are."""
-        return len(self._seen)
+        """How many keys have a decision."""
+        return len(self._latest)
 
     def age(self, now: datetime) -> Seconds | None:
-        """How far the view is behind `now`, both in event time; None while nothing was seen."""
+        """How far the view is behind `now`, both in event time; None before the first decision or tick."""
         return None if self.newest is None else Seconds(max(0.0, (now - self.newest).total_seconds()))
 
 
@@ -103,6 +126,6 @@ def id_of(decision: Decision) -> DecisionId:
         raise BadRecord(str(error), "$.id") from None
 
 
-def _rank(turn: int, place: Place) -> tuple[int, int, int]:
-    """The highest turn wins; among repeats the first place, so that a view does not depend on what it read when."""
+def _rank(turn: int, place: Place) -> Rank:
+    """The highest turn wins; among repeats the first place, so that the view does not depend on the order of reading."""
     return (turn, -place.partition, -place.offset)

@@ -12,7 +12,7 @@ from agents.demo.demo_settings import Day, opening
 from agents.demo.log_watcher import Watch
 from agents.demo.picture import Picture
 from agents.pipeline import stages
-from agents.processes.simulated_cluster import Plot, open_shop, open_untouched
+from agents.processes.simulated_cluster import open_shop, open_untouched
 from agents.runner import Wiring
 from agents.settings.tree import Settings
 from agents.simulate import Pace, World, simulate
@@ -21,6 +21,7 @@ from streams.consumers.executing.executor import Post
 from streams.consumers.pods.evictor import evictor
 from streams.consumers.pods.resizer import resizer
 from streams.log.memory_log import MemoryLog
+from streams.simulated.demo_shop import ShopSettings
 from streams.topics import TOPICS
 
 
@@ -28,7 +29,7 @@ def played(day: Day, settings: Settings, log: MemoryLog) -> Generator[Picture, N
     """The day with Ullage, a picture after each tick; takes `day.seconds` of real time if the machine can."""
     wiring = Wiring(log, day.topics, Codec(day.topics))
     log.append(opening(day))
-    shop = open_shop(_plot(day), log, day.topics)
+    shop = open_shop(_shop_settings(day), log, day.topics)
     post = Post(log, day.topics, wiring.codec, day.cluster)
     acting = (resizer(post, shop.client), evictor(post, shop.client))
     world = World(_living(shop.cluster.advance, shop.scrape), (shop.after, *(a.poll_once for a in acting)))
@@ -47,7 +48,7 @@ def played(day: Day, settings: Settings, log: MemoryLog) -> Generator[Picture, N
 def untouched(day: Day) -> Picture:
     """The same day without Ullage."""
     log = new_log(day)
-    shop = open_untouched(_plot(day), log, day.topics)
+    shop = open_untouched(_shop_settings(day), log, day.topics)
     world = World(_living(shop.cluster.advance, shop.scrape))
     for moment in simulate(Wiring(log, day.topics, Codec(day.topics)), (), world, _pace(day)):
         if moment.at >= day.end:
@@ -71,8 +72,8 @@ def _living(advance: Callable[[datetime], object], scrape: Callable[[datetime], 
     return live
 
 
-def _plot(day: Day) -> Plot:
-    return Plot(day.cluster, day.seed, day.start, day.tick)
+def _shop_settings(day: Day) -> ShopSettings:
+    return ShopSettings(day.cluster, day.seed, day.start, day.tick)
 
 
 def _pace(day: Day) -> Pace:

@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry
 from agents.processes.output import note
 from agents.processes.process_metrics import telling
 from agents.processes.signals import until_stopped
-from agents.processes.simulated_cluster import Plot, open_shop
+from agents.processes.simulated_cluster import open_shop
 from agents.processes.simulation_pace import Stride
 from agents.settings import log_factory
 from agents.settings.tree import Settings
@@ -25,6 +25,7 @@ from streams.errors import BadInput
 from streams.log.port import Log
 from streams.publishing.operator import Operator
 from streams.simulated.api_server import SimulatedServer
+from streams.simulated.demo_shop import ShopSettings
 from streams.simulated.world import World
 from streams.sources.clock import Clock, ClockSettings, TimeBase, wall_ms
 from streams.sources.traces import Player, Playing, Trace
@@ -52,7 +53,9 @@ def simulated(settings: Settings, port: int) -> None:
     with _running("simulated", settings, partial(SourceMetrics, source="simulated")) as (log, topics, metrics):
         start = ours.start or _first_tick(log, topics)
         period = timedelta(seconds=ours.period_seconds)
-        shop = open_shop(Plot(ours.name, ours.seed, start, period), log, topics, another=lambda: log_factory.log(settings))
+        shop = open_shop(
+            ShopSettings(ours.name, ours.seed, start, period), log, topics, another=lambda: log_factory.log(settings)
+        )
 
         def after() -> None:
             metrics.dropped(shop.dropped())

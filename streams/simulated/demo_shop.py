@@ -5,7 +5,8 @@ small, so that OOM kills happen within the first hours.
 """
 
 from collections.abc import Sequence
-from datetime import datetime
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 
 from schemas.units import Bytes, Cores, Fraction, Seconds
 from streams.clients.cluster_port import Admission, admit_unchanged
@@ -71,6 +72,16 @@ DEPLOYMENTS: Sequence[Deployment] = (
         keep=2,
     ),
 )
+
+
+@dataclass(frozen=True, slots=True)
+class ShopSettings:
+    """The name of the shop's cluster, the seed of its chance, its first moment, and the event time between two scrapes."""
+
+    name: str
+    seed: int
+    start: datetime
+    period: timedelta = timedelta(seconds=60)
 
 
 def demo_cluster(

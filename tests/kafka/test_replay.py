@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
 
-from schemas.decisions.recommendations import RequestsRecommended
-from schemas.names import Workload
+from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
+from schemas.names import Amounts, Workload
+from schemas.units import Bytes, Cores
 from streams import replay
 from streams.admin import topic_admin
 from streams.codec import event_codec
 from streams.codec.event_codec import Codec
-from streams.decision_view import View
+from streams.decision_view import DecisionView
 from streams.log.connection import Connection
 from streams.log.file_log import FileLog
 from streams.log.kafka_log import KafkaLog
@@ -109,11 +110,12 @@ def test_a_view_of_kafka_shows_the_newest_turn(log: KafkaLog, client: KafkaAdmin
     coded = Codec(topics)
 
     def decided(turn: int) -> NewRecord:
-        event = RequestsRecommended(f"recommender/0/{turn}/requests/{web.key}", START, web, (), {})
+        containers = (ContainerRecommendation("main", *[Amounts(Cores(0.1), Bytes(1))] * 4),)
+        event = RequestsRecommended(f"recommender/0/{turn}/requests/{web.key}", START, web, containers, {})
         return coded.encode(event, topic="recommendations", key=web.key, partition=0, source="/ullage/recommender/0")
 
-    view = View(log, coded, topics.wire("recommendations"))
-    assert view.refresh() == 0
+    view = DecisionView(log, coded, topics.wire("recommendations"))
+    assert view.catch_up() == 0
     log.append([decided(5), decided(9), decided(7)])
-    assert view.refresh() == 3
+    assert view.catch_up() == 3
     assert [(key, seen.turn, seen.place.offset) for key, seen in view.items()] == [(web.key, 9, 1)]

@@ -9,11 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.decisions import Decision
-from schemas.decisions.recommendations import RequestsRecommended
-from schemas.names import Place, Workload
+from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
+from schemas.names import Amounts, Place, Workload
+from schemas.units import Bytes, Cores
 from streams.codec import event_codec
 from streams.codec.event_codec import Codec
-from streams.decision_view import View
+from streams.decision_view import LATEST_REPEAT, DecisionView
 from streams.log.memory_log import MemoryLog
 from streams.log.port import NewRecord, Positions, Record
 from streams.topics import Topics
@@ -24,12 +25,14 @@ START_MS = 1_767_225_600_000
 TOPICS = Topics("ullage", 2)
 CODEC = Codec(TOPICS)
 WIRE = TOPICS.wire("recommendations")
+WITHDRAWN = "withdrawn"
 
 
 def recommended(name: str, turn: int, what: str = "requests") -> RequestsRecommended:
     workload = Workload("demo", "shop", "Deployment", name)
     decision_id = f"recommender/0/{START_MS + turn}/{what}/{workload.key}"
-    return RequestsRecommended(decision_id, START + timedelta(milliseconds=turn), workload, (), {"turn": turn})
+    containers = () if what == WITHDRAWN else (ContainerRecommendation("main", *[Amounts(Cores(0.1), Bytes(1))] * 4),)
+    return RequestsRecommended(decision_id, START + timedelta(milliseconds=turn), workload, containers, {"turn": turn})
 
 
 def record(event: Decision, partition: int = 0) -> NewRecord:
@@ -37,12 +40,12 @@ def record(event: Decision, partition: int = 0) -> NewRecord:
     return CODEC.encode(event, topic="recommendations", key=key, partition=partition, source="/ullage/recommender/0")
 
 
-def view_of(*records: NewRecord) -> tuple[MemoryLog, View]:
+def view_of(*records: NewRecord) -> tuple[MemoryLog, DecisionView]:
     log = MemoryLog()
     log.create(WIRE, 2)
     log.append(records)
-    view = View(log, CODEC, WIRE)
-    view.refresh()
+    view = DecisionView(log, CODEC, WIRE)
+    view.catch_up()
     return log, view
 
 
@@ -73,11 +76,11 @@ def test_keys_do_not_touch_each_other_and_come_in_order() -> None:
     assert view.get("demo/shop/Deployment/none") is None
 
 
-def test_refreshing_takes_in_only_what_is_new() -> None:
+def test_catching_up_reads_only_what_is_new() -> None:
     log, view = view_of(record(recommended("web", 7)))
-    assert view.refresh() == 0
+    assert view.catch_up() == 0
     log.append([record(recommended("web", 8)), record(recommended("web", 9), 1)])
-    assert view.refresh() == 2
+    assert view.catch_up() == 2
     seen = view.get("demo/shop/Deployment/web")
     assert seen is not None
     assert seen.turn == START_MS + 9
@@ -90,7 +93,7 @@ def test_of_repeats_the_first_place_is_shown() -> None:
     assert seen.place == Place(WIRE, 0, 0)
 
 
-def test_a_refresh_waits_only_for_the_first_records() -> None:
+def test_catching_up_waits_only_for_the_first_records() -> None:
     waits: list[float] = []
 
     class Listening(MemoryLog):
@@ -101,7 +104,7 @@ def test_a_refresh_waits_only_for_the_first_records() -> None:
     log = Listening()
     log.create(WIRE, 2)
     log.append([record(recommended("web", 7))])
-    assert View(log, CODEC, WIRE).refresh(wait=5) == 1
+    assert DecisionView(log, CODEC, WIRE).catch_up(wait=5) == 1
     assert waits == [5, 0]
 
 
@@ -110,8 +113,8 @@ def test_what_retention_took_is_not_waited_for() -> None:
     log.create(WIRE, 2)
     log.append([record(recommended("web", 7)), record(recommended("till", 8))])
     log.truncate(WIRE, 0, 1)
-    view = View(log, CODEC, WIRE)
-    assert view.refresh() == 1
+    view = DecisionView(log, CODEC, WIRE)
+    assert view.catch_up() == 1
     assert [key for key, _ in view.items()] == ["demo/shop/Deployment/till"]
 
 
@@ -120,10 +123,10 @@ def test_the_age_is_counted_in_event_time_from_the_newest_decision_or_tick() -> 
     log, view = view_of()
     assert view.age(now) is None
     log.append([record(recommended("web", 10_000))])
-    view.refresh()
+    view.catch_up()
     assert view.age(now) == 50
     log.append([event_codec.tick(WIRE, 0, START_MS + 58_500), record(recommended("web", 9_000))])
-    view.refresh()
+    view.catch_up()
     assert view.age(now) == 1.5
     assert view.age(START) == 0
 
@@ -148,13 +151,37 @@ def test_facts_are_no_decisions() -> None:
     log.create(wire, 2)
     pod = next(event for event in EVENTS if type(event).__name__ == "PodDeleted")
     log.append([CODEC.encode(pod, topic="pod-changes", key="k", partition=0, source="/ullage/source/x")])
-    view = View(log, CODEC, wire)
-    view.refresh()
+    view = DecisionView(log, CODEC, wire)
+    view.catch_up()
     assert (view.bad, len(view)) == (1, 0)
 
 
+def test_a_withdrawn_recommendation_is_forgotten_and_an_older_repeat_does_not_bring_it_back() -> None:
+    log, view = view_of(record(recommended("web", 7)), record(recommended("web", 9, WITHDRAWN)))
+    assert view.get("demo/shop/Deployment/web") is None
+    assert len(view) == 0
+    log.append([record(recommended("web", 8)), record(recommended("web", 9, WITHDRAWN)), record(recommended("web", 7))])
+    view.catch_up()
+    assert len(view) == 0
+    log.append([record(recommended("web", 10))])
+    view.catch_up()
+    assert [seen.turn for _, seen in view.items()] == [START_MS + 10]
+
+
+def test_nothing_is_kept_of_workloads_that_were_withdrawn_long_ago() -> None:
+    day = int(LATEST_REPEAT.total_seconds() * 1000)
+    log, view = view_of(*(record(recommended(f"job-{n}", n)) for n in range(50)))
+    log.append([record(recommended(f"job-{n}", 100 + n, WITHDRAWN)) for n in range(50)])
+    log.append([event_codec.tick(WIRE, 0, START_MS + 100 + day + 25)])
+    view.catch_up()
+    assert (len(view), len(view._withdrawn), len(view._withdrawals)) == (0, 25, 25)  # those of 100 + 0 to 24 are older than a day
+    log.append([event_codec.tick(WIRE, 0, START_MS + 200 + day)])
+    view.catch_up()
+    assert (len(view._withdrawn), len(view._withdrawals)) == (0, 0)
+
+
 _decisions = st.builds(
-    recommended, st.sampled_from(["web", "till", "cart"]), st.integers(0, 4), st.sampled_from(["requests", "again"])
+    recommended, st.sampled_from(["web", "till", "cart"]), st.integers(0, 4), st.sampled_from(["requests", "again", WITHDRAWN])
 )
 
 
@@ -170,12 +197,15 @@ def test_any_order_and_repetition_of_records_gives_the_same_view(
     order.shuffle(mixed)
     log = MemoryLog()
     log.create(WIRE, 2)
-    straight, shuffled = View(log, CODEC, WIRE), View(log, CODEC, WIRE)
+    straight, shuffled = DecisionView(log, CODEC, WIRE), DecisionView(log, CODEC, WIRE)
     for one in records:
-        straight.take(one)
+        straight.apply(one)
     for one in mixed:
-        shuffled.take(one)
+        shuffled.apply(one)
     assert list(shuffled.items()) == list(straight.items())
     assert shuffled.newest == straight.newest
-    best = {d.workload.key: max(e.because["turn"] for e in decisions if e.workload == d.workload) for d in decisions}
-    assert {key: seen.turn - START_MS for key, seen in straight.items()} == best
+    newest: dict[str, RequestsRecommended] = {}
+    for decision in decisions:
+        if decision.workload.key not in newest or decision.at > newest[decision.workload.key].at:
+            newest[decision.workload.key] = decision  # of one turn the first
+    assert {key: seen.decision for key, seen in straight.items()} == {k: d for k, d in newest.items() if d.containers}
