@@ -9,7 +9,7 @@ WORKERS = $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 LOCKING := --quiet --universal --generate-hashes --no-emit-index-url --no-header --python-version 3.11
 SETUP := .venv/.setup-$(shell cat requirements.lock pyproject.toml | cksum | cut -d' ' -f1)
 
-.PHONY: help setup check test test-slow test-kafka test-kafka-slow test-controlplane demo up bench torture lock clean
+.PHONY: help setup check test golden test-slow test-kafka test-kafka-slow test-controlplane demo up bench torture lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -33,6 +33,9 @@ check: setup ## lint, types and the import law
 
 test: setup ## the tests that need no broker
 	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "not slow"
+
+golden: setup ## adds the golden files that are missing; an existing one is never changed
+	$(BIN)/python -m tests.support.golden_wire
 
 test-slow: setup ## the longer ones of these: a whole real trace, eight days of samples
 	$(BIN)/python -m pytest -m slow

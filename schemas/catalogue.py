@@ -1,11 +1,12 @@
 """The catalogue: the wire name and version of every event type, the topics that carry it, and how old versions are lifted.
 
 A name on the wire never changes its meaning. A field that is added with a default needs nothing here. Any other change raises
-`version` and adds a lift from the version before, so that old events stay readable for ever. Nothing here reads bytes.
+`version` and adds a lift from the version before (schemas.lifts), so that old events stay readable for ever. Nothing here
+reads bytes.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from schemas.decisions import Decision
@@ -17,6 +18,7 @@ from schemas.facts.pods import PodChanged, PodDeleted
 from schemas.facts.sources import SourceReported
 from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
 from schemas.facts.vpa_checkpoints import CheckpointSeen
+from schemas.lifts import LIFTS, Lift
 from schemas.outcomes import ActionFinished, Outcome, StatusWritten
 from schemas.policies import Policy
 from schemas.policies.control import ControlChanged
@@ -26,12 +28,6 @@ from schemas.policies.vpa import VpaChanged, VpaRemoved
 
 Event = Fact | Policy | Decision | Outcome
 """Everything that the log carries, ticks and dead letters aside."""
-
-Body = dict[str, object]
-"""The JSON object of an event."""
-
-Lift = Callable[[Body], Body]
-"""From one version of a body to the next."""
 
 _WIRE = re.compile(r"ullage\.([a-z][a-z0-9-]*)\.v([1-9][0-9]{0,3})")
 
@@ -104,11 +100,12 @@ CATALOGUE = Catalogue(
         Kind("limit-range-changed", LimitRangeChanged, ("policies",)),
         Kind("limit-range-removed", LimitRangeRemoved, ("policies",)),
         Kind("control-changed", ControlChanged, ("control",)),
-        Kind("requests-recommended", RequestsRecommended, ("recommendations", "recommendations-by-cluster")),
+        Kind("requests-recommended", RequestsRecommended, ("recommendations", "recommendations-by-cluster"), version=2),
         Kind("resize-planned", ResizePlanned, ("pod-updates",)),
         Kind("eviction-planned", EvictionPlanned, ("pod-updates",)),
         Kind("update-refused", UpdateRefused, ("pod-updates",)),
         Kind("action-finished", ActionFinished, ("outcomes",)),
         Kind("status-written", StatusWritten, ("outcomes",)),
-    )
+    ),
+    LIFTS,
 )

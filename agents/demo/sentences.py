@@ -46,8 +46,10 @@ def after_kill(decision: ResizePlanned | EvictionPlanned, recommended: RequestsR
     after = together(c.target for c in recommended.containers).memory
     if before is None or after is None or after <= before:
         return False
+    if recommended.last_oom is None:
+        return False
+    killed = recommended.last_oom.at
     try:
-        killed = datetime.fromisoformat(str(_mapping(recommended.because.get("last_oom")).get("at")))
         turn = datetime.fromtimestamp(DecisionId.parse(str(decision.because.get("recommendation"))).turn / 1000, UTC)
     except (ValueError, TypeError):
         return False

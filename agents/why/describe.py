@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 from functools import singledispatch
 
 from agents.engine.turn import Event
+from schemas import times
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
-from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
+from schemas.decisions.recommendations import ContainerRecommendation, LastOomKill, OomSource, RequestsRecommended
 from schemas.facts.nodes import NodeChanged, NodeRemoved
 from schemas.facts.pods import PodChanged, PodDeleted
 from schemas.facts.sources import SourceReported
@@ -68,8 +69,31 @@ def numbers(event: Event, workload: str | None) -> Numbers:
 
 
 def because(event: Event) -> Mapping[str, object]:
-    """What a decision says it rests on; nothing for events that are no decisions."""
-    return getattr(event, "because", {})
+    """What a decision rests on, in typed fields or in words; nothing for events that are no decisions."""
+    found: Mapping[str, object] = getattr(event, "because", {})
+    if not isinstance(event, RequestsRecommended) or event.oom_source is None:
+        return found
+    return {**found, "pods": event.pods, "last_oom": _last_oom(event.last_oom), "oom_source": _oom_source(event.oom_source)}
+
+
+def _last_oom(kill: LastOomKill | None) -> Mapping[str, object] | None:
+    if kill is None:
+        return None
+    return {
+        "at": times.rfc3339(kill.at),
+        "pod": kill.pod.name,
+        "uid": kill.pod.uid,
+        "container": kill.container,
+        "memory_request": kill.memory_request,
+        "counted": kill.counted,
+        "place": str(kill.place),
+    }
+
+
+def _oom_source(source: OomSource) -> Mapping[str, object]:
+    if source.at is None:
+        return {"state": source.state.value}
+    return {"state": source.state.value, "source": source.source, "at": times.rfc3339(source.at)}
 
 
 def _scrape(event: MetricsScraped, workload: str | None) -> Numbers:

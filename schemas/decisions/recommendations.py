@@ -3,11 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
 
-from schemas.names import Amounts, Workload
+from schemas.names import Amounts, Place, PodName, Workload
+from schemas.units import Bytes
 
 Because = Mapping[str, object]
-"""Names to numbers, texts, lists and mappings of these: what JSON can carry."""
+"""Names to numbers, texts, lists and mappings of these: what JSON can carry. For people alone; no code reads it to decide."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,11 +24,46 @@ class ContainerRecommendation:
 
 
 @dataclass(frozen=True, slots=True)
+class LastOomKill:
+    """The last OOM kill of a workload. `counted`: whether it raised a memory peak; `place`: where the fact stands in the log."""
+
+    at: datetime
+    pod: PodName
+    container: str
+    memory_request: Bytes | None
+    counted: bool
+    place: Place
+
+
+class OomSourceState(StrEnum):
+    """Whether anybody looks for OOM kills in a cluster. NONE: no source has reported that it does."""
+
+    ALIVE = "alive"
+    SILENT = "silent"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class OomSource:
+    """The source of OOM kills that reported last, and when; both empty when there is none."""
+
+    state: OomSourceState
+    source: str = ""
+    at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class RequestsRecommended:
-    """The recommender concluded what a workload's containers should request. Newest turn wins; no containers: nothing."""
+    """The recommender concluded what a workload's containers should request. Newest turn wins; no containers: nothing.
+
+    `pods` is how many pods the workload had, where the recommender counted them; `last_oom` is None when it saw no kill.
+    """
 
     id: str
     at: datetime
     workload: Workload
     containers: tuple[ContainerRecommendation, ...]
     because: Because
+    pods: int | None = None
+    last_oom: LastOomKill | None = None
+    oom_source: OomSource | None = None

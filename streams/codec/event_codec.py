@@ -6,10 +6,11 @@ can write plain JSON. Everything else is BadRecord with the path; no other excep
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
 from hashlib import blake2b
-from typing import Any, get_type_hints
+from types import NoneType
+from typing import Any, cast, get_args, get_type_hints
 from zlib import crc32
 
 import msgspec
@@ -187,21 +188,30 @@ def time_bytes(at: datetime) -> bytes:
     return orjson.dumps(at, option=orjson.OPT_UTC_Z).strip(b'"')
 
 
-def _times(event: type[Event]) -> tuple[str, ...]:
-    """The fields of an event class that hold times."""
-    hints = get_type_hints(event)
-    return tuple(f.name for f in fields(event) if hints[f.name] in (datetime, datetime | None))
+def _times(kind: type[Any]) -> tuple[tuple[str, ...], ...]:
+    """The paths to the times of an event class: its own fields, and those of the single values in it (not of lists)."""
+    hints = get_type_hints(kind)
+    found: list[tuple[str, ...]] = []
+    for name in (field.name for field in fields(kind)):
+        types = set(get_args(hints[name])) - {NoneType} or {hints[name]}
+        if datetime in types:
+            found.append((name,))
+        found += [(name, *rest) for inner in types if is_dataclass(inner) for rest in _times(cast("type[Any]", inner))]
+    return tuple(found)
 
 
-def _in_utc(event: Event, times: tuple[str, ...]) -> None:
+def _in_utc(event: Event, times: tuple[tuple[str, ...], ...]) -> None:
     """Times are aware and in UTC; another offset is turned into UTC, so that equal times are equal bytes."""
-    for name in times:
-        at = getattr(event, name)
+    for *path, name in times:
+        holder: Any = event
+        for inner in path:
+            holder = getattr(holder, inner, None)
+        at = getattr(holder, name, None)
         if at is None or at.tzinfo is UTC:
             continue
         if at.tzinfo is None:
-            raise BadRecord(f"the time '{at.isoformat()}' has no offset from UTC", f"$.{name}")
-        object.__setattr__(event, name, at.astimezone(UTC))
+            raise BadRecord(f"the time '{at.isoformat()}' has no offset from UTC", ".".join(("$", *path, name)))
+        object.__setattr__(holder, name, at.astimezone(UTC))
 
 
 def _bad(kind: Kind, error: msgspec.MsgspecError) -> BadRecord:

@@ -6,13 +6,19 @@ import numpy as np
 
 from schemas.catalogue import Event
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
-from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
+from schemas.decisions.recommendations import (
+    ContainerRecommendation,
+    LastOomKill,
+    OomSource,
+    OomSourceState,
+    RequestsRecommended,
+)
 from schemas.facts.nodes import NodeChanged, NodeRemoved
 from schemas.facts.pods import ContainerSeen, PodChanged, PodDeleted, PodPhase
 from schemas.facts.sources import SourceReported
 from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
 from schemas.facts.vpa_checkpoints import CheckpointSeen, SavedHistogram
-from schemas.names import Amounts, PodName, Workload
+from schemas.names import Amounts, Place, PodName, Workload
 from schemas.outcomes import Action, ActionFinished, Result, StatusWritten
 from schemas.policies.control import ControlChanged, Mode
 from schemas.policies.limit_ranges import Limit, LimitRangeChanged, LimitRangeRemoved, LimitType
@@ -135,6 +141,9 @@ EVENTS: tuple[Event, ...] = (
         CART,
         (ContainerRecommendation("app", SMALL, LARGE, Amounts(1.0, 536870912), LARGE),),
         {"policy": "42", "capped": ["app"], "samples": {"app": 288}, "margin": 0.15},
+        3,
+        LastOomKill(AT - timedelta(hours=2), POD, "app", 134217728, counted=True, place=Place("ullage.oom-events.v1", 1, 9)),
+        OomSource(OomSourceState.ALIVE, "kube", AT - timedelta(seconds=20)),
     ),
     ResizePlanned("updater/0/1767323045500/resize/u1", AT, SOON, CART, POD, {"app": LARGE}, {}, {"app": SMALL}, {"budget": 0.1}),
     EvictionPlanned("updater/0/1767323045500/evict/u1", AT, SOON, CART, POD, {"app": SMALL}, {"resize": "Infeasible"}),

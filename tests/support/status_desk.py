@@ -48,9 +48,8 @@ def said(target: str = "api", *, turn: int = START, pods: int | None = 2, cpu: f
     """A recommendation for a workload, of a turn, with one container."""
     one = ContainerRecommendation("app", amounts(50, 250), amounts(cpu, 500), amounts(900, 800), amounts(cpu, 500))
     key = f"demo/web/Deployment/{target}"
-    because = {} if pods is None else {"pods": pods}
     at = AT + timedelta(milliseconds=turn - START)
-    return RequestsRecommended(f"recommender/0/{turn}/requests/{key}", at, Workload.parse(key), (one,), because)
+    return RequestsRecommended(f"recommender/0/{turn}/requests/{key}", at, Workload.parse(key), (one,), {}, pods)
 
 
 def pod(name: str, target: str = "api", phase: PodPhase = PodPhase.RUNNING) -> PodChanged:

@@ -6,7 +6,13 @@ import numpy as np
 from hypothesis import strategies as st
 
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
-from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
+from schemas.decisions.recommendations import (
+    ContainerRecommendation,
+    LastOomKill,
+    OomSource,
+    OomSourceState,
+    RequestsRecommended,
+)
 from schemas.facts.nodes import NodeChanged, NodeRemoved
 from schemas.facts.pods import ContainerSeen, PodChanged, PodDeleted, PodPhase, ResizeState
 from schemas.facts.sources import SourceReported
@@ -154,9 +160,21 @@ policies = (
     | st.builds(ControlChanged, times, names, st.sampled_from(Mode), st.booleans(), texts, fractions)
 )
 
+last_ooms = st.builds(LastOomKill, times, pods, names, st.none() | memory, st.booleans(), places)
+oom_sources = st.builds(OomSource, st.sampled_from(OomSourceState), texts, st.none() | times)
 recommended = st.lists(st.builds(ContainerRecommendation, names, amounts, amounts, amounts, amounts), max_size=3).map(tuple)
 decisions = (
-    st.builds(RequestsRecommended, texts, times, workloads, recommended, because)
+    st.builds(
+        RequestsRecommended,
+        texts,
+        times,
+        workloads,
+        recommended,
+        because,
+        st.none() | counts,
+        st.none() | last_ooms,
+        st.none() | oom_sources,
+    )
     | st.builds(ResizePlanned, texts, times, times, workloads, pods, by_container, by_container, by_container, because)
     | st.builds(EvictionPlanned, texts, times, times, workloads, pods, by_container, because)
     | st.builds(UpdateRefused, texts, times, workloads, pods, texts, texts, because)

@@ -1,8 +1,6 @@
 """Takes the facts, recommendations, switches and outcomes of clusters in, and holds what is newest of each."""
 
-from collections.abc import Mapping
 from dataclasses import replace
-from datetime import datetime
 
 from agents.engine.tables.object_table import Table
 from agents.engine.tables.parts import Part
@@ -101,7 +99,8 @@ class Intake:
         key, turn = event.workload.key, _turn(event)
         known = self.recommended.get(key)
         if known is None or turn > known.turn:
-            oom_at, oom_uid = _oom(event.because)
+            kill = event.last_oom
+            oom_at, oom_uid = (None, "") if kill is None else (kill.at, kill.pod.uid)
             new = Recommended(event.id, turn, event.at, recorded.place, event.containers, oom_at, oom_uid)
             self.recommended.put(key, new)
 
@@ -126,15 +125,3 @@ class Intake:
 def _turn(event: RequestsRecommended) -> int:
     """The turn of a recommendation; its time is its turn's."""
     return round(event.at.timestamp() * 1000)
-
-
-def _oom(because: Mapping[str, object]) -> tuple[datetime | None, str]:
-    """When and for which pod the recommender saw the last OOM kill."""
-    oom = because.get("last_oom")
-    if not isinstance(oom, dict):
-        return None, ""
-    try:
-        at = datetime.fromisoformat(str(oom.get("at")))
-    except ValueError:
-        return None, ""
-    return (None, "") if at.tzinfo is None else (at, str(oom.get("uid")))  # without an offset the machine's would count

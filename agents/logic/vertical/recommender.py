@@ -25,7 +25,7 @@ from agents.logic.vertical.recommendation import AMOUNTS, Recommendation, recomm
 from agents.logic.vertical.source_heartbeats import Sources
 from agents.logic.vertical.usage_ingest import Intake
 from agents.logic.vertical.vertical_settings import VerticalSettings
-from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
+from schemas.decisions.recommendations import ContainerRecommendation, LastOomKill, RequestsRecommended
 from schemas.facts.pods import PodChanged, PodDeleted
 from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
 from schemas.facts.vpa_checkpoints import CheckpointSeen
@@ -280,11 +280,11 @@ class Recommender(Parts):
                 "settings": self._rules,
                 "containers": word.reasons,
                 "policy": body(held),
-                "pods": self.intake.count(workload),
-                "last_oom": None if oom is None else _oom(oom),
-                "oom_source": self.sources.ooms(cluster_of(workload), turn.at),
                 **word.fitted,
             },
+            pods=self.intake.count(workload),
+            last_oom=None if oom is None else _last_oom(oom),
+            oom_source=self.sources.ooms(cluster_of(workload), turn.at),
         )
         cause = (*(found.place for found in (held, oom) if found), *word.places)
         topics = (("recommendations", workload), ("recommendations-by-cluster", event.workload.cluster))
@@ -322,14 +322,6 @@ class Recommender(Parts):
             self.members.add(self.usage.aggregates.keys())
 
 
-def _oom(killed: Killed) -> dict[str, object]:
-    event = killed.event
-    return {
-        "at": event.at.isoformat().replace("+00:00", "Z"),
-        "pod": event.pod.name,
-        "uid": event.pod.uid,
-        "container": event.container,
-        "memory_request": event.memory_request,
-        "counted": killed.counted,
-        "place": str(killed.place),
-    }
+def _last_oom(killed: Killed) -> LastOomKill:
+    kill = killed.event
+    return LastOomKill(kill.at, kill.pod, kill.container, kill.memory_request, killed.counted, killed.place)

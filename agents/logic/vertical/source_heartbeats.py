@@ -9,6 +9,7 @@ from datetime import datetime
 
 from agents.engine.tables.object_table import Table
 from agents.engine.turn import Recorded
+from schemas.decisions.recommendations import OomSource, OomSourceState
 from schemas.facts.sources import SourceReported
 
 _PERIODS = 3
@@ -33,14 +34,13 @@ class Sources:
                 if old is None or old.at <= event.at:
                     self.table.put(key, event)
 
-    def ooms(self, cluster: str, at: datetime) -> dict[str, object]:
-        """What `because` says of the source of OOM kills in a cluster: the one that reported last, and whether it is alive."""
+    def ooms(self, cluster: str, at: datetime) -> OomSource:
+        """The source of OOM kills in a cluster that reported last, and whether it is alive at `at`."""
         seeing = [r for r in self.table.values() if r.cluster == cluster and _OOMS in r.sees]
         if not seeing:
-            return {"state": "none"}
+            return OomSource(OomSourceState.NONE)
         last = max(seeing, key=lambda report: (_alive(report, at), report.at, report.source))
-        state = "alive" if _alive(last, at) else "silent"
-        return {"state": state, "source": last.source, "at": last.at.isoformat().replace("+00:00", "Z")}
+        return OomSource(OomSourceState.ALIVE if _alive(last, at) else OomSourceState.SILENT, last.source, last.at)
 
 
 def _alive(report: SourceReported, at: datetime) -> bool:

@@ -196,8 +196,7 @@ class Desk:
         self._hear(self._partition_of(workload), turn)
         before = self._said.get(workload)
         if before is None or (turn, -place.offset) > (before.turn, -before.place.offset):
-            pods = event.because.get("pods")
-            self._said[workload] = _Said(turn, place, event.id, event.containers, pods if isinstance(pods, int) else None)
+            self._said[workload] = _Said(turn, place, event.id, event.containers, event.pods)
             self._touch(workload)
 
     def _hear(self, partition: int, turn: int) -> None:

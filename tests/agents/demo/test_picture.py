@@ -4,10 +4,10 @@ import pytest
 
 from agents.demo.picture import Picture, folded
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
-from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
+from schemas.decisions.recommendations import ContainerRecommendation, LastOomKill, RequestsRecommended
 from schemas.facts.pods import ContainerSeen, PodChanged, PodDeleted, PodPhase
 from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
-from schemas.names import Amounts, PodName, Workload
+from schemas.names import Amounts, Place, PodName, Workload
 from schemas.outcomes import Action, ActionFinished, Result
 from schemas.policies.control import ControlChanged, Mode
 from schemas.units import Bytes, Cores
@@ -130,7 +130,8 @@ def test_a_decision_came_from_a_kill_if_it_gives_more_memory_soon_after_one_that
     its_own = f"recommender/0/{int(START.timestamp() - 60) * 1000}/requests/{CART.key}"
     planned = EvictionPlanned("e", START, START, CART, name, {"app": amounts(0.1, 160)}, {"recommendation": its_own})
     target = ContainerRecommendation("app", amounts(0.1, 1), amounts(0.2, mib), amounts(1, 999), amounts(0.2, mib))
-    recommended = RequestsRecommended("r", START, CART, (target,), {"last_oom": {"at": kill}})
+    killed = LastOomKill(datetime.fromisoformat(kill), name, "app", None, counted=True, place=Place("oom-events", 0, 1))
+    recommended = RequestsRecommended("r", START, CART, (target,), {}, last_oom=killed)
     picture = folded([recommended, planned, outcome(planned, Action.EVICT)])
     assert picture.after_kill == ("e" if told else None)
 

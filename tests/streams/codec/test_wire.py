@@ -2,7 +2,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from datetime import datetime
-from pathlib import Path
 from types import MappingProxyType
 
 import numpy as np
@@ -10,7 +9,7 @@ import orjson
 import pytest
 from hypothesis import given
 
-from schemas.catalogue import CATALOGUE, Event, Kind
+from schemas.catalogue import CATALOGUE, Event
 from schemas.decisions.pod_updates import EvictionPlanned
 from schemas.facts.pods import PodDeleted
 from schemas.facts.usage import MetricsScraped
@@ -19,16 +18,10 @@ from streams.codec import event_codec
 from streams.codec.event_codec import Codec
 from streams.log.port import NewRecord, Record
 from streams.topics import TOPICS, Topics
-from tests.support import examples, strategies
+from tests.support import examples, golden_wire, strategies
+from tests.support.golden_wire import encoded as written
 
-GOLDEN = Path(__file__).parents[2] / "golden" / "wire"
 CODEC = Codec(Topics())
-CAUSE = (Place("ullage.pod-metrics.v1", 1, 4711), Place("ullage.policies.v1", 1, 7))
-
-
-def written(event: Event, cause: tuple[Place, ...] = ()) -> NewRecord:
-    topic = CATALOGUE.of(type(event)).topics[0]
-    return CODEC.encode(event, topic=topic, key="prod", partition=1, source="/ullage/source/test", cause=cause)
 
 
 def stored(new: NewRecord) -> Record:
@@ -64,27 +57,12 @@ def test_the_cause_comes_back_as_it_was(event: Event, cause: tuple[Place, ...]) 
     assert event_codec.causes(stored(written(event, cause))) == cause
 
 
-def golden(kind: Kind) -> Path:
-    return GOLDEN / f"{kind.name}.v{kind.version}.json"
-
-
-def readable(new: NewRecord) -> bytes:
-    record = {
-        "topic": new.topic,
-        "partition": new.partition,
-        "key": new.key.decode(),
-        "headers": {name: value.decode() for name, value in new.headers},
-        "value": orjson.loads(new.value),
-    }
-    return orjson.dumps(record, option=orjson.OPT_INDENT_2) + b"\n"
-
-
 @pytest.mark.parametrize("event", examples.EVENTS, ids=lambda e: type(e).__name__)
 def test_the_wire_is_byte_for_byte_what_the_golden_file_shows(event: Event) -> None:
     kind = CATALOGUE.of(type(event))
-    new = written(event, CAUSE)
-    shown = orjson.loads(golden(kind).read_bytes())
-    assert readable(new) == golden(kind).read_bytes()
+    new = written(event, golden_wire.CAUSE)
+    shown = orjson.loads(golden_wire.path(kind).read_bytes())
+    assert golden_wire.readable(new) == golden_wire.path(kind).read_bytes()
     assert new.value == orjson.dumps(shown["value"])  # the order of fields and the form of numbers too
     headers = tuple((name, value.encode()) for name, value in shown["headers"].items())
     old = Record(shown["topic"], 1, 12, shown["key"].encode(), orjson.dumps(shown["value"]), headers)
@@ -94,7 +72,7 @@ def test_the_wire_is_byte_for_byte_what_the_golden_file_shows(event: Event) -> N
 def test_there_is_an_example_of_every_kind_and_a_golden_file_of_every_version() -> None:
     assert {type(event) for event in examples.EVENTS} == {kind.event for kind in CATALOGUE.kinds}
     wanted = {f"{kind.name}.v{version}.json" for kind in CATALOGUE.kinds for version in range(1, kind.version + 1)}
-    assert {path.name for path in GOLDEN.glob("*.v*.json")} == wanted
+    assert {path.name for path in golden_wire.FOLDER.glob("*.v*.json")} == wanted
 
 
 def test_wire_names_are_the_class_names_in_kebab_case_and_topics_exist() -> None:

@@ -9,9 +9,9 @@ import pytest
 from agents.logic.updates.update_settings import UpdateSettings
 from agents.logic.updates.updater import Updater
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
-from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
+from schemas.decisions.recommendations import ContainerRecommendation, LastOomKill, RequestsRecommended
 from schemas.facts.pods import ContainerSeen, PodDeleted, PodPhase, ResizeState
-from schemas.names import Amounts, Workload
+from schemas.names import Amounts, Place, PodName, Workload
 from schemas.outcomes import Action, ActionFinished, Result
 from schemas.policies.control import ControlChanged, Mode
 from schemas.policies.vertical import UpdateMode, VerticalPolicyChanged
@@ -24,12 +24,14 @@ LATER = START + 10 * MINUTE
 """After the warm-up."""
 
 
-def recommend(number: int, workload: Any = API, low: float = 0.1, target: Any = 0.2, high: float = 0.5, **because: Any) -> Any:
+def recommend(number: int, workload: Any = API, low: float = 0.1, target: Any = 0.2, high: float = 0.5, **more: Any) -> Any:
     memory = (GIB // 2, GIB, 2 * GIB)
     container = ContainerRecommendation(
         "app", Amounts(low, memory[0]), Amounts(target, memory[1]), Amounts(high, memory[2]), Amounts(target, memory[1])
     )
-    return RequestsRecommended(f"recommender/0/{number}/requests/{workload.key}", when(number), workload, (container,), because)
+    return RequestsRecommended(
+        f"recommender/0/{number}/requests/{workload.key}", when(number), workload, (container,), {}, **more
+    )
 
 
 def policy(mode: Any = UpdateMode.IN_PLACE_OR_RECREATE, target: Any = "*") -> Any:
@@ -51,6 +53,12 @@ def open_stage(*pods: Any, control: Any = None, mode: Any = UpdateMode.IN_PLACE_
 
 def look(stage: Any, number: int = LATER, **inputs: Json) -> Any:
     return [d.event for d in stage.step(turn(number, **inputs))]
+
+
+def killed(number: int, name: str) -> LastOomKill:
+    return LastOomKill(
+        when(number), PodName("web", name, f"uid-{name}"), "app", None, counted=True, place=Place("oom-events", 0, 1)
+    )
 
 
 def at_once(stage: Any, number: int = LATER, **said: Any) -> Any:
@@ -106,20 +114,13 @@ def test_a_pod_inside_its_bounds_is_left_alone_until_it_is_old_and_far_from_its_
 
 def test_a_pod_killed_soon_after_its_start_is_changed_inside_its_bounds_and_first() -> None:
     stage = open_stage()
-    oom = {"at": when(START + 5 * MINUTE).isoformat(), "uid": "uid-c"}
+    oom = killed(START + 5 * MINUTE, "c")
     found = at_once(stage, low=0.1, target=0.5, high=2.0, last_oom=oom)
     assert [(f.pod.name, f.because["why"]) for f in found] == [("c", ["quick OOM"])]
 
 
-def test_a_kill_at_a_time_without_offset_is_none_whatever_the_time_zone_of_the_worker() -> None:
-    stage = open_stage()
-    killed = {"at": f"{when(START + MINUTE):%Y-%m-%dT%H:%M:%S}", "uid": "uid-a"}
-    at_once(stage, last_oom=killed)
-    assert (stage.known.recommended.get(API.key).oom_at, stage.known.recommended.get(API.key).oom_uid) == (None, "")
-
-
 def test_a_pod_whose_kill_is_long_ago_is_left_alone() -> None:
-    oom = {"at": when(START + 5 * MINUTE).isoformat(), "uid": "uid-c"}
+    oom = killed(START + 5 * MINUTE, "c")
     assert at_once(open_stage(), START + 15 * MINUTE, low=0.1, target=0.5, high=2.0, last_oom=oom) == []
 
 

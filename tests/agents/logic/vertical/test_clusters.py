@@ -1,4 +1,4 @@
-"""What the recommender makes of facts about clusters: pods fit a node, and because says whether anybody looks for OOM kills."""
+"""What the recommender makes of facts about clusters: pods fit a node, and a recommendation names the source of OOM kills."""
 
 from dataclasses import replace
 from typing import Any
@@ -8,6 +8,7 @@ import pytest
 from agents.logic.vertical.node_caps import Nodes
 from agents.logic.vertical.recommender import Recommender
 from agents.logic.vertical.vertical_settings import VerticalSettings
+from schemas.decisions.recommendations import OomSource, OomSourceState
 from schemas.facts.nodes import NodeChanged, NodeRemoved
 from schemas.facts.sources import SourceReported
 from schemas.names import Amounts, Workload
@@ -128,23 +129,23 @@ def report(minute: int, source: str = "kube", sees: tuple[str, ...] = ("oom-even
 
 
 def source_said(*facts: Any) -> Any:
-    """What because says after a minute that begins with these facts."""
-    return said(open_stage(), *facts).event.because["oom_source"]
+    """The source of OOM kills that is named after a minute that begins with these facts."""
+    return said(open_stage(), *facts).event.oom_source
 
 
-def test_because_says_whether_a_source_of_oom_kills_is_alive() -> None:
+def test_a_recommendation_names_the_source_of_oom_kills_and_whether_it_is_alive() -> None:
     # said a minute after START: three periods of 20 s are just not over for a report at START
-    assert source_said() == {"state": "none"}
-    assert source_said(report(0)) == {"state": "alive", "source": "kube", "at": "2026-01-01T00:00:00Z"}
-    assert source_said(report(-1)) == {"state": "silent", "source": "kube", "at": "2025-12-31T23:59:00Z"}
-    assert source_said(report(0, sees=("pod-changes",))) == {"state": "none"}
-    assert source_said(report(0), report(0, sees=("pod-changes",))) == {"state": "none"}
-    assert source_said(report(0), report(-1))["state"] == "alive"  # an old word after a new one says nothing
-    assert source_said(report(-9, "a"), report(0, "b"), report(-2, "c"))["source"] == "b"
+    assert source_said() == OomSource(OomSourceState.NONE)
+    assert source_said(report(0)) == OomSource(OomSourceState.ALIVE, "kube", when(START))
+    assert source_said(report(-1)) == OomSource(OomSourceState.SILENT, "kube", when(START - MINUTE))
+    assert source_said(report(0, sees=("pod-changes",))) == OomSource(OomSourceState.NONE)
+    assert source_said(report(0), report(0, sees=("pod-changes",))) == OomSource(OomSourceState.NONE)
+    assert source_said(report(0), report(-1)).state is OomSourceState.ALIVE  # an old word after a new one says nothing
+    assert source_said(report(-9, "a"), report(0, "b"), report(-2, "c")).source == "b"
 
 
 def test_a_report_with_a_period_of_ages_is_believed_for_ages() -> None:
-    assert source_said(replace(report(-5000), period=1e16))["state"] == "alive"
+    assert source_said(replace(report(-5000), period=1e16)).state is OomSourceState.ALIVE
 
 
 def test_a_source_that_falls_silent_is_no_reason_to_speak() -> None:

@@ -112,7 +112,7 @@ def test_an_oom_kill_is_answered_in_its_own_turn() -> None:
     # 1000 MiB * 1.2 = 1258291200 bytes replaces 500 MiB; it lies in bucket 40, which ends at 1278397629
     expected = 1278397629 + int(1278397629 * 0.15)
     assert decided[0].event.containers[0].target.memory == expected
-    assert decided[0].event.because["last_oom"]["uid"] == "u"
+    assert decided[0].event.last_oom.pod.uid == "u"
 
 
 def test_a_policy_bounds_the_amounts_and_the_longest_target_wins() -> None:

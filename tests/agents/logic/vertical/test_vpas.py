@@ -53,7 +53,7 @@ def test_a_vpa_gets_the_worked_numbers_and_is_named_in_the_reasons() -> None:
     assert targets(said) == {"app": Amounts(0.126, 628694953)}
     assert said.because["policy"]["vpa"] == "demo/web/api"
     assert said.because["policy"]["version"] == "api@1"
-    assert said.because["pods"] == 1
+    assert said.pods == 1
 
 
 def test_a_new_label_set_makes_a_new_aggregate_and_the_vpa_adds_them_up() -> None:
@@ -273,9 +273,9 @@ def test_pods_that_come_and_go_altogether_are_said_at_once() -> None:
     number = START + 3 * MINUTE + 1
     gone = PodDeleted(when(number), API, PodName("web", "a", "uid-a"))
     [said, _] = stage.step(turn(number, pod_changes=[gone]))
-    assert said.event.because["pods"] == 0
+    assert said.event.pods == 0
     [said, _] = stage.step(turn(number + 1, pod_changes=[pod("b", number, labels=APP)]))
-    assert said.event.because["pods"] == 1
+    assert said.event.pods == 1
 
 
 def test_a_pod_deleted_and_made_again_under_its_name_in_one_turn_is_there() -> None:

@@ -1,0 +1,87 @@
+"""Old events as today's: what a record of an earlier version becomes when it is read."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+import pytest
+
+from schemas.catalogue import CATALOGUE, Kind
+from schemas.decisions.recommendations import LastOomKill, OomSource, OomSourceState, RequestsRecommended
+from schemas.names import Amounts, Place, PodName, Workload
+from streams.codec.event_codec import Codec
+from streams.errors import BadRecord
+from streams.log.port import Record
+from streams.topics import Topics
+from tests.support import golden_wire
+
+CODEC = Codec(Topics())
+CART = {"cluster": "prod", "namespace": "shop", "kind": "Deployment", "name": "cart"}
+OLD = [(kind, version) for kind in CATALOGUE.kinds for version in range(1, kind.version)]
+
+
+def read(name: str, version: int, topic: str, body: dict[str, Any]) -> Any:
+    headers = (("ce_type", f"ullage.{name}.v{version}".encode()),)
+    return CODEC.decode(Record(f"ullage.{topic}.v1", 0, 0, b"k", orjson.dumps(body), headers))
+
+
+@pytest.mark.parametrize(("kind", "version"), OLD, ids=lambda each: getattr(each, "name", str(each)))
+def test_every_golden_file_of_an_older_version_is_still_read(kind: Kind, version: int) -> None:
+    shown = orjson.loads(golden_wire.path(kind, version).read_bytes())
+    event = read(kind.name, version, kind.topics[0], shown["value"])
+    assert type(event) is kind.event
+    assert event.id == shown["value"]["id"]
+
+
+def recommended(because: dict[str, Any]) -> RequestsRecommended:
+    amounts = {"cpu": 0.5, "memory": 1024}
+    container = {"container": "app", **dict.fromkeys(("lower", "target", "upper", "uncapped"), amounts)}
+    body = {"id": "r", "at": "2026-01-02T00:00:00Z", "workload": CART, "containers": [container], "because": because}
+    event = read("requests-recommended", 1, "recommendations", body)
+    assert isinstance(event, RequestsRecommended)
+    assert event.workload == Workload(**CART)
+    assert event.containers[0].target == Amounts(0.5, 1024)  # type: ignore[arg-type]  # units
+    return event
+
+
+def test_what_code_read_from_because_of_a_recommendation_is_typed_and_the_rest_of_because_stays() -> None:
+    kill = {
+        "at": "2026-01-01T23:00:00.5Z",
+        "pod": "cart-7f9c-x2",
+        "uid": "u1",
+        "container": "app",
+        "memory_request": None,
+        "counted": True,
+        "place": "ullage.oom-events.v1:3:77",
+    }
+    source = {"state": "silent", "source": "kube", "at": "2026-01-01T20:00:00Z"}
+    event = recommended({"settings": {"margin": 0.15}, "pods": 4, "last_oom": kill, "oom_source": source})
+    assert event.because == {"settings": {"margin": 0.15}}
+    assert event.pods == 4
+    assert event.last_oom == LastOomKill(
+        at=datetime(2026, 1, 1, 23, 0, 0, 500_000, tzinfo=UTC),
+        pod=PodName("shop", "cart-7f9c-x2", "u1"),
+        container="app",
+        memory_request=None,
+        counted=True,
+        place=Place("ullage.oom-events.v1", 3, 77),
+    )
+    assert event.oom_source == OomSource(OomSourceState.SILENT, "kube", datetime(2026, 1, 1, 20, tzinfo=UTC))
+
+
+def test_a_recommendation_that_names_no_pods_kill_or_source_is_lifted_without() -> None:
+    event = recommended({"last_oom": None, "oom_source": {"state": "none"}, "margin": 0.15})
+    assert (event.pods, event.last_oom, event.oom_source) == (None, None, OomSource(OomSourceState.NONE))
+    assert event.because == {"margin": 0.15}
+
+
+def test_an_old_recommendation_with_a_kill_that_is_none_is_set_aside() -> None:
+    with pytest.raises(BadRecord, match="version 1 of requests-recommended cannot be lifted to 2"):
+        recommended({"last_oom": {"at": "2026-01-01T23:00:00Z"}})
+
+
+def test_the_time_of_a_kill_needs_an_offset_from_utc_in_every_version() -> None:
+    kill = {"at": "2026-01-01T23:00:00", "pod": "p", "uid": "u", "container": "c", "memory_request": 1, "counted": True}
+    with pytest.raises(BadRecord, match="has no offset from UTC") as caught:
+        recommended({"last_oom": {**kill, "place": "ullage.oom-events.v1:0:0"}})
+    assert caught.value.path == "$.last_oom.at"
