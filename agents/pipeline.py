@@ -1,22 +1,27 @@
-"""All stages on one screen. Every driver builds from this list, so live, backtest and verification cannot drift apart."""
+"""All stages on one screen. Every driver builds from this list, so live, backtest and verification cannot drift apart.
+
+Whoever needs a list of stages, or of the topics that stages read or write, derives it here.
+"""
+
+from functools import cache
 
 from agents.engine.stage import Stage
-from agents.logic.updates.update_settings import UpdateSettings
 from agents.logic.updates.updater import Updater
 from agents.logic.validation.clock_ahead import ahead
 from agents.logic.validation.events import refuse
 from agents.logic.vertical.recommender import Recommender
-from agents.logic.vertical.vertical_settings import VerticalSettings
+from agents.settings.tree import Settings
+from streams.topics import TOPICS
 
 
-def stages(vertical: VerticalSettings, updates: UpdateSettings) -> tuple[Stage, ...]:
-    """The pipeline with these settings."""
+def stages(settings: Settings) -> tuple[Stage, ...]:
+    """The pipeline with these settings. Settings tune the stages; they never add or remove one, or change its topics."""
     return (
         Stage(
             name="recommender",
             reads=("policies", "cluster-changes", "pod-changes", "oom-events", "pod-metrics"),
             writes=("recommendations", "recommendations-by-cluster"),
-            open=lambda partition: Recommender(vertical, partition),
+            open=lambda partition: Recommender(settings.vertical, partition),
             refuse=refuse,
             ahead=ahead,
         ),
@@ -24,7 +29,26 @@ def stages(vertical: VerticalSettings, updates: UpdateSettings) -> tuple[Stage, 
             name="updater",
             reads=("policies", "control", "pod-changes-by-cluster", "recommendations-by-cluster", "outcomes"),
             writes=("pod-updates",),
-            open=lambda partition: Updater(updates, partition, vertical.recommender),
+            open=lambda partition: Updater(settings.updates, partition, settings.vertical.recommender),
             refuse=refuse,
         ),
     )
+
+
+@cache
+def stage_names() -> tuple[str, ...]:
+    """The names of all stages."""
+    return tuple(stage.name for stage in stages(Settings()))
+
+
+@cache
+def ticked_topics() -> tuple[str, ...]:
+    """Short names of the topics that some stage reads, in the order of `TOPICS`: each tick goes into every one of them."""
+    read = {name for stage in stages(Settings()) for name in stage.reads}
+    return tuple(topic.name for topic in TOPICS if topic.name in read)
+
+
+@cache
+def decision_topics() -> dict[str, str]:
+    """For each stage, the short name of the topic that holds all its decisions once: the first that it writes."""
+    return {stage.name: stage.writes[0] for stage in stages(Settings())}

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 
 from agents.engine.stage import Stage
 from agents.engine.turn import EPOCH
+from agents.pipeline import ticked_topics
 from agents.runner import Runner, Wiring
 from agents.task import Taken
 from streams.sources import clock
@@ -58,7 +59,7 @@ def simulate(wiring: Wiring, stages: Sequence[Stage], world: World, pace: Pace) 
         tick = pace.at(number)
         at = EPOCH + timedelta(milliseconds=tick)
         world.advance(at)
-        wiring.log.append(clock.ticks(wiring.topics, tick))
+        wiring.log.append(clock.ticks(wiring.topics, ticked_topics(), tick))
         taken = runner.run()
         for act in world.consumers:
             act()

@@ -1,7 +1,7 @@
 """The topics as data: what each carries, how it is keyed, how long it keeps, and who may read it back.
 
 A topic that a stage reads must keep every record and tick that may be replayed. So "compact" there means compaction that waits
-for `REACH`, the longest outage plus what `replay --verify` must reach; otherwise compaction eats ticks and changes turns.
+for `REACH_MS`, the longest outage plus what `replay --verify` must reach; otherwise compaction eats ticks and changes turns.
 Nothing here talks to a broker.
 """
 
@@ -30,14 +30,13 @@ class Keyed(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """One topic: short name, key space, cleanup and retention. `read` marks topics that a stage reads (they get ticks)."""
+    """One topic: short name, key space, what it carries, cleanup and retention."""
 
     name: str
     keyed: Keyed
     carries: str
     cleanup: str
     retention_ms: int
-    read: bool = False
 
     def configs(self) -> Mapping[str, str]:
         """Broker settings of this topic, as Kafka spells them."""
@@ -53,19 +52,17 @@ class Topic:
 
 
 TOPICS: tuple[Topic, ...] = (
-    Topic("policies", Keyed.BROADCAST, "policies of workloads", "compact", -1, read=True),
-    Topic("control", Keyed.BROADCAST, "mode, pause and budget", "compact", -1, read=True),
-    Topic("pod-changes", Keyed.WORKLOAD, "facts about pods", "delete", 28 * DAY_MS, read=True),
-    Topic("pod-changes-by-cluster", Keyed.CLUSTER, "the same facts, by cluster", "delete", 28 * DAY_MS, read=True),
-    Topic(
-        "cluster-changes", Keyed.BROADCAST, "facts about nodes, and which sources are at work", "delete", 28 * DAY_MS, read=True
-    ),
-    Topic("oom-events", Keyed.WORKLOAD, "facts about OOM kills", "delete", 28 * DAY_MS, read=True),
-    Topic("pod-metrics", Keyed.WORKLOAD, "scrapes, as columns", "delete", 28 * DAY_MS, read=True),
+    Topic("policies", Keyed.BROADCAST, "policies of workloads", "compact", -1),
+    Topic("control", Keyed.BROADCAST, "mode, pause and budget", "compact", -1),
+    Topic("pod-changes", Keyed.WORKLOAD, "facts about pods", "delete", 28 * DAY_MS),
+    Topic("pod-changes-by-cluster", Keyed.CLUSTER, "the same facts, by cluster", "delete", 28 * DAY_MS),
+    Topic("cluster-changes", Keyed.BROADCAST, "facts about nodes, and which sources are at work", "delete", 28 * DAY_MS),
+    Topic("oom-events", Keyed.WORKLOAD, "facts about OOM kills", "delete", 28 * DAY_MS),
+    Topic("pod-metrics", Keyed.WORKLOAD, "scrapes, as columns", "delete", 28 * DAY_MS),
     Topic("recommendations", Keyed.WORKLOAD, "decisions about requests", "compact,delete", 400 * DAY_MS),
-    Topic("recommendations-by-cluster", Keyed.CLUSTER, "the same decisions, by cluster", "delete", 28 * DAY_MS, read=True),
+    Topic("recommendations-by-cluster", Keyed.CLUSTER, "the same decisions, by cluster", "delete", 28 * DAY_MS),
     Topic("pod-updates", Keyed.CLUSTER, "decisions to resize, evict or leave alone", "delete", 400 * DAY_MS),
-    Topic("outcomes", Keyed.CLUSTER, "what consumers did", "delete", 90 * DAY_MS, read=True),
+    Topic("outcomes", Keyed.CLUSTER, "what consumers did", "delete", 90 * DAY_MS),
     Topic("dead-letters", Keyed.SOURCE, "what could not be read, and why", "delete", 30 * DAY_MS),
 )
 

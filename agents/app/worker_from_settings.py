@@ -20,7 +20,7 @@ def plan(settings: Settings | None = None) -> Plan:
     return Plan(
         where=log_factory.connection(told),
         topics=log_factory.topics(told),
-        stages=pipeline.stages(told.vertical, told.updates),
+        stages=pipeline.stages(told),
         name=worker.name,
         pacing=Pacing(Seconds(worker.checkpoint_least), Seconds(worker.checkpoint_most), worker.checkpoint_rate),
         buffer=worker.buffer,

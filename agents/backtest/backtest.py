@@ -14,6 +14,7 @@ from agents.backtest.score_card import ScoreCard, Side, Spread, lines
 from agents.backtest.scoring import Score
 from agents.engine.stage import Stage
 from agents.engine.turn import Event
+from agents.pipeline import ticked_topics
 from agents.runner import Runner, Wiring
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
 from schemas.decisions.recommendations import RequestsRecommended
@@ -57,7 +58,7 @@ class Backtest:
         """One frame: weigh it with what was recommended before it, then take its turns."""
         self._weigh([record for record in frame.records if self._short.get(record.topic) in SCORED_FACTS])
         self._log.append(frame.records)
-        self._log.append(clock.ticks(self.topics, frame.number))
+        self._log.append(clock.ticks(self.topics, ticked_topics(), frame.number))
         for taken in self._runner.run():
             self.score.turns += 1
             self.score.dead_letters += len(taken.dead)
@@ -114,7 +115,7 @@ def over_trace(trace: Trace, stages: Sequence[Stage], topics: Topics, playing: P
     """The backtest while it goes through `trace`, after each stretch: ask it for its card, at the end for the last time."""
     tape = _all_topics(topics)
     backtest, recording = Backtest(stages, topics), Recording(tape, topics, stages)
-    for _ in Player(trace, log=tape, codec=Codec(topics), topics=topics, playing=playing).play():
+    for _ in Player(trace, log=tape, codec=Codec(topics), topics=topics, ticked=ticked_topics(), playing=playing).play():
         for frame in recording.frames():
             backtest.take(frame)
         _forget(tape, topics, keep=recording.positions)

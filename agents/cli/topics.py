@@ -61,10 +61,9 @@ def apply(
 
 def wanted(settings: Settings) -> tuple[TopicSpec, ...]:
     """All topics of these settings, the changelogs of the stages' states among them."""
-    from agents.pipeline import stages
+    from agents.pipeline import stage_names
     from agents.settings import log_factory
     from streams.topics import state_topics
 
-    names = [stage.name for stage in stages(settings.vertical, settings.updates)]
     count, copies = settings.topics.partitions, settings.topics.replication
-    return (*log_factory.topics(settings).specs(copies), *state_topics(settings.worker.name, names, count, copies))
+    return (*log_factory.topics(settings).specs(copies), *state_topics(settings.worker.name, stage_names(), count, copies))

@@ -34,7 +34,7 @@ def played(day: Day, settings: Settings, log: MemoryLog) -> Generator[Picture, N
     acting = (resizer(post, shop.client), evictor(post, shop.client))
     world = World(_living(shop.cluster.advance, shop.scrape), (shop.after, *(a.poll_once for a in acting)))
     watch = Watch(log, day.topics)
-    pipeline = stages(settings.vertical, settings.updates)
+    pipeline = stages(settings)
     began = time.monotonic()
     for moment in simulate(wiring, pipeline, world, _pace(day)):
         watch.take()

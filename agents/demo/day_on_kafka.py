@@ -16,6 +16,7 @@ from agents.demo.child_processes import Child, Children
 from agents.demo.demo_settings import Day, opening
 from agents.demo.log_watcher import Watch
 from agents.demo.picture import Picture
+from agents.pipeline import stage_names, ticked_topics
 from agents.settings import loading
 from streams.admin import topic_admin
 from streams.broker.preflight import free_ports
@@ -25,7 +26,6 @@ from streams.log.kafka_log import KafkaLog
 from streams.sources.clock import ticks
 from streams.topics import state_topics
 
-_STAGES = ("recommender", "updater")
 _STARTING = 60.0
 _AFTERWARDS = 3.0
 _LOOK = 0.25
@@ -67,7 +67,7 @@ class KafkaDay:
         self.log.close()
 
     def _make_topics(self) -> None:
-        states = state_topics("ullage", _STAGES, self.day.partitions)
+        states = state_topics("ullage", stage_names(), self.day.partitions)
         with topic_admin.connect(Connection(self.brokers)) as client:
             topic_admin.apply(client, topic_admin.plan(client, (*self.day.topics.specs(), *states)))
 
@@ -90,11 +90,11 @@ class KafkaDay:
         tick makes the pods, which have no usage yet.
         """
         at, period = int(self.day.start.timestamp() * 1000), int(self.day.tick.total_seconds() * 1000)
-        self.log.append(ticks(self.day.topics, at))
+        self.log.append(ticks(self.day.topics, ticked_topics(), at))
         for _ in range(_BY_HAND):
             at += period
             ticked = self._told("pod-metrics") + self.day.partitions
-            self.log.append(ticks(self.day.topics, at))
+            self.log.append(ticks(self.day.topics, ticked_topics(), at))
             self._wait_until("the shop's usage", partial(self._told_more, "pod-metrics", ticked))
         return at + period
 

@@ -15,7 +15,7 @@ from agents.demo import sentences
 from agents.demo.demo_settings import Day
 from agents.demo.log_watcher import Watch
 from agents.demo.picture import Picture
-from agents.pipeline import stages
+from agents.pipeline import stages, ticked_topics
 from agents.runner import Runner, Wiring
 from agents.settings.tree import Settings
 from streams.codec.event_codec import Codec
@@ -38,10 +38,10 @@ def day_of(file: Path, seconds: float, partitions: int) -> Day:
 def played(day: Day, settings: Settings, log: MemoryLog, file: Path) -> Generator[Picture, None, None]:
     """The trace through the stages in this process, a picture after each stretch."""
     wiring = Wiring(log, day.topics, Codec(day.topics))
-    runner, watch = Runner(stages(settings.vertical, settings.updates), wiring), Watch(log, day.topics)
+    runner, watch = Runner(stages(settings), wiring), Watch(log, day.topics)
     with Trace(file) as trace:
         playing = Playing(cluster=day.cluster, speed=day.speed)
-        for _ in Player(trace, log=log, codec=wiring.codec, topics=day.topics, playing=playing).play():
+        for _ in Player(trace, log=log, codec=wiring.codec, topics=day.topics, ticked=ticked_topics(), playing=playing).play():
             runner.run()
             watch.take()
             yield watch.picture

@@ -32,14 +32,14 @@ def run(settings: Settings, file: Path, *, max_oom: int | None, as_json: bool) -
 
 def _of_log(settings: Settings, file: Path) -> ScoreCard:
     with FileLog(file) as log:
-        return backtest.over_log(log, stages(settings.vertical, settings.updates), log_factory.topics(settings))
+        return backtest.over_log(log, stages(settings), log_factory.topics(settings))
 
 
 def _of_trace(settings: Settings, file: Path) -> ScoreCard:
     topics = log_factory.topics(settings)
     with Trace(file) as trace:
         note(f"{trace.rows} samples of {len(trace.names)} containers")
-        last = backtest.Backtest(stages(settings.vertical, settings.updates), topics)
+        last = backtest.Backtest(stages(settings), topics)
         for step in backtest.over_trace(trace, last.stages, topics):
             last = step
         return last.card()

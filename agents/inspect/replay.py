@@ -36,7 +36,7 @@ def _export(log: Log, wiring: Wiring, to: Path) -> None:
 
 
 def _verify(wiring: Wiring, settings: Settings) -> int:
-    listed = stages(settings.vertical, settings.updates)
+    listed = stages(settings)
     verified = compare(wiring, listed, committed=committed(wiring.log, settings.worker.name, listed))
     for line in lines(verified):
         data(line)
@@ -45,7 +45,7 @@ def _verify(wiring: Wiring, settings: Settings) -> int:
 
 def _print(wiring: Wiring, settings: Settings) -> int:
     """Every stage reads what was published, not what is recomputed here, so nothing needs to be appended."""
-    runner = Runner(stages(settings.vertical, settings.updates), wiring)
+    runner = Runner(stages(settings), wiring)
     turns = decisions = 0
     while runner.read():
         for task, taken in runner.turns():

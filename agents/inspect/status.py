@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 from agents.operate.pause import in_words
+from agents.pipeline import decision_topics
 from agents.processes.output import data
 from agents.settings import log_factory
 from agents.settings.tree import Settings
@@ -23,8 +24,6 @@ from streams.replay import milliseconds, stretch, when
 from streams.topics import Topics
 
 _HOUR = timedelta(hours=1)
-STAGES = {"recommender": "recommendations", "updater": "pod-updates"}
-"""Each stage with the topic of its decisions."""
 
 
 def run(settings: Settings) -> None:
@@ -54,7 +53,7 @@ def _tick(tick: Tick | None) -> str:
 
 def _last_hour(log: Log, topics: Topics, tick: Tick) -> Iterator[str]:
     now = milliseconds(tick.at)
-    for stage, topic in STAGES.items():
+    for stage, topic in decision_topics().items():
         found = _once(log, topics, topic, tick)
         newest = max((when(record) for record in found), default=None)
         lag = "no decision in the last hour" if newest is None else f"newest decision {_length((now - newest) / 1000)} ago"

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from prometheus_client import CollectorRegistry
 
+from agents.pipeline import ticked_topics
 from agents.processes.output import note
 from agents.processes.process_metrics import telling
 from agents.processes.signals import until_stopped
@@ -39,12 +40,13 @@ def clock(settings: Settings, *, in_step: bool) -> None:
     """Tick until stopped."""
     ours = settings.clock
     base = TimeBase(ours.origin_ms, ours.anchor_ms, ours.speed)
-    with _running("clock", settings, ClockMetrics) as (log, topics, _):
+    with _running("clock", settings, partial(ClockMetrics, ticked=ticked_topics())) as (log, topics, _):
         note(f"ticking every {ours.period_ms} ms of event time at speed {ours.speed:g}")
         with log_factory.log(settings) as aside:
             time.sleep(max(0, ours.anchor_ms - wall_ms()) / 1000)
             sleep = Stride(aside, topics).sleep if in_step else time.sleep
-            Clock(log, topics, ClockSettings(ours.period_ms, base), sleep=sleep, tell=note).run(lambda: False)
+            how = ClockSettings(ours.period_ms, base)
+            Clock(log, topics, how, ticked=ticked_topics(), sleep=sleep, tell=note).run(lambda: False)
 
 
 def simulated(settings: Settings, port: int) -> None:
@@ -107,7 +109,7 @@ def traces(settings: Settings, file: Path, speed: float, seconds: float | None) 
         pace = speed if seconds is None else max(1.0, (trace.last - trace.first) / seconds)
         note(f"playing {trace.rows} samples of {len(trace.names)} containers" + (f" at speed {pace:.0f}" if pace else ""))
         playing = Playing(cluster=settings.cluster.name, speed=pace)
-        player = Player(trace, log=log, codec=Codec(topics), topics=topics, playing=playing)
+        player = Player(trace, log=log, codec=Codec(topics), topics=topics, ticked=ticked_topics(), playing=playing)
         _refuse_the_past(log, topics, begin=datetime.fromtimestamp(trace.first + player.shift(), UTC))
         told = 0
         for progress in player.play():

@@ -1,6 +1,6 @@
 """The clock's metrics, read off its log: each tick it appends, and each probe by which it compares itself with the log."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
@@ -8,15 +8,15 @@ from agents.telemetry.age_gauge import Age
 from streams.codec.event_codec import tick_number
 from streams.errors import LogUnavailable
 from streams.log.port import NewRecord, Record
-from streams.topics import TOPICS, Topics
+from streams.topics import Topics
 
 
 class ClockMetrics:
     """Watches the log of one clock. The age of its last tick counts from here until the first."""
 
-    def __init__(self, registry: CollectorRegistry, topics: Topics) -> None:
-        """One clock a process."""
-        self._inputs = {topics.wire(topic.name) for topic in TOPICS if topic.read}
+    def __init__(self, registry: CollectorRegistry, topics: Topics, ticked: Iterable[str]) -> None:
+        """One clock a process. `ticked` are the short names of the topics that it ticks."""
+        self._inputs = {topics.wire(name) for name in ticked}
         self._ticks = Counter("ullage_clock_ticks", "Ticks appended, counted once for all partitions", registry=registry)
         self._skew = Gauge("ullage_clock_skew_seconds", "This clock less the log's, at the last look", registry=registry)
         self._age = Age("ullage_clock_tick_age_seconds", "Real time since this clock's last tick", (), registry)

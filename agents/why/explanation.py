@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from agents.engine.turn import Event
+from agents.pipeline import decision_topics
 from agents.why import because, describe
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
 from schemas.decisions.recommendations import RequestsRecommended
@@ -23,8 +24,6 @@ from streams.topics import Topics
 WIDEST = 6
 """Causes shown of one step and topic, the latest; the rest is counted. A recommendation may rest on hundreds of scrapes."""
 DEEPEST = 8
-
-DECISIONS = ("pod-updates", "recommendations")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +69,14 @@ class _Walk:
     def explain(self, asked: str) -> Chain:
         found = self._by_id(asked) or self._by_outcome(asked) or self._by_pod(asked) or self._by_vpa(asked)
         if found is None:
-            raise BadInput(f"nothing in {' or '.join(DECISIONS)} has the id, pod or VPA '{asked}'{self._lost()}")
+            raise BadInput(f"nothing in {' or '.join(_decision_topics())} has the id, pod or VPA '{asked}'{self._lost()}")
         event = self._read(found)
         outcomes = self._outcomes(event_codec.header(found, "ce_id") or "")
         workload = None if event is None else describe.workload_of(event)
         return Chain(asked, self._step(found.place, workload, DEEPEST), tuple(outcomes))
 
     def _by_id(self, asked: str) -> Record | None:
-        return next((r for name in DECISIONS for r in self._all(name) if event_codec.header(r, "ce_id") == asked), None)
+        return next((r for name in _decision_topics() for r in self._all(name) if event_codec.header(r, "ce_id") == asked), None)
 
     def _by_outcome(self, asked: str) -> Record | None:
         for record in self._all("outcomes"):
@@ -172,9 +171,14 @@ class _Walk:
 
     def _lost(self) -> str:
         """Retention may be why nothing was found."""
-        parts = [(self.topics.wire(name), p) for name in DECISIONS for p in range(self.topics.partitions)]
+        parts = [(self.topics.wire(name), p) for name in _decision_topics() for p in range(self.topics.partitions)]
         gone = [f"partition {p} of '{wire}' from {begin} on" for wire, p in parts if (begin := self.log.begin(wire, p)) > 0]
         return f"; kept are only {', '.join(gone)}" if gone else ""
+
+
+def _decision_topics() -> Sequence[str]:
+    """The topics of all stages' decisions, the last stage's first: people ask about what was done."""
+    return tuple(reversed(decision_topics().values()))
 
 
 def _latest_of_each_topic(causes: Sequence[Place]) -> tuple[Place, ...]:

@@ -7,14 +7,14 @@ and whenever its time has jumped, the clock compares itself with the broker's an
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from streams.codec import event_codec
 from streams.errors import BadInput, LogUnavailable, TryAgain
 from streams.log.port import Log, NewRecord
 from streams.sources.clock_skew import highest_tick, refuse_skew, text
-from streams.topics import TOPICS, Topics
+from streams.topics import Topics
 
 
 def wall_ms() -> int:
@@ -60,9 +60,9 @@ class ClockSettings:
             raise BadInput(f"clock.speed is {self.base.speed}, but must be above 0")
 
 
-def ticks(topics: Topics, number: int) -> list[NewRecord]:
-    """The tick `number` of all partitions of all topics that stages read."""
-    return [event_codec.tick(topics.wire(t.name), p, number) for t in TOPICS if t.read for p in range(topics.partitions)]
+def ticks(topics: Topics, names: Iterable[str], number: int) -> list[NewRecord]:
+    """The tick `number` for every partition of the topics with these short names: all that some stage reads."""
+    return [event_codec.tick(topics.wire(name), p, number) for name in names for p in range(topics.partitions)]
 
 
 class Clock:
@@ -74,12 +74,13 @@ class Clock:
         topics: Topics,
         settings: ClockSettings | None = None,
         *,
+        ticked: Sequence[str],
         now: Callable[[], int] = wall_ms,
         sleep: Callable[[float], object] = time.sleep,
         tell: Callable[[str], None] = silent,
     ) -> None:
-        """`tell` hears the sentences of a clock that cannot tick."""
-        self._log, self._topics = log, topics
+        """`ticked` are the short names of all topics that some stage reads; `tell` hears why the clock cannot tick."""
+        self._log, self._topics, self._ticked = log, topics, tuple(ticked)
         self._settings = settings or ClockSettings()
         self._now, self._sleep, self._tell = now, sleep, tell
         self._last = -1
@@ -110,7 +111,7 @@ class Clock:
         number = self._due(wall)
         if number <= self._last:
             return None
-        self._log.append(ticks(self._topics, number))
+        self._log.append(ticks(self._topics, self._ticked, number))
         self._last = number
         return number
 

@@ -51,7 +51,7 @@ def plans(wiring: Wiring) -> list[Record]:
 
 
 def test_what_the_shop_was_told_verifies_byte_for_byte(wiring: Wiring, settings: Settings) -> None:
-    verified = verify(wiring, stages(settings.vertical, settings.updates))
+    verified = verify(wiring, stages(settings))
     assert verified.ok, verified.findings
     assert verified.turns == 2 * DAY.partitions * ROUNDS
     assert plans(wiring)
@@ -60,7 +60,7 @@ def test_what_the_shop_was_told_verifies_byte_for_byte(wiring: Wiring, settings:
 
 def test_the_same_log_under_other_settings_does_not_verify(wiring: Wiring, settings: Settings) -> None:
     changed = replace(settings.vertical, margin=Fraction(0.5))
-    verified = verify(wiring, stages(changed, settings.updates))
+    verified = verify(wiring, stages(settings.model_copy(update={"vertical": changed})))
     assert verified.counts[What.DIFFERENT] > 0
 
 
@@ -84,7 +84,7 @@ def walk(chain: Chain) -> list[Step]:
 def test_a_backtest_over_the_log_scores_every_scrape_once_and_gives_the_same_card_again(
     wiring: Wiring, settings: Settings
 ) -> None:
-    pipeline = stages(settings.vertical, settings.updates)
+    pipeline = stages(settings)
     card = backtest.over_log(wiring.log, pipeline, wiring.topics)
     assert card == backtest.over_log(wiring.log, pipeline, wiring.topics)
     wire = wiring.topics.wire("pod-metrics")

@@ -11,9 +11,10 @@ import numpy as np
 import psutil
 from aiokafka import AIOKafkaProducer
 
+from agents.pipeline import ticked_topics
 from streams.codec import event_codec
 from streams.log.port import NewRecord
-from streams.topics import TOPICS, Topics
+from streams.topics import Topics
 from tests.bench.fleet import Fleet
 from tests.torture import reading
 from tests.torture import topics as making
@@ -21,7 +22,7 @@ from tests.torture.processes import Process
 
 SCRAPE_MS = 15_000
 TICK_MS = 500
-INPUTS = tuple(t.name for t in TOPICS if t.read)
+INPUTS = ticked_topics()
 
 
 @dataclass

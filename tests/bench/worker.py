@@ -12,8 +12,7 @@ from agents import pipeline
 from agents.app import Plan, worker
 from agents.app.owned_partition import Held
 from agents.app.worker_observer import Watch
-from agents.logic.updates.update_settings import UpdateSettings
-from agents.logic.vertical.vertical_settings import VerticalSettings
+from agents.settings.tree import Settings
 from streams.log.connection import Connection
 from streams.topics import Topics
 
@@ -48,7 +47,7 @@ def main() -> int:
     told = json.loads(sys.argv[1])
     noting(told.get("turns", False))
     where, topics = Connection(told["brokers"]), Topics(told["prefix"], told["partitions"])
-    stages = pipeline.stages(VerticalSettings(), UpdateSettings())
+    stages = pipeline.stages(Settings())
     plan = Plan(where, topics, stages, name=told["prefix"])
     if told.get("profile"):
         import cProfile

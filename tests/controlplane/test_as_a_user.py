@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from agents.logic.updates.update_settings import UpdateSettings
 from agents.logic.vertical.vertical_settings import VerticalSettings
 from agents.pipeline import stages
 from agents.runner import Wiring
+from agents.settings.tree import Settings
 from agents.verify.committed_turns import committed
 from agents.verify.verification import verify
 from schemas.catalogue import Event
@@ -183,7 +183,7 @@ def _judge(commands: Commands, world: World, before: list[Any], after: list[Any]
         assert max(rows.values()) == 1
         assert events(log, topics, "dead-letters") == []
         settings = VerticalSettings(interval=INTERVAL)
-        listed = stages(settings, UpdateSettings())
+        listed = stages(Settings(vertical=settings))
         found = verify(Wiring(log, topics, Codec(topics)), listed, committed=committed(log, topics.prefix, listed))
         assert found.ok, found.findings
         assert found.decisions > 0

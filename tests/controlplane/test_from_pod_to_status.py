@@ -13,11 +13,10 @@ from typing import Any
 
 import pytest
 
-from agents.logic.updates.update_settings import UpdateSettings
 from agents.logic.validation.events import refuse
-from agents.logic.vertical.vertical_settings import VerticalSettings
-from agents.pipeline import stages
+from agents.pipeline import stages, ticked_topics
 from agents.runner import Runner, Wiring
+from agents.settings.tree import Settings
 from schemas.units import Seconds
 from streams.clients.kube.api import Api
 from streams.clients.kube.list_watch import Watching
@@ -51,7 +50,7 @@ class Way:
             self.log.create(TOPICS_HERE.wire(topic.name), TOPICS_HERE.partitions)
         self.codec, self.api = Codec(TOPICS_HERE), Api(plane.api_client())
         self.usage = UsageSource(MetricsApi(self.api, cluster="real").read, self.log, topics=TOPICS_HERE, ways=Ways("real"))
-        listed = stages(VerticalSettings(), UpdateSettings())
+        listed = stages(Settings())
         self.stages = Runner(listed, Wiring(self.log, TOPICS_HERE, Codec(TOPICS_HERE)))
         self.status = self.consumer()
 
@@ -74,7 +73,7 @@ class Way:
             self.plane.metrics.serve(self.world.namespace, pod, USED, at=self.now)
         self.usage.scrape(self.now)
         number = int(self.now.timestamp() * 1000)
-        read = [TOPICS_HERE.wire(topic.name) for topic in TOPICS if topic.read]
+        read = [TOPICS_HERE.wire(name) for name in ticked_topics()]
         self.log.append(tick(wire, partition, number) for wire in read for partition in range(2))
         self.stages.run()
         self.status.poll_once()

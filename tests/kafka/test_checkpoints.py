@@ -4,12 +4,13 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+from agents.pipeline import ticked_topics
 from schemas.catalogue import Event
 from streams.codec.event_codec import Codec, tick
 from streams.log.connection import Connection
 from streams.log.kafka_log import KafkaLog
 from streams.log.port import Log
-from streams.topics import TOPICS, Topics, state_topic
+from streams.topics import Topics, state_topic
 from tests.support.cluster_events import API, MINUTE, START, pod, scrape, vpa
 from tests.support.commands import Commands
 
@@ -27,7 +28,7 @@ def tell(log: Log, topics: Topics) -> None:
     for minute in range(1, 11):
         at = START + minute * MINUTE
         say(scrape(at, [(API.key, "p", "app", 0.1, 5e8)]), "pod-metrics", API.key, home)
-        read = [topics.wire(topic.name) for topic in TOPICS if topic.read]
+        read = [topics.wire(name) for name in ticked_topics()]
         log.append(tick(wire, partition, at) for wire in read for partition in range(topics.partitions))
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from agents.pipeline import ticked_topics
 from schemas.facts.usage import MetricsScraped
 from streams.codec import event_codec
 from streams.codec.event_codec import Codec
@@ -14,20 +15,20 @@ from streams.log.connection import Connection
 from streams.log.kafka_log import KafkaLog
 from streams.sources.clock import Clock, ClockSettings, wall_ms
 from streams.sources.traces import Player, Trace
-from streams.topics import TOPICS, Topics
+from streams.topics import Topics
 
 
 def test_a_clock_ticks_in_every_partition_that_a_stage_reads(broker: str, topics_made: Callable[..., Topics]) -> None:
     topics = topics_made(partitions=2)
     with KafkaLog(Connection(broker)) as log:
-        clock = Clock(log, topics, ClockSettings(period_ms=100))
+        clock = Clock(log, topics, ClockSettings(period_ms=100), ticked=ticked_topics())
         first = clock.step()
         time.sleep(clock.wait())
         second = clock.step()
         assert first is not None
         assert second is not None
         assert first < second
-        for topic in (t.name for t in TOPICS if t.read):
+        for topic in ticked_topics():
             for partition in range(2):
                 found = log.poll({(topics.wire(topic), partition): 0}, wait=5.0)
                 assert [event_codec.tick_number(r) for r in found] == [first, second]
@@ -40,8 +41,8 @@ def test_a_clock_that_is_a_minute_off_the_broker_writes_no_tick(
     topics = topics_made(partitions=1)
     with KafkaLog(Connection(broker)) as log:
         with pytest.raises(TryAgain, match=words):
-            Clock(log, topics, now=lambda: wall_ms() + lead).step()
-        assert [log.end(topics.wire(t.name), 0) for t in TOPICS if t.read] == [0] * sum(t.read for t in TOPICS)
+            Clock(log, topics, ticked=ticked_topics(), now=lambda: wall_ms() + lead).step()
+        assert {log.end(topics.wire(name), 0) for name in ticked_topics()} == {0}
 
 
 def test_every_row_of_a_trace_arrives(broker: str, topics_made: Callable[..., Topics], tmp_path: Path) -> None:
@@ -51,7 +52,7 @@ def test_every_row_of_a_trace_arrives(broker: str, topics_made: Callable[..., To
     path.write_text("\n".join(["container_id,timestamp_s,cpu_cores,memory_bytes", *lines]))
     reader = Codec(topics)
     with KafkaLog(Connection(broker)) as log, Trace(path) as trace:
-        *_, last = Player(trace, log=log, codec=Codec(topics), topics=topics).play()
+        *_, last = Player(trace, log=log, codec=Codec(topics), topics=topics, ticked=ticked_topics()).play()
         assert last.rows == 700
         cores: list[float] = []
         for partition in range(2):

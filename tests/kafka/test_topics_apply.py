@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 from kafka import KafkaAdminClient
 
+from agents.pipeline import stage_names
 from streams.admin import topic_admin
 from streams.errors import BadInput, LogUnavailable
 from streams.log.connection import Connection
@@ -19,7 +20,7 @@ def client(broker: str) -> Iterator[KafkaAdminClient]:
 
 
 def test_apply_makes_all_topics_and_a_second_plan_is_empty(client: KafkaAdminClient, prefix: str) -> None:
-    wanted = [*Topics(prefix, 2).specs(), *state_topics(prefix, ["recommender", "updater"], 2)]
+    wanted = [*Topics(prefix, 2).specs(), *state_topics(prefix, stage_names(), 2)]
     plan = topic_admin.plan(client, wanted)
     assert [(c.what, c.topic) for c in plan.changes] == [("topic", s.name) for s in wanted]
     topic_admin.apply(client, plan)

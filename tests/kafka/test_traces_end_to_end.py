@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from agents.backtest import backtest
-from agents.logic.updates.update_settings import UpdateSettings
-from agents.logic.vertical.vertical_settings import VerticalSettings
 from agents.pipeline import stages
+from agents.settings.tree import Settings
 from agents.verify.committed_turns import committed
 from streams.codec.event_codec import header, tick_number
 from streams.log.connection import Connection
@@ -46,7 +45,7 @@ def expected(folder: Path, topics: Topics, monkeypatch: pytest.MonkeyPatch) -> t
 
     monkeypatch.setattr(backtest.Backtest, "_hear", listen)
     with Trace(folder) as trace:
-        listed = stages(VerticalSettings(), UpdateSettings())
+        listed = stages(Settings())
         for step in backtest.over_trace(trace, listed, topics, Playing(cluster=CLUSTER)):
             last = step
     assert last.card().recommendations == len(found)
@@ -79,7 +78,7 @@ def test_what_two_workers_recommend_on_a_trace_is_what_the_backtest_does_even_wh
     site: Commands, monkeypatch: pytest.MonkeyPatch, name: str, days: int | None
 ) -> None:
     file = trace(name, days, site.folder)
-    listed = stages(VerticalSettings(), UpdateSettings())
+    listed = stages(Settings())
     wanted, last = expected(file, site.topics, monkeypatch)
 
     def level() -> bool:

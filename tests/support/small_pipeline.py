@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 
 from agents.engine.stage import Stage
 from agents.engine.turn import Decided, Event, Turn
+from agents.pipeline import ticked_topics
 from schemas.decisions.pod_updates import EvictionPlanned
 from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
 from schemas.facts.pods import ContainerSeen, PodChanged, PodDeleted, PodPhase
@@ -204,7 +205,7 @@ class Bench:
     def ticks(self, minute: int) -> list[NewRecord]:
         """The tick of a minute for every partition of every topic that a stage reads."""
         number = START_MS + minute * 60_000
-        read = [self.topics.wire(t.name) for t in TOPICS if t.read]
+        read = [self.topics.wire(name) for name in ticked_topics()]
         return [tick_record(topic, p, number) for topic in read for p in range(self.topics.partitions)]
 
     def all_records(self, short: str) -> list[Record]:

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from kubernetes import client as official
 
+from agents.pipeline import ticked_topics
 from schemas.catalogue import Event
 from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
 from schemas.facts.pods import PodChanged, PodDeleted, PodPhase
@@ -110,7 +111,7 @@ class StatusDesk:
     def tick(self, number: int = START) -> None:
         """Time in every topic that a stage reads."""
         self.log.append(
-            tick(self.topics.wire(topic.name), p, number) for topic in TOPICS if topic.read for p in range(self.topics.partitions)
+            tick(self.topics.wire(name), p, number) for name in ticked_topics() for p in range(self.topics.partitions)
         )
 
     def outcomes(self) -> Sequence[StatusWritten]:

@@ -1,7 +1,6 @@
 """The real stages, with their default settings."""
 
 from agents import pipeline
-from agents.logic.updates.update_settings import UpdateSettings
-from agents.logic.vertical.vertical_settings import VerticalSettings
+from agents.settings.tree import Settings
 
-STAGES = pipeline.stages(VerticalSettings(), UpdateSettings())
+STAGES = pipeline.stages(Settings())

@@ -1,7 +1,7 @@
 """The traces source: a recorded usage trace (Parquet or CSV), played into the log as if a cluster were watched.
 
     with Trace(Path("usage.parquet")) as trace:
-        for progress in Player(trace, log=log, codec=codec, topics=topics).play():
+        for progress in Player(trace, log=log, codec=codec, topics=topics, ticked=names).play():
             ...
 
 Columns are found by name (columns), the file is sorted by time in bounded memory (table), rows become facts (facts), and facts

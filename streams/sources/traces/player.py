@@ -5,7 +5,7 @@ can know it, so the ticks are written here: one after each scrape, and one after
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -66,11 +66,13 @@ class Player:
         log: Log,
         codec: Codec,
         topics: Topics,
+        ticked: Sequence[str],
         playing: Playing | None = None,
         now: Callable[[], int] = wall_ms,
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
-        self._trace, self._log, self._topics = trace, log, topics
+        """`ticked` are the short names of the topics that get the ticks: all that some stage reads."""
+        self._trace, self._log, self._topics, self._ticked = trace, log, topics, tuple(ticked)
         self._playing = playing or Playing()
         self._writer = Writer(trace, codec, topics, self._playing.cluster)
         self._now, self._sleep = now, sleep
@@ -122,7 +124,7 @@ class Player:
             yield facts.at(after), 0, [*self._writer.pods(facts.gone(after)), *self._ticks(facts.at(after))]
 
     def _ticks(self, at: datetime) -> list[NewRecord]:
-        return [] if self._playing.base is not None else ticks(self._topics, times.nearest_ms(at))
+        return [] if self._playing.base is not None else ticks(self._topics, self._ticked, times.nearest_ms(at))
 
     def _append(self, batch: list[NewRecord], at: datetime) -> Progress:
         if batch:

@@ -9,8 +9,7 @@ from agents import pipeline
 from agents.app.backpressure import Pauses
 from agents.app.faust_consumer import Flow
 from agents.app.owned_partition import Held, fresh
-from agents.logic.updates.update_settings import UpdateSettings
-from agents.logic.vertical.vertical_settings import VerticalSettings
+from agents.settings.tree import Settings
 from agents.task import Task
 from streams.codec.event_codec import Codec, tick
 from streams.log.port import Record
@@ -41,7 +40,7 @@ class Consumer:
 
 def ahead(consumer: Consumer) -> tuple[Pauses, Held]:
     """The recommender with a whole segment of scrapes over the bound, and all other inputs behind."""
-    stage = pipeline.stages(VerticalSettings(), UpdateSettings())[0]
+    stage = pipeline.stages(Settings())[0]
     task = Task(stage, 0, topics=T, codec=Codec(T), positions=dict.fromkeys(stage.reads, 0))
     held = Held(task, fresh([]), {}, open=True)
     pauses = Pauses(Flow(SimpleNamespace(consumer=consumer)), {name: T.wire(name) for name in stage.reads}, 1000)  # type: ignore[arg-type]  # a fake app

@@ -10,8 +10,6 @@ from agents.app.stage_host import Host
 from agents.app.worker_from_settings import plan
 from agents.app.worker_observer import Watch
 from agents.app.worker_plan import Plan
-from agents.logic.updates.update_settings import UpdateSettings
-from agents.logic.vertical.vertical_settings import VerticalSettings
 from agents.settings.tree import Settings
 from streams.codec.event_codec import tick
 from streams.log.connection import Connection
@@ -24,7 +22,7 @@ TASK = {"stage": "recommender", "partition": "0"}
 def hosted() -> tuple[Host, Held, Watch]:
     """The recommender with partition 0 open and caught up. Neither Faust nor Kafka is needed until a record is to be sent."""
     topics = Topics("ullage", 1)
-    of = Plan(Connection("127.0.0.1:1"), topics, pipeline.stages(VerticalSettings(), UpdateSettings())[:1])
+    of = Plan(Connection("127.0.0.1:1"), topics, pipeline.stages(Settings())[:1])
     watch = Watch(of)
     host = Host(of.stages[0], of, flow=None, outbox=None, watch=watch)  # type: ignore[arg-type]  # not asked for anything here
     begins = dict.fromkeys(host.wires, 0)

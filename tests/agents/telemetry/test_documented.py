@@ -34,7 +34,7 @@ def metrics() -> dict[str, tuple[str, tuple[str, ...]]]:
     """Every metric that a component registers: exposed name to type and labels."""
     registry, topics = CollectorRegistry(), Topics()
     WorkerMetrics(registry)
-    ClockMetrics(registry, topics)
+    ClockMetrics(registry, topics, ())
     SourceMetrics(registry, topics, "cluster")
     ConsumerMetrics(registry, topics)
     UsageMetrics(registry)

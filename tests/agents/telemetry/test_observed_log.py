@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 import pytest
 from prometheus_client import CollectorRegistry
 
+from agents.pipeline import ticked_topics
 from agents.telemetry import ClockMetrics, ConsumerMetrics, SourceMetrics, WatchedLog
 from schemas.names import Place, PodName, Workload
 from schemas.outcomes import Action, ActionFinished, Result
@@ -92,7 +93,13 @@ def test_a_source_counts_appends_that_the_log_did_not_take(registry: CollectorRe
 
 def test_a_clock_counts_ticks_once_for_all_partitions_and_no_probes(registry: CollectorRegistry, log: MemoryLog) -> None:
     now = iter(range(5_000, 7_000, 100))
-    clock = Clock(WatchedLog(log, ClockMetrics(registry, T)), T, ClockSettings(period_ms=100), now=lambda: next(now))
+    clock = Clock(
+        WatchedLog(log, ClockMetrics(registry, T, ticked_topics())),
+        T,
+        ClockSettings(period_ms=100),
+        ticked=ticked_topics(),
+        now=lambda: next(now),
+    )
     written = [clock.step(), clock.step(), clock.step()]
     assert len([number for number in written if number is not None]) == 3
     assert log.end(T.wire("policies"), 1) == 3
@@ -101,7 +108,7 @@ def test_a_clock_counts_ticks_once_for_all_partitions_and_no_probes(registry: Co
 
 
 def test_a_clocks_skew_is_its_probes_number_less_the_logs_time(registry: CollectorRegistry, log: MemoryLog) -> None:
-    watched = WatchedLog(log, ClockMetrics(registry, T))
+    watched = WatchedLog(log, ClockMetrics(registry, T, ticked_topics()))
     probes, policies = T.wire("dead-letters"), T.wire("policies")
     watched.append([tick(probes, 0, 5_000), tick(policies, 0, 9_000)])
     assert len(watched.poll({(probes, 0): 0, (policies, 0): 0})) == 2
@@ -109,7 +116,7 @@ def test_a_clocks_skew_is_its_probes_number_less_the_logs_time(registry: Collect
 
 
 def test_a_clocks_age_grows_from_its_start(registry: CollectorRegistry) -> None:
-    metrics = ClockMetrics(registry, T)
+    metrics = ClockMetrics(registry, T, ticked_topics())
     before = registry.get_sample_value("ullage_clock_tick_age_seconds")
     metrics.failed(LogUnavailable("away"))
     assert before is not None

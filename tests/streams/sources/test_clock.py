@@ -3,6 +3,7 @@ from collections.abc import Iterable, Sequence
 import pytest
 
 from agents.engine.aligner import Aligner
+from agents.pipeline import ticked_topics
 from schemas.names import Place
 from streams.codec import event_codec
 from streams.errors import BadInput, LogUnavailable, TryAgain
@@ -11,7 +12,7 @@ from streams.log.port import NewRecord, Record
 from streams.sources.clock import Clock, ClockSettings, TimeBase
 from streams.topics import TOPICS, Topics
 
-READ = [t.name for t in TOPICS if t.read]
+READ = ticked_topics()
 PAPERS = Topics(partitions=2)
 START = 1_767_225_600_123
 
@@ -35,7 +36,7 @@ class World:
         self.time += round(seconds * 1000)
 
     def clock(self, settings: ClockSettings | None = None, **more: object) -> Clock:
-        return Clock(self.log, PAPERS, settings, now=self.now, sleep=self.sleep, **more)
+        return Clock(self.log, PAPERS, settings, ticked=READ, now=self.now, sleep=self.sleep, **more)
 
     def records(self, name: str, partition: int) -> Sequence[Record]:
         return self.log.poll({(PAPERS.wire(name), partition): 0})
@@ -49,7 +50,7 @@ def test_a_tick_goes_to_every_partition_of_every_topic_that_a_stage_reads() -> N
     assert world.clock().step() == 1_767_225_600_000  # 123 ms past a multiple of 500
     for topic in TOPICS:
         for partition in range(2):
-            expected = [1_767_225_600_000] if topic.read else []
+            expected = [1_767_225_600_000] if topic.name in READ else []
             if (topic.name, partition) == ("dead-letters", 0):
                 expected = [START]  # the probe
             assert world.ticks(topic.name, partition) == expected
@@ -216,7 +217,7 @@ def test_a_log_without_times_is_trusted() -> None:
     log = MemoryLog()
     for topic in TOPICS:
         log.create(PAPERS.wire(topic.name), PAPERS.partitions)
-    assert Clock(log, PAPERS, now=lambda: 1_000).step() == 1_000
+    assert Clock(log, PAPERS, ticked=READ, now=lambda: 1_000).step() == 1_000
 
 
 def test_a_log_that_is_away_for_a_while_costs_ticks_and_nothing_else() -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from agents.engine.aligner import Aligner
+from agents.pipeline import ticked_topics
 from schemas.catalogue import Event
 from schemas.facts.pods import ContainerSeen, PodChanged, PodDeleted
 from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
@@ -24,6 +25,7 @@ from streams.sources.traces import Player, Playing, Progress, Trace, trace_facts
 from streams.topics import TOPICS, Topics
 
 PAPERS = Topics(partitions=2)
+READ = ticked_topics()
 Y2026 = datetime(2026, 1, 1, tzinfo=UTC)
 
 
@@ -53,7 +55,7 @@ def events(log: MemoryLog, name: str) -> list[Event]:
 def play(path: Path, playing: Playing | None = None) -> tuple[MemoryLog, Progress]:
     log = empty_log()
     with Trace(path) as trace:
-        progress = list(Player(trace, log=log, codec=Codec(PAPERS), topics=PAPERS, playing=playing).play())
+        progress = list(Player(trace, log=log, codec=Codec(PAPERS), topics=PAPERS, ticked=READ, playing=playing).play())
     return log, progress[-1]
 
 
@@ -112,7 +114,7 @@ def test_a_tick_follows_each_scrape_so_that_every_scrape_is_a_turn(tmp_path: Pat
     log, _ = play(csv(tmp_path, *SMALL))
     start = int(Y2026.timestamp()) * 1000
     for partition in range(2):
-        names = [t.name for t in TOPICS if t.read]
+        names = READ
         aligner: Aligner[Record] = Aligner(dict.fromkeys(names, 0))
         for name in names:
             for r in log.poll({(PAPERS.wire(name), partition): 0}):
@@ -265,7 +267,16 @@ def test_at_a_pace_it_waits_until_each_scrape_is_due_and_leaves_ticks_to_the_clo
 
     playing = Playing(base=TimeBase(origin=origin, anchor=wall[0], speed=60.0))
     with Trace(csv(tmp_path, *SMALL)) as trace:
-        player = Player(trace, log=log, codec=Codec(PAPERS), topics=PAPERS, playing=playing, now=lambda: wall[0], sleep=sleep)
+        player = Player(
+            trace,
+            log=log,
+            codec=Codec(PAPERS),
+            topics=PAPERS,
+            ticked=READ,
+            playing=playing,
+            now=lambda: wall[0],
+            sleep=sleep,
+        )
         waited = [(wall[0] - 1_000_000, progress.rows) for progress in player.play()]
     assert waited[:2] == [(1_000, 0), (1_000, 2)]  # waited for second 60 of the trace, sixty times as fast; then wrote it
     assert (2_000, 3) in waited
@@ -282,7 +293,16 @@ def test_at_a_speed_it_begins_now_and_writes_its_own_ticks(tmp_path: Path) -> No
 
     with Trace(csv(tmp_path, *SMALL)) as trace:
         playing = Playing(speed=120.0)
-        player = Player(trace, log=log, codec=Codec(PAPERS), topics=PAPERS, playing=playing, now=lambda: wall[0], sleep=sleep)
+        player = Player(
+            trace,
+            log=log,
+            codec=Codec(PAPERS),
+            topics=PAPERS,
+            ticked=READ,
+            playing=playing,
+            now=lambda: wall[0],
+            sleep=sleep,
+        )
         *_, last = player.play()
     assert wall[0] - 1_000_000 == 1_000  # from second 60 to 180, a hundred and twenty times as fast
     assert last.rows == 3

@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from agents.logic.updates.update_settings import UpdateSettings
 from agents.logic.validation.clock_ahead import MOST_AHEAD, ahead
-from agents.logic.vertical.vertical_settings import VerticalSettings
 from agents.pipeline import stages
+from agents.settings.tree import Settings
 from agents.task import Taken, Task
 from schemas.facts.sources import SourceReported
 from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
@@ -76,7 +75,7 @@ class Bench:
     """The recommender's task on partition 0, and where its inputs are."""
 
     def __init__(self) -> None:
-        self.codec, stage = Codec(TOPICS), stages(VerticalSettings(), UpdateSettings())[0]
+        self.codec, stage = Codec(TOPICS), stages(Settings())[0]
         self.offsets = dict.fromkeys(stage.reads, 0)
         self.task = Task(stage, 0, topics=TOPICS, codec=self.codec, positions=self.offsets)
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import structlog
 
-from agents.logic.updates.update_settings import UpdateSettings
 from agents.logic.vertical.vertical_settings import VerticalSettings
-from agents.pipeline import stages
+from agents.pipeline import stages, ticked_topics
 from agents.runner import Runner, Wiring
+from agents.settings.tree import Settings
 from schemas.decisions.recommendations import RequestsRecommended
 from schemas.facts.usage import MetricsScraped
 from schemas.policies.selectors import Operator, Requirement
@@ -275,7 +275,7 @@ def _last_said(scene: Scene) -> dict[str, Any]:
 
 
 def _take(scene: Scene) -> None:
-    pipeline = stages(VerticalSettings(bounds_step=0.0), UpdateSettings())[:1]
+    pipeline = stages(Settings(vertical=VerticalSettings(bounds_step=0.0)))[:1]
     Runner(pipeline, Wiring(scene.log, scene.topics, scene.codec)).run()
 
 
@@ -295,8 +295,8 @@ def test_what_is_recommended_from_history_is_what_the_same_samples_give_live(ser
         for event in told:
             if event.at == moment:
                 _say_live(live, event)
-        live.log.append(ticks(live.topics, round(moment.timestamp() * 1000)))
-    before.log.append(ticks(before.topics, round(START.timestamp() * 1000)))
+        live.log.append(ticks(live.topics, ticked_topics(), round(moment.timestamp() * 1000)))
+    before.log.append(ticks(before.topics, ticked_topics(), round(START.timestamp() * 1000)))
     _take(before)
     _take(live)
     said = _last_said(before)

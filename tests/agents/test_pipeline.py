@@ -1,0 +1,23 @@
+"""The list of stages, and what others derive from it."""
+
+from agents.pipeline import decision_topics, stages, ticked_topics
+from agents.settings.tree import Settings
+from streams.topics import TOPICS
+
+NAMES = {topic.name for topic in TOPICS}
+
+
+def test_every_topic_that_a_stage_reads_or_writes_exists() -> None:
+    for stage in stages(Settings()):
+        assert {*stage.reads, *stage.writes} <= NAMES
+
+
+def test_a_clock_ticks_every_topic_that_a_stage_reads_and_no_other() -> None:
+    assert set(ticked_topics()) == {name for stage in stages(Settings()) for name in stage.reads}
+    assert len(set(ticked_topics())) == len(ticked_topics())
+
+
+def test_each_stage_has_a_topic_of_its_own_that_holds_all_its_decisions() -> None:
+    topics = decision_topics()
+    assert list(topics) == [stage.name for stage in stages(Settings())]
+    assert len(set(topics.values())) == len(topics)
