@@ -7,7 +7,7 @@ from functools import cache
 
 from agents.engine.stage import Stage
 from agents.logic.updates.updater import Updater
-from agents.logic.validation.clock_ahead import ahead
+from agents.logic.validation.clock_skew import ahead
 from agents.logic.validation.events import refuse
 from agents.logic.vertical.recommender import Recommender
 from agents.settings.tree import Settings

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from agents.engine.stage import Stage
 from agents.engine.turn import State
-from agents.task import Taken, Task
+from agents.task import Task, TurnResult
 from streams.codec.event_codec import Codec
 from streams.log.port import Log, Positions
 from streams.topics import Topics
@@ -82,7 +82,7 @@ class Runner:
             state=start.state,
         )
 
-    def run(self) -> list[Taken]:
+    def run(self) -> list[TurnResult]:
         """Take every turn that the log holds, and those that the decisions make; append all that they gave."""
         all_taken = []
         while self.read():
@@ -101,10 +101,10 @@ class Runner:
                     reader.next = record.offset + 1
         return bool(records)
 
-    def turns(self) -> Iterator[tuple[Task, Taken]]:
+    def turns(self) -> Iterator[tuple[Task, TurnResult]]:
         """Every turn that is complete now: stages as listed, partitions in order, turns in order."""
         for task in self.tasks:
-            while (taken := task.take()) is not None:
+            while (taken := task.next_turn()) is not None:
                 yield task, taken
 
     def _wanted(self) -> dict[tuple[str, int], int]:

@@ -13,7 +13,7 @@ from agents.engine.stage import Stage
 from agents.engine.turn import EPOCH
 from agents.pipeline import ticked_topics
 from agents.runner import Runner, Wiring
-from agents.task import Taken
+from agents.task import TurnResult
 from streams.sources import clock
 
 
@@ -42,7 +42,7 @@ class Round:
     """One tick's worth of a simulation: its time, and what the turns gave."""
 
     at: datetime
-    taken: Sequence[Taken] = field(default_factory=tuple)
+    taken: Sequence[TurnResult] = field(default_factory=tuple)
 
     @property
     def decisions(self) -> int:

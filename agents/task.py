@@ -7,7 +7,7 @@ driver brings records and carries away what a turn gave.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from agents.engine.aligner import Aligner, Cut
+from agents.engine.aligner import Aligner, TurnRecords
 from agents.engine.stage import Stage
 from agents.engine.turn import Event, Recorded, State, Turn
 from schemas.facts.usage import MetricsScraped
@@ -19,7 +19,7 @@ from streams.topics import Topics
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class TurnResult:
     """What one turn gave: decisions in order, dead letters, and how many records went in."""
 
     turn: int
@@ -69,9 +69,9 @@ class Task:
         else:
             source.tick(record.offset, number)
 
-    def take(self) -> Taken | None:
+    def next_turn(self) -> TurnResult | None:
         """The next complete turn, folded into the state; None while there is none."""
-        cut = self.aligner.take()
+        cut = self.aligner.next_turn()
         if cut is None:
             return None
         dead: list[NewRecord] = []
@@ -89,9 +89,9 @@ class Task:
             for d in decided
         ]
         count = sum(len(records) for records in turn.inputs.values())
-        return Taken(cut.number, decisions, dead, count, _samples(turn))
+        return TurnResult(cut.number, decisions, dead, count, _samples(turn))
 
-    def _decode(self, cut: Cut[Record], dead: list[NewRecord]) -> dict[str, list[Recorded]]:
+    def _decode(self, cut: TurnRecords[Record], dead: list[NewRecord]) -> dict[str, list[Recorded]]:
         inputs: dict[str, list[Recorded]] = {}
         for name, records in cut.records.items():
             inputs[name] = []

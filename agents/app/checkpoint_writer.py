@@ -19,7 +19,7 @@ from agents.app.owned_partition import Held
 from agents.app.stage_host import Host
 from agents.app.worker_observer import Watch
 from agents.app.worker_plan import Pacing
-from agents.engine.checkpoint import Plan
+from agents.engine.checkpoint import CheckpointPlan
 from streams.log.connection import Connection
 
 BETWEEN = 0.002
@@ -116,7 +116,7 @@ class Checkpoints:
         self.watch.checkpoint(held, plan.size, monotonic() - began)
         return plan.size
 
-    async def _chunks(self, host: Host, held: Held, plan: Plan, epoch: int) -> bool:
+    async def _chunks(self, host: Host, held: Held, plan: CheckpointPlan, epoch: int) -> bool:
         """Chunks, mark, tombstones. False: a rebalance came in between and the mark was not written."""
         topic, partition = host.plan.changelog(host.stage), held.task.partition
         for record in plan.records:
@@ -133,7 +133,7 @@ class Checkpoints:
         return True
 
 
-def cut(held: Held) -> Plan:
+def cut(held: Held) -> CheckpointPlan:
     """The checkpoint of this very turn. Nothing awaits in here."""
     state = held.task.state
     dirty = state.take_dirty()

@@ -20,7 +20,7 @@ from agents.app.owned_partition import Held, fresh
 from agents.app.stage_host import Host
 from agents.app.worker_observer import Watch
 from agents.engine import checkpoint
-from agents.engine.checkpoint import Found, Reading
+from agents.engine.checkpoint import ChangelogContents, StoredState
 
 
 class Recovery:
@@ -90,7 +90,9 @@ class Recovery:
             host, partition = places[place]
             self.watch.recovered(host.held[partition], found=how, seconds=monotonic() - began, torn=reading.broken)
 
-    async def _adopt(self, host: Host, partition: int, contents: Contents, first: Mapping[Place, int]) -> tuple[Reading, str]:
+    async def _adopt(
+        self, host: Host, partition: int, contents: Contents, first: Mapping[Place, int]
+    ) -> tuple[ChangelogContents, str]:
         """Take the state from the changelog, keep ours if it is further, or begin where the log begins."""
         reading = checkpoint.read(contents.last)
         begins = {name: first[wire, partition] for name, wire in host.wires.items()}
@@ -109,7 +111,7 @@ class Recovery:
         held.end = contents.end
         return reading, how
 
-    async def _loaded(self, host: Host, partition: int, found: Found, begins: Mapping[str, int]) -> Held:
+    async def _loaded(self, host: Host, partition: int, found: StoredState, begins: Mapping[str, int]) -> Held:
         """The state that a mark names. An input that the mark does not know is read from its beginning."""
         positions = {name: found.mark.positions.get(name, begins[name]) for name in host.stage.reads}
         task = host.task(partition, positions=positions)

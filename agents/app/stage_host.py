@@ -75,7 +75,7 @@ class Host:
     def _take(self, held: Held) -> bool:
         began = perf_counter()
         try:
-            taken = held.task.take()
+            taken = held.task.next_turn()
         except Exception as error:  # noqa: BLE001  # a step that raises is a broken invariant; the turn is known only now
             supervision.end(error, doing="taking a turn", **self._where(held))
         if taken is None:

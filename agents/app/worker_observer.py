@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 
 from agents.app.owned_partition import Held
 from agents.app.worker_plan import Plan
-from agents.task import Taken
+from agents.task import TurnResult
 from agents.telemetry import HealthServer, Pulse, WorkerMetrics
 from schemas.units import Bytes, Seconds
 from streams.log.port import Record
@@ -55,7 +55,7 @@ class Watch:
         """It takes turns from now on."""
         self._ready(held)
 
-    def turn(self, held: Held, taken: Taken, seconds: float) -> None:
+    def turn(self, held: Held, taken: TurnResult, seconds: float) -> None:
         """A turn was taken."""
         stage, partition = held.task.stage.name, held.task.partition
         self.metrics.turn_taken(stage, partition, taken, seconds=Seconds(seconds), lag=held.lag)

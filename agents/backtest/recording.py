@@ -49,7 +49,7 @@ class Recording:
     def frames(self) -> Iterator[Frame]:
         """Every frame that is complete by the end of the log."""
         while True:
-            while (cut := self._aligner.take()) is not None:
+            while (cut := self._aligner.next_turn()) is not None:
                 yield Frame(cut.number, [_new(r) for records in cut.records.values() for r in records])
             if not self._read():
                 return

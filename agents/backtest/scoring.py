@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agents.backtest.score_card import ScoreCard
-from agents.backtest.weighted_sums import DAY, Flags, Floats, Scale
+from agents.backtest.weighted_sums import DAY, Flags, Floats, SideSums
 from schemas.decisions.recommendations import RequestsRecommended
 from schemas.facts.pods import PodChanged, PodDeleted
 from schemas.facts.usage import MetricsScraped
@@ -39,8 +39,8 @@ class Score:
     dead_letters: int = 0
     first: datetime | None = None
     last: datetime | None = None
-    _recommended: Scale = field(default_factory=Scale)
-    _own: Scale = field(default_factory=Scale)
+    _recommended: SideSums = field(default_factory=SideSums)
+    _own: SideSums = field(default_factory=SideSums)
     _seconds: float = 0.0
     _covered: float = 0.0
     _index: dict[Key, int] = field(default_factory=dict)

@@ -21,7 +21,7 @@ DAY = 86_400.0
 
 
 @dataclass(slots=True)
-class Weighing:
+class ResourceSums:
     """One resource of one side. `unit` is the smallest slack that is told from none."""
 
     unit: float
@@ -67,11 +67,11 @@ class Weighing:
 
 
 @dataclass(slots=True)
-class Scale:
+class SideSums:
     """Both resources of one side, and its would-be OOM kills."""
 
-    cpu: Weighing = field(default_factory=lambda: Weighing(unit=1e-4))
-    memory: Weighing = field(default_factory=lambda: Weighing(unit=1024.0))
+    cpu: ResourceSums = field(default_factory=lambda: ResourceSums(unit=1e-4))
+    memory: ResourceSums = field(default_factory=lambda: ResourceSums(unit=1024.0))
     ooms: int = 0
 
     def side(self) -> Side:

@@ -22,7 +22,7 @@ class Segment(Generic[R]):
     records: list[R]
     size: int
 
-    def take_on(self, later: "Segment[R]") -> None:
+    def absorb(self, later: "Segment[R]") -> None:
         """Become the one segment that reaches to the tick of `later`. Costs what `later` holds, however long this one is."""
         self.tick, self.end = later.tick, later.end
         self.records += later.records
@@ -64,9 +64,9 @@ class Input(Generic[R]):
             return
         kept = self.closed.popleft()
         while self.closed and self.closed[0].tick < number:
-            kept.take_on(self.closed.popleft())
+            kept.absorb(self.closed.popleft())
         if self.closed:
-            kept.take_on(self.closed.popleft())
+            kept.absorb(self.closed.popleft())
             self.closed.appendleft(kept)
         else:
             kept.records += self.open
@@ -80,7 +80,7 @@ class Input(Generic[R]):
 
 
 @dataclass(frozen=True, slots=True)
-class Cut(Generic[R]):
+class TurnRecords(Generic[R]):
     """One turn as it lies in the log: number, and the records of each input in offset order."""
 
     number: int
@@ -98,7 +98,7 @@ class Aligner(Generic[R]):
         self.positions = dict(positions)
         self.inputs: dict[str, Input[R]] = {topic: Input(start, turn) for topic, start in positions.items()}
 
-    def take(self) -> Cut[R] | None:
+    def next_turn(self) -> TurnRecords[R] | None:
         """The next complete turn, or None while some input has not reached it."""
         inputs = self.inputs.values()
         while all(i.closed for i in inputs):
@@ -109,14 +109,14 @@ class Aligner(Generic[R]):
                 return self._cut(number)
         return None
 
-    def _cut(self, number: int) -> Cut[R]:
+    def _cut(self, number: int) -> TurnRecords[R]:
         records = {}
         for topic, i in self.inputs.items():
             segment = i.pop()
             self.positions[topic] = segment.end
             records[topic] = segment.records
         self.turn = number
-        return Cut(number, records)
+        return TurnRecords(number, records)
 
     def waits_for(self) -> set[str]:
         """Inputs without a closed segment: the turn cannot be taken before they get a tick. These are never paused."""

@@ -60,7 +60,7 @@ def chunk_key(family: str, chunk: str, slot: int) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class CheckpointPlan:
     """What one checkpoint writes: chunk records first, the mark when they are acknowledged, then tombstones."""
 
     turn: int
@@ -85,7 +85,7 @@ class Ledger:
     mark_slot: int = 1
     marked: int = -1
 
-    def plan(self, *, turn: int, positions: Mapping[str, int], dumps: Iterable[tuple[str, bytes]]) -> Plan:
+    def plan(self, *, turn: int, positions: Mapping[str, int], dumps: Iterable[tuple[str, bytes]]) -> CheckpointPlan:
         """The next checkpoint of this family. The first one must dump every chunk; none may be called `mark`."""
         chunks = dict(self.chunks)
         records = []
@@ -98,9 +98,9 @@ class Ledger:
             records.append((chunk_key(self.family, name, slot), _VERSION.pack(turn) + data))
         mark = Mark(turn, positions, chunks).encode()
         key = chunk_key(self.family, MARK, 1 - self.mark_slot)
-        return Plan(turn, records, (key, mark), chunks, list(self.foreign))
+        return CheckpointPlan(turn, records, (key, mark), chunks, list(self.foreign))
 
-    def accept(self, plan: Plan) -> None:
+    def accept(self, plan: CheckpointPlan) -> None:
         """The mark of `plan` is acknowledged: it is now the mark in force."""
         self.chunks, self.mark_slot, self.marked = plan.chunks, 1 - self.mark_slot, plan.turn
 
@@ -110,7 +110,7 @@ class Ledger:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class StoredState:
     """A state found in a changelog."""
 
     family: str
@@ -119,14 +119,14 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ChangelogContents:
     """What a changelog holds: the newest good state if any, and how many marks were torn or are not marks at all."""
 
-    found: Found | None
+    found: StoredState | None
     broken: int
 
 
-def read(records: Mapping[bytes, bytes | None]) -> Reading:
+def read(records: Mapping[bytes, bytes | None]) -> ChangelogContents:
     """Choose among the last record of each key. Compaction cannot change the answer: it keeps the last record of each key.
 
     Neither can the order of the keys: every mark is looked at, and of two good marks of one turn (they hold the same state)
@@ -143,11 +143,11 @@ def read(records: Mapping[bytes, bytes | None]) -> Reading:
         else:
             good.append((mark.turn, key, mark))
     if not good:
-        return Reading(None, broken)
+        return ChangelogContents(None, broken)
     _, key, mark = max(good, key=lambda g: g[:2])
     family = _family(key)
     chunks = {name: (records[chunk_key(family, name, slot)] or b"")[_VERSION.size :] for name, (slot, _) in mark.chunks.items()}
-    return Reading(Found(family, mark, chunks), broken)
+    return ChangelogContents(StoredState(family, mark, chunks), broken)
 
 
 def is_mark(key: bytes) -> bool:

@@ -11,10 +11,10 @@ from datetime import timedelta
 from msgspec import MsgspecError
 
 from agents.engine import checkpoint
-from agents.engine.checkpoint import Found
+from agents.engine.checkpoint import StoredState
 from agents.engine.turn import EPOCH
 from agents.logic.vertical.checkpoint_export import export
-from agents.logic.vertical.container_index import Members
+from agents.logic.vertical.container_index import ContainerIndex
 from agents.logic.vertical.recommender import NAME, Recommender
 from agents.logic.vertical.vertical_settings import VerticalSettings
 from agents.settings.tree import Settings
@@ -42,7 +42,7 @@ def checkpoints(log: Log, settings: Settings) -> Iterator[CheckpointSeen]:
         raise BadInput(f"there is no checkpoint in '{topic}' yet: has a worker named '{settings.worker.name}' run?")
 
 
-def restored(settings: VerticalSettings, partition: int, found: Found) -> Recommender:
+def restored(settings: VerticalSettings, partition: int, found: StoredState) -> Recommender:
     """The recommender that wrote this checkpoint. Raises BadInput for one of another form."""
     state = Recommender(settings, partition)
     for name, data in sorted(found.chunks.items()):
@@ -58,7 +58,7 @@ def restored(settings: VerticalSettings, partition: int, found: Found) -> Recomm
 
 def _of(state: Recommender, turn: int) -> Iterator[CheckpointSeen]:
     """By VPA and container. A recommender knows all VPAs, and the usage of its own workloads."""
-    members = Members(state.usage, state.said, state.policies, state.settings)
+    members = ContainerIndex(state.usage, state.said, state.policies, state.settings)
     members.add(state.usage.aggregates.keys())
     at = EPOCH + timedelta(milliseconds=turn)
     targets = {held.policy.target for held in state.policies.vpas.values()} - {""}
@@ -77,7 +77,7 @@ def _last(log: Log, topic: str, partition: int) -> dict[bytes, bytes | None]:
     return last
 
 
-def _strange(partition: int, found: Found, chunk: str, why: str) -> BadInput:
+def _strange(partition: int, found: StoredState, chunk: str, why: str) -> BadInput:
     place = f"partition {partition} of stage '{NAME}' at turn {found.mark.turn}"
     return BadInput(
         f"the state of {place} is of another form than this program's, at '{chunk}' ({why}): use the version that wrote it"

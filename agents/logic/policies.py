@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from sys import intern
 
-from agents.engine.tables.object_table import Table
-from agents.engine.tables.parts import Part
+from agents.engine.tables.object_table import ObjectTable
+from agents.engine.tables.parted_state import StatePart
 from agents.engine.turn import Recorded
 from schemas.names import Place
 from schemas.policies.vertical import ContainerPolicy, UpdateMode, VerticalPolicyChanged, VerticalPolicyRemoved
@@ -48,13 +48,13 @@ class Policies:
 
     def __init__(self, recommender: str = DEFAULT_RECOMMENDER) -> None:
         self.recommender = recommender
-        self.table: Table[Held] = Table("policies", Held, 16)
-        self.vpas: Table[Held] = Table("vpas", Held, 256)
+        self.table: ObjectTable[Held] = ObjectTable("policies", Held, 16)
+        self.vpas: ObjectTable[Held] = ObjectTable("vpas", Held, 256)
         self._lengths: list[int] | None = None
         self._matches: dict[str, Held | None] = {}
         self._targeted: dict[str, tuple[Held, ...]] | None = None
 
-    def tables(self) -> tuple[Part, ...]:
+    def tables(self) -> tuple[StatePart, ...]:
         """All tables."""
         return (self.table, self.vpas)
 
@@ -63,10 +63,10 @@ class Policies:
         event = recorded.event
         if isinstance(event, VerticalPolicyChanged):
             rule = Rule(event.target, event.version, event.update_mode, event.containers)
-            self.table.put(event.target, Held(rule, recorded.place))
+            self.table.upsert(event.target, Held(rule, recorded.place))
             return self._wide(event.target)
         if isinstance(event, VerticalPolicyRemoved):
-            return self._wide(event.target) if self.table.drop(event.target) else frozenset()
+            return self._wide(event.target) if self.table.remove(event.target) else frozenset()
         if isinstance(event, VpaChanged):
             return self._replace(event.key, Held(lowered(event, self.recommender), recorded.place))
         if isinstance(event, VpaRemoved):
@@ -115,9 +115,9 @@ class Policies:
             return frozenset()
         targeted = self._by_target()
         if old is not None:
-            self.vpas.drop(key)
+            self.vpas.remove(key)
         if new is not None:
-            self.vpas.put(key, new)
+            self.vpas.upsert(key, new)
         targets = frozenset(held.policy.target for held in (old, new) if held is not None and held.policy.target)
         for target in targets:
             theirs = [held for held in targeted.pop(target, ()) if held is not old]

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from agents.task import Taken
+from agents.task import TurnResult
 from agents.telemetry.age_gauge import Age
 from agents.telemetry.readiness import CaughtUp, Task
 from schemas.units import Bytes, Seconds
@@ -86,7 +86,7 @@ class WorkerMetrics:
         self.caught_up.lag(stage, partition, seconds)
         self._count_open(stage)
 
-    def turn_taken(self, stage: str, partition: int, taken: Taken, *, seconds: Seconds, lag: Seconds) -> None:
+    def turn_taken(self, stage: str, partition: int, taken: TurnResult, *, seconds: Seconds, lag: Seconds) -> None:
         """One turn: what it gave, how long it took in real time, and how far behind it is in event time."""
         labels = (stage, str(partition))
         self._took.labels(stage).observe(seconds)

@@ -17,7 +17,7 @@ from agents.engine.aligner import Aligner
 from agents.engine.stage import Stage
 from agents.engine.turn import EPOCH
 from agents.runner import Runner, Start, Wiring
-from agents.task import Taken, Task
+from agents.task import Task, TurnResult
 from agents.verify import published_digests
 from agents.verify.published_digests import Entry, Published
 from streams.codec.event_codec import header, tick_number
@@ -162,7 +162,7 @@ class _Check:
         """The first turn that what is kept holds the end of: with its state, all later ones can be verified."""
         wires = self._inputs()
         aligner: Aligner[None] = Aligner({wire: self.wiring.log.begin(wire, partition) for wire in wires})
-        while (cut := aligner.take()) is None:
+        while (cut := aligner.next_turn()) is None:
             records = self.wiring.log.poll({(wire, partition): aligner.inputs[wire].next for wire in aligner.waits_for()})
             if not records:
                 return None
@@ -174,7 +174,7 @@ class _Check:
                     aligner.inputs[record.topic].tick(record.offset, number)
         return cut.number
 
-    def _compare(self, task: Task, taken: Taken) -> None:
+    def _compare(self, task: Task, taken: TurnResult) -> None:
         self.verified.turns += 1
         for record in (*taken.dead, *taken.decisions):
             entry = self.published.get(record)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from agents.engine import checkpoint
 from agents.engine.checkpoint import Ledger
-from agents.task import Taken, Task
+from agents.task import Task, TurnResult
 from schemas.names import Place
 from streams.codec.event_codec import header
 from streams.log.port import NewRecord, Record
@@ -41,7 +41,7 @@ def tick(bench: Bench, name: str, number: int) -> NewRecord:
     return NewRecord(bench.topics.wire(name), 0, b"tick", b'{"at":%d}' % number)
 
 
-def reasons(taken: Taken) -> list[tuple[str, int, str]]:
+def reasons(taken: TurnResult) -> list[tuple[str, int, str]]:
     bodies = [json.loads(dead.value or b"") for dead in taken.dead]
     return [(b["topic"], b["offset"], b["reason"]) for b in bodies]
 
@@ -51,23 +51,23 @@ def test_poisoned_records_are_set_aside_in_the_order_of_inputs_and_offsets_and_t
     ooms, metrics = bench.topics.wire(OOMS), bench.topics.wire(METRICS)
     (good,) = bench.metrics(1, (WEB, 0.5, 100))
     feed(task, METRICS, NewRecord(metrics, 0, b"k", b"{"), good, NewRecord(metrics, 0, None, None), good, tick(bench, METRICS, 5))
-    assert task.take() is None
+    assert task.next_turn() is None
     feed(task, OOMS, NewRecord(ooms, 0, b"k", b"\xff"), tick(bench, OOMS, 5))
-    taken = task.take()
+    taken = task.next_turn()
     assert taken is not None
     assert [(topic, offset) for topic, offset, _ in reasons(taken)] == [(ooms, 0), (metrics, 0), (metrics, 2)]
     assert (taken.turn, taken.records, taken.samples) == (5, 2, 2)
     recommended = json.loads(taken.decisions[0].value or b"")
     assert recommended["containers"][0]["target"] == {"cpu": 1.0, "memory": 100}
     assert header(taken.decisions[0], "cause") == f'["{Place(metrics, 0, 1)}","{Place(metrics, 0, 3)}"]'
-    assert task.take() is None
+    assert task.next_turn() is None
 
 
 def test_an_event_that_the_stage_refuses_is_set_aside_with_the_stages_sentence(bench: Bench) -> None:
     task = make(bench)
     feed(task, OOMS, bench.oom(1, WEB, 1001), bench.oom(1, WEB, 1000), tick(bench, OOMS, 5))
     feed(task, METRICS, tick(bench, METRICS, 5))
-    taken = task.take()
+    taken = task.next_turn()
     assert taken is not None
     assert reasons(taken) == [(bench.topics.wire(OOMS), 0, "1001 restarts cannot be")]
     assert header(taken.dead[0], "ce_source") == "/ullage/adder/0"
@@ -81,7 +81,7 @@ def test_malformed_ticks_become_dead_letters_and_cut_nothing(bench: Bench) -> No
     malformed = [NewRecord(wire, 0, b"tick", value) for value in values]
     feed(task, METRICS, *malformed, tick(bench, METRICS, 9))
     feed(task, OOMS, tick(bench, OOMS, 5), tick(bench, OOMS, 9))
-    taken = task.take()
+    taken = task.next_turn()
     assert taken is not None
     assert taken.turn == 9
     assert [offset for _, offset, _ in reasons(taken)] == list(range(len(values)))
@@ -91,7 +91,7 @@ def test_every_decision_carries_stage_partition_and_turn_in_its_id_and_goes_wher
     task = make(bench)
     feed(task, METRICS, *bench.metrics(1, (TILL, 1, 1), (WEB, 1, 1)), tick(bench, METRICS, 60_000))
     feed(task, OOMS, tick(bench, OOMS, 60_000))
-    taken = task.take()
+    taken = task.next_turn()
     assert taken is not None
     keys = [TILL.key, "demo", WEB.key, "demo"]
     assert [(d.key or b"").decode() for d in taken.decisions] == keys
@@ -121,11 +121,11 @@ def logs(bench: Bench, drawn: dict[str, list[str]]) -> dict[str, list[Record]]:
     return made
 
 
-def run(task: Task, logs: dict[str, list[Record]]) -> list[Taken]:
+def run(task: Task, logs: dict[str, list[Record]]) -> list[TurnResult]:
     for name, log in logs.items():
         for record in log[task.positions[name] :]:
             task.feed(name, record)
-    return list(iter(task.take, None))
+    return list(iter(task.next_turn, None))
 
 
 @given(drawn=st.fixed_dictionaries({OOMS: entries, METRICS: entries}), stop=st.integers(0, 8))
@@ -139,7 +139,7 @@ def test_a_snapshot_resumed_gives_the_same_bytes_as_never_having_stopped(drawn: 
     for name, log in made.items():
         for record in log:
             first.feed(name, record)
-    before = [taken for _ in range(stop) if (taken := first.take()) is not None]
+    before = [taken for _ in range(stop) if (taken := first.next_turn()) is not None]
     plan = Ledger("f").plan(
         turn=first.turn, positions=first.positions, dumps=[(c, first.state.dump(c)) for c in first.state.chunks()]
     )

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from agents.logic.policies import Policies
-from agents.logic.usage.container_usage import Usage
-from agents.logic.vertical.usage_ingest import Intake, usage_settings
+from agents.logic.usage.container_usage import ContainerUsage
+from agents.logic.vertical.usage_ingest import UsageIngest, usage_settings
 from agents.logic.vertical.vertical_settings import VerticalSettings
 from schemas.facts.pods import ContainerSeen, PodChanged, PodDeleted, PodPhase
 from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
@@ -19,9 +19,9 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MARKS = ("window_end", "peak", "killed", "last_memory", "last_cpu")
 
 
-def grown(intake: Intake, growth: float) -> Usage:
+def grown(intake: UsageIngest, growth: float) -> ContainerUsage:
     """The usage of an intake, with buckets that grow by another share; we never change it, but upstream's vectors do."""
-    usage = intake.usage = Usage(replace(usage_settings(intake.settings), growth=growth), intake._aggregate_of)
+    usage = intake.usage = ContainerUsage(replace(usage_settings(intake.settings), growth=growth), intake._aggregate_of)
     usage.made = intake._made
     return usage
 
@@ -58,7 +58,7 @@ class Model:
     """Pods, samples and OOM kills of one workload."""
 
     def __init__(self, config: dict[str, Any]) -> None:
-        self.intake = Intake(settings(config), Policies())
+        self.intake = UsageIngest(settings(config), Policies())
         self.usage = grown(self.intake, config["histogram_bucket_size_growth"])
 
     def do(self, op: list[Any]) -> Any:

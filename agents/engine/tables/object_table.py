@@ -14,7 +14,7 @@ import msgspec
 V = TypeVar("V")
 
 
-class Table(Generic[V]):
+class ObjectTable(Generic[V]):
     """Text keys to frozen objects of one kind. `buckets` bounds the size of a chunk and must not change once used."""
 
     __slots__ = ("_buckets", "_decoder", "_dirty", "_used", "name")
@@ -30,13 +30,13 @@ class Table(Generic[V]):
         """What `key` holds, or None."""
         return self._buckets[self._bucket(key)].get(key)
 
-    def put(self, key: str, value: V) -> None:
+    def upsert(self, key: str, value: V) -> None:
         """Let `key` hold `value`."""
         bucket = self._bucket(key)
         self._buckets[bucket][key] = value
         self._touch(bucket)
 
-    def drop(self, key: str) -> V | None:
+    def remove(self, key: str) -> V | None:
         """Forget `key`; what it held, or None."""
         bucket = self._bucket(key)
         value = self._buckets[bucket].pop(key, None)

@@ -13,20 +13,20 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.engine.tables.spans import Spans
+from agents.engine.tables.sparse_rows import SparseRows
 
-Key = tuple[str, ...]
+RowKey = tuple[str, ...]
 Indices = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 CHUNK = 256
 """Rows of one chunk."""
 
-_NAMES = msgspec.json.Decoder(list[Key | None])
+_NAMES = msgspec.json.Decoder(list[RowKey | None])
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class ColumnSpec:
     """One number for each row, or `width` float64 numbers that are mostly zero."""
 
     kind: type[np.float64 | np.int64 | np.int32 | np.int16] = np.float64
@@ -34,19 +34,19 @@ class Column:
     width: int = 0
 
 
-class Rows:
+class RowTable:
     """Named rows of numbers. Columns are read and changed in place through `self[column]`; say `touch` afterwards."""
 
-    def __init__(self, name: str, columns: Mapping[str, Column]) -> None:
+    def __init__(self, name: str, columns: Mapping[str, ColumnSpec]) -> None:
         self.name = name
         self.spec = dict(columns)
         self.freed: list[int] = []
         """Rows given back since the start, for those who remember row numbers."""
         self._columns = {c: _blank(spec, 0) for c, spec in columns.items() if not spec.width}
-        self._spans = {c: Spans(spec.width) for c, spec in columns.items() if spec.width}
+        self._spans = {c: SparseRows(spec.width) for c, spec in columns.items() if spec.width}
         self._room = 0
-        self._keys: list[Key | None] = []
-        self._row_of: dict[Key, int] = {}
+        self._keys: list[RowKey | None] = []
+        self._row_of: dict[RowKey, int] = {}
         self._free: list[int] | None = []
         self._used: Indices | None = None
         self._dirty: set[int] = set()
@@ -63,25 +63,25 @@ class Rows:
         """A column of whole numbers; some are narrower than their type says here."""
         return self._columns[column]  # type: ignore[return-value]  # the spec says so
 
-    def spans(self, column: str) -> Spans:
+    def spans(self, column: str) -> SparseRows:
         """A wide column."""
         return self._spans[column]
 
     def __len__(self) -> int:
         return len(self._row_of)
 
-    def __contains__(self, key: Key) -> bool:
+    def __contains__(self, key: RowKey) -> bool:
         return key in self._row_of
 
-    def find(self, key: Key) -> int | None:
+    def find(self, key: RowKey) -> int | None:
         """The row of `key`, or None."""
         return self._row_of.get(key)
 
-    def row(self, key: Key) -> int:
+    def row(self, key: RowKey) -> int:
         """The row of `key`, which is in use."""
         return self._row_of[key]
 
-    def key(self, row: int) -> Key:
+    def key(self, row: int) -> RowKey:
         """The name of a row in use."""
         key = self._keys[row]
         if key is None:
@@ -89,7 +89,7 @@ class Rows:
             raise LookupError(msg)
         return key
 
-    def keys(self) -> Iterable[Key]:
+    def keys(self) -> Iterable[RowKey]:
         """All names, in no order that may matter."""
         return self._row_of.keys()
 
@@ -99,7 +99,7 @@ class Rows:
             self._used = np.array(sorted(self._row_of.values()), np.int64)
         return self._used
 
-    def add(self, key: Key) -> int:
+    def add(self, key: RowKey) -> int:
         """The row of `key`, which is new: the lowest free one, all defaults."""
         row = heapq.heappop(self._free_rows())
         self._keys[row] = key
@@ -109,7 +109,7 @@ class Rows:
         self._dirty.add(row // CHUNK)
         return row
 
-    def free(self, key: Key) -> None:
+    def free(self, key: RowKey) -> None:
         """Give the row of `key` back."""
         free = self._free_rows()
         row = self._row_of.pop(key)
@@ -224,7 +224,7 @@ class Rows:
         return f"{self.name}/{part}/{number:05d}"
 
 
-def _blank(spec: Column, rows: int) -> NDArray[np.generic]:
+def _blank(spec: ColumnSpec, rows: int) -> NDArray[np.generic]:
     return np.zeros(rows, spec.kind) if spec.default == 0 else np.full(rows, spec.default, spec.kind)
 
 

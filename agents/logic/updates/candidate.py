@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from agents.engine.tables.object_table import Table
+from agents.engine.tables.object_table import ObjectTable
 from agents.logic.policies import Held
 from agents.logic.resources.proportional_limits import proportional
 from agents.logic.updates.cluster_records import Note, Pod, Recommended
@@ -61,7 +61,7 @@ class Compared:
         self._held[uid] = (pod, recommended, found)
         return found
 
-    def forget(self, live: Table[Pod]) -> None:
+    def forget(self, live: ObjectTable[Pod]) -> None:
         """Keep only these pods, by uid."""
         self._held = {uid: held for uid, held in self._held.items() if uid in live}
 

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from agents.engine.tables.object_table import Table
-from agents.engine.tables.parts import Part
+from agents.engine.tables.object_table import ObjectTable
+from agents.engine.tables.parted_state import StatePart
 from agents.engine.turn import Recorded, Turn
 from agents.logic.policies import Policies
 from agents.logic.updates.cluster_records import NO_NOTE, Control, Facts, Note, Pod, Recommended
@@ -18,14 +18,14 @@ class Intake:
 
     def __init__(self, policies: Policies) -> None:
         self.policies = policies
-        self.pods: Table[Pod] = Table("pods", Pod, 256)
-        self.recommended: Table[Recommended] = Table("recommended", Recommended, 256)
-        self.notes: Table[Note] = Table("notes", Note, 64)
-        self.control: Table[Control] = Table("control", Control, 1)
-        self.facts: Table[Facts] = Table("facts", Facts, 1)
+        self.pods: ObjectTable[Pod] = ObjectTable("pods", Pod, 256)
+        self.recommended: ObjectTable[Recommended] = ObjectTable("recommended", Recommended, 256)
+        self.notes: ObjectTable[Note] = ObjectTable("notes", Note, 64)
+        self.control: ObjectTable[Control] = ObjectTable("control", Control, 1)
+        self.facts: ObjectTable[Facts] = ObjectTable("facts", Facts, 1)
         self._pods_of: dict[str, dict[str, Pod]] | None = None
 
-    def tables(self) -> tuple[Part, ...]:
+    def tables(self) -> tuple[StatePart, ...]:
         """All tables."""
         return (self.pods, self.recommended, self.notes, self.control, self.facts)
 
@@ -48,7 +48,7 @@ class Intake:
             self.policies.take(recorded)
         for recorded in turn.of("control"):
             if isinstance(recorded.event, ControlChanged):
-                self.control.put(recorded.event.cluster, Control(recorded.event, recorded.place))
+                self.control.upsert(recorded.event.cluster, Control(recorded.event, recorded.place))
         for recorded in turn.of("pod-changes-by-cluster"):
             self._fact(recorded, turn.number)
         for recorded in turn.of("recommendations-by-cluster"):
@@ -65,23 +65,23 @@ class Intake:
             self._forget(event.pod.uid)
         else:
             return
-        self.facts.put(event.workload.cluster, Facts(now))
+        self.facts.upsert(event.workload.cluster, Facts(now))
 
     def _changed(self, event: PodChanged, recorded: Recorded, now: int) -> None:
         uid = event.pod.uid
         pod = Pod(replace(event, labels={}), recorded.place)
         self._unlist(uid)  # its owner may be known better now than before
         self.pods_of.setdefault(event.workload.key, {})[uid] = pod
-        self.pods.put(uid, pod)
+        self.pods.upsert(uid, pod)
         note = self.notes.get(uid) or NO_NOTE
         resizing = None if event.resize is ResizeState.NONE else (note.resizing or now)
         if resizing != note.resizing:
-            self.notes.put(uid, replace(note, resizing=resizing))
+            self.notes.upsert(uid, replace(note, resizing=resizing))
 
     def _forget(self, uid: str) -> None:
         self._unlist(uid)
-        self.pods.drop(uid)
-        self.notes.drop(uid)
+        self.pods.remove(uid)
+        self.notes.remove(uid)
 
     def _unlist(self, uid: str) -> None:
         """Take a pod out of its workload's. The index is made from the table, so this comes before the table changes."""
@@ -102,13 +102,13 @@ class Intake:
             kill = event.last_oom
             oom_at, oom_uid = (None, "") if kill is None else (kill.at, kill.pod.uid)
             new = Recommended(event.id, turn, event.at, recorded.place, event.containers, oom_at, oom_uid)
-            self.recommended.put(key, new)
+            self.recommended.upsert(key, new)
 
     def forget_recommendations(self, before: int) -> None:
         """Forget those of workloads without a pod that are older than this turn: they would be too old to act on."""
         old = [key for key, known in self.recommended.items() if known.turn < before and key not in self.pods_of]
         for key in old:
-            self.recommended.drop(key)
+            self.recommended.remove(key)
 
     def _outcome(self, event: ActionFinished) -> None:
         note = self.notes.get(event.pod.uid)
@@ -119,7 +119,7 @@ class Intake:
         else:
             failed = event.action is Action.RESIZE and event.result is Result.FAILED
             note = replace(note, plan=None, resize_failed=note.resize_failed or failed)
-        self.notes.put(event.pod.uid, note)
+        self.notes.upsert(event.pod.uid, note)
 
 
 def _turn(event: RequestsRecommended) -> int:

@@ -7,8 +7,8 @@ plan at a time. A refusal is said when its guard changes, not each time. It touc
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from agents.engine.tables.object_table import Table
-from agents.engine.tables.parts import Parts
+from agents.engine.tables.object_table import ObjectTable
+from agents.engine.tables.parted_state import PartedState
 from agents.engine.turn import Decided, Turn
 from agents.logic.policies import Policies
 from agents.logic.updates import plan_builder
@@ -25,14 +25,14 @@ from schemas.policies.vpa import DEFAULT_RECOMMENDER
 _GONE = (PodPhase.SUCCEEDED, PodPhase.FAILED)
 
 
-class Updater(Parts):
+class Updater(PartedState):
     """The state of one partition."""
 
     def __init__(self, settings: UpdateSettings, partition: int, recommender: str = DEFAULT_RECOMMENDER) -> None:
         self.settings, self.partition = settings, partition
         self.policies = Policies(recommender)
         self.known = Intake(self.policies)
-        self.marks: Table[Marks] = Table("marks", Marks, 1)
+        self.marks: ObjectTable[Marks] = ObjectTable("marks", Marks, 1)
         self._compared = Compared()
         super().__init__(*self.policies.tables(), self.marks, *self.known.tables())
 
@@ -40,7 +40,7 @@ class Updater(Parts):
         """Take a turn in; plan and refuse if it is time."""
         self.known.take(turn)
         marks = self.marks.get("") or Marks(turn.number, turn.number)
-        self.marks.put("", replace(marks, turn=turn.number))
+        self.marks.upsert("", replace(marks, turn=turn.number))
         interval = int(self.settings.interval * 1000)
         if turn.number // interval == marks.turn // interval:
             return []
@@ -128,7 +128,7 @@ class Updater(Parts):
         self._note(one.known.pod.fact.pod.uid, replace(one.known.note, plan=plan, acted=one.known.now, refused=""))
 
     def _note(self, uid: str, note: Note) -> None:
-        self.known.notes.put(uid, note)
+        self.known.notes.upsert(uid, note)
 
     def load(self, chunk: str, data: bytes) -> None:
         """Put a dumped chunk in its place."""

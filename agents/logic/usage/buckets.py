@@ -7,8 +7,6 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.logic.usage.go_pow import power
-
 EPSILON = 0.0001
 """A bucket that weighs less counts as empty when the ends of a histogram are sought."""
 
@@ -16,7 +14,7 @@ AMOUNT_LIMIT = 1e14
 """Upstream's largest amount, of millicores and of bytes."""
 
 
-class Scale(Protocol):
+class Buckets(Protocol):
     """How values are put into buckets."""
 
     starts: NDArray[np.float64]
@@ -27,7 +25,7 @@ class Scale(Protocol):
         ...
 
 
-class Exponential:
+class ExponentialBuckets:
     """Buckets that grow by `ratio`: start(n) = first * (ratio^n - 1) / (ratio - 1); the last one takes all above `maximum`."""
 
     def __init__(self, maximum: float, first: float, ratio: float = 1.05, epsilon: float = EPSILON) -> None:
@@ -51,11 +49,33 @@ def _starts(maximum: float, first: float, ratio: float) -> NDArray[np.float64]:
     return first * (powers - 1.0) / (ratio - 1.0)
 
 
-def cpu_scale(growth: float) -> Exponential:
+def cpu_buckets(growth: float) -> ExponentialBuckets:
     """Cores: with upstream's growth of 0.05 there are 176 buckets, the first of 10 millicores."""
-    return Exponential(maximum=1000.0, first=0.01, ratio=1.0 + growth)
+    return ExponentialBuckets(maximum=1000.0, first=0.01, ratio=1.0 + growth)
 
 
-def memory_scale(growth: float) -> Exponential:
+def memory_buckets(growth: float) -> ExponentialBuckets:
     """Bytes: with upstream's growth of 0.05 there are 176 buckets, the first of 10 MB."""
-    return Exponential(maximum=1e12, first=1e7, ratio=1.0 + growth)
+    return ExponentialBuckets(maximum=1e12, first=1e7, ratio=1.0 + growth)
+
+
+def power(base: NDArray[np.float64], exponent: int) -> NDArray[np.float64]:
+    """base^exponent, element by element, for positive bases (infinity included) and whole exponents."""
+    if exponent == 0:
+        return np.ones_like(base)
+    if exponent == 1:
+        return base
+    finite = np.isfinite(base)
+    mantissa, scale = np.frexp(np.where(finite, base, 1.0))
+    result, power_of_two = np.ones_like(mantissa), np.zeros_like(scale)
+    left = abs(exponent)
+    while left:
+        if left & 1:
+            result, power_of_two = result * mantissa, power_of_two + scale
+        mantissa, scale = mantissa * mantissa, scale * 2
+        small = mantissa < 0.5  # noqa: PLR2004  # frexp keeps mantissas in [0.5, 1)
+        mantissa, scale = np.where(small, mantissa * 2, mantissa), scale - small
+        left >>= 1
+    if exponent < 0:
+        result, power_of_two = 1.0 / result, -power_of_two
+    return np.where(finite, np.ldexp(result, power_of_two), 0.0 if exponent < 0 else np.inf)

@@ -10,53 +10,70 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from agents.engine.tables.row_table import Column, Floats, Indices, Key, Rows
-from agents.logic.usage.buckets import AMOUNT_LIMIT, cpu_scale, memory_scale
+from agents.engine.tables.row_table import ColumnSpec, Floats, Indices, RowKey, RowTable
+from agents.logic.usage.buckets import AMOUNT_LIMIT, cpu_buckets, memory_buckets
 from agents.logic.usage.histograms import NEVER, Histograms
-from agents.logic.usage.lookup import Layer, Lookup
-from agents.logic.usage.peaks import Peaks
-from agents.logic.usage.usage_settings import UsageSettings
+from agents.logic.usage.peaks import MemoryPeaks
+from agents.logic.usage.scrape_lookup import ScrapeLayer, ScrapeLookup
 from schemas.facts.usage import MetricsScraped
+from schemas.units import Seconds
+
+
+@dataclass(frozen=True, slots=True)
+class UsageSettings:
+    """Half lives of the histograms, the window of a memory peak, and what an OOM kill adds to it."""
+
+    cpu_half_life: Seconds = Seconds(86_400.0)
+    memory_half_life: Seconds = Seconds(86_400.0)
+    window: Seconds = Seconds(86_400.0)
+    oom_ratio: float = 1.2
+    oom_minimum: float = 104_857_600.0
+    expires: Seconds = Seconds(8 * 86_400.0)
+    growth: float = 0.05
+    """Each histogram bucket is wider than the one before by this share. Part of the state: never change it under a changelog."""
+    zero_is_absent: bool = False
+    """A memory sample of 0 is no sample. Upstream takes it, and then no other of the same window."""
+
 
 CPU_WEIGHT = 0.1
 """Weight of every CPU sample, whatever the container requests."""
 
 _CONTAINERS = {
-    "aggregate": Column(np.int32, -1),
-    "last_cpu": Column(default=NEVER),
-    "last_memory": Column(default=NEVER),
-    "window_end": Column(default=NEVER),
-    "peak": Column(),
-    "killed": Column(),
+    "aggregate": ColumnSpec(np.int32, -1),
+    "last_cpu": ColumnSpec(default=NEVER),
+    "last_memory": ColumnSpec(default=NEVER),
+    "window_end": ColumnSpec(default=NEVER),
+    "peak": ColumnSpec(),
+    "killed": ColumnSpec(),
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Bump:
+class OomBump:
     """What an OOM kill adds: needed = max(used + minimum, int(used * ratio))."""
 
     ratio: float
     minimum: float
 
 
-class Usage:
+class ContainerUsage:
     """Aggregates and containers. `aggregate_of` gives the aggregate of (workload, pod, container); None if it is not to count."""
 
-    def __init__(self, settings: UsageSettings, aggregate_of: Callable[[str, str, str], Key | None]) -> None:
+    def __init__(self, settings: UsageSettings, aggregate_of: Callable[[str, str, str], RowKey | None]) -> None:
         self.settings, self._aggregate_of = settings, aggregate_of
-        self.aggregates = Rows("aggregates", aggregate_columns(settings))
-        self.containers = Rows("containers", _CONTAINERS)
-        self.cpu = Histograms(self.aggregates, "cpu", cpu_scale(settings.growth))
-        self.memory = Histograms(self.aggregates, "memory", memory_scale(settings.growth))
-        self.peaks = Peaks(self.containers, self.memory, zero_is_absent=settings.zero_is_absent)
-        self.lookup = Lookup(self.containers, self.see)
+        self.aggregates = RowTable("aggregates", aggregate_columns(settings))
+        self.containers = RowTable("containers", _CONTAINERS)
+        self.cpu = Histograms(self.aggregates, "cpu", cpu_buckets(settings.growth))
+        self.memory = Histograms(self.aggregates, "memory", memory_buckets(settings.growth))
+        self.peaks = MemoryPeaks(self.containers, self.memory, zero_is_absent=settings.zero_is_absent)
+        self.lookup = ScrapeLookup(self.containers, self.see)
         self.now = NEVER
         """The time that a new aggregate is said to be made at."""
         self.turn = 0
         """The turn in which what is folded now changes something."""
-        self.added: list[Key] = []
+        self.added: list[RowKey] = []
         """Aggregates made since somebody took this list."""
-        self.made: Callable[[int, Key], None] = lambda _row, _key: None
+        self.made: Callable[[int, RowKey], None] = lambda _row, _key: None
         """Told of each aggregate that is made, before anything is folded into it."""
 
     def scrape(self, scrape: MetricsScraped, at: float, *, offset: int) -> None:
@@ -69,7 +86,7 @@ class Usage:
             self.fold(layer, cores if order is None else cores[order], memory if order is None else memory[order], times)
             self.aggregates["offset"][layer.aggregates] = offset
 
-    def fold(self, layer: Layer, cores: Floats, memory: Floats, at: Floats) -> None:
+    def fold(self, layer: ScrapeLayer, cores: Floats, memory: Floats, at: Floats) -> None:
         """Fold one sample of each resource for containers of which none stands twice."""
         self._cpu(layer, cores, at)
         self.peaks.add(layer.containers, layer.aggregates, memory, at)
@@ -77,7 +94,7 @@ class Usage:
         self.aggregates.touch_chunks(layer.aggregate_chunks)
         self.containers.touch_chunks(layer.container_chunks)
 
-    def _cpu(self, layer: Layer, cores: Floats, at: Floats) -> None:
+    def _cpu(self, layer: ScrapeLayer, cores: Floats, at: Floats) -> None:
         rows, aggregates = layer.containers, layer.aggregates
         last = self.containers.floats("last_cpu")
         with np.errstate(invalid="ignore"):
@@ -96,7 +113,7 @@ class Usage:
         np.maximum.at(last, aggregates, at)
         np.add.at(self.aggregates["count"], aggregates, 1)
 
-    def kill(self, key: Key, requested: float, at: float, bump: Bump | None = None) -> bool:
+    def kill(self, key: RowKey, requested: float, at: float, bump: OomBump | None = None) -> bool:
         """Fold an OOM kill of (workload, pod, container); False if it does not count or is too old to say anything.
 
         needed = max(used + minimum, int(used * ratio)) where used is the larger of the request and the window's usage peak.
@@ -108,7 +125,7 @@ class Usage:
         last = self.containers.floats("last_memory")[row]
         if last != NEVER and at < last - self.aggregates.floats("window")[aggregate]:
             return False
-        bump = bump or Bump(self.settings.oom_ratio, self.settings.oom_minimum)
+        bump = bump or OomBump(self.settings.oom_ratio, self.settings.oom_minimum)
         used = max(requested, float(self.containers.floats("peak")[row]))
         needed = max(used + bump.minimum, min(float(int(used * bump.ratio)), AMOUNT_LIMIT))
         self.peaks.kill(row, aggregate, needed, at)
@@ -132,7 +149,7 @@ class Usage:
         self.containers.touch([row])
         return row
 
-    def aggregate(self, key: Key) -> int:
+    def aggregate(self, key: RowKey) -> int:
         """The row of an aggregate, made when new."""
         row = self.aggregates.find(key)
         if row is None:
@@ -149,12 +166,12 @@ class Usage:
         self.containers.touch(rows)
         self.containers.freed += rows.tolist()
 
-    def forget(self, key: Key) -> None:
+    def forget(self, key: RowKey) -> None:
         """A container is gone: its window goes, its aggregate stays."""
         if key in self.containers:
             self.containers.free(key)
 
-    def drop(self, keys: Collection[Key]) -> None:
+    def drop(self, keys: Collection[RowKey]) -> None:
         """Aggregates are gone; their containers get new ones with their next sample."""
         rows = np.array([self.aggregates.find(key) for key in keys], np.int64)
         used = self.containers.used()
@@ -164,18 +181,18 @@ class Usage:
         self.aggregates.freed.clear()
 
 
-def aggregate_columns(settings: UsageSettings) -> dict[str, Column]:
+def aggregate_columns(settings: UsageSettings) -> dict[str, ColumnSpec]:
     """What is known of each aggregate. `window` and `expires` are settings that an aggregate may have of its own."""
-    cpu, memory = cpu_scale(settings.growth), memory_scale(settings.growth)
+    cpu, memory = cpu_buckets(settings.growth), memory_buckets(settings.growth)
     return {
         **Histograms.columns("cpu", cpu, settings.cpu_half_life),
         **Histograms.columns("memory", memory, settings.memory_half_life),
-        "first": Column(default=NEVER),
-        "last": Column(default=NEVER),
-        "count": Column(np.int64),
-        "created": Column(default=NEVER),
-        "changed": Column(np.int64),
-        "offset": Column(np.int64, -1),
-        "window": Column(default=settings.window),
-        "expires": Column(default=settings.expires),
+        "first": ColumnSpec(default=NEVER),
+        "last": ColumnSpec(default=NEVER),
+        "count": ColumnSpec(np.int64),
+        "created": ColumnSpec(default=NEVER),
+        "changed": ColumnSpec(np.int64),
+        "offset": ColumnSpec(np.int64, -1),
+        "window": ColumnSpec(default=settings.window),
+        "expires": ColumnSpec(default=settings.expires),
     }

@@ -9,13 +9,13 @@ from collections.abc import Callable, Collection
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.engine.tables.row_table import Indices, Key
-from agents.logic.usage.container_usage import Usage
+from agents.engine.tables.row_table import Indices, RowKey
+from agents.logic.usage.container_usage import ContainerUsage
 from agents.logic.usage.histograms import NEVER
-from agents.logic.usage.label_sets import SEED
+from agents.logic.usage.pod_index import SEED
 
 
-def expire(usage: Usage, at: float, contributive: Collection[Key], known: Callable[[str, str], bool]) -> list[Key]:
+def expire(usage: ContainerUsage, at: float, contributive: Collection[RowKey], known: Callable[[str, str], bool]) -> list[RowKey]:
     """Drop aggregates that have expired, or that never had a sample and have no pod; what was dropped, sorted.
 
     `contributive`: aggregates of pods that run or whose controller lives. `known`: was this pod (workload, name) told of?
@@ -34,14 +34,14 @@ def expire(usage: Usage, at: float, contributive: Collection[Key], known: Callab
     return sorted(keys)
 
 
-def _expired(usage: Usage, rows: Indices, at: float) -> NDArray[np.bool_]:
+def _expired(usage: ContainerUsage, rows: Indices, at: float) -> NDArray[np.bool_]:
     """The last CPU sample, or for want of any the making of the aggregate, lies `expires` back."""
     columns = usage.aggregates
     last, created = columns.floats("last")[rows], columns.floats("created")[rows]
     return np.asarray(at - np.where(last == NEVER, created, last) >= columns.floats("expires")[rows])
 
 
-def _useless(usage: Usage, rows: Indices, contributive: Collection[Key]) -> NDArray[np.bool_]:
+def _useless(usage: ContainerUsage, rows: Indices, contributive: Collection[RowKey]) -> NDArray[np.bool_]:
     """No sample of anything, and no pod that could still give one."""
     blank = (usage.aggregates["count"][rows] == 0) & (usage.memory.total[rows] == 0.0)
     places = np.flatnonzero(blank)
@@ -50,7 +50,7 @@ def _useless(usage: Usage, rows: Indices, contributive: Collection[Key]) -> NDAr
     return found
 
 
-def _forget_containers(usage: Usage, at: float, known: Callable[[str, str], bool]) -> None:
+def _forget_containers(usage: ContainerUsage, at: float, known: Callable[[str, str], bool]) -> None:
     containers = usage.containers
     rows = containers.used()
     newest = np.maximum(containers.floats("last_cpu")[rows], containers.floats("last_memory")[rows])

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from agents.engine.tables.row_table import Indices
-from agents.logic.usage.container_usage import Usage
+from agents.logic.usage.container_usage import ContainerUsage
 from agents.logic.usage.histograms import Histograms
 from agents.logic.usage.peaks import WEIGHT
 from schemas.facts.vpa_checkpoints import CheckpointSeen, SavedHistogram
@@ -56,7 +56,7 @@ def restore(histograms: Histograms, row: int, kept: SavedHistogram) -> None:
     histograms.high[row] = filled[-1] if len(filled) else 0
 
 
-def load(usage: Usage, row: int, seen: CheckpointSeen) -> None:
+def load(usage: ContainerUsage, row: int, seen: CheckpointSeen) -> None:
     """Put a checkpoint into an aggregate that is new."""
     restore(usage.cpu, row, seen.cpu)
     restore(usage.memory, row, seen.memory)
@@ -65,7 +65,7 @@ def load(usage: Usage, row: int, seen: CheckpointSeen) -> None:
     usage.aggregates.touch([row])
 
 
-def take_running_peaks(usage: Usage, memory: Histograms, row: int, containers: Indices, now: float) -> None:
+def take_running_peaks(usage: ContainerUsage, memory: Histograms, row: int, containers: Indices, now: float) -> None:
     """Take the peaks of windows that have not ended from `row`: they are not final, and would count again when they are."""
     columns = usage.containers
     for container in containers.tolist():

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.engine.tables.row_table import Column, Floats, Indices, Rows
-from agents.logic.usage.buckets import Scale
-from agents.logic.usage.layers import layers
+from agents.engine.tables.row_table import ColumnSpec, Floats, Indices, RowTable
+from agents.logic.usage.buckets import Buckets
+from agents.logic.usage.scrape_lookup import layers
 
 NEVER = -62_135_596_800.0
 """Go's zero time, 0001-01-01, in seconds since the epoch; references are multiples of the half life counted from it."""
@@ -30,23 +30,23 @@ _BLOCK = 1024
 class Histograms:
     """The histograms in columns `<name>_...` of `rows`. A half life of infinity means no decay."""
 
-    def __init__(self, rows: Rows, name: str, scale: Scale) -> None:
+    def __init__(self, rows: RowTable, name: str, scale: Buckets) -> None:
         self.rows, self.name, self.scale = rows, name, scale
         self.weights = rows.spans(f"{name}_weights")
         self.width = len(scale.starts)
         self._ends = np.append(scale.starts[1:], scale.starts[-1])
 
     @staticmethod
-    def columns(name: str, scale: Scale, half_life: float) -> Mapping[str, Column]:
+    def columns(name: str, scale: Buckets, half_life: float) -> Mapping[str, ColumnSpec]:
         """What a table needs to hold such histograms."""
         width = len(scale.starts)
         return {
-            f"{name}_weights": Column(width=width),
-            f"{name}_total": Column(),
-            f"{name}_reference": Column(default=NEVER),
-            f"{name}_half_life": Column(default=half_life),
-            f"{name}_low": Column(np.int16, width - 1),
-            f"{name}_high": Column(np.int16, 0),
+            f"{name}_weights": ColumnSpec(width=width),
+            f"{name}_total": ColumnSpec(),
+            f"{name}_reference": ColumnSpec(default=NEVER),
+            f"{name}_half_life": ColumnSpec(default=half_life),
+            f"{name}_low": ColumnSpec(np.int16, width - 1),
+            f"{name}_high": ColumnSpec(np.int16, 0),
         }
 
     @property

@@ -6,18 +6,18 @@ the container had, which the plain usage numbers can never show.
 
 import numpy as np
 
-from agents.engine.tables.row_table import Floats, Indices, Rows
+from agents.engine.tables.row_table import Floats, Indices, RowTable
 from agents.logic.usage.histograms import NEVER, Histograms
-from agents.logic.usage.layers import layers
+from agents.logic.usage.scrape_lookup import layers
 
 WEIGHT = 1.0
 """Weight of a peak; it is stamped with the end of its window."""
 
 
-class Peaks:
+class MemoryPeaks:
     """Feeds the peaks of `containers` into the memory histograms of their aggregates, whose `window` is how long one lasts."""
 
-    def __init__(self, containers: Rows, memory: Histograms, *, zero_is_absent: bool = False) -> None:
+    def __init__(self, containers: RowTable, memory: Histograms, *, zero_is_absent: bool = False) -> None:
         self.containers, self.memory = containers, memory
         self._least = np.nextafter(0.0, 1.0) if zero_is_absent else 0.0
 

@@ -4,19 +4,43 @@ Init containers are known by name only, and their usage never counts. A pod is k
 by namespace and name, so a successor of the same name goes on with its containers' windows unless its end was seen before.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from sys import intern
 
-from agents.engine.tables.object_table import Table
-from agents.logic.usage.label_sets import text
+from agents.engine.tables.object_table import ObjectTable
 from schemas.facts.pods import PodChanged, PodPhase
+from schemas.policies.selectors import Requirement
+
+UNKNOWN = "?"
+"""Stands for the labels of a pod that no source has told of."""
+
+SEED = "checkpoint:"
+"""Begins what stands in place of labels for history that came from a checkpoint of a VPA, whose name follows."""
+
+
+def text(labels: Mapping[str, str]) -> str:
+    """`a=1,b=2`, sorted."""
+    return ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
+
+
+@lru_cache(maxsize=8192)
+def matches(selector: tuple[Requirement, ...], labels: str) -> bool:
+    """Whether labels, as their text, meet all requirements."""
+    return met(selector, dict(part.split("=", 1) for part in labels.split(",") if "=" in part))
+
+
+def met(selector: Iterable[Requirement], labels: Mapping[str, str]) -> bool:
+    """Whether labels meet all requirements."""
+    return all(requirement.holds(labels.get(requirement.key)) for requirement in selector)
+
 
 OVER = (PodPhase.SUCCEEDED, PodPhase.FAILED)
 
 
 @dataclass(frozen=True, slots=True)
-class Pod:
+class IndexedPod:
     """What counts of a pod. `labels` is the text of all its labels."""
 
     uid: str
@@ -26,24 +50,24 @@ class Pod:
     init_containers: tuple[str, ...] = ()
 
 
-class Pods:
+class PodIndex:
     """Pods by workload and name."""
 
     def __init__(self) -> None:
-        self.table: Table[Pod] = Table("pods", Pod, 1024)
+        self.table: ObjectTable[IndexedPod] = ObjectTable("pods", IndexedPod, 1024)
         self._of: dict[str, tuple[str, ...]] | None = None
         """Keys of the table by workload."""
         self._shared: dict[tuple[str, ...], tuple[str, ...]] = {}
 
-    def get(self, workload: str, pod: str) -> Pod | None:
+    def get(self, workload: str, pod: str) -> IndexedPod | None:
         """A pod; None if no source told of it."""
         return self.table.get(f"{workload}/{pod}")
 
-    def take(self, event: PodChanged) -> tuple[Pod | None, Pod]:
+    def take(self, event: PodChanged) -> tuple[IndexedPod | None, IndexedPod]:
         """A pod as it was known, and as it is known now."""
         workload, name = intern(event.workload.key), event.pod.name
         old = self.get(workload, name)
-        new = Pod(
+        new = IndexedPod(
             event.pod.uid,
             intern(text(event.labels)),
             event.phase,
@@ -53,7 +77,7 @@ class Pods:
         if old != new:
             key = f"{workload}/{name}"
             keys = self._keys()
-            self.table.put(key, new)
+            self.table.upsert(key, new)
             if old is None:
                 keys[workload] = (*keys.get(workload, ()), key)
         return old, new
@@ -61,7 +85,7 @@ class Pods:
     def drop(self, workload: str, pod: str) -> None:
         """Forget a pod."""
         keys, gone = self._keys(), f"{workload}/{pod}"
-        if self.table.drop(gone) is not None:
+        if self.table.remove(gone) is not None:
             left = tuple(key for key in keys[workload] if key != gone)
             if left:
                 keys[workload] = left
@@ -72,14 +96,14 @@ class Pods:
         """Whether any pod of a workload is known."""
         return workload in self._keys()
 
-    def of(self, workload: str) -> Iterator[Pod]:
+    def of(self, workload: str) -> Iterator[IndexedPod]:
         """The pods of a workload."""
         for key in self._keys().get(workload, ()):
             pod = self.table.get(key)
             if pod is not None:
                 yield pod
 
-    def all(self) -> Iterator[tuple[str, str, Pod]]:
+    def all(self) -> Iterator[tuple[str, str, IndexedPod]]:
         """Workload, name and pod of each."""
         for key, pod in self.table.items():
             workload, name = key.rsplit("/", 1)

@@ -10,14 +10,14 @@ from datetime import datetime
 import numpy as np
 
 from agents.logic.usage import histogram_checkpoints
-from agents.logic.vertical.container_index import Members
+from agents.logic.vertical.container_index import ContainerIndex
 from agents.logic.vertical.evidence import added
-from agents.logic.vertical.usage_ingest import Intake
+from agents.logic.vertical.usage_ingest import UsageIngest
 from schemas.facts.vpa_checkpoints import CheckpointSeen
 from schemas.names import Workload
 
 
-def export(intake: Intake, members: Members, workload: Workload, at: datetime) -> tuple[CheckpointSeen, ...]:
+def export(intake: UsageIngest, members: ContainerIndex, workload: Workload, at: datetime) -> tuple[CheckpointSeen, ...]:
     """The checkpoints of a workload's VPA, sorted by container; none where it has no VPA that is ours."""
     held = intake.policies.of(workload.key)
     if held is None or held.policy.vpa is None or held.policy.foreign:
@@ -26,7 +26,7 @@ def export(intake: Intake, members: Members, workload: Workload, at: datetime) -
     return tuple(_one(intake, members.rows(member), (workload, held.policy.vpa.name, name), at) for name, member in found)
 
 
-def _one(intake: Intake, parts: Sequence[int], name: tuple[Workload, str, str], at: datetime) -> CheckpointSeen:
+def _one(intake: UsageIngest, parts: Sequence[int], name: tuple[Workload, str, str], at: datetime) -> CheckpointSeen:
     usage = intake.usage
     rows = np.array(parts, np.int64)
     total, (row,) = added(usage, [parts])

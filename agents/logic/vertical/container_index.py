@@ -12,12 +12,11 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.engine.tables.row_table import Floats, Indices, Key, Rows
+from agents.engine.tables.row_table import Floats, Indices, RowKey, RowTable
 from agents.logic.policies import Held, Policies
-from agents.logic.usage.container_usage import Usage
-from agents.logic.usage.label_sets import SEED, UNKNOWN, matches
-from agents.logic.vertical.tuning import COLUMNS, PLACE, Folding, folding, row
-from agents.logic.vertical.tuning_rows import Lines
+from agents.logic.usage.container_usage import ContainerUsage
+from agents.logic.usage.pod_index import SEED, UNKNOWN, matches
+from agents.logic.vertical.tuning import COLUMNS, PLACE, FoldingRules, RuleLines, folding, row
 from agents.logic.vertical.vertical_settings import VerticalSettings
 
 _SILENT = PLACE["silent"]
@@ -30,28 +29,28 @@ policy in force, 0 for none; the row of its only aggregate, -1 for another numbe
 the numbers stand by which it is judged."""
 
 
-class Members:
+class ContainerIndex:
     """Aggregates (workload, container, labels) by workload and container, with what is known of each member."""
 
-    def __init__(self, usage: Usage, said: Rows, policies: Policies, settings: VerticalSettings) -> None:
+    def __init__(self, usage: ContainerUsage, said: RowTable, policies: Policies, settings: VerticalSettings) -> None:
         self._usage, self._said, self._policies, self._settings = usage, said, policies, settings
         self._of: dict[str, tuple[int, ...]] = {}
         """Members by workload, in order of container."""
-        self.names: list[Key] = []
+        self.names: list[RowKey] = []
         """Workload and container of each member; those of one that is gone stay until another takes its place."""
         self._several: dict[int, Sequence[int]] = {}
         """Rows of the aggregates of members that have several."""
         self.member: Indices = np.zeros(0, np.int64)
         """The member that an aggregate's row belongs to; -1 for none."""
         self.numbers: dict[str, Indices] = {name: np.zeros(0, np.int64) for name in _NUMBERS}
-        self._lines = Lines(len(COLUMNS))
-        self._keys: dict[str, tuple[Key, ...]] = {}
+        self._lines = RuleLines(len(COLUMNS))
+        self._keys: dict[str, tuple[RowKey, ...]] = {}
         """Aggregates by workload."""
         self._free: list[int] = []
 
-    def add(self, keys: Iterable[Key]) -> None:
+    def add(self, keys: Iterable[RowKey]) -> None:
         """These aggregates are new."""
-        new: dict[str, list[Key]] = {}
+        new: dict[str, list[RowKey]] = {}
         for key in keys:
             if key in self._usage.aggregates:
                 new.setdefault(key[0], []).append(key)
@@ -59,14 +58,14 @@ class Members:
             self._keys[workload] = tuple(dict.fromkeys((*self._keys.get(workload, ()), *mine)))
         self.govern(new)
 
-    def remove(self, keys: Iterable[Key]) -> list[Key]:
+    def remove(self, keys: Iterable[RowKey]) -> list[RowKey]:
         """These aggregates are gone; the members (workload, container) that have none left."""
-        old: dict[str, set[Key]] = {}
+        old: dict[str, set[RowKey]] = {}
         for key in keys:
             old.setdefault(key[0], set()).add(key)
         for workload, mine in old.items():
             self._keys[workload] = tuple(key for key in self._keys[workload] if key not in mine)
-        gone: list[Key] = [(workload, name) for workload in old for name in self._forget(workload)]
+        gone: list[RowKey] = [(workload, name) for workload in old for name in self._forget(workload)]
         self.govern(workload for workload in old if workload in self._keys)
         return gone
 
@@ -105,7 +104,7 @@ class Members:
     def govern(self, workloads: Iterable[str]) -> None:
         """Put the aggregates of these workloads together by the policies that hold."""
         self._fit()
-        ruled: list[tuple[int, Folding]] = []
+        ruled: list[tuple[int, FoldingRules]] = []
         for workload in workloads:
             held = self._policies.of(workload)
             parts = self._parts_of(workload, held)
@@ -157,7 +156,7 @@ class Members:
         has[several] = [member in self._several for member in members[several].tolist()]
         return np.asarray(has & (self.rules(members)[:, _SILENT] == 0.0))
 
-    def _fold_by(self, ruled: list[tuple[int, Folding]]) -> None:
+    def _fold_by(self, ruled: list[tuple[int, FoldingRules]]) -> None:
         if not ruled:
             return
         rows = np.array([found for found, _ in ruled], np.int64)
@@ -214,7 +213,7 @@ class Members:
             self.numbers = {name: np.append(array, np.zeros(more, np.int64)) for name, array in self.numbers.items()}
 
 
-def _order(key: Key) -> tuple[str, bool, str]:
+def _order(key: RowKey) -> tuple[str, bool, str]:
     _, container, labels = key
     return (container, labels.startswith(SEED), labels)
 

@@ -9,7 +9,7 @@ from agents.engine.tables.row_table import Indices
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class TurnSpan:
     """From the turn before to this one, in milliseconds."""
 
     before: int

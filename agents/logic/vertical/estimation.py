@@ -9,23 +9,22 @@ from dataclasses import dataclass
 import numpy as np
 
 from agents.engine.tables.row_table import Floats
-from agents.logic.usage.buckets import AMOUNT_LIMIT
-from agents.logic.usage.go_pow import power
+from agents.logic.usage.buckets import AMOUNT_LIMIT, power
 
 MILLI = 1000.0
 """Millicores of a core."""
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class ConfidenceBound:
     """amount * (1 + multiplier / confidence) ^ exponent: far away while little is known, close once much is."""
 
     multiplier: float
     exponent: int
 
 
-LOWER = Bound(0.001, -2)
-UPPER = Bound(1.0, 1)
+LOWER = ConfidenceBound(0.001, -2)
+UPPER = ConfidenceBound(1.0, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +56,7 @@ def confidence(first: Floats, last: Floats, count: Floats, interval: float) -> F
     return np.minimum((last - first) / interval, count / (interval / 60.0))
 
 
-def with_confidence(amounts: Floats, sure: Floats, bound: Bound) -> Floats:
+def with_confidence(amounts: Floats, sure: Floats, bound: ConfidenceBound) -> Floats:
     """A bound: amount * (1 + m / c) ^ e; c = 0 makes the factor 0 or infinite."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return clamp(amounts * power(1.0 + bound.multiplier / sure, bound.exponent))

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from agents.engine.tables.row_table import Floats, Indices, Rows
-from agents.logic.usage.buckets import cpu_scale, memory_scale
-from agents.logic.usage.container_usage import Usage, aggregate_columns
+from agents.engine.tables.row_table import Floats, Indices, RowTable
+from agents.logic.usage.buckets import cpu_buckets, memory_buckets
+from agents.logic.usage.container_usage import ContainerUsage, aggregate_columns
 from agents.logic.usage.histograms import NEVER, Histograms
 
 Parts = Sequence[Sequence[int]]
@@ -30,7 +30,7 @@ class Evidence:
     """The weight of all memory peaks."""
 
 
-def gather(usage: Usage, single: Indices, parts: Callable[[int], Sequence[int]], shares: Floats) -> Evidence:
+def gather(usage: ContainerUsage, single: Indices, parts: Callable[[int], Sequence[int]], shares: Floats) -> Evidence:
     """The evidence for each name. `single`: the row of its only aggregate, or -1 and then `parts` gives the rows of all.
 
     `shares` has six percentiles for each: of CPU, then of memory.
@@ -46,7 +46,7 @@ def gather(usage: Usage, single: Indices, parts: Callable[[int], Sequence[int]],
     return _joined(found, order)
 
 
-def read(usage: "Usage | Sum", rows: Indices, shares: Floats) -> Evidence:
+def read(usage: "ContainerUsage | AggregateSum", rows: Indices, shares: Floats) -> Evidence:
     """The evidence in these rows."""
     columns = usage.aggregates
     return Evidence(
@@ -60,27 +60,27 @@ def read(usage: "Usage | Sum", rows: Indices, shares: Floats) -> Evidence:
 
 
 @dataclass(frozen=True, slots=True)
-class Sum:
+class AggregateSum:
     """Aggregates that nobody keeps."""
 
-    aggregates: Rows
+    aggregates: RowTable
     cpu: Histograms
     memory: Histograms
 
 
-def added(usage: Usage, parts: Parts) -> tuple[Sum, Indices]:
+def added(usage: ContainerUsage, parts: Parts) -> tuple[AggregateSum, Indices]:
     """One new aggregate for each element of `parts`, and their rows. An element with no rows is empty."""
-    rows = Rows("sums", aggregate_columns(usage.settings))
+    rows = RowTable("sums", aggregate_columns(usage.settings))
     rows.reserve(len(parts))
     growth = usage.settings.growth
-    total = Sum(rows, Histograms(rows, "cpu", cpu_scale(growth)), Histograms(rows, "memory", memory_scale(growth)))
+    total = AggregateSum(rows, Histograms(rows, "cpu", cpu_buckets(growth)), Histograms(rows, "memory", memory_buckets(growth)))
     for layer in range(max((len(part) for part in parts), default=0)):
         into = np.array([i for i, part in enumerate(parts) if len(part) > layer], np.int64)
         _add(usage, np.array([parts[i][layer] for i in into.tolist()], np.int64), total, into)
     return total, np.arange(len(parts))
 
 
-def _add(usage: Usage, others: Indices, total: Sum, into: Indices) -> None:
+def _add(usage: ContainerUsage, others: Indices, total: AggregateSum, into: Indices) -> None:
     """Histograms add up; the first sample is the earliest there is, the last the latest."""
     for mine, theirs in ((total.cpu, usage.cpu), (total.memory, usage.memory)):
         mine.half_life[into] = theirs.half_life[others]

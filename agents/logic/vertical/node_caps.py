@@ -4,18 +4,22 @@ A pod must fit one node, so nodes are compared as they are and not resource by r
 as much of both. Cordons and reboots pass, so a node counts until it is removed; what else runs on it is not taken off.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from agents.engine.tables.object_table import Table
-from agents.engine.tables.parts import Part
+import numpy as np
+
+from agents.engine.tables.object_table import ObjectTable
+from agents.engine.tables.parted_state import StatePart
+from agents.engine.tables.row_table import Floats, Indices
 from agents.engine.turn import Recorded
+from agents.logic.vertical.estimation import MILLI
 from schemas.facts.nodes import NodeChanged, NodeRemoved
 from schemas.names import Place, cluster_of
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class NodeRoom:
     """What a node has for pods, and where that was said."""
 
     name: str
@@ -25,21 +29,21 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
-class Grown:
+class NodesGrown:
     """The last turn in which another node became the largest of a cluster."""
 
     turn: int
 
 
-class Nodes:
+class NodeIndex:
     """The nodes of all clusters that a partition was told of."""
 
     def __init__(self) -> None:
-        self.table: Table[Node] = Table("nodes", Node, 16)
-        self.grown: Table[Grown] = Table("grown", Grown, 1)
-        self._largest: dict[str, tuple[Node, ...]] | None = None
+        self.table: ObjectTable[NodeRoom] = ObjectTable("nodes", NodeRoom, 16)
+        self.grown: ObjectTable[NodesGrown] = ObjectTable("grown", NodesGrown, 1)
+        self._largest: dict[str, tuple[NodeRoom, ...]] | None = None
 
-    def tables(self) -> tuple[Part, ...]:
+    def tables(self) -> tuple[StatePart, ...]:
         """All tables."""
         return (self.table, self.grown)
 
@@ -51,16 +55,16 @@ class Nodes:
             event = recorded.event
             if isinstance(event, NodeChanged):
                 clusters |= self._put(event, recorded.place)
-            elif isinstance(event, NodeRemoved) and self.table.drop(f"{event.cluster}/{event.node}"):
+            elif isinstance(event, NodeRemoved) and self.table.remove(f"{event.cluster}/{event.node}"):
                 clusters.add(event.cluster)
         if not clusters:
             return
         self._largest = None
         for cluster in sorted(clusters):
             if _sizes(self.largest(cluster)) != _sizes(before.get(cluster, ())):
-                self.grown.put(cluster, Grown(turn))
+                self.grown.upsert(cluster, NodesGrown(turn))
 
-    def largest(self, cluster: str) -> tuple[Node, ...]:
+    def largest(self, cluster: str) -> tuple[NodeRoom, ...]:
         """The nodes of which no other has as much of both resources, by falling CPU; of equal ones the first by name."""
         return self._known().get(cluster, ())
 
@@ -76,28 +80,89 @@ class Nodes:
         key, cpu, memory = f"{event.cluster}/{event.node}", event.allocatable.cpu, event.allocatable.memory
         old = self.table.get(key)
         if not cpu or not memory:
-            return {event.cluster} if self.table.drop(key) else set()
+            return {event.cluster} if self.table.remove(key) else set()
         if old is not None and (old.cpu, old.memory) == (cpu, memory):
             return set()
-        self.table.put(key, Node(event.node, float(cpu), float(memory), place))
+        self.table.upsert(key, NodeRoom(event.node, float(cpu), float(memory), place))
         return {event.cluster}
 
-    def _known(self) -> dict[str, tuple[Node, ...]]:
+    def _known(self) -> dict[str, tuple[NodeRoom, ...]]:
         if self._largest is None:
-            of: dict[str, list[Node]] = {}
+            of: dict[str, list[NodeRoom]] = {}
             for key, node in self.table.items():
                 of.setdefault(cluster_of(key), []).append(node)
             self._largest = {cluster: _unmatched(nodes) for cluster, nodes in of.items()}
         return self._largest
 
 
-def _unmatched(nodes: list[Node]) -> tuple[Node, ...]:
-    found: list[Node] = []
+def _unmatched(nodes: list[NodeRoom]) -> tuple[NodeRoom, ...]:
+    found: list[NodeRoom] = []
     for node in sorted(nodes, key=lambda node: (-node.cpu, -node.memory, node.name)):
         if not found or node.memory > found[-1].memory:
             found.append(node)
     return tuple(found)
 
 
-def _sizes(nodes: tuple[Node, ...]) -> list[tuple[float, float]]:
+def _sizes(nodes: tuple[NodeRoom, ...]) -> list[tuple[float, float]]:
     return [(node.cpu, node.memory) for node in nodes]
+
+
+_RESOURCES = 2
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFit:
+    """By pod: the node that it was measured against, None where its cluster has none, and its amounts before."""
+
+    pods: Indices
+    """The pod of each row of amounts."""
+    nodes: Sequence[NodeRoom | None]
+    sums: Floats
+    """Lower, target and upper millicores, then bytes."""
+
+    def node(self, row: int) -> NodeRoom | None:
+        """The node that the pod of a row of amounts was measured against."""
+        return self.nodes[int(self.pods[row])]
+
+
+def fit(amounts: Floats, workloads: Sequence[str], nodes: NodeIndex) -> tuple[Floats, NodeFit]:
+    """The amounts of which those of one workload together are no more than a node has, and how they were cut.
+
+    amount * allocatable / sum, cut to a whole number, where the sum of a pod is more; NaN counts as nothing.
+    """
+    numbers: dict[str, int] = {}
+    pods = np.array([numbers.setdefault(workload, len(numbers)) for workload in workloads], np.int64)
+    known = np.nan_to_num(amounts)
+    columns = [np.bincount(pods, weights=column, minlength=len(numbers)) for column in known.T]
+    sums = np.asarray(np.column_stack(columns), np.float64)
+    chosen = _choose(sums, [cluster_of(workload) for workload in numbers], nodes)
+    room = np.array([_room(node) for node in chosen]).reshape(-1, _RESOURCES).repeat(sums.shape[1] // _RESOURCES, axis=1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        cut = np.trunc(amounts * room[pods] / sums[pods])
+    return np.where((sums > room)[pods], cut, amounts), NodeFit(pods, chosen, sums)
+
+
+def _choose(sums: Floats, clusters: Sequence[str], nodes: NodeIndex) -> list[NodeRoom | None]:
+    chosen: list[NodeRoom | None] = [None] * len(clusters)
+    for cluster in sorted(set(clusters)):
+        largest = nodes.largest(cluster)
+        if not largest:
+            continue
+        here = np.array([place for place, name in enumerate(clusters) if name == cluster])
+        room = np.array([_room(node) for node in largest])
+        target, upper = (_share(sums[here][:, places], room) for places in ((1, 4), (2, 5)))
+        best = np.where(target == target.max(axis=1, keepdims=True), upper, -1.0).argmax(axis=1)
+        for place, node in zip(here.tolist(), best.tolist(), strict=True):
+            chosen[place] = largest[node]
+    return chosen
+
+
+def _share(wanted: Floats, room: Floats) -> Floats:
+    """What part of itself each pod (line) would get on each node (column), by the resource that is cut more."""
+    with np.errstate(divide="ignore"):
+        parts = room[None, :, :] / wanted[:, None, :]
+    return np.asarray(np.minimum(parts, 1.0).min(axis=2))
+
+
+def _room(node: NodeRoom | None) -> tuple[float, float]:
+    return (np.inf, np.inf) if node is None else (node.cpu * MILLI, node.memory)

@@ -6,14 +6,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agents.engine.tables.row_table import Floats, Indices
-from agents.logic.resources.capping import cap
-from agents.logic.usage.container_usage import Usage
-from agents.logic.vertical.container_index import Members
+from agents.logic.usage.container_usage import ContainerUsage
+from agents.logic.vertical.container_index import ContainerIndex
 from agents.logic.vertical.estimation import MILLI, Estimate, clamp, confidence, estimate, rounded
 from agents.logic.vertical.evidence import Evidence, gather
-from agents.logic.vertical.node_caps import Nodes
-from agents.logic.vertical.node_fitting import Fit, fit
-from agents.logic.vertical.tuning import PLACE
+from agents.logic.vertical.node_caps import NodeFit, NodeIndex, fit
+from agents.logic.vertical.tuning import PLACE, cap
 from agents.logic.vertical.vertical_settings import VerticalSettings
 
 AMOUNTS = ("lower_cpu", "target_cpu", "upper_cpu", "lower_memory", "target_memory", "upper_memory")
@@ -36,7 +34,7 @@ class Recommendation:
     amounts: Floats
     uncapped: Floats
     rules: Floats
-    fit: Fit | None
+    fit: NodeFit | None
 
     def moved(self, said: Floats, step: float) -> NDArray[np.bool_]:
         """Rows whose target is another than `said`, or whose bounds moved by `step` of themselves."""
@@ -48,7 +46,7 @@ class Recommendation:
 
 
 def recommend(
-    usage: Usage, members: Members, these: Indices, settings: VerticalSettings, nodes: Nodes | None = None
+    usage: ContainerUsage, members: ContainerIndex, these: Indices, settings: VerticalSettings, nodes: NodeIndex | None = None
 ) -> Recommendation:
     """The sum, for all these members at once; whole workloads where there are nodes to fit."""
     rules = members.rules(these)

@@ -12,18 +12,18 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.engine.tables.object_table import Table
-from agents.engine.tables.parts import Parts
-from agents.engine.tables.row_table import CHUNK, Column, Indices, Key, Rows
+from agents.engine.tables.object_table import ObjectTable
+from agents.engine.tables.parted_state import PartedState
+from agents.engine.tables.row_table import CHUNK, ColumnSpec, Indices, RowKey, RowTable
 from agents.engine.turn import Decided, Turn
 from agents.logic.policies import Policies, body
-from agents.logic.vertical.container_index import Members
+from agents.logic.vertical.container_index import ContainerIndex
 from agents.logic.vertical.decision_builder import container, node, reasons, rules
-from agents.logic.vertical.due_times import Span
-from agents.logic.vertical.node_caps import Nodes
+from agents.logic.vertical.due_times import TurnSpan
+from agents.logic.vertical.node_caps import NodeIndex
 from agents.logic.vertical.recommendation import AMOUNTS, Recommendation, recommend
-from agents.logic.vertical.source_heartbeats import Sources
-from agents.logic.vertical.usage_ingest import Intake
+from agents.logic.vertical.source_heartbeats import SourceHeartbeats
+from agents.logic.vertical.usage_ingest import UsageIngest
 from agents.logic.vertical.vertical_settings import VerticalSettings
 from schemas.decisions.recommendations import ContainerRecommendation, LastOomKill, RequestsRecommended
 from schemas.facts.pods import PodChanged, PodDeleted
@@ -38,7 +38,7 @@ _HOUR = 3_600_000
 
 
 @dataclass(frozen=True, slots=True)
-class Marks:
+class LastTurn:
     """The last turn taken, and where metrics stand in the log."""
 
     turn: int
@@ -47,7 +47,7 @@ class Marks:
 
 
 @dataclass(frozen=True, slots=True)
-class Killed:
+class IngestedOomKill:
     """The last OOM kill of a workload, and its place in the log."""
 
     event: ContainerOOMKilled
@@ -65,19 +65,19 @@ class _Word:
     places: tuple[Place, ...] = ()
 
 
-class Recommender(Parts):
+class Recommender(PartedState):
     """The state of one partition."""
 
     def __init__(self, settings: VerticalSettings, partition: int) -> None:
         self.settings, self.partition = settings, partition
         self.policies = Policies(settings.recommender)
-        self.intake = Intake(settings, self.policies)
+        self.intake = UsageIngest(settings, self.policies)
         self.usage = self.intake.usage
-        self.said = Rows("said", {**{name: Column(default=np.nan) for name in AMOUNTS}, "policy": Column(np.int64)})
-        self.ooms: Table[Killed] = Table("ooms", Killed, 16)
-        self.marks: Table[Marks] = Table("marks", Marks, 1)
-        self.nodes, self.sources = Nodes(), Sources()
-        self.members = Members(self.usage, self.said, self.policies, settings)
+        self.said = RowTable("said", {**{name: ColumnSpec(default=np.nan) for name in AMOUNTS}, "policy": ColumnSpec(np.int64)})
+        self.ooms: ObjectTable[IngestedOomKill] = ObjectTable("ooms", IngestedOomKill, 16)
+        self.marks: ObjectTable[LastTurn] = ObjectTable("marks", LastTurn, 1)
+        self.nodes, self.sources = NodeIndex(), SourceHeartbeats()
+        self.members = ContainerIndex(self.usage, self.said, self.policies, settings)
         tables = (self.usage.aggregates, self.usage.containers, self.said, self.intake.pods.table, self.ooms, self.marks)
         super().__init__(*tables, *self.policies.tables(), *self.nodes.tables(), self.sources.table)
         self._rules = rules(settings)
@@ -85,10 +85,10 @@ class Recommender(Parts):
 
     def step(self, turn: Turn) -> Sequence[Decided]:
         """Take a turn in; say what moved."""
-        marks = self.marks.get("") or Marks(turn.number)
+        marks = self.marks.get("") or LastTurn(turn.number)
         self.intake.begin(turn.number)
         self._remember()
-        span = Span(marks.turn, turn.number)
+        span = TurnSpan(marks.turn, turn.number)
         changed = self._take_policies(turn)
         self.nodes.take(turn.of("cluster-changes"), turn.number)
         self.sources.take(turn.of("cluster-changes"))
@@ -100,7 +100,7 @@ class Recommender(Parts):
         if span.crosses_one(_HOUR):
             self.intake.expire(turn.number / 1000)
             lost |= self._account()
-        self.marks.put("", replace(marks, turn=turn.number))
+        self.marks.upsert("", replace(marks, turn=turn.number))
         due = self._due(span) | killed | flipped
         decided, known = self._say(turn, sorted(due), span, killed | flipped)
         quiet = (due - known) | self._quiet((changed | lost) - due)
@@ -137,16 +137,16 @@ class Recommender(Parts):
             event = recorded.event
             if isinstance(event, ContainerOOMKilled):
                 workload = event.workload.key
-                self.ooms.put(workload, Killed(event, recorded.place, self.intake.kill(event)))
+                self.ooms.upsert(workload, IngestedOomKill(event, recorded.place, self.intake.kill(event)))
                 workloads.add(workload)
         return workloads
 
-    def _take_scrapes(self, turn: Turn, marks: Marks) -> Marks:
+    def _take_scrapes(self, turn: Turn, marks: LastTurn) -> LastTurn:
         for recorded in turn.of("pod-metrics"):
             event, place = recorded.event, recorded.place
             if isinstance(event, MetricsScraped):
                 self.usage.scrape(event, event.at.timestamp(), offset=place.offset)
-                marks = Marks(turn.number, place.topic, place.partition)
+                marks = LastTurn(turn.number, place.topic, place.partition)
         return marks
 
     def _account(self) -> set[str]:
@@ -159,7 +159,7 @@ class Recommender(Parts):
                 self.said.free((workload, name))
                 lost.add(workload)
             if workload not in self.members:
-                self.ooms.drop(workload)
+                self.ooms.remove(workload)
         self.said.freed.clear()
         if added:
             self.members.add(added)
@@ -177,7 +177,7 @@ class Recommender(Parts):
                     flipped.add(workload)
         return flipped
 
-    def _due(self, span: Span) -> set[str]:
+    def _due(self, span: TurnSpan) -> set[str]:
         """Workloads whose time it is and that may have something new to say."""
         rows, members = self.usage.aggregates.used(), self.members
         rows = rows[members.member[rows] >= 0]
@@ -190,7 +190,7 @@ class Recommender(Parts):
         due = (now & (touched | governed)) | span.crosses(spread, heartbeat)
         return members.workloads(of[due]) | self._other_nodes(span, of[now & ~due])
 
-    def _other_nodes(self, span: Span, members: Indices) -> set[str]:
+    def _other_nodes(self, span: TurnSpan, members: Indices) -> set[str]:
         """Workloads of these members whose cluster got another largest node since their due time before."""
         if not self.settings.node_cap:
             return set()
@@ -203,7 +203,7 @@ class Recommender(Parts):
             return np.full(len(members), -1, np.int64)
         return np.where(said >= 0, self.said.whole("policy")[said], -1)
 
-    def _say(self, turn: Turn, workloads: Sequence[str], span: Span, at_once: set[str]) -> tuple[list[Decided], set[str]]:
+    def _say(self, turn: Turn, workloads: Sequence[str], span: TurnSpan, at_once: set[str]) -> tuple[list[Decided], set[str]]:
         """Say what is new of these workloads, and all of those that are to be answered at once.
 
         Also gives those of which something is recommended, said or not.
@@ -292,12 +292,12 @@ class Recommender(Parts):
 
     def _scrapes(self, members: Indices) -> list[Place]:
         """The last scrapes that these members rest on."""
-        marks = self.marks.get("") or Marks(0)
+        marks = self.marks.get("") or LastTurn(0)
         rows = [row for member in members.tolist() for row in self.members.rows(member)]
         offsets = set(self.usage.aggregates.whole("offset")[rows].tolist()) - {-1}
         return [Place(marks.topic, marks.partition, offset) for offset in sorted(offsets)]
 
-    def _remember_said(self, key: Key, done: Recommendation, place: int) -> None:
+    def _remember_said(self, key: RowKey, done: Recommendation, place: int) -> None:
         row, member = self.said.find(key), int(done.members[place])
         if row is None:
             row = self.said.add(key)
@@ -322,6 +322,6 @@ class Recommender(Parts):
             self.members.add(self.usage.aggregates.keys())
 
 
-def _last_oom(killed: Killed) -> LastOomKill:
+def _last_oom(killed: IngestedOomKill) -> LastOomKill:
     kill = killed.event
     return LastOomKill(kill.at, kill.pod, kill.container, kill.memory_request, killed.counted, killed.place)

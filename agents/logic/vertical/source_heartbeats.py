@@ -7,7 +7,7 @@ report of each source of a cluster, in the source's own time.
 from collections.abc import Iterable
 from datetime import datetime
 
-from agents.engine.tables.object_table import Table
+from agents.engine.tables.object_table import ObjectTable
 from agents.engine.turn import Recorded
 from schemas.decisions.recommendations import OomSource, OomSourceState
 from schemas.facts.sources import SourceReported
@@ -18,11 +18,11 @@ _PERIODS = 3
 _OOMS = "oom-events"
 
 
-class Sources:
+class SourceHeartbeats:
     """The last report of each source."""
 
     def __init__(self) -> None:
-        self.table: Table[SourceReported] = Table("sources", SourceReported, 1)
+        self.table: ObjectTable[SourceReported] = ObjectTable("sources", SourceReported, 1)
 
     def take(self, records: Iterable[Recorded]) -> None:
         """Take reports in. Of two of one source the later counts, whichever comes first."""
@@ -32,7 +32,7 @@ class Sources:
                 key = f"{event.cluster}/{event.source}"
                 old = self.table.get(key)
                 if old is None or old.at <= event.at:
-                    self.table.put(key, event)
+                    self.table.upsert(key, event)
 
     def ooms(self, cluster: str, at: datetime) -> OomSource:
         """The source of OOM kills in a cluster that reported last, and whether it is alive at `at`."""

@@ -6,11 +6,13 @@ container may be `*` and the name is that of a field of Tuning, `minimum_cpu` or
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 
+import numpy as np
+
+from agents.engine.tables.row_table import Floats, Indices
 from agents.logic.policies import Held, bounds
-from agents.logic.resources.capping import limits_of
 from agents.logic.vertical.vertical_settings import VerticalSettings
 from schemas.names import Amounts
 from schemas.policies.vertical import ContainerMode, ContainerPolicy, Tuning
@@ -52,7 +54,7 @@ _NAMES = (*(f.name for f in fields(Tuning) if f.name != "minimum"), "minimum_cpu
 
 
 @dataclass(frozen=True, slots=True)
-class Folding:
+class FoldingRules:
     """What a policy asks of the folding of usage: times in seconds."""
 
     window: float
@@ -95,11 +97,11 @@ def row(held: Held | None, container: str, settings: VerticalSettings) -> list[f
     ]
 
 
-def folding(held: Held | None, container: str, settings: VerticalSettings) -> Folding:
+def folding(held: Held | None, container: str, settings: VerticalSettings) -> FoldingRules:
     """How the usage of one container is folded."""
     entry = entry_of(held, container, settings)
     window = _or(entry.memory_window, settings.memory_window)
-    return Folding(
+    return FoldingRules(
         window,
         window * _or(entry.memory_windows, settings.memory_windows),
         _or(entry.tuning.cpu_half_life, settings.cpu_half_life),
@@ -166,3 +168,66 @@ def odd_annotation(annotations: Mapping[str, str]) -> str | None:
 
 def _or(value: float | None, otherwise: float) -> float:
     return otherwise if value is None else float(value)
+
+
+_LEAST = 1024
+"""Lines below which nothing is tidied."""
+
+
+class RuleLines:
+    """Lines of `width` numbers, known by their bits."""
+
+    def __init__(self, width: int) -> None:
+        self._lines: Floats = np.zeros((0, width))
+        self._places: dict[bytes, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __getitem__(self, places: Indices) -> Floats:
+        return self._lines[places]
+
+    def item(self, place: int, column: int) -> float:
+        """One number."""
+        return self._lines.item(place, column)
+
+    def crowded(self, users: int) -> bool:
+        """Whether so many users cannot want most of what is here."""
+        return len(self) > max(_LEAST, 2 * users)
+
+    def place(self, numbers: Sequence[float]) -> int:
+        """Where a line stands; put there when new."""
+        line = np.array(numbers, np.float64)
+        place = self._places.setdefault(line.tobytes(), len(self._places))
+        if place == len(self._lines):
+            more = np.zeros((max(16, place // 8), self._lines.shape[1]))
+            self._lines = np.concatenate([self._lines, more])
+        self._lines[place] = line
+        return place
+
+    def tidy(self, wanted: Indices) -> Indices:
+        """Let lines go that nobody wants; where the wanted ones stand now."""
+        kept, places = np.unique(wanted, return_inverse=True)
+        self._lines = self._lines[kept]
+        self._places = {line.tobytes(): place for place, line in enumerate(self._lines)}
+        return np.asarray(places, np.int64)
+
+
+NOTHING = Amounts()
+
+
+def limits_of(entry: ContainerPolicy, maximum: Amounts = NOTHING) -> tuple[float, float, float, float]:
+    """Least and most millicores, least and most bytes; NaN where nothing is set. Zero is not set, as upstream has it."""
+    least, most = entry.min_allowed, entry.max_allowed
+    cpu = most.cpu if most.cpu is not None else maximum.cpu
+    memory = most.memory if most.memory is not None else maximum.memory
+    return (_bound(least.cpu, 1000.0), _bound(cpu, 1000.0), _bound(least.memory, 1.0), _bound(memory, 1.0))
+
+
+def _bound(amount: float | None, scale: float) -> float:
+    return round(amount * scale, 6) if amount else float("nan")
+
+
+def cap(amounts: Floats, least: Floats, most: Floats) -> Floats:
+    """min(max(amount, least), most), where a bound that is NaN is none; what is NaN stays so."""
+    return np.where(np.isnan(amounts), np.nan, np.fmin(np.fmax(amounts, least), most))

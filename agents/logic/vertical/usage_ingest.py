@@ -12,14 +12,12 @@ from sys import intern
 
 import numpy as np
 
-from agents.engine.tables.row_table import Key
+from agents.engine.tables.row_table import RowKey
 from agents.logic.policies import Policies
 from agents.logic.usage import histogram_checkpoints
-from agents.logic.usage.container_usage import Bump, Usage
+from agents.logic.usage.container_usage import ContainerUsage, OomBump, UsageSettings
 from agents.logic.usage.expiry import expire
-from agents.logic.usage.label_sets import SEED, UNKNOWN, matches
-from agents.logic.usage.pod_index import OVER, Pod, Pods
-from agents.logic.usage.usage_settings import UsageSettings
+from agents.logic.usage.pod_index import OVER, SEED, UNKNOWN, IndexedPod, PodIndex, matches
 from agents.logic.vertical.tuning import entry_of, folding
 from agents.logic.vertical.vertical_settings import VerticalSettings
 from schemas.facts.pods import PodChanged, PodDeleted, PodPhase
@@ -40,15 +38,15 @@ def usage_settings(settings: VerticalSettings) -> UsageSettings:
     )
 
 
-class Intake:
+class UsageIngest:
     """The usage and the pods of one partition."""
 
     def __init__(self, settings: VerticalSettings, policies: Policies) -> None:
         self.settings, self.policies = settings, policies
-        self.usage = Usage(usage_settings(settings), self._aggregate_of)
+        self.usage = ContainerUsage(usage_settings(settings), self._aggregate_of)
         self.usage.made = self._made
-        self.pods = Pods()
-        self.removed: list[Key] = []
+        self.pods = PodIndex()
+        self.removed: list[RowKey] = []
         """Aggregates dropped since somebody took this list."""
 
     def begin(self, turn: int) -> None:
@@ -87,7 +85,7 @@ class Intake:
         least = self.settings.oom_minimum if entry.oom_minimum is None else entry.oom_minimum
         had = event.memory_request if event.memory_used is None else event.memory_used
         key = (workload, event.pod.name, event.container)
-        return self.usage.kill(key, float(had or 0), event.at.timestamp(), Bump(ratio, least))
+        return self.usage.kill(key, float(had or 0), event.at.timestamp(), OomBump(ratio, least))
 
     def seed(self, event: CheckpointSeen) -> None:
         """History of another recommender. The first word counts: a later one would hold what was folded here as well."""
@@ -108,9 +106,9 @@ class Intake:
             self.usage, at, self._contributive(), lambda workload, pod: self.pods.get(workload, pod) is not None
         )
 
-    def _contributive(self) -> set[Key]:
+    def _contributive(self) -> set[RowKey]:
         """Aggregates that a pod may still give samples to: it runs, or the controller that its VPA names is there."""
-        found: set[Key] = set()
+        found: set[RowKey] = set()
         for workload, _, pod in self.pods.all():
             held = self.policies.of(workload) if pod.phase in OVER else None
             if pod.phase is not PodPhase.PENDING and (
@@ -119,7 +117,7 @@ class Intake:
                 found |= {(workload, container, pod.labels) for container in pod.containers}
         return found
 
-    def _aggregate_of(self, workload: str, pod: str, container: str) -> Key | None:
+    def _aggregate_of(self, workload: str, pod: str, container: str) -> RowKey | None:
         if self.settings.memory_saver and self.policies.of(workload) is None:
             return None
         known = self.pods.get(workload, pod)
@@ -127,14 +125,14 @@ class Intake:
             return (workload, container, UNKNOWN) if self.settings.unknown_pods else None
         return (workload, container, known.labels) if container in known.containers else None
 
-    def _made(self, row: int, key: Key) -> None:
+    def _made(self, row: int, key: RowKey) -> None:
         """A new aggregate is folded as the policy in force asks."""
         how = folding(self.policies.of(key[0]), key[1], self.settings)
         columns = self.usage.aggregates
         columns["window"][row], columns["expires"][row] = how.window, how.expires
         columns["cpu_half_life"][row], columns["memory_half_life"][row] = how.cpu_half_life, how.memory_half_life
 
-    def _relabel(self, workload: str, name: str, pod: Pod) -> None:
+    def _relabel(self, workload: str, name: str, pod: IndexedPod) -> None:
         """The containers of a pod belong to other aggregates from now on; the old ones keep what they have."""
         found = [self.usage.containers.find((workload, name, container)) for container in pod.containers]
         rows = np.array([row for row in found if row is not None], np.int64)

@@ -60,7 +60,7 @@ def level(pauses: Pauses, held: Held) -> None:
     for name in held.task.stage.reads:
         if name != "pod-metrics":
             ticked(held, name, 0)
-    assert held.task.take() is not None
+    assert held.task.next_turn() is not None
     asyncio.run(pauses.look(held, "policies"))
 
 

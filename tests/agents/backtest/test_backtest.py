@@ -7,7 +7,7 @@ import pytest
 
 from agents.backtest import backtest
 from agents.backtest.recording import Recording
-from agents.backtest.weighted_sums import Weighing
+from agents.backtest.weighted_sums import ResourceSums
 from agents.runner import Runner, Wiring
 from streams.sources.traces import Trace
 from streams.topics import Topics
@@ -132,7 +132,7 @@ def test_how_many_partitions_there_are_does_not_change_the_score(tmp_path: Path)
 
 
 def test_the_percentile_of_slack_is_right_within_two_percent() -> None:
-    weighing = Weighing(unit=1e-4)
+    weighing = ResourceSums(unit=1e-4)
     slack = np.arange(1, 101) / 10.0  # 0.1 to 10.0 in steps of 0.1, each a minute long: 95 % is 9.5
     weighing.add(slack + 1.0, np.ones(100), 60.0)
     assert weighing.spread().slack_p95 == pytest.approx(9.5, rel=0.02)
@@ -140,7 +140,7 @@ def test_the_percentile_of_slack_is_right_within_two_percent() -> None:
 
 
 def test_rows_without_a_number_are_left_out_of_the_scales() -> None:
-    weighing = Weighing(unit=1e-4)
+    weighing = ResourceSums(unit=1e-4)
     weighing.add(np.array([np.nan, 2.0, 2.0]), np.array([1.0, np.nan, 1.5]), 60.0)
     assert (weighing.seconds, weighing.spread().slack, weighing.spread().requested) == (60.0, 0.5, 2.0)
 

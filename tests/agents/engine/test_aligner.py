@@ -10,7 +10,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.engine.aligner import Aligner, Cut
+from agents.engine.aligner import Aligner, TurnRecords
 
 
 @dataclass(frozen=True)
@@ -48,13 +48,13 @@ def feed(aligner: Aligner[str], name: str, offset: int, entry: Entry) -> None:
         aligner.inputs[name].add(offset, entry, len(entry))
 
 
-def plain(cut: Cut[str]) -> tuple[int, dict[str, list[str]]]:
+def plain(cut: TurnRecords[str]) -> tuple[int, dict[str, list[str]]]:
     return cut.number, {name: list(records) for name, records in cut.records.items()}
 
 
 def drain(aligner: Aligner[str]) -> Turns:
     turns: Turns = []
-    while (cut := aligner.take()) is not None:
+    while (cut := aligner.next_turn()) is not None:
         turns.append(plain(cut))
     return turns
 
@@ -118,7 +118,7 @@ def test_starting_again_from_any_turn_and_its_positions_gives_the_same_remaining
             feed(first, name, offset, entry)
     taken: Turns = []
     for _ in range(stop_after):
-        if (cut := first.take()) is not None:
+        if (cut := first.next_turn()) is not None:
             taken.append(plain(cut))
     again: Aligner[str] = Aligner(dict(first.positions), first.turn)
     assert taken + run(again, logs, order) == plain_turns(logs)
@@ -154,7 +154,7 @@ def test_records_after_a_dropped_tick_with_nothing_closed_behind_it_stay_open() 
     for offset, entry in enumerate(["a1", Tick(1), "a2"]):
         feed(aligner, "a", offset, entry)
     feed(aligner, "b", 0, Tick(2))
-    assert aligner.take() is None
+    assert aligner.next_turn() is None
     assert aligner.inputs["a"].open == ["a1", "a2"]
     assert aligner.waits_for() == {"a"}
     feed(aligner, "a", 3, Tick(2))
@@ -163,7 +163,7 @@ def test_records_after_a_dropped_tick_with_nothing_closed_behind_it_stay_open() 
 
 
 def plain_cut(aligner: Aligner[str]) -> tuple[int, dict[str, list[str]]]:
-    cut = aligner.take()
+    cut = aligner.next_turn()
     assert cut is not None
     return plain(cut)
 

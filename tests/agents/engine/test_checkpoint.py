@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.engine import checkpoint
-from agents.engine.checkpoint import Ledger, Mark, Plan, Reading
+from agents.engine.checkpoint import ChangelogContents, CheckpointPlan, Ledger, Mark
 
 CHUNKS = ("rows/0", "rows/1", "rows/2", "rest")
 Write = tuple[bytes, bytes | None]
@@ -37,7 +37,7 @@ class Owner:
     foreign: list[bytes]
     dirty: set[int] = field(default_factory=lambda: set(range(len(CHUNKS))))
     phases: list[list[Write]] = field(default_factory=list)
-    plan: Plan | None = None
+    plan: CheckpointPlan | None = None
 
     def __post_init__(self) -> None:
         self.ledger = Ledger(self.family, self.foreign)
@@ -73,7 +73,7 @@ def last_of_each_key(log: list[Write]) -> dict[bytes, bytes | None]:
     return dict(log)
 
 
-def check(reading: Reading) -> None:
+def check(reading: ChangelogContents) -> None:
     """Whatever was found is a whole and right state."""
     if reading.found is None:
         return
@@ -144,7 +144,7 @@ def test_a_reader_finds_a_whole_state_that_no_acknowledged_mark_is_newer_than(wi
     assert world.recoveries >= 1
 
 
-def whole(family: str, turn: int, ledger: Ledger | None = None) -> tuple[Ledger, Plan]:
+def whole(family: str, turn: int, ledger: Ledger | None = None) -> tuple[Ledger, CheckpointPlan]:
     ledger = ledger or Ledger(family)
     plan = ledger.plan(turn=turn, positions={"in": turn}, dumps=[("a", b"a%d" % turn), ("b", b"b%d" % turn)])
     return ledger, plan
@@ -201,7 +201,7 @@ def test_a_chunk_cut_short_or_of_another_version_breaks_its_mark(garbage: bytes)
     _, plan = whole("f", 7)
     records: dict[bytes, bytes | None] = dict([*plan.records, plan.mark])
     records[plan.records[0][0]] = garbage
-    assert checkpoint.read(records) == Reading(None, 1)
+    assert checkpoint.read(records) == ChangelogContents(None, 1)
 
 
 def test_keys_that_are_not_ours_and_marks_that_are_not_marks_do_not_stop_a_recovery() -> None:

@@ -1,7 +1,7 @@
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from agents.task import Taken
+from agents.task import TurnResult
 from agents.telemetry import WorkerMetrics
 from schemas.units import Bytes, Seconds
 from streams.log.port import NewRecord
@@ -30,7 +30,7 @@ def test_a_turn_counts_records_samples_decisions_by_kind_and_dead_letters(
     registry: CollectorRegistry, metrics: WorkerMetrics
 ) -> None:
     resize, refused = _decision("ullage.resize-planned.v1"), _decision("ullage.update-refused.v1")
-    taken = Taken(turn=500, decisions=[resize, refused, resize], dead=[_decision("dead")], records=7, samples=40)
+    taken = TurnResult(turn=500, decisions=[resize, refused, resize], dead=[_decision("dead")], records=7, samples=40)
     metrics.turn_taken("recommender", 1, taken, seconds=Seconds(0.02), lag=Seconds(1.5))
     metrics.turn_taken("recommender", 1, taken, seconds=Seconds(0.02), lag=Seconds(0.5))
     value = registry.get_sample_value

@@ -120,7 +120,7 @@ def turns(world: World) -> list[int]:
             assert number is not None
             aligner.inputs[name].tick(record.offset, number)
     found = []
-    while (cut := aligner.take()) is not None:
+    while (cut := aligner.next_turn()) is not None:
         found.append(cut.number)
     return found
 

@@ -122,7 +122,7 @@ def test_a_tick_follows_each_scrape_so_that_every_scrape_is_a_turn(tmp_path: Pat
                 source = aligner.inputs[name]
                 source.add(r.offset, r, 0) if number is None else source.tick(r.offset, number)
         turns = []
-        while (cut := aligner.take()) is not None:
+        while (cut := aligner.next_turn()) is not None:
             times = [Codec(PAPERS).decode(r).at for rs in cut.records.values() for r in rs]
             assert all(round(at.timestamp() * 1000) == cut.number for at in times)
             turns.append(cut.number - start)

@@ -7,14 +7,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.engine.tables.object_table import Table
-from agents.engine.tables.row_table import CHUNK, Column, Rows
+from agents.engine.tables.object_table import ObjectTable
+from agents.engine.tables.row_table import CHUNK, ColumnSpec, RowTable
 
-COLUMNS = {"wide": Column(width=16), "number": Column(default=-1.0), "count": Column(np.int64), "small": Column(np.int16, 7)}
+COLUMNS = {
+    "wide": ColumnSpec(width=16),
+    "number": ColumnSpec(default=-1.0),
+    "count": ColumnSpec(np.int64),
+    "small": ColumnSpec(np.int16, 7),
+}
 
 
 def rows() -> Any:
-    return Rows("r", COLUMNS)
+    return RowTable("r", COLUMNS)
 
 
 def copy(table: Any, fresh: Any) -> Any:
@@ -28,32 +33,32 @@ def dumped(table: Any) -> Any:
 
 
 def test_a_table_writes_only_the_buckets_that_changed() -> None:
-    table = Table("t", int, 8)
+    table = ObjectTable("t", int, 8)
     for i in range(100):
-        table.put(f"key{i}", i)
+        table.upsert(f"key{i}", i)
     assert len(table.take_dirty()) == 8
-    table.put("key3", 4)
-    table.drop("key3")
-    table.drop("nobody")
+    table.upsert("key3", 4)
+    table.remove("key3")
+    table.remove("nobody")
     assert len(table.take_dirty()) == 1
     assert table.take_dirty() == set()
 
 
 def test_equal_tables_dump_equal_bytes_whatever_their_history() -> None:
-    one, other = Table("t", int, 4), Table("t", int, 4)
+    one, other = ObjectTable("t", int, 4), ObjectTable("t", int, 4)
     for i in range(50):
-        one.put(f"key{i}", i)
+        one.upsert(f"key{i}", i)
     for i in reversed(range(60)):
-        other.put(f"key{i}", i)
+        other.upsert(f"key{i}", i)
     for i in range(50, 60):
-        other.drop(f"key{i}")
-    assert dumped(one) == dumped(other) == dumped(copy(one, Table("t", int, 4)))
+        other.remove(f"key{i}")
+    assert dumped(one) == dumped(other) == dumped(copy(one, ObjectTable("t", int, 4)))
 
 
 def test_an_emptied_bucket_is_still_dumped() -> None:
-    table = Table("t", int, 1)
-    table.put("a", 1)
-    table.drop("a")
+    table = ObjectTable("t", int, 1)
+    table.upsert("a", 1)
+    table.remove("a")
     assert dumped(table) == {"t/000": b"{}"}
 
 
@@ -86,7 +91,7 @@ def test_every_bit_of_a_number_survives() -> None:
 
 
 def test_a_sparse_row_is_small() -> None:
-    table = Rows("r", {"wide": Column(width=176)})
+    table = RowTable("r", {"wide": ColumnSpec(width=176)})
     for i in range(CHUNK):
         row = table.add((str(i),))
         table.spans("wide").put(np.array([row]), np.eye(1, 176, i % 176))

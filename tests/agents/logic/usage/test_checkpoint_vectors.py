@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agents.engine.tables.row_table import Rows
+from agents.engine.tables.row_table import RowTable
 from agents.engine.turn import Recorded
 from agents.logic.policies import Policies
 from agents.logic.usage import histogram_checkpoints
-from agents.logic.usage.buckets import Exponential
+from agents.logic.usage.buckets import ExponentialBuckets
 from agents.logic.usage.histograms import Histograms
 from agents.logic.vertical.checkpoint_export import export
-from agents.logic.vertical.container_index import Members
+from agents.logic.vertical.container_index import ContainerIndex
 from schemas.facts.vpa_checkpoints import CheckpointSeen, SavedHistogram
 from schemas.names import Place
 from schemas.policies.selectors import Operator, Requirement
@@ -38,7 +38,7 @@ def test_checkpoints_are_what_upstream_writes(vector: Json) -> None:
     selector = (Requirement(key, Operator.IN, (value,)),)
     vpa = VpaChanged(EPOCH, "c", "n", inputs["vpa"]["name"], EPOCH, TargetRef("k", "w"), selector)
     model.intake.policies = policies = OneTarget(vpa)
-    members = Members(model.usage, Rows("said", {}), policies, model.intake.settings)
+    members = ContainerIndex(model.usage, RowTable("said", {}), policies, model.intake.settings)
     members.add(list(model.usage.aggregates.keys()))
     found = {object_name(c): c for c in export(model.intake, members, OWNER, datetime.fromtimestamp(inputs["now"], EPOCH.tzinfo))}
     expected = vector["expected"]["checkpoints"]
@@ -72,8 +72,8 @@ def same(mine: SavedHistogram, theirs: Json) -> None:
 
 def histogram(inputs: Json) -> Histograms:
     options = inputs["options"]
-    scale = Exponential(options["max_value"], options["first_bucket_size"], options["ratio"], options["epsilon"])
-    rows = Rows("test", Histograms.columns("h", scale, inputs["half_life_s"]))
+    scale = ExponentialBuckets(options["max_value"], options["first_bucket_size"], options["ratio"], options["epsilon"])
+    rows = RowTable("test", Histograms.columns("h", scale, inputs["half_life_s"]))
     rows.add(("a",))
     return Histograms(rows, "h", scale)
 

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agents.engine.tables.row_table import Rows
-from agents.logic.usage.buckets import Exponential, Scale
+from agents.engine.tables.row_table import RowTable
+from agents.logic.usage.buckets import Buckets, ExponentialBuckets
 from agents.logic.usage.histograms import Histograms
 from tests.support.histogram_state import state
 from tests.support.linear import Linear
@@ -19,12 +19,12 @@ Json = dict[str, Any]
 def scale(options: Json) -> Any:
     if options["kind"] == "linear":
         return Linear(options["max_value"], options["first_bucket_size"], options["epsilon"])
-    return Exponential(options["max_value"], options["first_bucket_size"], options["ratio"], options["epsilon"])
+    return ExponentialBuckets(options["max_value"], options["first_bucket_size"], options["ratio"], options["epsilon"])
 
 
 def histograms(inputs: Json, names: list[str]) -> Any:
-    buckets: Scale = scale(inputs["options"])
-    rows = Rows("test", Histograms.columns("h", buckets, inputs["half_life_s"] if inputs["decaying"] else math.inf))
+    buckets: Buckets = scale(inputs["options"])
+    rows = RowTable("test", Histograms.columns("h", buckets, inputs["half_life_s"] if inputs["decaying"] else math.inf))
     for name in names:
         rows.add((name,))
     return Histograms(rows, "h", buckets)

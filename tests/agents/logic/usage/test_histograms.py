@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.engine.tables.row_table import Rows
-from agents.logic.usage.buckets import Exponential, Scale, cpu_scale, memory_scale
+from agents.engine.tables.row_table import RowTable
+from agents.logic.usage.buckets import Buckets, ExponentialBuckets, cpu_buckets, memory_buckets
 from agents.logic.usage.histograms import Histograms
 from tests.support.linear import Linear
 
@@ -19,8 +19,8 @@ MIDNIGHT = 1_767_225_600.0
 """2026-01-01T00:00:00Z."""
 
 
-def histograms(scale: Scale, half_life: float = math.inf, rows: int = 1) -> Histograms:
-    table = Rows("test", Histograms.columns("h", scale, half_life))
+def histograms(scale: Buckets, half_life: float = math.inf, rows: int = 1) -> Histograms:
+    table = RowTable("test", Histograms.columns("h", scale, half_life))
     for i in range(rows):
         table.add((str(i),))
     return Histograms(table, "h", scale)
@@ -35,20 +35,20 @@ def percentile(mine: Histograms, share: float, row: int = 0) -> float:
 
 
 def test_both_resources_have_176_buckets() -> None:
-    assert (len(cpu_scale(0.05).starts), len(memory_scale(0.05).starts)) == (176, 176)
+    assert (len(cpu_buckets(0.05).starts), len(memory_buckets(0.05).starts)) == (176, 176)
 
 
 def test_buckets_grow_by_their_ratio_and_what_is_beyond_falls_into_the_last() -> None:
-    scale = Exponential(maximum=500, first=40, ratio=1.5)
+    scale = ExponentialBuckets(maximum=500, first=40, ratio=1.5)
     # 40; 40 + 60 = 100; 100 + 90 = 190; 190 + 135 = 325; 325 + 202.5 = 527.5
     assert scale.starts.tolist() == pytest.approx([0, 40, 100, 190, 325, 527.5])
     assert scale.find(np.array([-1, 39.99, 40, 100, 900])).tolist() == [0, 0, 1, 2, 5]
 
 
 def test_buckets_end_at_the_worked_bytes() -> None:
-    mine = histograms(memory_scale(0.05))
+    mine = histograms(memory_buckets(0.05))
     for amount, end in ((512 * 2**20, 546691264), (1e9, 1016281388), (2**30, 1077095457), (2**33, 8790737608)):
-        bucket = int(memory_scale(0.05).find(np.array([float(amount)]))[0])
+        bucket = int(memory_buckets(0.05).find(np.array([float(amount)]))[0])
         assert int(mine._ends[bucket]) == end
 
 
@@ -106,7 +106,7 @@ def test_a_thousand_outweigh_one_for_twenty_half_lives_and_nothing_is_left_after
 
 def test_the_reference_is_the_nearest_midnight_and_noon_belongs_to_the_next() -> None:
     for second, reference, weight in ((DAY / 2 - 1, 0, 0.1 * 2 ** (43199 / 86400)), (DAY / 2, DAY, 0.1 * 2**-0.5)):
-        mine = histograms(cpu_scale(0.05), DAY)
+        mine = histograms(cpu_buckets(0.05), DAY)
         add(mine, 0.1, 0.1, MIDNIGHT + second)
         assert mine.reference[0] == MIDNIGHT + reference
         assert mine.total[0] == pytest.approx(weight)
@@ -114,7 +114,7 @@ def test_the_reference_is_the_nearest_midnight_and_noon_belongs_to_the_next() ->
 
 
 def test_a_tenth_now_and_a_tenth_a_day_later_weigh_three_tenths() -> None:
-    mine = histograms(cpu_scale(0.05), DAY)
+    mine = histograms(cpu_buckets(0.05), DAY)
     add(mine, 0.1, 0.1, MIDNIGHT)
     add(mine, 0.1, 0.1, MIDNIGHT + DAY)
     assert mine.total[0] == pytest.approx(0.1 + 0.2)
@@ -130,7 +130,7 @@ def test_a_tenth_now_and_a_tenth_a_day_later_weigh_three_tenths() -> None:
     ],
 )
 def test_few_high_samples_show_in_high_percentiles_only(low: int, high: int, expected: Any) -> None:
-    mine = histograms(cpu_scale(0.05), DAY)
+    mine = histograms(cpu_buckets(0.05), DAY)
     for value, count in ((0.1, low), (1.0, high)):
         for _ in range(count):
             add(mine, value, 0.1, MIDNIGHT)
@@ -142,7 +142,7 @@ def test_few_high_samples_show_in_high_percentiles_only(low: int, high: int, exp
     [(1.0, 0.1, 1, {0.5: 843, 0.9: 3542, 0.95: 4885}), (0.1, 1.0, 7, {0.95: 106, 0.9: 218, 0.5: 1432})],
 )
 def test_a_lasting_change_of_use_shows_after_so_many_samples(before: float, after: float, days: int, changes: Any) -> None:
-    mine = histograms(cpu_scale(0.05), DAY)
+    mine = histograms(cpu_buckets(0.05), DAY)
     start = MIDNIGHT
     for minute in range(days * 1440):
         add(mine, before, 0.1, start + 60 * minute)
@@ -164,14 +164,14 @@ def test_a_lasting_change_of_use_shows_after_so_many_samples(before: float, afte
     ],
 )
 def test_eight_daily_peaks(gibs: Any, gap: float, expected: Any) -> None:
-    mine = histograms(memory_scale(0.05), DAY)
+    mine = histograms(memory_buckets(0.05), DAY)
     for day, mib in enumerate(gibs):
         add(mine, mib * 2**20, 1.0, MIDNIGHT + day * gap)
     assert tuple(int(percentile(mine, share)) for share in (0.5, 0.9, 0.95)) == expected
 
 
 def test_one_high_peak_and_then_lower_ones_each_day() -> None:
-    mine = histograms(memory_scale(0.05), DAY)
+    mine = histograms(memory_buckets(0.05), DAY)
     add(mine, 1e9, 1.0, MIDNIGHT)
     found = []
     for day in range(1, 5):
@@ -199,7 +199,7 @@ def seen(mine: Histograms, row: int) -> Any:
 @QUICK
 @given(SAMPLES, SAMPLES)
 def test_merging_is_adding_all(one: list[Any], other: list[Any]) -> None:
-    mine = histograms(cpu_scale(0.05), DAY, rows=3)
+    mine = histograms(cpu_buckets(0.05), DAY, rows=3)
     ordered = sorted(one, key=lambda s: s[2]), sorted(other, key=lambda s: s[2])
     fold(mine, ordered[0], 0)
     fold(mine, ordered[1], 1)
@@ -214,7 +214,7 @@ def test_merging_is_adding_all(one: list[Any], other: list[Any]) -> None:
 @QUICK
 @given(SAMPLES, st.randoms(use_true_random=False))
 def test_samples_in_one_batch_are_as_good_as_one_by_one(samples: list[Any], chance: random.Random) -> None:
-    mine = histograms(cpu_scale(0.05), DAY, rows=2 * len(samples))
+    mine = histograms(cpu_buckets(0.05), DAY, rows=2 * len(samples))
     order = chance.sample(range(len(samples)), len(samples))
     values, weights = np.array([samples[i][0] for i in order]), samples[0][1]
     mine.add(np.array(order), values, weights, MIDNIGHT)
@@ -229,7 +229,7 @@ def test_samples_in_one_batch_are_as_good_as_one_by_one(samples: list[Any], chan
 @QUICK
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 175), st.floats(0.001, 1e6)), max_size=200))
 def test_where_the_numbers_lie_does_not_show(cells: list[Any]) -> None:
-    mine = histograms(cpu_scale(0.05), DAY, rows=6)
+    mine = histograms(cpu_buckets(0.05), DAY, rows=6)
     plain = np.zeros((6, 176))
     for row, place, number in cells:
         at = mine.weights.cells(np.array([row]), np.array([place]))

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from agents.logic.usage import histogram_checkpoints
-from agents.logic.usage.container_usage import Bump, Usage
-from agents.logic.usage.usage_settings import UsageSettings
+from agents.logic.usage.container_usage import ContainerUsage, OomBump, UsageSettings
 from schemas.facts.usage import MetricsScraped
 
 MIB = 2**20
@@ -20,7 +19,7 @@ class One:
     """One container, with a note of each change of its memory histogram."""
 
     def __init__(self, **changed: Any) -> None:
-        self.usage = Usage(UsageSettings(**changed), lambda workload, _pod, container: (workload, container, ""))
+        self.usage = ContainerUsage(UsageSettings(**changed), lambda workload, _pod, container: (workload, container, ""))
         self.changes: list[Any] = []
         memory, self.noted = self.usage.memory, self.changes.append
         add, subtract = memory.add, memory.subtract
@@ -39,7 +38,7 @@ class One:
         names = tuple((part,) for part in KEY)
         self.usage.scrape(MetricsScraped(None, "c", *names, [cores], [memory]), T0 + at, offset=0)  # type: ignore[arg-type]
 
-    def oom(self, at: float, requested: float, bump: Bump | None = None) -> bool:
+    def oom(self, at: float, requested: float, bump: OomBump | None = None) -> bool:
         return self.usage.kill(KEY, requested, T0 + at, bump)
 
     def mark(self, column: str) -> float:
@@ -155,7 +154,7 @@ def test_after_an_oom_kill_the_target_is_the_bucket_of_the_bumped_request_and_it
 
 def test_a_policys_own_bump_holds() -> None:
     one = One()
-    one.oom(0, 1000 * MIB, Bump(1.5, 0.0))
+    one.oom(0, 1000 * MIB, OomBump(1.5, 0.0))
     assert one.mark("killed") == 1500 * MIB
 
 

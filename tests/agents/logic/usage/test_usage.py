@@ -6,18 +6,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agents.logic.usage.buckets import cpu_scale, memory_scale
-from agents.logic.usage.container_usage import Usage
+from agents.logic.usage.buckets import cpu_buckets, memory_buckets, power
+from agents.logic.usage.container_usage import ContainerUsage, UsageSettings
 from agents.logic.usage.expiry import expire
-from agents.logic.usage.go_pow import power
-from agents.logic.usage.usage_settings import UsageSettings
 from tests.support.cluster_events import START, scrape
 
 T = START / 1000
 
 
 def usage() -> Any:
-    made = Usage(UsageSettings(), lambda workload, _pod, container: (workload, container, ""))
+    made = ContainerUsage(UsageSettings(), lambda workload, _pod, container: (workload, container, ""))
     made.now = T
     return made
 
@@ -38,7 +36,7 @@ def count(mine: Any, key: Any) -> Any:
     [(0.005, 0), (0.011, 1), (0.05, 4), (0.1, 8), (0.25, 16), (0.5, 25), (1, 36), (4, 62), (100, 127), (999, 174), (5000, 175)],
 )
 def test_cores_fall_into_the_buckets_of_the_table(cores: float, bucket: int) -> None:
-    assert cpu_scale(0.05).find(np.array([cores], np.float64))[0] == bucket
+    assert cpu_buckets(0.05).find(np.array([cores], np.float64))[0] == bucket
 
 
 @pytest.mark.parametrize(
@@ -46,7 +44,7 @@ def test_cores_fall_into_the_buckets_of_the_table(cores: float, bucket: int) -> 
     [(5e6, 0), (1e8, 8), (128 * 2**20, 10), (256 * 2**20, 17), (1e9, 36), (2**30, 37), (2**33, 77), (2e12, 175)],
 )
 def test_bytes_fall_into_the_buckets_of_the_table(memory: float, bucket: int) -> None:
-    assert memory_scale(0.05).find(np.array([memory], np.float64))[0] == bucket
+    assert memory_buckets(0.05).find(np.array([memory], np.float64))[0] == bucket
 
 
 def test_powers_are_whole_exponents_of_positive_numbers() -> None:

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from agents.logic.validation.clock_ahead import MOST_AHEAD, ahead
+from agents.logic.validation.clock_skew import MOST_AHEAD, ahead
 from agents.pipeline import stages
 from agents.settings.tree import Settings
-from agents.task import Taken, Task
+from agents.task import Task, TurnResult
 from schemas.facts.sources import SourceReported
 from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
 from schemas.facts.vpa_checkpoints import CheckpointSeen, SavedHistogram
@@ -79,14 +79,14 @@ class Bench:
         self.offsets = dict.fromkeys(stage.reads, 0)
         self.task = Task(stage, 0, topics=TOPICS, codec=self.codec, positions=self.offsets)
 
-    def turn(self, number: int, *events: Any) -> Taken:
+    def turn(self, number: int, *events: Any) -> TurnResult:
         """What the stage does of these events in the turn of this number."""
         for event in events:
             name = TOPIC_OF[type(event)]
             self._feed(name, self.codec.encode(event, topic=name, key=API.key, partition=0, source="/test"))
         for name in self.offsets:
             self._feed(name, event_codec.tick(TOPICS.wire(name), 0, number))
-        done = self.task.take()
+        done = self.task.next_turn()
         assert done is not None
         return done
 
@@ -98,7 +98,7 @@ class Bench:
         return {chunk: self.task.state.dump(chunk) for chunk in self.task.state.chunks()}
 
 
-def dead(done: Taken) -> list[tuple[str, int, str]]:
+def dead(done: TurnResult) -> list[tuple[str, int, str]]:
     bodies = [json.loads(record.value or b"") for record in done.dead]
     return [(body["topic"], body["offset"], body["reason"]) for body in bodies]
 

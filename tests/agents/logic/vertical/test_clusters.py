@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from agents.logic.vertical.node_caps import Nodes
+from agents.logic.vertical.node_caps import NodeIndex
 from agents.logic.vertical.recommender import Recommender
 from agents.logic.vertical.vertical_settings import VerticalSettings
 from schemas.decisions.recommendations import OomSource, OomSourceState
@@ -114,7 +114,7 @@ def test_another_largest_node_makes_workloads_due_at_their_next_interval() -> No
 
 
 def test_of_nodes_only_those_count_that_no_other_surpasses() -> None:
-    nodes = Nodes()
+    nodes = NodeIndex()
     facts = [node("d", 4.0, 9.0), node("c", 4.0, 9.0), node("b", 4.0, 8.0), node("a", 2.0, 10.0), node("e", 1.0, 10.0)]
     nodes.take(turn(START, cluster_changes=facts).of("cluster-changes"), 7)
     assert [found.name for found in nodes.largest("demo")] == ["c", "a"]

@@ -7,7 +7,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agents.logic.vertical.estimation import LOWER, UPPER, Bound, clamp, confidence, rounded, with_confidence, with_margin
+from agents.logic.vertical.estimation import (
+    LOWER,
+    UPPER,
+    ConfidenceBound,
+    clamp,
+    confidence,
+    rounded,
+    with_confidence,
+    with_margin,
+)
 from streams.clients.kube import quantities
 
 
@@ -20,9 +29,9 @@ def test_confidence_is_bounded_by_the_count_of_samples() -> None:
     sure = confidence(one(0.0), one(960.0), one(9.0), 86_400.0)
     assert sure[0] == 0.00625
     # 3140 m * (1 + 0.1 / 0.00625)^2 = 3140 * 289 = 907460
-    assert with_confidence(one(3140.0), sure, Bound(0.1, 2))[0] == 907_460
+    assert with_confidence(one(3140.0), sure, ConfidenceBound(0.1, 2))[0] == 907_460
     # 3140 m * (1 + 0.1 / 0.5)^2 = 3140 * 1.44 = 4521.6, cut to 4521
-    assert with_confidence(one(3140.0), one(0.5), Bound(0.1, 2))[0] == 4521
+    assert with_confidence(one(3140.0), one(0.5), ConfidenceBound(0.1, 2))[0] == 4521
 
 
 def test_without_history_the_upper_bound_has_no_end_and_the_lower_one_is_nothing() -> None:

@@ -7,9 +7,8 @@ import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agents.logic.usage.container_usage import Usage
-from agents.logic.usage.label_sets import UNKNOWN
-from agents.logic.usage.usage_settings import UsageSettings
+from agents.logic.usage.container_usage import ContainerUsage, UsageSettings
+from agents.logic.usage.pod_index import UNKNOWN
 from agents.logic.vertical.recommender import Recommender
 from agents.logic.vertical.vertical_settings import VerticalSettings
 from schemas.names import Workload
@@ -34,7 +33,7 @@ def flat(rows: Any) -> Any:
     return [(*place, cores, memory) for place, cores, memory in rows]
 
 
-def held(usage: Usage) -> Any:
+def held(usage: ContainerUsage) -> Any:
     """All that is known of usage, bit for bit."""
     parts: dict[str, Any] = {"containers": sorted(usage.containers.keys()), "aggregates": list(usage.aggregates.keys())}
     for rows in (usage.containers, usage.aggregates):
@@ -45,14 +44,14 @@ def held(usage: Usage) -> Any:
     return parts
 
 
-def fold(usage: Usage, number: int, rows: Any, **changed: Any) -> None:
+def fold(usage: ContainerUsage, number: int, rows: Any, **changed: Any) -> None:
     usage.scrape(scrape(number, rows, **changed), number / 1000, offset=0)
 
 
-def open_usage(half_life: float, window: float) -> Usage:
+def open_usage(half_life: float, window: float) -> ContainerUsage:
     """All pods of a workload and container name are one aggregate, so rows of different times meet in it."""
     chosen = UsageSettings(cpu_half_life=half_life, memory_half_life=half_life, window=window)  # type: ignore[arg-type]  # units
-    return Usage(chosen, lambda workload, _pod, container: (workload, container, ""))
+    return ContainerUsage(chosen, lambda workload, _pod, container: (workload, container, ""))
 
 
 @QUICK

@@ -12,15 +12,15 @@ import msgspec
 import numpy as np
 import pytest
 
-from agents.engine.tables.row_table import Rows
+from agents.engine.tables.row_table import RowTable
 from agents.engine.turn import Recorded
 from agents.logic.policies import Policies
-from agents.logic.usage.lookup import Layer
+from agents.logic.usage.scrape_lookup import ScrapeLayer
 from agents.logic.vertical import decision_builder
-from agents.logic.vertical.container_index import Members
+from agents.logic.vertical.container_index import ContainerIndex
 from agents.logic.vertical.recommendation import recommend
 from agents.logic.vertical.tuning import PLACE
-from agents.logic.vertical.usage_ingest import Intake
+from agents.logic.vertical.usage_ingest import UsageIngest
 from schemas.facts.pods import ContainerSeen, PodChanged, PodPhase
 from schemas.facts.usage import ContainerOOMKilled
 from schemas.names import Place, PodName, Workload
@@ -94,7 +94,7 @@ class Fleet:
     def __init__(self, cases: list[Json]) -> None:
         first = cases[0]["inputs"]
         self.policies = Policies()
-        self.intake = Intake(flags(first), self.policies)
+        self.intake = UsageIngest(flags(first), self.policies)
         self.usage = grown(self.intake, first["aggregation"]["histogram_bucket_size_growth"])
         for case in cases:
             self.policies.take(Recorded(vpa(case["id"], case["inputs"]), Place("ullage.policies.v1", 0, 0)))
@@ -130,7 +130,7 @@ class Fleet:
                 self.intake.kill(oom)
             n = int((lengths > k).sum())
             if n:
-                layer = Layer(None, rows[:n, k], aggregates[:n, k], [], [])
+                layer = ScrapeLayer(None, rows[:n, k], aggregates[:n, k], [], [])
                 self.usage.fold(layer, cpu[:n, k], memory[:n, k], times[:n, k])
 
 
@@ -173,7 +173,7 @@ def fleet(kind: str) -> Fleet:
 def test_amounts_and_texts_are_upstreams(vector: Json) -> None:
     inputs, expected = vector["inputs"], vector["expected"]
     run, chosen = fleet(alike(vector)), flags(inputs)
-    members = Members(run.usage, Rows("said", {}), run.policies, chosen)
+    members = ContainerIndex(run.usage, RowTable("said", {}), run.policies, chosen)
     key = workload(vector["id"]).key
     members.add([found for found in run.usage.aggregates.keys() if found[0] == key])  # noqa: SIM118  # rows, not a dict
     these = members.speaking([key])

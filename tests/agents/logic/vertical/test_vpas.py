@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agents.logic.resources.capping import cap
-from agents.logic.usage.label_sets import met
+from agents.logic.usage.pod_index import met
 from agents.logic.vertical.recommender import Recommender
+from agents.logic.vertical.tuning import cap
 from agents.logic.vertical.vertical_settings import VerticalSettings
 from schemas.facts.pods import ContainerSeen, PodDeleted, PodPhase
 from schemas.facts.usage import ContainerOOMKilled

@@ -22,7 +22,7 @@ _MOST_UNUSED = 0.25
 """Share of the pool that may be spare before it is put together anew."""
 
 
-class Spans:
+class SparseRows:
     """Rows of `width` numbers. `pool` holds them all; `cells` says where."""
 
     def __init__(self, width: int) -> None:
@@ -175,7 +175,7 @@ class Spans:
 
     def _compact(self) -> None:
         """Put all rows side by side into a new pool, each with no more room than what it holds needs."""
-        old = Spans(self.width)
+        old = SparseRows(self.width)
         old.pool, old._origin, old._base, old._room = self.pool, self._origin, self._base, self._room
         self.pool, self._end, self._unused = np.zeros(0), 0, 0
         self._origin, self._base, self._room = np.zeros_like(old._origin), np.zeros_like(old._base), np.zeros_like(old._room)

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from agents.engine.tables.row_table import CHUNK, Indices, Rows
-from agents.logic.usage.layers import layers
+from agents.engine.tables.row_table import CHUNK, Indices, RowTable
 
 Names = tuple[str, ...]
 
@@ -22,7 +21,7 @@ _FREED = 100_000
 
 
 @dataclass(slots=True)
-class Layer:
+class ScrapeLayer:
     """A part of a scrape in which no container stands twice. `order`: positions in the scrape; None when all, as they stand."""
 
     order: Indices | None
@@ -33,25 +32,25 @@ class Layer:
 
 
 @dataclass(slots=True)
-class Found:
+class ScrapeRows:
     """A scrape's rows; holds the name columns, so that their identity stays theirs. `passed_over`: some rows do not count."""
 
     names: tuple[Names, Names, Names]
-    layers: list[Layer]
+    layers: list[ScrapeLayer]
     rows: Indices
     freed: int
     passed_over: bool
 
 
-class Lookup:
+class ScrapeLookup:
     """Remembers the rows of scrapes; `row` makes or finds the row of a container by workload, pod and container, -1 for none."""
 
-    def __init__(self, containers: Rows, row: Callable[[str, str, str], int]) -> None:
+    def __init__(self, containers: RowTable, row: Callable[[str, str, str], int]) -> None:
         self._containers, self._row = containers, row
-        self._held: dict[tuple[int, int, int], Found] = {}
+        self._held: dict[tuple[int, int, int], ScrapeRows] = {}
         self._again = False
 
-    def find(self, workloads: Names, pods: Names, names: Names) -> list[Layer]:
+    def find(self, workloads: Names, pods: Names, names: Names) -> list[ScrapeLayer]:
         """The rows of one scrape."""
         if self._again:
             self._held = {key: found for key, found in self._held.items() if not found.passed_over}
@@ -70,7 +69,7 @@ class Lookup:
         """What was passed over may count now."""
         self._again = True
 
-    def _stands(self, found: Found) -> bool:
+    def _stands(self, found: ScrapeRows) -> bool:
         """Whether none of its rows was given back since it was last looked at."""
         freed = self._containers.freed
         if found.freed == len(freed):
@@ -80,21 +79,34 @@ class Lookup:
         found.freed = len(freed)
         return True
 
-    def _search(self, names: tuple[Names, Names, Names]) -> Found:
+    def _search(self, names: tuple[Names, Names, Names]) -> ScrapeRows:
         keys = list(zip(*names, strict=True))
         order = sorted(range(len(keys)), key=keys.__getitem__)
         every = np.array([self._row(*keys[i]) for i in order], np.int64)
         counts = every >= 0
         rows, positions = every[counts], np.array(order, np.int64)[counts]
         found = [self.layer(positions[part], rows[part], whole=len(part) == len(every)) for part in layers(rows)]
-        return Found(names, found, rows, len(self._containers.freed), passed_over=not counts.all())
+        return ScrapeRows(names, found, rows, len(self._containers.freed), passed_over=not counts.all())
 
-    def layer(self, order: Indices, rows: Indices, *, whole: bool) -> Layer:
+    def layer(self, order: Indices, rows: Indices, *, whole: bool) -> ScrapeLayer:
         """A layer of these container rows, which stand at `order` in the scrape."""
         aggregates = self._containers["aggregate"][rows].astype(np.int64)
         as_they_stand = whole and bool((order == np.arange(len(order))).all())
-        return Layer(None if as_they_stand else order, rows, aggregates, _chunks(rows), _chunks(aggregates))
+        return ScrapeLayer(None if as_they_stand else order, rows, aggregates, _chunks(rows), _chunks(aggregates))
 
 
 def _chunks(rows: Indices) -> list[int]:
     return [int(chunk) for chunk in np.unique(rows // CHUNK)]
+
+
+def layers(rows: Indices) -> list[Indices]:
+    """Positions in `rows`, cut so that no layer holds a row twice and each row's positions come in order."""
+    order = np.argsort(rows, kind="stable")
+    ranked = rows[order]
+    starts = np.flatnonzero(np.r_[True, ranked[1:] != ranked[:-1]])
+    rank = np.arange(len(rows)) - np.repeat(starts, np.diff(np.r_[starts, len(rows)]))
+    if not len(rank) or rank.max() == 0:
+        return [np.arange(len(rows))]
+    place = np.empty_like(rank)
+    place[order] = rank
+    return [np.flatnonzero(place == layer) for layer in range(rank.max() + 1)]

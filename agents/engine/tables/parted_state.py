@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Protocol
 
 
-class Part(Protocol):
+class StatePart(Protocol):
     """A part of a state; its name is the first word of its chunks' names."""
 
     name: str
@@ -26,10 +26,10 @@ class Part(Protocol):
         ...
 
 
-class Parts:
+class PartedState:
     """A state made of parts: the dumping half of what a stage's state must do."""
 
-    def __init__(self, *parts: Part) -> None:
+    def __init__(self, *parts: StatePart) -> None:
         self._parts = {part.name: part for part in parts}
 
     def chunks(self) -> Iterable[str]:

@@ -4,11 +4,11 @@ import math
 
 import numpy as np
 
-from agents.logic.vertical.tuning_rows import Lines
+from agents.logic.vertical.tuning import RuleLines
 
 
 def test_equal_lines_stand_once_and_come_back_as_they_were() -> None:
-    lines = Lines(2)
+    lines = RuleLines(2)
     places = [lines.place([a, b]) for a, b in ((1.0, math.nan), (2.0, 0.0), (1.0, math.nan), (2.0, -0.0))]
     assert places == [0, 1, 0, 2]
     assert np.array_equal(lines[np.array(places)], [[1, math.nan], [2, 0], [1, math.nan], [2, 0]], equal_nan=True)
@@ -16,7 +16,7 @@ def test_equal_lines_stand_once_and_come_back_as_they_were() -> None:
 
 
 def test_lines_that_nobody_wants_any_more_go_and_the_others_stay_what_they_were() -> None:
-    lines = Lines(1)
+    lines = RuleLines(1)
     places = np.array([lines.place([float(n)]) for n in range(2000)])
     assert lines.crowded(900)
     assert not lines.crowded(1000)

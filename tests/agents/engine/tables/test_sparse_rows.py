@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.engine.tables.spans import Spans
+from agents.engine.tables.sparse_rows import SparseRows
 
 WIDTH, COUNT = 40, 5
 
@@ -21,7 +21,7 @@ ACTS = st.lists(
 )
 
 
-def act(spans: Spans, whole: Any, what: str, how: Any) -> None:
+def act(spans: SparseRows, whole: Any, what: str, how: Any) -> None:
     if what == "add":
         rows, places = (np.array(each, np.int64) for each in zip(*how, strict=True))
         cells = spans.cells(rows, places)
@@ -43,7 +43,7 @@ def act(spans: Spans, whole: Any, what: str, how: Any) -> None:
 @settings(max_examples=40, deadline=None)
 @given(ACTS)
 def test_rows_with_room_for_their_span_hold_what_whole_rows_hold(acts: Any) -> None:
-    spans, whole = Spans(WIDTH), np.zeros((COUNT, WIDTH))
+    spans, whole = SparseRows(WIDTH), np.zeros((COUNT, WIDTH))
     spans.grow(COUNT)
     for what, how in acts:
         act(spans, whole, what, how)
@@ -53,7 +53,7 @@ def test_rows_with_room_for_their_span_hold_what_whole_rows_hold(acts: Any) -> N
 
 
 def test_a_number_that_moved_far_away_leaves_its_old_room() -> None:
-    spans = Spans(176)
+    spans = SparseRows(176)
     spans.grow(1000)
     rows = np.arange(1000)
     for place in (5, 60, 120, 171):
