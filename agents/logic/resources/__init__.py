@@ -1,1 +1,1 @@
-"""Amounts of CPU and memory: bounds, and limits that follow requests. Every capability may use it."""
+"""Kubernetes' arithmetic of requests and limits: exact quantities, limits in proportion, LimitRanges, and what caps an amount."""

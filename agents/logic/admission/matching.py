@@ -1,0 +1,93 @@
+"""Which VPA governs a pod: of those that name the topmost controller of the pod and select it, the oldest.
+
+Upstream's pkg/admission-controller/resource/vpa/matcher.go and pkg/utils/vpa/api.go. How owners lead to the topmost controller,
+and what a target's selector is, others have found out; without either nothing governs.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from agents.logic.admission.pods import Owner, Pod
+from agents.logic.admission.vpas import Vpa
+from agents.logic.resources.ranges import NONE, Ranges
+from schemas.policies import UpdateMode
+
+
+@dataclass(frozen=True, slots=True)
+class Unresolved:
+    """The topmost controller cannot be said. `why` is a clause: "its owners form a circle"."""
+
+    why: str
+
+
+class World(Protocol):
+    """What is known of a cluster at the moment of a review."""
+
+    def topmost(self, namespace: str, owner: Owner) -> Owner | Unresolved | None:
+        """The topmost well-known or scalable controller above (or at) an owner; None when no such controller is there."""
+
+    def vpas(self, namespace: str, kind: str, name: str) -> Sequence[Vpa]:
+        """The VPAs whose target has this kind and name."""
+
+    def ranges(self, namespace: str) -> Ranges:
+        """The LimitRanges of a namespace."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A world in tables. `above` leads from owners to topmost controllers; an owner that is not in it is its own topmost one."""
+
+    by_target: Mapping[tuple[str, str, str], Sequence[Vpa]] = field(default_factory=dict)
+    by_namespace: Mapping[str, Ranges] = field(default_factory=dict)
+    above: Mapping[tuple[str, Owner], Owner | Unresolved | None] = field(default_factory=dict)
+
+    def topmost(self, namespace: str, owner: Owner) -> Owner | Unresolved | None:
+        """See World."""
+        return self.above.get((namespace, owner), owner)
+
+    def vpas(self, namespace: str, kind: str, name: str) -> Sequence[Vpa]:
+        """See World."""
+        return self.by_target.get((namespace, kind, name), ())
+
+    def ranges(self, namespace: str) -> Ranges:
+        """See World."""
+        return self.by_namespace.get(namespace, NONE)
+
+
+def governing(pod: Pod, world: World) -> Vpa | str:
+    """The VPA, or a sentence that says why there is none."""
+    if pod.owner is None:
+        return "no controller owns the pod"
+    top = world.topmost(pod.namespace, pod.owner)
+    if top is None:
+        return f"no controller that could be a target is above {pod.owner.kind} '{pod.owner.name}'"
+    if isinstance(top, Unresolved):
+        return f"the topmost controller above {pod.owner.kind} '{pod.owner.name}' is not known: {top.why}"
+    candidates = world.vpas(pod.namespace, top.kind, top.name)
+    return strongest(pod, candidates) or _nobody(top, candidates)
+
+
+def strongest(pod: Pod, candidates: Iterable[Vpa]) -> Vpa | None:
+    """Of those that select the pod and are to be applied the oldest, of equally old ones the first by name."""
+    fitting = [vpa for vpa in candidates if _applies(vpa) and _selects(vpa, pod)]
+    return min(fitting, key=lambda vpa: (vpa.created, vpa.name), default=None)
+
+
+def _applies(vpa: Vpa) -> bool:
+    """Everything but mode Off; Off too if it asks for a boost."""
+    return vpa.mode != UpdateMode.OFF or vpa.boosts
+
+
+def _selects(vpa: Vpa, pod: Pod) -> bool:
+    if vpa.selector is None or vpa.namespace != pod.namespace:
+        return False
+    return all(requirement.holds(pod.labels.get(requirement.key)) for requirement in vpa.selector)
+
+
+def _nobody(top: Owner, candidates: Sequence[Vpa]) -> str:
+    if not candidates:
+        return f"no VPA names {top.kind} '{top.name}'"
+    if not any(_applies(vpa) for vpa in candidates):
+        return f"the VPA of {top.kind} '{top.name}' is in mode Off"
+    return f"no VPA of {top.kind} '{top.name}' selects the pod"

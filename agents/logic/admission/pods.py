@@ -1,0 +1,89 @@
+"""Pods under review: the few fields that admission looks at."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from agents.logic.admission import reading
+from agents.logic.admission.reading import UnreadableError
+from agents.logic.resources.lists import Container
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """A controller as a reference names it, in the namespace of what it owns."""
+
+    kind: str
+    name: str
+    api_version: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """A pod.
+
+    `containers` as the spec has them, `standing` with what their status says of them instead, if it does. `given`: the resources
+    objects of the spec's containers as they are; None where there is none. `annotations`: None where there are none.
+    """
+
+    namespace: str
+    name: str
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str] | None
+    owner: Owner | None
+    containers: tuple[Container, ...]
+    standing: tuple[Container, ...]
+    given: tuple[Mapping[str, Any] | None, ...]
+
+
+def read(manifest: object, namespace: str = "") -> Pod:
+    """A manifest in a namespace. A pod that has yet to be named goes by the start of its name and `%`. Raises UnreadableError."""
+    whole = reading.parts(manifest, ".")
+    if "metadata" not in whole:
+        raise UnreadableError("the pod has no metadata")
+    meta, spec = reading.parts(whole["metadata"], "metadata"), reading.parts(whole.get("spec"), "spec")
+    name = reading.text(meta.get("name"), "metadata.name")
+    start = reading.text(meta.get("generateName"), "metadata.generateName")
+    entries = [reading.parts(entry, "spec.containers") for entry in reading.items(spec.get("containers"), "spec.containers")]
+    containers = tuple(_container(entry, "spec.containers") for entry in entries)
+    return Pod(
+        namespace=reading.text(meta.get("namespace"), "metadata.namespace") or namespace,
+        name=name or f"{start}%",
+        labels=reading.texts(meta.get("labels"), "metadata.labels") or {},
+        annotations=reading.texts(meta.get("annotations"), "metadata.annotations"),
+        owner=_owner(meta),
+        containers=containers,
+        standing=_standing(containers, reading.parts(whole.get("status"), "status")),
+        given=tuple(entry.get("resources") for entry in entries),
+    )
+
+
+def _container(entry: Mapping[str, Any], path: str) -> Container:
+    name = reading.text(entry.get("name"), f"{path}.name")
+    resources = reading.parts(entry.get("resources"), f"{path}.resources")
+    found = (reading.amounts(resources.get(kind), f"{path}.resources.{kind}") for kind in ("requests", "limits"))
+    return Container(name, *found)
+
+
+def _standing(containers: tuple[Container, ...], status: Mapping[str, Any]) -> tuple[Container, ...]:
+    """Of several of one name the first counts, in the spec and in the status, as upstream looks them up."""
+    path = "status.containerStatuses"
+    known: dict[str, Container] = {}
+    for entry in reading.items(status.get("containerStatuses"), path):
+        found = reading.parts(entry, path)
+        if found.get("resources") is not None:
+            container = _container(found, path)
+            known.setdefault(container.name, container)
+    for container in containers:
+        known.setdefault(container.name, container)
+    return tuple(known[container.name] for container in containers)
+
+
+def _owner(meta: Mapping[str, Any]) -> Owner | None:
+    """The last owner that says that it controls the pod; there is at most one in a valid pod."""
+    path, owner = "metadata.ownerReferences", None
+    for entry in reading.items(meta.get("ownerReferences"), path):
+        found = reading.parts(entry, path)
+        if found.get("controller") is True:
+            owner = Owner(*(reading.text(found.get(name), f"{path}.{name}") for name in ("kind", "name", "apiVersion")))
+    return owner

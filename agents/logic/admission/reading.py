@@ -1,0 +1,95 @@
+"""Reading parts of a manifest by type: what Kubernetes itself would refuse to decode is refused here, with the path of the field.
+
+Null stands for a field that was not given, as everywhere in Kubernetes.
+"""
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+from agents.logic.resources import lists, quantity
+from agents.logic.resources.quantity import NotAQuantityError, Quantity
+
+T = TypeVar("T")
+
+_NAMES = {str: "a string", bool: "a boolean", int: "a number", float: "a number", list: "a list", dict: "an object"}
+NEVER = datetime(1, 1, 1, tzinfo=UTC)
+"""Kubernetes' zero time."""
+
+
+class UnreadableError(ValueError):
+    """A manifest cannot be read. The message names the field, or is Kubernetes' own where it has one."""
+
+
+def parts(value: object, path: str) -> Mapping[str, Any]:
+    """An object; an empty one for null."""
+    return _typed(value, path, dict, {})
+
+
+def items(value: object, path: str) -> list[Any]:
+    """A list; an empty one for null."""
+    return _typed(value, path, list, [])
+
+
+def text(value: object, path: str) -> str:
+    """A string; an empty one for null."""
+    return _typed(value, path, str, "")
+
+
+def optional(value: object, path: str) -> str | None:
+    """A string, or None for null."""
+    return None if value is None else text(value, path)
+
+
+def texts(value: object, path: str) -> dict[str, str] | None:
+    """An object of strings, or None for null."""
+    return None if value is None else {name: text(found, f"{path}[{name}]") for name, found in parts(value, path).items()}
+
+
+def whole(value: object, path: str, bits: int = 32) -> int | None:
+    """A whole number of so many bits, or None for null."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or not -(2 ** (bits - 1)) <= value < 2 ** (bits - 1):
+        raise UnreadableError(f"{path} is {_named(value)} where a whole number of {bits} bits belongs")
+    return value
+
+
+def amount(value: object) -> Quantity | None:
+    """A quantity, or None for null."""
+    return None if value is None else _quantities(lambda: quantity.read(value))
+
+
+def amounts(value: object, path: str) -> dict[str, Quantity] | None:
+    """Quantities by resource, or None for null."""
+    return None if value is None else _quantities(lambda: lists.read(parts(value, path)))
+
+
+def moment(value: object, path: str) -> datetime:
+    """A time as Kubernetes writes it; its zero time for null."""
+    if value is None:
+        return NEVER
+    try:
+        found = datetime.fromisoformat(text(value, path))
+        return found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
+    except (ValueError, OverflowError):
+        raise UnreadableError(f"{path} is no time") from None
+
+
+def _quantities(read: Callable[[], T]) -> T:
+    try:
+        return read()
+    except NotAQuantityError as error:
+        raise UnreadableError(str(error)) from None
+
+
+def _typed(value: object, path: str, kind: type[T], empty: T) -> T:
+    if value is None:
+        return empty
+    if not isinstance(value, kind):
+        raise UnreadableError(f"{path} is {_named(value)} where {_NAMES[kind]} belongs")
+    return value
+
+
+def _named(value: object) -> str:
+    return _NAMES.get(type(value), "something else")

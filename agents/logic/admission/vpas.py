@@ -1,0 +1,237 @@
+"""VPA objects as admission needs them: from a manifest under review, or from what the log says of one.
+
+Words that only some programs understand stay text, so that whoever checks an object can name the one that is wrong.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from agents.logic.admission import reading
+from agents.logic.resources import lists, quantity
+from agents.logic.resources.capping import Rule
+from agents.logic.resources.lists import Advice, Resources
+from agents.logic.resources.quantity import Quantity
+from schemas.decisions import ContainerRecommendation
+from schemas.policies import ContainerPolicy, ControlledValues, Requirement, StartupBoost, TargetRef, UpdateMode, VpaChanged
+
+
+@dataclass(frozen=True, slots=True)
+class CpuBoost:
+    """How much more CPU a starting container gets; type empty, or a field None, where it is not said."""
+
+    type: str = ""
+    factor: float | None = None
+    quantity: Quantity | None = None
+    duration: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Startup:
+    """A startupBoost; one without `cpu` passes all checks and cannot be applied."""
+
+    cpu: CpuBoost | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """A container policy; None where a field is not given."""
+
+    container: str = ""
+    mode: str | None = None
+    least: Resources = field(default_factory=dict)
+    most: Resources = field(default_factory=dict)
+    resources: tuple[str, ...] | None = None
+    values: str | None = None
+    oom_ratio: Quantity | None = None
+    oom_minimum: Quantity | None = None
+    window_seconds: int | None = None
+    windows: int | None = None
+    startup: Startup | None = None
+
+    @property
+    def rule(self) -> Rule:
+        """Its part of capping."""
+        return Rule(self.container, self.least, self.most, self.values or ControlledValues.REQUESTS_AND_LIMITS)
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """An updatePolicy; None where a field is not given."""
+
+    mode: str | None = None
+    min_replicas: int | None = None
+    evict_after_oom: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Vpa:
+    """A VPA object. `selector` is its target's, resolved by others; None when it could not be. `advice`: None without any."""
+
+    namespace: str
+    name: str
+    created: datetime = reading.NEVER
+    target: TargetRef | None = None
+    selector: tuple[Requirement, ...] | None = None
+    update: Update | None = None
+    policies: tuple[Policy, ...] | None = None
+    startup: Startup | None = None
+    recommenders: int = 0
+    advice: tuple[Advice, ...] | None = None
+
+    @property
+    def mode(self) -> str:
+        """What it comes to when the mode is not said."""
+        said = self.update.mode if self.update else None
+        return said or UpdateMode.RECREATE
+
+    def policy_of(self, container: str) -> Policy | None:
+        """The policy for a container: its own, else the last one for all, else none."""
+        general = None
+        for policy in self.policies or ():
+            if policy.container == container:
+                return policy
+            if policy.container == "*":
+                general = policy
+        return general
+
+    def startup_of(self, container: str) -> Startup | None:
+        """The boost for a container: its policy's, else the object's."""
+        policy = self.policy_of(container)
+        return policy.startup if policy is not None and policy.startup is not None else self.startup
+
+    @property
+    def boosts(self) -> bool:
+        """Whether it asks for a boost anywhere."""
+        return self.startup is not None or any(policy.startup is not None for policy in self.policies or ())
+
+
+def of_event(changed: VpaChanged, recommended: Sequence[ContainerRecommendation] | None) -> Vpa:
+    """What the log says of a VPA and of what is recommended for its target; None when nothing ever was."""
+    return Vpa(
+        namespace=changed.namespace,
+        name=changed.name,
+        created=changed.created,
+        target=changed.target_ref,
+        selector=None if changed.unsupported else changed.selector,
+        update=Update(changed.update_mode, changed.min_replicas),
+        policies=tuple(_policy_of(each) for each in changed.containers),
+        startup=_startup_of(changed.boost),
+        recommenders=len(changed.recommenders),
+        advice=None if recommended is None else tuple(lists.of_recommendation(each) for each in recommended),
+    )
+
+
+def read(manifest: object) -> Vpa:
+    """A manifest. Its selector is not in it. Raises UnreadableError."""
+    whole = reading.parts(manifest, ".")
+    meta, spec = reading.parts(whole.get("metadata"), "metadata"), reading.parts(whole.get("spec"), "spec")
+    policy = spec.get("resourcePolicy")
+    return Vpa(
+        namespace=reading.text(meta.get("namespace"), "metadata.namespace"),
+        name=reading.text(meta.get("name"), "metadata.name"),
+        created=reading.moment(meta.get("creationTimestamp"), "metadata.creationTimestamp"),
+        target=_target(spec.get("targetRef")),
+        update=_update(spec.get("updatePolicy")),
+        policies=None if policy is None else _policies(reading.parts(policy, "spec.resourcePolicy")),
+        startup=_startup(spec.get("startupBoost"), "spec.startupBoost"),
+        recommenders=len(reading.items(spec.get("recommenders"), "spec.recommenders")),
+        advice=_advice(reading.parts(whole.get("status"), "status").get("recommendation")),
+    )
+
+
+def _target(value: object) -> TargetRef | None:
+    if value is None:
+        return None
+    found = reading.parts(value, "spec.targetRef")
+    return TargetRef(*(reading.text(found.get(name), f"spec.targetRef.{name}") for name in ("kind", "name", "apiVersion")))
+
+
+def _update(value: object) -> Update | None:
+    if value is None:
+        return None
+    path = "spec.updatePolicy"
+    found = reading.parts(value, path)
+    return Update(
+        reading.optional(found.get("updateMode"), f"{path}.updateMode"),
+        reading.whole(found.get("minReplicas"), f"{path}.minReplicas"),
+        reading.whole(found.get("evictAfterOOMSeconds"), f"{path}.evictAfterOOMSeconds"),
+    )
+
+
+def _policies(value: Mapping[str, Any]) -> tuple[Policy, ...]:
+    path = "spec.resourcePolicy.containerPolicies"
+    entries = reading.items(value.get("containerPolicies"), path)
+    return tuple(_policy(reading.parts(entry, f"{path}[{i}]"), f"{path}[{i}]") for i, entry in enumerate(entries))
+
+
+def _policy(value: Mapping[str, Any], path: str) -> Policy:
+    said = value.get("controlledResources")
+    names = [reading.text(name, f"{path}.controlledResources") for name in reading.items(said, f"{path}.controlledResources")]
+    count, seconds = "memoryAggregationIntervalCount", "memoryAggregationIntervalSeconds"
+    return Policy(
+        container=reading.text(value.get("containerName"), f"{path}.containerName"),
+        mode=reading.optional(value.get("mode"), f"{path}.mode"),
+        least=reading.amounts(value.get("minAllowed"), f"{path}.minAllowed") or {},
+        most=reading.amounts(value.get("maxAllowed"), f"{path}.maxAllowed") or {},
+        resources=None if said is None else tuple(names),
+        values=reading.optional(value.get("controlledValues"), f"{path}.controlledValues"),
+        oom_ratio=reading.amount(value.get("oomBumpUpRatio")),
+        oom_minimum=reading.amount(value.get("oomMinBumpUp")),
+        window_seconds=reading.whole(value.get(seconds), f"{path}.{seconds}"),
+        windows=reading.whole(value.get(count), f"{path}.{count}", 64),
+        startup=_startup(value.get("startupBoost"), f"{path}.startupBoost"),
+    )
+
+
+def _startup(value: object, path: str) -> Startup | None:
+    if value is None:
+        return None
+    cpu = reading.parts(value, path).get("cpu")
+    if cpu is None:
+        return Startup()
+    path = f"{path}.cpu"
+    found = reading.parts(cpu, path)
+    return Startup(
+        CpuBoost(
+            reading.text(found.get("type"), f"{path}.type"),
+            reading.whole(found.get("factor"), f"{path}.factor"),
+            reading.amount(found.get("quantity")),
+            reading.whole(found.get("durationSeconds"), f"{path}.durationSeconds"),
+        )
+    )
+
+
+def _advice(value: object) -> tuple[Advice, ...] | None:
+    if value is None:
+        return None
+    path = "status.recommendation"
+    entries = reading.items(reading.parts(value, path).get("containerRecommendations"), path)
+    return tuple(_advised(reading.parts(entry, path), path) for entry in entries)
+
+
+def _advised(value: Mapping[str, Any], path: str) -> Advice:
+    fields = ("target", "lowerBound", "upperBound", "uncappedTarget")
+    name = reading.text(value.get("containerName"), f"{path}.containerName")
+    return Advice(name, *(reading.amounts(value.get(each), f"{path}.{each}") for each in fields))
+
+
+def _policy_of(entry: ContainerPolicy) -> Policy:
+    """Where the log does not tell "not said" from the default, the default stands."""
+    return Policy(
+        container=entry.container,
+        mode=entry.mode,
+        least=lists.of_amounts(entry.min_allowed),
+        most=lists.of_amounts(entry.max_allowed),
+        resources=entry.controlled_resources,
+        values=entry.controlled_values,
+        startup=_startup_of(entry.boost),
+    )
+
+
+def _startup_of(boost: StartupBoost | None) -> Startup | None:
+    if boost is None:
+        return None
+    more = None if boost.quantity is None else quantity.of_nano(round(boost.quantity * 1_000_000_000))
+    return Startup(CpuBoost(boost.kind, boost.factor, more, boost.duration))

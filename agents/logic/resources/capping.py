@@ -1,0 +1,139 @@
+"""What caps a recommendation for a pod: LimitRanges, the policy, and limits that stay as they are.
+
+In upstream's order: the pod's LimitRange over all containers, then for each container its LimitRange, the policy (which wins over
+it), and the container's own limit if limits are not to follow. Of admission and updater alike: pkg/utils/vpa/capping.go.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from agents.logic.resources import podrange
+from agents.logic.resources.lists import Advice, Container, Resources
+from agents.logic.resources.quantity import Quantity
+from agents.logic.resources.ranges import Ranges, bounds
+from schemas.policies import ControlledValues
+
+Found = dict[str, Quantity]
+
+
+class By(StrEnum):
+    """What capped an amount, in upstream's words."""
+
+    LEAST_ALLOWED = "capped to minAllowed"
+    MOST_ALLOWED = "capped to maxAllowed"
+    LIMIT = "capped to container limit"
+    RANGE_MOST = "capped to fit Max in container LimitRange"
+    RANGE_LEAST = "capped to fit Min in container LimitRange"
+    POD_RANGE = "scaled to fit the pod LimitRange"
+    """Our own words: upstream does this without a note."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cap:
+    """One step that changed a target."""
+
+    resource: str
+    by: By
+    before: Quantity
+    after: Quantity
+
+    def __str__(self) -> str:
+        """Upstream's note."""
+        return f"{self.resource} {self.by.value}"
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What a policy says of one container name; `*` stands for all names without a rule of their own."""
+
+    container: str
+    least: Resources = field(default_factory=dict)
+    most: Resources = field(default_factory=dict)
+    values: str = ControlledValues.REQUESTS_AND_LIMITS
+
+
+@dataclass(frozen=True, slots=True)
+class Capped:
+    """Advice that obeys everything, and the caps on each container's target."""
+
+    advice: tuple[Advice, ...]
+    caps: Mapping[str, tuple[Cap, ...]]
+
+
+def rule_of(name: str, rules: Iterable[Rule]) -> Rule | None:
+    """The rule for a container: its own, else the last one for all, else none."""
+    general = None
+    for rule in rules:
+        if rule.container == name:
+            return rule
+        if rule.container == "*":
+            general = rule
+    return general
+
+
+def cap(advice: Sequence[Advice], containers: Sequence[Container], rules: Sequence[Rule], ranges: Ranges) -> Capped:
+    """Advice for the containers that are there. Raises UnscalableError where upstream would fail."""
+    standing: dict[str, Container] = {}
+    for container in containers:
+        standing.setdefault(container.name, container)
+    scaled = podrange.fit(advice, containers, ranges.pod) if ranges.pod else list(advice)
+    before = {each.container: each.target or {} for each in reversed(advice)}
+    capped, caps = [], {}
+    for each in scaled:
+        container = standing.get(each.container)
+        if container is None:
+            continue
+        rule = rule_of(each.container, rules)
+        target, steps = _steps(each.target, container, rule, ranges)
+        lower, upper = (_steps(bound, container, rule, ranges)[0] for bound in (each.lower, each.upper))
+        capped.append(Advice(each.container, target, lower, upper, each.uncapped))
+        steps = _scaling(before.get(each.container), each.target) + steps
+        if steps:
+            caps[each.container] = tuple(steps)
+    return Capped(tuple(capped), caps)
+
+
+def _steps(given: Resources | None, container: Container, rule: Rule | None, ranges: Ranges) -> tuple[Found | None, list[Cap]]:
+    if given is None:
+        return None, []
+    found, steps = dict(given), list[Cap]()
+    if ranges.container is not None:
+        least, most = bounds(container, ranges.container)
+        steps += _within(found, least, most, (By.RANGE_LEAST, By.RANGE_MOST))
+    if rule is not None:
+        steps += _within(found, rule.least, rule.most, (By.LEAST_ALLOWED, By.MOST_ALLOWED))
+        if rule.values == ControlledValues.REQUESTS_ONLY:
+            steps += _under_limit(found, container.limits or {})
+    return found, steps
+
+
+def _within(found: Found, least: Resources, most: Resources, by: tuple[By, By]) -> list[Cap]:
+    """Raised to the least, then lowered to the most, which wins."""
+    steps = []
+    for resource in sorted(found):
+        low, high = least.get(resource), most.get(resource)
+        if low and found[resource].nano < low.nano:
+            steps.append(Cap(resource, by[0], found[resource], low))
+            found[resource] = low
+        if high and found[resource].nano > high.nano:
+            steps.append(Cap(resource, by[1], found[resource], high))
+            found[resource] = high
+    return steps
+
+
+def _under_limit(found: Found, limits: Resources) -> list[Cap]:
+    steps = []
+    for resource in sorted(limits.keys() & found.keys()):
+        if found[resource].milli > limits[resource].milli:
+            steps.append(Cap(resource, By.LIMIT, found[resource], limits[resource]))
+            found[resource] = limits[resource]
+    return steps
+
+
+def _scaling(before: Resources | None, after: Resources | None) -> list[Cap]:
+    """What fitting the pod's LimitRange did to a target; nothing for a container that had no advice."""
+    if before is None or after is None:
+        return []
+    changed = [name for name in sorted(after) if name in before and before[name].nano != after[name].nano]
+    return [Cap(name, By.POD_RANGE, before[name], after[name]) for name in changed]

@@ -1,0 +1,89 @@
+"""Lists of amounts by resource, as containers, recommendations and policies have them, from manifests and from events."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from agents.logic.resources import quantity
+from agents.logic.resources.quantity import ZERO, ZERO_BYTES, Form, Quantity
+from schemas.decisions import ContainerRecommendation
+from schemas.names import Amounts
+
+CPU = "cpu"
+MEMORY = "memory"
+
+Resources = Mapping[str, Quantity]
+"""Amounts by the resource's name. Beside it None stands for a list that was not given at all, which Kubernetes tells apart."""
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """What a container of a pod requests and is limited to, as it stands."""
+
+    name: str
+    requests: Resources | None = None
+    limits: Resources | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """What is recommended for one container; an object's containerRecommendations."""
+
+    container: str
+    target: Resources | None = None
+    lower: Resources | None = None
+    upper: Resources | None = None
+    uncapped: Resources | None = None
+
+
+def at(resources: Resources | None, resource: str) -> Quantity:
+    """The amount of a resource, or zero, in the form that Kubernetes gives a zero of that resource."""
+    found = None if resources is None else resources.get(resource)
+    if found is not None:
+        return found
+    return ZERO_BYTES if resource == MEMORY else ZERO
+
+
+def read(value: object) -> dict[str, Quantity] | None:
+    """A list of a manifest; None for null. Raises NotAQuantityError for an amount that is none, TypeError for no list."""
+    if value is None:
+        return None
+    if not isinstance(value, dict):
+        raise TypeError(f"a list of resources is an object, not {type(value).__name__}")
+    return {str(name): quantity.read(amount) for name, amount in value.items()}
+
+
+def of_amounts(amounts: Amounts) -> dict[str, Quantity]:
+    """The amounts of an event. Kubernetes' units are finer than ours, so nothing is lost but binary dust."""
+    found: dict[str, Quantity] = {}
+    if amounts.cpu is not None:
+        found[CPU] = quantity.of_nano(round(amounts.cpu * 1_000_000_000), Form.DECIMAL)
+    if amounts.memory is not None:
+        found[MEMORY] = quantity.of_whole(int(amounts.memory), Form.BINARY)
+    return found
+
+
+def set_amounts(amounts: Amounts) -> dict[str, Quantity] | None:
+    """The amounts of an event where one that sets nothing was not given."""
+    return of_amounts(amounts) or None
+
+
+def of_recommendation(found: ContainerRecommendation) -> Advice:
+    """The advice of an event."""
+    return Advice(
+        found.container,
+        of_amounts(found.target),
+        of_amounts(found.lower),
+        of_amounts(found.upper),
+        of_amounts(found.uncapped),
+    )
+
+
+def read_advice(value: Mapping[str, Any]) -> Advice:
+    """The advice of a manifest. Raises NotAQuantityError and TypeError."""
+    name = value.get("containerName") or ""
+    if not isinstance(name, str):
+        raise TypeError(f"a container's name is a string, not {type(name).__name__}")
+    lists = (read(value.get(field)) for field in ("target", "lowerBound", "upperBound", "uncappedTarget"))
+    return Advice(name, *lists)
+

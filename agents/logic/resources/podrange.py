@@ -1,0 +1,93 @@
+"""A LimitRange on whole pods, shared out: all amounts of a pod are scaled alike until their limits sum to what it allows.
+
+applyPodLimitRange in upstream's pkg/utils/vpa/capping.go, which fails where there is no list to put an amount into; so does this.
+One thing differs: memory that scales to less than a byte becomes 0 here, and -1 there.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from agents.logic.resources import quantity
+from agents.logic.resources.lists import CPU, MEMORY, Advice, Container, at
+from agents.logic.resources.proportion import UnscalableError, proportional, scaled
+from agents.logic.resources.quantity import Quantity
+from agents.logic.resources.ranges import Range
+
+Lists = dict[str, dict[str, Quantity] | None]
+"""Lists by what they are: upper, target, lower."""
+
+ORDER = tuple((kind, resource) for kind in ("upper", "target", "lower") for resource in (CPU, MEMORY))
+
+
+@dataclass(frozen=True, slots=True)
+class _Member:
+    """A container of the pod, and what is recommended for it, if anything is."""
+
+    container: Container
+    lists: Lists | None
+
+
+def fit(advice: Sequence[Advice], containers: Sequence[Container], allowed: Range) -> list[Advice]:
+    """The advice scaled; a container that has requests and no advice takes part with its requests for a target."""
+    advised = {each.container for each in advice}
+    joined = [Advice(c.name, target=c.requests) for c in containers if c.name not in advised and c.requests]
+    parts = [*advice, *joined]
+    copies: list[Lists] = [
+        {kind: None if found is None else dict(found) for kind, found in _lists(each)} for each in parts
+    ]  # fmt: skip
+    first: dict[str, Lists] = {}
+    for each, copy in zip(parts, copies, strict=True):
+        first.setdefault(each.container, copy)
+    standing: dict[str, Container] = {}
+    for container in containers:
+        standing.setdefault(container.name, container)
+    members = [_Member(standing[c.name], first.get(c.name)) for c in containers]
+    for kind, resource in ORDER:
+        _share(members, kind, resource, allowed)
+    fitted = zip(parts, copies, strict=True)
+    return [Advice(each.container, copy["target"], copy["lower"], copy["upper"], each.uncapped) for each, copy in fitted]
+
+
+def _lists(advice: Advice) -> tuple[tuple[str, object], ...]:
+    return ("upper", advice.upper), ("target", advice.target), ("lower", advice.lower)
+
+
+def _share(members: Sequence[_Member], kind: str, resource: str, allowed: Range) -> None:
+    """Scale one resource of one kind of lists, if the range asks for it."""
+    least, most, default = (at(bound, resource) for bound in (allowed.least, allowed.most, allowed.default))
+    amounts = [_amount(member, kind, resource) for member in members]
+    limits = [_limit(member, resource, amount, default) for member, amount in zip(members, amounts, strict=True)]
+    limit, request = quantity.total([each for each in limits if each]), quantity.total(amounts)
+    fits = not most or most.nano >= limit.nano
+    if least.nano <= limit.nano and least.nano <= request.nano and fits:
+        return
+    if not limit:
+        return
+    if least.nano > request.nano:
+        for member in members:
+            if member.lists is not None:
+                amount = at(member.lists[kind], resource)
+                _put(member, kind, resource, scaled(resource, amount, by=least, over=request, up=True)[0])
+        return
+    goal = least if fits else most
+    for member in members:
+        amount = at(member.container.limits if member.lists is None else member.lists[kind], resource)
+        _put(member, kind, resource, scaled(resource, amount, by=goal, over=limit)[0])
+
+
+def _amount(member: _Member, kind: str, resource: str) -> Quantity:
+    return at(member.container.requests if member.lists is None else member.lists[kind], resource)
+
+
+def _limit(member: _Member, resource: str, amount: Quantity, default: Quantity) -> Quantity | None:
+    container = member.container
+    limit, request = at(container.limits, resource), at(container.requests, resource)
+    return proportional(resource, limit, request, amount, default)[0]
+
+
+def _put(member: _Member, kind: str, resource: str, amount: Quantity) -> None:
+    found = None if member.lists is None else member.lists[kind]
+    if found is None:
+        name = member.container.name
+        raise UnscalableError(f"the pod's LimitRange asks to scale {resource} of container '{name}', which has no {kind} list")
+    found[resource] = amount

@@ -1,0 +1,79 @@
+"""Amounts in proportion: limits that follow requests, and requests that keep a limit within a bound.
+
+In whole millicores and bytes with integers of any size, as upstream computes: pkg/utils/vpa/limit_and_request_scaling.go. A result
+that does not fit 64 bits becomes the largest that does, and a note says so.
+"""
+
+from agents.logic.resources import quantity
+from agents.logic.resources.lists import CPU, MEMORY, Resources, at
+from agents.logic.resources.quantity import MOST, Quantity
+
+
+class UnscalableError(ArithmeticError):
+    """Amounts that cannot be brought into proportion. The message is a sentence that names the amounts."""
+
+
+def limits(*, limit: Resources | None, request: Resources | None, recommended: Resources | None, default: Resources | None) -> (
+    tuple[dict[str, Quantity] | None, tuple[str, ...]]
+):
+    """The limits for CPU and memory that go with a recommendation, and upstream's notes; no limits, no notes."""
+    found: dict[str, Quantity] = {}
+    notes = []
+    for resource in (CPU, MEMORY):
+        lists = (at(each, resource) for each in (limit, request, recommended, default))
+        amount, note = proportional(resource, *lists)
+        if amount is not None:
+            found[resource] = amount
+        if note:
+            notes.append(note)
+    return (found, tuple(notes)) if found else (None, ())
+
+
+def proportional(
+    resource: str,
+    limit: Quantity | None,
+    request: Quantity | None,
+    recommended: Quantity | None,
+    default: Quantity | None,
+) -> tuple[Quantity | None, str]:  # fmt: skip
+    """The limit that stands to `recommended` as `limit` (or else the default one) to `request`, and a note; None for none."""
+    if limit is None or (limit.whole == 0 and default is not None):
+        limit = default
+    if limit is None or limit.whole == 0:
+        return None, f"{resource}: limit NOT set since originalLimit is nil or 0"
+    if recommended is None or recommended.whole == 0:
+        return None, f"{resource}: limit NOT set since recommendedRequest is nil or 0"
+    if request is None or request.whole == 0 or request.milli == limit.milli:
+        return recommended, ""
+    amount, whole = scaled(resource, limit, by=recommended, over=request)
+    return amount, "" if whole else f"{resource}: failed to keep limit to request ratio; capping limit to int64"
+
+
+def boundary(
+    resource: str,
+    request: Quantity | None,
+    limit: Quantity | None,
+    bound: Quantity | None,
+    default: Quantity | None,
+) -> Quantity | None:  # fmt: skip
+    """The request whose limit in proportion is `bound`; zero if there is no limit, so that nothing bounds the request."""
+    if limit is None or (limit.whole == 0 and default is not None):
+        limit = default
+    if limit is None or limit.whole == 0:
+        return quantity.ZERO
+    if request is None or request.whole == 0 or bound is None:
+        return bound
+    return scaled(resource, request, by=bound, over=limit)[0]
+
+
+def scaled(resource: str, amount: Quantity, *, by: Quantity, over: Quantity, up: bool = False) -> tuple[Quantity, bool]:
+    """amount * by / over in the amount's form, rounded down or, for CPU, `up`; and whether that fits 64 bits."""
+    memory = resource == MEMORY
+    divisor = over.whole if memory else over.milli
+    if divisor == 0:
+        raise UnscalableError(f"'{amount.text}' cannot be scaled by '{by.text}' over '{over.text}' of {resource}")
+    product = amount.whole * by.whole if memory else amount.milli * by.milli
+    result, rest = divmod(product, divisor)
+    fits = -MOST - 1 <= result <= MOST
+    result = result + (up and not memory and rest != 0) if fits else MOST
+    return (quantity.of_whole if memory else quantity.of_milli)(result, amount.form), fits

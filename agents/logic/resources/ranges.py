@@ -1,0 +1,100 @@
+"""LimitRanges of a namespace as one, and the bounds on a container's requests that follow from them."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from agents.logic.resources import lists
+from agents.logic.resources.lists import CPU, MEMORY, Container, Resources, at
+from agents.logic.resources.proportion import boundary
+from agents.logic.resources.quantity import Quantity
+from schemas.policies import LimitRangeChanged, LimitType
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """What a LimitRange says of containers, or of pods as a whole."""
+
+    least: Resources | None = None
+    most: Resources | None = None
+    default: Resources | None = None
+
+    def __bool__(self) -> bool:
+        """Whether it says anything, be it an empty list."""
+        return not (self.least is None and self.most is None and self.default is None)
+
+
+@dataclass(frozen=True, slots=True)
+class Ranges:
+    """All LimitRanges of a namespace as if they were one; None where none is."""
+
+    container: Range | None = None
+    pod: Range | None = None
+
+
+NONE = Ranges()
+
+
+def of_events(found: Iterable[LimitRangeChanged]) -> Ranges:
+    """The LimitRanges of one namespace, from events; in the order of their names, because the last default counts."""
+    entries = [each for changed in sorted(found, key=lambda each: each.name) for each in changed.limits]
+    typed = [
+        (each.type, Range(*map(lists.set_amounts, (each.least, each.most, each.default_limits)))) for each in entries
+    ]  # fmt: skip
+    return _merged(typed)
+
+
+def of_manifests(found: Sequence[Mapping[str, Any]]) -> Ranges:
+    """The LimitRanges of one namespace, from manifests. Raises NotAQuantityError and TypeError."""
+    typed = []
+    for manifest in found:
+        for entry in (manifest.get("spec") or {}).get("limits") or ():
+            parts = (lists.read(entry.get(field)) for field in ("min", "max", "default"))
+            typed.append((str(entry.get("type")), Range(*parts)))
+    return _merged(typed)
+
+
+def bounds(container: Container, bounding: Range) -> tuple[dict[str, Quantity], dict[str, Quantity]]:
+    """The least and the most that a recommendation may be, so that request and limit both stay within the range.
+
+    The least holds for the request as well as for the limit. Zero is no bound. getMinAllowedRecommendation and
+    getMaxAllowedRecommendation in pkg/utils/vpa/capping.go.
+    """
+    least = _of_limit(container, bounding.least, bounding.default)
+    for resource in least:
+        said = at(bounding.least, resource)
+        if said.nano > least[resource].nano:
+            least[resource] = said
+    return least, _of_limit(container, bounding.most, bounding.default)
+
+
+def _of_limit(container: Container, bound: Resources | None, default: Resources | None) -> dict[str, Quantity]:
+    if bound is None:
+        return {}
+    found: dict[str, Quantity] = {}
+    for resource in (CPU, MEMORY):
+        given = (at(each, resource) for each in (container.requests, container.limits, bound, default))
+        found[resource] = boundary(resource, *given) or lists.at(None, resource)
+    return found
+
+
+def _merged(entries: Iterable[tuple[str, Range]]) -> Ranges:
+    of: dict[str, Range] = {}
+    for kind, entry in entries:
+        if entry:
+            so_far = of.get(kind, Range())
+            least = _tightest(so_far.least, entry.least, higher=True)
+            most = _tightest(so_far.most, entry.most, higher=False)
+            of[kind] = Range(least, most, so_far.default if entry.default is None else entry.default)
+    return Ranges(of.get(LimitType.CONTAINER), of.get(LimitType.POD))
+
+
+def _tightest(one: Resources | None, other: Resources | None, *, higher: bool) -> Resources | None:
+    if one is None or other is None:
+        return one if other is None else other
+    merged = dict(one)
+    for resource in (CPU, MEMORY):
+        if resource in other:
+            pair = [each[resource] for each in (merged, other) if resource in each]
+            merged[resource] = (max if higher else min)(pair, key=lambda amount: amount.nano)
+    return merged
