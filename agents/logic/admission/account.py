@@ -1,0 +1,66 @@
+"""What admission did and why, typed, so that an outcome can carry it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from agents.logic.resources.capping import Cap
+from agents.logic.resources.lists import Resources
+from agents.logic.resources.quantity import Quantity
+
+Op = Mapping[str, object]
+"""One operation of an RFC 6902 patch: op, path and value."""
+
+
+class Status(StrEnum):
+    """How a review ended; the first three are upstream's words for its metrics."""
+
+    APPLIED = "applied"
+    SKIPPED = "skipped"
+    ERROR = "error"
+    DENIED = "denied"
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerChange:
+    """What was set for one container. `before`: as it stood, with `caps` and `notes` in the order in which they applied.
+
+    `boost_base` is the CPU that a startup boost started from; None where there was none. Lists that are set hold only what the
+    patch says, which may be what stood there before.
+    """
+
+    index: int
+    container: str
+    requests_before: Resources
+    requests: Resources
+    limits_before: Resources
+    limits: Resources
+    caps: tuple[Cap, ...] = ()
+    notes: tuple[str, ...] = ()
+    boost_base: Quantity | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Patched:
+    """A patch and its account; without operations `reason` says why nothing is done, in a sentence without a full stop."""
+
+    ops: tuple[Op, ...] = ()
+    containers: tuple[ContainerChange, ...] = ()
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """A review and its answer. `vpa` is the name of the VPA that governs the pod, or of the object under review."""
+
+    status: Status
+    uid: str = ""
+    resource: str = ""
+    operation: str = ""
+    namespace: str = ""
+    name: str = ""
+    dry_run: bool = False
+    vpa: str = ""
+    reason: str = ""
+    ops: tuple[Op, ...] = ()
+    containers: tuple[ContainerChange, ...] = field(default=())

@@ -1,0 +1,217 @@
+"""The patch that gives a new pod what is recommended for it, in upstream's operations, order and texts.
+
+Two things differ from upstream, both so that no pod is refused or harmed: what is absent is judged by the pod's spec, which is
+what the patch is applied to, and a `resources` object that holds something else (claims, say) is not emptied. And a pod that is
+already as the patch would leave it gets none, so that a webhook may be asked twice.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from agents.logic.admission import boosting
+from agents.logic.admission.account import ContainerChange, Op, Patched
+from agents.logic.admission.boosting import BoostError
+from agents.logic.admission.pods import Pod
+from agents.logic.admission.settings import AdmissionSettings
+from agents.logic.admission.vpas import Vpa
+from agents.logic.resources import capping, proportion
+from agents.logic.resources.capping import By, Cap
+from agents.logic.resources.lists import Advice, Container, Resources
+from agents.logic.resources.proportion import UnscalableError
+from agents.logic.resources.quantity import Quantity
+from agents.logic.resources.ranges import Ranges
+from schemas.policies import ContainerMode, ControlledValues, UpdateMode
+
+UPDATES = "vpaUpdates"
+OBSERVED = "vpaObservedContainers"
+_ANNOTATIONS = "/metadata/annotations"
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What is to be set for one container, and why."""
+
+    requests: Resources
+    limits: Resources
+    caps: tuple[Cap, ...] = ()
+    notes: tuple[str, ...] = ()
+    base: Quantity | None = None
+
+
+def patch(pod: Pod, vpa: Vpa, ranges: Ranges, settings: AdmissionSettings) -> Patched:
+    """The patch for a pod that this VPA governs. Where upstream fails, nothing is patched and the reason is given."""
+    again = _again(pod, vpa, ranges, settings)
+    if again is not None:
+        return again
+    try:
+        return _patch(pod, vpa, ranges, settings)
+    except (BoostError, UnscalableError) as error:
+        return Patched(reason=str(error))
+
+
+def escaped(name: str) -> str:
+    """A segment of a JSON pointer; RFC 6901."""
+    return name.replace("~", "~0").replace("/", "~1")
+
+
+def observed(pod: Pod) -> str:
+    """The annotation that lists the containers that were there when the pod was admitted."""
+    return ", ".join(container.name for container in pod.containers)
+
+
+def _patch(pod: Pod, vpa: Vpa, ranges: Ranges, settings: AdmissionSettings) -> Patched:
+    ops: list[Op] = [] if pod.annotations is not None else [_add(_ANNOTATIONS, {})]
+    changes, updates = [], []
+    capped = _capped(pod, vpa, ranges)
+    advised: dict[str, Advice] = {}
+    for advice in capped.advice:
+        advised.setdefault(advice.container, advice)
+    for index, container in enumerate(pod.containers):
+        wanted = _wanted(pod.standing[index], advised.get(container.name), vpa, ranges)
+        wanted = replace(wanted, caps=capped.caps.get(container.name, ()))
+        if vpa.mode == UpdateMode.OFF:
+            wanted = _Wanted({}, {})
+        if settings.cpu_startup_boost:
+            policy = vpa.policy_of(container.name)
+            if policy is not None and policy.mode == ContainerMode.OFF:
+                continue
+            wanted, boost_ops = _boosted(container, wanted, vpa, settings)
+            ops += boost_ops
+        found, words = _container_ops(index, pod, wanted)
+        if found:
+            ops += found
+            updates.append(f"container {index}: {', '.join(words)}")
+        changes.append(_change(index, pod.standing[index], wanted))
+    if updates:
+        ops.append(_annotate(UPDATES, _mark(vpa) + "; ".join(updates)))
+    ops.append(_annotate(OBSERVED, observed(pod)))
+    return Patched(tuple(ops), tuple(changes))
+
+
+def _capped(pod: Pod, vpa: Vpa, ranges: Ranges) -> capping.Capped:
+    if vpa.advice is None:
+        return capping.Capped((), {})
+    return capping.cap(vpa.advice, pod.standing, [policy.rule for policy in vpa.policies or ()], ranges)
+
+
+def _wanted(standing: Container, advice: Advice | None, vpa: Vpa, ranges: Ranges) -> _Wanted:
+    if advice is None:
+        return _Wanted({}, {})
+    target = advice.target or {}
+    limits: Resources = {}
+    notes: tuple[str, ...] = ()
+    if _values(standing.name, vpa) == ControlledValues.REQUESTS_AND_LIMITS:
+        default = ranges.container.default if ranges.container else None
+        found, notes = proportion.limits(
+            limit=standing.limits, request=standing.requests, recommended=target, default=default
+        )  # fmt: skip
+        limits = found or {}
+    return _Wanted({name: amount for name, amount in target.items() if name}, limits, notes=notes)
+
+
+def _values(container: str, vpa: Vpa) -> str:
+    """Whether limits follow. In mode Off nobody asks the policy: only a boost can be set then, and it asks for itself."""
+    policy = None if vpa.mode == UpdateMode.OFF else vpa.policy_of(container)
+    return ControlledValues.REQUESTS_AND_LIMITS if policy is None else policy.rule.values
+
+
+def _boosted(container: Container, wanted: _Wanted, vpa: Vpa, settings: AdmissionSettings) -> tuple[_Wanted, list[Op]]:
+    startup = vpa.startup_of(container.name)
+    if startup is None:
+        return wanted, []
+    policy = vpa.policy_of(container.name)
+    values = ControlledValues.REQUESTS_AND_LIMITS if policy is None else policy.rule.values
+    found = boosting.boost(container, startup, values, (wanted.requests, wanted.limits), settings)
+    kept = _annotate(boosting.PREFIX + container.name, boosting.original(container))
+    return replace(wanted, requests=found.requests, limits=found.limits, base=found.base), [kept]
+
+
+def _container_ops(index: int, pod: Pod, wanted: _Wanted) -> tuple[list[Op], list[str]]:
+    container, path = pod.containers[index], f"/spec/containers/{index}/resources"
+    ops: list[Op] = []
+    if container.requests is None and container.limits is None and not pod.given[index]:
+        ops.append(_add(path, {}))
+    words = [str(cap) for cap in wanted.caps if cap.by is not By.POD_RANGE] + list(wanted.notes)
+    kinds = (("requests", "request", container.requests, wanted.requests), ("limits", "limit", container.limits, wanted.limits))
+    for kind, word, present, amounts in kinds:
+        if present is None and amounts:
+            ops.append(_add(f"{path}/{kind}", {}))
+        for resource in sorted(amounts):
+            ops.append(_add(f"{path}/{kind}/{escaped(resource)}", amounts[resource].text))
+            words.append(f"{resource} {word}")
+    return ops, words
+
+
+def _change(index: int, standing: Container, wanted: _Wanted) -> ContainerChange:
+    return ContainerChange(
+        index=index,
+        container=standing.name,
+        requests_before=standing.requests or {},
+        requests=wanted.requests,
+        limits_before=standing.limits or {},
+        limits=wanted.limits,
+        caps=wanted.caps,
+        notes=wanted.notes,
+        boost_base=wanted.base,
+    )
+
+
+def _again(pod: Pod, vpa: Vpa, ranges: Ranges, settings: AdmissionSettings) -> Patched | None:
+    """The answer to a pod that was patched before and is as the patch left it; None for any other.
+
+    A proportion of a proportion may come out a little differently, and a boost would be boosted again: so amounts may differ by
+    what rounding does, and a container that was boosted is taken for what its annotation says that it was.
+    """
+    if pod.annotations is None or pod.annotations.get(OBSERVED) != observed(pod):
+        return None
+    before = tuple(_unboosted(container, pod.annotations) for container in pod.containers)
+    standing = tuple(_unboosted(container, pod.annotations) for container in pod.standing)
+    try:
+        found = _patch(replace(pod, containers=before, standing=standing), vpa, ranges, settings)
+    except (BoostError, UnscalableError):
+        return None
+    settled = _annotated(found.ops, pod.annotations, vpa) and all(_stands(change, pod) for change in found.containers)
+    return Patched(containers=found.containers, reason="the pod is as the patch would leave it") if settled else None
+
+
+def _unboosted(container: Container, annotations: Mapping[str, str]) -> Container:
+    kept = annotations.get(boosting.PREFIX + container.name)
+    return container if kept is None else boosting.restored(container, kept)
+
+
+def _annotated(ops: Sequence[Op], annotations: Mapping[str, str], vpa: Vpa) -> bool:
+    """Whether the pod has all the annotations; what the updates were may be said otherwise."""
+    for op in ops:
+        path, value = str(op["path"]), op["value"]
+        if path == f"{_ANNOTATIONS}/{UPDATES}":
+            if not annotations.get(UPDATES, "").startswith(_mark(vpa)):
+                return False
+        elif path.startswith(f"{_ANNOTATIONS}/"):
+            name = path.removeprefix(f"{_ANNOTATIONS}/").replace("~1", "/").replace("~0", "~")
+            if annotations.get(name) != value:
+                return False
+    return True
+
+
+def _stands(change: ContainerChange, pod: Pod) -> bool:
+    container = pod.containers[change.index]
+    pairs = ((change.requests, container.requests), (change.limits, container.limits))
+    return all(name in (present or {}) and _near(amount, (present or {})[name]) for wanted, present in pairs for name, amount in wanted.items())
+
+
+def _near(one: Quantity, other: Quantity) -> bool:
+    """Within two thousandths of a core or two bytes of each other, or within a hundredth."""
+    far = abs(one.nano - other.nano)
+    return far * 100 <= other.nano or abs(one.milli - other.milli) <= 2 or abs(one.whole - other.whole) <= 2 < one.whole
+
+
+def _mark(vpa: Vpa) -> str:
+    return f"Pod resources updated by {vpa.name}: "
+
+
+def _add(path: str, value: object) -> Op:
+    return {"op": "add", "path": path, "value": value}
+
+
+def _annotate(name: str, value: str) -> Op:
+    return _add(f"{_ANNOTATIONS}/{escaped(name)}", value)
