@@ -1,1 +1,1 @@
-"""What an admission webhook answers: pods are patched with what is recommended for them, VPA objects are completed and checked."""
+"""What an admission webhook answers: new pods get what is recommended for them, VPA objects are completed and checked."""

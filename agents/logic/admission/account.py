@@ -42,11 +42,12 @@ class ContainerChange:
 
 @dataclass(frozen=True, slots=True)
 class Patched:
-    """A patch and its account; without operations `reason` says why nothing is done, in a sentence without a full stop."""
+    """A patch and its account; without operations `reason` says why nothing is done, and `failed` that it should have been."""
 
     ops: tuple[Op, ...] = ()
     containers: tuple[ContainerChange, ...] = ()
     reason: str = ""
+    failed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

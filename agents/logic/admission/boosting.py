@@ -11,7 +11,7 @@ from agents.logic.admission.settings import AdmissionSettings
 from agents.logic.admission.vpas import CpuBoost, Startup
 from agents.logic.resources import proportion, quantity
 from agents.logic.resources.lists import CPU, MEMORY, Container, Resources, at
-from agents.logic.resources.quantity import MOST, NotAQuantityError, Quantity
+from agents.logic.resources.quantity import MOST, Quantity
 from schemas.policies import BoostKind, ControlledValues
 
 PREFIX = "vpaCpuStartupBoost/"
@@ -33,9 +33,9 @@ class Boosted:
     limits: dict[str, Quantity]
 
 
-def boost(container: Container, startup: Startup, values: str, wanted: tuple[Resources, Resources], settings: AdmissionSettings) -> (
-    Boosted
-):
+def boost(
+    container: Container, startup: Startup, values: str, wanted: tuple[Resources, Resources], settings: AdmissionSettings
+) -> Boosted:
     """The requests and limits `wanted` for a container as its spec has it, boosted. Raises BoostError and UnscalableError."""
     requests, limits = dict(wanted[0]), dict(wanted[1])
     base = at(requests, CPU) or at(container.requests, CPU)
@@ -98,6 +98,3 @@ def _under(boosted: Quantity, limit: Quantity | None) -> Quantity:
     if limit is None or boosted.milli <= limit.milli:
         return boosted
     return quantity.of_nano(limit.nano - _LEAST.nano, limit.form) if limit.nano > _LEAST.nano else limit
-
-
-__all__ = ["PREFIX", "BoostError", "Boosted", "NotAQuantityError", "boost", "original", "restored"]

@@ -16,7 +16,7 @@ from agents.logic.admission.settings import AdmissionSettings
 from agents.logic.admission.vpas import Vpa
 from agents.logic.resources import capping, proportion
 from agents.logic.resources.capping import By, Cap
-from agents.logic.resources.lists import Advice, Container, Resources
+from agents.logic.resources.lists import MEMORY, Advice, Container, Resources, at
 from agents.logic.resources.proportion import UnscalableError
 from agents.logic.resources.quantity import Quantity
 from agents.logic.resources.ranges import Ranges
@@ -25,6 +25,9 @@ from schemas.policies import ContainerMode, ControlledValues, UpdateMode
 UPDATES = "vpaUpdates"
 OBSERVED = "vpaObservedContainers"
 _ANNOTATIONS = "/metadata/annotations"
+
+_TWO_MILLICORES = 2 * 10**6
+_TWO_BYTES = 2 * 10**9
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +49,7 @@ def patch(pod: Pod, vpa: Vpa, ranges: Ranges, settings: AdmissionSettings) -> Pa
     try:
         return _patch(pod, vpa, ranges, settings)
     except (BoostError, UnscalableError) as error:
-        return Patched(reason=str(error))
+        return Patched(reason=str(error), failed=True)
 
 
 def escaped(name: str) -> str:
@@ -195,14 +198,17 @@ def _annotated(ops: Sequence[Op], annotations: Mapping[str, str], vpa: Vpa) -> b
 
 def _stands(change: ContainerChange, pod: Pod) -> bool:
     container = pod.containers[change.index]
-    pairs = ((change.requests, container.requests), (change.limits, container.limits))
-    return all(name in (present or {}) and _near(amount, (present or {})[name]) for wanted, present in pairs for name, amount in wanted.items())
+    for wanted, present in ((change.requests, container.requests), (change.limits, container.limits)):
+        for name, amount in wanted.items():
+            if name not in (present or {}) or not _near(name, amount, at(present, name)):
+                return False
+    return True
 
 
-def _near(one: Quantity, other: Quantity) -> bool:
-    """Within two thousandths of a core or two bytes of each other, or within a hundredth."""
+def _near(resource: str, one: Quantity, other: Quantity) -> bool:
+    """Within a hundredth of each other, or within what two roundings of small amounts come to."""
     far = abs(one.nano - other.nano)
-    return far * 100 <= other.nano or abs(one.milli - other.milli) <= 2 or abs(one.whole - other.whole) <= 2 < one.whole
+    return far * 100 <= other.nano or far <= (_TWO_BYTES if resource == MEMORY else _TWO_MILLICORES)
 
 
 def _mark(vpa: Vpa) -> str:

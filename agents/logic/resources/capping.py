@@ -81,9 +81,9 @@ def cap(advice: Sequence[Advice], containers: Sequence[Container], rules: Sequen
     before = {each.container: each.target or {} for each in reversed(advice)}
     capped, caps = [], {}
     for each in scaled:
-        container = standing.get(each.container)
-        if container is None:
+        if each.container not in standing:
             continue
+        container = standing[each.container]
         rule = rule_of(each.container, rules)
         target, steps = _steps(each.target, container, rule, ranges)
         lower, upper = (_steps(bound, container, rule, ranges)[0] for bound in (each.lower, each.upper))

@@ -86,4 +86,3 @@ def read_advice(value: Mapping[str, Any]) -> Advice:
         raise TypeError(f"a container's name is a string, not {type(name).__name__}")
     lists = (read(value.get(field)) for field in ("target", "lowerBound", "upperBound", "uncappedTarget"))
     return Advice(name, *lists)
-

@@ -32,9 +32,7 @@ def fit(advice: Sequence[Advice], containers: Sequence[Container], allowed: Rang
     advised = {each.container for each in advice}
     joined = [Advice(c.name, target=c.requests) for c in containers if c.name not in advised and c.requests]
     parts = [*advice, *joined]
-    copies: list[Lists] = [
-        {kind: None if found is None else dict(found) for kind, found in _lists(each)} for each in parts
-    ]  # fmt: skip
+    copies = [_lists(each) for each in parts]
     first: dict[str, Lists] = {}
     for each, copy in zip(parts, copies, strict=True):
         first.setdefault(each.container, copy)
@@ -48,8 +46,9 @@ def fit(advice: Sequence[Advice], containers: Sequence[Container], allowed: Rang
     return [Advice(each.container, copy["target"], copy["lower"], copy["upper"], each.uncapped) for each, copy in fitted]
 
 
-def _lists(advice: Advice) -> tuple[tuple[str, object], ...]:
-    return ("upper", advice.upper), ("target", advice.target), ("lower", advice.lower)
+def _lists(advice: Advice) -> Lists:
+    found = {"upper": advice.upper, "target": advice.target, "lower": advice.lower}
+    return {kind: None if given is None else dict(given) for kind, given in found.items()}
 
 
 def _share(members: Sequence[_Member], kind: str, resource: str, allowed: Range) -> None:

@@ -1,7 +1,7 @@
 """Amounts in proportion: limits that follow requests, and requests that keep a limit within a bound.
 
-In whole millicores and bytes with integers of any size, as upstream computes: pkg/utils/vpa/limit_and_request_scaling.go. A result
-that does not fit 64 bits becomes the largest that does, and a note says so.
+In whole millicores and bytes with integers of any size, as upstream computes (pkg/utils/vpa/limit_and_request_scaling.go).
+A result that does not fit 64 bits becomes the largest that does, and a note says so.
 """
 
 from agents.logic.resources import quantity
@@ -13,9 +13,9 @@ class UnscalableError(ArithmeticError):
     """Amounts that cannot be brought into proportion. The message is a sentence that names the amounts."""
 
 
-def limits(*, limit: Resources | None, request: Resources | None, recommended: Resources | None, default: Resources | None) -> (
-    tuple[dict[str, Quantity] | None, tuple[str, ...]]
-):
+def limits(
+    *, limit: Resources | None, request: Resources | None, recommended: Resources | None, default: Resources | None
+) -> tuple[dict[str, Quantity] | None, tuple[str, ...]]:
     """The limits for CPU and memory that go with a recommendation, and upstream's notes; no limits, no notes."""
     found: dict[str, Quantity] = {}
     notes = []
@@ -67,7 +67,7 @@ def boundary(
 
 
 def scaled(resource: str, amount: Quantity, *, by: Quantity, over: Quantity, up: bool = False) -> tuple[Quantity, bool]:
-    """amount * by / over in the amount's form, rounded down or, for CPU, `up`; and whether that fits 64 bits."""
+    """Give amount * by / over in the amount's form, rounded down or, for CPU, `up`; and whether that fits 64 bits."""
     memory = resource == MEMORY
     divisor = over.whole if memory else over.milli
     if divisor == 0:

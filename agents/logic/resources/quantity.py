@@ -175,10 +175,10 @@ def _amount(mantissa: int, scale: int, form: Form, kept: str = "") -> Quantity:
 def _fast(mantissa: int, power: int) -> int:
     """The amount times a power of ten in 64 bits, rounded away from zero. AsScaledInt64, and what it leaves of an overflow."""
     if power <= 0:
-        return _up(mantissa, 10**-power)
+        return _up(mantissa, int(10**-power))
     if power > _FAST_DIGITS:
         return 0
-    product = mantissa * 10**power
+    product = mantissa * int(10**power)
     return product if abs(product) <= MOST else _int64(product) if power in _UNCHECKED else 0
 
 

@@ -1,0 +1,178 @@
+"""An AdmissionReview in, an AdmissionReview out: a pure function of the review and of what is known of the cluster.
+
+A pod is never refused, whatever arrives: what cannot be read, is too long or is not ours to judge is let through with a warning.
+Only a VPA object that breaks the rules is denied. Nothing is remembered, so a dry run needs no other care than that the account
+says that it was one. Upstream's pkg/admission-controller/logic/server.go; what it answers with an HTTP error is let through here.
+"""
+
+import base64
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from agents.logic.admission import fields, patching, pods, validation
+from agents.logic.admission.account import Account, Op, Status
+from agents.logic.admission.matching import World, governing
+from agents.logic.admission.reading import UnreadableError, parts, text
+from agents.logic.admission.settings import AdmissionSettings
+from agents.logic.admission.vpas import Vpa
+
+VERSION = "admission.k8s.io/v1"
+_UID = re.compile(rb'"uid"\s*:\s*"([0-9A-Za-z-]{1,64})"')
+_UID_WITHIN = 4096
+"""Bytes from the start of a review in which its uid is looked for when the rest cannot be read."""
+_LONGEST_WARNING = 256
+"""Kubernetes cuts longer ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The review to send back, as JSON's own types, and what was done and why."""
+
+    review: Mapping[str, object]
+    account: Account
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """What a review asks. The manifest, and the one that it replaces, are not looked at yet."""
+
+    about: Account
+    group: str
+    version: str
+    kind: str
+    subresource: str
+    manifest: object
+    before: object
+
+
+def answer(review: bytes | str | Mapping[str, Any], world: World, settings: AdmissionSettings) -> Answer:
+    """Answer a review. Raises nothing, whatever it holds."""
+    try:
+        request = _request(_decoded(review, settings.largest))
+    except UnreadableError as error:
+        return _error(Account(Status.ERROR, uid=_uid(review), reason=f"the review cannot be read: {error}"))
+    try:
+        return _answered(request, world, settings)
+    except UnreadableError as error:
+        return _error(replace(request.about, status=Status.ERROR, reason=f"the pod is left as it is: {error}"))
+
+
+def _answered(request: _Request, world: World, settings: AdmissionSettings) -> Answer:
+    about = request.about
+    match request.group, about.resource:
+        case "", "pods" if request.subresource or about.operation not in ("", "CREATE"):
+            return _response(replace(about, reason="only new pods are patched"))
+        case "", "pods" if request.version != "v1":
+            return _error(replace(about, status=Status.ERROR, reason="only v1 Pods are supported"))
+        case "", "pods":
+            return _pod(request, world, settings)
+        case "autoscaling.k8s.io", "verticalpodautoscalers":
+            return _vpa(request, settings)
+        case group, resource:
+            reason = f"resource '{resource}' of group '{group}' is not served here"
+            return _error(replace(about, status=Status.ERROR, reason=reason))
+
+
+def _pod(request: _Request, world: World, settings: AdmissionSettings) -> Answer:
+    pod = pods.read(request.manifest, request.about.namespace)
+    about = replace(request.about, namespace=pod.namespace, name=pod.name)
+    vpa = governing(pod, world)
+    if not isinstance(vpa, Vpa):
+        return _response(replace(about, reason=vpa))
+    found = patching.patch(pod, vpa, world.ranges(pod.namespace), settings)
+    about = replace(about, vpa=vpa.name, ops=found.ops, containers=found.containers, reason=found.reason)
+    if found.failed:
+        return _error(replace(about, status=Status.ERROR, reason=f"the pod is left as it is: {found.reason}"))
+    return _response(replace(about, status=Status.APPLIED if found.ops else Status.SKIPPED))
+
+
+def _vpa(request: _Request, settings: AdmissionSettings) -> Answer:
+    about = request.about
+    if request.subresource or about.operation not in ("", "CREATE", "UPDATE"):
+        return _response(replace(about, reason="only new and changed VPA objects are checked"))
+    found = validation.check(request.manifest, request.before if about.operation == "UPDATE" else None, settings)
+    about = replace(about, vpa=found.name or about.name)
+    if found.errors:
+        status = fields.refusal(found.errors, group=request.group, kind=request.kind, name=about.name)
+        about = replace(about, status=Status.DENIED, reason=str(status["message"]))
+        return _response(about, found.warnings, status)
+    reason = "" if found.ops else "the object needs no completion"
+    status_word = Status.APPLIED if found.ops else Status.SKIPPED
+    return _response(replace(about, status=status_word, ops=found.ops, reason=reason), found.warnings)
+
+
+def _decoded(review: bytes | str | Mapping[str, Any], largest: int) -> Mapping[str, Any]:
+    if isinstance(review, Mapping):
+        return review
+    if len(review) > largest:
+        raise UnreadableError(f"it has {len(review)} bytes, and {largest} are read at most")
+    try:
+        found = json.loads(review, parse_constant=_no_number)
+    except RecursionError:
+        raise UnreadableError("it is nested too deeply") from None
+    except ValueError as error:
+        raise UnreadableError(f"it is no JSON: {error}") from None
+    return parts(found if found is not None else [], "the review")
+
+
+def _no_number(constant: str) -> float:
+    raise UnreadableError(f"'{constant}' is no JSON")
+
+
+def _request(review: Mapping[str, Any]) -> _Request:
+    asked = review.get("request")
+    if not isinstance(asked, Mapping):
+        raise UnreadableError("it has no request")
+    words = {name: text(asked.get(name), name) for name in ("uid", "operation", "namespace", "name", "subResource")}
+    resource, kind = parts(asked.get("resource"), "resource"), parts(asked.get("requestKind") or asked.get("kind"), "kind")
+    about = Account(
+        status=Status.SKIPPED,
+        uid=words["uid"],
+        resource=text(resource.get("resource"), "resource.resource"),
+        operation=words["operation"],
+        namespace=words["namespace"],
+        name=words["name"],
+        dry_run=asked.get("dryRun") is True,
+    )
+    group, version = (text(resource.get(name), f"resource.{name}") for name in ("group", "version"))
+    objects = asked.get("object"), asked.get("oldObject")
+    return _Request(about, group, version, text(kind.get("kind"), "kind.kind"), words["subResource"], *objects)
+
+
+def _uid(review: bytes | str | Mapping[str, Any]) -> str:
+    """The uid of a review that cannot be read as a whole: an answer without it would not be taken for one."""
+    if isinstance(review, Mapping):
+        asked = review.get("request")
+        uid = asked.get("uid") if isinstance(asked, Mapping) else None
+        return uid if isinstance(uid, str) else ""
+    start = review[:_UID_WITHIN]
+    found = _UID.search(start.encode(errors="replace") if isinstance(start, str) else start)
+    return found[1].decode() if found else ""
+
+
+def _error(account: Account) -> Answer:
+    return _response(account, (f"ullage: {account.reason}"[:_LONGEST_WARNING],))
+
+
+def _response(account: Account, warnings: Sequence[str] = (), status: Mapping[str, object] | None = None) -> Answer:
+    response: dict[str, object] = {"uid": _plain(account.uid), "allowed": status is None}
+    if status is not None:
+        response["status"] = status
+    if account.ops:
+        response["patch"] = _encoded(account.ops)
+        response["patchType"] = "JSONPatch"
+    if warnings:
+        response["warnings"] = [_plain(warning) for warning in warnings]
+    return Answer({"kind": "AdmissionReview", "apiVersion": VERSION, "response": response}, account)
+
+
+def _encoded(ops: Sequence[Op]) -> str:
+    return base64.b64encode(json.dumps(ops, separators=(",", ":")).encode()).decode()
+
+
+def _plain(words: str) -> str:
+    """Words that any encoding can carry."""
+    return words.encode(errors="replace").decode()

@@ -1,0 +1,189 @@
+"""Completing and checking VPA objects: upstream's rules and messages, pkg/admission-controller/resource/vpa/validation.go.
+
+All errors of an object are found together. What an object had before, and a feature has since been switched off for, it may keep.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from agents.logic.admission import vpas
+from agents.logic.admission.account import Op
+from agents.logic.admission.fields import FieldError, forbidden, internal, invalid, not_supported, required, too_many
+from agents.logic.admission.reading import UnreadableError
+from agents.logic.admission.settings import AdmissionSettings
+from agents.logic.admission.vpas import CpuBoost, Policy, Startup, Update, Vpa
+from agents.logic.resources.lists import CPU, MEMORY, Resources
+from schemas.policies import BoostKind, ContainerMode, ControlledValues, UpdateMode
+
+MODES = ("InPlace", "InPlaceOrRecreate", "Initial", "Off", "Recreate")
+"""The update modes that are to be used; Auto is still taken."""
+_SCALING = ("Auto", "Off")
+_BOOSTS = ("Factor", "Quantity")
+_RESOURCES = (CPU, MEMORY)
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What became of an object. With errors it is to be refused; else `ops` complete it."""
+
+    ops: tuple[Op, ...] = ()
+    warnings: tuple[str, ...] = ()
+    errors: tuple[FieldError, ...] = ()
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Allowed:
+    """What an object may use: what is switched on, and what it had before."""
+
+    boost: bool
+    tuning: bool
+    in_place: bool
+    resources: frozenset[str]
+
+
+def check(manifest: object, before: object, settings: AdmissionSettings) -> Checked:
+    """Check a manifest; `before` is what it replaces, None for a new one."""
+    try:
+        found = vpas.read(manifest)
+        allowed = _allowed(vpas.read(before), settings)
+    except UnreadableError as error:
+        return Checked(errors=(internal(str(error)),))
+    errors = tuple(_spec(found, allowed))
+    ops: tuple[Op, ...] = ()
+    if found.update is None and not errors:
+        ops = ({"op": "add", "path": "/spec/updatePolicy", "value": {"updateMode": UpdateMode.RECREATE.value}},)
+    return Checked(ops, tuple(_warnings(found, allowed)), errors, found.name)
+
+
+def _allowed(before: Vpa, settings: AdmissionSettings) -> _Allowed:
+    policies = before.policies or ()
+    boosted = before.startup is not None and before.startup.cpu is not None
+    tuned = before.update is not None and before.update.evict_after_oom is not None
+    return _Allowed(
+        boost=settings.cpu_startup_boost or boosted or any(policy.startup is not None for policy in policies),
+        tuning=settings.per_vpa_config or tuned or any(_tuned(policy) for policy in policies),
+        in_place=settings.in_place or (before.update is not None and before.update.mode == UpdateMode.IN_PLACE),
+        resources=frozenset(name for policy in policies for name in policy.resources or ()),
+    )
+
+
+def _tuned(policy: Policy) -> bool:
+    return any(each is not None for each in (policy.oom_ratio, policy.oom_minimum, policy.window_seconds, policy.windows))
+
+
+def _warnings(vpa: Vpa, allowed: _Allowed) -> Iterator[str]:
+    if vpa.update is not None and vpa.update.mode == UpdateMode.AUTO:
+        yield (
+            'spec.updatePolicy: "Auto" mode is deprecated and will be removed in a future API version. Use explicit update modes '
+            f"like: [{' '.join(MODES)}]. See https://github.com/kubernetes/autoscaler/issues/8424 for more details."
+        )
+    for i, policy in enumerate(vpa.policies or ()):
+        for j, name in enumerate(policy.resources or ()):
+            if name not in _RESOURCES and name in allowed.resources:
+                yield (
+                    f'spec.resourcePolicy.containerPolicies[{i}].controlledResources[{j}]: unsupported value "{name}" is allowed '
+                    'only because it is present in the existing VPA object; supported values: "cpu", "memory"'
+                )
+
+
+def _spec(vpa: Vpa, allowed: _Allowed) -> Iterator[FieldError]:
+    if vpa.update is not None:
+        yield from _update(vpa.update, "spec.updatePolicy", allowed)
+    for i, policy in enumerate(vpa.policies or ()):
+        yield from _policy(policy, f"spec.resourcePolicy.containerPolicies[{i}]", allowed)
+    if vpa.startup is not None:
+        yield from _startup(vpa.startup, "spec.startupBoost", allowed)
+    if vpa.recommenders > 1:
+        yield too_many("spec.recommenders", vpa.recommenders, 1)
+
+
+def _update(update: Update, path: str, allowed: _Allowed) -> Iterator[FieldError]:
+    mode = update.mode
+    if mode is None:
+        yield required(f"{path}.updateMode", "updateMode is required if UpdatePolicy is used")
+    elif mode not in (*MODES, UpdateMode.AUTO):
+        yield not_supported(f"{path}.updateMode", mode, MODES)
+    elif mode == UpdateMode.IN_PLACE and not allowed.in_place:
+        yield _needs_gate(f"{path}.updateMode", "UpdateMode InPlace", "InPlace")
+    if update.min_replicas is not None and update.min_replicas <= 0:
+        yield invalid(f"{path}.minReplicas", update.min_replicas, "minReplicas has to be positive")
+    yield from _at_least(f"{path}.evictAfterOOMSeconds", update.evict_after_oom, "1", allowed)
+
+
+def _policy(policy: Policy, path: str, allowed: _Allowed) -> Iterator[FieldError]:
+    if not policy.container:
+        yield required(f"{path}.containerName")
+    if policy.mode is not None and policy.mode not in _SCALING:
+        yield not_supported(f"{path}.mode", policy.mode, _SCALING)
+    yield from _bounds(policy, path)
+    if policy.mode == ContainerMode.OFF and policy.values == ControlledValues.REQUESTS_AND_LIMITS:
+        yield forbidden(f"{path}.controlledValues", "controlledValues shouldn't be specified if container scaling mode is off")
+    for j, name in enumerate(policy.resources or ()):
+        if name not in _RESOURCES and name not in allowed.resources:
+            yield not_supported(f"{path}.controlledResources[{j}]", name, _RESOURCES)
+    ratio = None if policy.oom_ratio is None else policy.oom_ratio.milli / 1000
+    yield from _at_least(f"{path}.oomBumpUpRatio", ratio, "1.0", allowed)
+    minimum = None if policy.oom_minimum is None else policy.oom_minimum.whole
+    yield from _at_least(f"{path}.oomMinBumpUp", minimum, "0", allowed)
+    yield from _at_least(f"{path}.memoryAggregationIntervalSeconds", policy.window_seconds, "1", allowed)
+    yield from _at_least(f"{path}.memoryAggregationIntervalCount", policy.windows, "1", allowed)
+    if policy.startup is not None:
+        yield from _startup(policy.startup, f"{path}.startupBoost", allowed)
+
+
+def _bounds(policy: Policy, path: str) -> Iterator[FieldError]:
+    """Resources in the order of their names, where upstream has none."""
+    for name in sorted(policy.least):
+        yield from _resolution(policy.least, name, f"{path}.minAllowed[{name}]")
+        most = policy.most.get(name)
+        if most is not None and most.nano < policy.least[name].nano:
+            detail = f'max resource for {name} is lower than min of "{policy.least[name].text}"'
+            yield invalid(f"{path}.maxAllowed[{name}]", most.text, detail)
+    for name in sorted(policy.most):
+        yield from _resolution(policy.most, name, f"{path}.maxAllowed[{name}]")
+
+
+def _resolution(amounts: Resources, name: str, path: str) -> Iterator[FieldError]:
+    if name == CPU and amounts[name].nano % 10**6:
+        yield invalid(path, amounts[name].text, "must be a whole number of milli CPUs")
+    if name == MEMORY and amounts[name].nano % 10**9:
+        yield invalid(path, amounts[name].text, "must be a whole number of bytes")
+
+
+def _at_least(path: str, value: float | None, least: str, allowed: _Allowed) -> Iterator[FieldError]:
+    """A setting of one VPA alone, which a gate guards."""
+    if value is None:
+        return
+    if not allowed.tuning:
+        yield forbidden(path, "not supported when feature flag PerVPAConfig is disabled")
+    elif value < float(least):
+        yield invalid(path, value, f"must be greater than or equal to {least}")
+
+
+def _startup(startup: Startup, path: str, allowed: _Allowed) -> Iterator[FieldError]:
+    if not allowed.boost:
+        yield _needs_gate(path, "startupBoost", "CPUStartupBoost")
+    elif startup.cpu is not None:
+        yield from _cpu(startup.cpu, f"{path}.cpu")
+
+
+def _cpu(cpu: CpuBoost, path: str) -> Iterator[FieldError]:
+    if not cpu.type:
+        yield required(f"{path}.type", "must be either Factor or Quantity")
+    elif cpu.type == BoostKind.FACTOR:
+        if cpu.factor is None:
+            yield required(f"{path}.factor", "required when type is Factor")
+        elif cpu.factor < 1:
+            yield invalid(f"{path}.factor", cpu.factor, "must be >= 1 for type Factor")
+    elif cpu.type == BoostKind.QUANTITY:
+        if cpu.quantity is None:
+            yield required(f"{path}.quantity", "required when type is Quantity")
+        else:
+            yield from _resolution({CPU: cpu.quantity}, CPU, f"{path}.quantity")
+    else:
+        yield not_supported(f"{path}.type", cpu.type, _BOOSTS)
+
+
+def _needs_gate(path: str, what: str, gate: str) -> FieldError:
+    return forbidden(path, f"in order to use {what}, you must enable feature gate {gate} in the admission-controller args")
