@@ -21,7 +21,7 @@ class Unresolved:
     why: str
 
 
-class World(Protocol):
+class Lookup(Protocol):
     """What is known of a cluster at the moment of a review."""
 
     def topmost(self, namespace: str, owner: Owner) -> Owner | Unresolved | None:
@@ -35,36 +35,36 @@ class World(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
-    """A world in tables. `above` leads from owners to topmost controllers; an owner that is not in it is its own topmost one."""
+class Tables:
+    """All of it in tables. `above` leads from owners to topmost controllers; an owner that is not in it is its own."""
 
     by_target: Mapping[tuple[str, str, str], Sequence[Vpa]] = field(default_factory=dict)
     by_namespace: Mapping[str, Ranges] = field(default_factory=dict)
     above: Mapping[tuple[str, Owner], Owner | Unresolved | None] = field(default_factory=dict)
 
     def topmost(self, namespace: str, owner: Owner) -> Owner | Unresolved | None:
-        """See World."""
+        """See Lookup."""
         return self.above.get((namespace, owner), owner)
 
     def vpas(self, namespace: str, kind: str, name: str) -> Sequence[Vpa]:
-        """See World."""
+        """See Lookup."""
         return self.by_target.get((namespace, kind, name), ())
 
     def ranges(self, namespace: str) -> Ranges:
-        """See World."""
+        """See Lookup."""
         return self.by_namespace.get(namespace, NONE)
 
 
-def governing(pod: Pod, world: World) -> Vpa | str:
+def governing(pod: Pod, lookup: Lookup) -> Vpa | str:
     """The VPA, or a sentence that says why there is none."""
     if pod.owner is None:
         return "no controller owns the pod"
-    top = world.topmost(pod.namespace, pod.owner)
+    top = lookup.topmost(pod.namespace, pod.owner)
     if top is None:
         return f"no controller that could be a target is above {pod.owner.kind} '{pod.owner.name}'"
     if isinstance(top, Unresolved):
         return f"the topmost controller above {pod.owner.kind} '{pod.owner.name}' is not known: {top.why}"
-    candidates = world.vpas(pod.namespace, top.kind, top.name)
+    candidates = lookup.vpas(pod.namespace, top.kind, top.name)
     return strongest(pod, candidates) or _nobody(top, candidates)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from agents.logic.admission import fields, patching, pods, validation
 from agents.logic.admission.account import Account, Op, Status
-from agents.logic.admission.matching import World, governing
+from agents.logic.admission.matching import Lookup, governing
 from agents.logic.admission.reading import UnreadableError, parts, text
 from agents.logic.admission.settings import AdmissionSettings
 from agents.logic.admission.vpas import Vpa
@@ -28,7 +28,7 @@ _LONGEST_WARNING = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Reply:
     """The review to send back, as JSON's own types, and what was done and why."""
 
     review: Mapping[str, object]
@@ -48,19 +48,19 @@ class _Request:
     before: object
 
 
-def answer(review: bytes | str | Mapping[str, Any], world: World, settings: AdmissionSettings) -> Answer:
+def answer(review: bytes | str | Mapping[str, Any], lookup: Lookup, settings: AdmissionSettings) -> Reply:
     """Answer a review. Raises nothing, whatever it holds."""
     try:
         request = _request(_decoded(review, settings.largest))
     except UnreadableError as error:
         return _error(Account(Status.ERROR, uid=_uid(review), reason=f"the review cannot be read: {error}"))
     try:
-        return _answered(request, world, settings)
+        return _answered(request, lookup, settings)
     except UnreadableError as error:
         return _error(replace(request.about, status=Status.ERROR, reason=f"the pod is left as it is: {error}"))
 
 
-def _answered(request: _Request, world: World, settings: AdmissionSettings) -> Answer:
+def _answered(request: _Request, lookup: Lookup, settings: AdmissionSettings) -> Reply:
     about = request.about
     match request.group, about.resource:
         case "", "pods" if request.subresource or about.operation not in ("", "CREATE"):
@@ -68,7 +68,7 @@ def _answered(request: _Request, world: World, settings: AdmissionSettings) -> A
         case "", "pods" if request.version != "v1":
             return _error(replace(about, status=Status.ERROR, reason="only v1 Pods are supported"))
         case "", "pods":
-            return _pod(request, world, settings)
+            return _pod(request, lookup, settings)
         case "autoscaling.k8s.io", "verticalpodautoscalers":
             return _vpa(request, settings)
         case group, resource:
@@ -76,20 +76,20 @@ def _answered(request: _Request, world: World, settings: AdmissionSettings) -> A
             return _error(replace(about, status=Status.ERROR, reason=reason))
 
 
-def _pod(request: _Request, world: World, settings: AdmissionSettings) -> Answer:
+def _pod(request: _Request, lookup: Lookup, settings: AdmissionSettings) -> Reply:
     pod = pods.read(request.manifest, request.about.namespace)
     about = replace(request.about, namespace=pod.namespace, name=pod.name)
-    vpa = governing(pod, world)
+    vpa = governing(pod, lookup)
     if not isinstance(vpa, Vpa):
         return _response(replace(about, reason=vpa))
-    found = patching.patch(pod, vpa, world.ranges(pod.namespace), settings)
+    found = patching.patch(pod, vpa, lookup.ranges(pod.namespace), settings)
     about = replace(about, vpa=vpa.name, ops=found.ops, containers=found.containers, reason=found.reason)
     if found.failed:
         return _error(replace(about, status=Status.ERROR, reason=f"the pod is left as it is: {found.reason}"))
     return _response(replace(about, status=Status.APPLIED if found.ops else Status.SKIPPED))
 
 
-def _vpa(request: _Request, settings: AdmissionSettings) -> Answer:
+def _vpa(request: _Request, settings: AdmissionSettings) -> Reply:
     about = request.about
     if request.subresource or about.operation not in ("", "CREATE", "UPDATE"):
         return _response(replace(about, reason="only new and changed VPA objects are checked"))
@@ -153,11 +153,11 @@ def _uid(review: bytes | str | Mapping[str, Any]) -> str:
     return found[1].decode() if found else ""
 
 
-def _error(account: Account) -> Answer:
+def _error(account: Account) -> Reply:
     return _response(account, (f"ullage: {account.reason}"[:_LONGEST_WARNING],))
 
 
-def _response(account: Account, warnings: Sequence[str] = (), status: Mapping[str, object] | None = None) -> Answer:
+def _response(account: Account, warnings: Sequence[str] = (), status: Mapping[str, object] | None = None) -> Reply:
     response: dict[str, object] = {"uid": _plain(account.uid), "allowed": status is None}
     if status is not None:
         response["status"] = status
@@ -166,7 +166,7 @@ def _response(account: Account, warnings: Sequence[str] = (), status: Mapping[st
         response["patchType"] = "JSONPatch"
     if warnings:
         response["warnings"] = [_plain(warning) for warning in warnings]
-    return Answer({"kind": "AdmissionReview", "apiVersion": VERSION, "response": response}, account)
+    return Reply({"kind": "AdmissionReview", "apiVersion": VERSION, "response": response}, account)
 
 
 def _encoded(ops: Sequence[Op]) -> str:

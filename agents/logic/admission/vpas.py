@@ -10,7 +10,7 @@ from typing import Any
 
 from agents.logic.admission import reading
 from agents.logic.resources import lists, quantity
-from agents.logic.resources.capping import Rule
+from agents.logic.resources.capping import ContainerRule
 from agents.logic.resources.lists import Advice, Resources
 from agents.logic.resources.quantity import Quantity
 from schemas.decisions import ContainerRecommendation
@@ -51,9 +51,9 @@ class Policy:
     startup: Startup | None = None
 
     @property
-    def rule(self) -> Rule:
+    def rule(self) -> ContainerRule:
         """Its part of capping."""
-        return Rule(self.container, self.least, self.most, self.values or ControlledValues.REQUESTS_AND_LIMITS)
+        return ContainerRule(self.container, self.least, self.most, self.values or ControlledValues.REQUESTS_AND_LIMITS)
 
 
 @dataclass(frozen=True, slots=True)

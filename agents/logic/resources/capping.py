@@ -44,7 +44,7 @@ class Cap:
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class ContainerRule:
     """What a policy says of one container name; `*` stands for all names without a rule of their own."""
 
     container: str
@@ -61,7 +61,7 @@ class Capped:
     caps: Mapping[str, tuple[Cap, ...]]
 
 
-def rule_of(name: str, rules: Iterable[Rule]) -> Rule | None:
+def rule_of(name: str, rules: Iterable[ContainerRule]) -> ContainerRule | None:
     """The rule for a container: its own, else the last one for all, else none."""
     general = None
     for rule in rules:
@@ -72,7 +72,7 @@ def rule_of(name: str, rules: Iterable[Rule]) -> Rule | None:
     return general
 
 
-def cap(advice: Sequence[Advice], containers: Sequence[Container], rules: Sequence[Rule], ranges: Ranges) -> Capped:
+def cap(advice: Sequence[Advice], containers: Sequence[Container], rules: Sequence[ContainerRule], ranges: Ranges) -> Capped:
     """Advice for the containers that are there. Raises UnscalableError where upstream would fail."""
     standing: dict[str, Container] = {}
     for container in containers:
@@ -94,7 +94,9 @@ def cap(advice: Sequence[Advice], containers: Sequence[Container], rules: Sequen
     return Capped(tuple(capped), caps)
 
 
-def _steps(given: Resources | None, container: Container, rule: Rule | None, ranges: Ranges) -> tuple[Found | None, list[Cap]]:
+def _steps(
+    given: Resources | None, container: Container, rule: ContainerRule | None, ranges: Ranges
+) -> tuple[Found | None, list[Cap]]:
     if given is None:
         return None, []
     found, steps = dict(given), list[Cap]()

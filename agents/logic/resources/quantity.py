@@ -32,6 +32,7 @@ _FAST_BINARY = 15
 _FINEST = -9
 _LARGEST = 60
 """Amounts of more decimal digits than this are all taken for the same: none of them fits anything."""
+_BEYOND = 10**69
 _KI = 1024
 _UNCHECKED = (1, 2, 3, 6, 9)
 """Powers of ten that Kubernetes multiplies by without a look at the overflow."""
@@ -216,8 +217,8 @@ def _nano(mantissa: int, scale: int) -> int:
     if mantissa == 0:
         return 0
     if len(str(abs(mantissa))) + scale > _LARGEST:
-        return 10 ** (_LARGEST - _FINEST) if mantissa > 0 else -(10 ** (_LARGEST - _FINEST))
-    return mantissa * 10 ** (scale - _FINEST)
+        return _BEYOND if mantissa > 0 else -_BEYOND
+    return mantissa * int(10 ** (scale - _FINEST))
 
 
 def _up(amount: int, divisor: int) -> int:

@@ -1,0 +1,139 @@
+"""Which of a VPA's pods to update, and in which order: upstream's pkg/updater/priority, in exact amounts.
+
+A container that admission has not seen (it was injected later) is left out of everything.
+"""
+
+import re
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from agents.logic.resources.lists import CPU, MEMORY, Advice, Container
+from schemas.policies import ChangeRequirement, EvictionRequirement
+
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Priority:
+    """How far a pod is from its recommendation.
+
+    `difference` is the sum over resources of |request - target| / request, where both were summed over the containers first.
+    """
+
+    outside: bool = False
+    scale_up: bool = False
+    difference: float = 0.0
+
+    @property
+    def rank(self) -> tuple[bool, float]:
+        """What to sort by, first things first: who wants more, then who is further off."""
+        return not self.scale_up, -self.difference
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """The last end of a container for want of memory: how long it had run, and how long ago it ended."""
+
+    container: str
+    ran: timedelta
+    ago: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class Thresholds:
+    """Upstream's flags: a smaller difference, and a younger pod, is left alone within its bounds; a quick kill is quicker."""
+
+    difference: float = 0.1
+    age: timedelta = timedelta(hours=12)
+    quick: timedelta = timedelta(minutes=10)
+
+
+def observed(annotation: str | None) -> frozenset[str] | None:
+    """The containers that admission saw; None if that is not said, or said in a form that nobody writes."""
+    if annotation is None:
+        return None
+    names = annotation.split(", ") if annotation else []
+    return frozenset(names) if all(_LABEL.fullmatch(name) for name in names) else None
+
+
+def priority(containers: Iterable[Container], advice: Sequence[Advice], seen: Collection[str] | None = None) -> Priority:
+    """Of the containers that have advice, and that admission saw."""
+    outside = scale_up = False
+    requested: dict[str, int] = {}
+    recommended: dict[str, int] = {}
+    for container in containers:
+        advised = advice_for(container.name, advice)
+        if advised is None or (seen is not None and container.name not in seen):
+            continue
+        lower, upper = advised.lower or {}, advised.upper or {}
+        for resource, target in (advised.target or {}).items():
+            recommended[resource] = recommended.get(resource, 0) + target.milli
+            request = (container.requests or {}).get(resource)
+            if request is None:
+                outside = scale_up = True
+                continue
+            requested[resource] = requested.get(resource, 0) + request.milli
+            scale_up |= target.milli > request.milli
+            outside |= resource in lower and request.nano < lower[resource].nano
+            outside |= resource in upper and request.nano > upper[resource].nano
+    shares = (_share(max(requested.get(resource, 0), 1), amount) for resource, amount in recommended.items())
+    return Priority(outside, scale_up, sum(shares))
+
+
+def quick_kill(kills: Iterable[Kill], quick: timedelta, counts: Callable[[str], bool]) -> bool:
+    """Whether a container that counts was killed soon after its start, and not long ago."""
+    return any(kill.ran < quick and kill.ago < quick for kill in kills if counts(kill.container))
+
+
+def due(found: Priority, *, age: timedelta | None, quick: bool, thresholds: Thresholds) -> bool:
+    """Whether a pod is to be updated. `age`: since its start; None if it has not started."""
+    if quick and found.difference == 0:
+        return False
+    if found.outside or quick:
+        return True
+    return age is not None and age >= thresholds.age and found.difference >= thresholds.difference
+
+
+def admitted(containers: Iterable[Container], advice: Sequence[Advice], requirements: Sequence[EvictionRequirement]) -> bool:
+    """Whether one container with advice has a request missing, or meets all requirements."""
+    for container in containers:
+        advised = advice_for(container.name, advice)
+        if advised is None:
+            continue
+        requests = container.requests or {}
+        if not {CPU, MEMORY} <= requests.keys() or all(_meets(container, advised, each) for each in requirements):
+            return True
+    return False
+
+
+def asks_less(tried: Sequence[Advice], now: Sequence[Advice]) -> bool:
+    """Whether any target is lower than when it was tried."""
+    for before in tried:
+        for after in now:
+            if before.container == after.container:
+                old, new = before.target or {}, after.target or {}
+                if any(new[resource].nano < old[resource].nano for resource in old.keys() & new.keys()):
+                    return True
+    return False
+
+
+def advice_for(container: str, advice: Iterable[Advice]) -> Advice | None:
+    """The first advice for a container."""
+    return next((each for each in advice if each.container == container), None)
+
+
+def _share(requested: int, recommended: int) -> float:
+    return abs(requested - recommended) / requested
+
+
+def _meets(container: Container, advised: Advice, requirement: EvictionRequirement) -> bool:
+    """Whether any of its resources is to change the required way."""
+    for resource in requirement.resources:
+        request, target = (found.get(resource) for found in (container.requests or {}, advised.target or {}))
+        change = (target.milli if target else 0) - (request.milli if request else 0)
+        if change > 0 and requirement.change is ChangeRequirement.HIGHER:
+            return True
+        if change < 0 and requirement.change is ChangeRequirement.LOWER:
+            return True
+    return False

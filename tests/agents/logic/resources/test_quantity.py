@@ -1,0 +1,144 @@
+"""Quantities against Kubernetes' own, worked cases, and what holds for all of them."""
+
+import json
+import time
+from decimal import Decimal
+from typing import Any
+
+import pytest
+import quantities
+from hypothesis import given
+from hypothesis import strategies as st
+from vectors import ROOT
+
+from agents.logic.resources import quantity
+from agents.logic.resources.quantity import Form, NotAQuantityError, Quantity
+
+GOLDEN = ROOT.parent / "ca" / "quantity.json"
+SUFFIXES = ["", "n", "u", "m", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei", "e3", "E-2"]
+
+
+def golden() -> list[Any]:
+    if not GOLDEN.exists():
+        return [pytest.param({}, id="absent", marks=pytest.mark.skip(reason=f"no vectors at '{GOLDEN}'; set ULLAGE_SHARED"))]
+    return [pytest.param(vector, id=vector["id"]) for vector in json.loads(GOLDEN.read_text())]
+
+
+def figures(found: Quantity) -> dict[str, int]:
+    return {"value": found.whole, "milli_value": found.milli}
+
+
+@pytest.mark.parametrize("vector", golden())
+def test_a_quantity_means_what_it_means_to_kubernetes(vector: Any) -> None:
+    expected = vector["expected"]
+    if expected["error"]:
+        with pytest.raises(NotAQuantityError):
+            quantity.parse(vector["inputs"]["text"])
+    else:
+        found = figures(quantity.parse(vector["inputs"]["text"]))
+        assert {name: found[name] for name in expected if name != "error"} == {n: v for n, v in expected.items() if n != "error"}
+
+
+@pytest.mark.parametrize(
+    ("text", "canonical"),
+    [
+        ("1000m", "1"),
+        ("1500m", "1500m"),
+        ("1.5", "1500m"),
+        ("0.5", "500m"),
+        ("100000000000000", "100T"),
+        ("1024Mi", "1Gi"),
+        ("1.5Gi", "1536Mi"),
+        ("0.5Ki", "512"),
+        ("0.1Ki", "102400m"),
+        ("-8Mi", "-8Mi"),
+        ("1e3", "1e3"),
+        ("1500e-3", "1500e-3"),
+        ("100e6", "100e6"),
+        ("12.345", "12.345"),  # what looks canonical to Kubernetes is written back as it came
+        ("0.4n", "1n"),
+        ("1e4294967299", "1e4294967299"),
+        ("Ki", "0"),
+    ],
+)
+def test_a_quantity_is_written_as_kubernetes_writes_it(text: str, canonical: str) -> None:
+    assert quantity.parse(text).text == canonical
+
+
+@pytest.mark.parametrize(
+    ("amount", "form", "text"),
+    [
+        (262144000, Form.BINARY, "250Mi"),
+        (131072000, Form.BINARY, "125Mi"),
+        (764046746, Form.BINARY, "764046746"),
+        (10**14, Form.BINARY, "97656250000Ki"),
+        (1000, Form.BINARY, "1k"),
+        (1024, Form.BINARY, "1Ki"),
+        (33333333333, Form.EXPONENT, "33333333333"),
+        (1500000, Form.EXPONENT, "1500e3"),
+        (0, Form.BINARY, "0"),
+    ],
+)
+def test_whole_amounts_are_written_in_their_form(amount: int, form: Form, text: str) -> None:
+    assert quantity.of_whole(amount, form).text == text
+
+
+def test_what_does_not_fit_64_bits_counts_as_it_does_in_kubernetes() -> None:
+    most = 2**63 - 1
+    assert (quantity.parse("1e99999999").whole, quantity.parse("1e99999999").milli) == (0, 0)
+    assert quantity.parse("9Ei").milli == quantity.parse("1Ei").milli == -(2**63)
+    assert quantity.parse("99999999999Ei").whole == most
+
+
+@pytest.mark.parametrize("text", ["1e99999999", "1e-99999999", "-1e2147483647", "9" * 200 + "e99999999", "0." + "0" * 200 + "1"])
+def test_reading_takes_no_longer_than_the_text_is_long(text: str) -> None:
+    started = time.perf_counter()
+    quantity.parse(text)
+    assert time.perf_counter() - started < 0.05
+
+
+def test_a_text_that_is_longer_than_any_quantity_is_refused() -> None:
+    with pytest.raises(NotAQuantityError, match="at most 256 characters here, not 300"):
+        quantity.parse("1" * 300)
+
+
+@pytest.mark.parametrize("value", [True, [], {}, b"1", 10**100, float("nan"), float("inf")])
+def test_what_is_no_quantity_in_json_is_refused(value: object) -> None:
+    with pytest.raises(NotAQuantityError):
+        quantity.read(value)
+
+
+@pytest.mark.parametrize(("value", "milli"), [(1, 1000), (0.25, 250), (1e-07, 1), (None, 0), (" 2 ", 2000)])
+def test_numbers_and_null_of_json_are_quantities(value: object, milli: int) -> None:
+    assert quantity.read(value).milli == milli
+
+
+def test_refusals_are_in_kubernetes_words() -> None:
+    for text, words in (("1_000", "must match the regular expression"), ("1K", "parse quantity's suffix"), (".e-20", "numeric part")):
+        with pytest.raises(NotAQuantityError, match=words):
+            quantity.parse(text)
+
+
+@given(st.integers(0, 10**12), st.integers(0, 999), st.sampled_from(SUFFIXES))
+def test_a_quantity_is_its_number_times_its_suffix_rounded_up(whole: int, thousandths: int, suffix: str) -> None:
+    text = f"{whole}.{thousandths:03}{suffix}"
+    factor = {"e3": Decimal(1000), "E-2": Decimal("0.01")}.get(suffix) or quantities.quantity(f"1{suffix}")
+    exact = Decimal(f"{whole}.{thousandths:03}") * factor
+    found = quantity.parse(text)
+    if 0 <= exact < 2**63:
+        assert found.nano == -(-(exact * 10**9) // 1)
+        assert found.whole == -(-exact // 1)
+
+
+@given(st.integers(-(2**63) + 1, 2**63 - 1), st.sampled_from(list(Form)))
+def test_what_is_written_is_read_as_the_same(amount: int, form: Form) -> None:
+    for found in (quantity.of_whole(amount, form), quantity.of_milli(amount, form)):
+        assert quantity.parse(found.text).nano == found.nano
+
+
+@given(st.text(max_size=300))
+def test_any_text_is_a_quantity_or_refused(text: str) -> None:
+    try:
+        assert isinstance(quantity.parse(text), Quantity)
+    except NotAQuantityError:
+        pass
