@@ -41,7 +41,8 @@ def policy(**fields: Any) -> Json:
 
 def limit_range(**limit: Any) -> Json:
     """A LimitRange of one entry, for containers unless it says otherwise."""
-    return {"kind": "LimitRange", "metadata": {"name": "lr", "namespace": "default"}, "spec": {"limits": [{"type": "Container"} | limit]}}
+    spec = {"limits": [{"type": "Container"} | limit]}
+    return {"kind": "LimitRange", "metadata": {"name": "lr", "namespace": "default"}, "spec": spec}
 
 
 def review(manifest: Any, *, resource: str = "pods", **request: Any) -> Json:

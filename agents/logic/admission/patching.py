@@ -26,6 +26,7 @@ UPDATES = "vpaUpdates"
 OBSERVED = "vpaObservedContainers"
 _ANNOTATIONS = "/metadata/annotations"
 
+_BOUNDED = (By.RANGE_LEAST, By.RANGE_MOST)
 _TWO_MILLICORES = 2 * 10**6
 _TWO_BYTES = 2 * 10**9
 
@@ -162,8 +163,8 @@ def _change(index: int, standing: Container, wanted: _Wanted) -> ContainerChange
 def _again(pod: Pod, vpa: Vpa, ranges: Ranges, settings: AdmissionSettings) -> Patched | None:
     """The answer to a pod that was patched before and is as the patch left it; None for any other.
 
-    A proportion of a proportion may come out a little differently, and a boost would be boosted again: so amounts may differ by
-    what rounding does, and a container that was boosted is taken for what its annotation says that it was.
+    What a LimitRange allows depends on what the container had before, which the patch has overwritten: an amount that one bounded
+    is taken as it stands. A container that was boosted is taken for what its annotation says that it was.
     """
     if pod.annotations is None or pod.annotations.get(OBSERVED) != observed(pod):
         return None
@@ -173,8 +174,15 @@ def _again(pod: Pod, vpa: Vpa, ranges: Ranges, settings: AdmissionSettings) -> P
         found = _patch(replace(pod, containers=before, standing=standing), vpa, ranges, settings)
     except (BoostError, UnscalableError):
         return None
-    settled = _annotated(found.ops, pod.annotations, vpa) and all(_stands(change, pod) for change in found.containers)
-    return Patched(containers=found.containers, reason="the pod is as the patch would leave it") if settled else None
+    said = pod.annotations.get(UPDATES, "").split(_mark(vpa), 1)[-1].split("; ")
+    bounded = {part.partition(":")[0].strip(): part for part in said}
+    settled = all(
+        _stands(change, pod.containers[change.index], bounded.get(f"container {change.index}", ""), shared=ranges.pod is not None)
+        for change in found.containers
+    )
+    if not settled or not _annotated(found.ops, pod.annotations, vpa):
+        return None
+    return Patched(containers=found.containers, reason="the pod is as the patch would leave it")
 
 
 def _unboosted(container: Container, annotations: Mapping[str, str]) -> Container:
@@ -196,11 +204,13 @@ def _annotated(ops: Sequence[Op], annotations: Mapping[str, str], vpa: Vpa) -> b
     return True
 
 
-def _stands(change: ContainerChange, pod: Pod) -> bool:
-    container = pod.containers[change.index]
+def _stands(change: ContainerChange, container: Container, said: str, *, shared: bool) -> bool:
+    """Whether a container has all that is to be set. `said`: its part of the annotation; `shared`: the pod has a LimitRange."""
+    bounded = {cap.resource for cap in change.caps if cap.by in _BOUNDED}
     for wanted, present in ((change.requests, container.requests), (change.limits, container.limits)):
         for name, amount in wanted.items():
-            if name not in (present or {}) or not _near(name, amount, at(present, name)):
+            trusted = shared or name in bounded or any(f"{name} {by.value}" in said for by in _BOUNDED)
+            if name not in (present or {}) or not (trusted or _near(name, amount, at(present, name))):
                 return False
     return True
 

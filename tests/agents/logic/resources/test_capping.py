@@ -119,7 +119,12 @@ def test_a_container_without_advice_takes_part_with_its_requests() -> None:
     containers = [container("a", {"memory": "1"}, {"memory": "1"}), container("b", {"memory": "50M"}, {"memory": "50M"})]
     bounded = advice("a", {"memory": "200M"}, {"memory": "500M"}, {"memory": "500M"})
     with pytest.raises(UnscalableError, match="container 'b', which has no upper list"):
-        capped([advice("a", {"memory": "200M"}, {}, {"memory": "1M"})], containers, [], limit_range(type="Pod", min={"memory": "500M"}))
+        capped(
+            [advice("a", {"memory": "200M"}, {}, {"memory": "1M"})],
+            containers,
+            [],
+            limit_range(type="Pod", min={"memory": "500M"}),
+        )
     found = capped([bounded], containers, [], limit_range(type="Pod", min={"memory": "500M"}))
     assert targets(found) == [{"memory": "400M"}, {"memory": "100M"}]
 

@@ -15,7 +15,12 @@ Json = dict[str, Any]
 def test_limits_and_boundaries_are_upstreams(vector: Json) -> None:
     inputs, expected = vector["inputs"], vector["expected"]
     if inputs["function"] == "proportional_limit":
-        given = {"limit": "original_limit", "request": "original_request", "recommended": "recommendation", "default": "default_limit"}
+        given = {
+            "limit": "original_limit",
+            "request": "original_request",
+            "recommended": "recommendation",
+            "default": "default_limit",
+        }
         found, notes = proportion.limits(**{ours: lists.read(inputs[theirs]) for ours, theirs in given.items()})
         assert (None if found is None else {name: amount.text for name, amount in found.items()}) == expected["limit"]
         assert list(notes) == expected["notes"]

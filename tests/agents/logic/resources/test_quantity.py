@@ -1,5 +1,6 @@
 """Quantities against Kubernetes' own, worked cases, and what holds for all of them."""
 
+import contextlib
 import json
 import time
 from decimal import Decimal
@@ -86,7 +87,7 @@ def test_whole_amounts_are_written_in_their_form(amount: int, form: Form, text: 
 def test_what_does_not_fit_64_bits_counts_as_it_does_in_kubernetes() -> None:
     most = 2**63 - 1
     assert (quantity.parse("1e99999999").whole, quantity.parse("1e99999999").milli) == (0, 0)
-    assert quantity.parse("9Ei").milli == quantity.parse("1Ei").milli == -(2**63)
+    assert quantity.parse("7Ei").milli == quantity.parse("1Ei").milli == -(2**63)
     assert quantity.parse("99999999999Ei").whole == most
 
 
@@ -114,7 +115,11 @@ def test_numbers_and_null_of_json_are_quantities(value: object, milli: int) -> N
 
 
 def test_refusals_are_in_kubernetes_words() -> None:
-    for text, words in (("1_000", "must match the regular expression"), ("1K", "parse quantity's suffix"), (".e-20", "numeric part")):
+    for text, words in (
+        ("1_000", "must match the regular expression"),
+        ("1K", "parse quantity's suffix"),
+        (".e-20", "numeric part"),
+    ):
         with pytest.raises(NotAQuantityError, match=words):
             quantity.parse(text)
 
@@ -138,7 +143,5 @@ def test_what_is_written_is_read_as_the_same(amount: int, form: Form) -> None:
 
 @given(st.text(max_size=300))
 def test_any_text_is_a_quantity_or_refused(text: str) -> None:
-    try:
+    with contextlib.suppress(NotAQuantityError):
         assert isinstance(quantity.parse(text), Quantity)
-    except NotAQuantityError:
-        pass

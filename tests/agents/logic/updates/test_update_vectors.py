@@ -121,5 +121,7 @@ def test_a_quick_kill_is_soon_after_the_start_and_not_long_ago(ran: int, ago: in
         (Priority(outside=False, difference=0.0), 13, True, False),
     ],
 )
-def test_a_pod_is_due_outside_its_bounds_or_old_and_far_off_or_killed(found: Any, hours: int, quick: bool, expected: bool) -> None:
+def test_a_pod_is_due_outside_its_bounds_or_old_and_far_or_killed(
+    found: Priority, hours: int, quick: bool, expected: bool
+) -> None:
     assert priority.due(found, age=timedelta(hours=hours), quick=quick, thresholds=Thresholds(difference=0.5)) is expected
