@@ -3,7 +3,7 @@
 import contextlib
 import json
 import time
-from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -127,8 +127,8 @@ def test_refusals_are_in_kubernetes_words() -> None:
 @given(st.integers(0, 10**12), st.integers(0, 999), st.sampled_from(SUFFIXES))
 def test_a_quantity_is_its_number_times_its_suffix_rounded_up(whole: int, thousandths: int, suffix: str) -> None:
     text = f"{whole}.{thousandths:03}{suffix}"
-    factor = {"e3": Decimal(1000), "E-2": Decimal("0.01")}.get(suffix) or quantities.quantity(f"1{suffix}")
-    exact = Decimal(f"{whole}.{thousandths:03}") * factor
+    factor = {"e3": Fraction(1000), "E-2": Fraction(1, 100)}.get(suffix) or Fraction(quantities.quantity(f"1{suffix}"))
+    exact = (whole + Fraction(thousandths, 1000)) * factor
     found = quantity.parse(text)
     if 0 <= exact < 2**63:
         assert found.nano == -(-(exact * 10**9) // 1)
