@@ -205,12 +205,16 @@ def _annotated(ops: Sequence[Op], annotations: Mapping[str, str], vpa: Vpa) -> b
 
 
 def _stands(change: ContainerChange, container: Container, said: str, *, shared: bool) -> bool:
-    """Whether a container has all that is to be set. `said`: its part of the annotation; `shared`: the pod has a LimitRange."""
+    """Whether a container has all that is to be set. `said`: its part of the annotation; `shared`: the pod has a LimitRange.
+
+    A zero that was set counts as nothing the next time, so nothing can be concluded from it.
+    """
     bounded = {cap.resource for cap in change.caps if cap.by in _BOUNDED}
     for wanted, present in ((change.requests, container.requests), (change.limits, container.limits)):
         for name, amount in wanted.items():
             trusted = shared or name in bounded or any(f"{name} {by.value}" in said for by in _BOUNDED)
-            if name not in (present or {}) or not (trusted or _near(name, amount, at(present, name))):
+            stands = at(present, name)
+            if name not in (present or {}) or not (trusted or not stands or _near(name, amount, stands)):
                 return False
     return True
 

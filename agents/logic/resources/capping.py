@@ -15,6 +15,8 @@ from agents.logic.resources.ranges import Ranges, bounds
 from schemas.policies import ControlledValues
 
 Found = dict[str, Quantity]
+Bounds = tuple[Found, Found]
+"""The least and the most that a container's LimitRange leaves."""
 
 
 class By(StrEnum):
@@ -85,8 +87,9 @@ def cap(advice: Sequence[Advice], containers: Sequence[Container], rules: Sequen
             continue
         container = standing[each.container]
         rule = rule_of(each.container, rules)
-        target, steps = _steps(each.target, container, rule, ranges)
-        lower, upper = (_steps(bound, container, rule, ranges)[0] for bound in (each.lower, each.upper))
+        bounded = bounds(container, ranges.container) if ranges.container else None
+        target, steps = _steps(each.target, container, rule, bounded)
+        lower, upper = (_steps(bound, container, rule, bounded)[0] for bound in (each.lower, each.upper))
         capped.append(Advice(each.container, target, lower, upper, each.uncapped))
         steps = _scaling(before.get(each.container), each.target) + steps
         if steps:
@@ -95,14 +98,13 @@ def cap(advice: Sequence[Advice], containers: Sequence[Container], rules: Sequen
 
 
 def _steps(
-    given: Resources | None, container: Container, rule: ContainerRule | None, ranges: Ranges
+    given: Resources | None, container: Container, rule: ContainerRule | None, bounded: Bounds | None
 ) -> tuple[Found | None, list[Cap]]:
     if given is None:
         return None, []
     found, steps = dict(given), list[Cap]()
-    if ranges.container is not None:
-        least, most = bounds(container, ranges.container)
-        steps += _within(found, least, most, (By.RANGE_LEAST, By.RANGE_MOST))
+    if bounded is not None:
+        steps += _within(found, *bounded, (By.RANGE_LEAST, By.RANGE_MOST))
     if rule is not None:
         steps += _within(found, rule.least, rule.most, (By.LEAST_ALLOWED, By.MOST_ALLOWED))
         if rule.values == ControlledValues.REQUESTS_ONLY:
