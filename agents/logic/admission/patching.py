@@ -214,7 +214,10 @@ def _stands(change: ContainerChange, container: Container, said: str, *, shared:
         for name, amount in wanted.items():
             trusted = shared or name in bounded or any(f"{name} {by.value}" in said for by in _BOUNDED)
             stands = at(present, name)
-            if name not in (present or {}) or not (trusted or not stands or _near(name, amount, stands)):
+            if name not in (present or {}):
+                if amount or not trusted:
+                    return False
+            elif stands and not trusted and not _near(name, amount, stands):
                 return False
     return True
 
