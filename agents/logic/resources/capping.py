@@ -8,11 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from agents.logic.resources import podrange
-from agents.logic.resources.lists import Advice, Container, Resources
-from agents.logic.resources.quantity import Quantity
-from agents.logic.resources.ranges import Ranges, bounds
-from schemas.policies import ControlledValues
+from agents.logic.resources import pod_limit_range
+from agents.logic.resources.container_limit_range import Ranges, bounds
+from agents.logic.resources.exact_quantity import Quantity
+from agents.logic.resources.resource_lists import Advice, Container, Resources
+from schemas.policies.vertical import ControlledValues
 
 Found = dict[str, Quantity]
 Bounds = tuple[Found, Found]
@@ -79,7 +79,7 @@ def cap(advice: Sequence[Advice], containers: Sequence[Container], rules: Sequen
     standing: dict[str, Container] = {}
     for container in containers:
         standing.setdefault(container.name, container)
-    scaled = podrange.fit(advice, containers, ranges.pod) if ranges.pod else list(advice)
+    scaled = pod_limit_range.fit(advice, containers, ranges.pod) if ranges.pod else list(advice)
     before = {each.container: each.target or {} for each in reversed(advice)}
     capped, caps = [], {}
     for each in scaled:

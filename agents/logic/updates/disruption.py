@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum, StrEnum
 
-from schemas.policies import UpdateMode
+from schemas.policies.vertical import UpdateMode
 
 DEFERRED_FOR = timedelta(minutes=5)
 """A resize that the kubelet puts off for longer may be given up for an eviction."""

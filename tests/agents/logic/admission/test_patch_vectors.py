@@ -3,11 +3,11 @@
 from typing import Any
 
 import pytest
-from vectors import vectors
 
-from agents.logic.admission import patching, pods, vpas
-from agents.logic.admission.settings import AdmissionSettings
-from agents.logic.resources import quantity, ranges
+from agents.logic.admission import pod_patch, pod_spec, vpa_manifest
+from agents.logic.admission.admission_settings import AdmissionSettings
+from agents.logic.resources import container_limit_range, exact_quantity
+from tests.support.vectors import vectors
 
 Json = dict[str, Any]
 
@@ -28,10 +28,10 @@ def divided(text: str) -> list[Any]:
 @pytest.mark.parametrize("vector", vectors("admission_patch"))
 def test_patches_are_upstreams(vector: Json) -> None:
     inputs, expected = vector["inputs"], vector["expected"]
-    most = quantity.parse(inputs.get("max_allowed_cpu_boost", "0"))
+    most = exact_quantity.parse(inputs.get("max_allowed_cpu_boost", "0"))
     settings = AdmissionSettings(cpu_startup_boost=inputs["feature_cpu_startup_boost"], most_boosted_cpu=most)
-    pod, vpa = pods.read(inputs["pod"], "default"), vpas.read(inputs["vpa"])
-    found = patching.patch(pod, vpa, ranges.of_manifests(inputs["limit_ranges"]), settings)
+    pod, vpa = pod_spec.read(inputs["pod"], "default"), vpa_manifest.read(inputs["vpa"])
+    found = pod_patch.patch(pod, vpa, container_limit_range.of_manifests(inputs["limit_ranges"]), settings)
     ops = [dict(op) for op in found.ops]
     if "panic" in expected or expected["patches_sorted"] is None:
         assert not ops  # where upstream fails the pod stays as it is, and why is said

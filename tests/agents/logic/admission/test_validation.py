@@ -3,11 +3,11 @@
 from typing import Any
 
 import pytest
-from admitted import policy, vpa
 
-from agents.logic.admission import fields, validation
-from agents.logic.admission.settings import AdmissionSettings
-from agents.logic.admission.validation import Checked
+from agents.logic.admission import field_errors, vpa_validation
+from agents.logic.admission.admission_settings import AdmissionSettings
+from agents.logic.admission.vpa_validation import Checked
+from tests.support.admitted import policy, vpa
 
 Json = dict[str, Any]
 
@@ -21,7 +21,7 @@ GATE = "not supported when feature flag PerVPAConfig is disabled"
 
 
 def check(settings: AdmissionSettings = OFF, before: Any = None, **spec: Any) -> Checked:
-    return validation.check(vpa(**spec), before, settings)
+    return vpa_validation.check(vpa(**spec), before, settings)
 
 
 def errors(settings: AdmissionSettings = OFF, before: Any = None, **spec: Any) -> list[str]:
@@ -174,14 +174,14 @@ def test_what_an_object_used_before_it_may_keep_using() -> None:
     ],
 )
 def test_an_object_that_cannot_be_read_is_refused_as_a_whole(manifest: Any, words: str) -> None:
-    (error,) = validation.check(manifest, None, OFF).errors
+    (error,) = vpa_validation.check(manifest, None, OFF).errors
     assert error.path == "."
     assert words in str(error)
 
 
 def test_all_errors_are_told_together_as_kubernetes_tells_them() -> None:
     found = check(updatePolicy={}, recommenders=[{}, {}]).errors
-    status = fields.refusal(found, group="autoscaling.k8s.io", kind="VerticalPodAutoscaler", name="name")
+    status = field_errors.refusal(found, group="autoscaling.k8s.io", kind="VerticalPodAutoscaler", name="name")
     assert status["code"] == 422
     assert status["reason"] == "Invalid"
     told = f"{MODE}: Required value: updateMode is required if UpdatePolicy is used"

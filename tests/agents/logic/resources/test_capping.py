@@ -3,25 +3,25 @@
 from typing import Any
 
 import pytest
-from admitted import advice, container, limit_range, pod
-from vectors import vectors
 
-from agents.logic.admission import pods, vpas
-from agents.logic.resources import capping, lists, ranges
+from agents.logic.admission import pod_spec, vpa_manifest
+from agents.logic.resources import capping, container_limit_range, resource_lists
 from agents.logic.resources.capping import By, Capped, ContainerRule
-from agents.logic.resources.proportion import UnscalableError
-from agents.logic.resources.ranges import Range
+from agents.logic.resources.container_limit_range import Range
+from agents.logic.resources.limit_proportion import UnscalableError
 from schemas.names import Amounts
-from schemas.policies import Limit, LimitRangeChanged, LimitType
+from schemas.policies.limit_ranges import Limit, LimitRangeChanged, LimitType
 from schemas.units import Bytes, Cores
+from tests.support.admitted import advice, container, limit_range, pod
+from tests.support.vectors import vectors
 
 Json = dict[str, Any]
-WHEN = vpas.reading.NEVER
+WHEN = vpa_manifest.reading.NEVER
 
 
 def capped(recommended: list[Json], containers: list[Json], rules: list[ContainerRule], *limits: Json) -> Capped:
-    read = [lists.read_advice(each) for each in recommended]
-    return capping.cap(read, pods.read(pod(*containers)).standing, rules, ranges.of_manifests(limits))
+    read = [resource_lists.read_advice(each) for each in recommended]
+    return capping.cap(read, pod_spec.read(pod(*containers)).standing, rules, container_limit_range.of_manifests(limits))
 
 
 def texts(found: Any) -> dict[str, str]:
@@ -35,17 +35,17 @@ def targets(found: Capped) -> list[dict[str, str]]:
 @pytest.mark.parametrize("vector", vectors("admission_capping"))
 def test_caps_and_notes_are_upstreams(vector: Json) -> None:
     inputs, expected = vector["inputs"], vector["expected"]
-    vpa = vpas.read(inputs["vpa"])
+    vpa = vpa_manifest.read(inputs["vpa"])
     rules = [policy.rule for policy in vpa.policies or ()]
     if vpa.advice is None and vpa.policies is None:
         assert expected["nil_result"]
         return
-    containers = pods.read(inputs["pod"]).standing
+    containers = pod_spec.read(inputs["pod"]).standing
     if "panic" in expected:
         with pytest.raises(UnscalableError):
-            capping.cap(vpa.advice or (), containers, rules, ranges.of_manifests(inputs["limit_ranges"]))
+            capping.cap(vpa.advice or (), containers, rules, container_limit_range.of_manifests(inputs["limit_ranges"]))
         return
-    found = capping.cap(vpa.advice or (), containers, rules, ranges.of_manifests(inputs["limit_ranges"]))
+    found = capping.cap(vpa.advice or (), containers, rules, container_limit_range.of_manifests(inputs["limit_ranges"]))
     noted = {name: sorted(str(cap) for cap in caps if cap.by is not By.POD_RANGE) for name, caps in found.caps.items()}
     assert {name: notes for name, notes in noted.items() if notes} == expected["notes"]
     theirs = {each["containerName"]: each for each in expected["recommendation"]}
@@ -59,7 +59,7 @@ def test_caps_and_notes_are_upstreams(vector: Json) -> None:
 
 
 def test_the_policy_caps_with_a_note_for_each_resource() -> None:
-    most, least = lists.read({"cpu": "233m", "memory": "150Mi"}), lists.read({"cpu": "90m", "memory": "80Mi"})
+    most, least = resource_lists.read({"cpu": "233m", "memory": "150Mi"}), resource_lists.read({"cpu": "90m", "memory": "80Mi"})
     assert most
     assert least
     high = capped([advice(target={"cpu": "250m", "memory": "200Mi"})], [container()], [ContainerRule("*", most=most)])
@@ -139,7 +139,7 @@ def test_limits_that_stay_cap_the_request() -> None:
 def test_of_several_limit_ranges_the_tightest_bounds_and_the_last_default_count() -> None:
     one = limit_range(max={"cpu": "2"}, min={"cpu": "10m", "memory": "1Mi"}, default={"cpu": "1"})
     other = limit_range(max={"cpu": "1", "memory": "1Gi"}, min={"cpu": "20m"}, default={"memory": "1Gi"})
-    found = ranges.of_manifests([one, other]).container
+    found = container_limit_range.of_manifests([one, other]).container
     assert found
     assert texts(found.most) == {"cpu": "1", "memory": "1Gi"}
     assert texts(found.least) == {"cpu": "20m", "memory": "1Mi"}
@@ -150,5 +150,7 @@ def test_limit_ranges_of_the_log_mean_what_their_manifests_mean() -> None:
     limit = Limit(LimitType.POD, least=Amounts(Cores(0.1)), default_limits=Amounts(None, Bytes(1 << 30)))
     changed = LimitRangeChanged(WHEN, "k", "default", "lr", (limit,))
     manifest = limit_range(type="Pod", min={"cpu": "100m"}, default={"memory": "1Gi"})
-    assert ranges.of_events([changed]) == ranges.of_manifests([manifest])
-    assert ranges.of_events([changed]).pod == Range(lists.read({"cpu": "100m"}), None, lists.read({"memory": "1Gi"}))
+    assert container_limit_range.of_events([changed]) == container_limit_range.of_manifests([manifest])
+    assert container_limit_range.of_events([changed]).pod == Range(
+        resource_lists.read({"cpu": "100m"}), None, resource_lists.read({"memory": "1Gi"})
+    )

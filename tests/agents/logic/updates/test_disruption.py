@@ -4,11 +4,11 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from vectors import vectors
 
 from agents.logic.updates import disruption
 from agents.logic.updates.disruption import Budget, InPlace, Replica, Resize, Rules
-from schemas.policies import UpdateMode
+from schemas.policies.vertical import UpdateMode
+from tests.support.vectors import vectors
 
 Json = dict[str, Any]
 

@@ -4,15 +4,15 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from vectors import close, vectors
 
-from agents.logic.admission import pods, vpas
-from agents.logic.resources import capping, lists
-from agents.logic.resources.lists import Advice
-from agents.logic.resources.ranges import NONE
-from agents.logic.updates import priority
-from agents.logic.updates.priority import Kill, Priority, Thresholds
-from schemas.policies import ChangeRequirement, EvictionRequirement
+from agents.logic.admission import pod_spec, vpa_manifest
+from agents.logic.resources import capping, resource_lists
+from agents.logic.resources.container_limit_range import NONE
+from agents.logic.resources.resource_lists import Advice
+from agents.logic.updates import update_priority
+from agents.logic.updates.update_priority import Kill, Priority, Thresholds
+from schemas.policies.vpa import ChangeRequirement, EvictionRequirement
+from tests.support.vectors import close, vectors
 
 Json = dict[str, Any]
 
@@ -54,15 +54,15 @@ def same(found: Priority, expected: Json) -> bool:
 @pytest.mark.parametrize("vector", vectors("updater_priority"))
 def test_priorities_are_upstreams_with_annotations_too(vector: Json) -> None:
     inputs = vector["inputs"]
-    pod, vpa = pods.read(inputs["pod"]), vpas.read(inputs["vpa"])
-    seen = priority.observed((pod.annotations or {}).get(ANNOTATION))
-    assert same(priority.priority(pod.standing, vpa.advice or (), seen), vector["expected"]["priority"])
+    pod, vpa = pod_spec.read(inputs["pod"]), vpa_manifest.read(inputs["vpa"])
+    seen = update_priority.observed((pod.annotations or {}).get(ANNOTATION))
+    assert same(update_priority.priority(pod.standing, vpa.advice or (), seen), vector["expected"]["priority"])
 
 
 @pytest.mark.parametrize("vector", vectors("updater_calculator"))
 def test_the_pods_to_update_and_their_order_are_upstreams(vector: Json) -> None:
     inputs, expected = vector["inputs"], vector["expected"]
-    now, config, vpa = datetime.fromtimestamp(inputs["now"], UTC), inputs["config"], vpas.read(inputs["vpa"])
+    now, config, vpa = datetime.fromtimestamp(inputs["now"], UTC), inputs["config"], vpa_manifest.read(inputs["vpa"])
     quick = timedelta(seconds=config["evict_after_oom_s"])
     if inputs["feature_per_vpa_config"] and vpa.update and vpa.update.evict_after_oom is not None:
         quick = timedelta(seconds=vpa.update.evict_after_oom)
@@ -70,10 +70,10 @@ def test_the_pods_to_update_and_their_order_are_upstreams(vector: Json) -> None:
     rules = [policy.rule for policy in vpa.policies or ()]
     chosen: list[tuple[tuple[bool, float], str]] = []
     for manifest in inputs["pods"]:
-        pod = pods.read(manifest)
+        pod = pod_spec.read(manifest)
         advice = capping.cap(vpa.advice or (), pod.standing, rules, NONE).advice
-        seen = priority.observed((pod.annotations or {}).get(ANNOTATION))
-        found = priority.priority(pod.standing, advice, seen)
+        seen = update_priority.observed((pod.annotations or {}).get(ANNOTATION))
+        found = update_priority.priority(pod.standing, advice, seen)
         assert same(found, expected["priorities"][pod.name]), pod.name
         started = manifest.get("status", {}).get("startTime")
 
@@ -81,10 +81,10 @@ def test_the_pods_to_update_and_their_order_are_upstreams(vector: Json) -> None:
             policy = vpa.policy_of(name)
             return (seen is None or name in seen) and (policy is None or policy.mode != "Off")
 
-        killed = priority.quick_kill(kills(manifest, now), quick, counts)
+        killed = update_priority.quick_kill(kills(manifest, now), quick, counts)
         age = None if started is None else now - moment(started)
-        due = priority.due(found, age=age, quick=killed, thresholds=thresholds)
-        if due and (vpa.update is None or priority.admitted(pod.standing, advice, requirements(inputs["vpa"]))):
+        due = update_priority.due(found, age=age, quick=killed, thresholds=thresholds)
+        if due and (vpa.update is None or update_priority.admitted(pod.standing, advice, requirements(inputs["vpa"]))):
             chosen.append((found.rank, pod.name))
     ranks = sorted({rank for rank, _ in chosen})
     groups = [sorted(name for rank, name in chosen if rank == each) for each in ranks]
@@ -92,14 +92,14 @@ def test_the_pods_to_update_and_their_order_are_upstreams(vector: Json) -> None:
 
 
 def advice(**target: str) -> Advice:
-    return Advice("c", lists.read(target))
+    return Advice("c", resource_lists.read(target))
 
 
 def test_a_lower_target_for_any_container_is_asking_for_less() -> None:
     tried = [advice(cpu="2", memory="1Gi")]
-    assert priority.asks_less(tried, [advice(cpu="1999m", memory="2Gi")])
-    assert not priority.asks_less(tried, [advice(cpu="2", memory="2Gi")])
-    assert not priority.asks_less(tried, [Advice("other", lists.read({"cpu": "1"}))])
+    assert update_priority.asks_less(tried, [advice(cpu="1999m", memory="2Gi")])
+    assert not update_priority.asks_less(tried, [advice(cpu="2", memory="2Gi")])
+    assert not update_priority.asks_less(tried, [Advice("other", resource_lists.read({"cpu": "1"}))])
 
 
 @pytest.mark.parametrize(
@@ -107,14 +107,14 @@ def test_a_lower_target_for_any_container_is_asking_for_less() -> None:
     [(None, None), ("", frozenset()), ("a, b-1", frozenset({"a", "b-1"})), ("a,b", None), ("A", None), ("a" * 64, None)],
 )
 def test_what_admission_saw_is_read_or_ignored(annotation: str | None, expected: frozenset[str] | None) -> None:
-    assert priority.observed(annotation) == expected
+    assert update_priority.observed(annotation) == expected
 
 
 @pytest.mark.parametrize(("ran", "ago", "expected"), [(2, 9, True), (2, 10, False), (57, 1, False), (10, 1, False)])
 def test_a_quick_kill_is_soon_after_the_start_and_not_long_ago(ran: int, ago: int, expected: bool) -> None:
     kill = Kill("c", timedelta(minutes=ran), timedelta(minutes=ago))
-    assert priority.quick_kill([kill], timedelta(minutes=10), lambda _: True) is expected
-    assert not priority.quick_kill([kill], timedelta(minutes=10), lambda _: False)
+    assert update_priority.quick_kill([kill], timedelta(minutes=10), lambda _: True) is expected
+    assert not update_priority.quick_kill([kill], timedelta(minutes=10), lambda _: False)
 
 
 @pytest.mark.parametrize(
@@ -132,4 +132,4 @@ def test_a_quick_kill_is_soon_after_the_start_and_not_long_ago(ran: int, ago: in
 def test_a_pod_is_due_outside_its_bounds_or_old_and_far_or_killed(
     found: Priority, hours: int, quick: bool, expected: bool
 ) -> None:
-    assert priority.due(found, age=timedelta(hours=hours), quick=quick, thresholds=Thresholds(difference=0.5)) is expected
+    assert update_priority.due(found, age=timedelta(hours=hours), quick=quick, thresholds=Thresholds(difference=0.5)) is expected

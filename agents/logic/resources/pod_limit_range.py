@@ -7,11 +7,11 @@ One thing differs: memory that scales to less than a byte becomes 0 here, and -1
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from agents.logic.resources import quantity
-from agents.logic.resources.lists import CPU, MEMORY, Advice, Container, at
-from agents.logic.resources.proportion import UnscalableError, proportional, scaled
-from agents.logic.resources.quantity import Quantity
-from agents.logic.resources.ranges import Range
+from agents.logic.resources import exact_quantity
+from agents.logic.resources.container_limit_range import Range
+from agents.logic.resources.exact_quantity import Quantity
+from agents.logic.resources.limit_proportion import UnscalableError, proportional, scaled
+from agents.logic.resources.resource_lists import CPU, MEMORY, Advice, Container, at
 
 Lists = dict[str, dict[str, Quantity] | None]
 """Lists by what they are: upper, target, lower."""
@@ -56,7 +56,7 @@ def _share(members: Sequence[_Member], kind: str, resource: str, allowed: Range)
     least, most, default = (at(bound, resource) for bound in (allowed.least, allowed.most, allowed.default))
     amounts = [_amount(member, kind, resource) for member in members]
     limits = [_limit(member, resource, amount, default) for member, amount in zip(members, amounts, strict=True)]
-    limit, request = quantity.total([each for each in limits if each]), quantity.total(amounts)
+    limit, request = exact_quantity.total([each for each in limits if each]), exact_quantity.total(amounts)
     fits = not most or most.nano >= limit.nano
     if least.nano <= limit.nano and least.nano <= request.nano and fits:
         return

@@ -4,9 +4,9 @@ In whole millicores and bytes with integers of any size, as upstream computes (p
 A result that does not fit 64 bits becomes the largest that does, and a note says so.
 """
 
-from agents.logic.resources import quantity
-from agents.logic.resources.lists import CPU, MEMORY, Resources, at
-from agents.logic.resources.quantity import MOST, Quantity
+from agents.logic.resources import exact_quantity
+from agents.logic.resources.exact_quantity import MOST, Quantity
+from agents.logic.resources.resource_lists import CPU, MEMORY, Resources, at
 
 
 class UnscalableError(ArithmeticError):
@@ -60,7 +60,7 @@ def boundary(
     if limit is None or (limit.whole == 0 and default is not None):
         limit = default
     if limit is None or limit.whole == 0:
-        return quantity.ZERO
+        return exact_quantity.ZERO
     if request is None or request.whole == 0 or bound is None:
         return bound
     return scaled(resource, request, by=bound, over=limit)[0]
@@ -76,4 +76,4 @@ def scaled(resource: str, amount: Quantity, *, by: Quantity, over: Quantity, up:
     result, rest = divmod(product, divisor)
     fits = -MOST - 1 <= result <= MOST
     result = result + (up and not memory and rest != 0) if fits else MOST
-    return (quantity.of_whole if memory else quantity.of_milli)(result, amount.form), fits
+    return (exact_quantity.of_whole if memory else exact_quantity.of_milli)(result, amount.form), fits

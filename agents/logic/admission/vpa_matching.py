@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from agents.logic.admission.pods import Owner, Pod
-from agents.logic.admission.vpas import Vpa
-from agents.logic.resources.ranges import NONE, Ranges
-from schemas.policies import UpdateMode
+from agents.logic.admission.pod_spec import Owner, Pod
+from agents.logic.admission.vpa_manifest import Vpa
+from agents.logic.resources.container_limit_range import NONE, Ranges
+from schemas.policies.vertical import UpdateMode
 
 
 @dataclass(frozen=True, slots=True)

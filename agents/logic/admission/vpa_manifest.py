@@ -8,13 +8,15 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from agents.logic.admission import reading
-from agents.logic.resources import lists, quantity
+from agents.logic.admission import json_fields
+from agents.logic.resources import exact_quantity, resource_lists
 from agents.logic.resources.capping import ContainerRule
-from agents.logic.resources.lists import Advice, Resources
-from agents.logic.resources.quantity import Quantity
-from schemas.decisions import ContainerRecommendation
-from schemas.policies import ContainerPolicy, ControlledValues, Requirement, StartupBoost, TargetRef, UpdateMode, VpaChanged
+from agents.logic.resources.exact_quantity import Quantity
+from agents.logic.resources.resource_lists import Advice, Resources
+from schemas.decisions.recommendations import ContainerRecommendation
+from schemas.policies.selectors import Requirement
+from schemas.policies.vertical import ContainerPolicy, ControlledValues, StartupBoost, UpdateMode
+from schemas.policies.vpa import TargetRef, VpaChanged
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +73,7 @@ class Vpa:
 
     namespace: str
     name: str
-    created: datetime = reading.NEVER
+    created: datetime = json_fields.NEVER
     target: TargetRef | None = None
     selector: tuple[Requirement, ...] | None = None
     update: Update | None = None
@@ -119,68 +121,70 @@ def of_event(changed: VpaChanged, recommended: Sequence[ContainerRecommendation]
         policies=tuple(_policy_of(each) for each in changed.containers),
         startup=_startup_of(changed.boost),
         recommenders=len(changed.recommenders),
-        advice=None if recommended is None else tuple(lists.of_recommendation(each) for each in recommended),
+        advice=None if recommended is None else tuple(resource_lists.of_recommendation(each) for each in recommended),
     )
 
 
 def read(manifest: object) -> Vpa:
     """A manifest. Its selector is not in it. Raises UnreadableError."""
-    whole = reading.parts(manifest, ".")
-    meta, spec = reading.parts(whole.get("metadata"), "metadata"), reading.parts(whole.get("spec"), "spec")
+    whole = json_fields.parts(manifest, ".")
+    meta, spec = json_fields.parts(whole.get("metadata"), "metadata"), json_fields.parts(whole.get("spec"), "spec")
     policy = spec.get("resourcePolicy")
     return Vpa(
-        namespace=reading.text(meta.get("namespace"), "metadata.namespace"),
-        name=reading.text(meta.get("name"), "metadata.name"),
-        created=reading.moment(meta.get("creationTimestamp"), "metadata.creationTimestamp"),
+        namespace=json_fields.text(meta.get("namespace"), "metadata.namespace"),
+        name=json_fields.text(meta.get("name"), "metadata.name"),
+        created=json_fields.moment(meta.get("creationTimestamp"), "metadata.creationTimestamp"),
         target=_target(spec.get("targetRef")),
         update=_update(spec.get("updatePolicy")),
-        policies=None if policy is None else _policies(reading.parts(policy, "spec.resourcePolicy")),
+        policies=None if policy is None else _policies(json_fields.parts(policy, "spec.resourcePolicy")),
         startup=_startup(spec.get("startupBoost"), "spec.startupBoost"),
-        recommenders=len(reading.items(spec.get("recommenders"), "spec.recommenders")),
-        advice=_advice(reading.parts(whole.get("status"), "status").get("recommendation")),
+        recommenders=len(json_fields.items(spec.get("recommenders"), "spec.recommenders")),
+        advice=_advice(json_fields.parts(whole.get("status"), "status").get("recommendation")),
     )
 
 
 def _target(value: object) -> TargetRef | None:
     if value is None:
         return None
-    found = reading.parts(value, "spec.targetRef")
-    return TargetRef(*(reading.text(found.get(name), f"spec.targetRef.{name}") for name in ("kind", "name", "apiVersion")))
+    found = json_fields.parts(value, "spec.targetRef")
+    return TargetRef(*(json_fields.text(found.get(name), f"spec.targetRef.{name}") for name in ("kind", "name", "apiVersion")))
 
 
 def _update(value: object) -> Update | None:
     if value is None:
         return None
     path = "spec.updatePolicy"
-    found = reading.parts(value, path)
+    found = json_fields.parts(value, path)
     return Update(
-        reading.optional(found.get("updateMode"), f"{path}.updateMode"),
-        reading.whole(found.get("minReplicas"), f"{path}.minReplicas"),
-        reading.whole(found.get("evictAfterOOMSeconds"), f"{path}.evictAfterOOMSeconds"),
+        json_fields.optional(found.get("updateMode"), f"{path}.updateMode"),
+        json_fields.whole(found.get("minReplicas"), f"{path}.minReplicas"),
+        json_fields.whole(found.get("evictAfterOOMSeconds"), f"{path}.evictAfterOOMSeconds"),
     )
 
 
 def _policies(value: Mapping[str, Any]) -> tuple[Policy, ...]:
     path = "spec.resourcePolicy.containerPolicies"
-    entries = reading.items(value.get("containerPolicies"), path)
-    return tuple(_policy(reading.parts(entry, f"{path}[{i}]"), f"{path}[{i}]") for i, entry in enumerate(entries))
+    entries = json_fields.items(value.get("containerPolicies"), path)
+    return tuple(_policy(json_fields.parts(entry, f"{path}[{i}]"), f"{path}[{i}]") for i, entry in enumerate(entries))
 
 
 def _policy(value: Mapping[str, Any], path: str) -> Policy:
     said = value.get("controlledResources")
-    names = [reading.text(name, f"{path}.controlledResources") for name in reading.items(said, f"{path}.controlledResources")]
+    names = [
+        json_fields.text(name, f"{path}.controlledResources") for name in json_fields.items(said, f"{path}.controlledResources")
+    ]
     count, seconds = "memoryAggregationIntervalCount", "memoryAggregationIntervalSeconds"
     return Policy(
-        container=reading.text(value.get("containerName"), f"{path}.containerName"),
-        mode=reading.optional(value.get("mode"), f"{path}.mode"),
-        least=reading.amounts(value.get("minAllowed"), f"{path}.minAllowed") or {},
-        most=reading.amounts(value.get("maxAllowed"), f"{path}.maxAllowed") or {},
+        container=json_fields.text(value.get("containerName"), f"{path}.containerName"),
+        mode=json_fields.optional(value.get("mode"), f"{path}.mode"),
+        least=json_fields.amounts(value.get("minAllowed"), f"{path}.minAllowed") or {},
+        most=json_fields.amounts(value.get("maxAllowed"), f"{path}.maxAllowed") or {},
         resources=None if said is None else tuple(names),
-        values=reading.optional(value.get("controlledValues"), f"{path}.controlledValues"),
-        oom_ratio=reading.amount(value.get("oomBumpUpRatio")),
-        oom_minimum=reading.amount(value.get("oomMinBumpUp")),
-        window_seconds=reading.whole(value.get(seconds), f"{path}.{seconds}"),
-        windows=reading.whole(value.get(count), f"{path}.{count}", 64),
+        values=json_fields.optional(value.get("controlledValues"), f"{path}.controlledValues"),
+        oom_ratio=json_fields.amount(value.get("oomBumpUpRatio")),
+        oom_minimum=json_fields.amount(value.get("oomMinBumpUp")),
+        window_seconds=json_fields.whole(value.get(seconds), f"{path}.{seconds}"),
+        windows=json_fields.whole(value.get(count), f"{path}.{count}", 64),
         startup=_startup(value.get("startupBoost"), f"{path}.startupBoost"),
     )
 
@@ -188,17 +192,17 @@ def _policy(value: Mapping[str, Any], path: str) -> Policy:
 def _startup(value: object, path: str) -> Startup | None:
     if value is None:
         return None
-    cpu = reading.parts(value, path).get("cpu")
+    cpu = json_fields.parts(value, path).get("cpu")
     if cpu is None:
         return Startup()
     path = f"{path}.cpu"
-    found = reading.parts(cpu, path)
+    found = json_fields.parts(cpu, path)
     return Startup(
         CpuBoost(
-            reading.text(found.get("type"), f"{path}.type"),
-            reading.whole(found.get("factor"), f"{path}.factor"),
-            reading.amount(found.get("quantity")),
-            reading.whole(found.get("durationSeconds"), f"{path}.durationSeconds"),
+            json_fields.text(found.get("type"), f"{path}.type"),
+            json_fields.whole(found.get("factor"), f"{path}.factor"),
+            json_fields.amount(found.get("quantity")),
+            json_fields.whole(found.get("durationSeconds"), f"{path}.durationSeconds"),
         )
     )
 
@@ -207,14 +211,14 @@ def _advice(value: object) -> tuple[Advice, ...] | None:
     if value is None:
         return None
     path = "status.recommendation"
-    entries = reading.items(reading.parts(value, path).get("containerRecommendations"), path)
-    return tuple(_advised(reading.parts(entry, path), path) for entry in entries)
+    entries = json_fields.items(json_fields.parts(value, path).get("containerRecommendations"), path)
+    return tuple(_advised(json_fields.parts(entry, path), path) for entry in entries)
 
 
 def _advised(value: Mapping[str, Any], path: str) -> Advice:
     fields = ("target", "lowerBound", "upperBound", "uncappedTarget")
-    name = reading.text(value.get("containerName"), f"{path}.containerName")
-    return Advice(name, *(reading.amounts(value.get(each), f"{path}.{each}") for each in fields))
+    name = json_fields.text(value.get("containerName"), f"{path}.containerName")
+    return Advice(name, *(json_fields.amounts(value.get(each), f"{path}.{each}") for each in fields))
 
 
 def _policy_of(entry: ContainerPolicy) -> Policy:
@@ -222,8 +226,8 @@ def _policy_of(entry: ContainerPolicy) -> Policy:
     return Policy(
         container=entry.container,
         mode=entry.mode,
-        least=lists.of_amounts(entry.min_allowed),
-        most=lists.of_amounts(entry.max_allowed),
+        least=resource_lists.of_amounts(entry.min_allowed),
+        most=resource_lists.of_amounts(entry.max_allowed),
         resources=entry.controlled_resources,
         values=entry.controlled_values,
         startup=_startup_of(entry.boost),
@@ -233,5 +237,5 @@ def _policy_of(entry: ContainerPolicy) -> Policy:
 def _startup_of(boost: StartupBoost | None) -> Startup | None:
     if boost is None:
         return None
-    more = None if boost.quantity is None else quantity.of_nano(round(boost.quantity * 1_000_000_000))
+    more = None if boost.quantity is None else exact_quantity.of_nano(round(boost.quantity * 1_000_000_000))
     return Startup(CpuBoost(boost.kind, boost.factor, more, boost.duration))

@@ -12,12 +12,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from agents.logic.admission import fields, patching, pods, validation
-from agents.logic.admission.account import Account, Op, Status
-from agents.logic.admission.matching import Lookup, governing
-from agents.logic.admission.reading import UnreadableError, parts, text
-from agents.logic.admission.settings import AdmissionSettings
-from agents.logic.admission.vpas import Vpa
+from agents.logic.admission import field_errors, pod_patch, pod_spec, vpa_validation
+from agents.logic.admission.admission_account import Account, Op, Status
+from agents.logic.admission.admission_settings import AdmissionSettings
+from agents.logic.admission.json_fields import UnreadableError, parts, text
+from agents.logic.admission.vpa_manifest import Vpa
+from agents.logic.admission.vpa_matching import Lookup, governing
 
 VERSION = "admission.k8s.io/v1"
 _UID = re.compile(rb'"uid"\s*:\s*"([0-9A-Za-z-]{1,64})"')
@@ -77,12 +77,12 @@ def _answered(request: _Request, lookup: Lookup, settings: AdmissionSettings) ->
 
 
 def _pod(request: _Request, lookup: Lookup, settings: AdmissionSettings) -> Reply:
-    pod = pods.read(request.manifest, request.about.namespace)
+    pod = pod_spec.read(request.manifest, request.about.namespace)
     about = replace(request.about, namespace=pod.namespace, name=pod.name)
     vpa = governing(pod, lookup)
     if not isinstance(vpa, Vpa):
         return _response(replace(about, reason=vpa))
-    found = patching.patch(pod, vpa, lookup.ranges(pod.namespace), settings)
+    found = pod_patch.patch(pod, vpa, lookup.ranges(pod.namespace), settings)
     about = replace(about, vpa=vpa.name, ops=found.ops, containers=found.containers, reason=found.reason)
     if found.failed:
         return _error(replace(about, status=Status.ERROR, reason=f"the pod is left as it is: {found.reason}"))
@@ -93,10 +93,10 @@ def _vpa(request: _Request, settings: AdmissionSettings) -> Reply:
     about = request.about
     if request.subresource or about.operation not in ("", "CREATE", "UPDATE"):
         return _response(replace(about, reason="only new and changed VPA objects are checked"))
-    found = validation.check(request.manifest, request.before if about.operation == "UPDATE" else None, settings)
+    found = vpa_validation.check(request.manifest, request.before if about.operation == "UPDATE" else None, settings)
     about = replace(about, vpa=found.name or about.name)
     if found.errors:
-        status = fields.refusal(found.errors, group=request.group, kind=request.kind, name=about.name)
+        status = field_errors.refusal(found.errors, group=request.group, kind=request.kind, name=about.name)
         about = replace(about, status=Status.DENIED, reason=str(status["message"]))
         return _response(about, found.warnings, status)
     reason = "" if found.ops else "the object needs no completion"

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
-from agents.logic.resources import lists, quantity
-from agents.logic.resources.quantity import NotAQuantityError, Quantity
+from agents.logic.resources import exact_quantity, resource_lists
+from agents.logic.resources.exact_quantity import NotAQuantityError, Quantity
 
 T = TypeVar("T")
 
@@ -57,12 +57,12 @@ def whole(value: object, path: str, bits: int = 32) -> int | None:
 
 def amount(value: object) -> Quantity | None:
     """A quantity, or None for null."""
-    return None if value is None else _quantities(lambda: quantity.read(value))
+    return None if value is None else _quantities(lambda: exact_quantity.read(value))
 
 
 def amounts(value: object, path: str) -> dict[str, Quantity] | None:
     """Quantities by resource, or None for null."""
-    return None if value is None else _quantities(lambda: lists.read(parts(value, path)))
+    return None if value is None else _quantities(lambda: resource_lists.read(parts(value, path)))
 
 
 def moment(value: object, path: str) -> datetime:

@@ -7,17 +7,17 @@ an annotation, from which the updater can put it back.
 import json
 from dataclasses import dataclass
 
-from agents.logic.admission.settings import AdmissionSettings
-from agents.logic.admission.vpas import CpuBoost, Startup
-from agents.logic.resources import proportion, quantity
-from agents.logic.resources.lists import CPU, MEMORY, Container, Resources, at
-from agents.logic.resources.quantity import MOST, Quantity
-from schemas.policies import BoostKind, ControlledValues
+from agents.logic.admission.admission_settings import AdmissionSettings
+from agents.logic.admission.vpa_manifest import CpuBoost, Startup
+from agents.logic.resources import exact_quantity, limit_proportion
+from agents.logic.resources.exact_quantity import MOST, Quantity
+from agents.logic.resources.resource_lists import CPU, MEMORY, Container, Resources, at
+from schemas.policies.vertical import BoostKind, ControlledValues
 
 PREFIX = "vpaCpuStartupBoost/"
 """Start of the name of the annotation; the container's name follows."""
 
-_LEAST = quantity.of_milli(1)
+_LEAST = exact_quantity.of_milli(1)
 
 
 class BoostError(ValueError):
@@ -48,7 +48,7 @@ def boost(
         requests[CPU] = _under(boosted, (container.limits or {}).get(CPU))
     elif values == ControlledValues.REQUESTS_AND_LIMITS:
         given = {"limit": container.limits, "request": container.requests, "recommended": {CPU: boosted}, "default": {}}
-        found = (proportion.limits(**given)[0] or {}).get(CPU)
+        found = (limit_proportion.limits(**given)[0] or {}).get(CPU)
         if found is not None:
             limits[CPU] = found
     return Boosted(base, requests, limits)
@@ -76,7 +76,7 @@ def restored(container: Container, annotation: str) -> Container:
 
 
 def _list(said: dict[str, dict[str, object]], kind: str) -> list[tuple[str, Quantity]]:
-    return [(name, quantity.read(amount)) for name, amount in said[kind].items() if name in (CPU, MEMORY)]
+    return [(name, exact_quantity.read(amount)) for name, amount in said[kind].items() if name in (CPU, MEMORY)]
 
 
 def _amount(base: Quantity, cpu: CpuBoost) -> Quantity:
@@ -85,16 +85,16 @@ def _amount(base: Quantity, cpu: CpuBoost) -> Quantity:
             raise BoostError("startupBoost.CPU.Factor is required when Type is Factor or not specified")
         if cpu.factor < 1:
             raise BoostError("boost factor must be >= 1")
-        return quantity.of_milli(max(-MOST, min(MOST, int(base.milli * float(cpu.factor)))))
+        return exact_quantity.of_milli(max(-MOST, min(MOST, int(base.milli * float(cpu.factor)))))
     if cpu.type != BoostKind.QUANTITY:
         raise BoostError(f"unsupported startup boost type: {cpu.type}")
     if cpu.quantity is None:
         raise BoostError("startupBoost.CPU.Quantity is required when Type is Quantity")
-    return quantity.of_milli(base.milli + cpu.quantity.milli)
+    return exact_quantity.of_milli(base.milli + cpu.quantity.milli)
 
 
 def _under(boosted: Quantity, limit: Quantity | None) -> Quantity:
     """A millicore below the limit, so that the pod's quality of service stays what it is; the limit itself if it is no more."""
     if limit is None or boosted.milli <= limit.milli:
         return boosted
-    return quantity.of_nano(limit.nano - _LEAST.nano, limit.form) if limit.nano > _LEAST.nano else limit
+    return exact_quantity.of_nano(limit.nano - _LEAST.nano, limit.form) if limit.nano > _LEAST.nano else limit

@@ -5,13 +5,14 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from admitted import container, pod
 
-from agents.logic.admission import matching, pods
-from agents.logic.admission.matching import Tables, Unresolved
-from agents.logic.admission.pods import Owner
-from agents.logic.admission.vpas import CpuBoost, Policy, Startup, Update, Vpa
-from schemas.policies import Operator, Requirement, TargetRef
+from agents.logic.admission import pod_spec, vpa_matching
+from agents.logic.admission.pod_spec import Owner
+from agents.logic.admission.vpa_manifest import CpuBoost, Policy, Startup, Update, Vpa
+from agents.logic.admission.vpa_matching import Tables, Unresolved
+from schemas.policies.selectors import Operator, Requirement
+from schemas.policies.vpa import TargetRef
+from tests.support.admitted import container, pod
 
 OLD = datetime(2026, 1, 1, tzinfo=UTC)
 APP = (Requirement("app", Operator.IN, ("a",)),)
@@ -26,7 +27,7 @@ def lookup(*vpas: Vpa, top: Any = DEPLOYMENT) -> Tables:
 
 
 def governor(*vpas: Vpa, top: Any = DEPLOYMENT, **metadata: Any) -> Vpa | str:
-    return matching.governing(pods.read(pod(container(), **metadata)), lookup(*vpas, top=top))
+    return vpa_matching.governing(pod_spec.read(pod(container(), **metadata)), lookup(*vpas, top=top))
 
 
 def test_the_vpa_of_the_topmost_controller_governs_the_pods_that_it_selects() -> None:
@@ -84,4 +85,4 @@ def test_a_pod_that_no_controller_owns_is_governed_by_nothing() -> None:
 
 def test_an_owner_of_which_nothing_else_is_known_is_its_own_topmost_controller() -> None:
     tables = Tables({("default", "ReplicaSet", "web-1"): [GOVERNOR]})
-    assert matching.governing(pods.read(pod(container())), tables) == GOVERNOR
+    assert vpa_matching.governing(pod_spec.read(pod(container())), tables) == GOVERNOR

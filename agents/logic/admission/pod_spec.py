@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from agents.logic.admission import reading
-from agents.logic.admission.reading import UnreadableError
-from agents.logic.resources.lists import Container
+from agents.logic.admission import json_fields
+from agents.logic.admission.json_fields import UnreadableError
+from agents.logic.resources.resource_lists import Container
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,30 +38,32 @@ class Pod:
 
 def read(manifest: object, namespace: str = "") -> Pod:
     """A manifest in a namespace. A pod that has yet to be named goes by the start of its name and `%`. Raises UnreadableError."""
-    whole = reading.parts(manifest, ".")
+    whole = json_fields.parts(manifest, ".")
     if "metadata" not in whole:
         raise UnreadableError("the pod has no metadata")
-    meta, spec = reading.parts(whole["metadata"], "metadata"), reading.parts(whole.get("spec"), "spec")
-    name = reading.text(meta.get("name"), "metadata.name")
-    start = reading.text(meta.get("generateName"), "metadata.generateName")
-    entries = [reading.parts(entry, "spec.containers") for entry in reading.items(spec.get("containers"), "spec.containers")]
+    meta, spec = json_fields.parts(whole["metadata"], "metadata"), json_fields.parts(whole.get("spec"), "spec")
+    name = json_fields.text(meta.get("name"), "metadata.name")
+    start = json_fields.text(meta.get("generateName"), "metadata.generateName")
+    entries = [
+        json_fields.parts(entry, "spec.containers") for entry in json_fields.items(spec.get("containers"), "spec.containers")
+    ]
     containers = tuple(_container(entry, "spec.containers") for entry in entries)
     return Pod(
-        namespace=reading.text(meta.get("namespace"), "metadata.namespace") or namespace,
+        namespace=json_fields.text(meta.get("namespace"), "metadata.namespace") or namespace,
         name=name or f"{start}%",
-        labels=reading.texts(meta.get("labels"), "metadata.labels") or {},
-        annotations=reading.texts(meta.get("annotations"), "metadata.annotations"),
+        labels=json_fields.texts(meta.get("labels"), "metadata.labels") or {},
+        annotations=json_fields.texts(meta.get("annotations"), "metadata.annotations"),
         owner=_owner(meta),
         containers=containers,
-        standing=_standing(containers, reading.parts(whole.get("status"), "status")),
+        standing=_standing(containers, json_fields.parts(whole.get("status"), "status")),
         given=tuple(entry.get("resources") for entry in entries),
     )
 
 
 def _container(entry: Mapping[str, Any], path: str) -> Container:
-    name = reading.text(entry.get("name"), f"{path}.name")
-    resources = reading.parts(entry.get("resources"), f"{path}.resources")
-    found = (reading.amounts(resources.get(kind), f"{path}.resources.{kind}") for kind in ("requests", "limits"))
+    name = json_fields.text(entry.get("name"), f"{path}.name")
+    resources = json_fields.parts(entry.get("resources"), f"{path}.resources")
+    found = (json_fields.amounts(resources.get(kind), f"{path}.resources.{kind}") for kind in ("requests", "limits"))
     return Container(name, *found)
 
 
@@ -69,8 +71,8 @@ def _standing(containers: tuple[Container, ...], status: Mapping[str, Any]) -> t
     """Of several of one name the first counts, in the spec and in the status, as upstream looks them up."""
     path = "status.containerStatuses"
     known: dict[str, Container] = {}
-    for entry in reading.items(status.get("containerStatuses"), path):
-        found = reading.parts(entry, path)
+    for entry in json_fields.items(status.get("containerStatuses"), path):
+        found = json_fields.parts(entry, path)
         if found.get("resources") is not None:
             container = _container(found, path)
             known.setdefault(container.name, container)
@@ -82,8 +84,8 @@ def _standing(containers: tuple[Container, ...], status: Mapping[str, Any]) -> t
 def _owner(meta: Mapping[str, Any]) -> Owner | None:
     """The last owner that says that it controls the pod; there is at most one in a valid pod."""
     path, owner = "metadata.ownerReferences", None
-    for entry in reading.items(meta.get("ownerReferences"), path):
-        found = reading.parts(entry, path)
+    for entry in json_fields.items(meta.get("ownerReferences"), path):
+        found = json_fields.parts(entry, path)
         if found.get("controller") is True:
-            owner = Owner(*(reading.text(found.get(name), f"{path}.{name}") for name in ("kind", "name", "apiVersion")))
+            owner = Owner(*(json_fields.text(found.get(name), f"{path}.{name}") for name in ("kind", "name", "apiVersion")))
     return owner

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from agents.logic.resources import quantity
-from agents.logic.resources.quantity import ZERO, ZERO_BYTES, Form, Quantity
-from schemas.decisions import ContainerRecommendation
+from agents.logic.resources import exact_quantity
+from agents.logic.resources.exact_quantity import ZERO, ZERO_BYTES, Form, Quantity
+from schemas.decisions.recommendations import ContainerRecommendation
 from schemas.names import Amounts
 
 CPU = "cpu"
@@ -50,16 +50,16 @@ def read(value: object) -> dict[str, Quantity] | None:
         return None
     if not isinstance(value, dict):
         raise TypeError(f"a list of resources is an object, not {type(value).__name__}")
-    return {str(name): quantity.read(amount) for name, amount in value.items()}
+    return {str(name): exact_quantity.read(amount) for name, amount in value.items()}
 
 
 def of_amounts(amounts: Amounts) -> dict[str, Quantity]:
     """The amounts of an event. Kubernetes' units are finer than ours, so nothing is lost but binary dust."""
     found: dict[str, Quantity] = {}
     if amounts.cpu is not None:
-        found[CPU] = quantity.of_nano(round(amounts.cpu * 1_000_000_000), Form.DECIMAL)
+        found[CPU] = exact_quantity.of_nano(round(amounts.cpu * 1_000_000_000), Form.DECIMAL)
     if amounts.memory is not None:
-        found[MEMORY] = quantity.of_whole(int(amounts.memory), Form.BINARY)
+        found[MEMORY] = exact_quantity.of_whole(int(amounts.memory), Form.BINARY)
     return found
 
 

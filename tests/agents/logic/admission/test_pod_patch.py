@@ -4,27 +4,20 @@ import json
 from typing import Any
 
 import pytest
-from admitted import advice, applied, container, limit_range, pod, policy, vpa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.logic.admission import patching, pods, vpas
-from agents.logic.admission.account import Patched
-from agents.logic.admission.settings import AdmissionSettings
-from agents.logic.resources import quantity, ranges
+from agents.logic.admission import pod_patch, pod_spec, vpa_manifest
+from agents.logic.admission.admission_account import Patched
+from agents.logic.admission.admission_settings import AdmissionSettings
+from agents.logic.resources import container_limit_range, exact_quantity
 from agents.logic.resources.capping import By
-from schemas.decisions import ContainerRecommendation
+from schemas.decisions.recommendations import ContainerRecommendation
 from schemas.names import Amounts
-from schemas.policies import (
-    BoostKind,
-    ContainerPolicy,
-    ControlledValues,
-    StartupBoost,
-    TargetRef,
-    UpdateMode,
-    VpaChanged,
-)
+from schemas.policies.vertical import BoostKind, ContainerPolicy, ControlledValues, StartupBoost, UpdateMode
+from schemas.policies.vpa import TargetRef, VpaChanged
 from schemas.units import Bytes, Cores
+from tests.support.admitted import advice, applied, container, limit_range, pod, policy, vpa
 
 Json = dict[str, Any]
 
@@ -34,7 +27,9 @@ TARGET = {"cpu": "250m", "memory": "200Mi"}
 
 
 def patched(manifest: Json, governor: Json, *limits: Json, settings: AdmissionSettings = PLAIN) -> Patched:
-    return patching.patch(pods.read(manifest), vpas.read(governor), ranges.of_manifests(limits), settings)
+    return pod_patch.patch(
+        pod_spec.read(manifest), vpa_manifest.read(governor), container_limit_range.of_manifests(limits), settings
+    )
 
 
 def outcome(manifest: Json, governor: Json, *limits: Json, settings: AdmissionSettings = PLAIN) -> Json:
@@ -144,7 +139,7 @@ def test_in_mode_off_nothing_is_set() -> None:
     ],
 )
 def test_a_boost_multiplies_or_adds_up_to_the_most_that_is_allowed(said: Json, most: str, expected: str) -> None:
-    settings = AdmissionSettings(cpu_startup_boost=True, most_boosted_cpu=quantity.parse(most))
+    settings = AdmissionSettings(cpu_startup_boost=True, most_boosted_cpu=exact_quantity.parse(most))
     manifest = pod(container(requests={"cpu": "1m"}, limits={"cpu": "1m"}))
     governor = vpa(advice(target={"cpu": "100m"}), startupBoost=said)
     assert outcome(manifest, governor, settings=settings) == {"requests": {"cpu": expected}, "limits": {"cpu": expected}}
@@ -197,11 +192,11 @@ def test_a_boost_is_applied_in_mode_off_and_not_to_a_container_that_is_off() -> 
 
 def test_what_the_log_says_is_patched_like_what_the_manifest_says() -> None:
     changed = VpaChanged(
-        vpas.reading.NEVER,
+        vpa_manifest.reading.NEVER,
         "k",
         "default",
         "name",
-        vpas.reading.NEVER,
+        vpa_manifest.reading.NEVER,
         target_ref=TargetRef("Deployment", "web", "apps/v1"),
         selector=(),
         update_mode=UpdateMode.IN_PLACE,
@@ -218,10 +213,10 @@ def test_what_the_log_says_is_patched_like_what_the_manifest_says() -> None:
         startupBoost=boost(type="Quantity", quantity="500m"),
     )
     manifest = pod(container(requests=SMALL))
-    read = pods.read(manifest)
-    found = patching.patch(read, vpas.of_event(changed, recommended), ranges.NONE, BOOSTING)
+    read = pod_spec.read(manifest)
+    found = pod_patch.patch(read, vpa_manifest.of_event(changed, recommended), container_limit_range.NONE, BOOSTING)
     assert found == patched(manifest, governor, settings=BOOSTING)
-    assert vpas.of_event(changed, None).advice is None
+    assert vpa_manifest.of_event(changed, None).advice is None
 
 
 AMOUNTS = st.integers(1, 20000)

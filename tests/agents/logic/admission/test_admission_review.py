@@ -6,26 +6,26 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from admitted import advice, applied, container, limit_range, operations, pod, review, vpa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.logic.admission import review as reviews
-from agents.logic.admission import vpas
-from agents.logic.admission.account import Status
-from agents.logic.admission.matching import Tables
-from agents.logic.admission.pods import Owner
-from agents.logic.admission.review import Reply
-from agents.logic.admission.settings import AdmissionSettings
-from agents.logic.admission.vpas import Vpa
-from agents.logic.resources import ranges
+from agents.logic.admission import admission_review as reviews
+from agents.logic.admission import vpa_manifest
+from agents.logic.admission.admission_account import Status
+from agents.logic.admission.admission_review import Reply
+from agents.logic.admission.admission_settings import AdmissionSettings
+from agents.logic.admission.pod_spec import Owner
+from agents.logic.admission.vpa_manifest import Vpa
+from agents.logic.admission.vpa_matching import Tables
+from agents.logic.resources import container_limit_range
+from tests.support.admitted import advice, applied, container, limit_range, operations, pod, review, vpa
 
 Json = dict[str, Any]
 
 SETTINGS = AdmissionSettings()
 SMALL, TARGET = {"cpu": "100m", "memory": "100Mi"}, {"cpu": "250m", "memory": "200Mi"}
-GOVERNOR = replace(vpas.read(vpa(advice(target=TARGET))), selector=())
-BOUNDED = {"default": ranges.of_manifests([limit_range(max={"cpu": "200m"}, default={"cpu": "1"})])}
+GOVERNOR = replace(vpa_manifest.read(vpa(advice(target=TARGET))), selector=())
+BOUNDED = {"default": container_limit_range.of_manifests([limit_range(max={"cpu": "200m"}, default={"cpu": "1"})])}
 OWNER, TOP = Owner("ReplicaSet", "web-1", "apps/v1"), Owner("Deployment", "web", "apps/v1")
 
 
@@ -143,7 +143,7 @@ def test_only_new_pods_are_patched(other: Json) -> None:
 
 
 def test_a_failure_of_the_arithmetic_is_let_through() -> None:
-    bounds = {"default": ranges.of_manifests([limit_range(type="Pod", min={"cpu": "9"})])}
+    bounds = {"default": container_limit_range.of_manifests([limit_range(type="Pod", min={"cpu": "9"})])}
     asked = review(pod(container(requests=SMALL, limits=SMALL), container("b", SMALL, SMALL)))
     tables = lookup(
         replace(GOVERNOR, advice=(replace(GOVERNOR.advice[0], upper={"cpu": GOVERNOR.advice[0].target["cpu"]}),)), bounds
@@ -166,7 +166,7 @@ def test_amounts_in_any_notation_are_read_exactly(amount: Any, milli: str | None
     """The limit is 2.5 times the request of 100m ... of 1, so it follows to 2.5 times the amount recommended."""
     manifest = pod(container(requests={"cpu": amount}, limits={"cpu": 1.25 if amount != 1 else "2.5"}))
     started = time.perf_counter()
-    found = answer(review(manifest), replace(GOVERNOR, advice=vpas.read(vpa(advice(target={"cpu": "1"}))).advice))
+    found = answer(review(manifest), replace(GOVERNOR, advice=vpa_manifest.read(vpa(advice(target={"cpu": "1"}))).advice))
     assert time.perf_counter() - started < 0.5
     limits = [op["value"] for op in operations(found.review) if op["path"].endswith("/limits/cpu")]
     assert limits == (["2500m"] if milli else ["1"])
@@ -174,7 +174,7 @@ def test_amounts_in_any_notation_are_read_exactly(amount: Any, milli: str | None
 
 def test_ten_thousand_containers_are_patched_in_one_go() -> None:
     names = [f"c{i}" for i in range(10_000)]
-    governor = replace(vpas.read(vpa(*(advice(name, TARGET) for name in names))), selector=())
+    governor = replace(vpa_manifest.read(vpa(*(advice(name, TARGET) for name in names))), selector=())
     started = time.perf_counter()
     found = answer(review(pod(*(container(name, SMALL) for name in names))), governor)
     assert time.perf_counter() - started < 10

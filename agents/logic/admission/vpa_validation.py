@@ -6,14 +6,14 @@ All errors of an object are found together. What an object had before, and a fea
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from agents.logic.admission import vpas
-from agents.logic.admission.account import Op
-from agents.logic.admission.fields import FieldError, forbidden, internal, invalid, not_supported, required, too_many
-from agents.logic.admission.reading import UnreadableError
-from agents.logic.admission.settings import AdmissionSettings
-from agents.logic.admission.vpas import CpuBoost, Policy, Startup, Update, Vpa
-from agents.logic.resources.lists import CPU, MEMORY, Resources
-from schemas.policies import BoostKind, ContainerMode, ControlledValues, UpdateMode
+from agents.logic.admission import vpa_manifest
+from agents.logic.admission.admission_account import Op
+from agents.logic.admission.admission_settings import AdmissionSettings
+from agents.logic.admission.field_errors import FieldError, forbidden, internal, invalid, not_supported, required, too_many
+from agents.logic.admission.json_fields import UnreadableError
+from agents.logic.admission.vpa_manifest import CpuBoost, Policy, Startup, Update, Vpa
+from agents.logic.resources.resource_lists import CPU, MEMORY, Resources
+from schemas.policies.vertical import BoostKind, ContainerMode, ControlledValues, UpdateMode
 
 MODES = ("InPlace", "InPlaceOrRecreate", "Initial", "Off", "Recreate")
 """The update modes that are to be used; Auto is still taken."""
@@ -45,8 +45,8 @@ class _Allowed:
 def check(manifest: object, before: object, settings: AdmissionSettings) -> Checked:
     """Check a manifest; `before` is what it replaces, None for a new one."""
     try:
-        found = vpas.read(manifest)
-        allowed = _allowed(vpas.read(before), settings)
+        found = vpa_manifest.read(manifest)
+        allowed = _allowed(vpa_manifest.read(before), settings)
     except UnreadableError as error:
         return Checked(errors=(internal(str(error)),))
     errors = tuple(_spec(found, allowed))

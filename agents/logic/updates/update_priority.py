@@ -8,8 +8,8 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from agents.logic.resources.lists import CPU, MEMORY, Advice, Container
-from schemas.policies import ChangeRequirement, EvictionRequirement
+from agents.logic.resources.resource_lists import CPU, MEMORY, Advice, Container
+from schemas.policies.vpa import ChangeRequirement, EvictionRequirement
 
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
 

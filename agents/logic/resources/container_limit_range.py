@@ -4,11 +4,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agents.logic.resources import lists
-from agents.logic.resources.lists import CPU, MEMORY, Container, Resources, at
-from agents.logic.resources.proportion import boundary
-from agents.logic.resources.quantity import Quantity
-from schemas.policies import LimitRangeChanged, LimitType
+from agents.logic.resources import resource_lists
+from agents.logic.resources.exact_quantity import Quantity
+from agents.logic.resources.limit_proportion import boundary
+from agents.logic.resources.resource_lists import CPU, MEMORY, Container, Resources, at
+from schemas.policies.limit_ranges import LimitRangeChanged, LimitType
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ def of_events(found: Iterable[LimitRangeChanged]) -> Ranges:
     """The LimitRanges of one namespace, from events; in the order of their names, because the last default counts."""
     entries = [each for changed in sorted(found, key=lambda each: each.name) for each in changed.limits]
     typed = [
-        (each.type, Range(*map(lists.set_amounts, (each.least, each.most, each.default_limits)))) for each in entries
+        (each.type, Range(*map(resource_lists.set_amounts, (each.least, each.most, each.default_limits)))) for each in entries
     ]  # fmt: skip
     return _merged(typed)
 
@@ -49,7 +49,7 @@ def of_manifests(found: Sequence[Mapping[str, Any]]) -> Ranges:
     typed = []
     for manifest in found:
         for entry in (manifest.get("spec") or {}).get("limits") or ():
-            parts = (lists.read(entry.get(field)) for field in ("min", "max", "default"))
+            parts = (resource_lists.read(entry.get(field)) for field in ("min", "max", "default"))
             typed.append((str(entry.get("type")), Range(*parts)))
     return _merged(typed)
 
@@ -74,7 +74,7 @@ def _of_limit(container: Container, bound: Resources | None, default: Resources 
     found: dict[str, Quantity] = {}
     for resource in (CPU, MEMORY):
         given = (at(each, resource) for each in (container.requests, container.limits, bound, default))
-        found[resource] = boundary(resource, *given) or lists.at(None, resource)
+        found[resource] = boundary(resource, *given) or resource_lists.at(None, resource)
     return found
 
 

@@ -8,19 +8,19 @@ already as the patch would leave it gets none, so that a webhook may be asked tw
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from agents.logic.admission import boosting
-from agents.logic.admission.account import ContainerChange, Op, Patched
-from agents.logic.admission.boosting import BoostError
-from agents.logic.admission.pods import Pod
-from agents.logic.admission.settings import AdmissionSettings
-from agents.logic.admission.vpas import Vpa
-from agents.logic.resources import capping, proportion
+from agents.logic.admission import startup_boost
+from agents.logic.admission.admission_account import ContainerChange, Op, Patched
+from agents.logic.admission.admission_settings import AdmissionSettings
+from agents.logic.admission.pod_spec import Pod
+from agents.logic.admission.startup_boost import BoostError
+from agents.logic.admission.vpa_manifest import Vpa
+from agents.logic.resources import capping, limit_proportion
 from agents.logic.resources.capping import By, Cap
-from agents.logic.resources.lists import MEMORY, Advice, Container, Resources, at
-from agents.logic.resources.proportion import UnscalableError
-from agents.logic.resources.quantity import Quantity
-from agents.logic.resources.ranges import Ranges
-from schemas.policies import ContainerMode, ControlledValues, UpdateMode
+from agents.logic.resources.container_limit_range import Ranges
+from agents.logic.resources.exact_quantity import Quantity
+from agents.logic.resources.limit_proportion import UnscalableError
+from agents.logic.resources.resource_lists import MEMORY, Advice, Container, Resources, at
+from schemas.policies.vertical import ContainerMode, ControlledValues, UpdateMode
 
 UPDATES = "vpaUpdates"
 OBSERVED = "vpaObservedContainers"
@@ -106,7 +106,7 @@ def _wanted(standing: Container, advice: Advice | None, vpa: Vpa, ranges: Ranges
     notes: tuple[str, ...] = ()
     if _values(standing.name, vpa) == ControlledValues.REQUESTS_AND_LIMITS:
         default = ranges.container.default if ranges.container else None
-        found, notes = proportion.limits(
+        found, notes = limit_proportion.limits(
             limit=standing.limits, request=standing.requests, recommended=target, default=default
         )  # fmt: skip
         limits = found or {}
@@ -125,8 +125,8 @@ def _boosted(container: Container, wanted: _Wanted, vpa: Vpa, settings: Admissio
         return wanted, []
     policy = vpa.policy_of(container.name)
     values = ControlledValues.REQUESTS_AND_LIMITS if policy is None else policy.rule.values
-    found = boosting.boost(container, startup, values, (wanted.requests, wanted.limits), settings)
-    kept = _annotate(boosting.PREFIX + container.name, boosting.original(container))
+    found = startup_boost.boost(container, startup, values, (wanted.requests, wanted.limits), settings)
+    kept = _annotate(startup_boost.PREFIX + container.name, startup_boost.original(container))
     return replace(wanted, requests=found.requests, limits=found.limits, base=found.base), [kept]
 
 
@@ -186,8 +186,8 @@ def _again(pod: Pod, vpa: Vpa, ranges: Ranges, settings: AdmissionSettings) -> P
 
 
 def _unboosted(container: Container, annotations: Mapping[str, str]) -> Container:
-    kept = annotations.get(boosting.PREFIX + container.name)
-    return container if kept is None else boosting.restored(container, kept)
+    kept = annotations.get(startup_boost.PREFIX + container.name)
+    return container if kept is None else startup_boost.restored(container, kept)
 
 
 def _annotated(ops: Sequence[Op], annotations: Mapping[str, str], vpa: Vpa) -> bool:

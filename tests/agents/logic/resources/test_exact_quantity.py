@@ -7,13 +7,13 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-import quantities
 from hypothesis import given
 from hypothesis import strategies as st
-from vectors import ROOT
 
-from agents.logic.resources import quantity
-from agents.logic.resources.quantity import Form, NotAQuantityError, Quantity
+from agents.logic.resources import exact_quantity
+from agents.logic.resources.exact_quantity import Form, NotAQuantityError, Quantity
+from tests.support import quantities
+from tests.support.vectors import ROOT
 
 GOLDEN = ROOT.parent / "ca" / "quantity.json"
 SUFFIXES = ["", "n", "u", "m", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei", "e3", "E-2"]
@@ -34,9 +34,9 @@ def test_a_quantity_means_what_it_means_to_kubernetes(vector: Any) -> None:
     expected = vector["expected"]
     if expected["error"]:
         with pytest.raises(NotAQuantityError):
-            quantity.parse(vector["inputs"]["text"])
+            exact_quantity.parse(vector["inputs"]["text"])
     else:
-        found = figures(quantity.parse(vector["inputs"]["text"]))
+        found = figures(exact_quantity.parse(vector["inputs"]["text"]))
         assert {name: found[name] for name in expected if name != "error"} == {n: v for n, v in expected.items() if n != "error"}
 
 
@@ -63,7 +63,7 @@ def test_a_quantity_means_what_it_means_to_kubernetes(vector: Any) -> None:
     ],
 )
 def test_a_quantity_is_written_as_kubernetes_writes_it(text: str, canonical: str) -> None:
-    assert quantity.parse(text).text == canonical
+    assert exact_quantity.parse(text).text == canonical
 
 
 @pytest.mark.parametrize(
@@ -81,37 +81,37 @@ def test_a_quantity_is_written_as_kubernetes_writes_it(text: str, canonical: str
     ],
 )
 def test_whole_amounts_are_written_in_their_form(amount: int, form: Form, text: str) -> None:
-    assert quantity.of_whole(amount, form).text == text
+    assert exact_quantity.of_whole(amount, form).text == text
 
 
 def test_what_does_not_fit_64_bits_counts_as_it_does_in_kubernetes() -> None:
     most = 2**63 - 1
-    assert (quantity.parse("1e99999999").whole, quantity.parse("1e99999999").milli) == (0, 0)
-    assert quantity.parse("7Ei").milli == quantity.parse("1Ei").milli == -(2**63)
-    assert quantity.parse("99999999999Ei").whole == most
+    assert (exact_quantity.parse("1e99999999").whole, exact_quantity.parse("1e99999999").milli) == (0, 0)
+    assert exact_quantity.parse("7Ei").milli == exact_quantity.parse("1Ei").milli == -(2**63)
+    assert exact_quantity.parse("99999999999Ei").whole == most
 
 
 @pytest.mark.parametrize("text", ["1e99999999", "1e-99999999", "-1e2147483647", "9" * 200 + "e99999999", "0." + "0" * 200 + "1"])
 def test_reading_takes_no_longer_than_the_text_is_long(text: str) -> None:
     started = time.perf_counter()
-    quantity.parse(text)
+    exact_quantity.parse(text)
     assert time.perf_counter() - started < 0.05
 
 
 def test_a_text_that_is_longer_than_any_quantity_is_refused() -> None:
     with pytest.raises(NotAQuantityError, match="at most 256 characters here, not 300"):
-        quantity.parse("1" * 300)
+        exact_quantity.parse("1" * 300)
 
 
 @pytest.mark.parametrize("value", [True, [], {}, b"1", 10**100, float("nan"), float("inf")])
 def test_what_is_no_quantity_in_json_is_refused(value: object) -> None:
     with pytest.raises(NotAQuantityError):
-        quantity.read(value)
+        exact_quantity.read(value)
 
 
 @pytest.mark.parametrize(("value", "milli"), [(1, 1000), (0.25, 250), (1e-07, 1), (None, 0), (" 2 ", 2000)])
 def test_numbers_and_null_of_json_are_quantities(value: object, milli: int) -> None:
-    assert quantity.read(value).milli == milli
+    assert exact_quantity.read(value).milli == milli
 
 
 def test_refusals_are_in_kubernetes_words() -> None:
@@ -121,7 +121,7 @@ def test_refusals_are_in_kubernetes_words() -> None:
         (".e-20", "numeric part"),
     ):
         with pytest.raises(NotAQuantityError, match=words):
-            quantity.parse(text)
+            exact_quantity.parse(text)
 
 
 @given(st.integers(0, 10**12), st.integers(0, 999), st.sampled_from(SUFFIXES))
@@ -129,7 +129,7 @@ def test_a_quantity_is_its_number_times_its_suffix_rounded_up(whole: int, thousa
     text = f"{whole}.{thousandths:03}{suffix}"
     factor = {"e3": Fraction(1000), "E-2": Fraction(1, 100)}.get(suffix) or Fraction(quantities.quantity(f"1{suffix}"))
     exact = (whole + Fraction(thousandths, 1000)) * factor
-    found = quantity.parse(text)
+    found = exact_quantity.parse(text)
     if 0 <= exact < 2**63:
         assert found.nano == -(-(exact * 10**9) // 1)
         assert found.whole == -(-exact // 1)
@@ -137,11 +137,11 @@ def test_a_quantity_is_its_number_times_its_suffix_rounded_up(whole: int, thousa
 
 @given(st.integers(-(2**63) + 1, 2**63 - 1), st.sampled_from(list(Form)))
 def test_what_is_written_is_read_as_the_same(amount: int, form: Form) -> None:
-    for found in (quantity.of_whole(amount, form), quantity.of_milli(amount, form)):
-        assert quantity.parse(found.text).nano == found.nano
+    for found in (exact_quantity.of_whole(amount, form), exact_quantity.of_milli(amount, form)):
+        assert exact_quantity.parse(found.text).nano == found.nano
 
 
 @given(st.text(max_size=300))
 def test_any_text_is_a_quantity_or_refused(text: str) -> None:
     with contextlib.suppress(NotAQuantityError):
-        assert isinstance(quantity.parse(text), Quantity)
+        assert isinstance(exact_quantity.parse(text), Quantity)
