@@ -192,11 +192,11 @@ def test_a_boost_is_applied_in_mode_off_and_not_to_a_container_that_is_off() -> 
 
 def test_what_the_log_says_is_patched_like_what_the_manifest_says() -> None:
     changed = VpaChanged(
-        vpa_manifest.reading.NEVER,
+        vpa_manifest.json_fields.NEVER,
         "k",
         "default",
         "name",
-        vpa_manifest.reading.NEVER,
+        vpa_manifest.json_fields.NEVER,
         target_ref=TargetRef("Deployment", "web", "apps/v1"),
         selector=(),
         update_mode=UpdateMode.IN_PLACE,

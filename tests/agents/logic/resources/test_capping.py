@@ -16,7 +16,7 @@ from tests.support.admitted import advice, container, limit_range, pod
 from tests.support.vectors import vectors
 
 Json = dict[str, Any]
-WHEN = vpa_manifest.reading.NEVER
+WHEN = vpa_manifest.json_fields.NEVER
 
 
 def capped(recommended: list[Json], containers: list[Json], rules: list[ContainerRule], *limits: Json) -> Capped:
