@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 from agents.engine.stage import Stage
 from agents.engine.turn import State
 from agents.task import Task, TurnResult
-from streams.codec.event_codec import Codec
-from streams.log.port import Log, Positions
-from streams.topics import Topics
+from streams.log.port import Positions
+from streams.log_context import LogContext
 
 AHEAD = 32 << 20
 """Bytes that one input of one task may hold while the turn waits for another input."""
@@ -25,15 +24,6 @@ class Start:
     turn: int
     positions: Mapping[str, int]
     state: State
-
-
-@dataclass(frozen=True, slots=True)
-class Wiring:
-    """What every task needs and none may change."""
-
-    log: Log
-    topics: Topics
-    codec: Codec
 
 
 @dataclass(slots=True)
@@ -50,7 +40,7 @@ class Runner:
     """All partitions of `stages`. A task without an entry in `starts` begins at the first offset, with an empty state."""
 
     stages: Sequence[Stage]
-    wiring: Wiring
+    context: LogContext
     starts: Mapping[tuple[str, int], Start] = field(default_factory=dict)
     until: Positions | None = None
     """Read no further than this; to the end when None."""
@@ -61,22 +51,22 @@ class Runner:
 
     def __post_init__(self) -> None:
         """Open every task."""
-        partitions = range(self.wiring.topics.partitions) if self.only is None else self.only
+        partitions = range(self.context.topics.partitions) if self.only is None else self.only
         self.tasks = [self._open(stage, p) for stage in self.stages for p in partitions]
         self._readers = {}
         for task in self.tasks:
             for name, position in task.positions.items():
-                readers = self._readers.setdefault((self.wiring.topics.wire(name), task.partition), [])
+                readers = self._readers.setdefault((self.context.topics.wire(name), task.partition), [])
                 readers.append(_Reader(task, name, position))
 
     def _open(self, stage: Stage, partition: int) -> Task:
-        begin = {n: self.wiring.log.begin(self.wiring.topics.wire(n), partition) for n in stage.reads}
+        begin = {n: self.context.log.begin(self.context.topics.wire(n), partition) for n in stage.reads}
         start = self.starts.get((stage.name, partition)) or Start(-1, begin, stage.open(partition))
         return Task(
             stage,
             partition,
-            topics=self.wiring.topics,
-            codec=self.wiring.codec,
+            topics=self.context.topics,
+            codec=self.context.codec,
             positions=start.positions,
             turn=start.turn,
             state=start.state,
@@ -87,13 +77,13 @@ class Runner:
         all_taken = []
         while self.read():
             taken = [taken for _, taken in self.turns()]
-            self.wiring.log.append(record for t in taken for record in (*t.dead, *t.decisions))
+            self.context.log.append(record for t in taken for record in (*t.dead, *t.decisions))
             all_taken += taken
         return all_taken
 
     def read(self, limit: int = 10_000) -> bool:
         """Feed the tasks a stretch of the log. False when there is nothing more that a turn waits for."""
-        records = self.wiring.log.poll(self._wanted(), limit=limit)
+        records = self.context.log.poll(self._wanted(), limit=limit)
         for record in records:
             for reader in self._readers[record.topic, record.partition]:
                 if record.offset >= reader.next:

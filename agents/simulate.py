@@ -12,8 +12,9 @@ from datetime import datetime, timedelta
 from agents.engine.stage import Stage
 from agents.engine.turn import EPOCH
 from agents.pipeline import ticked_topics
-from agents.runner import Runner, Wiring
+from agents.runner import Runner
 from agents.task import TurnResult
+from streams.log_context import LogContext
 from streams.sources import clock
 
 
@@ -50,16 +51,16 @@ class Round:
         return sum(len(taken.decisions) for taken in self.taken)
 
 
-def simulate(wiring: Wiring, stages: Sequence[Stage], world: World, pace: Pace) -> Iterator[Round]:
+def simulate(context: LogContext, stages: Sequence[Stage], world: World, pace: Pace) -> Iterator[Round]:
     """Rounds without end; the caller stops when it has seen enough, and looks at world and log between two rounds."""
-    runner = Runner(stages, wiring)
+    runner = Runner(stages, context)
     number = 0
     while True:
         number += 1
         tick = pace.at(number)
         at = EPOCH + timedelta(milliseconds=tick)
         world.advance(at)
-        wiring.log.append(clock.ticks(wiring.topics, ticked_topics(), tick))
+        context.log.append(clock.ticks(context.topics, ticked_topics(), tick))
         taken = runner.run()
         for act in world.consumers:
             act()

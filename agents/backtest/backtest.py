@@ -15,7 +15,7 @@ from agents.backtest.scoring import Score
 from agents.engine.stage import Stage
 from agents.engine.turn import Event
 from agents.pipeline import ticked_topics
-from agents.runner import Runner, Wiring
+from agents.runner import Runner
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
 from schemas.decisions.recommendations import RequestsRecommended
 from schemas.facts.pods import PodChanged, PodDeleted
@@ -24,6 +24,7 @@ from streams.codec.event_codec import Codec
 from streams.errors import BadRecord
 from streams.log.memory_log import MemoryLog
 from streams.log.port import Log, NewRecord, Positions, Record
+from streams.log_context import LogContext
 from streams.sources import clock
 from streams.sources.traces import Player, Playing, Trace
 from streams.topics import TOPICS, Topics
@@ -51,7 +52,7 @@ class Backtest:
     def __post_init__(self) -> None:
         """Make the log and open the tasks."""
         self._codec, self._log = Codec(self.topics), _all_topics(self.topics)
-        self._runner = Runner(self.stages, Wiring(self._log, self.topics, self._codec))
+        self._runner = Runner(self.stages, LogContext(self._log, self.topics, self._codec))
         self._short = {self.topics.wire(name): name for name in (*SCORED_FACTS, *SCORED_DECISIONS)}
 
     def take(self, frame: Frame) -> None:

@@ -13,30 +13,29 @@ from agents.demo.log_watcher import Watch
 from agents.demo.picture import Picture
 from agents.pipeline import stages
 from agents.processes.simulated_cluster import open_shop, open_untouched
-from agents.runner import Wiring
 from agents.settings.tree import Settings
 from agents.simulate import Pace, World, simulate
-from streams.codec.event_codec import Codec
 from streams.consumers.executing.executor import Post
 from streams.consumers.pods.evictor import evictor
 from streams.consumers.pods.resizer import resizer
 from streams.log.memory_log import MemoryLog
+from streams.log_context import LogContext
 from streams.simulated.demo_shop import ShopSettings
 from streams.topics import TOPICS
 
 
 def played(day: Day, settings: Settings, log: MemoryLog) -> Generator[Picture, None, None]:
     """The day with Ullage, a picture after each tick; takes `day.seconds` of real time if the machine can."""
-    wiring = Wiring(log, day.topics, Codec(day.topics))
+    context = LogContext.of(log, day.topics)
     log.append(opening(day))
     shop = open_shop(_shop_settings(day), log, day.topics)
-    post = Post(log, day.topics, wiring.codec, day.cluster)
+    post = Post(log, day.topics, context.codec, day.cluster)
     acting = (resizer(post, shop.client), evictor(post, shop.client))
     world = World(_living(shop.cluster.advance, shop.scrape), (shop.after, *(a.poll_once for a in acting)))
     watch = Watch(log, day.topics)
     pipeline = stages(settings)
     began = time.monotonic()
-    for moment in simulate(wiring, pipeline, world, _pace(day)):
+    for moment in simulate(context, pipeline, world, _pace(day)):
         watch.take()
         yield watch.picture
         if moment.at >= day.end:
@@ -50,7 +49,7 @@ def untouched(day: Day) -> Picture:
     log = new_log(day)
     shop = open_untouched(_shop_settings(day), log, day.topics)
     world = World(_living(shop.cluster.advance, shop.scrape))
-    for moment in simulate(Wiring(log, day.topics, Codec(day.topics)), (), world, _pace(day)):
+    for moment in simulate(LogContext.of(log, day.topics), (), world, _pace(day)):
         if moment.at >= day.end:
             break
     return Watch(log, day.topics).take_all()

@@ -16,10 +16,10 @@ from agents.demo.demo_settings import Day
 from agents.demo.log_watcher import Watch
 from agents.demo.picture import Picture
 from agents.pipeline import stages, ticked_topics
-from agents.runner import Runner, Wiring
+from agents.runner import Runner
 from agents.settings.tree import Settings
-from streams.codec.event_codec import Codec
 from streams.log.memory_log import MemoryLog
+from streams.log_context import LogContext
 from streams.sources.traces import Player, Playing, Trace
 from streams.sources.traces.player import START
 
@@ -37,11 +37,11 @@ def day_of(file: Path, seconds: float, partitions: int) -> Day:
 
 def played(day: Day, settings: Settings, log: MemoryLog, file: Path) -> Generator[Picture, None, None]:
     """The trace through the stages in this process, a picture after each stretch."""
-    wiring = Wiring(log, day.topics, Codec(day.topics))
-    runner, watch = Runner(stages(settings), wiring), Watch(log, day.topics)
+    context = LogContext.of(log, day.topics)
+    runner, watch = Runner(stages(settings), context), Watch(log, day.topics)
     with Trace(file) as trace:
         playing = Playing(cluster=day.cluster, speed=day.speed)
-        for _ in Player(trace, log=log, codec=wiring.codec, topics=day.topics, ticked=ticked_topics(), playing=playing).play():
+        for _ in Player(trace, log=log, codec=context.codec, topics=day.topics, ticked=ticked_topics(), playing=playing).play():
             runner.run()
             watch.take()
             yield watch.picture

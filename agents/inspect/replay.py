@@ -5,7 +5,7 @@ from pathlib import Path
 from agents.pipeline import stages
 from agents.processes.output import data, note
 from agents.processes.signals import stoppable
-from agents.runner import Runner, Wiring
+from agents.runner import Runner
 from agents.settings import log_factory
 from agents.settings.tree import Settings
 from agents.verify.committed_turns import committed
@@ -14,6 +14,7 @@ from agents.verify.verification import verify as compare
 from streams.codec.event_codec import Codec
 from streams.log.file_log import FileLog
 from streams.log.port import Log
+from streams.log_context import LogContext
 from streams.replay import export as copy
 from streams.topics import TOPICS
 
@@ -23,29 +24,29 @@ GATE = 3
 def run(settings: Settings, *, verify: bool, export: Path | None) -> int:
     """Replay; 0, or 3 when what was published is not what the log gives."""
     with stoppable(), log_factory.log(settings) as log:
-        wiring = Wiring(log, log_factory.topics(settings), Codec(log_factory.topics(settings)))
+        context = LogContext(log, log_factory.topics(settings), Codec(log_factory.topics(settings)))
         if export is not None:
-            _export(log, wiring, export)
-        return _verify(wiring, settings) if verify else _print(wiring, settings)
+            _export(log, context, export)
+        return _verify(context, settings) if verify else _print(context, settings)
 
 
-def _export(log: Log, wiring: Wiring, to: Path) -> None:
+def _export(log: Log, context: LogContext, to: Path) -> None:
     with FileLog.make(to) as file:
-        copied = copy(log, file, [wiring.topics.wire(topic.name) for topic in TOPICS])
+        copied = copy(log, file, [context.topics.wire(topic.name) for topic in TOPICS])
     note(f"{sum(copied.values())} records copied to {to}")
 
 
-def _verify(wiring: Wiring, settings: Settings) -> int:
+def _verify(context: LogContext, settings: Settings) -> int:
     listed = stages(settings)
-    verified = compare(wiring, listed, committed=committed(wiring.log, settings.worker.name, listed))
+    verified = compare(context, listed, committed=committed(context.log, settings.worker.name, listed))
     for line in lines(verified):
         data(line)
     return 0 if verified.ok else GATE
 
 
-def _print(wiring: Wiring, settings: Settings) -> int:
+def _print(context: LogContext, settings: Settings) -> int:
     """Every stage reads what was published, not what is recomputed here, so nothing needs to be appended."""
-    runner = Runner(stages(settings), wiring)
+    runner = Runner(stages(settings), context)
     turns = decisions = 0
     while runner.read():
         for task, taken in runner.turns():

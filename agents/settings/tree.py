@@ -1,6 +1,6 @@
 """The settings as one tree: what can be set, what it means, and its default.
 
-Only the wiring (command line, demo, app host) reads this tree; everything else is handed plain arguments. Where a value comes
+Only the context (command line, demo, app host) reads this tree; everything else is handed plain arguments. Where a value comes
 from, and in which order, is `agents.settings.loading`. Importing it takes a tenth of a second, so commands do it when they run.
 """
 

@@ -10,10 +10,10 @@ from datetime import datetime
 from hashlib import blake2b
 
 from agents.engine.turn import EPOCH
-from agents.runner import Wiring
 from schemas.names import Place
 from streams.codec.event_codec import header, tick_number
 from streams.log.port import NewRecord, Record
+from streams.log_context import LogContext
 
 
 @dataclass(slots=True)
@@ -61,29 +61,29 @@ class Published:
                 yield topic, key, entry
 
 
-def read(wiring: Wiring, names: Sequence[str]) -> Published:
+def read(context: LogContext, names: Sequence[str]) -> Published:
     """Read the topics `names` (short) from the first kept offset to the end they have now."""
-    places = [(wiring.topics.wire(name), p) for name in names for p in range(wiring.topics.partitions)]
-    begins = {place: wiring.log.begin(*place) for place in places}
+    places = [(context.topics.wire(name), p) for name in names for p in range(context.topics.partitions)]
+    begins = {place: context.log.begin(*place) for place in places}
     found = Published({wire: {} for wire, _ in places}, begins, dict(begins))
-    catch_up(found, wiring, late=False)
+    catch_up(found, context, late=False)
     return found
 
 
-def catch_up(found: Published, wiring: Wiring, *, late: bool = True) -> None:
+def catch_up(found: Published, context: LogContext, *, late: bool = True) -> None:
     """Read on to the end that the topics have now."""
-    ends = {place: wiring.log.end(*place) for place in found.ends}
+    ends = {place: context.log.end(*place) for place in found.ends}
     for place, end in ends.items():
-        for record in _stretch(wiring, place, found.ends[place], end):
+        for record in _stretch(context, place, found.ends[place], end):
             if tick_number(record) is None:
                 _put(found.entries[record.topic], record, late=late)
     found.ends = ends
 
 
-def _stretch(wiring: Wiring, place: tuple[str, int], position: int, end: int) -> Iterator[Record]:
+def _stretch(context: LogContext, place: tuple[str, int], position: int, end: int) -> Iterator[Record]:
     """Records of one partition between two offsets, a bounded piece at a time."""
     while position < end:
-        records = wiring.log.poll({place: position}, limit=5_000)
+        records = context.log.poll({place: position}, limit=5_000)
         if not records:
             return
         yield from (r for r in records if r.offset < end)

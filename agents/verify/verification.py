@@ -16,12 +16,13 @@ from enum import StrEnum
 from agents.engine.aligner import Aligner
 from agents.engine.stage import Stage
 from agents.engine.turn import EPOCH
-from agents.runner import Runner, Start, Wiring
+from agents.runner import Runner, Start
 from agents.task import Task, TurnResult
 from agents.verify import published_digests
 from agents.verify.published_digests import Entry, Published
 from streams.codec.event_codec import header, tick_number
 from streams.log.port import NewRecord
+from streams.log_context import LogContext
 
 DEAD_LETTERS = "dead-letters"
 SHOWN = 100
@@ -77,7 +78,7 @@ class Verified:
 
 
 def verify(
-    wiring: Wiring,
+    context: LogContext,
     stages: Sequence[Stage],
     *,
     starts: Mapping[Part, Start] | None = None,
@@ -90,7 +91,7 @@ def verify(
     """
     verified = Verified()
     for stage in stages:
-        _Check(wiring, stage, verified, starts or {}, committed or {}).run()
+        _Check(context, stage, verified, starts or {}, committed or {}).run()
     return verified
 
 
@@ -108,7 +109,7 @@ class _Absent:
 class _Check:
     """The check of one stage."""
 
-    wiring: Wiring
+    context: LogContext
     stage: Stage
     verified: Verified
     starts: Mapping[Part, Start]
@@ -121,33 +122,33 @@ class _Check:
 
     def run(self) -> None:
         """Read what was published, replay, compare, and look at what is left over."""
-        self.published = published_digests.read(self.wiring, (*self.stage.writes, DEAD_LETTERS))
-        reachable = [p for p in range(self.wiring.topics.partitions) if self._reachable(p)]
+        self.published = published_digests.read(self.context, (*self.stage.writes, DEAD_LETTERS))
+        reachable = [p for p in range(self.context.topics.partitions) if self._reachable(p)]
         self.absent, self.seen = {p: [] for p in reachable}, {}
-        ends = {(wire, p): self.wiring.log.end(wire, p) for wire in self._inputs() for p in reachable}
-        runner = Runner([self.stage], self.wiring, self.starts, until=ends, only=reachable)
+        ends = {(wire, p): self.context.log.end(wire, p) for wire in self._inputs() for p in reachable}
+        runner = Runner([self.stage], self.context, self.starts, until=ends, only=reachable)
         while runner.read():
             for task, taken in runner.turns():
                 self._compare(task, taken)
-        published_digests.catch_up(self.published, self.wiring)
+        published_digests.catch_up(self.published, self.context)
         for task in runner.tasks:
             self._settle(task)
         self._left_over(reachable)
 
     @property
     def _dead_letters(self) -> str:
-        return self.wiring.topics.wire(DEAD_LETTERS)
+        return self.context.topics.wire(DEAD_LETTERS)
 
     def _inputs(self) -> list[str]:
-        return [self.wiring.topics.wire(name) for name in self.stage.reads]
+        return [self.context.topics.wire(name) for name in self.stage.reads]
 
     def _reachable(self, partition: int) -> bool:
         """Whether the partition can be verified: from a given start that is still kept, or from offset 0."""
         start = self.starts.get((self.stage.name, partition))
         wanted = (
-            {self.wiring.topics.wire(n): o for n, o in start.positions.items()} if start else dict.fromkeys(self._inputs(), 0)
+            {self.context.topics.wire(n): o for n, o in start.positions.items()} if start else dict.fromkeys(self._inputs(), 0)
         )
-        gone = {w: b for w, o in wanted.items() if (b := self.wiring.log.begin(w, partition)) > o}
+        gone = {w: b for w, o in wanted.items() if (b := self.context.log.begin(w, partition)) > o}
         if gone:
             first = self._first_turn(partition)
             wish = (
@@ -161,9 +162,9 @@ class _Check:
     def _first_turn(self, partition: int) -> int | None:
         """The first turn that what is kept holds the end of: with its state, all later ones can be verified."""
         wires = self._inputs()
-        aligner: Aligner[None] = Aligner({wire: self.wiring.log.begin(wire, partition) for wire in wires})
+        aligner: Aligner[None] = Aligner({wire: self.context.log.begin(wire, partition) for wire in wires})
         while (cut := aligner.next_turn()) is None:
-            records = self.wiring.log.poll({(wire, partition): aligner.inputs[wire].next for wire in aligner.waits_for()})
+            records = self.context.log.poll({(wire, partition): aligner.inputs[wire].next for wire in aligner.waits_for()})
             if not records:
                 return None
             for record in records:
@@ -216,7 +217,7 @@ class _Check:
         self.verified.newest[part] = min(newest, task.turn)
 
     def _differs(self, partition: int, turn: int, entry: Entry, record: NewRecord) -> None:
-        (there,) = self.wiring.log.poll({(record.topic, entry.place.partition): entry.place.offset}, limit=1)
+        (there,) = self.context.log.poll({(record.topic, entry.place.partition): entry.place.offset}, limit=1)
         says = f"'{header(record, 'ce_id')}' of turn {turn} at {entry.place}: {published_digests.first_difference(there, record)}"
         self._found(What.DIFFERENT, partition, says)
 
@@ -236,7 +237,7 @@ class _Check:
         """The partition of this stage that published it; None for any other source."""
         head, _, partition = entry.source.rpartition("/")
         mine = head == f"/ullage/{self.stage.name}" and partition.isdecimal()
-        return int(partition) if mine and int(partition) < self.wiring.topics.partitions else None
+        return int(partition) if mine and int(partition) < self.context.topics.partitions else None
 
     def _not_asked(self, topic: str, partition: int | None, entry: Entry, reachable: Sequence[int]) -> bool:
         """Whether something that no turn gave is none of our business: others' dead letters, turns before the start."""

@@ -8,7 +8,6 @@ from agents.backtest import backtest
 from agents.demo import day_in_memory
 from agents.demo.demo_settings import FASTER, Day
 from agents.pipeline import stages
-from agents.runner import Wiring
 from agents.settings import loading
 from agents.settings.tree import Settings
 from agents.verify.verification import What, verify
@@ -16,9 +15,10 @@ from agents.why.explanation import Chain, Step, explain
 from schemas.decisions.pod_updates import ResizePlanned
 from schemas.names import Place
 from schemas.units import Fraction
-from streams.codec.event_codec import Codec, header, tick_number
+from streams.codec.event_codec import header, tick_number
 from streams.log.memory_log import MemoryLog
 from streams.log.port import Record
+from streams.log_context import LogContext
 
 ROUNDS = 45
 DAY = Day(seed=7, seconds=0.001)
@@ -40,33 +40,33 @@ def log(settings: Settings) -> MemoryLog:
 
 
 @pytest.fixture(scope="module")
-def wiring(log: MemoryLog) -> Wiring:
-    return Wiring(log, DAY.topics, Codec(DAY.topics))
+def context(log: MemoryLog) -> LogContext:
+    return LogContext.of(log, DAY.topics)
 
 
-def plans(wiring: Wiring) -> list[Record]:
-    places = {(wiring.topics.wire("pod-updates"), p): 0 for p in range(DAY.partitions)}
-    records = [r for r in wiring.log.poll(places) if tick_number(r) is None]
-    return [r for r in records if isinstance(wiring.codec.decode(r), ResizePlanned)]
+def plans(context: LogContext) -> list[Record]:
+    places = {(context.topics.wire("pod-updates"), p): 0 for p in range(DAY.partitions)}
+    records = [r for r in context.log.poll(places) if tick_number(r) is None]
+    return [r for r in records if isinstance(context.codec.decode(r), ResizePlanned)]
 
 
-def test_what_the_shop_was_told_verifies_byte_for_byte(wiring: Wiring, settings: Settings) -> None:
-    verified = verify(wiring, stages(settings))
+def test_what_the_shop_was_told_verifies_byte_for_byte(context: LogContext, settings: Settings) -> None:
+    verified = verify(context, stages(settings))
     assert verified.ok, verified.findings
     assert verified.turns == 2 * DAY.partitions * ROUNDS
-    assert plans(wiring)
-    assert verified.decisions > len(plans(wiring))
+    assert plans(context)
+    assert verified.decisions > len(plans(context))
 
 
-def test_the_same_log_under_other_settings_does_not_verify(wiring: Wiring, settings: Settings) -> None:
+def test_the_same_log_under_other_settings_does_not_verify(context: LogContext, settings: Settings) -> None:
     changed = replace(settings.vertical, margin=Fraction(0.5))
-    verified = verify(wiring, stages(settings.model_copy(update={"vertical": changed})))
+    verified = verify(context, stages(settings.model_copy(update={"vertical": changed})))
     assert verified.counts[What.DIFFERENT] > 0
 
 
-def test_a_resize_leads_back_to_usage_and_on_to_its_outcome(wiring: Wiring) -> None:
-    first = plans(wiring)[0]
-    chain = explain(wiring.log, wiring.codec, wiring.topics, header(first, "ce_id") or "")
+def test_a_resize_leads_back_to_usage_and_on_to_its_outcome(context: LogContext) -> None:
+    first = plans(context)[0]
+    chain = explain(context.log, context.codec, context.topics, header(first, "ce_id") or "")
     found = {step.what for step in walk(chain)}
     assert {"resize planned", "requests recommended", "usage scraped", "control changed", "vertical policy set"} <= found
     assert not [step for step in walk(chain) if step.gone]
@@ -82,14 +82,14 @@ def walk(chain: Chain) -> list[Step]:
 
 
 def test_a_backtest_over_the_log_scores_every_scrape_once_and_gives_the_same_card_again(
-    wiring: Wiring, settings: Settings
+    context: LogContext, settings: Settings
 ) -> None:
     pipeline = stages(settings)
-    card = backtest.over_log(wiring.log, pipeline, wiring.topics)
-    assert card == backtest.over_log(wiring.log, pipeline, wiring.topics)
-    wire = wiring.topics.wire("pod-metrics")
-    scrapes = [r for r in wiring.log.poll({(wire, p): 0 for p in range(DAY.partitions)}) if tick_number(r) is None]
-    rows = sum(len(event.pods) for r in scrapes if hasattr(event := wiring.codec.decode(r), "pods"))
+    card = backtest.over_log(context.log, pipeline, context.topics)
+    assert card == backtest.over_log(context.log, pipeline, context.topics)
+    wire = context.topics.wire("pod-metrics")
+    scrapes = [r for r in context.log.poll({(wire, p): 0 for p in range(DAY.partitions)}) if tick_number(r) is None]
+    rows = sum(len(event.pods) for r in scrapes if hasattr(event := context.codec.decode(r), "pods"))
     assert (card.rows, card.turns) == (rows, 2 * DAY.partitions * ROUNDS)
     assert card.recommendations > 0
     assert card.dead_letters == 0

@@ -3,11 +3,12 @@
 from datetime import datetime, timedelta
 from itertools import islice
 
-from agents.runner import Runner, Wiring
+from agents.runner import Runner
 from agents.simulate import Pace, Round, World, simulate
 from agents.verify.verification import verify
 from schemas.decisions.pod_updates import EvictionPlanned
 from streams.codec.event_codec import causes
+from streams.log_context import LogContext
 from tests.support.small_pipeline import START, START_MS, TILL, WEB, Bench, stages
 
 
@@ -20,8 +21,8 @@ def rounds(bench: Bench, count: int, seen: list[int] | None = None) -> list[Roun
         if seen is not None:
             seen.append(len(bench.all_records("pod-updates")))
 
-    wiring = Wiring(bench.log, bench.topics, bench.codec)
-    return list(islice(simulate(wiring, stages(), World(advance, [act]), Pace(START_MS)), count))
+    context = LogContext(bench.log, bench.topics, bench.codec)
+    return list(islice(simulate(context, stages(), World(advance, [act]), Pace(START_MS)), count))
 
 
 def test_rounds_are_a_period_apart_and_what_was_decided_in_one_is_read_in_the_next() -> None:
@@ -49,7 +50,7 @@ def test_ticks_stand_on_whole_periods_also_when_the_start_does_not() -> None:
 def test_a_simulated_stretch_verifies() -> None:
     bench = Bench()
     rounds(bench, 6)
-    verified = verify(Wiring(bench.log, bench.topics, bench.codec), stages())
+    verified = verify(LogContext(bench.log, bench.topics, bench.codec), stages())
     assert verified.ok
     assert verified.decisions == 6 * 4 + 5 * 2
 
@@ -57,7 +58,7 @@ def test_a_simulated_stretch_verifies() -> None:
 def test_a_runner_that_comes_late_takes_the_same_turns_as_one_that_was_there_all_the_time() -> None:
     bench = Bench()
     made = rounds(bench, 6)
-    late = Runner(stages()[:1], Wiring(bench.log, bench.topics, bench.codec))
+    late = Runner(stages()[:1], LogContext(bench.log, bench.topics, bench.codec))
     late.read(limit=1_000_000)
     again = {(t.turn, d) for _, t in late.turns() for d in t.decisions}
     ours = {(t.turn, d) for r in made for t in r.taken for d in t.decisions if d.topic != bench.topics.wire("pod-updates")}

@@ -17,7 +17,6 @@ import pytest
 
 from agents.logic.vertical.vertical_settings import VerticalSettings
 from agents.pipeline import stages
-from agents.runner import Wiring
 from agents.settings.tree import Settings
 from agents.verify.committed_turns import committed
 from agents.verify.verification import verify
@@ -28,6 +27,7 @@ from schemas.units import Seconds
 from streams.codec.event_codec import Codec, tick_number
 from streams.log.connection import Connection
 from streams.log.kafka_log import KafkaLog
+from streams.log_context import LogContext
 from streams.topics import Topics
 from tests.controlplane.plane import Plane
 from tests.controlplane.world import World
@@ -184,6 +184,6 @@ def _judge(commands: Commands, world: World, before: list[Any], after: list[Any]
         assert events(log, topics, "dead-letters") == []
         settings = VerticalSettings(interval=INTERVAL)
         listed = stages(Settings(vertical=settings))
-        found = verify(Wiring(log, topics, Codec(topics)), listed, committed=committed(log, topics.prefix, listed))
+        found = verify(LogContext.of(log, topics), listed, committed=committed(log, topics.prefix, listed))
         assert found.ok, found.findings
         assert found.decisions > 0

@@ -15,7 +15,7 @@ import pytest
 
 from agents.logic.validation.events import refuse
 from agents.pipeline import stages, ticked_topics
-from agents.runner import Runner, Wiring
+from agents.runner import Runner
 from agents.settings.tree import Settings
 from schemas.units import Seconds
 from streams.clients.kube.api import Api
@@ -27,6 +27,7 @@ from streams.consumers.vpa_status.conditions import Judging
 from streams.consumers.vpa_status.projection import Service
 from streams.consumers.vpa_status.status_consumer import Limits, StatusConsumer
 from streams.log.memory_log import MemoryLog
+from streams.log_context import LogContext
 from streams.sources.kube.kube_source import Desk
 from streams.sources.kube.watch.watch_threads import Watchers
 from streams.sources.usage.resource_metrics import MetricsApi
@@ -51,7 +52,7 @@ class Way:
         self.codec, self.api = Codec(TOPICS_HERE), Api(plane.api_client())
         self.usage = UsageSource(MetricsApi(self.api, cluster="real").read, self.log, topics=TOPICS_HERE, ways=Ways("real"))
         listed = stages(Settings())
-        self.stages = Runner(listed, Wiring(self.log, TOPICS_HERE, Codec(TOPICS_HERE)))
+        self.stages = Runner(listed, LogContext.of(self.log, TOPICS_HERE))
         self.status = self.consumer()
 
     def consumer(self) -> StatusConsumer:

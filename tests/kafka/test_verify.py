@@ -5,12 +5,13 @@ from collections.abc import Callable, Iterator
 import pytest
 from kafka import KafkaAdminClient, TopicPartition
 
-from agents.runner import Runner, Wiring
+from agents.runner import Runner
 from agents.verify.verification import What, verify
 from agents.why.explanation import explain, lines
 from streams.log.connection import Connection
 from streams.log.kafka_log import KafkaLog
 from streams.log.port import NewRecord
+from streams.log_context import LogContext
 from streams.topics import Topics
 from tests.support.small_pipeline import START_MS, TILL, WEB, Bench, stages
 
@@ -24,42 +25,42 @@ def log(broker: str) -> Iterator[KafkaLog]:
 
 
 @pytest.fixture
-def wiring(log: KafkaLog, topics_made: Callable[..., Topics]) -> Wiring:
+def context(log: KafkaLog, topics_made: Callable[..., Topics]) -> LogContext:
     """Four minutes of both workloads, and every turn taken and published through Kafka."""
     bench = Bench(topics=topics_made(partitions=2))
-    wiring = Wiring(log, bench.topics, bench.codec)
-    runner = Runner(stages(), wiring)
+    context = LogContext(log, bench.topics, bench.codec)
+    runner = Runner(stages(), context)
     for minute in range(1, MINUTES + 1):
         log.append([*bench.metrics(minute, (WEB, 0.25, 100), (TILL, 0.5, 50)), *bench.ticks(minute)])
         runner.run()
-    return wiring
+    return context
 
 
-def test_what_went_through_kafka_verifies_and_a_stranger_in_it_is_found(wiring: Wiring) -> None:
-    verified = verify(wiring, stages())
+def test_what_went_through_kafka_verifies_and_a_stranger_in_it_is_found(context: LogContext) -> None:
+    verified = verify(context, stages())
     assert verified.ok, verified.findings
     # Two workloads in two topics each minute, and the evictions for all but the last minute's.
     assert (verified.decisions, verified.turns) == (4 * MINUTES + 2 * (MINUTES - 1), 2 * 2 * MINUTES)
-    stranger = NewRecord(wiring.topics.wire("pod-updates"), 0, b"demo", b"{}", (("ce_id", b"made-up"),))
-    wiring.log.append([stranger])
-    assert verify(wiring, stages()).counts == {What.EXTRA: 1}
+    stranger = NewRecord(context.topics.wire("pod-updates"), 0, b"demo", b"{}", (("ce_id", b"made-up"),))
+    context.log.append([stranger])
+    assert verify(context, stages()).counts == {What.EXTRA: 1}
 
 
-def test_why_walks_through_kafka(wiring: Wiring) -> None:
+def test_why_walks_through_kafka(context: LogContext) -> None:
     plan = f"evictor/1/{START_MS + 2 * 60_000}/evict/{WEB.key}"
-    said = list(lines(explain(wiring.log, wiring.codec, wiring.topics, plan)))
+    said = list(lines(explain(context.log, context.codec, context.topics, plan)))
     assert "eviction planned: pod web-0" in said[0]
     assert any("usage scraped: rows 1" in line for line in said)
 
 
-def test_records_deleted_from_kafka_put_their_partition_out_of_reach(wiring: Wiring, broker: str) -> None:
-    wire = wiring.topics.wire("oom-events")
+def test_records_deleted_from_kafka_put_their_partition_out_of_reach(context: LogContext, broker: str) -> None:
+    wire = context.topics.wire("oom-events")
     admin = KafkaAdminClient(bootstrap_servers=broker)
     try:
         admin.delete_records({TopicPartition(wire, 0): 2})
     finally:
         admin.close()
-    verified = verify(wiring, stages())
+    verified = verify(context, stages())
     assert verified.counts == {What.UNREACHABLE: 1}
     assert f"'{wire}' is kept from offset 2 on" in verified.findings[0].says
     assert f"turn {START_MS + 3 * 60_000} or later" in verified.findings[0].says

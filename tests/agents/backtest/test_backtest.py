@@ -8,7 +8,8 @@ import pytest
 from agents.backtest import backtest
 from agents.backtest.recording import Recording
 from agents.backtest.weighted_sums import ResourceSums
-from agents.runner import Runner, Wiring
+from agents.runner import Runner
+from streams.log_context import LogContext
 from streams.sources.traces import Trace
 from streams.topics import Topics
 from tests.support.small_pipeline import START_MS, TILL, WEB, Bench, stages
@@ -83,7 +84,7 @@ def test_what_was_never_requested_nor_recommended_is_not_scored() -> None:
 
 def test_a_log_that_was_run_live_gives_the_card_of_its_facts_alone(bench: Bench) -> None:
     facts_alone = backtest.over_log(bench.log, stages(), bench.topics)
-    Runner(stages(factor=3.0), Wiring(bench.log, bench.topics, bench.codec)).run()
+    Runner(stages(factor=3.0), LogContext(bench.log, bench.topics, bench.codec)).run()
     assert bench.all_records("recommendations")
     assert backtest.over_log(bench.log, stages(), bench.topics) == facts_alone
 

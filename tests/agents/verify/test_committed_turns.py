@@ -1,12 +1,13 @@
 """How far workers got, from their changelogs: a decision missing at the very end is noticed."""
 
 from agents.engine.checkpoint import Ledger
-from agents.runner import Runner, Wiring
+from agents.runner import Runner
 from agents.verify.committed_turns import committed
 from agents.verify.verification import What, verify
 from streams.codec.event_codec import header
 from streams.log.memory_log import MemoryLog
 from streams.log.port import NewRecord
+from streams.log_context import LogContext
 from streams.topics import TOPICS, state_topic
 from tests.support.small_pipeline import START_MS, WEB, Bench, stages
 
@@ -39,7 +40,7 @@ def test_a_log_without_changelogs_says_nothing() -> None:
 
 def test_a_decision_that_is_missing_at_the_very_end_is_found() -> None:
     bench = Bench()
-    runner = Runner(stages(), Wiring(bench.log, bench.topics, bench.codec))
+    runner = Runner(stages(), LogContext(bench.log, bench.topics, bench.codec))
     for minute in (1, 2):
         bench.log.append([*bench.metrics(minute, (WEB, 0.25, 100 * minute)), *bench.ticks(minute)])
         runner.run()
@@ -49,7 +50,7 @@ def test_a_decision_that_is_missing_at_the_very_end_is_found() -> None:
         log.create(bench.topics.wire(topic.name), bench.topics.partitions)
         kept = [r for r in bench.all_records(topic.name) if not (header(r, "ce_id") or "").endswith(gone)]
         log.append([NewRecord(r.topic, r.partition, r.key, r.value, r.headers) for r in kept])
-    wiring = Wiring(log, bench.topics, bench.codec)
-    assert verify(wiring, stages()).counts.get(What.MISSING) is None
+    context = LogContext(log, bench.topics, bench.codec)
+    assert verify(context, stages()).counts.get(What.MISSING) is None
     marked(log, [LAST])
-    assert verify(wiring, stages(), committed=committed(log, "w", stages())).counts[What.MISSING] > 0
+    assert verify(context, stages(), committed=committed(log, "w", stages())).counts[What.MISSING] > 0

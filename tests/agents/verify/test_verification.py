@@ -8,12 +8,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agents.runner import Runner, Start, Wiring
+from agents.runner import Runner, Start
 from agents.verify.verification import Verified, What, lines, verify
 from streams.codec.event_codec import header, tick_number
 from streams.log.file_log import FileLog
 from streams.log.memory_log import MemoryLog
 from streams.log.port import NewRecord, Positions, Record
+from streams.log_context import LogContext
 from streams.replay import export
 from streams.topics import TOPICS
 from tests.support.small_pipeline import START_MS, TILL, WEB, Bench, stages
@@ -26,7 +27,7 @@ POISON = 3
 def bench() -> Bench:
     """Twelve minutes on two partitions: two workloads, one poisoned record, every turn taken and published."""
     bench = Bench()
-    runner = Runner(stages(), wiring(bench))
+    runner = Runner(stages(), context(bench))
     for minute in range(1, MINUTES + 1):
         bench.log.append(bench.metrics(minute, (WEB, 0.25, 100 * minute), (TILL, 0.5, 50)))
         if minute == POISON:
@@ -36,8 +37,8 @@ def bench() -> Bench:
     return bench
 
 
-def wiring(bench: Bench, log: MemoryLog | None = None) -> Wiring:
-    return Wiring(log or bench.log, bench.topics, bench.codec)
+def context(bench: Bench, log: MemoryLog | None = None) -> LogContext:
+    return LogContext(log or bench.log, bench.topics, bench.codec)
 
 
 def changed(bench: Bench, change: Callable[[Record], list[Record]]) -> MemoryLog:
@@ -57,7 +58,7 @@ def is_recommendation(record: Record, minute: int, workload: str) -> bool:
 
 
 def run(bench: Bench, log: MemoryLog | None = None) -> Verified:
-    return verify(wiring(bench, log), stages())
+    return verify(context(bench, log), stages())
 
 
 def test_what_was_published_by_the_same_stages_verifies_in_full(bench: Bench) -> None:
@@ -139,7 +140,7 @@ def test_two_contents_under_one_id_are_found_even_if_the_first_is_right(bench: B
 
 
 def test_other_settings_than_those_of_the_time_give_differences_in_every_decision(bench: Bench) -> None:
-    verified = verify(wiring(bench), stages(factor=1.5))
+    verified = verify(context(bench), stages(factor=1.5))
     assert verified.counts == {What.DIFFERENT: 2 * 2 * MINUTES}  # the evictions do not depend on the factor, nor dead letters
     assert list(lines(verified))[-1] == "NOT as published"
 
@@ -155,7 +156,7 @@ def test_what_follows_the_newest_published_turn_is_waiting_unless_the_worker_say
     assert verified.waiting == 2 * 2 + 2
     assert any("in flight" in line for line in lines(verified))
     done = {(stage.name, p): START_MS + MINUTES * 60_000 for stage in stages() for p in range(2)}
-    assert verify(wiring(bench, log), stages(), committed=done).counts == {What.MISSING: 6}
+    assert verify(context(bench, log), stages(), committed=done).counts == {What.MISSING: 6}
 
 
 def test_where_nothing_is_published_at_all_everything_is_missing(bench: Bench) -> None:
@@ -176,7 +177,7 @@ def test_retention_of_an_input_is_said_with_the_place_and_that_partition_is_left
 
 
 def test_from_a_start_that_is_still_kept_the_rest_verifies(bench: Bench) -> None:
-    early = Runner(stages()[:1], wiring(bench))
+    early = Runner(stages()[:1], context(bench))
     while early.read(limit=1):
         if all(task.turn < START_MS + 6 * 60_000 for task in early.tasks):
             for _ in early.turns():
@@ -185,7 +186,7 @@ def test_from_a_start_that_is_still_kept_the_rest_verifies(bench: Bench) -> None
     for task in early.tasks:
         for name, position in task.positions.items():
             bench.log.truncate(bench.topics.wire(name), task.partition, position)
-    verified = verify(wiring(bench), stages(), starts=starts)
+    verified = verify(context(bench), stages(), starts=starts)
     assert verified.ok
     assert 0 < verified.turns < 2 * 2 * MINUTES
 
@@ -229,7 +230,7 @@ def test_what_a_worker_publishes_while_we_look_is_neither_missing_nor_extra(benc
 def test_a_log_in_a_file_verifies_like_the_one_it_was_copied_from(bench: Bench, tmp_path: Path) -> None:
     with FileLog.make(tmp_path / "log") as file:
         export(bench.log, file, [bench.topics.wire(topic.name) for topic in TOPICS])
-        assert verify(Wiring(file, bench.topics, bench.codec), stages()) == run(bench)
+        assert verify(LogContext(file, bench.topics, bench.codec), stages()) == run(bench)
 
 
 def published_places(bench: Bench) -> list[tuple[str, int, int]]:
@@ -269,6 +270,6 @@ def test_any_damage_to_anything_published_is_found_and_nothing_else_is(bench: Be
     log = changed(bench, lambda r: damaged(r, how, at) if (r.topic, r.partition, r.offset) == chosen else [r])
     if chosen[0] == bench.topics.wire("recommendations-by-cluster"):
         # The evictor reads this topic: what is damaged there changes what it does, too. Only the adder is asked.
-        assert verify(wiring(bench, log), stages()[:1]).ok == (how in ("as it was", "twice"))
+        assert verify(context(bench, log), stages()[:1]).ok == (how in ("as it was", "twice"))
     else:
         assert run(bench, log).ok == (how in ("as it was", "twice"))

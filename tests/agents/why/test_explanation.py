@@ -5,13 +5,14 @@ from datetime import timedelta
 
 import pytest
 
-from agents.runner import Runner, Wiring
+from agents.runner import Runner
 from agents.why.explanation import Chain, explain, lines
 from schemas.names import Place, PodName
 from schemas.outcomes import Action, ActionFinished, Result, StatusWritten
 from streams.codec.event_codec import header
 from streams.errors import BadInput
 from streams.log.port import NewRecord
+from streams.log_context import LogContext
 from tests.support.small_pipeline import START, START_MS, TILL, WEB, Bench, scrape, stages
 
 
@@ -19,7 +20,7 @@ from tests.support.small_pipeline import START, START_MS, TILL, WEB, Bench, scra
 def bench() -> Bench:
     """Three minutes; each scrape record holds a row of both workloads, in WEB's partition. Evictions answer a minute later."""
     bench = Bench()
-    runner = Runner(stages(), Wiring(bench.log, bench.topics, bench.codec))
+    runner = Runner(stages(), LogContext(bench.log, bench.topics, bench.codec))
     for minute in (1, 2, 3):
         event = scrape(minute, [(WEB, 0.25 * minute, minute << 20), (TILL, 9, 9 << 20)])
         partition = bench.topics.partition_of(WEB.key)
@@ -103,7 +104,7 @@ def test_the_text_is_a_tree_that_ends_with_what_became_of_it(bench: Bench) -> No
 
 def test_of_many_causes_the_latest_of_each_topic_are_shown_and_the_rest_is_counted() -> None:
     bench = Bench()
-    runner = Runner(stages(), Wiring(bench.log, bench.topics, bench.codec))
+    runner = Runner(stages(), LogContext(bench.log, bench.topics, bench.codec))
     for second in range(10):
         bench.log.append(bench.metrics(1, (WEB, second, 1)))
     bench.log.append(bench.ticks(1))

@@ -11,7 +11,7 @@ import structlog
 
 from agents.logic.vertical.vertical_settings import VerticalSettings
 from agents.pipeline import stages, ticked_topics
-from agents.runner import Runner, Wiring
+from agents.runner import Runner
 from agents.settings.tree import Settings
 from schemas.decisions.recommendations import RequestsRecommended
 from schemas.facts.usage import MetricsScraped
@@ -21,6 +21,7 @@ from schemas.units import Seconds
 from streams.clients.prometheus import Prometheus
 from streams.errors import BadInput, GiveUp, LogUnavailable
 from streams.log.port import NewRecord
+from streams.log_context import LogContext
 from streams.sources.clock import ticks
 from streams.sources.usage.history import range_queries
 from streams.sources.usage.history.history_source import History, Period, Store
@@ -276,7 +277,7 @@ def _last_said(scene: Scene) -> dict[str, Any]:
 
 def _take(scene: Scene) -> None:
     pipeline = stages(Settings(vertical=VerticalSettings(bounds_step=0.0)))[:1]
-    Runner(pipeline, Wiring(scene.log, scene.topics, scene.codec)).run()
+    Runner(pipeline, LogContext(scene.log, scene.topics, scene.codec)).run()
 
 
 def test_what_is_recommended_from_history_is_what_the_same_samples_give_live(server: Answering) -> None:
