@@ -9,8 +9,8 @@ from agents.runner import Runner
 from agents.settings import log_factory
 from agents.settings.tree import Settings
 from agents.verify.committed_turns import committed
-from agents.verify.verification import lines
-from agents.verify.verification import verify as compare
+from agents.verify.verification import report_lines
+from agents.verify.verification import verify as compare_with_published
 from streams.codec.event_codec import Codec
 from streams.log.file_log import FileLog
 from streams.log.port import Log
@@ -38,10 +38,10 @@ def _export(log: Log, context: LogContext, to: Path) -> None:
 
 def _verify(context: LogContext, settings: Settings) -> int:
     listed = stages(settings)
-    verified = compare(context, listed, committed=committed(context.log, settings.worker.name, listed))
-    for line in lines(verified):
+    report = compare_with_published(context, listed, committed=committed(context.log, settings.worker.name, listed))
+    for line in report_lines(report):
         data(line)
-    return 0 if verified.ok else GATE
+    return 0 if report.ok else GATE
 
 
 def _print(context: LogContext, settings: Settings) -> int:

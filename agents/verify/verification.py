@@ -1,38 +1,41 @@
-"""Recomputes turns from the log and compares what they give with what was published, byte for byte.
+"""Recomputes turns from the log and compares the decisions with the published ones.
 
-The published side is read first, into one digest for each decision; then the inputs are replayed, and what was published
-meanwhile is read. So whatever was published at first has its inputs in the part that is replayed, and memory holds digests and
-one stretch of the log, never the values. Turns that a worker may still have in flight are counted as waiting, not as missing:
-those not below the newest turn with something published, unless `committed` says better. Where nothing at all is published, all
-is missing. It refuses to guess a state: where retention took the beginning, a partition is verified from a given start or not at
-all. Compaction of an output beyond its lag looks like missing decisions.
+A decision that today's version of its type published is compared byte for byte, one of an older version field by field, after
+lifting (see `record_digest`). The published side is read first, into one digest for each decision; then the inputs are
+replayed, and what was published meanwhile is read. So the replayed inputs reach whatever was published at first, and memory
+holds digests and one stretch of the log, never the values.
+
+A worker may still have its last turns in flight. Decisions of these count as waiting, not as missing: those that are not below
+the newest turn with something published, unless `committed` says better. Where nothing at all is published, everything is
+missing. Where retention deleted the beginning of an input, a partition is verified from a given start or not at all, because
+its state is unknown. An output that was compacted beyond its lag looks as if decisions were missing.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
 from enum import StrEnum
 
 from agents.engine.aligner import Aligner
 from agents.engine.stage import Stage
-from agents.engine.turn import EPOCH
 from agents.runner import Runner, Start
 from agents.task import Task, TurnResult
-from agents.verify import published_digests
-from agents.verify.published_digests import Entry, Published
+from agents.verify import published_records, record_digest
+from agents.verify.published_records import PublishedRecord, PublishedRecords
+from agents.verify.record_digest import FieldCensus
+from schemas.times import from_ms
 from streams.codec.event_codec import header, tick_number
 from streams.log.port import NewRecord
 from streams.log_context import LogContext
 
 DEAD_LETTERS = "dead-letters"
 SHOWN = 100
-"""Findings that are kept with their text; the rest is only counted."""
+"""Discrepancies whose text is kept; the rest is only counted."""
 
 Part = tuple[str, int]
 """Stage and partition."""
 
 
-class What(StrEnum):
+class DiscrepancyKind(StrEnum):
     """What can be wrong."""
 
     MISSING = "missing"
@@ -43,38 +46,40 @@ class What(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Discrepancy:
     """One thing that is wrong, as a sentence that names the place."""
 
-    what: What
+    kind: DiscrepancyKind
     stage: str
     partition: int
     says: str
 
 
 @dataclass(slots=True)
-class Verified:
-    """What was compared and what was found. `newest`: the last turn of each partition that was compared in full."""
+class VerificationReport:
+    """What was compared, and what is wrong. `newest`: the last turn of each partition that was compared in full."""
 
     turns: int = 0
     decisions: int = 0
+    older: int = 0
+    """Decisions that an older version of their type published; they are among `decisions`."""
     repeats: int = 0
     waiting: int = 0
     forgotten: int = 0
     newest: dict[Part, int] = field(default_factory=dict)
-    counts: dict[What, int] = field(default_factory=dict)
-    findings: list[Finding] = field(default_factory=list)
+    counts: dict[DiscrepancyKind, int] = field(default_factory=dict)
+    discrepancies: list[Discrepancy] = field(default_factory=list)
 
     @property
     def ok(self) -> bool:
-        """Every recomputed decision was published with these bytes, nothing else was, and nothing was out of reach."""
+        """Every recomputed decision is as published, nothing else was published, and nothing was out of reach."""
         return not self.counts
 
-    def add(self, finding: Finding) -> None:
-        """Count it, and keep it while there is room."""
-        self.counts[finding.what] = self.counts.get(finding.what, 0) + 1
-        if len(self.findings) < SHOWN:
-            self.findings.append(finding)
+    def add(self, discrepancy: Discrepancy, count: int = 1) -> None:
+        """Count it, and keep its text while there is room. `count`: how many records have it."""
+        self.counts[discrepancy.kind] = self.counts.get(discrepancy.kind, 0) + count
+        if len(self.discrepancies) < SHOWN:
+            self.discrepancies.append(discrepancy)
 
 
 def verify(
@@ -83,57 +88,60 @@ def verify(
     *,
     starts: Mapping[Part, Start] | None = None,
     committed: Mapping[Part, int] | None = None,
-) -> Verified:
+) -> VerificationReport:
     """Verify every partition of every stage.
 
     `starts`: where to begin instead of at the first offset. `committed`: the turn up to which a worker says that all is
     published (its checkpoint's); without it the newest turn that has anything published is taken, and not trusted itself.
     """
-    verified = Verified()
+    report = VerificationReport()
     for stage in stages:
-        _Check(context, stage, verified, starts or {}, committed or {}).run()
-    return verified
+        _StageVerification(context, stage, report, starts or {}, committed or {}).run()
+    return report
 
 
 @dataclass(frozen=True, slots=True)
-class _Absent:
-    """A recomputed record that was not found among the published."""
+class _Unpublished:
+    """A recomputed record that was not published when the inputs were read, with both kinds of digest."""
 
     turn: int
     topic: str
     id: str
-    digest: bytes
+    whole: bytes
+    fields: Mapping[str, bytes]
 
 
 @dataclass(slots=True)
-class _Check:
-    """The check of one stage."""
+class _StageVerification:
+    """One stage."""
 
     context: LogContext
     stage: Stage
-    verified: Verified
+    report: VerificationReport
     starts: Mapping[Part, Start]
     committed: Mapping[Part, int]
-    published: Published = field(init=False)
-    absent: dict[int, list[_Absent]] = field(default_factory=dict)
-    """For each partition the recomputed records that are not published, while they may be in flight."""
-    seen: dict[int, int] = field(default_factory=dict)
+    published: PublishedRecords = field(init=False)
+    unpublished: dict[int, list[_Unpublished]] = field(default_factory=dict)
+    """For each partition the recomputed records that may still be in flight."""
+    newest: dict[int, int] = field(default_factory=dict)
     """For each partition the newest turn of which something is published."""
+    census: FieldCensus = field(default_factory=FieldCensus)
 
     def run(self) -> None:
         """Read what was published, replay, compare, and look at what is left over."""
-        self.published = published_digests.read(self.context, (*self.stage.writes, DEAD_LETTERS))
+        self.published = published_records.read(self.context, (*self.stage.writes, DEAD_LETTERS))
         reachable = [p for p in range(self.context.topics.partitions) if self._reachable(p)]
-        self.absent, self.seen = {p: [] for p in reachable}, {}
+        self.unpublished, self.newest = {p: [] for p in reachable}, {}
         ends = {(wire, p): self.context.log.end(wire, p) for wire in self._inputs() for p in reachable}
         runner = Runner([self.stage], self.context, self.starts, until=ends, only=reachable)
         while runner.read():
             for task, taken in runner.turns():
                 self._compare(task, taken)
-        published_digests.catch_up(self.published, self.context)
+        published_records.catch_up(self.published, self.context)
         for task in runner.tasks:
             self._settle(task)
-        self._left_over(reachable)
+        self._settle_fields()
+        self._report_unexplained(reachable)
 
     @property
     def _dead_letters(self) -> str:
@@ -156,11 +164,11 @@ class _Check:
             )
             for wire, begin in gone.items():
                 where = f"partition {partition} of '{wire}' is kept from offset {begin} on, and offset {wanted[wire]} is needed"
-                self._found(What.UNREACHABLE, partition, f"{where}: {wish}")
+                self._add(DiscrepancyKind.UNREACHABLE, partition, f"{where}: {wish}")
         return not gone
 
     def _first_turn(self, partition: int) -> int | None:
-        """The first turn that what is kept holds the end of: with its state, all later ones can be verified."""
+        """The first turn that what is kept holds the end of: with its state, all later ones can be report."""
         wires = self._inputs()
         aligner: Aligner[None] = Aligner({wire: self.context.log.begin(wire, partition) for wire in wires})
         while (cut := aligner.next_turn()) is None:
@@ -176,94 +184,122 @@ class _Check:
         return cut.number
 
     def _compare(self, task: Task, taken: TurnResult) -> None:
-        self.verified.turns += 1
+        self.report.turns += 1
         for record in (*taken.dead, *taken.decisions):
             entry = self.published.get(record)
             if entry is None:
-                self._lost(task.partition, taken.turn, record)
+                self._not_published(task.partition, taken.turn, record)
                 continue
-            self.seen[task.partition] = max(taken.turn, self.seen.get(task.partition, -1))
-            if not entry.met:
-                entry.met = True
-                self.verified.decisions += 1
-                self.verified.repeats += entry.repeats
-            if entry.digest != published_digests.digest(record):
-                self._differs(task.partition, taken.turn, entry, record)
+            self.newest[task.partition] = max(taken.turn, self.newest.get(task.partition, -1))
+            self._count(entry)
+            where = f"'{header(record, 'ce_id')}' of turn {taken.turn} at {entry.place}"
+            if not entry.digest.version:
+                if entry.digest.whole != record_digest.whole_digest(record):
+                    self._differs(task.partition, where, entry, record)
+            else:
+                fields = record_digest.field_digests(record, self.context.codec)
+                differing = self.census.differing(entry.digest, fields, where)
+                if differing:
+                    self._differs(task.partition, where, entry, record, differing)
 
-    def _lost(self, partition: int, turn: int, record: NewRecord) -> None:
-        if self.published.forgot(record):
-            self.verified.forgotten += 1
-        else:
-            self.absent[partition].append(
-                _Absent(turn, record.topic, header(record, "ce_id") or "", published_digests.digest(record))
-            )
+    def _count(self, entry: PublishedRecord) -> None:
+        if not entry.recomputed:
+            entry.recomputed = True
+            self.report.decisions += 1
+            self.report.older += bool(entry.digest.version)
+            self.report.repeats += entry.repeats
+
+    def _not_published(self, partition: int, turn: int, record: NewRecord) -> None:
+        if self.published.retention_took(record):
+            self.report.forgotten += 1
+            return
+        identity, whole = header(record, "ce_id") or "", record_digest.whole_digest(record)
+        fields = record_digest.field_digests(record, self.context.codec) if record.topic != self._dead_letters else {}
+        self.unpublished[partition].append(_Unpublished(turn, record.topic, identity, whole, fields))
 
     def _settle(self, task: Task) -> None:
         """At the end: what follows the newest published turn may be in flight, unless nothing is published at all."""
         part = (self.stage.name, task.partition)
-        newest = self.committed.get(part, self.seen.get(task.partition, -1))
+        newest = self.committed.get(part, self.newest.get(task.partition, -1))
         safe = newest if part in self.committed else newest - 1
-        for lost in self.absent[task.partition]:
-            entry = self.published.entries[lost.topic].get(lost.id)
+        for record in self.unpublished[task.partition]:
+            entry = self.published.records[record.topic].get(record.id)
             if entry is not None:
-                entry.met = True
-                self.verified.decisions += 1
-                if entry.digest != lost.digest:
-                    self._found(What.DIFFERENT, task.partition, f"'{lost.id}' at {entry.place} came late and with other bytes")
-            elif newest < 0 or lost.turn <= safe:
-                self._found(What.MISSING, task.partition, f"'{lost.id}' of turn {lost.turn} is not in '{lost.topic}'")
+                self._settle_late(task.partition, entry, record)
+            elif newest < 0 or record.turn <= safe:
+                says = f"'{record.id}' of turn {record.turn} is not in '{record.topic}'"
+                self._add(DiscrepancyKind.MISSING, task.partition, says)
             else:
-                self.verified.waiting += 1
-        self.verified.newest[part] = min(newest, task.turn)
+                self.report.waiting += 1
+        self.report.newest[part] = min(newest, task.turn)
 
-    def _differs(self, partition: int, turn: int, entry: Entry, record: NewRecord) -> None:
+    def _settle_late(self, partition: int, entry: PublishedRecord, record: _Unpublished) -> None:
+        """One that was published while the inputs were replayed."""
+        self._count(entry)
+        where = f"'{record.id}' at {entry.place}"
+        if not entry.digest.version:
+            if entry.digest.whole != record.whole:
+                self._add(DiscrepancyKind.DIFFERENT, partition, f"{where} came late and with other bytes")
+            return
+        differing = self.census.differing(entry.digest, record.fields, where)
+        if differing:
+            self._add(DiscrepancyKind.DIFFERENT, partition, f"{where} came late and with another {', '.join(differing)}")
+
+    def _differs(self, partition: int, where: str, entry: PublishedRecord, record: NewRecord, fields: Sequence[str] = ()) -> None:
         (there,) = self.context.log.poll({(record.topic, entry.place.partition): entry.place.offset}, limit=1)
-        says = f"'{header(record, 'ce_id')}' of turn {turn} at {entry.place}: {published_digests.first_difference(there, record)}"
-        self._found(What.DIFFERENT, partition, says)
+        if fields:
+            says = record_digest.field_difference(there, record, fields, self.context.codec)
+        else:
+            says = record_digest.first_difference(there, record)
+        self._add(DiscrepancyKind.DIFFERENT, partition, f"{where}: {says}")
 
-    def _left_over(self, reachable: Sequence[int]) -> None:
-        """What nobody recomputed: ours, or from nobody we know."""
+    def _settle_fields(self) -> None:
+        for says, count in self.census.lacking():
+            self._add(DiscrepancyKind.DIFFERENT, 0, says, count)
+
+    def _report_unexplained(self, reachable: Sequence[int]) -> None:
+        """What was published and nobody recomputed: this stage's, or nobody's that we know."""
         for topic, key, entry in self.published.all():
-            partition = self._whose(entry)
+            partition = self._publisher(entry)
             if entry.others and (partition is not None or topic != self._dead_letters):
                 says = f"'{key}' at {entry.place} and, with other bytes, at {entry.others}"
-                self._found(What.TWO_CONTENTS, partition or 0, says)
-            if entry.met or entry.late or self._not_asked(topic, partition, entry, reachable):
+                self._add(DiscrepancyKind.TWO_CONTENTS, partition or 0, says)
+            if entry.recomputed or entry.late or self._not_asked(topic, partition, entry, reachable):
                 continue
             says = f"'{key}' at {entry.place} was published by '{entry.source}', but no turn gives it"
-            self._found(What.EXTRA, partition or 0, says)
+            self._add(DiscrepancyKind.EXTRA, partition or 0, says)
 
-    def _whose(self, entry: Entry) -> int | None:
+    def _publisher(self, entry: PublishedRecord) -> int | None:
         """The partition of this stage that published it; None for any other source."""
         head, _, partition = entry.source.rpartition("/")
         mine = head == f"/ullage/{self.stage.name}" and partition.isdecimal()
         return int(partition) if mine and int(partition) < self.context.topics.partitions else None
 
-    def _not_asked(self, topic: str, partition: int | None, entry: Entry, reachable: Sequence[int]) -> bool:
-        """Whether something that no turn gave is none of our business: others' dead letters, turns before the start."""
+    def _not_asked(self, topic: str, partition: int | None, entry: PublishedRecord, reachable: Sequence[int]) -> bool:
+        """Whether a record that no turn gives is expected: another's dead letter, or of a turn before the start."""
         if partition is None:
             return topic == self._dead_letters
         start = self.starts.get((self.stage.name, partition))
         return partition not in reachable or (start is not None and entry.at <= start.turn)
 
-    def _found(self, what: What, partition: int, says: str) -> None:
-        self.verified.add(Finding(what, self.stage.name, partition, says))
+    def _add(self, kind: DiscrepancyKind, partition: int, says: str, count: int = 1) -> None:
+        self.report.add(Discrepancy(kind, self.stage.name, partition, says), count)
 
 
-def lines(verified: Verified) -> Iterator[str]:
-    """The report as plain text: what was compared, how far, and each finding."""
-    yield f"{verified.turns} turns and {verified.decisions} decisions compared, {verified.repeats} repeats with equal bytes"
-    for (stage, partition), turn in sorted(verified.newest.items()):
-        upto = (
-            f"up to turn {turn} ({EPOCH + timedelta(milliseconds=turn):%Y-%m-%d %H:%M:%S})" if turn >= 0 else "nothing published"
-        )
+def report_lines(report: VerificationReport) -> Iterator[str]:
+    """The report as plain text: what was compared, how far, and each discrepancy."""
+    yield f"{report.turns} turns and {report.decisions} decisions compared, {report.repeats} repeats with equal bytes"
+    if report.older:
+        yield f"{report.older} of them were published by an older version and compared in the fields that both versions have"
+    for (stage, partition), turn in sorted(report.newest.items()):
+        upto = f"up to turn {turn} ({from_ms(turn):%Y-%m-%d %H:%M:%S})" if turn >= 0 else "nothing published"
         yield f"{stage}, partition {partition}: {upto}"
-    if verified.waiting:
-        yield f"{verified.waiting} decisions are not published yet: a worker may have them in flight"
-    if verified.forgotten:
-        yield f"{verified.forgotten} decisions were published before the first offset that their topic keeps"
-    for finding in verified.findings:
-        yield f"{finding.what}: {finding.stage}, partition {finding.partition}: {finding.says}"
-    for what, count in verified.counts.items():
-        yield f"{what}: {count} in all"
-    yield "every decision is as published" if verified.ok else "NOT as published"
+    if report.waiting:
+        yield f"{report.waiting} decisions are not published yet: a worker may have them in flight"
+    if report.forgotten:
+        yield f"{report.forgotten} decisions were published before the first offset that their topic keeps"
+    for discrepancy in report.discrepancies:
+        yield f"{discrepancy.kind}: {discrepancy.stage}, partition {discrepancy.partition}: {discrepancy.says}"
+    for kind, count in report.counts.items():
+        yield f"{kind}: {count} in all"
+    yield "every decision is as published" if report.ok else "NOT as published"

@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 import orjson
 
-from schemas.catalogue import CATALOGUE, Catalogue, Event, Kind, parse_wire_name
+from schemas.catalogue import CATALOGUE, Catalogue, Event, Kind, parse_wire_name, wire_name
 from schemas.facts.usage import MetricsScraped
 from schemas.names import Place
 from streams.codec import dead_letters
@@ -100,11 +100,29 @@ class Codec:
         value = record.value if version == kind.version else self._lift(kind, version, record.value)
         return self._decoders[kind.name](value)
 
+    def older_version(self, record: Record | NewRecord) -> str:
+        """The `ce_type` of a record that an older version of its type wrote; empty for today's. Raises BadRecord as `decode`."""
+        kind, version = self._kind(record)
+        return "" if version == kind.version else wire_name(kind.name, version)
+
+    def fields(self, record: Record | NewRecord) -> dict[str, object]:
+        """The event's fields as today's version writes them, without those that the record's own version does not have.
+
+        A field that the older version lacks is one that the lift leaves to its default. Raises BadRecord as `decode`.
+        """
+        if record.value is None:
+            raise BadRecord("the value is missing: a tombstone says nothing; removals are events of their own")
+        kind, version = self._kind(record)
+        value = record.value if version == kind.version else self._lift(kind, version, record.value)
+        body: dict[str, object] = orjson.loads(self._value(self._decoders[kind.name](value)))
+        had = orjson.loads(value).keys()
+        return {name: said for name, said in body.items() if name in had}
+
     def dead_letter(self, record: Record, error: BadRecord, *, by: str) -> NewRecord:
         """The record that says why another one was set aside, and by whom. The same for every run over the same log."""
         return dead_letters.dead_letter(record, error, by=by, topics=self._topics)
 
-    def _kind(self, record: Record) -> tuple[Kind, int]:
+    def _kind(self, record: Record | NewRecord) -> tuple[Kind, int]:
         """Kind and version, remembered for each topic and `ce_type` that was good."""
         wire = next((value for name, value in record.headers if name == "ce_type"), None)
         known = self._known.get((record.topic, wire))

@@ -10,7 +10,7 @@ from agents.demo.demo_settings import FASTER, Day
 from agents.pipeline import stages
 from agents.settings import loading
 from agents.settings.tree import Settings
-from agents.verify.verification import What, verify
+from agents.verify.verification import DiscrepancyKind, verify
 from agents.why.explanation import Chain, Step, explain
 from schemas.decisions.pod_updates import ResizePlanned
 from schemas.names import Place
@@ -52,7 +52,7 @@ def plans(context: LogContext) -> list[Record]:
 
 def test_what_the_shop_was_told_verifies_byte_for_byte(context: LogContext, settings: Settings) -> None:
     verified = verify(context, stages(settings))
-    assert verified.ok, verified.findings
+    assert verified.ok, verified.discrepancies
     assert verified.turns == 2 * DAY.partitions * ROUNDS
     assert plans(context)
     assert verified.decisions > len(plans(context))
@@ -61,7 +61,7 @@ def test_what_the_shop_was_told_verifies_byte_for_byte(context: LogContext, sett
 def test_the_same_log_under_other_settings_does_not_verify(context: LogContext, settings: Settings) -> None:
     changed = replace(settings.vertical, margin=Fraction(0.5))
     verified = verify(context, stages(settings.model_copy(update={"vertical": changed})))
-    assert verified.counts[What.DIFFERENT] > 0
+    assert verified.counts[DiscrepancyKind.DIFFERENT] > 0
 
 
 def test_a_resize_leads_back_to_usage_and_on_to_its_outcome(context: LogContext) -> None:

@@ -185,5 +185,5 @@ def _judge(commands: Commands, world: World, before: list[Any], after: list[Any]
         settings = VerticalSettings(interval=INTERVAL)
         listed = stages(Settings(vertical=settings))
         found = verify(LogContext.of(log, topics), listed, committed=committed(log, topics.prefix, listed))
-        assert found.ok, found.findings
+        assert found.ok, found.discrepancies
         assert found.decisions > 0

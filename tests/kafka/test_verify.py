@@ -6,7 +6,7 @@ import pytest
 from kafka import KafkaAdminClient, TopicPartition
 
 from agents.runner import Runner
-from agents.verify.verification import What, verify
+from agents.verify.verification import DiscrepancyKind, verify
 from agents.why.explanation import explain, lines
 from streams.log.connection import Connection
 from streams.log.kafka_log import KafkaLog
@@ -38,12 +38,12 @@ def context(log: KafkaLog, topics_made: Callable[..., Topics]) -> LogContext:
 
 def test_what_went_through_kafka_verifies_and_a_stranger_in_it_is_found(context: LogContext) -> None:
     verified = verify(context, stages())
-    assert verified.ok, verified.findings
+    assert verified.ok, verified.discrepancies
     # Two workloads in two topics each minute, and the evictions for all but the last minute's.
     assert (verified.decisions, verified.turns) == (4 * MINUTES + 2 * (MINUTES - 1), 2 * 2 * MINUTES)
     stranger = NewRecord(context.topics.wire("pod-updates"), 0, b"demo", b"{}", (("ce_id", b"made-up"),))
     context.log.append([stranger])
-    assert verify(context, stages()).counts == {What.EXTRA: 1}
+    assert verify(context, stages()).counts == {DiscrepancyKind.EXTRA: 1}
 
 
 def test_why_walks_through_kafka(context: LogContext) -> None:
@@ -61,6 +61,6 @@ def test_records_deleted_from_kafka_put_their_partition_out_of_reach(context: Lo
     finally:
         admin.close()
     verified = verify(context, stages())
-    assert verified.counts == {What.UNREACHABLE: 1}
-    assert f"'{wire}' is kept from offset 2 on" in verified.findings[0].says
-    assert f"turn {START_MS + 3 * 60_000} or later" in verified.findings[0].says
+    assert verified.counts == {DiscrepancyKind.UNREACHABLE: 1}
+    assert f"'{wire}' is kept from offset 2 on" in verified.discrepancies[0].says
+    assert f"turn {START_MS + 3 * 60_000} or later" in verified.discrepancies[0].says

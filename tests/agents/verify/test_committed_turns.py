@@ -3,7 +3,7 @@
 from agents.engine.checkpoint import Ledger
 from agents.runner import Runner
 from agents.verify.committed_turns import committed
-from agents.verify.verification import What, verify
+from agents.verify.verification import DiscrepancyKind, verify
 from streams.codec.event_codec import header
 from streams.log.memory_log import MemoryLog
 from streams.log.port import NewRecord
@@ -51,6 +51,6 @@ def test_a_decision_that_is_missing_at_the_very_end_is_found() -> None:
         kept = [r for r in bench.all_records(topic.name) if not (header(r, "ce_id") or "").endswith(gone)]
         log.append([NewRecord(r.topic, r.partition, r.key, r.value, r.headers) for r in kept])
     context = LogContext(log, bench.topics, bench.codec)
-    assert verify(context, stages()).counts.get(What.MISSING) is None
+    assert verify(context, stages()).counts.get(DiscrepancyKind.MISSING) is None
     marked(log, [LAST])
-    assert verify(context, stages(), committed=committed(log, "w", stages())).counts[What.MISSING] > 0
+    assert verify(context, stages(), committed=committed(log, "w", stages())).counts[DiscrepancyKind.MISSING] > 0

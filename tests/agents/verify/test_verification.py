@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agents.runner import Runner, Start
-from agents.verify.verification import Verified, What, lines, verify
+from agents.verify.verification import DiscrepancyKind, VerificationReport, report_lines, verify
 from streams.codec.event_codec import header, tick_number
 from streams.log.file_log import FileLog
 from streams.log.memory_log import MemoryLog
@@ -57,7 +57,7 @@ def is_recommendation(record: Record, minute: int, workload: str) -> bool:
     return record.topic == "ullage.recommendations.v1" and (header(record, "ce_id") or "").endswith(wanted)
 
 
-def run(bench: Bench, log: MemoryLog | None = None) -> Verified:
+def run(bench: Bench, log: MemoryLog | None = None) -> VerificationReport:
     return verify(context(bench, log), stages())
 
 
@@ -68,7 +68,7 @@ def test_what_was_published_by_the_same_stages_verifies_in_full(bench: Bench) ->
     assert verified.ok
     assert (verified.decisions, verified.turns) == (2 * 2 * 12 + 1 + 2 * 11, 2 * 2 * 12)
     assert (verified.repeats, verified.waiting, verified.forgotten) == (0, 0, 0)
-    assert list(lines(verified))[-1] == "every decision is as published"
+    assert list(report_lines(verified))[-1] == "every decision is as published"
 
 
 def test_a_tampered_value_is_found_and_its_first_difference_shown(bench: Bench) -> None:
@@ -78,11 +78,11 @@ def test_a_tampered_value_is_found_and_its_first_difference_shown(bench: Bench) 
         return [record]
 
     verified = run(bench, changed(bench, tamper))
-    assert verified.counts == {What.DIFFERENT: 1}
-    (finding,) = verified.findings
-    assert finding.stage == "adder"
-    assert "of the value: published" in finding.says
-    assert f"recommended/{WEB.key}" in finding.says
+    assert verified.counts == {DiscrepancyKind.DIFFERENT: 1}
+    (discrepancy,) = verified.discrepancies
+    assert discrepancy.stage == "adder"
+    assert "of the value: published" in discrepancy.says
+    assert f"recommended/{WEB.key}" in discrepancy.says
     assert not verified.ok
 
 
@@ -95,14 +95,14 @@ def test_tampered_headers_and_keys_are_found(bench: Bench, field: str, says: str
         return [replace(record, headers=tuple(headers)) if field == "headers" else replace(record, key=b"other")]
 
     verified = run(bench, changed(bench, tamper))
-    assert verified.counts == {What.DIFFERENT: 1}
-    assert says in verified.findings[0].says
+    assert verified.counts == {DiscrepancyKind.DIFFERENT: 1}
+    assert says in verified.discrepancies[0].says
 
 
 def test_a_decision_that_is_not_there_is_missing(bench: Bench) -> None:
     verified = run(bench, changed(bench, lambda r: [] if is_recommendation(r, 5, WEB.key) else [r]))
-    assert verified.counts == {What.MISSING: 1}
-    assert f"recommended/{WEB.key}' of turn {START_MS + 5 * 60_000} is not in" in verified.findings[0].says
+    assert verified.counts == {DiscrepancyKind.MISSING: 1}
+    assert f"recommended/{WEB.key}' of turn {START_MS + 5 * 60_000} is not in" in verified.discrepancies[0].says
 
 
 def test_a_decision_that_no_turn_gives_is_extra(bench: Bench) -> None:
@@ -113,15 +113,15 @@ def test_a_decision_that_no_turn_gives_is_extra(bench: Bench) -> None:
         return [record, replace(record, headers=headers)]
 
     verified = run(bench, changed(bench, double))
-    assert verified.counts == {What.EXTRA: 1}
-    assert "'adder/0/1/made-up'" in verified.findings[0].says
+    assert verified.counts == {DiscrepancyKind.EXTRA: 1}
+    assert "'adder/0/1/made-up'" in verified.discrepancies[0].says
 
 
 def test_a_record_of_nobody_in_an_output_topic_is_extra(bench: Bench) -> None:
     def slip_in(record: Record) -> list[Record]:
         return [record, replace(record, headers=())] if is_recommendation(record, 5, WEB.key) else [record]
 
-    assert run(bench, changed(bench, slip_in)).counts == {What.EXTRA: 1}
+    assert run(bench, changed(bench, slip_in)).counts == {DiscrepancyKind.EXTRA: 1}
 
 
 def test_repeats_with_equal_bytes_are_fine_and_counted_also_when_they_go_back_in_time(bench: Bench) -> None:
@@ -136,13 +136,15 @@ def test_two_contents_under_one_id_are_found_even_if_the_first_is_right(bench: B
     log = changed(bench, lambda record: [record])
     other = [replace(r, value=b"{}") for r in bench.all_records("recommendations") if is_recommendation(r, 2, WEB.key)]
     log.append(other)
-    assert run(bench, log).counts == {What.TWO_CONTENTS: 1}
+    assert run(bench, log).counts == {DiscrepancyKind.TWO_CONTENTS: 1}
 
 
 def test_other_settings_than_those_of_the_time_give_differences_in_every_decision(bench: Bench) -> None:
     verified = verify(context(bench), stages(factor=1.5))
-    assert verified.counts == {What.DIFFERENT: 2 * 2 * MINUTES}  # the evictions do not depend on the factor, nor dead letters
-    assert list(lines(verified))[-1] == "NOT as published"
+    assert verified.counts == {
+        DiscrepancyKind.DIFFERENT: 2 * 2 * MINUTES
+    }  # the evictions do not depend on the factor, nor dead letters
+    assert list(report_lines(verified))[-1] == "NOT as published"
 
 
 def test_what_follows_the_newest_published_turn_is_waiting_unless_the_worker_says_it_is_done(bench: Bench) -> None:
@@ -154,24 +156,24 @@ def test_what_follows_the_newest_published_turn_is_waiting_unless_the_worker_say
     assert verified.ok
     # Minute 12: two recommendations in two topics, and the evictions for minute 11's.
     assert verified.waiting == 2 * 2 + 2
-    assert any("in flight" in line for line in lines(verified))
+    assert any("in flight" in line for line in report_lines(verified))
     done = {(stage.name, p): START_MS + MINUTES * 60_000 for stage in stages() for p in range(2)}
-    assert verify(context(bench, log), stages(), committed=done).counts == {What.MISSING: 6}
+    assert verify(context(bench, log), stages(), committed=done).counts == {DiscrepancyKind.MISSING: 6}
 
 
 def test_where_nothing_is_published_at_all_everything_is_missing(bench: Bench) -> None:
     log = changed(bench, lambda record: [] if record.topic == bench.topics.wire("pod-updates") else [record])
-    assert run(bench, log).counts == {What.MISSING: 2 * 11}
+    assert run(bench, log).counts == {DiscrepancyKind.MISSING: 2 * 11}
 
 
 def test_retention_of_an_input_is_said_with_the_place_and_that_partition_is_left_out(bench: Bench) -> None:
     bench.log.truncate("ullage.oom-events.v1", 0, 2)
     verified = run(bench)
-    assert verified.counts == {What.UNREACHABLE: 1}
+    assert verified.counts == {DiscrepancyKind.UNREACHABLE: 1}
     # Offsets 0 and 1 hold the ticks of minutes 1 and 2; so the first turn whose end is kept in all inputs is that of minute 3.
     wish = f"give the state (a checkpoint) of turn {START_MS + 3 * 60_000} or later"
     where = "partition 0 of 'ullage.oom-events.v1' is kept from offset 2 on, and offset 0 is needed"
-    assert verified.findings[0].says == f"{where}: {wish}"
+    assert verified.discrepancies[0].says == f"{where}: {wish}"
     assert ("adder", 0) not in verified.newest
     assert verified.newest["adder", 1] == START_MS + MINUTES * 60_000
 
@@ -197,7 +199,7 @@ def test_decisions_that_their_own_topic_no_longer_keeps_are_counted_as_forgotten
     verified = run(bench)
     assert verified.ok
     assert verified.forgotten == 3
-    assert any("before the first offset" in line for line in lines(verified))
+    assert any("before the first offset" in line for line in report_lines(verified))
 
 
 class LateLog(MemoryLog):
@@ -223,7 +225,7 @@ def test_what_a_worker_publishes_while_we_look_is_neither_missing_nor_extra(benc
             if not is_recommendation(record, 11, WEB.key):
                 log.append([NewRecord(record.topic, record.partition, record.key, record.value, record.headers)])
     verified = run(bench, log)
-    assert verified.ok, verified.findings
+    assert verified.ok, verified.discrepancies
     assert verified.decisions == 2 * 2 * 12 + 1 + 2 * 11
 
 

@@ -1,0 +1,149 @@
+"""What a record says in a few bytes, so that published and recomputed decisions are compared without keeping either.
+
+A record that today's version of its type wrote is compared byte for byte: partition, key, headers and value. A record that an
+older version wrote is lifted first, and each field of its body gets a digest of its own; `because` counts as one field for each
+of its entries. Such a record is compared in the fields that both versions have, and its `ce_type` may differ.
+
+Which fields these are follows from the records themselves: a field that no published record of the old version has is new, and
+one that no recomputed record has is gone. A field that both versions have and only one of two records has is a difference.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+
+import orjson
+
+from streams.codec.event_codec import Codec
+from streams.errors import BadRecord
+from streams.log.port import NewRecord, Record
+
+ENVELOPE = "partition, key and headers"
+"""The name under which these are compared, as if they were a field."""
+_WHOLE_BYTES, _FIELD_BYTES = 16, 8
+_BECAUSE, _TYPE = "because", "ce_type"
+
+
+@dataclass(frozen=True, slots=True)
+class RecordDigest:
+    """`whole` covers all bytes of a record. If an older version wrote it, `fields` holds a digest for each of `names`."""
+
+    whole: bytes
+    version: str = ""
+    """The `ce_type` of a record that an older version wrote; empty for today's."""
+    names: tuple[str, ...] = ()
+    fields: bytes = b""
+
+    def by_name(self) -> Mapping[str, bytes]:
+        """The digest of each field."""
+        return {name: self.fields[i * _FIELD_BYTES : (i + 1) * _FIELD_BYTES] for i, name in enumerate(self.names)}
+
+
+def digest(record: Record, codec: Codec) -> RecordDigest:
+    """The digest of a published record."""
+    whole = whole_digest(record)
+    try:
+        version = codec.older_version(record)
+        if not version:
+            return RecordDigest(whole)
+        digests = field_digests(record, codec)
+    except BadRecord:
+        return RecordDigest(whole)
+    return RecordDigest(whole, version, tuple(digests), b"".join(digests.values()))
+
+
+def whole_digest(record: Record | NewRecord) -> bytes:
+    """128 bits over partition, key, headers and value; what is absent differs from what is empty."""
+    parts = [record.key, record.value, *(part for name, value in record.headers for part in (name.encode(), value))]
+    return _hash(record.partition, parts, _WHOLE_BYTES)
+
+
+def field_digests(record: Record | NewRecord, codec: Codec) -> dict[str, bytes]:
+    """64 bits for each field, by name. Raises BadRecord when the record holds no event."""
+    return {name: _hash(record.partition, [said], _FIELD_BYTES) for name, said in written_fields(record, codec).items()}
+
+
+def written_fields(record: Record | NewRecord, codec: Codec) -> dict[str, bytes]:
+    """Each field as JSON, as today's version writes it; without those that the record's own version does not have."""
+    headers = [[name, value.hex()] for name, value in record.headers if name != _TYPE]
+    found: dict[str, bytes] = {ENVELOPE: orjson.dumps([record.partition, (record.key or b"").hex(), headers])}
+    for name, value in codec.fields(record).items():
+        entries = value if name == _BECAUSE and isinstance(value, dict) else None
+        for each, inner in {name: value}.items() if entries is None else entries.items():
+            path = each if entries is None else f"{name}.{each}"
+            found[path] = orjson.dumps(inner, option=orjson.OPT_SORT_KEYS)
+    return found
+
+
+def _hash(partition: int, parts: list[bytes | None], size: int) -> bytes:
+    seal = blake2b(digest_size=size)
+    seal.update(b"%d;%d;" % (partition, len(parts)))
+    for part in parts:
+        seal.update(b"-;" if part is None else b"%d;" % len(part) + part)
+    return seal.digest()
+
+
+def first_difference(there: Record, here: NewRecord) -> str:
+    """Where two records with one id first differ: partition, key, a header, or a byte of the value."""
+    if there.partition != here.partition:
+        return f"published in partition {there.partition}, recomputed for {here.partition}"
+    if there.key != here.key:
+        return f"the key is {there.key!r}, recomputed {here.key!r}"
+    before, now = list(there.headers), list(here.headers)
+    for i in range(max(len(before), len(now))):
+        old, new = (h[i] if i < len(h) else None for h in (before, now))
+        if old != new:
+            return f"header {i} is {old!r}, recomputed {new!r}"
+    return _first_byte(there.value, here.value)
+
+
+def field_difference(there: Record, here: NewRecord, names: Sequence[str], codec: Codec) -> str:
+    """What both records say in the first of the fields that differ, and the names of the others."""
+    old, new = (written_fields(record, codec).get(names[0], b"") for record in (there, here))
+    others = f"; {', '.join(names[1:])} differ too" if len(names) > 1 else ""
+    at = _first_unequal(old, new)
+    return f"{names[0]}: published {_around(old, at)}, recomputed {_around(new, at)}{others}"
+
+
+def _first_byte(old: bytes | None, new: bytes | None) -> str:
+    if old is None or new is None:
+        return f"the value is {old!r:.80}, recomputed {new!r:.80}"
+    at = _first_unequal(old, new)
+    return f"byte {at} of the value: published {_around(old, at)}, recomputed {_around(new, at)}"
+
+
+def _first_unequal(old: bytes, new: bytes) -> int:
+    return next((i for i, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
+
+
+def _around(text: bytes, at: int) -> str:
+    begin = max(at - 30, 0)
+    return f"…{text[begin : at + 30]!r}"
+
+
+@dataclass(slots=True)
+class FieldCensus:
+    """The fields that published records of each older version have, and those of the records recomputed for them."""
+
+    _published: dict[str, set[str]] = field(default_factory=dict)
+    _recomputed: dict[str, set[str]] = field(default_factory=dict)
+    _lacking: Counter[tuple[str, str]] = field(default_factory=Counter)
+    _examples: dict[tuple[str, str], str] = field(default_factory=dict)
+
+    def differing(self, published: RecordDigest, recomputed: Mapping[str, bytes], where: str) -> list[str]:
+        """The fields that both records have and that differ. `where` names the published record."""
+        theirs = published.by_name()
+        self._published.setdefault(published.version, set()).update(theirs)
+        self._recomputed.setdefault(published.version, set()).update(recomputed)
+        for name in theirs.keys() ^ recomputed.keys():
+            self._lacking[published.version, name] += 1
+            self._examples.setdefault((published.version, name), where)
+        return [name for name, seal in theirs.items() if recomputed.get(name, seal) != seal]
+
+    def lacking(self) -> Iterator[tuple[str, int]]:
+        """A sentence and a number of records for each field that both versions have and some record has on one side only."""
+        for (version, name), count in sorted(self._lacking.items()):
+            if name in self._published[version] and name in self._recomputed[version]:
+                example = self._examples[version, name]
+                yield f"{example}: only one of the published record ({version}) and the recomputed one has '{name}'", count
