@@ -31,7 +31,7 @@ class Keeper(Protocol):
     def create(self, topic: str, partitions: int) -> None:
         """Make a topic if it is not there."""
 
-    def keep(self, records: Sequence[Record]) -> None:
+    def import_records(self, records: Sequence[Record]) -> None:
         """Take records in with their offsets."""
 
     def end(self, topic: str, partition: int) -> int:
@@ -135,7 +135,7 @@ def export(log: Log, to: Keeper, topics: Sequence[str], *, since: Bound = None, 
             _fill(log, [lane])
             batch = list(lane.ahead)
             lane.ahead.clear()
-            to.keep(batch)
+            to.import_records(batch)
             copied[lane.topic] += len(batch)
     return copied
 

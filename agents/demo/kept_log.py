@@ -19,7 +19,7 @@ def keep(log: Log, topics: Topics, settings: Mapping[str, object], folder: Path)
     """Copy the log into the folder, with settings for it; gives the settings file."""
     path = folder / _LOG
     path.unlink(missing_ok=True)
-    with FileLog.make(path) as file:
+    with FileLog.open_or_create(path) as file:
         export(log, file, [topics.wire(topic.name) for topic in TOPICS])
     told = {name: value for name, value in settings.items() if not name.startswith(("log.", "clock."))}
     tree = nested({**told, "log.kind": "file", "log.path": str(path)})

@@ -31,7 +31,7 @@ def run(settings: Settings, *, verify: bool, export: Path | None) -> int:
 
 
 def _export(log: Log, context: LogContext, to: Path) -> None:
-    with FileLog.make(to) as file:
+    with FileLog.open_or_create(to) as file:
         copied = copy(log, file, [context.topics.wire(topic.name) for topic in TOPICS])
     note(f"{sum(copied.values())} records copied to {to}")
 

@@ -1,13 +1,14 @@
-r"""The lines of a log file: how records and topics look when they lie in a file that anyone may read.
+r"""The lines of a log file: records and topics as anyone may read them.
 
     {"format":"ullage.log","version":1}
     {"topic":"ullage.control.v1","partitions":1,"begin":[0]}
     {"at":"ullage.control.v1:0:0","ms":1700000000000,"key":"tick","value":"{\"at\":1700000000000}","headers":[]}
 
-One JSON object a line. Bytes are text where they are UTF-8, else `{"base64":"..."}`, and null where there are none. A
-topic's line comes before its records; a later line of the same topic says that its first kept offsets have moved.
+One JSON object a line. Bytes are text where they are UTF-8, else `{"base64":"..."}`, and null where there are none. A topic's
+line stands before its records; a later line of the same topic says that its first kept offsets have moved.
 """
 
+import re
 from base64 import b64decode, b64encode
 from dataclasses import dataclass
 
@@ -18,6 +19,11 @@ from streams.log.port import Headers, Record
 
 FORMAT = "ullage.log"
 VERSION = 1
+RECORD_LINE = re.compile(rb'\{"at":"([^"\\]+:\d{1,9}):(\d{1,18})","ms":.*\}\n')
+"""A record's line as `encode_record` writes it: `topic:partition`, and the offset. The rest is parsed when somebody reads it."""
+
+Packed = str | dict[str, str] | None
+"""Bytes in JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +48,13 @@ def is_first_line(line: bytes) -> bool:
     return isinstance(body, dict) and body.get("format") == FORMAT and body.get("version") == VERSION
 
 
-def write_topic(line: TopicLine) -> bytes:
+def encode_topic(line: TopicLine) -> bytes:
     """The line of a topic."""
     return orjson.dumps({"topic": line.topic, "partitions": len(line.begin), "begin": list(line.begin)}) + b"\n"
 
 
-def write_record(record: Record) -> bytes:
-    """The line of a record. A topic name Kafka allows holds no colon, so the place can be read back."""
+def encode_record(record: Record) -> bytes:
+    """The line of a record. A topic name that Kafka allows holds no colon, so the place can be parsed."""
     body = {
         "at": str(record.place),
         "ms": record.timestamp_ms,
@@ -59,15 +65,15 @@ def write_record(record: Record) -> bytes:
     return orjson.dumps(body) + b"\n"
 
 
-def read(line: bytes) -> Record | TopicLine:
-    """What a line says. Raises ValueError that says what is wrong with it."""
+def decode(line: bytes) -> Record | TopicLine:
+    """The record or topic of a line. Raises ValueError that says what is wrong with it."""
     body = orjson.loads(line)
     try:
         if "topic" in body:
             return _topic(str(body["topic"]), int(body["partitions"]), tuple(int(b) for b in body["begin"]))
-        place = Place.parse(body["at"])
+        topic, partition, offset = _place(body["at"])
         key, value = _unpack(body["key"]), _unpack(body["value"])
-        return Record(place.topic, place.partition, place.offset, key, value, _headers(body["headers"]), int(body["ms"]))
+        return Record(topic, partition, offset, key, value, _headers(body["headers"]), int(body["ms"]))
     except (KeyError, TypeError, AttributeError) as error:
         msg = f"it is neither a topic nor a record ({type(error).__name__}: {error})"
         raise ValueError(msg) from error
@@ -80,11 +86,16 @@ def _topic(topic: str, partitions: int, begin: tuple[int, ...]) -> TopicLine:
     return TopicLine(topic, begin)
 
 
-def _headers(pairs: list[list[str | dict[str, str] | None]]) -> Headers:
-    return tuple((str(name), _unpack(data) or b"") for name, data in pairs)
+def _place(text: str) -> tuple[str, int, int]:
+    place = Place.parse(text)
+    return place.topic, place.partition, place.offset
 
 
-def _pack(data: bytes | None) -> str | dict[str, str] | None:
+def _headers(pairs: list[tuple[str, Packed]]) -> Headers:
+    return tuple([(str(name), data.encode() if type(data) is str else _unpack(data) or b"") for name, data in pairs])
+
+
+def _pack(data: bytes | None) -> Packed:
     if data is None:
         return None
     try:
@@ -93,7 +104,7 @@ def _pack(data: bytes | None) -> str | dict[str, str] | None:
         return {"base64": b64encode(data).decode()}
 
 
-def _unpack(packed: str | dict[str, str] | None) -> bytes | None:
+def _unpack(packed: Packed) -> bytes | None:
     if packed is None:
         return None
     return packed.encode() if isinstance(packed, str) else b64decode(packed["base64"], validate=True)

@@ -1,8 +1,11 @@
-"""The log in one file: for exports, recorded incidents, and runs without a broker that should outlive the process.
+"""The log in one file: for exports, recorded incidents, and runs without a broker that outlive their process.
 
-Append-only JSON lines (see `streams.log.file_format`); an append is on the disk when it returns. Several processes may append:
-each takes the file's lock and first reads what the others wrote. A crash can leave half a line at the end: it was never
-acknowledged, readers leave it out and `torn` says so, and the next append cuts it off.
+The file holds JSON lines (see `streams.log.file_format`) and only grows; an append is on the disk when it returns. Several
+processes may append: each locks the file and first indexes what the others wrote. A crash can leave half a line at the end. It
+was never acknowledged: readers ignore it, `torn` reports it, and the next append cuts it off.
+
+Opening the file indexes where each record stands and parses nothing else, so that a command that needs ten records of a large
+file pays for ten.
 """
 
 import fcntl
@@ -19,23 +22,32 @@ from schemas.names import Place
 from streams.errors import BadInput, LogUnavailable
 from streams.log import file_format
 from streams.log.memory_log import unknown_time
-from streams.log.offset_index import Shelves, share
-from streams.log.port import NewRecord, Positions, Record, needs_key_or_value
+from streams.log.offset_index import OffsetIndex, PartitionIndex, fair_share
+from streams.log.port import NewRecord, Positions, Record, require_key_or_value
 
 READ_AT_ONCE = 4 << 20
 POLL_BYTES = 32 << 20
 """One poll stops after about this much, so that ten thousand big records do not fill the memory."""
 LOOK_AGAIN = 0.02
 
+Span = tuple[int, int]
+"""Where a line stands in the file: its first byte and its length."""
+
 
 class FileLog:
-    """Opens a file that is there; `FileLog.make` makes one. `now` gives the timestamps of appended records."""
+    """Opens an existing file; `FileLog.open_or_create` creates it if needed. `now` gives the timestamps of appended records.
+
+    A damaged line raises BadInput: at once when it is no record at all or does not fit to the lines before it, else when somebody
+    reads that record.
+    """
 
     def __init__(self, path: Path | str, now: Callable[[], int] = unknown_time) -> None:
-        """Raises BadInput when the file is missing, is not a log file, or holds a line that cannot be read."""
+        """Raises BadInput when the file is missing, is not a log file, or holds a damaged line."""
         self.path = Path(path)
         self._now = now
-        self._shelves: Shelves[tuple[int, int]] = Shelves(f"the log file '{self.path}'")
+        self._index: OffsetIndex[Span] = OffsetIndex(f"the log file '{self.path}'")
+        self._partitions: dict[bytes, PartitionIndex[Span]] = {}
+        """The partitions of the index by `topic:partition`, as lines spell them."""
         self._lock = threading.RLock()
         self._read_to, self._line = 0, 0
         try:
@@ -45,8 +57,8 @@ class FileLog:
         self._catch_up()
 
     @classmethod
-    def make(cls, path: Path | str, now: Callable[[], int] = unknown_time) -> "FileLog":
-        """Open the file, making an empty log when there is no file yet."""
+    def open_or_create(cls, path: Path | str, now: Callable[[], int] = unknown_time) -> "FileLog":
+        """Open the file; create an empty log when there is none yet."""
         path = Path(path)
         try:
             with path.open("xb") as file:
@@ -70,41 +82,41 @@ class FileLog:
     def create(self, topic: str, partitions: int) -> None:
         """Make a topic; nothing happens when it is there already. Raises BadInput for another partition count."""
         with self._writing():
-            if not self._shelves.create(topic, partitions):
+            if not self._index.create(topic, partitions):
                 return
             try:
-                self._write([file_format.write_topic(file_format.TopicLine(topic, (0,) * partitions))])
+                self._write([file_format.encode_topic(file_format.TopicLine(topic, (0,) * partitions))])
             except LogUnavailable:
-                del self._shelves.topics[topic]
+                del self._index.topics[topic]
                 raise
 
     def append(self, records: Iterable[NewRecord]) -> Sequence[Place]:
         """Append all or, when one of them names no known place, none."""
         with self._writing():
             ends: dict[tuple[str, int], int] = {}
-            kept = []
+            taken = []
             for new in records:
-                needs_key_or_value(new)
+                require_key_or_value(new)
                 tp = new.topic, new.partition
-                offset = ends.get(tp, self._shelves.at(*tp).end)
+                offset = ends.get(tp, self._index.at(*tp).end)
                 ends[tp] = offset + 1
-                kept.append(Record(*tp, offset, new.key, new.value, new.headers, self._now()))
-            self._put(kept)
-        return [record.place for record in kept]
+                taken.append(Record(*tp, offset, new.key, new.value, new.headers, self._now()))
+            self._append(taken)
+        return [record.place for record in taken]
 
-    def keep(self, records: Iterable[Record]) -> None:
-        """Take in records of another log with their offsets and timestamps, each after what its partition holds already."""
+    def import_records(self, records: Iterable[Record]) -> None:
+        """Append records of another log with their offsets and timestamps, each after what its partition holds already."""
         batch = list(records)
         with self._writing():
-            self._shelves.check_kept(record.place for record in batch)
-            self._put(batch)
+            self._index.check_offsets(record.place for record in batch)
+            self._append(batch)
 
-    def _put(self, records: Sequence[Record]) -> None:
-        written = [file_format.write_record(record) for record in records]
+    def _append(self, records: Sequence[Record]) -> None:
+        written = [file_format.encode_record(record) for record in records]
         at = self._read_to
         self._write(written)
         for record, line in zip(records, written, strict=True):
-            self._shelves.at(record.topic, record.partition).put(record.offset, (at, len(line)))
+            self._index.at(record.topic, record.partition).add(record.offset, (at, len(line)))
             at += len(line)
 
     def poll(self, positions: Positions, *, wait: float = 0.0, limit: int = 10_000) -> Sequence[Record]:
@@ -123,46 +135,55 @@ class FileLog:
         found: list[Record] = []
         size = 0
         for (topic, partition), position in positions.items():
-            room = min(share(len(positions), limit), limit - len(found))
-            for at, length in self._shelves.at(topic, partition).read(position, room):
+            room = min(fair_share(len(positions), limit), limit - len(found))
+            for at, length in self._index.at(topic, partition).read(position, room):
                 if found and size + length > POLL_BYTES:
                     return found
                 size += length
-                record = file_format.read(os.pread(self._file, length, at))
-                if isinstance(record, Record):
-                    found.append(record)
+                found.append(self._record(at, length))
         return found
+
+    def _record(self, at: int, length: int) -> Record:
+        line = os.pread(self._file, length, at)
+        try:
+            record = file_format.decode(line)
+        except ValueError as error:
+            where = line[:60].decode(errors="replace").rstrip()
+            raise BadInput(f"the line at byte {at} of the log file '{self.path}' ('{where}…') cannot be read: {error}") from error
+        if not isinstance(record, Record):
+            raise BadInput(f"the line at byte {at} of the log file '{self.path}' is no record any more")
+        return record
 
     def truncate(self, topic: str, partition: int, offset: int) -> None:
         """Say that what stands before `offset` is no longer kept; its lines stay in the file, unread."""
         with self._writing():
-            self._shelves.at(topic, partition).truncate(offset)
-            begin = tuple(shelf.begin for shelf in self._shelves.topics[topic])
-            self._write([file_format.write_topic(file_format.TopicLine(topic, begin))])
+            self._index.at(topic, partition).truncate(offset)
+            begin = tuple(index.begin for index in self._index.topics[topic])
+            self._write([file_format.encode_topic(file_format.TopicLine(topic, begin))])
 
     def begin(self, topic: str, partition: int) -> int:
         """The first kept offset."""
         with self._lock:
             self._catch_up()
-            return self._shelves.at(topic, partition).begin
+            return self._index.at(topic, partition).begin
 
     def end(self, topic: str, partition: int) -> int:
         """The offset after the last record."""
         with self._lock:
             self._catch_up()
-            return self._shelves.at(topic, partition).end
+            return self._index.at(topic, partition).end
 
     def partitions(self, topic: str) -> int:
         """How many partitions the topic has."""
         with self._lock:
             self._catch_up()
-            return self._shelves.count(topic)
+            return self._index.count(topic)
 
     def topics(self) -> Sequence[str]:
         """The topics in the file, in the order in which they came."""
         with self._lock:
             self._catch_up()
-            return list(self._shelves.topics)
+            return list(self._index.topics)
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
@@ -188,35 +209,52 @@ class FileLog:
         self._line += len(written)
 
     def _catch_up(self) -> None:
-        """Index the whole lines after what has been read."""
+        """Index the whole lines after the indexed part of the file."""
         rest = b""
         while chunk := os.pread(self._file, READ_AT_ONCE, self._read_to + len(rest)):
             rest += chunk
-            whole = rest.rfind(b"\n") + 1
-            for line in _lines(rest[:whole]):
-                self._line += 1
-                self._index(line)
-                self._read_to += len(line)
-            rest = rest[whole:]
+            indexed = self._read_to
+            self._index_lines(rest, rest.rfind(b"\n") + 1)
+            rest = rest[self._read_to - indexed :]
         if self._line == 0:
             raise BadInput(f"'{self.path}' is not a log file: it is empty")
 
-    def _index(self, line: bytes) -> None:
+    def _index_lines(self, data: bytes, end: int) -> None:
+        """Index the lines of `data`, which begins where the index ends, up to the byte `end`."""
+        at = 0
+        while at < end:
+            match = file_format.RECORD_LINE.match(data, at, end)
+            partition = None if match is None else self._partitions.get(match[1])
+            if match is None or partition is None or (offset := int(match[2])) < partition.end:
+                length = data.index(b"\n", at) + 1 - at
+                self._line += 1
+                self._index_line(data[at : at + length])
+            else:
+                length = match.end() - at
+                self._line += 1
+                partition.add(offset, (self._read_to, length))
+            at += length
+            self._read_to += length
+
+    def _index_line(self, line: bytes) -> None:
+        """Index a line of any kind; the others are records of partitions that have a record already."""
         if self._line == 1:
             if not file_format.is_first_line(line):
                 raise BadInput(f"'{self.path}' is not a log file: its first line is {line[:60]!r}")
             return
         try:
-            found = file_format.read(line)
+            found = file_format.decode(line)
         except ValueError as error:
             raise BadInput(f"line {self._line} of the log file '{self.path}' cannot be read: {error}") from error
         if isinstance(found, Record):
-            self._shelves.check_kept([found.place])
-            self._shelves.at(found.topic, found.partition).put(found.offset, (self._read_to, len(line)))
+            self._index.check_offsets([found.place])
+            partition = self._index.at(found.topic, found.partition)
+            partition.add(found.offset, (self._read_to, len(line)))
+            self._partitions[f"{found.topic}:{found.partition}".encode()] = partition
             return
-        self._shelves.create(found.topic, len(found.begin))
-        for shelf, begin in zip(self._shelves.topics[found.topic], found.begin, strict=True):
-            shelf.truncate(begin)
+        self._index.create(found.topic, len(found.begin))
+        for index, begin in zip(self._index.topics[found.topic], found.begin, strict=True):
+            index.truncate(begin)
 
     def close(self) -> None:
         """Let go of the file."""
@@ -232,8 +270,3 @@ class FileLog:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         """Close."""
         self.close()
-
-
-def _lines(data: bytes) -> list[bytes]:
-    """The lines of data that ends in a line end, or of nothing, each with its end."""
-    return [line + b"\n" for line in data.split(b"\n")[:-1]]

@@ -20,7 +20,7 @@ from streams.errors import BadInput
 from streams.log import connection
 from streams.log.connection import MAX_RECORD_BYTES, Connection
 from streams.log.kafka_reader import Reader
-from streams.log.port import NewRecord, Positions, Record, needs_key_or_value
+from streams.log.port import NewRecord, Positions, Record, require_key_or_value
 
 DELIVERY_MS = 30_000
 """How long one append may take, broker restarts included."""
@@ -45,7 +45,7 @@ class KafkaLog:
         """As the port says. After an error a part may have been appended."""
         batch = list(records)
         for record in batch:
-            needs_key_or_value(record)
+            require_key_or_value(record)
             self._check(record.topic, record.partition)
         with connection.told(self.where, f"appending {len(batch)} records"):
             try:

@@ -1,6 +1,6 @@
 """The log in memory: for tests, simulations and a demo without a broker. Any number of threads may use it.
 
-It forgets everything when the process ends, and reads no clock: who wants timestamps brings one.
+It forgets everything when the process ends and reads no clock: whoever wants timestamps hands one in.
 """
 
 import threading
@@ -10,50 +10,50 @@ from types import TracebackType
 from typing import Self
 
 from schemas.names import Place
-from streams.log.offset_index import Shelves, share
-from streams.log.port import NewRecord, Positions, Record, needs_key_or_value
+from streams.log.offset_index import OffsetIndex, fair_share
+from streams.log.port import NewRecord, Positions, Record, require_key_or_value
 
 
 def unknown_time() -> int:
-    """The timestamp of a record when nobody says what time it is."""
+    """The timestamp of records in a log that has no clock."""
     return -1
 
 
 class MemoryLog:
-    """Topics are made with `create`. `now` gives the timestamps in milliseconds."""
+    """Topics are created with `create`. `now` gives the timestamps in milliseconds."""
 
     def __init__(self, now: Callable[[], int] = unknown_time) -> None:
         self._now = now
-        self._shelves: Shelves[Record] = Shelves("the log in memory")
+        self._index: OffsetIndex[Record] = OffsetIndex("the log in memory")
         self._changed = threading.Condition()
 
     def create(self, topic: str, partitions: int) -> None:
-        """Make a topic; nothing happens when it is there already. Raises BadInput for another partition count."""
+        """Create a topic; nothing happens when it exists already. Raises BadInput for another partition count."""
         with self._changed:
-            self._shelves.create(topic, partitions)
+            self._index.create(topic, partitions)
 
     def append(self, records: Iterable[NewRecord]) -> Sequence[Place]:
         """Append all or, when one of them names no known place, none."""
         batch = list(records)
         for record in batch:
-            needs_key_or_value(record)
+            require_key_or_value(record)
         with self._changed:
-            shelves = [self._shelves.at(r.topic, r.partition) for r in batch]
+            partitions = [self._index.at(r.topic, r.partition) for r in batch]
             places = []
-            for new, shelf in zip(batch, shelves, strict=True):
-                taken = Record(new.topic, new.partition, shelf.end, new.key, new.value, new.headers, self._now())
-                shelf.put(taken.offset, taken)
+            for new, index in zip(batch, partitions, strict=True):
+                taken = Record(new.topic, new.partition, index.end, new.key, new.value, new.headers, self._now())
+                index.add(taken.offset, taken)
                 places.append(taken.place)
             self._changed.notify_all()
         return places
 
-    def keep(self, records: Iterable[Record]) -> None:
-        """Take in records of another log with their offsets and timestamps, each after what its partition holds already."""
+    def import_records(self, records: Iterable[Record]) -> None:
+        """Append records of another log with their offsets and timestamps, each after what its partition holds already."""
         batch = list(records)
         with self._changed:
-            self._shelves.check_kept(record.place for record in batch)
+            self._index.check_offsets(record.place for record in batch)
             for record in batch:
-                self._shelves.at(record.topic, record.partition).put(record.offset, record)
+                self._index.at(record.topic, record.partition).add(record.offset, record)
             self._changed.notify_all()
 
     def poll(self, positions: Positions, *, wait: float = 0.0, limit: int = 10_000) -> Sequence[Record]:
@@ -70,32 +70,32 @@ class MemoryLog:
     def _read(self, positions: Positions, limit: int) -> list[Record]:
         found: list[Record] = []
         for (topic, partition), position in positions.items():
-            room = min(share(len(positions), limit), limit - len(found))
-            found += self._shelves.at(topic, partition).read(position, room)
+            room = min(fair_share(len(positions), limit), limit - len(found))
+            found += self._index.at(topic, partition).read(position, room)
         return found
 
     def truncate(self, topic: str, partition: int, offset: int) -> None:
-        """Forget what stands before `offset`, as retention would."""
+        """Delete the records before `offset`, as retention would."""
         with self._changed:
-            self._shelves.at(topic, partition).truncate(offset)
+            self._index.at(topic, partition).truncate(offset)
 
     def begin(self, topic: str, partition: int) -> int:
         """The first kept offset."""
         with self._changed:
-            return self._shelves.at(topic, partition).begin
+            return self._index.at(topic, partition).begin
 
     def end(self, topic: str, partition: int) -> int:
         """The offset after the last record."""
         with self._changed:
-            return self._shelves.at(topic, partition).end
+            return self._index.at(topic, partition).end
 
     def partitions(self, topic: str) -> int:
         """How many partitions the topic has."""
         with self._changed:
-            return self._shelves.count(topic)
+            return self._index.count(topic)
 
     def close(self) -> None:
-        """Nothing to let go of."""
+        """Nothing to close."""
 
     def __enter__(self) -> Self:
         """Itself."""

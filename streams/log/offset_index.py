@@ -1,6 +1,6 @@
-"""What a log that keeps its own index remembers of each partition: which offsets it has and where their records are.
+"""The index of a log that keeps its records itself: which offsets each partition holds, and where each record is.
 
-The memory and the file adapter share it, so that unknown topics, kept offsets and holes mean the same in both. It knows
+The memory log and the file log share it, so that unknown topics, deleted offsets and holes mean the same in both. It knows
 offsets and items, not bytes, and takes no locks.
 """
 
@@ -17,15 +17,15 @@ T = TypeVar("T")
 
 
 @dataclass(slots=True)
-class Shelf(Generic[T]):
-    """One partition. Offsets rise; holes are allowed, because a stretch copied from a compacted log has them."""
+class PartitionIndex(Generic[T]):
+    """One partition. Offsets rise; holes are allowed, because a copy of a compacted log has them."""
 
     begin: int = 0
     end: int = 0
     offsets: "array[int]" = field(default_factory=lambda: array("q"))
     items: list[T] = field(default_factory=list)
 
-    def put(self, offset: int, item: T) -> None:
+    def add(self, offset: int, item: T) -> None:
         """Add the item at an offset at or after `end`. The first one of an empty partition sets `begin`."""
         if not self.offsets:
             self.begin = offset
@@ -46,23 +46,23 @@ class Shelf(Generic[T]):
         del self.items[:cut]
 
 
-class Shelves(Generic[T]):
-    """The partitions of all topics of one log; says in a sentence when there is no such topic or partition."""
+class OffsetIndex(Generic[T]):
+    """The partitions of all topics of one log; raises BadInput with a sentence when there is no such topic or partition."""
 
     def __init__(self, log: str) -> None:
         """`log` names the log in those sentences."""
         self.log = log
-        self.topics: dict[str, list[Shelf[T]]] = {}
+        self.topics: dict[str, list[PartitionIndex[T]]] = {}
 
     def create(self, topic: str, partitions: int) -> bool:
-        """Make the topic; False when it is there already with as many. Raises BadInput for another count or one below 1."""
+        """Create the topic; False when it exists with as many partitions. Raises BadInput for another count or one below 1."""
         if partitions < 1:
             raise BadInput(f"topic '{topic}' was to get {partitions} partitions in {self.log}, but needs at least one")
         if topic in self.topics:
             if len(self.topics[topic]) != partitions:
                 raise BadInput(f"topic '{topic}' has {len(self.topics[topic])} partitions in {self.log}, not {partitions}")
             return False
-        self.topics[topic] = [Shelf() for _ in range(partitions)]
+        self.topics[topic] = [PartitionIndex() for _ in range(partitions)]
         return True
 
     def count(self, topic: str) -> int:
@@ -71,15 +71,15 @@ class Shelves(Generic[T]):
             raise BadInput(f"there is no topic '{topic}' in {self.log}; create it first")
         return len(self.topics[topic])
 
-    def at(self, topic: str, partition: int) -> Shelf[T]:
-        """The shelf of one partition. Raises BadInput when there is none."""
+    def at(self, topic: str, partition: int) -> PartitionIndex[T]:
+        """The index of one partition. Raises BadInput when there is none."""
         count = self.count(topic)
         if not 0 <= partition < count:
             raise BadInput(f"topic '{topic}' in {self.log} has the partitions 0 to {count - 1}, not {partition}")
         return self.topics[topic][partition]
 
-    def check_kept(self, places: Iterable[Place]) -> None:
-        """Raises BadInput when records cannot be kept at these places, in this order, because a partition is past one."""
+    def check_offsets(self, places: Iterable[Place]) -> None:
+        """Raises BadInput when records cannot be added at these places, in this order, because a partition is past one."""
         ends: dict[tuple[str, int], int] = {}
         for place in places:
             key = place.topic, place.partition
@@ -89,6 +89,6 @@ class Shelves(Generic[T]):
             ends[key] = place.offset + 1
 
 
-def share(partitions: int, limit: int) -> int:
-    """How many records one poll takes of each partition, so that a long one does not hide the others."""
+def fair_share(partitions: int, limit: int) -> int:
+    """How many records one poll takes from each partition, so that a long one does not starve the others."""
     return max(1, limit // max(1, partitions))

@@ -30,7 +30,7 @@ class NewRecord:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A record in the log. `timestamp_ms` is when the log took it, never an input to a decision."""
+    """A record in the log. `timestamp_ms` is when it was appended, which is never an input to a decision."""
 
     topic: str
     partition: int
@@ -47,12 +47,12 @@ class Record:
 
     @property
     def size(self) -> int:
-        """About how much memory it takes, in bytes."""
+        """About how much memory it needs, in bytes."""
         return len(self.key or b"") + len(self.value or b"") + 100
 
 
-def needs_key_or_value(record: NewRecord) -> None:
-    """Raises BadInput for a record that has neither: it would say nothing about nothing, and Kafka's clients refuse it."""
+def require_key_or_value(record: NewRecord) -> None:
+    """Raises BadInput for a record that has neither: it would mean nothing, and Kafka's clients refuse it."""
     if record.key is None and record.value is None:
         raise BadInput(f"a record for {record.topic}:{record.partition} has neither a key nor a value")
 
@@ -83,7 +83,7 @@ class Log(Protocol):
         """How many partitions the topic has. Raises BadInput when there is no such topic."""
 
     def close(self) -> None:
-        """Let go of connections and files."""
+        """Close connections and files."""
 
     def __enter__(self) -> Self:
         """Itself."""

@@ -35,7 +35,7 @@ RIGHTS = (
 @pytest.fixture
 def log(tmp_path: Path) -> Path:
     path = tmp_path / "log.jsonl"
-    with FileLog.make(path) as made:
+    with FileLog.open_or_create(path) as made:
         for topic in TOPICS:
             made.create(TOPICS_HERE.wire(topic.name), 1)
     return path

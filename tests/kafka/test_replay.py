@@ -78,7 +78,7 @@ def test_an_export_of_kafka_keeps_places_and_times_also_after_retention(
     topic_admin.apply(client, topic_admin.plan(client, [TopicSpec(name, 2, {})]))
     log.append(recorded(name, 2))
     client.delete_records({TopicPartition(name, 1): 7})
-    with FileLog.make(tmp_path / "incident.jsonl") as file:
+    with FileLog.open_or_create(tmp_path / "incident.jsonl") as file:
         assert replay.export(log, file, [name]) == {name: 20 + 13}
         assert list(replay.stretch(file, [name])) == list(replay.stretch(log, [name]))
         assert file.begin(name, 1) == 7

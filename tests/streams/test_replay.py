@@ -124,7 +124,9 @@ def test_time_is_the_tick_then_ce_time_then_when_the_log_took_it() -> None:
 def test_the_position_of_a_moment_is_found_over_holes_and_records_without_a_time() -> None:
     log = MemoryLog()
     log.create("t", 1)
-    log.keep([Record("t", 0, offset, b"k", b"v", (), time) for offset, time in ((3, 100), (7, -1), (8, -1), (20, 200), (21, -1))])
+    log.import_records(
+        [Record("t", 0, offset, b"k", b"v", (), time) for offset, time in ((3, 100), (7, -1), (8, -1), (20, 200), (21, -1))]
+    )
     epoch = datetime(1970, 1, 1, tzinfo=UTC)
 
     def position(ms: int) -> int:
@@ -182,7 +184,7 @@ def test_following_goes_on_with_what_is_appended_and_leaves_nothing_out(log: Mem
 
 def test_an_export_can_be_read_like_the_log_it_came_from(log: MemoryLog, tmp_path: Path) -> None:
     log.truncate("facts", 1, 2)
-    with FileLog.make(tmp_path / "incident.jsonl") as file:
+    with FileLog.open_or_create(tmp_path / "incident.jsonl") as file:
         assert replay.export(log, file, ["facts", "decisions"], until=at(25)) == {"facts": 6, "decisions": 2}
     with FileLog(tmp_path / "incident.jsonl") as file:
         assert list(replay.stretch(file, ["facts", "decisions"])) == list(
@@ -197,7 +199,7 @@ def test_an_export_can_be_read_like_the_log_it_came_from(log: MemoryLog, tmp_pat
 
 
 def test_exporting_again_adds_only_what_is_new(log: MemoryLog, tmp_path: Path) -> None:
-    with FileLog.make(tmp_path / "log.jsonl") as file:
+    with FileLog.open_or_create(tmp_path / "log.jsonl") as file:
         assert replay.export(log, file, ["decisions"]) == {"decisions": 3}
         assert replay.export(log, file, ["decisions"]) == {"decisions": 0}
         log.append([said("decisions", 0, 40, "d@40")])

@@ -59,7 +59,7 @@ class Desk:
 
     def __init__(self, path: Path, written: list[tuple[bytes, bytes]]) -> None:
         self.path = path
-        with FileLog.make(path) as log:
+        with FileLog.open_or_create(path) as log:
             log.create(TOPIC, 2)
             log.append(NewRecord(TOPIC, 0, key, value) for key, value in written)
 

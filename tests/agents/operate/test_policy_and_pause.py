@@ -27,7 +27,7 @@ class Desk:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        with FileLog.make(path) as log:
+        with FileLog.open_or_create(path) as log:
             for topic in TOPICS:
                 log.create(SHOP.wire(topic.name), 2)
 

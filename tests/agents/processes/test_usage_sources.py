@@ -31,7 +31,7 @@ HOUR = timedelta(hours=1)
 def path(tmp_path: Path) -> Path:
     """A log that knows one pod."""
     path, topics = tmp_path / "log.jsonl", Topics()
-    with FileLog.make(path) as log:
+    with FileLog.open_or_create(path) as log:
         for topic in TOPICS:
             log.create(topics.wire(topic.name), topics.partitions)
         pod = PodChanged(NOW - HOUR, WEB, PodName("shop", "web-1", "u1"), PodPhase.RUNNING, NOW - HOUR, ())

@@ -48,7 +48,7 @@ def changed(bench: Bench, change: Callable[[Record], list[Record]]) -> MemoryLog
         log.create(bench.topics.wire(topic.name), bench.topics.partitions)
         for record in bench.all_records(topic.name):
             for new in change(record):
-                log.keep([replace(new, offset=log.end(new.topic, new.partition))])
+                log.import_records([replace(new, offset=log.end(new.topic, new.partition))])
     return log
 
 
@@ -230,7 +230,7 @@ def test_what_a_worker_publishes_while_we_look_is_neither_missing_nor_extra(benc
 
 
 def test_a_log_in_a_file_verifies_like_the_one_it_was_copied_from(bench: Bench, tmp_path: Path) -> None:
-    with FileLog.make(tmp_path / "log") as file:
+    with FileLog.open_or_create(tmp_path / "log") as file:
         export(bench.log, file, [bench.topics.wire(topic.name) for topic in TOPICS])
         assert verify(LogContext(file, bench.topics, bench.codec), stages()) == run(bench)
 

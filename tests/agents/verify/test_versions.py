@@ -68,7 +68,7 @@ def older_log(bench: Bench, change: Callable[[Record], Record] = lambda record: 
     log = MemoryLog()
     for topic in TOPICS:
         log.create(bench.topics.wire(topic.name), bench.topics.partitions)
-        log.keep([change(as_the_older_version_wrote_it(record)) for record in bench.all_records(topic.name)])
+        log.import_records([change(as_the_older_version_wrote_it(record)) for record in bench.all_records(topic.name)])
     return log
 
 
@@ -188,7 +188,7 @@ def test_of_a_log_that_0_1_0_wrote_every_decision_is_as_published_but_the_one_th
     chosen = records[500]
     value = (chosen.value or b"").replace(b'"lower":{"cpu":0.', b'"lower":{"cpu":1.', 1)
     assert value != chosen.value
-    log.keep([replace(record, value=value) if record is chosen else record for record in records])
+    log.import_records([replace(record, value=value) if record is chosen else record for record in records])
     settings = loading.load(file=SHARED / "day-0.1.yaml").settings
     report = verify(LogContext.of(log, day.topics), pipeline(settings))
     assert report.counts == {DiscrepancyKind.DIFFERENT: 1}, list(report_lines(report))

@@ -22,7 +22,7 @@ from tests.support.log_conformance import Conformance, World
 class FileWorld(World):
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.log = FileLog.make(path)
+        self.log = FileLog.open_or_create(path)
         self.wide, self.narrow = "wide", "narrow"
         self.log.create("wide", 3)
         self.log.create("narrow", 1)
@@ -45,7 +45,7 @@ class TestFileLog(Conformance):
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     path = tmp_path / "log.jsonl"
-    with FileLog.make(path, now=lambda: 1234) as log:
+    with FileLog.open_or_create(path, now=lambda: 1234) as log:
         log.create("t", 1)
         log.append([NewRecord("t", 0, b"tick", b'{"at":5}', (("ce_id", b"x"), ("raw", b"\xff")))])
     return path
@@ -103,7 +103,7 @@ def test_what_is_not_a_log_file_is_refused_with_its_name(tmp_path: Path) -> None
     with pytest.raises(BadInput, match=r"nowhere\.jsonl' cannot be opened: No such file"):
         FileLog(tmp_path / "nowhere.jsonl")
     with pytest.raises(BadInput, match="cannot be made"):
-        FileLog.make(tmp_path / "no" / "folder.jsonl")
+        FileLog.open_or_create(tmp_path / "no" / "folder.jsonl")
 
 
 @pytest.mark.parametrize(
@@ -116,13 +116,32 @@ def test_what_is_not_a_log_file_is_refused_with_its_name(tmp_path: Path) -> None
         ('{"at":"t:0:0","ms":1,"key":null,"value":null,"headers":[]}', "already at 1"),
         ('{"at":"u:0:0","ms":1,"key":null,"value":null,"headers":[]}', "no topic 'u'"),
         ('{"topic":"u","partitions":2,"begin":[0]}', "2 partitions but 1 first offsets"),
-        ('{"at":"t:0:1","ms":1,"key":{"base64":"*"},"value":null,"headers":[]}', "line 4"),
+        ('{"at":"t:0:1","ms":1,"key":null,"value":null,"headers":[]', "line 4"),
     ],
 )
 def test_a_line_that_cannot_be_read_is_named(path: Path, line: str, said: str) -> None:
     path.write_text(path.read_text() + line + "\n")
     with pytest.raises(BadInput, match=said):
         FileLog(path)
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        ('"key":{"base64":"*"},"value":null,"headers":[]}', "t:0:1"),
+        ('"key":null,"value":"half of}', "t:0:1"),
+        ('"value":null,"headers":[]}', "neither a topic nor a record"),
+    ],
+)
+def test_a_record_with_damage_inside_is_named_when_it_is_read_and_hides_no_other(path: Path, damage: str, said: str) -> None:
+    whole = path.read_text()
+    path.write_text(whole + '{"at":"t:0:1","ms":1,' + damage + "\n" + whole.splitlines()[-1].replace("t:0:0", "t:0:2") + "\n")
+    with FileLog(path) as log:
+        assert log.end("t", 0) == 3
+        assert [record.offset for record in log.poll({("t", 0): 0}, limit=1)] == [0]
+        assert [record.offset for record in log.poll({("t", 0): 2})] == [2]
+        with pytest.raises(BadInput, match=f"at byte {len(whole)} of the log file .*{said}"):
+            log.poll({("t", 0): 1})
 
 
 def test_a_file_that_may_not_be_written_can_still_be_read(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,7 +157,7 @@ def test_kept_records_keep_their_offsets_times_and_holes_also_after_opening_agai
     records = [Record("u", 1, offset, b"k", b"v", (("h", b"1"),), 7) for offset in (5, 6, 9)]
     with FileLog(path) as log:
         log.create("u", 2)
-        log.keep(records)
+        log.import_records(records)
     with FileLog(path) as log:
         assert log.topics() == ["t", "u"]
         assert (log.begin("u", 1), log.end("u", 1)) == (5, 10)
@@ -181,7 +200,7 @@ def room_for(size: int) -> Iterator[None]:
 def test_a_batch_that_cannot_be_kept_whole_leaves_the_file_as_it_was(path: Path) -> None:
     whole = path.read_bytes()
     with FileLog(path) as log, pytest.raises(BadInput, match=r"t:0:1 cannot be put .* already at 2"):
-        log.keep([Record("t", 0, 1, b"k", b"v"), Record("t", 0, 1, b"k", b"v")])
+        log.import_records([Record("t", 0, 1, b"k", b"v"), Record("t", 0, 1, b"k", b"v")])
     assert path.read_bytes() == whole
 
 
@@ -225,6 +244,6 @@ def test_any_record_comes_back_from_its_line(
     key: bytes | None, value: bytes | None, headers: list[tuple[str, bytes]], offset: int
 ) -> None:
     record = Record("ullage.pod-metrics.v1", 3, offset, key, value, tuple(headers), 17)
-    line = file_format.write_record(record)
+    line = file_format.encode_record(record)
     assert line.count(b"\n") == 1
-    assert file_format.read(line) == record
+    assert file_format.decode(line) == record

@@ -63,7 +63,7 @@ def test_kept_records_keep_their_offsets_their_times_and_their_holes() -> None:
     log = MemoryLog()
     log.create("t", 1)
     records = [Record("t", 0, offset, b"k", b"v", (), 7) for offset in (5, 6, 9)]
-    log.keep(records)
+    log.import_records(records)
     assert (log.begin("t", 0), log.end("t", 0)) == (5, 10)
     assert list(log.poll({("t", 0): 7})) == [records[2]]
     assert log.append([NewRecord("t", 0, b"k", b"v")]) == [Place("t", 0, 10)]
@@ -72,11 +72,11 @@ def test_kept_records_keep_their_offsets_their_times_and_their_holes() -> None:
 def test_a_record_cannot_be_kept_before_the_end() -> None:
     log = MemoryLog()
     log.create("t", 1)
-    log.keep([Record("t", 0, 5, b"k", b"v")])
+    log.import_records([Record("t", 0, 5, b"k", b"v")])
     with pytest.raises(BadInput, match="t:0:5 cannot be put into the log in memory: that partition is already at 6"):
-        log.keep([Record("t", 0, 5, b"k", b"v")])
+        log.import_records([Record("t", 0, 5, b"k", b"v")])
     with pytest.raises(BadInput, match=r"t:0:8 cannot be put .* already at 9"):
-        log.keep([Record("t", 0, 7, b"k", b"v"), Record("t", 0, 8, b"k", b"v"), Record("t", 0, 8, b"k", b"v")])
+        log.import_records([Record("t", 0, 7, b"k", b"v"), Record("t", 0, 8, b"k", b"v"), Record("t", 0, 8, b"k", b"v")])
     assert log.end("t", 0) == 6
 
 

@@ -67,7 +67,7 @@ class DeadlyCluster(SimulatedCluster):
 
 
 def test_killed_between_act_and_outcome_again_and_again_nothing_is_done_twice(tmp_path: Path) -> None:
-    log, cluster = FileLog.make(tmp_path / "log"), DeadlyCluster()
+    log, cluster = FileLog.open_or_create(tmp_path / "log"), DeadlyCluster()
     for topic in TOPICS:
         log.create(TOPICS_2.wire(topic.name), 2)
     cluster.advance(START + timedelta(minutes=2))
