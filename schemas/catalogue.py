@@ -104,7 +104,7 @@ CATALOGUE = Catalogue(
         Kind("resize-planned", ResizePlanned, ("pod-updates",)),
         Kind("eviction-planned", EvictionPlanned, ("pod-updates",)),
         Kind("update-refused", UpdateRefused, ("pod-updates",)),
-        Kind("action-finished", ActionFinished, ("outcomes",)),
+        Kind("action-finished", ActionFinished, ("outcomes",), version=2),
         Kind("status-written", StatusWritten, ("outcomes",)),
     ),
     LIFTS,

@@ -40,7 +40,7 @@ class DecisionId:
 
 @dataclass(frozen=True, slots=True)
 class OutcomeId:
-    """`decision id/action/subject`: an action finished on one subject. The subject is a pod's uid and contains no slash."""
+    """`decision id/action/subject`: an action finished on one subject. `subject` is a `Subject.id`, which contains no slash."""
 
     decision: str
     action: Action

@@ -27,7 +27,16 @@ def _requests_recommended_v1(body: Body) -> Body:
     return {**body, "because": because, **typed}
 
 
+def _action_finished_v1(body: Body) -> Body:
+    """An outcome was about a pod of a workload; now it names any subject."""
+    lifted = {name: value for name, value in body.items() if name not in ("workload", "pod")}
+    workload, pod = body["workload"], body["pod"]
+    key = "/".join(workload[part] for part in ("cluster", "namespace", "kind", "name"))
+    return {**lifted, "subject": {"kind": "pod", "cluster": workload["cluster"], **pod, "workload": key}}
+
+
 LIFTS: Mapping[tuple[str, int], Lift] = {
+    ("action-finished", 1): _action_finished_v1,
     ("requests-recommended", 1): _requests_recommended_v1,
 }
 """By the name on the wire and the version that is lifted."""

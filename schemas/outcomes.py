@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from schemas.names import PodName, Workload
+from schemas.subjects import Subject
 
 
 class Action(StrEnum):
-    """What a consumer can do to a cluster."""
+    """What a consumer can do to something in a cluster."""
 
     PATCH = "patch"
     RESIZE = "resize"
@@ -16,7 +16,7 @@ class Action(StrEnum):
 
 
 class Result(StrEnum):
-    """DONE: the world is as asked. REFUSED: the switch or a look at the pod said no. FAILED: the cluster did. EXPIRED: late."""
+    """DONE: the world is as decided. REFUSED: the control record or a look at the subject. FAILED: the cluster. EXPIRED: late."""
 
     DONE = "done"
     REFUSED = "refused"
@@ -26,7 +26,7 @@ class Result(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ActionFinished:
-    """A consumer finished with a decision. `id` is `decision id/action/pod uid`, so a repeat has the same id."""
+    """A consumer finished with a decision. `id` is an OutcomeId, which follows from the decision, so a repeat has the same id."""
 
     id: str
     at: datetime
@@ -34,15 +34,16 @@ class ActionFinished:
     action: Action
     result: Result
     reason: str
-    workload: Workload
-    pod: PodName
+    subject: Subject
 
 
 @dataclass(frozen=True, slots=True)
 class StatusWritten:
-    """A VPA object's status was written (DONE) or refused by the API (FAILED). Unchanged ones are not told.
+    """The status of a VPA object was written (DONE), or the API refused the write (FAILED).
 
-    `decision`: the id of the recommendation that it shows; empty for none. `id` ends in what tells this write from others.
+    It is no ActionFinished: a status is kept as the newest decision has it, however often that takes, and a decision that
+    stands in the object already gets no outcome. `decision` is the id of the decision that the status shows; 0.1 left it empty
+    where there was no recommendation. `id` ends in what tells this write from others.
     """
 
     id: str
@@ -53,6 +54,11 @@ class StatusWritten:
     decision: str
     result: Result
     reason: str
+
+    @property
+    def subject(self) -> Subject:
+        """The VPA object."""
+        return Subject.of_object(self.cluster, "VerticalPodAutoscaler", self.namespace, self.name)
 
 
 Outcome = ActionFinished | StatusWritten

@@ -57,6 +57,8 @@ def what(event: Event) -> str:
 
 def workload_of(event: Event) -> str | None:
     """The key of the workload that an event is about; None for events about many."""
+    if isinstance(event, ActionFinished):
+        return event.subject.workload or None
     workload = getattr(event, "workload", None)
     return None if workload is None else str(workload.key)
 
@@ -216,7 +218,7 @@ def _(event: ControlChanged) -> Numbers:
 
 @_numbers.register
 def _(event: ActionFinished) -> Numbers:
-    return {"action": str(event.action), "result": str(event.result), "pod": event.pod.name, "reason": event.reason}
+    return {"action": str(event.action), "result": str(event.result), "subject": str(event.subject), "reason": event.reason}
 
 
 @_numbers.register

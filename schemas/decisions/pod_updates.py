@@ -6,6 +6,7 @@ from datetime import datetime
 
 from schemas.decisions.recommendations import Because
 from schemas.names import Amounts, PodName, Workload
+from schemas.subjects import Subject
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,11 @@ class ResizePlanned:
     expect: Mapping[str, Amounts]
     because: Because
 
+    @property
+    def subject(self) -> Subject:
+        """The pod."""
+        return Subject.of_pod(self.workload, self.pod)
+
 
 @dataclass(frozen=True, slots=True)
 class EvictionPlanned:
@@ -35,6 +41,11 @@ class EvictionPlanned:
     expect: Mapping[str, Amounts]
     because: Because
 
+    @property
+    def subject(self) -> Subject:
+        """The pod."""
+        return Subject.of_pod(self.workload, self.pod)
+
 
 @dataclass(frozen=True, slots=True)
 class UpdateRefused:
@@ -47,3 +58,8 @@ class UpdateRefused:
     guard: str
     reason: str
     because: Because
+
+    @property
+    def subject(self) -> Subject:
+        """The pod."""
+        return Subject.of_pod(self.workload, self.pod)

@@ -6,6 +6,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from schemas.names import Amounts, Place, PodName, Workload
+from schemas.subjects import Subject
 from schemas.units import Bytes
 
 Because = Mapping[str, object]
@@ -67,3 +68,8 @@ class RequestsRecommended:
     pods: int | None = None
     last_oom: LastOomKill | None = None
     oom_source: OomSource | None = None
+
+    @property
+    def subject(self) -> Subject:
+        """The workload."""
+        return Subject.of_workload(self.workload)

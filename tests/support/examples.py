@@ -35,6 +35,7 @@ from schemas.policies.vertical import (
     VerticalPolicyRemoved,
 )
 from schemas.policies.vpa import ChangeRequirement, EvictionRequirement, TargetRef, VpaChanged, VpaRemoved
+from schemas.subjects import Subject
 
 AT = datetime(2026, 1, 2, 3, 4, 5, 678000, tzinfo=UTC)
 SOON = AT + timedelta(minutes=10)
@@ -157,8 +158,7 @@ EVENTS: tuple[Event, ...] = (
         Action.RESIZE,
         Result.REFUSED,
         "the node has 0.1 cores left",
-        CART,
-        POD,
+        Subject.of_pod(CART, POD),
     ),
     StatusWritten(
         "prod/shop/cart/status/81235",

@@ -35,6 +35,7 @@ from schemas.policies.vertical import (
     VerticalPolicyRemoved,
 )
 from schemas.policies.vpa import ChangeRequirement, EvictionRequirement, TargetRef, VpaChanged, VpaRemoved
+from schemas.subjects import Subject, SubjectKind
 
 texts = st.text(max_size=20)
 names = st.text(st.characters(codec="utf-8", exclude_characters="/", exclude_categories=["Cs", "Cc"]), min_size=1, max_size=12)
@@ -180,8 +181,10 @@ decisions = (
     | st.builds(UpdateRefused, texts, times, workloads, pods, texts, texts, because)
 )
 
+_workload_keys = st.just("") | workloads.map(lambda workload: workload.key)
+subjects = st.builds(Subject, st.sampled_from(SubjectKind), names, names, *[texts] * 3, _workload_keys)
 outcomes = st.builds(
-    ActionFinished, texts, times, texts, st.sampled_from(Action), st.sampled_from(Result), texts, workloads, pods
+    ActionFinished, texts, times, texts, st.sampled_from(Action), st.sampled_from(Result), texts, subjects
 ) | st.builds(StatusWritten, texts, times, names, names, names, texts, st.sampled_from(Result), texts)
 
 events = facts | policies | decisions | outcomes

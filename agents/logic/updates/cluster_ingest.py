@@ -11,6 +11,7 @@ from schemas.decisions.recommendations import RequestsRecommended
 from schemas.facts.pods import PodChanged, PodDeleted, ResizeState
 from schemas.outcomes import Action, ActionFinished, Result
 from schemas.policies.control import ControlChanged
+from schemas.subjects import SubjectKind
 
 
 class Intake:
@@ -111,7 +112,9 @@ class Intake:
             self.recommended.remove(key)
 
     def _outcome(self, event: ActionFinished) -> None:
-        note = self.notes.get(event.pod.uid)
+        if event.subject.kind is not SubjectKind.POD:
+            return
+        note = self.notes.get(event.subject.uid)
         if note is None or note.plan is None or note.plan.id != event.decision:
             return
         if event.result is Result.DONE and event.action is Action.EVICT:
@@ -119,7 +122,7 @@ class Intake:
         else:
             failed = event.action is Action.RESIZE and event.result is Result.FAILED
             note = replace(note, plan=None, resize_failed=note.resize_failed or failed)
-        self.notes.upsert(event.pod.uid, note)
+        self.notes.upsert(event.subject.uid, note)
 
 
 def _turn(event: RequestsRecommended) -> int:

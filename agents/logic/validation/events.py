@@ -22,11 +22,12 @@ from schemas.facts.sources import SourceReported
 from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
 from schemas.facts.vpa_checkpoints import CheckpointSeen
 from schemas.names import Amounts, Workload
-from schemas.outcomes import StatusWritten
+from schemas.outcomes import ActionFinished, StatusWritten
 from schemas.policies.control import ControlChanged
 from schemas.policies.limit_ranges import Limit, LimitRangeChanged, LimitRangeRemoved
 from schemas.policies.vertical import ContainerPolicy, Tuning, VerticalPolicyChanged, VerticalPolicyRemoved
 from schemas.policies.vpa import VpaChanged, VpaRemoved
+from schemas.subjects import Subject
 
 MOST_CORES = 1e6
 MOST_BYTES = 1e16
@@ -58,7 +59,9 @@ def refuse(event: Event) -> str | None:
 
 def _reasons(event: Event) -> Iterator[str]:
     yield from _time("at", event.at)
-    if not isinstance(event, _WITHOUT_WORKLOAD):
+    if isinstance(event, ActionFinished):
+        yield from _subject(event.subject)
+    elif not isinstance(event, _WITHOUT_WORKLOAD):
         yield from _workload(event.workload)
     match event:
         case MetricsScraped():
@@ -182,6 +185,14 @@ def _odd_key(workloads: tuple[str, ...]) -> str | None:
         except ValueError as error:
             return f"workloads[{place}]: {error}"
     return None
+
+
+def _subject(subject: Subject) -> Iterator[str]:
+    if subject.workload:
+        try:
+            Workload.parse(subject.workload)
+        except ValueError as error:
+            yield f"subject.workload: {error}"
 
 
 def _workload(workload: Workload) -> Iterator[str]:

@@ -156,7 +156,7 @@ class Acting(Generic[D]):
 
     def _ours(self, decision: D) -> bool:
         """Clusters share partitions; another cluster's decisions are another consumer's."""
-        return decision.workload.cluster == self._post.cluster
+        return decision.subject.cluster == self._post.cluster
 
     def _set_aside(self, record: Record, error: BadRecord) -> None:
         """Outcomes are set aside by the stages that read them; nobody but a consumer reads decisions."""
@@ -209,14 +209,13 @@ class Acting(Generic[D]):
 
     def _outcome(self, decision: D, finding: Finding, now: datetime) -> ActionFinished:
         return ActionFinished(
-            id=str(OutcomeId(decision.id, self._action, decision.pod.uid)),
+            id=str(OutcomeId(decision.id, self._action, decision.subject.id)),
             at=now,
             decision=decision.id,
             action=self._action,
             result=finding.result,
             reason=finding.reason,
-            workload=decision.workload,
-            pod=decision.pod,
+            subject=decision.subject,
         )
 
     def _say(self) -> int:

@@ -15,6 +15,7 @@ from schemas.decisions.recommendations import RequestsRecommended
 from schemas.ids import OutcomeId
 from schemas.names import Amounts, Workload
 from schemas.outcomes import Action, ActionFinished, Result
+from schemas.subjects import Subject
 from streams.clients.cluster_port import Patch, Pod
 from streams.clients.kube.amounts import meets
 from streams.consumers.executing.control import Switch
@@ -87,15 +88,15 @@ class Patcher:
         return Patch(requests, limits)
 
     def _note(self, pod: Pod, recommendation: RequestsRecommended, now: datetime) -> None:
+        subject = Subject.of_pod(pod.workload, pod.pod)
         outcome = ActionFinished(
-            id=str(OutcomeId(recommendation.id, Action.PATCH, pod.pod.uid)),
+            id=str(OutcomeId(recommendation.id, Action.PATCH, subject.id)),
             at=now,
             decision=recommendation.id,
             action=Action.PATCH,
             result=Result.DONE,
             reason="a new pod was given the recommended requests",
-            workload=pod.workload,
-            pod=pod.pod,
+            subject=subject,
         )
         self._unsaid.append(self._post.outcome(outcome, cause=()))
         if len(self._unsaid) > _MOST_UNSAID:

@@ -47,7 +47,7 @@ def resize(number: int = 1) -> ResizePlanned:
 
 def outcome(decision: ResizePlanned | EvictionPlanned, action: Action, result: Result = Result.DONE) -> ActionFinished:
     at = START + timedelta(hours=3, minutes=7)
-    return ActionFinished(f"{decision.id}/x", at, decision.id, action, result, "fine", decision.workload, decision.pod)
+    return ActionFinished(f"{decision.id}/x", at, decision.id, action, result, "fine", decision.subject)
 
 
 def test_requested_and_used_are_summed_over_running_pods_by_workload() -> None:

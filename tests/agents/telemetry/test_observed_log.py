@@ -8,6 +8,7 @@ from agents.pipeline import ticked_topics
 from agents.telemetry import ClockMetrics, ConsumerMetrics, SourceMetrics, WatchedLog
 from schemas.names import Place, PodName, Workload
 from schemas.outcomes import Action, ActionFinished, Result
+from schemas.subjects import Subject
 from streams.codec.event_codec import Codec, tick
 from streams.errors import LogUnavailable
 from streams.log.memory_log import MemoryLog
@@ -41,7 +42,7 @@ def log() -> MemoryLog:
 
 
 def _outcome(action: Action, result: Result) -> NewRecord:
-    event = ActionFinished("i", AT, "d", action, result, "as asked", SHOP, PodName("shop", "web-1", "u1"))
+    event = ActionFinished("i", AT, "d", action, result, "as asked", Subject.of_pod(SHOP, PodName("shop", "web-1", "u1")))
     return Codec(T).encode(event, topic="outcomes", key="demo", partition=0, source="/ullage/consumer/x")
 
 

@@ -9,6 +9,7 @@ from agents.runner import Runner
 from agents.why.explanation import Chain, explain, lines
 from schemas.names import Place, PodName
 from schemas.outcomes import Action, ActionFinished, Result, StatusWritten
+from schemas.subjects import Subject
 from streams.codec.event_codec import header
 from streams.errors import BadInput
 from streams.log.port import NewRecord
@@ -41,7 +42,8 @@ def ask(bench: Bench, asked: str) -> Chain:
 def answer(bench: Bench, minute: int) -> ActionFinished:
     pod = PodName("shop", "web-0", "uid-web")
     at = START + timedelta(minutes=minute, seconds=5)
-    outcome = ActionFinished(f"{plan_id(minute)}/evict/u", at, plan_id(minute), Action.EVICT, Result.DONE, "gone", WEB, pod)
+    subject = Subject.of_pod(WEB, pod)
+    outcome = ActionFinished(f"{plan_id(minute)}/evict/u", at, plan_id(minute), Action.EVICT, Result.DONE, "gone", subject)
     record = bench.codec.encode(outcome, topic="outcomes", key="demo", partition=1, source="/ullage/evictor")
     bench.log.append([record, record])
     return outcome

@@ -9,6 +9,8 @@ import pytest
 from schemas.catalogue import CATALOGUE, Kind
 from schemas.decisions.recommendations import LastOomKill, OomSource, OomSourceState, RequestsRecommended
 from schemas.names import Amounts, Place, PodName, Workload
+from schemas.outcomes import Action, ActionFinished, Result
+from schemas.subjects import Subject
 from streams.codec.event_codec import Codec
 from streams.errors import BadRecord
 from streams.log.port import Record
@@ -85,3 +87,20 @@ def test_the_time_of_a_kill_needs_an_offset_from_utc_in_every_version() -> None:
     with pytest.raises(BadRecord, match="has no offset from UTC") as caught:
         recommended({"last_oom": {**kill, "place": "ullage.oom-events.v1:0:0"}})
     assert caught.value.path == "$.last_oom.at"
+
+
+def test_an_old_outcome_about_a_pod_of_a_workload_names_that_pod_as_its_subject() -> None:
+    body = {
+        "id": "updater/0/1/evict/u1/evict/u1",
+        "at": "2026-01-02T00:00:00Z",
+        "decision": "updater/0/1/evict/u1",
+        "action": "evict",
+        "result": "done",
+        "reason": "gone",
+        "workload": CART,
+        "pod": {"namespace": "shop", "name": "cart-x2", "uid": "u1"},
+    }
+    event = read("action-finished", 1, "outcomes", body)
+    wanted = Subject.of_pod(Workload(**CART), PodName("shop", "cart-x2", "u1"))
+    at = datetime(2026, 1, 2, tzinfo=UTC)
+    assert event == ActionFinished(body["id"], at, body["decision"], Action.EVICT, Result.DONE, "gone", wanted)

@@ -15,6 +15,7 @@ from schemas.names import Amounts, Place, PodName, Workload
 from schemas.outcomes import Action, ActionFinished, Result
 from schemas.policies.control import ControlChanged, Mode
 from schemas.policies.vertical import UpdateMode, VerticalPolicyChanged
+from schemas.subjects import Subject
 from tests.support.cluster_events import API, GIB, MINUTE, START, pod, turn, when
 
 Json = dict[str, Any]
@@ -66,7 +67,7 @@ def at_once(stage: Any, number: int = LATER, **said: Any) -> Any:
 
 
 def finished(plan: Any, result: Result, action: Action = Action.RESIZE) -> Any:
-    return ActionFinished("o", plan.at, plan.id, action, result, "so", plan.workload, plan.pod)
+    return ActionFinished("o", plan.at, plan.id, action, result, "so", plan.subject)
 
 
 def only_guard(decided: list[Any]) -> Any:
@@ -162,6 +163,16 @@ def test_a_resize_that_failed_becomes_an_eviction_after_the_cool_down() -> None:
     assert [(r.pod.name, r.guard) for r in refused if r.pod == plan.pod] == [("a", "cool-down")]
     later = look(stage, LATER + 16 * MINUTE)
     assert [type(d) for d in later if d.pod == plan.pod] == [EvictionPlanned]
+
+
+def test_an_outcome_about_another_kind_of_subject_changes_no_pod() -> None:
+    stage = open_stage()
+    plan = at_once(stage)[0]
+    before = stage.known.notes.get(plan.pod.uid)
+    look(
+        stage, LATER + MINUTE, outcomes=[replace(finished(plan, Result.DONE), subject=Subject.of_node("demo", "n", plan.pod.uid))]
+    )
+    assert stage.known.notes.get(plan.pod.uid) == before
 
 
 def test_a_pod_has_one_plan_at_a_time_and_another_when_it_expired() -> None:

@@ -11,11 +11,14 @@ from agents.logic.validation.events import refuse
 from schemas.facts.pods import ContainerSeen, PodDeleted
 from schemas.facts.usage import ContainerOOMKilled
 from schemas.names import Amounts, PodName
+from schemas.outcomes import Action, ActionFinished, Result
 from schemas.policies.control import ControlChanged, Mode
 from schemas.policies.vertical import ContainerPolicy, Tuning, VerticalPolicyChanged
 from schemas.policies.vpa import TargetRef
+from schemas.subjects import Subject
 from tests.support.cluster_events import API, START, pod, scrape, turn, vpa, when
 
+SUBJECT = Subject.of_node("demo", "node-1")
 GOOD = scrape(START, [(API.key, "a", "app", 0.1, 1e6), (API.key, "b", "app", math.nan, math.nan)])
 
 
@@ -56,6 +59,10 @@ def test_good_events_are_taken() -> None:
         (
             VerticalPolicyChanged(when(START), "*", "1", containers=(ContainerPolicy("*", Amounts(math.inf)),)),
             "containers[0].min_allowed.cpu is inf, which is not a finite number",
+        ),
+        (
+            ActionFinished("i", when(START), "d", Action.EVICT, Result.DONE, "", replace(SUBJECT, workload="x")),
+            "subject.workload: a workload key is 'cluster/namespace/Kind/name', not 'x'",
         ),
         (ControlChanged(when(START), "demo", Mode.APPLY, budget=7.0), "budget is 7.0; more than 1 is not possible"),
     ],

@@ -9,6 +9,7 @@ from datetime import timedelta
 import pytest
 
 from schemas.outcomes import Action, ActionFinished, Result
+from schemas.subjects import Subject
 from streams.consumers.pods.evictor import evictor
 from streams.consumers.pods.resizer import resizer
 from streams.errors import LogUnavailable
@@ -173,7 +174,7 @@ def test_nothing_is_done_before_the_whole_log_was_read(desk: Desk) -> None:
     desk.control()
     desk.tick(desk.cluster.now)
     pod = desk.pod()
-    other = ActionFinished("i", START, "other", Action.EVICT, Result.DONE, "", pod.workload, pod.pod)
+    other = ActionFinished("i", START, "other", Action.EVICT, Result.DONE, "", Subject.of_pod(pod.workload, pod.pod))
     log.append([desk.post.outcome(other, cause=())])
     desk.plan(eviction_of(pod))
     with pytest.raises(LogUnavailable, match="delivered nothing"):

@@ -125,7 +125,7 @@ def test_every_decision_ends_with_one_outcome_and_no_pod_is_acted_on_twice(
     finished = [o for o in outcomes if isinstance(o, ActionFinished)]
     assert sorted(o.decision for o in finished) == sorted(planned.id for planned in decisions)
     assert len(client.accepted) == len(set(client.accepted))
-    done = {o.pod.uid for o in finished if o.result is Result.DONE}
+    done = {o.subject.uid for o in finished if o.result is Result.DONE}
     assert set(client.accepted) == done
 
 

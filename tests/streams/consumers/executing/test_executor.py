@@ -9,6 +9,7 @@ from schemas.decisions.pod_updates import UpdateRefused
 from schemas.names import Amounts, Place, PodName
 from schemas.outcomes import Action, ActionFinished, Result
 from schemas.policies.control import ControlChanged, Mode
+from schemas.subjects import Subject
 from schemas.units import Cores
 from streams.codec.event_codec import causes
 from streams.consumers.executing.executor import Post
@@ -37,8 +38,7 @@ def test_a_resize_is_carried_out_and_its_outcome_names_decision_pod_and_cause(de
         action=Action.RESIZE,
         result=Result.DONE,
         reason="the cluster accepted the new amounts",
-        workload=pod.workload,
-        pod=pod.pod,
+        subject=Subject.of_pod(pod.workload, pod.pod),
     )
     assert desk.outcomes() == [wanted]
     (record,) = desk.records("outcomes")

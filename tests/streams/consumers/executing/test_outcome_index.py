@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 from schemas.names import PodName, Workload
 from schemas.outcomes import Action, ActionFinished, Result
+from schemas.subjects import Subject
 from streams.consumers.executing.outcome_index import Answered
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
@@ -12,7 +13,7 @@ DAY = timedelta(days=1)
 
 def outcome(decision: str, at: datetime) -> ActionFinished:
     pod, workload = PodName("shop", "web-1", "u"), Workload("demo", "shop", "Deployment", "web")
-    return ActionFinished("i", at, decision, Action.EVICT, Result.DONE, "", workload, pod)
+    return ActionFinished("i", at, decision, Action.EVICT, Result.DONE, "", Subject.of_pod(workload, pod))
 
 
 def test_memory_holds_fourteen_days_however_long_it_runs() -> None:

@@ -177,5 +177,5 @@ def test_a_pod_admitted_while_outcomes_are_appended_keeps_its_outcome(door: Door
     busy = replace(door.post, log=BusyLog())
     monkeypatch.setattr(door.patcher, "_post", busy)
     assert [door.patcher.poll_once(), door.patcher.poll_once()] == [2, 1]
-    assert [outcome.pod.uid for outcome in door.outcomes()] == ["uid-a", "uid-b", "uid-c"]
+    assert [outcome.subject.uid for outcome in door.outcomes()] == ["uid-a", "uid-b", "uid-c"]
     assert door.patcher.dropped == 1
