@@ -40,6 +40,8 @@ class Kind:
     event: type[Event]
     topics: tuple[str, ...]
     version: int = 1
+    removes: bool = False
+    """Whether it says that the thing with the record's key is gone."""
 
     @property
     def wire(self) -> str:
@@ -93,13 +95,13 @@ CATALOGUE = Catalogue(
         Kind("node-changed", NodeChanged, ("cluster-changes",)),
         Kind("node-removed", NodeRemoved, ("cluster-changes",)),
         Kind("source-reported", SourceReported, ("cluster-changes",)),
-        Kind("vertical-policy-changed", VerticalPolicyChanged, ("policies",)),
-        Kind("vertical-policy-removed", VerticalPolicyRemoved, ("policies",)),
-        Kind("vpa-changed", VpaChanged, ("policies",)),
-        Kind("vpa-removed", VpaRemoved, ("policies",)),
-        Kind("limit-range-changed", LimitRangeChanged, ("policies",)),
-        Kind("limit-range-removed", LimitRangeRemoved, ("policies",)),
-        Kind("control-changed", ControlChanged, ("control",)),
+        Kind("vertical-policy-changed", VerticalPolicyChanged, ("policies", "policies-latest")),
+        Kind("vertical-policy-removed", VerticalPolicyRemoved, ("policies", "policies-latest"), removes=True),
+        Kind("vpa-changed", VpaChanged, ("policies", "policies-latest")),
+        Kind("vpa-removed", VpaRemoved, ("policies", "policies-latest"), removes=True),
+        Kind("limit-range-changed", LimitRangeChanged, ("policies", "policies-latest")),
+        Kind("limit-range-removed", LimitRangeRemoved, ("policies", "policies-latest"), removes=True),
+        Kind("control-changed", ControlChanged, ("control", "control-latest")),
         Kind("requests-recommended", RequestsRecommended, ("recommendations", "recommendations-by-cluster"), version=2),
         Kind("resize-planned", ResizePlanned, ("pod-updates",)),
         Kind("eviction-planned", EvictionPlanned, ("pod-updates",)),

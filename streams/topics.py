@@ -24,6 +24,8 @@ class Keyed(StrEnum):
     CLUSTER = "cluster"
     BROADCAST = "broadcast"
     """A copy of each record goes to every partition: every reader of any partition needs it."""
+    LATEST = "latest"
+    """As the record that it copies. Only the newest of each key counts, so compaction need not wait for anybody."""
     SOURCE = "source"
     """As the record it is about."""
 
@@ -47,13 +49,15 @@ class Topic:
             "message.timestamp.type": "LogAppendTime",
         }
         if "compact" in self.cleanup:
-            configs["min.compaction.lag.ms"] = str(REACH_MS)
+            configs["min.compaction.lag.ms"] = "0" if self.keyed is Keyed.LATEST else str(REACH_MS)
         return configs
 
 
 TOPICS: tuple[Topic, ...] = (
     Topic("policies", Keyed.BROADCAST, "policies of workloads", "compact", -1),
     Topic("control", Keyed.BROADCAST, "mode, pause and budget", "compact", -1),
+    Topic("policies-latest", Keyed.LATEST, "the policies in force, without ticks", "compact", -1),
+    Topic("control-latest", Keyed.LATEST, "the control in force, without ticks", "compact", -1),
     Topic("pod-changes", Keyed.WORKLOAD, "facts about pods", "delete", 28 * DAY_MS),
     Topic("pod-changes-by-cluster", Keyed.CLUSTER, "the same facts, by cluster", "delete", 28 * DAY_MS),
     Topic("cluster-changes", Keyed.BROADCAST, "facts about nodes, and which sources are at work", "delete", 28 * DAY_MS),

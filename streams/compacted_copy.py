@@ -1,0 +1,138 @@
+"""Keeps a small, compacted copy of the broadcast topics, so that a process that starts anew reads the present in a moment.
+
+`policies` and `control` carry a tick in every partition twice a second and keep them for weeks, because stages need them. A
+process that only wants to know what is in force would read millions of ticks. So whoever publishes there also writes each change
+to a copy (`policies-latest`, `control-latest`) that has no ticks, one record for each key, and a tombstone for what was removed.
+
+The copy is a convenience and the topic itself is the truth. A crash can leave a change half written, in one of the two. Hence:
+- a reader takes the copy and then the last records of the topic, which win, and goes on from where these end;
+- facts about the cluster go to the topic first, so that a source that died in between finds its change missing in the copy and
+  publishes it again; control goes to the copy first, so that a pause that anybody obeyed is never forgotten by a process that
+  starts later;
+- a copy is believed only once somebody has declared it complete; until then readers read the topic from its beginning.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from schemas.catalogue import CATALOGUE, Kind, parse_wire_name
+from streams.errors import BadInput, LogUnavailable
+from streams.log.port import Log, NewRecord, Record
+from streams.topics import Topics
+
+COPIES = {"policies": "policies-latest", "control": "control-latest"}
+"""The broadcast topics and their copies, by short names."""
+
+TAIL = 20_000
+"""Records at the end of the topic that a reader takes after the copy: almost three hours of ticks at the default period."""
+
+_COMPLETE = b"/complete"
+"""The key of the record that declares a copy complete; no event has a key that begins with a slash."""
+_PATIENCE = 5.0
+"""Seconds to wait for records that the log says it has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Present:
+    """What a broadcast topic says now: records in an order that may be applied one by one, and where the topic goes on.
+
+    `copied` are the newest records of the copy, `tail` those at the end of the topic, ticks among them; `position` is the offset
+    after the tail, in the partition that was asked for.
+    """
+
+    copied: Sequence[Record]
+    tail: Sequence[Record]
+    position: int
+
+    def __iter__(self) -> Iterator[Record]:
+        """The copy first, then the tail, which wins."""
+        yield from self.copied
+        yield from self.tail
+
+
+def copies_of(records: Iterable[NewRecord], topics: Topics) -> list[NewRecord]:
+    """The copies that belong to these records of broadcast topics; nothing for ticks and for records of other topics.
+
+    A broadcast puts one record into every partition; the one for partition 0 is copied. The copy of a removal is a tombstone.
+    """
+    copies = {topics.wire(name): topics.wire(copy) for name, copy in COPIES.items()}
+    return [
+        NewRecord(
+            copies[record.topic],
+            topics.partition_of((record.key or b"").decode()),
+            record.key,
+            None if kind.removes else record.value,
+            record.headers,
+        )
+        for record in records
+        if record.topic in copies and record.partition == 0 and record.key is not None
+        for kind in [_kind(record)]
+        if kind is not None
+    ]
+
+
+def read_present(log: Log, topics: Topics, name: str, partition: int = 0) -> Present:
+    """What the broadcast topic `name` (`policies` or `control`) says now, read in one partition. Raises LogUnavailable.
+
+    Reads the copy and the tail; the whole partition when there is no complete copy, as in a log from before there were copies.
+    """
+    place = (topics.wire(name), partition)
+    begin, end = log.begin(*place), log.end(*place)
+    copied = latest_of_copy(log, topics, name)
+    start = begin if copied is None else max(begin, end - TAIL)
+    return Present(copied or (), tuple(_between(log, place, start, end)), end)
+
+
+def latest_of_copy(log: Log, topics: Topics, name: str) -> list[Record] | None:
+    """The newest record of each key in the copy, without what was removed; None when the copy is missing or not complete."""
+    wire = topics.wire(COPIES[name])
+    try:
+        count = log.partitions(wire)
+    except BadInput:
+        return None
+    newest: dict[bytes, Record] = {}
+    for partition in range(count):
+        place = (wire, partition)
+        newest.update({r.key: r for r in _between(log, place, log.begin(*place), log.end(*place)) if r.key is not None})
+    if newest.pop(_COMPLETE, None) is None:
+        return None
+    return [record for record in newest.values() if record.value is not None]
+
+
+def complete(log: Log, topics: Topics, name: str) -> bool:
+    """Make the copy of `name` from the topic itself and declare it complete. False when it was complete already.
+
+    Reads on until nobody has published in between, so it may run beside live sources.
+    """
+    if latest_of_copy(log, topics, name) is not None:
+        return False
+    place = (topics.wire(name), 0)
+    start = log.begin(*place)
+    while start < (end := log.end(*place)):
+        read = [NewRecord(r.topic, 0, r.key, r.value, r.headers) for r in _between(log, place, start, end)]
+        log.append({copy.key: copy for copy in copies_of(read, topics)}.values())
+        start = end
+    log.append([NewRecord(topics.wire(COPIES[name]), 0, _COMPLETE, b"{}")])
+    return True
+
+
+def _kind(record: NewRecord) -> Kind | None:
+    """What kind of event it is; None for a tick and for what is not ours."""
+    wire = next((value for header, value in record.headers if header == "ce_type"), b"")
+    name, _ = parse_wire_name(wire.decode(errors="replace")) or ("", 0)
+    return CATALOGUE.named(name)
+
+
+def _between(log: Log, place: tuple[str, int], start: int, end: int) -> Iterator[Record]:
+    while start < end:
+        records = log.poll({place: start}, wait=_PATIENCE)
+        if not records:
+            if (begin := log.begin(*place)) > start:  # retention took them
+                start = begin
+                continue
+            raise LogUnavailable(
+                f"the log says that '{place[0]}' partition {place[1]} ends at {end}, but delivered nothing from {start} on "
+                f"within {_PATIENCE:g} s: check the broker"
+            )
+        yield from (record for record in records if record.offset < end)
+        start = records[-1].offset + 1

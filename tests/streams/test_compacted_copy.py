@@ -1,0 +1,154 @@
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schemas.policies.control import ControlChanged, Mode
+from schemas.policies.vpa import VpaChanged, VpaRemoved
+from streams import compacted_copy
+from streams.codec import event_codec
+from streams.codec.event_codec import Codec
+from streams.log.memory_log import MemoryLog
+from streams.log.port import NewRecord
+from streams.topics import Topics
+
+AT = datetime(2026, 11, 22, tzinfo=UTC)
+TOPICS = Topics("t", 3)
+CODEC = Codec(TOPICS)
+
+
+@pytest.fixture
+def log() -> MemoryLog:
+    made = MemoryLog()
+    for spec in TOPICS.specs():
+        made.create(spec.name, spec.partitions)
+    return made
+
+
+def vpa(name: str, generation: int = 1) -> list[NewRecord]:
+    event = VpaChanged(AT, "c", "shop", name, AT, generation=generation)
+    return CODEC.everywhere(event, topic="policies", key=event.key, source="/test")
+
+
+def gone(name: str) -> list[NewRecord]:
+    event = VpaRemoved(AT, "c", "shop", name)
+    return CODEC.everywhere(event, topic="policies", key=event.key, source="/test")
+
+
+def control(cluster: str, mode: Mode, *, paused: bool = False) -> list[NewRecord]:
+    event = ControlChanged(AT, cluster, mode, paused=paused)
+    return CODEC.everywhere(event, topic="control", key=cluster, source="/test")
+
+
+def ticks(log: MemoryLog, name: str, count: int, start: int = 0) -> None:
+    wire = TOPICS.wire(name)
+    log.append(event_codec.tick(wire, p, 500 * n) for n in range(start, start + count) for p in range(3))
+
+
+def both(log: MemoryLog, records: list[NewRecord]) -> None:
+    log.append(records)
+    log.append(compacted_copy.copies_of(records, TOPICS))
+
+
+def in_force(log: MemoryLog, name: str, partition: int = 0) -> dict[str, object]:
+    """What a reader that applies the present knows, by key."""
+    known: dict[str, object] = {}
+    for record in compacted_copy.read_present(log, TOPICS, name, partition):
+        event = CODEC.event(record)
+        if isinstance(event, VpaRemoved):
+            known.pop(event.key, None)
+        elif isinstance(event, VpaChanged):
+            known[event.key] = event.generation
+        elif isinstance(event, ControlChanged):
+            known[event.cluster] = (event.mode, event.paused)
+    return known
+
+
+def test_without_a_complete_copy_the_topic_is_read_from_its_beginning(log: MemoryLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compacted_copy, "TAIL", 5)
+    both(log, vpa("a"))
+    ticks(log, "policies", 50)
+    present = compacted_copy.read_present(log, TOPICS, "policies")
+    assert present.copied == ()
+    assert len(present.tail) == 51
+    assert in_force(log, "policies") == {"c/shop/a": 1}
+
+
+def test_a_complete_copy_spares_the_ticks(log: MemoryLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compacted_copy, "TAIL", 5)
+    both(log, [*vpa("a"), *vpa("b")])
+    both(log, gone("b"))
+    assert compacted_copy.complete(log, TOPICS, "policies")
+    ticks(log, "policies", 1000)
+    present = compacted_copy.read_present(log, TOPICS, "policies", 2)
+    assert (len(present.copied), len(present.tail), present.position) == (1, 5, 1003)
+    assert in_force(log, "policies") == {"c/shop/a": 1}
+
+
+def test_a_copy_made_later_holds_what_stood_in_the_topic_before_there_were_copies(
+    log: MemoryLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compacted_copy, "TAIL", 5)
+    log.append([*vpa("a"), *vpa("b"), *vpa("a", 2), *gone("b")])
+    ticks(log, "policies", 100)
+    assert compacted_copy.complete(log, TOPICS, "policies")
+    assert not compacted_copy.complete(log, TOPICS, "policies"), "it is complete now"
+    copied = compacted_copy.latest_of_copy(log, TOPICS, "policies")
+    assert copied is not None
+    assert [r.key for r in copied] == [b"c/shop/a"]
+    assert in_force(log, "policies") == {"c/shop/a": 2}
+
+
+def test_a_change_that_only_the_topic_has_is_read_from_its_tail(log: MemoryLog) -> None:
+    compacted_copy.complete(log, TOPICS, "policies")
+    both(log, vpa("a"))
+    log.append(vpa("a", 2))
+    log.append(gone("b"))
+    assert in_force(log, "policies") == {"c/shop/a": 2}
+
+
+def test_what_a_source_has_not_copied_is_missing_in_the_copy_so_that_it_publishes_again(log: MemoryLog) -> None:
+    compacted_copy.complete(log, TOPICS, "policies")
+    both(log, vpa("a"))
+    log.append(vpa("b"))  # the source died before it wrote the copy
+    copied = compacted_copy.latest_of_copy(log, TOPICS, "policies")
+    assert copied is not None
+    assert [r.key for r in copied] == [b"c/shop/a"]
+
+
+def test_a_pause_that_only_the_copy_has_holds_for_who_starts_later(log: MemoryLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compacted_copy, "TAIL", 5)
+    compacted_copy.complete(log, TOPICS, "control")
+    both(log, control("c", Mode.APPLY))
+    ticks(log, "control", 10)
+    log.append(compacted_copy.copies_of(control("c", Mode.APPLY, paused=True), TOPICS))
+    assert in_force(log, "control") == {"c": (Mode.APPLY, True)}
+
+
+def test_copies_of_one_key_stand_in_one_partition_and_ticks_have_none(log: MemoryLog) -> None:
+    records = [*vpa("a"), *vpa("a", 2), event_codec.tick(TOPICS.wire("policies"), 0, 500)]
+    copies = compacted_copy.copies_of(records, TOPICS)
+    assert {(c.topic, c.partition) for c in copies} == {("t.policies-latest.v1", TOPICS.partition_of("c/shop/a"))}
+    assert len(copies) == 2
+    assert copies[0].value == records[0].value
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 5), st.sampled_from(["both", "topic", "tick"])), max_size=30))
+def test_the_present_equals_the_whole_topic_wherever_writers_died(changes: list[tuple[str, int, str]]) -> None:
+    """A change that only the topic got is made good by the tail; here the tail is everything since."""
+    log = MemoryLog()
+    for spec in TOPICS.specs():
+        log.create(spec.name, spec.partitions)
+    compacted_copy.complete(log, TOPICS, "policies")
+    expected: dict[str, object] = {}
+    for name, generation, how in changes:
+        if how == "tick":
+            ticks(log, "policies", 3)
+            continue
+        records = vpa(name, generation) if generation else gone(name)
+        log.append(records)
+        if how == "both":
+            log.append(compacted_copy.copies_of(records, TOPICS))
+        expected[f"c/shop/{name}"] = generation
+    assert in_force(log, "policies") == {key: value for key, value in expected.items() if value}
