@@ -126,7 +126,7 @@ def test_a_pause_that_only_the_copy_has_holds_for_who_starts_later(log: MemoryLo
     assert in_force(log, "control") == {"c": (Mode.APPLY, True)}
 
 
-def test_copies_of_one_key_stand_in_one_partition_and_ticks_have_none(log: MemoryLog) -> None:
+def test_copies_of_one_key_stand_in_one_partition_and_ticks_have_none() -> None:
     records = [*vpa("a"), *vpa("a", 2), event_codec.tick(TOPICS.wire("policies"), 0, 500)]
     copies = compacted_copy.copies_of(records, TOPICS)
     assert {(c.topic, c.partition) for c in copies} == {("t.policies-latest.v1", TOPICS.partition_of("c/shop/a"))}
