@@ -18,7 +18,7 @@ AHEAD = 32 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class TaskStart:
     """Where a task begins: after `turn`, at `positions` (short topic name to offset), with `state`."""
 
     turn: int
@@ -41,7 +41,7 @@ class Runner:
 
     stages: Sequence[Stage]
     context: LogContext
-    starts: Mapping[tuple[str, int], Start] = field(default_factory=dict)
+    starts: Mapping[tuple[str, int], TaskStart] = field(default_factory=dict)
     until: Positions | None = None
     """Read no further than this; to the end when None."""
     only: Sequence[int] | None = None
@@ -61,7 +61,7 @@ class Runner:
 
     def _open(self, stage: Stage, partition: int) -> Task:
         begin = {n: self.context.log.begin(self.context.topics.wire(n), partition) for n in stage.reads}
-        start = self.starts.get((stage.name, partition)) or Start(-1, begin, stage.open(partition))
+        start = self.starts.get((stage.name, partition)) or TaskStart(-1, begin, stage.open(partition))
         return Task(
             stage,
             partition,

@@ -1,16 +1,19 @@
-"""The live driver: Faust hosts the pipeline's stages, with turns, checkpoints and recovery as the log demands.
+"""The live driver: Faust hosts the stages of the pipeline, with our own turns, checkpoints and recovery.
 
-`faust -A agents.app worker` finds `app` here; it is built from the settings when first asked for, so that importing this
-package needs neither a broker nor a settings file. Refuses nothing itself; the parts do.
+`faust -A agents.app worker` finds `app` here. It is built from the settings when something first asks for it, so importing this
+package needs neither a broker nor a settings file.
 """
 
-from agents.app.worker_plan import Pacing, Plan
+from agents.app.worker_plan import Pacing, WorkerPlan
 
-__all__ = ["Pacing", "Plan", "app", "run"]
+__all__ = ["Pacing", "WorkerPlan", "app", "run"]
 
 
-def run(plan: Plan) -> int:
-    """Work until told to stop; the exit code. A failure ends the process at once with a code of `agents.app.supervision`."""
+def run(plan: WorkerPlan) -> int:
+    """Work until a signal stops the process; returns the exit code.
+
+    A failure ends the process at once, with one of the codes of `agents.app.supervision`.
+    """
     from agents.app import worker
 
     return worker.run(plan)
@@ -21,8 +24,8 @@ def __getattr__(name: str) -> object:
     if name != "app":
         msg = f"module '{__name__}' has no attribute '{name}'"
         raise AttributeError(msg)
-    from agents.app import worker, worker_from_settings
+    from agents.app import worker, worker_plan
 
-    built = worker.build(worker_from_settings.plan())
+    built = worker.build(worker_plan.from_settings())
     globals()["app"] = built
     return built

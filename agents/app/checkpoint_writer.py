@@ -1,9 +1,9 @@
-"""Writes checkpoints: consistent cuts at a turn boundary, paced by bytes, out of the decisions' way.
+"""Writes checkpoints: consistent cuts at a turn boundary, paced by bytes, so that decisions do not wait for them.
 
-One at a time. Everything is taken in one go, synchronously; then decisions are awaited, then the chunks go out one by one with
-a pause between (they share the loop and the broker with decisions), then the mark, then the tombstones of older families, then
-the group's offsets. A checkpoint that a rebalance overtakes is abandoned, and its family with it. Refuses to go on after a
-failed write: half-known slots must not be written on.
+It writes one checkpoint at a time. The cut is taken synchronously; then the writer waits until all decisions are durable, and
+writes the chunks one by one with a pause between them, because they share the event loop and the broker with decisions. The mark
+follows, then the tombstones of older families, then the group's offsets. When a rebalance overtakes a checkpoint, the writer
+abandons it together with its family. A failed write ends the process: nobody may go on writing to slots of uncertain content.
 """
 
 import asyncio
@@ -14,10 +14,10 @@ from time import monotonic
 from aiokafka import AIOKafkaProducer
 
 from agents.app import kafka_client_options, supervision
-from agents.app.faust_consumer import Flow
-from agents.app.owned_partition import Held
-from agents.app.stage_host import Host
-from agents.app.worker_observer import Watch
+from agents.app.faust_consumer import FaustConsumer
+from agents.app.owned_partition import OwnedPartition
+from agents.app.stage_host import StageHost
+from agents.app.worker_observer import WorkerObserver
 from agents.app.worker_plan import Pacing
 from agents.engine.checkpoint import CheckpointPlan
 from streams.log.connection import Connection
@@ -26,7 +26,7 @@ BETWEEN = 0.002
 """Seconds between two chunks."""
 
 
-class Changelog:
+class ChangelogProducer:
     """The producer of checkpoints: one record in flight."""
 
     def __init__(self, where: Connection) -> None:
@@ -43,106 +43,118 @@ class Changelog:
             await self._producer.start()
 
     async def stop(self) -> None:
-        """Let go."""
+        """Close the connection."""
         if self._producer is not None:
             await self._producer.stop()
 
     async def write(self, topic: str, partition: int, record: tuple[bytes, bytes | None]) -> int:
-        """Write a key and value; the offset, once it is durable."""
+        """Write a key and a value, and return the offset once the record is durable."""
         assert self._producer is not None  # noqa: S101  # started with the first recovery, before any checkpoint
         key, value = record
         return int((await self._producer.send_and_wait(topic, value=value, key=key, partition=partition)).offset)
 
 
 @dataclass(slots=True)
-class Epoch:
-    """Counts rebalances, and keeps recovery and checkpoints apart. `over`: nothing is opened any more."""
+class Generation:
+    """Counts rebalances, and keeps recovery and checkpoints from running at the same time.
+
+    Whoever waits for the broker compares `number` before and after: another number means that a rebalance came in between. Once
+    `over` is set, no partition opens any more.
+    """
 
     number: int
     busy: asyncio.Lock
     over: bool = False
 
 
-class Checkpoints:
+class CheckpointWriter:
     """The checkpoints of all stages of one worker."""
 
-    def __init__(self, hosts: Iterable[Host], flow: Flow, *, changelog: Changelog, epoch: Epoch, watch: Watch) -> None:
-        """`epoch` is shared with recovery."""
-        self.hosts, self.flow = tuple(hosts), flow
-        self.changelog, self.epoch, self.watch = changelog, epoch, watch
+    def __init__(
+        self,
+        hosts: Iterable[StageHost],
+        consumer: FaustConsumer,
+        *,
+        changelog: ChangelogProducer,
+        generation: Generation,
+        observer: WorkerObserver,
+    ) -> None:
+        """`generation` is shared with recovery."""
+        self.hosts, self.consumer = tuple(hosts), consumer
+        self.changelog, self.generation, self.observer = changelog, generation, observer
 
-    async def forever(self, pacing: Pacing) -> None:
-        """Round after round, each as long after the one before as its bytes ask for."""
+    async def run(self, pacing: Pacing) -> None:
+        """Write round after round until cancelled. The bytes of one round decide when the next one starts."""
         with supervision.guarded("writing checkpoints"):
             while True:
-                self.watch.pulse.beat()
+                self.observer.liveness.beat()
                 began = monotonic()
-                written = await self.round()
+                written = await self.write_round()
                 await asyncio.sleep(max(0.0, began + pacing.interval(written) - monotonic()))
 
-    async def round(self) -> int:
-        """A checkpoint of every partition whose turn moved; the bytes written."""
+    async def write_round(self) -> int:
+        """Write a checkpoint of every partition that took a turn since its last one; returns the bytes written."""
         written = 0
         for host in self.hosts:
-            for partition in [p for p, held in sorted(host.held.items()) if held.due]:
-                async with self.epoch.busy:
-                    held = host.held.get(partition)
-                    if held is not None and held.due:
-                        written += await self._write(host, held)
+            for partition in [p for p, owned in sorted(host.owned.items()) if owned.due]:
+                async with self.generation.busy:
+                    owned = host.owned.get(partition)
+                    if owned is not None and owned.due:
+                        written += await self._write(host, owned)
         return written
 
-    async def last(self) -> None:
-        """Write what there is; from then on nothing is taken in, neither by what is under way nor after another rebalance."""
-        await self.round()
-        self.epoch.number, self.epoch.over = self.epoch.number + 1, True
+    async def finish(self) -> None:
+        """Write the last checkpoints, then close every partition, for good: neither messages nor a rebalance reopen them."""
+        await self.write_round()
+        self.generation.number, self.generation.over = self.generation.number + 1, True
         for host in self.hosts:
-            for held in host.held.values():
-                held.open = False
-            host.held.clear()
+            for owned in host.owned.values():
+                owned.open = False
+            host.owned.clear()
 
-    async def _write(self, host: Host, held: Held) -> int:
-        began, epoch = monotonic(), self.epoch.number
-        where = {"stage": host.stage.name, "partition": held.task.partition, "turn": held.task.turn}
+    async def _write(self, host: StageHost, owned: OwnedPartition) -> int:
+        began, generation = monotonic(), self.generation.number
+        where = {"stage": host.stage.name, "partition": owned.task.partition, "turn": owned.task.turn}
         with supervision.guarded("writing a checkpoint", **where):
-            positions = held.task.positions
-            unacked, held.unacked = held.unacked, []
-            plan = cut(held)
+            positions = owned.task.positions
+            unacked, owned.unacked = owned.unacked, []
+            plan = cut(owned)
             await asyncio.gather(*unacked)
-            if not await self._chunks(host, held, plan, epoch):
-                held.abandon([*plan.tombstones, *(key for key, _ in plan.records)])
+            if not await self._write_records(host, owned, plan, generation):
+                owned.abandon([*plan.tombstones, *(key for key, _ in plan.records)])
                 return 0
-            held.marked = positions
-            await self.flow.commit(committable(self.hosts, held.task.partition))
-        self.watch.checkpoint(held, plan.size, monotonic() - began)
+            owned.marked = positions
+            await self.consumer.commit(committable(self.hosts, owned.task.partition))
+        self.observer.checkpoint(owned, plan.size, monotonic() - began)
         return plan.size
 
-    async def _chunks(self, host: Host, held: Held, plan: CheckpointPlan, epoch: int) -> bool:
-        """Chunks, mark, tombstones. False: a rebalance came in between and the mark was not written."""
-        topic, partition = host.plan.changelog(host.stage), held.task.partition
+    async def _write_records(self, host: StageHost, owned: OwnedPartition, plan: CheckpointPlan, generation: int) -> bool:
+        """Write chunks, mark and tombstones. False: a rebalance came in between, and the mark was not written."""
+        topic, partition = host.plan.changelog(host.stage), owned.task.partition
         for record in plan.records:
             await self.changelog.write(topic, partition, record)
             await asyncio.sleep(BETWEEN)
-            if epoch != self.epoch.number:
+            if generation != self.generation.number:
                 return False
-        held.end = await self.changelog.write(topic, partition, plan.mark) + 1
-        held.ledger.accept(plan)
-        held.whole = False
+        owned.end = await self.changelog.write(topic, partition, plan.mark) + 1
+        owned.ledger.accept(plan)
+        owned.whole = False
         for key in plan.tombstones:
-            held.end = await self.changelog.write(topic, partition, (key, None)) + 1
-        held.ledger.buried()
+            owned.end = await self.changelog.write(topic, partition, (key, None)) + 1
+        owned.ledger.buried()
         return True
 
 
-def cut(held: Held) -> CheckpointPlan:
-    """The checkpoint of this very turn. Nothing awaits in here."""
-    state = held.task.state
+def cut(owned: OwnedPartition) -> CheckpointPlan:
+    """The checkpoint of the turn just taken. Nothing awaits in here, so all chunks are of the same turn."""
+    state = owned.task.state
     dirty = state.take_dirty()
-    names = sorted(state.chunks()) if held.whole else sorted(dirty)
+    names = sorted(state.chunks()) if owned.whole else sorted(dirty)
     dumps = ((name, state.dump(name)) for name in names)
-    return held.ledger.plan(turn=held.task.turn, positions=held.task.positions, dumps=dumps)
+    return owned.ledger.plan(turn=owned.task.turn, positions=owned.task.positions, dumps=dumps)
 
 
-def committable(hosts: Iterable[Host], partition: int) -> dict[tuple[str, int], int]:
+def committable(hosts: Iterable[StageHost], partition: int) -> dict[tuple[str, int], int]:
     """For each input at this partition, the lowest offset that a stage here would read again after a restart."""
     lowest: dict[tuple[str, int], int] = {}
     for topic, offset in _marked(hosts, partition):
@@ -150,8 +162,8 @@ def committable(hosts: Iterable[Host], partition: int) -> dict[tuple[str, int], 
     return lowest
 
 
-def _marked(hosts: Iterable[Host], partition: int) -> Iterator[tuple[str, int]]:
+def _marked(hosts: Iterable[StageHost], partition: int) -> Iterator[tuple[str, int]]:
     for host in hosts:
-        if partition in host.held:
-            for name, offset in host.held[partition].marked.items():
+        if partition in host.owned:
+            for name, offset in host.owned[partition].marked.items():
                 yield host.wires[name], offset

@@ -1,8 +1,8 @@
 """Carries decisions and dead letters to the log without making the turn wait.
 
-A turn hands its records over and goes on; a carrier sends them in order. So nothing awaits between taking a turn and handing
-over what it decided, and a checkpoint always sees both or neither. Checkpoints have another producer, or decisions would
-queue behind them. Refuses to lose a record: one that cannot be sent ends the process.
+A turn queues its records and goes on; a background task sends them in order. Nothing awaits between taking a turn and queueing
+its decisions, so a checkpoint sees both or neither. Checkpoints have a producer of their own, or decisions would queue behind
+them. No record is dropped: one that cannot be sent ends the process.
 """
 
 import asyncio
@@ -16,16 +16,17 @@ from streams.log.connection import Connection
 from streams.log.port import NewRecord
 
 FULL = 20_000
-"""Records handed over and not yet acknowledged; above it, no more turns are taken."""
+"""Records that may be queued or unacknowledged; above it, the worker takes no more turns."""
 
 
-class Outbox:
+class DecisionProducer:
     """One for each worker process."""
 
     def __init__(self, where: Connection) -> None:
         """Does not connect."""
         self.where = where
         self.waiting = 0
+        """Records that are queued or unacknowledged."""
         self._queue: deque[tuple[Sequence[NewRecord], asyncio.Future[None]]] = deque()
         self._wake = asyncio.Event()
         self._room, self._empty = asyncio.Event(), asyncio.Event()
@@ -41,46 +42,47 @@ class Outbox:
                 **kafka_client_options.options(self.where), acks="all", enable_idempotence=True, max_request_size=8 << 20
             )
             await self._producer.start()
-            self._keep(asyncio.create_task(self._carry()))
+            self._keep(asyncio.create_task(self._run()))
 
     async def stop(self) -> None:
-        """Send what is there, wait until it is durable, and let go. Nothing may be handed over from here on."""
+        """Wait until everything that is queued is durable, then close the connection. Queue nothing from here on."""
         if self._producer is not None:
             await self._empty.wait()
             await self._producer.stop()
 
     def send_soon(self, records: Sequence[NewRecord]) -> asyncio.Future[None]:
-        """Hand over; the future is done when all of them are durable."""
-        ticket: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Queue these records; the future is done when all of them are durable."""
+        durable: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.waiting += len(records)
-        self._queue.append((records, ticket))
+        self._queue.append((records, durable))
         self._wake.set()
         self._empty.clear()
         if self.waiting > FULL:
             self._room.clear()
-        return ticket
+        return durable
 
-    async def room(self) -> None:
-        """Wait while too much is on its way."""
+    async def wait_for_room(self) -> None:
+        """Wait while too much is queued or unacknowledged."""
         await self._room.wait()
 
-    async def _carry(self) -> None:
+    async def _run(self) -> None:
         with supervision.guarded("sending decisions"):
             while True:
                 await self._wake.wait()
                 self._wake.clear()
                 while self._queue:
-                    records, ticket = self._queue.popleft()
-                    self._keep(asyncio.create_task(self._settle([await self._send(r) for r in records], ticket)))
+                    records, durable = self._queue.popleft()
+                    self._keep(asyncio.create_task(self._settle([await self._send(r) for r in records], durable)))
 
     async def _send(self, r: NewRecord) -> asyncio.Future[object]:
-        assert self._producer is not None  # noqa: S101  # the carrier starts after it
+        assert self._producer is not None  # noqa: S101  # `start` connects before this task begins
         sent: asyncio.Future[object] = await self._producer.send(
             r.topic, value=r.value, key=r.key, partition=r.partition, headers=list(r.headers)
         )
         return sent
 
-    async def _settle(self, sent: Sequence[asyncio.Future[object]], ticket: asyncio.Future[None]) -> None:
+    async def _settle(self, sent: Sequence[asyncio.Future[object]], durable: asyncio.Future[None]) -> None:
+        """Wait for the acknowledgements of one batch."""
         with supervision.guarded("sending decisions"):
             await asyncio.gather(*sent)
             self.waiting -= len(sent)
@@ -88,10 +90,10 @@ class Outbox:
                 self._room.set()
             if not self.waiting:
                 self._empty.set()
-            if not ticket.done():
-                ticket.set_result(None)
+            if not durable.done():
+                durable.set_result(None)
 
     def _keep(self, task: asyncio.Task[None]) -> None:
-        """The loop keeps only weak references to tasks."""
+        """Hold a reference to the task: the event loop keeps only weak ones."""
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -1,7 +1,7 @@
-"""What a worker asks of Faust's consumer: what is ours, wait with a topic, read on from here, remember this offset.
+"""What a worker needs of Faust's consumer: which partitions it owns, pausing and resuming, and committing offsets.
 
-The only file that touches Faust's privates (`_commit`, and the recovery service's `_build_highwaters`), which is why Faust's
-version is pinned. Refuses to commit what is not assigned here: Faust's consumer thread dies of an empty commit.
+This is the only file that touches Faust's private names (`_commit`, `_recovery`, `_build_highwaters`, `_fetch_max_wait_ms`),
+which is why Faust's version is pinned.
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,56 +11,83 @@ from typing import Any
 import faust
 from aiokafka.errors import IllegalStateError
 from faust.tables.recovery import Recovery
+from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread, Consumer, Transport
 from faust.types import TP
 
+WAIT_MS = 100
+"""Milliseconds that a fetch waits at the broker for data."""
 
-class Flow:
-    """Faust's consumer in our words. Topics are wire names."""
+
+class FaustConsumer:
+    """Faust's consumer, by wire names of topics."""
 
     def __init__(self, app: faust.App) -> None:
         """`app` need not have started."""
         self.app = app
 
-    def whole(self, topics: Iterable[str]) -> set[int]:
-        """Partitions of which all these topics are assigned here."""
-        have = self.app.assignor.assigned_actives()
-        each = [{tp.partition for tp in have if tp.topic == topic} for topic in topics]
+    def owned(self, topics: Iterable[str]) -> set[int]:
+        """The partitions of which all these topics are assigned to this worker."""
+        assigned = self.app.assignor.assigned_actives()
+        each = [{tp.partition for tp in assigned if tp.topic == topic} for topic in topics]
         return set.intersection(*each)
 
     def pause(self, topic: str, partition: int) -> None:
-        """Fetch no more of it. What Faust has in hand of it is lost; the reader's own offset finds out."""
+        """Fetch no more of it. What Faust has prefetched is lost; the stage host finds the gap by its own offsets."""
         self.app.consumer.pause_partitions({TP(topic, partition)})
 
     async def resume(self, topic: str, partition: int, offset: int) -> None:
-        """Fetch again, from `offset`. Nothing if the partition was taken away meanwhile: recovery says where to read then."""
+        """Fetch again, from `offset`. Does nothing if a rebalance took the partition: recovery sets the position then."""
         tp = TP(topic, partition)
         self.app.consumer.resume_partitions({tp})
         with suppress(IllegalStateError):
             await self.app.consumer.seek(tp, offset)
 
     async def commit(self, offsets: Mapping[tuple[str, int], int]) -> None:
-        """Set the group's offsets. They are a hint where to start reading: the marks are what counts."""
-        have = self.app.consumer.assignment()
-        ours = {TP(*place): offset for place, offset in offsets.items() if TP(*place) in have}
+        """Set the group's offsets, as a hint where to start reading: the checkpoints' marks are what counts.
+
+        Skips what is not assigned to this worker, and does nothing when that leaves no offset: an empty commit kills Faust's
+        consumer thread.
+        """
+        assigned = self.app.consumer.assignment()
+        ours = {TP(*place): offset for place, offset in offsets.items() if TP(*place) in assigned}
         if ours:
             consumer: Any = self.app.consumer
-            await consumer._commit(ours)  # noqa: SLF001  # the public commit only knows messages it saw acked
+            await consumer._commit(ours)  # noqa: SLF001  # the public commit only knows messages that were acked
 
 
-def skip_reading(app: faust.App) -> None:
-    """Let Faust's recovery call back without reading the changelogs. To be called before the tables are made."""
+def skip_table_recovery(app: faust.App) -> None:
+    """Make Faust's table recovery call back without reading the changelogs. Call it before the tables are made."""
     tables: Any = app.tables
-    tables._recovery = Unread(app, app.tables, beacon=tables.beacon)  # noqa: SLF001  # the class is not a setting
+    tables._recovery = SkippedTableRecovery(app, app.tables, beacon=tables.beacon)  # noqa: SLF001  # the class is not a setting
 
 
-class Unread(Recovery):
-    """Faust's table recovery without its reading: the worker reads changelogs itself, whole and beside Faust.
+class SkippedTableRecovery(Recovery):
+    """Faust's table recovery without its reading; the worker reads the changelogs itself.
 
-    Faust runs its callback before it knows that it has read all (a broken-off recovery looks like a finished one), so its
-    reading could not be used anyway, and it would double the time to recover.
+    Faust calls back before it knows that it has read everything, and a recovery that broke off looks like one that finished. Its
+    reading would be of no use and would double the time to recover.
     """
 
     async def _build_highwaters(self, consumer: Any, tps: set[TP], destination: Any, title: str) -> None:  # noqa: ARG002  # Faust's
-        """Every changelog ends where it begins."""
+        """Pretend that every changelog is empty."""
         destination.clear()
         destination.update(dict.fromkeys(tps, -1))
+
+
+class _Thread(AIOKafkaConsumerThread):
+    def _create_worker_consumer(self, transport: Transport) -> Any:
+        consumer: Any = super()._create_worker_consumer(transport)
+        consumer._fetch_max_wait_ms = WAIT_MS  # noqa: SLF001  # read when it starts; Faust has no setting for it
+        return consumer
+
+
+class QuickConsumer(Consumer):
+    """Faust's consumer with fetches that wait `WAIT_MS` for data instead of Faust's fixed 1.5 s.
+
+    One fetch at a time asks for the partitions that have nothing prefetched, and waits until one of them has data. A partition
+    that had something prefetched when the fetch left is not asked for again until that wait ends. With 1.5 s this would limit how
+    fast a worker catches up, and delay an OOM kill.
+    """
+
+    def _new_consumer_thread(self) -> AIOKafkaConsumerThread:
+        return _Thread(self, loop=self.loop, beacon=self.beacon)

@@ -1,4 +1,4 @@
-"""How the worker's clients reach Kafka: our connection in the words of aiokafka and of Faust. Opens nothing."""
+"""How the worker's clients reach Kafka: our connection settings as options of aiokafka and of Faust. Opens nothing."""
 
 import ssl
 from typing import Any
@@ -9,7 +9,7 @@ from streams.log.connection import Connection
 
 
 def options(where: Connection) -> dict[str, Any]:
-    """What every aiokafka client takes."""
+    """The options of every aiokafka client."""
     return {
         "bootstrap_servers": where.options()["bootstrap_servers"],
         "client_id": where.client_id,
@@ -22,12 +22,12 @@ def options(where: Connection) -> dict[str, Any]:
 
 
 def urls(where: Connection) -> list[str]:
-    """The brokers as Faust wants them."""
+    """The brokers as URLs, which Faust expects."""
     return [f"kafka://{broker.strip()}" for broker in where.brokers.split(",") if broker.strip()]
 
 
 def credentials(where: Connection) -> Any:
-    """Faust's credentials, or None for a Kafka that asks for none."""
+    """The credentials for Faust, or None for a Kafka that asks for none."""
     if where.security_protocol.startswith("SASL"):
         return faust.SASLCredentials(
             username=where.sasl_username,

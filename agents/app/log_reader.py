@@ -1,6 +1,12 @@
 """Reads the log beside Faust: no group, no rebalance, exact offsets.
 
-For what Faust's consumer cannot promise: the whole of a changelog, the records it skipped, where a topic begins and ends.
+It reads what Faust's consumer cannot promise: a whole changelog, the records that Faust skipped, and where a topic begins and
+ends.
+
+Faust sometimes delivers a record that is not the next one. Either Faust jumped (it does so around prefetching, pauses and
+rebalances) or the log has a hole (compaction). `records_before` reads the stretch in between and so answers both cases without a
+seek, and nothing that Faust has prefetched can interfere. Records that retention has taken meanwhile are lost. They are reported
+and counted, and reading goes on behind them, because waiting would not bring them back.
 """
 
 import asyncio
@@ -11,17 +17,23 @@ from typing import Any
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.errors import OffsetOutOfRangeError
 
 from agents.app import kafka_client_options
 from streams.log.connection import Connection
+from streams.log.port import Record
 
-Place = tuple[str, int]
+TopicAndPartition = tuple[str, int]
+"""Wire name and partition."""
 FETCH = 8 << 20
+"""Bytes that one fetch may bring of a partition."""
+Lost = Callable[[str, int, int, int], None]
+"""Called with topic, partition, and the first and the next offset of what is gone."""
 
 
 @asynccontextmanager
 async def reader(where: Connection) -> AsyncIterator[Any]:
-    """A consumer of its own. An offset that the log no longer has raises OffsetOutOfRangeError."""
+    """A consumer of its own. Reading at an offset that the log no longer has raises OffsetOutOfRangeError."""
     consumer = AIOKafkaConsumer(
         **kafka_client_options.options(where),
         group_id=None,
@@ -36,20 +48,20 @@ async def reader(where: Connection) -> AsyncIterator[Any]:
         await consumer.stop()
 
 
-async def ends(consumer: Any, places: Iterable[Place]) -> dict[Place, int]:
+async def ends(consumer: Any, places: Iterable[TopicAndPartition]) -> dict[TopicAndPartition, int]:
     """The offset after the last record of each."""
     return await _offsets(consumer.end_offsets, places)
 
 
-async def begins(consumer: Any, places: Iterable[Place]) -> dict[Place, int]:
+async def begins(consumer: Any, places: Iterable[TopicAndPartition]) -> dict[TopicAndPartition, int]:
     """The first kept offset of each."""
     return await _offsets(consumer.beginning_offsets, places)
 
 
 async def _offsets(
-    ask: Callable[[list[TopicPartition]], Awaitable[Mapping[Any, int]]], places: Iterable[Place]
-) -> dict[Place, int]:
-    """Topic by topic at the same time: a client that does not know a topic yet waits a tenth of a second for each."""
+    ask: Callable[[list[TopicPartition]], Awaitable[Mapping[Any, int]]], places: Iterable[TopicAndPartition]
+) -> dict[TopicAndPartition, int]:
+    """All topics at the same time: a client that does not know a topic yet waits a tenth of a second for each."""
     topics: dict[str, list[TopicPartition]] = {}
     for topic, partition in places:
         topics.setdefault(topic, []).append(TopicPartition(topic, partition))
@@ -58,16 +70,16 @@ async def _offsets(
 
 
 @dataclass(slots=True)
-class Contents:
+class ChangelogRecords:
     """The last record of each key of a changelog partition, up to `end`."""
 
     last: dict[bytes, bytes | None]
     end: int
 
 
-async def contents(consumer: Any, until: Mapping[Place, int]) -> dict[Place, Contents]:
+async def contents(consumer: Any, until: Mapping[TopicAndPartition, int]) -> dict[TopicAndPartition, ChangelogRecords]:
     """Read each of these partitions from its beginning up to the given end."""
-    found = {place: Contents({}, end) for place, end in until.items()}
+    found = {place: ChangelogRecords({}, end) for place, end in until.items()}
     left = {TopicPartition(*place) for place, end in until.items() if end}
     consumer.assign([TopicPartition(*place) for place in until])
     first = await begins(consumer, until)
@@ -79,7 +91,7 @@ async def contents(consumer: Any, until: Mapping[Place, int]) -> dict[Place, Con
     return found
 
 
-async def committed(where: Connection, group: str, places: Iterable[Place]) -> dict[Place, int]:
+async def committed(where: Connection, group: str, places: Iterable[TopicAndPartition]) -> dict[TopicAndPartition, int]:
     """The group's offsets of these, where it has any."""
     admin = AIOKafkaAdminClient(**kafka_client_options.options(where))
     await admin.start()
@@ -88,3 +100,32 @@ async def committed(where: Connection, group: str, places: Iterable[Place]) -> d
     finally:
         await admin.close()
     return {(tp.topic, tp.partition): at.offset for tp, at in found.items() if at.offset >= 0}
+
+
+async def records_before(where: Connection, came: Record, *, start: int, lost: Lost) -> AsyncIterator[list[Record]]:
+    """The records from offset `start` up to, but not including, the record that `came` instead."""
+    tp = TopicPartition(came.topic, came.partition)
+    async with reader(where) as consumer:
+        consumer.assign([tp])
+        consumer.seek(tp, start)
+        at = start
+        while at < came.offset:
+            try:
+                got = await consumer.getmany(tp, timeout_ms=1000)
+            except OffsetOutOfRangeError:
+                begin = (await begins(consumer, [(tp.topic, tp.partition)]))[tp.topic, tp.partition]
+                begin = min(begin, came.offset)
+                lost(tp.topic, tp.partition, at, begin)
+                at = begin
+                consumer.seek(tp, at)
+                continue
+            records = [_record(r) for r in got.get(tp, [])]
+            at = max(at, await consumer.position(tp))
+            yield [r for r in records if r.offset < came.offset]
+
+
+def _record(message: Any) -> Record:
+    """One of our records from one of aiokafka's."""
+    return Record(
+        message.topic, message.partition, message.offset, message.key, message.value, tuple(message.headers), message.timestamp
+    )

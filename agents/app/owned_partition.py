@@ -1,4 +1,4 @@
-"""What a worker holds of one partition of one stage."""
+"""One partition of one stage that this worker owns: its task, and how far its checkpoints and decisions got."""
 
 import asyncio
 import uuid
@@ -10,18 +10,19 @@ from agents.task import Task
 from schemas.units import Seconds
 
 
-def fresh(foreign: list[bytes]) -> Ledger:
-    """A ledger in a new family: nobody else ever writes in it."""
+def new_ledger(foreign: list[bytes]) -> Ledger:
+    """A ledger with a new family, in which nobody else ever writes. `foreign` are changelog keys of older families."""
     return Ledger(uuid.uuid4().hex[:12], foreign)
 
 
 @dataclass(slots=True, eq=False)
-class Held:
-    """A task, and how far its checkpoints and decisions got.
+class OwnedPartition:
+    """A task and its bookkeeping. It takes records in only while it is `open`.
 
-    `end` is the offset after our own last write to the changelog, -1 when unknown. `marked` are the positions that the mark in
-    force names. `whole` says that the next checkpoint must write every chunk. `goals` are the ends of the inputs when the
-    partition was opened: past them the task is caught up. Nothing is taken in unless `open`.
+    `marked` are the input positions that the mark in force names. `end` is the offset after our own last write to the changelog,
+    -1 when unknown. `whole` demands that the next checkpoint writes every chunk. `paused` are the inputs that wait for others.
+    `unacked` are decisions that are not durable yet. `goals` are the ends of the inputs when the partition was opened; past them
+    the task is caught up.
     """
 
     task: Task
@@ -36,12 +37,12 @@ class Held:
 
     @property
     def due(self) -> bool:
-        """Whether a checkpoint has something to write: the turn moved since the mark in force."""
+        """Whether a checkpoint has something to write: the task took a turn since the mark in force."""
         return self.open and self.task.turn > self.ledger.marked
 
     @property
     def caught_up(self) -> bool:
-        """Whether everything that was in the log when the partition was opened has been taken in."""
+        """Whether the task has taken in everything that was in the log when the partition was opened."""
         inputs = self.task.aligner.inputs
         return self.open and all(inputs[name].next >= goal for name, goal in self.goals.items())
 
@@ -52,7 +53,7 @@ class Held:
         return Seconds((newest - self.task.turn) / 1000)
 
     def rewind(self) -> None:
-        """Forget what is buffered: the log is read again from the last turn. The state stays."""
+        """Drop what is buffered; the log is read again from the last turn. The state stays."""
         old = self.task
         self.task = Task(
             old.stage,
@@ -66,5 +67,5 @@ class Held:
         self.paused = set()
 
     def abandon(self, foreign: list[bytes]) -> None:
-        """Write no more in this family: what it holds in the log is no longer known for sure. Start another, whole."""
-        self.ledger, self.whole, self.end = fresh(foreign), True, -1
+        """Start a new family, and write every chunk into it: what the old one holds in the log is no longer certain."""
+        self.ledger, self.whole, self.end = new_ledger(foreign), True, -1

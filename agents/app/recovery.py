@@ -1,9 +1,9 @@
 """Opens the partitions that a rebalance gave to this worker.
 
-Runs as Faust's `on_recover`, after every rebalance, also for partitions that stay. What we hold is the newest if nobody else has
-written to the changelog since; else the whole changelog partition is read and the newest good mark decides, unless memory is
-further. State lives nowhere else: there is no merging. Refuses to open anything when another rebalance came meanwhile, for then
-another recovery follows; an error ends the process, because Faust would swallow it.
+It runs as Faust's table recovery callback, after every rebalance, also for partitions that stay. The state in memory is the
+newest if nobody else has written to the changelog since. Otherwise recovery reads the whole changelog partition, and the newest
+good mark decides unless memory is further. State lives nowhere else, and states are never merged. Recovery opens nothing when
+another rebalance came meanwhile, because another recovery follows. An error ends the process, because Faust would swallow it.
 """
 
 import asyncio
@@ -12,13 +12,13 @@ from time import monotonic
 from typing import Any
 
 from agents.app import log_reader, supervision
-from agents.app.checkpoint_writer import Changelog, Epoch, committable
-from agents.app.decision_producer import Outbox
-from agents.app.faust_consumer import Flow
-from agents.app.log_reader import Contents, Place
-from agents.app.owned_partition import Held, fresh
-from agents.app.stage_host import Host
-from agents.app.worker_observer import Watch
+from agents.app.checkpoint_writer import ChangelogProducer, Generation, committable
+from agents.app.decision_producer import DecisionProducer
+from agents.app.faust_consumer import FaustConsumer
+from agents.app.log_reader import ChangelogRecords, TopicAndPartition
+from agents.app.owned_partition import OwnedPartition, new_ledger
+from agents.app.stage_host import StageHost
+from agents.app.worker_observer import WorkerObserver
 from agents.engine import checkpoint
 from agents.engine.checkpoint import ChangelogContents, StoredState
 
@@ -26,36 +26,38 @@ from agents.engine.checkpoint import ChangelogContents, StoredState
 class Recovery:
     """One for each worker process."""
 
-    def __init__(self, hosts: tuple[Host, ...], flow: Flow, *, epoch: Epoch, watch: Watch) -> None:
-        """`epoch` is shared with checkpoints."""
-        self.hosts, self.flow, self.epoch, self.watch = hosts, flow, epoch, watch
+    def __init__(
+        self, hosts: tuple[StageHost, ...], consumer: FaustConsumer, *, generation: Generation, observer: WorkerObserver
+    ) -> None:
+        """`generation` is shared with the checkpoint writer."""
+        self.hosts, self.consumer, self.generation, self.observer = hosts, consumer, generation, observer
         self.plan = hosts[0].plan
 
     def revoked(self) -> None:
-        """A rebalance begins: take nothing in until recovery opens it again."""
-        self.epoch.number += 1
+        """A rebalance begins: close all partitions until recovery opens them again."""
+        self.generation.number += 1
         for host in self.hosts:
-            for held in host.held.values():
-                held.open = False
-                self.watch.revoked(held)
+            for owned in host.owned.values():
+                owned.open = False
+                self.observer.revoked(owned)
 
-    async def recover(self, outbox: Outbox, changelog: Changelog) -> None:
-        """Open everything that is wholly ours."""
+    async def recover(self, producer: DecisionProducer, changelog: ChangelogProducer) -> None:
+        """Open every partition of which all inputs are assigned to this worker."""
         with supervision.guarded("recovering partitions"):
-            async with self.epoch.busy:
-                if self.epoch.over:
+            async with self.generation.busy:
+                if self.generation.over:
                     return
-                await outbox.start()
+                await producer.start()
                 await changelog.start()
                 await self._recover()
 
     async def _recover(self) -> None:
-        epoch = self.epoch.number
-        ours = {host: self.flow.whole(host.wires.values()) for host in self.hosts}
+        generation = self.generation.number
+        ours = {host: self.consumer.owned(host.wires.values()) for host in self.hosts}
         for host in self.hosts:
-            for partition in set(host.held) - ours[host]:
-                del host.held[partition]
-        self.watch.assigned((host.stage.name, partition) for host, ps in ours.items() for partition in ps)
+            for partition in set(host.owned) - ours[host]:
+                del host.owned[partition]
+        self.observer.assigned((host.stage.name, partition) for host, ps in ours.items() for partition in ps)
         partitions = set().union(*ours.values())
         if not partitions:
             return
@@ -63,55 +65,55 @@ class Recovery:
             await self._load(consumer, ours)
             goals = await log_reader.ends(consumer, [(t, p) for t in self.plan.inputs() for p in partitions])
         for partition in sorted(partitions):
-            if epoch != self.epoch.number:
+            if generation != self.generation.number:
                 return
-            await self.flow.commit(committable(self.hosts, partition))
-        if epoch == self.epoch.number:
+            await self.consumer.commit(committable(self.hosts, partition))
+        if generation == self.generation.number:
             self._open(ours, goals)
 
-    async def _load(self, consumer: Any, ours: Mapping[Host, set[int]]) -> None:
-        """Make sure that memory is at the newest known turn, for each of these."""
+    async def _load(self, consumer: Any, ours: Mapping[StageHost, set[int]]) -> None:
+        """Bring the state of each of these partitions to the newest known turn."""
         places = {(self.plan.changelog(host.stage), p): (host, p) for host, ps in ours.items() for p in ps}
         began = monotonic()
         ends = await log_reader.ends(consumer, places)
-        stale: dict[Place, int] = {}
+        stale: dict[TopicAndPartition, int] = {}
         for place, (host, partition) in places.items():
-            held = host.held.get(partition)
-            if held is not None and held.end == ends[place]:
-                held.rewind()
-                self.watch.recovered(held, found="memory", seconds=0.0)
+            owned = host.owned.get(partition)
+            if owned is not None and owned.end == ends[place]:
+                owned.rewind()
+                self.observer.recovered(owned, found="memory", seconds=0.0)
             else:
                 stale[place] = ends[place]
         if not stale:
             return
         first = await log_reader.begins(consumer, [(topic, partition) for topic in self.plan.inputs() for _, partition in stale])
-        for place, contents in (await log_reader.contents(consumer, stale)).items():
-            reading, how = await self._adopt(*places[place], contents, first)
+        for place, records in (await log_reader.contents(consumer, stale)).items():
+            contents, how = await self._adopt(*places[place], records, first)
             host, partition = places[place]
-            self.watch.recovered(host.held[partition], found=how, seconds=monotonic() - began, torn=reading.broken)
+            self.observer.recovered(host.owned[partition], found=how, seconds=monotonic() - began, torn=contents.broken)
 
     async def _adopt(
-        self, host: Host, partition: int, contents: Contents, first: Mapping[Place, int]
+        self, host: StageHost, partition: int, records: ChangelogRecords, first: Mapping[TopicAndPartition, int]
     ) -> tuple[ChangelogContents, str]:
-        """Take the state from the changelog, keep ours if it is further, or begin where the log begins."""
-        reading = checkpoint.read(contents.last)
+        """Load the state from the changelog, keep ours if it is further, or start empty where the log begins."""
+        contents = checkpoint.read(records.last)
         begins = {name: first[wire, partition] for name, wire in host.wires.items()}
-        held = host.held.get(partition)
-        if held is not None and (reading.found is None or held.task.turn >= reading.found.mark.turn):
+        owned = host.owned.get(partition)
+        if owned is not None and (contents.found is None or owned.task.turn >= contents.found.mark.turn):
             how = "memory"
-            held.rewind()
-        elif reading.found is not None:
+            owned.rewind()
+        elif contents.found is not None:
             how = "checkpoint"
-            held = host.held[partition] = await self._loaded(host, partition, reading.found, begins)
+            owned = host.owned[partition] = await self._loaded(host, partition, contents.found, begins)
         else:
             how = "nothing"
-            await self._lost_state(host, partition)
-            held = host.held[partition] = Held(host.task(partition, positions=begins), fresh([]), begins)
-        held.abandon([key for key, value in contents.last.items() if value is not None])
-        held.end = contents.end
-        return reading, how
+            await self._report_lost_state(host, partition)
+            owned = host.owned[partition] = OwnedPartition(host.task(partition, positions=begins), new_ledger([]), begins)
+        owned.abandon([key for key, value in records.last.items() if value is not None])
+        owned.end = records.end
+        return contents, how
 
-    async def _loaded(self, host: Host, partition: int, found: StoredState, begins: Mapping[str, int]) -> Held:
+    async def _loaded(self, host: StageHost, partition: int, found: StoredState, begins: Mapping[str, int]) -> OwnedPartition:
         """The state that a mark names. An input that the mark does not know is read from its beginning."""
         positions = {name: found.mark.positions.get(name, begins[name]) for name in host.stage.reads}
         task = host.task(partition, positions=positions)
@@ -119,18 +121,18 @@ class Recovery:
             task.state.load(name, found.chunks[name])
             await asyncio.sleep(0)
         task.aligner = type(task.aligner)(positions, found.mark.turn)
-        return Held(task, fresh([]), positions)
+        return OwnedPartition(task, new_ledger([]), positions)
 
-    async def _lost_state(self, host: Host, partition: int) -> None:
-        """A group that has been here before, but no state: somebody deleted the changelog. Say so."""
+    async def _report_lost_state(self, host: StageHost, partition: int) -> None:
+        """A group that committed offsets before must have had a state, so somebody deleted the changelog: report it."""
         committed = await log_reader.committed(self.plan.where, self.plan.name, [(w, partition) for w in host.wires.values()])
         if any(offset > 0 for offset in committed.values()):
-            self.watch.state_gone(host.stage.name, partition)
+            self.observer.state_gone(host.stage.name, partition)
 
-    def _open(self, ours: Mapping[Host, set[int]], goals: Mapping[Place, int]) -> None:
+    def _open(self, ours: Mapping[StageHost, set[int]], goals: Mapping[TopicAndPartition, int]) -> None:
         for host, partitions in ours.items():
             for partition in partitions:
-                held = host.held[partition]
-                held.goals = {name: goals[wire, partition] for name, wire in host.wires.items()}
-                held.open = True
-                self.watch.opened(held)
+                owned = host.owned[partition]
+                owned.goals = {name: goals[wire, partition] for name, wire in host.wires.items()}
+                owned.open = True
+                self.observer.opened(owned)

@@ -1,7 +1,7 @@
-"""Hosts one stage: takes records in, takes every turn that is complete, hands over what it decided.
+"""Hosts one stage: takes records in, takes every turn that is complete, and queues the decisions.
 
-It trusts no order that Faust gives: each input knows the next offset it wants; lower ones are ignored, and a gap is read beside
-Faust. Refuses to take anything in for a partition that is not open, that is, not wholly ours and recovered.
+It does not trust the order in which Faust delivers. Each input knows the next offset it wants; lower ones are ignored, and a
+gap is read beside Faust. A partition takes nothing in unless it is open, that is, wholly owned by this worker and recovered.
 """
 
 import asyncio
@@ -11,101 +11,110 @@ from typing import Any
 
 from faust.types import Message
 
-from agents.app import missed_records, supervision
-from agents.app.backpressure import Pauses
-from agents.app.decision_producer import Outbox
-from agents.app.faust_consumer import Flow
-from agents.app.owned_partition import Held
-from agents.app.worker_observer import Watch
-from agents.app.worker_plan import Plan
+from agents.app import log_reader, supervision
+from agents.app.backpressure import Backpressure
+from agents.app.decision_producer import DecisionProducer
+from agents.app.faust_consumer import FaustConsumer
+from agents.app.owned_partition import OwnedPartition
+from agents.app.worker_observer import WorkerObserver
+from agents.app.worker_plan import WorkerPlan
 from agents.engine.stage import Stage
 from agents.task import Task
 from streams.codec.event_codec import Codec
 from streams.log.port import Record
 
-BREATH = 0.03
-"""Seconds after which the agent lets others run: a queue that is never empty never yields."""
+YIELD_AFTER = 0.03
+"""Seconds after which the host lets other coroutines run: Faust's stream never yields while its queue is not empty."""
 
 
-class Host:
+class StageHost:
     """One stage in one worker."""
 
-    def __init__(self, stage: Stage, plan: Plan, *, flow: Flow, outbox: Outbox, watch: Watch) -> None:
-        """Holds no partition yet."""
-        self.stage, self.plan, self.flow, self.outbox, self.watch = stage, plan, flow, outbox, watch
+    def __init__(
+        self,
+        stage: Stage,
+        plan: WorkerPlan,
+        *,
+        consumer: FaustConsumer,
+        producer: DecisionProducer,
+        observer: WorkerObserver,
+    ) -> None:
+        """Owns no partition yet."""
+        self.stage, self.plan, self.producer, self.observer = stage, plan, producer, observer
         self.codec = Codec(plan.topics)
         self.wires = {name: plan.topics.wire(name) for name in stage.reads}
         self.names = {wire: name for name, wire in self.wires.items()}
-        self.held: dict[int, Held] = {}
+        self.owned: dict[int, OwnedPartition] = {}
         alone = {name: wire for name, wire in self.wires.items() if plan.readers(name) == 1}
-        self.pauses = Pauses(flow, alone, plan.buffer)
-        self._breathed = 0.0
+        self.backpressure = Backpressure(consumer, alone, plan.buffer)
+        self._yielded = 0.0
 
     def task(self, partition: int, *, positions: dict[str, int]) -> Task:
         """A task with an empty state."""
         return Task(self.stage, partition, topics=self.plan.topics, codec=self.codec, positions=positions)
 
     async def handle(self, message: Message) -> None:
-        """One message from Faust."""
-        held = self.held.get(message.partition)
-        if held is None or not held.open:
+        """Handle one message from Faust."""
+        owned = self.owned.get(message.partition)
+        if owned is None or not owned.open:
             return
         name = self.names[message.topic]
-        wanted = held.task.aligner.inputs[name].next
+        wanted = owned.task.aligner.inputs[name].next
         if message.offset < wanted:
             return
         came = _record(message)
-        if message.offset > wanted and not await self._close_gap(held, name, came):
+        if message.offset > wanted and not await self._close_gap(owned, name, came):
             return
-        self.feed(held, name, came)
-        await self.pauses.look(held, name)
-        await self._breathe()
+        self.feed(owned, name, came)
+        await self.backpressure.update(owned, name)
+        await self._yield()
 
-    def feed(self, held: Held, name: str, came: Record) -> None:
-        """Take a record in and every turn it completes. Nothing awaits in here, so others only ever see turn boundaries."""
-        held.task.feed(name, came)
+    def feed(self, owned: OwnedPartition, name: str, came: Record) -> None:
+        """Take in a record, and every turn that it completes. Nothing awaits in here, so others only ever see turn boundaries."""
+        owned.task.feed(name, came)
         if came.key != b"tick":
             return
-        with supervision.guarded("taking a turn", **self._where(held)):
-            while self._take(held):
+        with supervision.guarded("taking a turn", **self._where(owned)):
+            while self._take_turn(owned):
                 pass
-        if len(held.task.aligner.inputs[name].closed) > 1:
-            self.watch.waiting(held)
+        if len(owned.task.aligner.inputs[name].closed) > 1:
+            self.observer.waiting(owned)
 
-    def _take(self, held: Held) -> bool:
+    def _take_turn(self, owned: OwnedPartition) -> bool:
+        """Take the next turn if it is complete. Returns whether it was."""
         began = perf_counter()
         try:
-            taken = held.task.next_turn()
-        except Exception as error:  # noqa: BLE001  # a step that raises is a broken invariant; the turn is known only now
-            supervision.end(error, doing="taking a turn", **self._where(held))
-        if taken is None:
+            result = owned.task.next_turn()
+        except Exception as error:  # noqa: BLE001  # a step that raises is a broken invariant; only here the turn is known
+            supervision.end(error, doing="taking a turn", **self._where(owned))
+        if result is None:
             return False
-        records = [*taken.decisions, *taken.dead]
+        records = [*result.decisions, *result.dead]
         if records:
-            held.unacked.append(self.outbox.send_soon(records))
-        self.watch.turn(held, taken, perf_counter() - began)
+            owned.unacked.append(self.producer.send_soon(records))
+        self.observer.turn(owned, result, perf_counter() - began)
         return True
 
-    async def _close_gap(self, held: Held, name: str, came: Record) -> bool:
-        """Feed what lies before `came`. False: the partition went away meanwhile."""
-        task, source = held.task, held.task.aligner.inputs[name]
-        self.watch.gap(self.stage.name, came, source.next)
-        lost = partial(self.watch.lost, self.stage.name)
-        async for records in missed_records.between(self.plan.where, came, start=source.next, lost=lost):
-            if not held.open or held.task is not task:
+    async def _close_gap(self, owned: OwnedPartition, name: str, came: Record) -> bool:
+        """Feed the records before `came`. False: a rebalance took the partition meanwhile."""
+        task, source = owned.task, owned.task.aligner.inputs[name]
+        self.observer.gap(self.stage.name, came, source.next)
+        lost = partial(self.observer.lost, self.stage.name)
+        async for records in log_reader.records_before(self.plan.where, came, start=source.next, lost=lost):
+            if not owned.open or owned.task is not task:
                 return False
             for record in records:
-                self.feed(held, name, record)
-        return held.open and held.task is task
+                self.feed(owned, name, record)
+        return owned.open and owned.task is task
 
-    async def _breathe(self) -> None:
-        await self.outbox.room()
-        if perf_counter() - self._breathed > BREATH:
+    async def _yield(self) -> None:
+        await self.producer.wait_for_room()
+        if perf_counter() - self._yielded > YIELD_AFTER:
             await asyncio.sleep(0)
-            self._breathed = perf_counter()
+            self._yielded = perf_counter()
 
-    def _where(self, held: Held) -> dict[str, object]:
-        return {"stage": self.stage.name, "partition": held.task.partition, "turn": held.task.turn}
+    def _where(self, owned: OwnedPartition) -> dict[str, object]:
+        return {"stage": self.stage.name, "partition": owned.task.partition, "turn": owned.task.turn}
 
 
 def _record(message: Message) -> Record:

@@ -1,7 +1,7 @@
-"""How a worker dies: at once, aloud, with a code. Never silently, never half.
+"""How a worker ends after a failure: at once, with a log line and an exit code, and never half.
 
-A broken invariant means that memory is not to be trusted, so nothing may be written any more: the process ends without any
-clean-up, and a restart recovers from the last good checkpoint. Refuses to carry on after anything unexpected.
+A broken invariant means that nobody can trust the memory of the process, so it must not write anything any more. The process ends
+without clean-up, and a restart recovers from the last good checkpoint.
 """
 
 import json
@@ -19,11 +19,11 @@ from schemas.units import Seconds
 from streams.errors import BadInput, LogUnavailable
 
 BROKEN = 70
-"""A rule of ours does not hold (EX_SOFTWARE)."""
+"""One of our own invariants does not hold (EX_SOFTWARE)."""
 UNAVAILABLE = 75
-"""The log does not answer as it should; a restart may help (EX_TEMPFAIL)."""
+"""The log is unavailable; a restart may help (EX_TEMPFAIL)."""
 MISCONFIGURED = 78
-"""Settings and log do not fit together; a restart does not help (EX_CONFIG)."""
+"""The settings and the log do not fit together; a restart does not help (EX_CONFIG)."""
 
 
 def code_of(error: BaseException) -> int:
@@ -34,7 +34,10 @@ def code_of(error: BaseException) -> int:
 
 
 def end(error: BaseException, *, doing: str, **where: object) -> NoReturn:
-    """Say on one JSON line what was being done, where, and what went wrong; then end the process."""
+    """Write one JSON line with what the worker was doing, where, and what went wrong; then end the process.
+
+    `doing` is a gerund phrase, such as "taking a turn".
+    """
     code = code_of(error)
     trace = "" if code == MISCONFIGURED else "".join(traceback.format_exception(error))
     line = {"level": "critical", "event": "worker ended", "doing": doing, **where}
@@ -45,7 +48,10 @@ def end(error: BaseException, *, doing: str, **where: object) -> NoReturn:
 
 
 def no_longer_than(seconds: Seconds, *, doing: str) -> None:
-    """End the process in so many seconds if it is still there. For its last step, when all that counts is written: code 0."""
+    """End the process after this many seconds if it has not ended by then.
+
+    For the last step, when everything that matters is written; so the exit code is 0.
+    """
 
     def over() -> None:
         line = {"level": "warning", "event": "worker ended", "doing": doing, "error": f"not done within {seconds:g} s", "exit": 0}
@@ -59,7 +65,7 @@ def no_longer_than(seconds: Seconds, *, doing: str) -> None:
 
 @contextmanager
 def guarded(doing: str, **where: object) -> Iterator[None]:
-    """Whatever fails inside ends the process. Being cancelled is not a failure."""
+    """End the process when the block raises. Cancellation is not a failure."""
     try:
         yield
     except Exception as error:  # noqa: BLE001  # the point: Faust swallows exceptions in some of these places

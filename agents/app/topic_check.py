@@ -1,7 +1,7 @@
-"""Checks, before a worker starts, that the log fits: every topic is there, all inputs with the same number of partitions.
+"""Checks the topics before a worker starts: all of them exist, and have the same number of partitions. Creates the changelogs.
 
-Unequal counts would give the inputs of one partition to different workers, and no turn would ever be complete; a topic that is
-missing at the start would be left out for minutes. Also makes the changelogs. Refuses to start otherwise, in a sentence.
+With unequal counts Faust would assign the inputs of one partition to different workers, and no turn would ever be complete. A
+topic that is missing at the start would be left out for minutes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,31 +11,31 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import TopicAlreadyExistsError, for_code
 
 from agents.app import kafka_client_options
-from agents.app.worker_plan import Plan
+from agents.app.worker_plan import WorkerPlan
 from streams.errors import BadInput
 from streams.topics import state_topics
 
 
-async def check(plan: Plan) -> None:
-    """Raises BadInput when the topics do not fit; makes the changelogs that are missing."""
+async def check(plan: WorkerPlan) -> None:
+    """Create the changelogs that are missing. Raises BadInput when the topics do not fit."""
     admin = AIOKafkaAdminClient(**kafka_client_options.options(plan.where))
     await admin.start()
     try:
         counts = _counts(await admin.describe_topics(_needed(plan)))
-        _fit(plan, counts)
-        await _make(admin, plan, counts)
+        _check_counts(plan, counts)
+        await _create(admin, plan, counts)
     finally:
         await admin.close()
 
 
-def _needed(plan: Plan) -> list[str]:
+def _needed(plan: WorkerPlan) -> list[str]:
     written = [plan.topics.wire(name) for stage in plan.stages for name in stage.writes]
     changelogs = [plan.changelog(stage) for stage in plan.stages]
     return [*plan.inputs(), *dict.fromkeys([*written, plan.topics.wire("dead-letters")]), *changelogs]
 
 
 def _counts(described: Sequence[Mapping[str, Any]]) -> dict[str, tuple[int, int]]:
-    """Partitions and replicas of each topic that exists."""
+    """Numbers of partitions and of replicas of each topic that exists."""
     return {
         topic["topic"]: (len(topic["partitions"]), len(topic["partitions"][0]["replicas"]))
         for topic in described
@@ -43,7 +43,7 @@ def _counts(described: Sequence[Mapping[str, Any]]) -> dict[str, tuple[int, int]
     }
 
 
-def _fit(plan: Plan, counts: Mapping[str, tuple[int, int]]) -> None:
+def _check_counts(plan: WorkerPlan, counts: Mapping[str, tuple[int, int]]) -> None:
     changelogs = {plan.changelog(stage) for stage in plan.stages}
     for topic in _needed(plan):
         if topic not in counts and topic not in changelogs:
@@ -56,7 +56,7 @@ def _fit(plan: Plan, counts: Mapping[str, tuple[int, int]]) -> None:
             )
 
 
-async def _make(admin: Any, plan: Plan, counts: Mapping[str, tuple[int, int]]) -> None:
+async def _create(admin: Any, plan: WorkerPlan, counts: Mapping[str, tuple[int, int]]) -> None:
     replicas = min(counts[topic][1] for topic in plan.inputs())
     specs = state_topics(plan.name, [stage.name for stage in plan.stages], plan.topics.partitions, replicas)
     new = [NewTopic(s.name, s.partitions, replicas, topic_configs=dict(s.configs)) for s in specs if s.name not in counts]

@@ -1,8 +1,8 @@
-"""Wires a worker: Faust on the outside, hosts, outbox, checkpoints and recovery inside.
+"""Wires a worker: Faust outside; stage hosts, decision producer, checkpoint writer and recovery inside.
 
-Faust gives co-partitioned assignment, the group's life and the fetching. It gives no acks, no offsets and no state: `noack`
-streams, offsets set from the marks, tables that only carry the changelogs' assignment. One agent and one table for each stage,
-all in one app, so that all stages' inputs of a partition come to one worker.
+We use Faust for co-partitioned assignment, group membership and fetching. We do not use its acknowledgements, offsets or state:
+streams are `noack`, offsets are set from the checkpoints' marks, and the tables exist only so that Faust assigns the changelogs.
+Each stage is one agent with one table, and all stages are in one app, so that one worker gets all stages' inputs of a partition.
 """
 
 import asyncio
@@ -15,21 +15,20 @@ import faust
 from faust.types import StreamT
 
 from agents.app import kafka_client_options, supervision, topic_check
-from agents.app.checkpoint_writer import Changelog, Checkpoints, Epoch
-from agents.app.decision_producer import Outbox
-from agents.app.faust_consumer import Flow, skip_reading
-from agents.app.faust_fetching import QuickConsumer
+from agents.app.checkpoint_writer import ChangelogProducer, CheckpointWriter, Generation
+from agents.app.decision_producer import DecisionProducer
+from agents.app.faust_consumer import FaustConsumer, QuickConsumer, skip_table_recovery
 from agents.app.recovery import Recovery
-from agents.app.stage_host import Host
-from agents.app.worker_observer import Watch
-from agents.app.worker_plan import Plan
+from agents.app.stage_host import StageHost
+from agents.app.worker_observer import WorkerObserver
+from agents.app.worker_plan import WorkerPlan
 from agents.telemetry import logging_setup
 from schemas.units import Seconds
 from streams.log.connection import Connection
 
 SETTINGS: dict[str, Any] = {
     "store": "memory://",
-    "datadir": str(Path(gettempdir()) / "ullage-faust"),  # Faust makes a folder even when it keeps nothing in it
+    "datadir": str(Path(gettempdir()) / "ullage-faust"),  # Faust creates the folder even when it stores nothing
     "web_enabled": False,
     "topic_disable_leader": True,
     "consumer_auto_offset_reset": "earliest",
@@ -42,37 +41,36 @@ SETTINGS: dict[str, Any] = {
     "stream_wait_empty": False,
     "stream_recovery_delay": 0.0,
     "table_standby_replicas": 0,
-    "topic_allow_declare": False,  # `layout` makes the changelogs
+    "topic_allow_declare": False,  # `topic_check` creates the changelogs
 }
 
-
-GOODBYE = Seconds(12.0)
+FLUSH_WITHIN = Seconds(12.0)
 """Seconds in which the log must have taken the last decisions and checkpoints."""
-FAREWELL = Seconds(8.0)
-"""Seconds that Faust then has to leave the group. Together they are less than the half minute that Kubernetes waits."""
+LEAVE_WITHIN = Seconds(8.0)
+"""Seconds that Faust then has to leave the group. Both together are less than the half minute that Kubernetes waits."""
 
 
 class App(faust.App):
-    """Faust's app, which checks the log before it starts, says goodbye in order, and does not outlive a crash of its parts."""
+    """Faust's app. It checks the log before it starts, stops in order, and does not outlive a crash of its parts."""
 
-    before: Callable[[], Awaitable[None]]
-    goodbye: Callable[[], Awaitable[None]]
+    before_start: Callable[[], Awaitable[None]]
+    before_stop: Callable[[], Awaitable[None]]
 
     async def on_first_start(self) -> None:
         """Refuse to start on topics that do not fit."""
         with supervision.guarded("checking the topics"):
-            await self.before()
+            await self.before_start()
         await super().on_first_start()
 
     async def on_stop(self) -> None:
-        """Write last checkpoints, so that the next owner has nothing to do again. Takes its time, but not for ever."""
+        """Write the last checkpoints, so that the next owner has nothing to repeat. The time for this is bounded."""
         with supervision.guarded("stopping"):
             try:
-                await asyncio.wait_for(self.goodbye(), GOODBYE)
+                await asyncio.wait_for(self.before_stop(), FLUSH_WITHIN)
             except TimeoutError:
-                msg = f"the log did not take the last decisions and checkpoints within {GOODBYE:g} s; they are done again"
+                msg = f"the log did not take the last decisions and checkpoints within {FLUSH_WITHIN:g} s; they are done again"
                 raise TimeoutError(msg) from None
-        supervision.no_longer_than(FAREWELL, doing="leaving the group")
+        supervision.no_longer_than(LEAVE_WITHIN, doing="leaving the group")
         await super().on_stop()
 
     def _new_transport(self) -> Any:
@@ -81,14 +79,14 @@ class App(faust.App):
         return transport
 
     def _crash(self, reason: BaseException) -> None:
-        """Faust alone would mark itself as crashed and go on standing there."""
+        """End the process: Faust alone would mark itself as crashed and stay."""
         if not self.should_stop:
             supervision.end(reason, doing="hosting the stages in Faust")
         super()._crash(reason)
 
 
-def build(plan: Plan, *, changelog: Callable[[Connection], Changelog] = Changelog) -> App:
-    """The Faust app that hosts the plan's stages. Talks to nobody before it is started."""
+def build(plan: WorkerPlan, *, changelog: Callable[[Connection], ChangelogProducer] = ChangelogProducer) -> App:
+    """The Faust app that hosts the plan's stages. It connects to nothing before it is started."""
     partitions, credentials = plan.topics.partitions, kafka_client_options.credentials(plan.where)
     app = App(
         plan.name,
@@ -97,32 +95,37 @@ def build(plan: Plan, *, changelog: Callable[[Connection], Changelog] = Changelo
         topic_partitions=partitions,
         **SETTINGS,
     )
-    flow, outbox, watch, log = Flow(app), Outbox(plan.where), Watch(plan), changelog(plan.where)
-    hosts = tuple(Host(stage, plan, flow=flow, outbox=outbox, watch=watch) for stage in plan.stages)
-    epoch = Epoch(0, asyncio.Lock())
-    checkpoints = Checkpoints(hosts, flow, changelog=log, epoch=epoch, watch=watch)
-    recovery = Recovery(hosts, flow, epoch=epoch, watch=watch)
+    consumer, producer, observer, log = (
+        FaustConsumer(app),
+        DecisionProducer(plan.where),
+        WorkerObserver(plan),
+        changelog(plan.where),
+    )
+    hosts = tuple(StageHost(stage, plan, consumer=consumer, producer=producer, observer=observer) for stage in plan.stages)
+    generation = Generation(0, asyncio.Lock())
+    checkpoints = CheckpointWriter(hosts, consumer, changelog=log, generation=generation, observer=observer)
+    recovery = Recovery(hosts, consumer, generation=generation, observer=observer)
 
-    async def goodbye() -> None:
-        await checkpoints.last()
-        await outbox.stop()
+    async def before_stop() -> None:
+        await checkpoints.finish()
+        await producer.stop()
         await log.stop()
 
-    async def before() -> None:
-        watch.listen()
+    async def before_start() -> None:
+        observer.listen()
         await topic_check.check(plan)
 
-    app.before, app.goodbye = before, goodbye
+    app.before_start, app.before_stop = before_start, before_stop
     for host in hosts:
-        _agent(app, host)
-    _tables(app, plan, lambda: recovery.recover(outbox, log))
-    app.task(lambda: checkpoints.forever(plan.pacing))
+        _add_agent(app, host)
+    _add_tables(app, plan, lambda: recovery.recover(producer, log))
+    app.task(lambda: checkpoints.run(plan.pacing))
     _on_revoked(app, recovery)
     return app
 
 
-def _agent(app: App, host: Host) -> None:
-    """One agent on one channel of all inputs: it never waits for a certain topic, so a full queue cannot stop it."""
+def _add_agent(app: App, host: StageHost) -> None:
+    """One agent on one channel of all inputs. It never waits for a certain topic, so a full queue cannot stop it."""
     channel = app.topic(*host.wires.values(), key_serializer="raw", value_serializer="raw")
 
     async def work(stream: StreamT[Any]) -> None:
@@ -135,9 +138,9 @@ def _agent(app: App, host: Host) -> None:
     app.agent(channel, name=host.stage.name)(work)
 
 
-def _tables(app: App, plan: Plan, recover: Callable[[], Awaitable[None]]) -> None:
-    """A table for each stage, so that Faust co-partitions; one of them tells when a rebalance is over."""
-    skip_reading(app)
+def _add_tables(app: App, plan: WorkerPlan, recover: Callable[[], Awaitable[None]]) -> None:
+    """A table for each stage, so that Faust co-partitions. The first one calls `recover` when a rebalance is over."""
+    skip_table_recovery(app)
     for n, stage in enumerate(plan.stages):
         table = app.Table(f"{stage.name}-state", partitions=plan.topics.partitions, key_type=bytes, value_type=bytes)
         if n == 0:
@@ -151,8 +154,8 @@ def _on_revoked(app: App, recovery: Recovery) -> None:
     app.on_partitions_revoked.connect(revoked, weak=False)
 
 
-def run(plan: Plan, *, changelog: Callable[[Connection], Changelog] = Changelog) -> int:
-    """Work until a signal says stop; the exit code."""
+def run(plan: WorkerPlan, *, changelog: Callable[[Connection], ChangelogProducer] = ChangelogProducer) -> int:
+    """Work until a signal stops the process; returns the exit code."""
     logging_setup.set_up("worker")
     options: dict[str, Any] = {"redirect_stdouts": False, "quiet": True, "override_logging": False}
     worker = faust.Worker(build(plan, changelog=changelog), loglevel="WARN", **options)

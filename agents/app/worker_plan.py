@@ -1,18 +1,25 @@
-"""What one worker is to host, and how it paces its checkpoints. Data only."""
+"""What one worker hosts, and how it paces its checkpoints: data, and how the settings become it."""
 
 from dataclasses import dataclass, field
 
+from agents import pipeline
 from agents.engine.stage import Stage
+from agents.settings import loading, log_factory
+from agents.settings.tree import Settings
 from schemas.units import Seconds
+from streams.errors import BadInput
 from streams.log.connection import Connection
 from streams.topics import Topics, state_topic
+
+READY_WITHIN = 10.0
+"""Seconds of real time that a worker may be behind and still be ready; with rare ticks, two tick periods."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pacing:
-    """When checkpoints are due. Bytes, not seconds, are what they cost, so the bytes of one say when the next is due.
+    """When checkpoints are due. A checkpoint costs bytes, not seconds, so the bytes of one decide when the next is due.
 
-    `rate` is a budget in bytes a second, averaged over a whole round of partitions; `least` and `most` bound the interval.
+    `rate` is a budget in bytes a second, averaged over a whole round of partitions. `least` and `most` bound the interval.
     """
 
     least: Seconds = Seconds(1.0)
@@ -20,16 +27,16 @@ class Pacing:
     rate: int = 12_000_000
 
     def interval(self, written: int) -> Seconds:
-        """How long after the start of a round that wrote so many bytes the next one starts."""
+        """How long after the start of a round that wrote this many bytes the next round starts."""
         return Seconds(min(max(self.least, written / self.rate), self.most))
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class WorkerPlan:
     """The stages of one worker and the log they live on. All workers of one `name` share the partitions.
 
-    `buffer` bounds, in bytes, what is held of one input that is ahead of the others. `metrics` is host and port of metrics and
-    health, port 0 for none; `behind` is the event-time lag above which the worker says that it is not ready.
+    `buffer` bounds the bytes that are buffered of one input that is ahead of the others. `metrics` is host and port of metrics
+    and health, port 0 for none. With an event-time lag above `behind` the worker reports that it is not ready.
     """
 
     where: Connection
@@ -42,7 +49,7 @@ class Plan:
     behind: Seconds = Seconds(10.0)
 
     def changelog(self, stage: Stage) -> str:
-        """The topic that carries a stage's checkpoints; the name is what Faust makes of a table called `<stage>-state`."""
+        """The topic that carries a stage's checkpoints. Faust derives the same name from a table called `<stage>-state`."""
         return state_topic(self.name, stage.name)
 
     def inputs(self) -> tuple[str, ...]:
@@ -52,3 +59,24 @@ class Plan:
     def readers(self, name: str) -> int:
         """How many stages read the topic with this short name."""
         return sum(name in stage.reads for stage in self.stages)
+
+
+def from_settings(settings: Settings | None = None) -> WorkerPlan:
+    """The plan that these settings ask for; without any, those of the settings file and the environment.
+
+    Raises BadInput for a log that is not Kafka: only Kafka can be shared among workers.
+    """
+    chosen = loading.load().settings if settings is None else settings
+    if chosen.log.kind != "kafka":
+        raise BadInput(f"log.kind is '{chosen.log.kind}', but a worker needs 'kafka'; `ullage simulate` and `backtest` need none")
+    worker = chosen.worker
+    return WorkerPlan(
+        where=log_factory.connection(chosen),
+        topics=log_factory.topics(chosen),
+        stages=pipeline.stages(chosen),
+        name=worker.name,
+        pacing=Pacing(Seconds(worker.checkpoint_least), Seconds(worker.checkpoint_most), worker.checkpoint_rate),
+        buffer=worker.buffer,
+        metrics=(chosen.metrics.host, chosen.metrics.port),
+        behind=Seconds(max(READY_WITHIN * max(1.0, chosen.clock.speed), 2 * chosen.clock.period_ms / 1000)),
+    )

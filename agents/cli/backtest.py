@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from agents.cli.options import Common, given
+from agents.cli.options import CommonOptions, given
 
 
 def backtest(
@@ -15,7 +15,7 @@ def backtest(
     *,
     max_oom: Annotated[int | None, Parameter(help="Exit with 3 when more would-be OOM kills than this are counted.")] = None,
     output: Annotated[Literal["table", "json"], Parameter(name=("--format", "-o"), help="For people or for programs.")] = "table",
-    common: Common | None = None,
+    common: CommonOptions | None = None,
 ) -> int:
     """Run the stages over recorded usage and score them: slack, would-be OOM kills, changes; beside the recording's own requests.
 

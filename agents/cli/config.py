@@ -4,7 +4,7 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from agents.cli.options import Common, given
+from agents.cli.options import CommonOptions, given
 from agents.processes.output import data
 
 app = App(name="config", help="Look at the settings and where they come from.")
@@ -15,7 +15,7 @@ def show(
     *,
     origin: Annotated[bool, Parameter(help="Also say where each value comes from.")] = False,
     explain: Annotated[bool, Parameter(help="Also say what each setting means.")] = False,
-    common: Common | None = None,
+    common: CommonOptions | None = None,
 ) -> None:
     """Print every setting as `name = value`. What was read from a secret's file is hidden."""
     from agents.settings.docs import describe

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from agents.cli.options import Common, given
+from agents.cli.options import CommonOptions, given
 
 Name = Literal["resizer", "evictor", "status"]
 
@@ -20,7 +20,7 @@ def consumer(
     /,
     *,
     url: Annotated[str | None, Parameter(help="The cluster's address, short for `--set cluster.url=URL`.")] = None,
-    common: Common | None = None,
+    common: CommonOptions | None = None,
 ) -> None:
     """Carry out decisions on a cluster until stopped, and append an outcome for each.
 

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from agents.cli.options import Common, given
+from agents.cli.options import CommonOptions, given
 
 
 def demo(  # noqa: PLR0913  # the flags of a command
@@ -19,7 +19,7 @@ def demo(  # noqa: PLR0913  # the flags of a command
     trace: Annotated[Path | None, Parameter(help="Play this usage trace (Parquet, CSV or a folder) instead of the shop.")] = None,
     forever: Annotated[bool, Parameter(help="Go on after the day, until Ctrl-C.")] = False,
     plain: Annotated[bool, Parameter(help="Lines instead of the live view, as where no terminal is.")] = False,
-    common: Common | None = None,
+    common: CommonOptions | None = None,
 ) -> int:
     """Watch a day in a simulated cluster in about a minute: usage in, decisions out, on real Kafka, ending by itself.
 

@@ -1,9 +1,9 @@
 """`ullage doctor`: is everything here that Ullage needs, and if not, what to do."""
 
-from agents.cli.options import Common, given
+from agents.cli.options import CommonOptions, given
 
 
-def doctor(*, common: Common | None = None) -> int:
+def doctor(*, common: CommonOptions | None = None) -> int:
     """Check Python, Java, Kafka's jars, the broker, the topics, the disk and the settings; each line says what to do.
 
     Exits with 1 when something failed. Changes nothing.

@@ -19,7 +19,7 @@ _GROUP = Group("Settings", sort_key=9)
 
 @Parameter(name="*", group=_GROUP)
 @dataclass(frozen=True, slots=True)
-class Common:
+class CommonOptions:
     """Settings by flag."""
 
     config: Annotated[Path | None, Parameter(help="A YAML file of settings, instead of ./ullage.yaml.")] = None
@@ -47,9 +47,9 @@ class Common:
         return self.load(**more).settings
 
 
-def given(common: Common | None) -> Common:
+def given(common: CommonOptions | None) -> CommonOptions:
     """The options, or none of them."""
-    return common or Common()
+    return common or CommonOptions()
 
 
 def _split(item: str) -> tuple[str, str]:

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from agents.cli.options import Common, given
+from agents.cli.options import CommonOptions, given
 from schemas.policies.control import Mode
 
 Cluster = Annotated[str | None, Parameter(help="Which cluster; without it that of the setting `cluster.name`.")]
@@ -14,7 +14,7 @@ def pause(
     *,
     reason: Annotated[str, Parameter(help="Why; it is shown wherever something was not done because of it.")],
     cluster: Cluster = None,
-    common: Common | None = None,
+    common: CommonOptions | None = None,
 ) -> None:
     """Stop all changes to a cluster at once, whatever was decided before. Watching and recommending go on.
 
@@ -29,7 +29,7 @@ def resume(
     *,
     reason: Annotated[str, Parameter(help="Why, for who reads the log later.")] = "",
     cluster: Cluster = None,
-    common: Common | None = None,
+    common: CommonOptions | None = None,
 ) -> None:
     """End a pause. Mode and budget are what they were."""
     from agents.operate import pause as switching
@@ -48,7 +48,7 @@ def mode(
     ] = None,
     reason: Annotated[str, Parameter(help="Why, for who reads the log later.")] = "",
     cluster: Cluster = None,
-    common: Common | None = None,
+    common: CommonOptions | None = None,
 ) -> None:
     """Say how far Ullage may go in a cluster. A pause stays until `resume`."""
     from agents.operate import pause as switching

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from cyclopts import App, Parameter
 
-from agents.cli.options import Common, given
+from agents.cli.options import CommonOptions, given
 
 app = App(name="policy", help="Say which workloads may be changed, how, and within which bounds.")
 Target = Annotated[str, Parameter(help="A workload, as `demo/shop/Deployment/cart`, or a beginning, as `'demo/shop/*'`.")]
@@ -23,12 +23,12 @@ def set_policy(  # noqa: PLR0913  # the flags of a command
     least: Annotated[str, Parameter(name="--min", help="Never recommend less: `cpu=250m,memory=512Mi`, or one of them.")] = "",
     most: Annotated[str, Parameter(name="--max", help="Never recommend more.")] = "",
     container: Annotated[str, Parameter(help="The container that the bounds are for; `*` means every other.")] = "*",
-    common: Common | None = None,
+    common: CommonOptions | None = None,
 ) -> None:
     """Make a policy, or change what is named here and leave the rest of it as it is. The longest target that fits wins."""
     from agents.operate import policy
 
-    policy.change(given(common).settings(), target, mode, policy.Bounds(container, least, most))
+    policy.change(given(common).settings(), target, mode, policy.TypedBounds(container, least, most))
 
 
 @app.command
@@ -36,7 +36,7 @@ def apply(
     file: Annotated[Path, Parameter(help="A YAML list of policies: target, mode, and containers with container, min and max.")],
     /,
     *,
-    common: Common | None = None,
+    common: CommonOptions | None = None,
 ) -> None:
     """Make each policy of a file what the file says. All of it or, when something in it is wrong, nothing."""
     from agents.operate import policy
@@ -45,7 +45,7 @@ def apply(
 
 
 @app.command
-def remove(target: Target, /, *, common: Common | None = None) -> None:
+def remove(target: Target, /, *, common: CommonOptions | None = None) -> None:
     """Take the policy with exactly this target away. A workload without any policy is left alone."""
     from agents.operate import policy
 
@@ -53,7 +53,7 @@ def remove(target: Target, /, *, common: Common | None = None) -> None:
 
 
 @app.command(name="list")
-def list_policies(*, common: Common | None = None) -> None:
+def list_policies(*, common: CommonOptions | None = None) -> None:
     """Print the policies in force, as the YAML that `apply` takes."""
     from agents.operate import policy
 

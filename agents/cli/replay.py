@@ -5,7 +5,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from agents.cli.options import Common, given
+from agents.cli.options import CommonOptions, given
 
 
 def replay(
@@ -13,7 +13,7 @@ def replay(
     file: Annotated[Path | None, Parameter(help="Replay this log file instead of the log of the settings.")] = None,
     verify: Annotated[bool, Parameter(help="Recompute every turn and compare with what was published, byte for byte.")] = False,
     export: Annotated[Path | None, Parameter(help="Copy the log with its places into this file first.")] = None,
-    common: Common | None = None,
+    common: CommonOptions | None = None,
 ) -> int:
     """Recompute decisions from the log alone. Prints what each turn gives; with `--verify`, what differs from the published.
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from agents.cli.options import Common, given
+from agents.cli.options import CommonOptions, given
 
 app = App(name="source", help="Put ticks or facts into the log until stopped.")
 
@@ -18,7 +18,7 @@ def clock(
     in_step: Annotated[
         bool, Parameter(help="Wait after each tick, for a second at most, until a scrape of its time is there.")
     ] = False,
-    common: Common | None = None,
+    common: CommonOptions | None = None,
 ) -> None:
     """Tick: the one thing that every turn waits for. Any number of clocks may run at once."""
     from agents.processes import sources
@@ -31,7 +31,7 @@ def simulated(
     *,
     port: Annotated[int, Parameter(help="The port that the cluster answers on (loopback only).")] = 8899,
     seed: Annotated[int | None, Parameter(help="Same seed, same day.")] = None,
-    common: Common | None = None,
+    common: CommonOptions | None = None,
 ) -> None:
     """Run a simulated cluster on the log's ticks: its facts go into the log, and it answers like an API server on a port."""
     from agents.processes import sources
@@ -47,7 +47,7 @@ def traces(
         float, Parameter(help="Trace time for each second of real time, in seconds; 0 as fast as the log takes it.")
     ] = 1.0,
     seconds: Annotated[float | None, Parameter(help="Instead of a speed: how long the whole trace takes in real time.")] = None,
-    common: Common | None = None,
+    common: CommonOptions | None = None,
 ) -> None:
     """Play a recorded usage trace into the log, in real time or faster, with its own ticks. Ends with the trace."""
     from agents.processes import sources
@@ -56,7 +56,7 @@ def traces(
 
 
 @app.command
-def usage(*, common: Common | None = None) -> None:
+def usage(*, common: CommonOptions | None = None) -> None:
     """Tell what containers use, each minute, by the metrics API or by Prometheus (`usage.reads`).
 
     Which workload a pod is of is read from the log, so a source of pods must run, too. Needs the right to list pods of
@@ -74,7 +74,7 @@ def history(
         datetime | None, Parameter(help="The end of the history, with an offset from UTC; now if not given.")
     ] = None,
     force: Annotated[bool, Parameter(help="Add it though the log holds usage from after its beginning already.")] = False,
-    common: Common | None = None,
+    common: CommonOptions | None = None,
 ) -> None:
     """Put what Prometheus remembers into the log, once, before the usage source runs: upstream's `--storage=prometheus`.
 
@@ -91,7 +91,7 @@ def kube(
     namespace: Annotated[
         tuple[str, ...] | None, Parameter(help="Only this namespace (may be given again), short for `cluster.namespaces`.")
     ] = None,
-    common: Common | None = None,
+    common: CommonOptions | None = None,
 ) -> None:
     """Watch a Kubernetes cluster: pods, kills, nodes, VPAs and limit ranges, told as they change.
 

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from agents.cli.options import Common, given
+from agents.cli.options import CommonOptions, given
 
 
 def tap(  # noqa: PLR0913  # the flags of a command
@@ -21,10 +21,10 @@ def tap(  # noqa: PLR0913  # the flags of a command
         Literal["pretty", "jsonl"], Parameter(name=("--output", "-o"), help="For people or for programs.")
     ] = "pretty",
     ticks: Annotated[bool, Parameter(help="Show ticks too.")] = False,
-    common: Common | None = None,
+    common: CommonOptions | None = None,
 ) -> None:
     """Print the records of a topic, decoded: time, place, type, key and content. Reads only."""
     from agents.inspect import tap as tapping
 
-    wanted = tapping.Wanted(key=key, kind=kind, limit=limit, ticks=ticks)
+    wanted = tapping.RecordFilter(key=key, kind=kind, limit=limit, ticks=ticks)
     tapping.run(given(common).settings(), topic, begin=begin, follow=follow, wanted=wanted, pretty=output == "pretty")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 
-from agents.cli.options import Common, given
+from agents.cli.options import CommonOptions, given
 
 if TYPE_CHECKING:
     from agents.settings.tree import Settings
@@ -16,7 +16,7 @@ app = App(name="topics", help="Make Kafka's topics as Ullage needs them.")
 
 
 @app.command
-def plan(*, common: Common | None = None) -> None:
+def plan(*, common: CommonOptions | None = None) -> None:
     """Show what `apply` would change, and change nothing. A line with [...] would lose something."""
     from agents.processes.output import data, note
     from agents.settings import log_factory
@@ -43,7 +43,7 @@ def apply(
         tuple[str, ...],
         Parameter(help="A change to make although it loses something, as `plan` names it: TOPIC:WHAT. May be repeated."),
     ] = (),
-    common: Common | None = None,
+    common: CommonOptions | None = None,
 ) -> None:
     """Make what is missing and put right what drifted. Refuses what would lose records unless it is forced by name."""
     from agents.processes.output import data, note

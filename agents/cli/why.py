@@ -4,7 +4,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from agents.cli.options import Common, given
+from agents.cli.options import CommonOptions, given
 
 
 def why(
@@ -19,7 +19,7 @@ def why(
     verbose: Annotated[
         bool, Parameter(name=("--verbose", "-v"), help="Every number as the record has it, settings too.")
     ] = False,
-    common: Common | None = None,
+    common: CommonOptions | None = None,
 ) -> None:
     """Explain a decision: the numbers it rests on, what caused them, each with its place in the log, and what became of it."""
     from agents.processes.output import data

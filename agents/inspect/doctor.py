@@ -22,7 +22,7 @@ _ROOM_MB = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class Check:
     """What a check found. `fix` is empty when all is well."""
 
     level: Literal["ok", "warn", "fail"]
@@ -31,7 +31,7 @@ class Result:
     fix: str = ""
 
 
-def all_checks(load: Callable[[], Settings]) -> Iterator[Result]:
+def all_checks(load: Callable[[], Settings]) -> Iterator[Check]:
     """One result after the other, as they are found."""
     yield python(sys.version_info[:2])
     yield java()
@@ -40,33 +40,33 @@ def all_checks(load: Callable[[], Settings]) -> Iterator[Result]:
     try:
         settings = load()
     except UllageError as error:
-        yield Result("fail", "settings", str(error), "`ullage config show --origin` shows where values come from")
+        yield Check("fail", "settings", str(error), "`ullage config show --origin` shows where values come from")
         return
-    yield Result("ok", "settings", f"they make sense; the log is {settings.log.kind}")
+    yield Check("ok", "settings", f"they make sense; the log is {settings.log.kind}")
     yield from the_log(settings)
 
 
-def python(version: tuple[int, int]) -> Result:
+def python(version: tuple[int, int]) -> Check:
     """Whether this Python is one we are tested on."""
     text = f"Python {platform.python_version()}"
     if _OLDEST <= version <= _NEWEST:
-        return Result("ok", "python", text)
+        return Check("ok", "python", text)
     if version < _OLDEST:
-        return Result("fail", "python", f"{text} is too old", "install Python 3.11 to 3.14, then: make PY=python3.12 setup")
-    return Result("warn", "python", f"{text} is newer than what Ullage is tested on", "if something fails, try Python 3.14")
+        return Check("fail", "python", f"{text} is too old", "install Python 3.11 to 3.14, then: make PY=python3.12 setup")
+    return Check("warn", "python", f"{text} is newer than what Ullage is tested on", "if something fails, try Python 3.14")
 
 
-def java() -> Result:
+def java() -> Check:
     """Whether there is a Java for `ullage broker`."""
     from streams.broker import java as finding
 
     try:
-        return Result("ok", "java", str(finding.find()))
+        return Check("ok", "java", str(finding.find()))
     except UllageError as error:
-        return Result("warn", "java", str(error), "only `ullage broker` and `ullage demo` need it: --log memory works without")
+        return Check("warn", "java", str(error), "only `ullage broker` and `ullage demo` need it: --log memory works without")
 
 
-def jars() -> Result:
+def jars() -> Check:
     """Whether Kafka's jars are here, or can be fetched: the smallest missing one is, and thrown away again."""
     from streams.broker import jar_lock
     from streams.broker.broker_settings import user_cache
@@ -76,12 +76,12 @@ def jars() -> Result:
     folder = user_cache() / f"kafka-{jar_lock.kafka_version(wanted)}"
     missing = [jar for jar in wanted if not is_good(folder / jar.file, jar)]
     if not missing:
-        return Result("ok", "jars", f"{len(wanted)} jars in {folder}")
+        return Check("ok", "jars", f"{len(wanted)} jars in {folder}")
     problem = _fetching(min(missing, key=lambda jar: jar.size).coordinates)
     if problem is None:
-        return Result("ok", "jars", f"{len(missing)} of {len(wanted)} are not here yet; the first `ullage broker` fetches them")
+        return Check("ok", "jars", f"{len(missing)} of {len(wanted)} are not here yet; the first `ullage broker` fetches them")
     fix = "name a mirror in ~/.config/jgo.conf, or use --log memory, or a Kafka of your own by log.brokers"
-    return Result("warn", "jars", f"{len(missing)} of {len(wanted)} are not here, and cannot be fetched: {problem}", fix)
+    return Check("warn", "jars", f"{len(missing)} of {len(wanted)} are not here, and cannot be fetched: {problem}", fix)
 
 
 def _fetching(coordinates: str) -> str | None:
@@ -96,34 +96,34 @@ def _fetching(coordinates: str) -> str | None:
     return None
 
 
-def disk() -> Result:
+def disk() -> Check:
     """Whether there is room for a broker's data."""
     free = shutil.disk_usage(".").free >> 20
     if free >= _ROOM_MB:
-        return Result("ok", "disk", f"{free} MB free here")
-    return Result("warn", "disk", f"only {free} MB free here", f"a broker wants {_ROOM_MB} MB: make room, or use another folder")
+        return Check("ok", "disk", f"{free} MB free here")
+    return Check("warn", "disk", f"only {free} MB free here", f"a broker wants {_ROOM_MB} MB: make room, or use another folder")
 
 
-def the_log(settings: Settings) -> Iterator[Result]:
+def the_log(settings: Settings) -> Iterator[Check]:
     """Whether the log can be reached and its topics are as planned."""
     if settings.log.kind == "memory":
-        yield Result("ok", "log", "in memory: nothing to reach")
+        yield Check("ok", "log", "in memory: nothing to reach")
         return
     if settings.log.kind == "kafka" and not any(_answers(*_host(b)) for b in settings.log.brokers.split(",")):
         fix = "start one with `ullage broker`, or name yours: --brokers HOST:PORT"
-        yield Result("fail", "broker", f"nobody answers at '{settings.log.brokers}'", fix)
+        yield Check("fail", "broker", f"nobody answers at '{settings.log.brokers}'", fix)
         return
-    yield Result("ok", "broker", f"{settings.log.brokers} answers") if settings.log.kind == "kafka" else _file(settings)
+    yield Check("ok", "broker", f"{settings.log.brokers} answers") if settings.log.kind == "kafka" else _file(settings)
     yield from _topics(settings)
 
 
-def _file(settings: Settings) -> Result:
+def _file(settings: Settings) -> Check:
     if settings.log.path.is_file():
-        return Result("ok", "file", str(settings.log.path))
-    return Result("fail", "file", f"there is no log file '{settings.log.path}'", "name another: --set log.path=FILE")
+        return Check("ok", "file", str(settings.log.path))
+    return Check("fail", "file", f"there is no log file '{settings.log.path}'", "name another: --set log.path=FILE")
 
 
-def _topics(settings: Settings) -> Iterator[Result]:
+def _topics(settings: Settings) -> Iterator[Check]:
     from agents.settings import log_factory
     from streams.topics import TOPICS
 
@@ -140,13 +140,13 @@ def _topics(settings: Settings) -> Iterator[Result]:
                 if count != topics.partitions:
                     wrong.append(f"{topic.name} has {count} partitions, planned are {topics.partitions}")
     except UllageError as error:
-        yield Result("fail", "topics", str(error), "see the lines above")
+        yield Check("fail", "topics", str(error), "see the lines above")
         return
     if wrong:
         fix = "`ullage topics plan` shows the difference, `ullage topics apply` makes what is missing"
-        yield Result("fail", "topics", "; ".join(wrong), fix)
+        yield Check("fail", "topics", "; ".join(wrong), fix)
     else:
-        yield Result("ok", "topics", f"all {len(TOPICS)} are there with {topics.partitions} partitions")
+        yield Check("ok", "topics", f"all {len(TOPICS)} are there with {topics.partitions} partitions")
 
 
 def _host(broker: str) -> tuple[str, int]:

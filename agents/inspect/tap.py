@@ -24,7 +24,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class RecordFilter:
     """Which records to show. `limit` None means all."""
 
     key: str = "*"
@@ -40,7 +40,7 @@ class Wanted:
         return fnmatchcase(key, self.key) and self.kind in {None, kind}
 
 
-def run(settings: Settings, topic: str, *, begin: str, follow: bool, wanted: Wanted, pretty: bool) -> None:  # noqa: PLR0913  # flags
+def run(settings: Settings, topic: str, *, begin: str, follow: bool, wanted: RecordFilter, pretty: bool) -> None:  # noqa: PLR0913  # flags
     """Print what is wanted from `begin` to the end, in order of event time; or for ever, what is new as it comes."""
     topics = log_factory.topics(settings)
     wire = _wire(topics, topic)
@@ -55,7 +55,7 @@ def run(settings: Settings, topic: str, *, begin: str, follow: bool, wanted: Wan
                 return
 
 
-def _texts(records: Iterator[Record], codec: Codec, wanted: Wanted, *, pretty: bool) -> Iterator[str]:
+def _texts(records: Iterator[Record], codec: Codec, wanted: RecordFilter, *, pretty: bool) -> Iterator[str]:
     for record in records:
         kind, lines = _read(record, codec)
         if wanted.wants(record, kind):

@@ -23,7 +23,7 @@ from streams.publishing.operator import Operator
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class TypedBounds:
     """Bounds as typed: empty texts change nothing."""
 
     container: str = "*"
@@ -31,7 +31,7 @@ class Bounds:
     most: str = ""
 
 
-def change(settings: Settings, target: str, mode: str | None, bounds: Bounds) -> None:
+def change(settings: Settings, target: str, mode: str | None, bounds: TypedBounds) -> None:
     """Change what is named of the policy with this target, or make it."""
     well_named(target, "TARGET")
     least, most = amounts(pairs(bounds.least, "--min"), "--min"), amounts(pairs(bounds.most, "--max"), "--max")

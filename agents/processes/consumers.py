@@ -11,7 +11,7 @@ from agents.processes.process_metrics import telling
 from agents.processes.signals import until_stopped
 from agents.settings import cluster_factory, log_factory
 from agents.settings.tree import Settings
-from agents.telemetry import ConsumerMetrics, WatchedLog
+from agents.telemetry import ConsumerMetrics, ObservedLog
 from streams.clients.kube.api import Api
 from streams.clients.kube.cluster_client import KubernetesClient
 from streams.clients.kube.vpa_statuses import Vpas
@@ -65,7 +65,7 @@ def run(settings: Settings, names: Sequence[str]) -> None:
         threads = []
         for name in names:
             log = stack.enter_context(log_factory.log(settings))
-            post = Post(WatchedLog(log, metrics), topics, Codec(topics), settings.cluster.name)
+            post = Post(ObservedLog(log, metrics), topics, Codec(topics), settings.cluster.name)
             consumer = MAKERS[name](post, settings)
             threads.append(threading.Thread(target=consumer.run, args=(stop,), name=name, daemon=True))
         stack.callback(_join, threads, stop)

@@ -11,7 +11,7 @@ from agents.processes.signals import until_stopped
 from agents.processes.usage_sources import now
 from agents.settings import cluster_factory, log_factory
 from agents.settings.tree import Settings
-from agents.telemetry import SourceMetrics, WatchedLog
+from agents.telemetry import ObservedLog, SourceMetrics
 from streams.clients.kube.api import Api
 from streams.codec.event_codec import Codec
 from streams.sources.kube.kube_source import NAME, Desk
@@ -24,7 +24,7 @@ def run(settings: Settings) -> None:
     api = Api(cluster_factory.connection(ours))
     with until_stopped(), telling(NAME, settings, watching.reasons) as registry, log_factory.log(settings) as log:
         metrics = SourceMetrics(registry, topics, NAME)
-        desk = Desk(ours.name, WatchedLog(log, metrics), topics, Codec(topics), partial(now, settings), ours.namespaces)
+        desk = Desk(ours.name, ObservedLog(log, metrics), topics, Codec(topics), partial(now, settings), ours.namespaces)
         watching.at_work = watchers = Watchers(api, desk)
         note(f"watching cluster '{ours.name}' at {cluster_factory.address(ours)}")
 

@@ -15,7 +15,7 @@ from streams.topics import Topics
 PATIENCE = 1.0
 
 
-class Stride:
+class SimulationPace:
     """Watches `pod-metrics` from its end on, over an opening of the log of its own."""
 
     def __init__(self, log: Log, topics: Topics) -> None:

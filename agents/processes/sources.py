@@ -16,11 +16,11 @@ from agents.processes.output import note
 from agents.processes.process_metrics import telling
 from agents.processes.signals import until_stopped
 from agents.processes.simulated_cluster import open_shop
-from agents.processes.simulation_pace import Stride
+from agents.processes.simulation_pace import SimulationPace
 from agents.settings import log_factory
 from agents.settings.tree import Settings
-from agents.telemetry import ClockMetrics, SourceMetrics, WatchedLog
-from agents.telemetry.observed_log import Watcher
+from agents.telemetry import ClockMetrics, ObservedLog, SourceMetrics
+from agents.telemetry.observed_log import LogObserver
 from streams.codec.event_codec import Codec, tick_number
 from streams.errors import BadInput
 from streams.log.port import Log
@@ -32,7 +32,7 @@ from streams.sources.clock import Clock, ClockSettings, TimeBase, wall_ms
 from streams.sources.traces import Player, Playing, Trace
 from streams.topics import Topics
 
-W = TypeVar("W", bound=Watcher)
+W = TypeVar("W", bound=LogObserver)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -44,7 +44,7 @@ def clock(settings: Settings, *, in_step: bool) -> None:
         note(f"ticking every {ours.period_ms} ms of event time at speed {ours.speed:g}")
         with log_factory.log(settings) as aside:
             time.sleep(max(0, ours.anchor_ms - wall_ms()) / 1000)
-            sleep = Stride(aside, topics).sleep if in_step else time.sleep
+            sleep = SimulationPace(aside, topics).sleep if in_step else time.sleep
             how = ClockSettings(ours.period_ms, base)
             Clock(log, topics, how, ticked=ticked_topics(), sleep=sleep, tell=note).run(lambda: False)
 
@@ -77,7 +77,7 @@ def _running(
     topics = log_factory.topics(settings)
     with until_stopped(), telling(name, settings) as registry, log_factory.log(settings) as log:
         metrics = watching(registry, topics)
-        yield WatchedLog(log, metrics), topics, metrics
+        yield ObservedLog(log, metrics), topics, metrics
 
 
 def _first_tick(log: Log, topics: Topics) -> datetime:

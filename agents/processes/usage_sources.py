@@ -13,7 +13,7 @@ from agents.processes.signals import until_stopped
 from agents.settings import cluster_factory, log_factory
 from agents.settings.tree import Settings
 from agents.settings.usage_settings import PrometheusSettings
-from agents.telemetry import SourceMetrics, UsageMetrics, WatchedLog
+from agents.telemetry import ObservedLog, SourceMetrics, UsageMetrics
 from schemas.units import Seconds
 from streams.clients.kube.api import Api
 from streams.clients.prometheus import Credentials, Prometheus
@@ -39,7 +39,7 @@ def usage(settings: Settings) -> None:
     ways = Ways(settings.cluster.name, Seconds(ours.interval_seconds), ours.missing_is_zero)
     with until_stopped(), telling("usage", settings) as registry, log_factory.log(settings) as log:
         watching, metrics = SourceMetrics(registry, topics, NAME), UsageMetrics(registry)
-        source = UsageSource(read, WatchedLog(log, watching), topics=topics, ways=ways)
+        source = UsageSource(read, ObservedLog(log, watching), topics=topics, ways=ways)
         note(f"asking {where} for usage of cluster '{ways.cluster}' every {ours.interval_seconds:g} s")
         while True:
             begun = time.monotonic()
@@ -127,7 +127,7 @@ def history(settings: Settings, *, until: datetime | None, force: bool) -> None:
         Seconds(ours.resolution_seconds),
     )
     with until_stopped(), telling("history", settings) as registry, log_factory.log(settings) as log:
-        watched = WatchedLog(log, SourceMetrics(registry, topics, "history"))
+        watched = ObservedLog(log, SourceMetrics(registry, topics, "history"))
         source = History(Store(server, words(settings), _labels(settings.prometheus)), watched, topics, period)
         begin = source.begin(force=force)
         note(f"asking {server.url} what cluster '{period.cluster}' used from {begin:%Y-%m-%d %H:%M} UTC on")

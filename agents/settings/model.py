@@ -3,7 +3,7 @@
 from pydantic import BaseModel, ConfigDict
 
 
-class Part(BaseModel):
+class SettingsGroup(BaseModel):
     """One branch of the tree."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)

@@ -13,7 +13,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from agents.logic.updates.update_settings import UpdateSettings
 from agents.logic.vertical.vertical_settings import VerticalSettings
-from agents.settings.model import Part as _Part
+from agents.settings.model import SettingsGroup as _Part
 from agents.settings.usage_settings import HistorySettings, PrometheusSettings, UsageSourceSettings
 
 Port = Annotated[int, Field(ge=0, le=65535)]

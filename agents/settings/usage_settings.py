@@ -5,13 +5,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field, SecretStr
 
-from agents.settings.model import Part
+from agents.settings.model import SettingsGroup
 
 Label = Annotated[str, Field(pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$")]
 Metric = Annotated[str, Field(pattern=r"^[a-zA-Z_:][a-zA-Z0-9_:]*$")]
 
 
-class UsageSourceSettings(Part):
+class UsageSourceSettings(SettingsGroup):
     """`ullage source usage`: what containers use."""
 
     reads: Literal["metrics-api", "prometheus"] = "metrics-api"
@@ -26,7 +26,7 @@ class UsageSourceSettings(Part):
     """What Prometheus averages CPU over, in seconds; four times its own scrape interval is good."""
 
 
-class PrometheusSettings(Part):
+class PrometheusSettings(SettingsGroup):
     """How to reach a Prometheus server, and what things are called there."""
 
     url: str = "http://prometheus.monitoring.svc"
@@ -71,7 +71,7 @@ class PrometheusSettings(Part):
     """Its label that holds the pod's name; upstream's pod-name-label is `kubernetes_pod_name`."""
 
 
-class HistorySettings(Part):
+class HistorySettings(SettingsGroup):
     """`ullage source history`: what a Prometheus server remembers of the time before."""
 
     length_seconds: Annotated[float, Field(ge=1)] = 8 * 86_400.0

@@ -7,23 +7,23 @@ set-up of logging. It only counts: no decision ever depends on what is told here
 from agents.telemetry.clock_metrics import ClockMetrics
 from agents.telemetry.consumer_metrics import ConsumerMetrics
 from agents.telemetry.health_server import HealthServer
-from agents.telemetry.liveness import Pulse
-from agents.telemetry.observed_log import WatchedLog
+from agents.telemetry.liveness import Liveness
+from agents.telemetry.observed_log import ObservedLog
 from agents.telemetry.process_telemetry import told
-from agents.telemetry.readiness import CaughtUp
+from agents.telemetry.readiness import Readiness
 from agents.telemetry.source_metrics import SourceMetrics
 from agents.telemetry.usage_metrics import UsageMetrics
 from agents.telemetry.worker_metrics import WorkerMetrics
 
 __all__ = [
-    "CaughtUp",
     "ClockMetrics",
     "ConsumerMetrics",
     "HealthServer",
-    "Pulse",
+    "Liveness",
+    "ObservedLog",
+    "Readiness",
     "SourceMetrics",
     "UsageMetrics",
-    "WatchedLog",
     "WorkerMetrics",
     "told",
 ]

@@ -5,7 +5,7 @@ import time
 from prometheus_client import CollectorRegistry, Gauge
 
 
-class Age:
+class AgeGauge:
     """One gauge of ages, by labels. A label set that never happened is not shown."""
 
     def __init__(self, name: str, text: str, labels: tuple[str, ...], registry: CollectorRegistry) -> None:

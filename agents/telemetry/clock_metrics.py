@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
-from agents.telemetry.age_gauge import Age
+from agents.telemetry.age_gauge import AgeGauge
 from streams.codec.event_codec import tick_number
 from streams.errors import LogUnavailable
 from streams.log.port import NewRecord, Record
@@ -19,7 +19,7 @@ class ClockMetrics:
         self._inputs = {topics.wire(name) for name in ticked}
         self._ticks = Counter("ullage_clock_ticks", "Ticks appended, counted once for all partitions", registry=registry)
         self._skew = Gauge("ullage_clock_skew_seconds", "This clock less the log's, at the last look", registry=registry)
-        self._age = Age("ullage_clock_tick_age_seconds", "Real time since this clock's last tick", (), registry)
+        self._age = AgeGauge("ullage_clock_tick_age_seconds", "Real time since this clock's last tick", (), registry)
         self._failures = Counter("ullage_clock_failures", "Appends that the log did not take", registry=registry)
         self._age.happened()
 

@@ -11,7 +11,7 @@ from schemas.units import Seconds
 PATIENCE = Seconds(60.0)
 
 
-class Pulse:
+class Liveness:
     """`beat` is called from a timer of the loop; `reasons` from the health server's thread."""
 
     def __init__(self, patience: Seconds = PATIENCE, clock: Callable[[], float] = time.monotonic) -> None:

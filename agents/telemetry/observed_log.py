@@ -12,7 +12,7 @@ from streams.errors import LogUnavailable
 from streams.log.port import Log, NewRecord, Positions, Record
 
 
-class Watcher(Protocol):
+class LogObserver(Protocol):
     """Who is told."""
 
     def appended(self, records: Sequence[NewRecord]) -> None:
@@ -25,10 +25,10 @@ class Watcher(Protocol):
         """The log did not take an append."""
 
 
-class WatchedLog:
+class ObservedLog:
     """`log` as it is, with `watcher` told."""
 
-    def __init__(self, log: Log, watcher: Watcher) -> None:
+    def __init__(self, log: Log, watcher: LogObserver) -> None:
         """The log stays its owner's, who also closes it."""
         self._log, self._watcher = log, watcher
 

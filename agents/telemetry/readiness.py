@@ -12,7 +12,7 @@ Task = tuple[str, int]
 """A stage and a partition."""
 
 
-class CaughtUp:
+class Readiness:
     """Told by the worker's loop, asked by the health server's thread; each call is one dictionary operation."""
 
     def __init__(self, bound: Seconds) -> None:

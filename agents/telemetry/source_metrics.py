@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from prometheus_client import CollectorRegistry, Counter
 
-from agents.telemetry.age_gauge import Age
+from agents.telemetry.age_gauge import AgeGauge
 from streams.errors import LogUnavailable
 from streams.log.port import NewRecord, Record
 from streams.topics import Topics
@@ -21,7 +21,7 @@ class SourceMetrics:
         self._failures = Counter("ullage_source_failures", "Appends the log did not take", ("source",), registry=registry)
         self._dropped = Counter("ullage_source_dropped", "Records over the bound", ("source", "topic"), registry=registry)
         self._told: Count[str] = Count()
-        self._age = Age("ullage_source_age_seconds", "Real time since the last append", ("source",), registry)
+        self._age = AgeGauge("ullage_source_age_seconds", "Real time since the last append", ("source",), registry)
 
     def appended(self, records: Sequence[NewRecord]) -> None:
         """Count them by topic."""

@@ -1,6 +1,6 @@
 """A worker's metrics: turns, checkpoints, recoveries, and everything that went wrong with a record.
 
-The worker says what happened; the same words also keep its readiness (`caught_up`).
+The worker says what happened; the same words also keep its readiness (`readiness`).
 """
 
 from collections.abc import Iterable
@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from agents.task import TurnResult
-from agents.telemetry.age_gauge import Age
-from agents.telemetry.readiness import CaughtUp, Task
+from agents.telemetry.age_gauge import AgeGauge
+from agents.telemetry.readiness import Readiness, Task
 from schemas.units import Bytes, Seconds
 from streams.codec import event_codec
 
@@ -24,7 +24,7 @@ class WorkerMetrics:
 
     def __init__(self, registry: CollectorRegistry, lag_bound: Seconds = LAG_BOUND) -> None:
         """`lag_bound` is the event-time lag above which the worker is not ready."""
-        self.caught_up = CaughtUp(lag_bound)
+        self.readiness = Readiness(lag_bound)
         self._tasks: set[Task] = set()
         self._make_turns(registry)
         self._make_checkpoints(registry)
@@ -36,7 +36,7 @@ class WorkerMetrics:
         self._records = Counter("ullage_records", "Records folded into state", _TASK, registry=to)
         self._samples = Counter("ullage_samples", "Usage samples folded into state", _TASK, registry=to)
         self._decisions = Counter("ullage_decisions", "Decisions published", ("stage", "kind"), registry=to)
-        self._tick_age = Age("ullage_tick_age_seconds", "Real time since a tick came in", _TASK, to)
+        self._tick_age = AgeGauge("ullage_tick_age_seconds", "Real time since a tick came in", _TASK, to)
         self._open = Gauge("ullage_partitions_open", "Partitions that take turns here", ("stage",), registry=to)
 
     def _make_checkpoints(self, to: CollectorRegistry) -> None:
@@ -44,7 +44,7 @@ class WorkerMetrics:
         self._writing = Histogram(
             "ullage_checkpoint_seconds", "Real time to write a checkpoint", ("stage",), registry=to, buckets=_SLOW
         )
-        self._checkpoint_age = Age("ullage_checkpoint_age_seconds", "Real time since the last checkpoint", _TASK, to)
+        self._checkpoint_age = AgeGauge("ullage_checkpoint_age_seconds", "Real time since the last checkpoint", _TASK, to)
         self._torn = Counter("ullage_checkpoints_torn", "Torn checkpoints passed over at recovery", _TASK, registry=to)
         self._recoveries = Counter("ullage_recoveries", "Partitions opened", ("stage", "found"), registry=to)
         self._recovering = Histogram(
@@ -62,12 +62,12 @@ class WorkerMetrics:
         for stage, partition in self._tasks - tasks:
             self._forget(stage, partition)
         self._tasks = tasks
-        self.caught_up.assigned(tasks)
+        self.readiness.assigned(tasks)
 
     def closed(self, stage: str, partition: int) -> None:
         """The task takes no turns until it is opened again (revoked, or about to recover)."""
         if (stage, partition) in self._tasks:
-            self.caught_up.closed(stage, partition)
+            self.readiness.closed(stage, partition)
             self._count_open(stage)
 
     def opened(self, stage: str, partition: int, *, found: str, seconds: Seconds, torn: int = 0) -> None:
@@ -83,7 +83,7 @@ class WorkerMetrics:
     def lag(self, stage: str, partition: int, seconds: Seconds) -> None:
         """How far the last turn is behind the newest tick known, in event time. Also for a task that took no turn."""
         self._lag.labels(stage, str(partition)).set(seconds)
-        self.caught_up.lag(stage, partition, seconds)
+        self.readiness.lag(stage, partition, seconds)
         self._count_open(stage)
 
     def turn_taken(self, stage: str, partition: int, taken: TurnResult, *, seconds: Seconds, lag: Seconds) -> None:
@@ -112,10 +112,10 @@ class WorkerMetrics:
         self._gaps.labels(stage, str(partition), topic).inc()
 
     def _count_open(self, stage: str) -> None:
-        self._open.labels(stage).set(self.caught_up.open_partitions(stage))
+        self._open.labels(stage).set(self.readiness.open_partitions(stage))
 
     def _forget(self, stage: str, partition: int) -> None:
-        self.caught_up.closed(stage, partition)
+        self.readiness.closed(stage, partition)
         self._count_open(stage)
         self._lag.remove(stage, str(partition))
         self._tick_age.forget(stage, str(partition))

@@ -17,7 +17,7 @@ from enum import StrEnum
 
 from agents.engine.aligner import Aligner
 from agents.engine.stage import Stage
-from agents.runner import Runner, Start
+from agents.runner import Runner, TaskStart
 from agents.task import Task, TurnResult
 from agents.verify import published_records, record_digest
 from agents.verify.published_records import PublishedRecord, PublishedRecords
@@ -86,7 +86,7 @@ def verify(
     context: LogContext,
     stages: Sequence[Stage],
     *,
-    starts: Mapping[Part, Start] | None = None,
+    starts: Mapping[Part, TaskStart] | None = None,
     committed: Mapping[Part, int] | None = None,
 ) -> VerificationReport:
     """Verify every partition of every stage.
@@ -118,7 +118,7 @@ class _StageVerification:
     context: LogContext
     stage: Stage
     report: VerificationReport
-    starts: Mapping[Part, Start]
+    starts: Mapping[Part, TaskStart]
     committed: Mapping[Part, int]
     published: PublishedRecords = field(init=False)
     unpublished: dict[int, list[_Unpublished]] = field(default_factory=dict)

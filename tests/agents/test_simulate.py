@@ -9,10 +9,10 @@ from agents.verify.verification import verify
 from schemas.decisions.pod_updates import EvictionPlanned
 from streams.codec.event_codec import causes
 from streams.log_context import LogContext
-from tests.support.small_pipeline import START, START_MS, TILL, WEB, Bench, stages
+from tests.support.small_pipeline import START, START_MS, TILL, WEB, PipelineLog, stages
 
 
-def rounds(bench: Bench, count: int, seen: list[int] | None = None) -> list[Round]:
+def rounds(bench: PipelineLog, count: int, seen: list[int] | None = None) -> list[Round]:
     def advance(to: datetime) -> None:
         minute = int((to - START) / timedelta(minutes=1))
         bench.log.append(bench.metrics(minute, (WEB, 0.5, minute), (TILL, 0.25, minute)))
@@ -26,7 +26,7 @@ def rounds(bench: Bench, count: int, seen: list[int] | None = None) -> list[Roun
 
 
 def test_rounds_are_a_period_apart_and_what_was_decided_in_one_is_read_in_the_next() -> None:
-    bench, seen = Bench(), list[int]()
+    bench, seen = PipelineLog(), list[int]()
     made = rounds(bench, 4, seen)
     assert [r.at - START for r in made] == [timedelta(minutes=m) for m in (1, 2, 3, 4)]
     # Two workloads in two topics each round; from the second round on the evictions for the round before.
@@ -35,7 +35,7 @@ def test_rounds_are_a_period_apart_and_what_was_decided_in_one_is_read_in_the_ne
 
 
 def test_two_runs_write_the_same_log_byte_for_byte() -> None:
-    one, two = Bench(), Bench()
+    one, two = PipelineLog(), PipelineLog()
     rounds(one, 5)
     rounds(two, 5)
     for topic in ("recommendations", "recommendations-by-cluster", "pod-updates", "pod-metrics"):
@@ -48,7 +48,7 @@ def test_ticks_stand_on_whole_periods_also_when_the_start_does_not() -> None:
 
 
 def test_a_simulated_stretch_verifies() -> None:
-    bench = Bench()
+    bench = PipelineLog()
     rounds(bench, 6)
     verified = verify(LogContext(bench.log, bench.topics, bench.codec), stages())
     assert verified.ok
@@ -56,7 +56,7 @@ def test_a_simulated_stretch_verifies() -> None:
 
 
 def test_a_runner_that_comes_late_takes_the_same_turns_as_one_that_was_there_all_the_time() -> None:
-    bench = Bench()
+    bench = PipelineLog()
     made = rounds(bench, 6)
     late = Runner(stages()[:1], LogContext(bench.log, bench.topics, bench.codec))
     late.read(limit=1_000_000)
@@ -66,7 +66,7 @@ def test_a_runner_that_comes_late_takes_the_same_turns_as_one_that_was_there_all
 
 
 def test_causes_lead_from_a_plan_to_the_recommendation_it_answers() -> None:
-    bench = Bench()
+    bench = PipelineLog()
     rounds(bench, 2)
     plan = bench.all_records("pod-updates")[0]
     event = bench.codec.decode(plan)

@@ -13,17 +13,17 @@ from agents.task import Task, TurnResult
 from schemas.names import Place
 from streams.codec.event_codec import header
 from streams.log.port import NewRecord, Record
-from tests.support.small_pipeline import TILL, WEB, Bench, stages
+from tests.support.small_pipeline import TILL, WEB, PipelineLog, stages
 
 OOMS, METRICS = "oom-events", "pod-metrics"
 
 
 @pytest.fixture
-def bench() -> Bench:
-    return Bench()
+def bench() -> PipelineLog:
+    return PipelineLog()
 
 
-def make(bench: Bench, **at: Any) -> Task:
+def make(bench: PipelineLog, **at: Any) -> Task:
     stage = stages()[0]
     return Task(stage, 0, topics=bench.topics, codec=bench.codec, positions=at.pop("positions", {OOMS: 0, METRICS: 0}), **at)
 
@@ -37,7 +37,7 @@ def feed(task: Task, name: str, *new: NewRecord) -> None:
         task.feed(name, record)
 
 
-def tick(bench: Bench, name: str, number: int) -> NewRecord:
+def tick(bench: PipelineLog, name: str, number: int) -> NewRecord:
     return NewRecord(bench.topics.wire(name), 0, b"tick", b'{"at":%d}' % number)
 
 
@@ -46,7 +46,7 @@ def reasons(taken: TurnResult) -> list[tuple[str, int, str]]:
     return [(b["topic"], b["offset"], b["reason"]) for b in bodies]
 
 
-def test_poisoned_records_are_set_aside_in_the_order_of_inputs_and_offsets_and_the_rest_counts(bench: Bench) -> None:
+def test_poisoned_records_are_set_aside_in_the_order_of_inputs_and_offsets_and_the_rest_counts(bench: PipelineLog) -> None:
     task = make(bench)
     ooms, metrics = bench.topics.wire(OOMS), bench.topics.wire(METRICS)
     (good,) = bench.metrics(1, (WEB, 0.5, 100))
@@ -63,7 +63,7 @@ def test_poisoned_records_are_set_aside_in_the_order_of_inputs_and_offsets_and_t
     assert task.next_turn() is None
 
 
-def test_an_event_that_the_stage_refuses_is_set_aside_with_the_stages_sentence(bench: Bench) -> None:
+def test_an_event_that_the_stage_refuses_is_set_aside_with_the_stages_sentence(bench: PipelineLog) -> None:
     task = make(bench)
     feed(task, OOMS, bench.oom(1, WEB, 1001), bench.oom(1, WEB, 1000), tick(bench, OOMS, 5))
     feed(task, METRICS, tick(bench, METRICS, 5))
@@ -74,7 +74,7 @@ def test_an_event_that_the_stage_refuses_is_set_aside_with_the_stages_sentence(b
     assert (taken.records, list(taken.decisions)) == (1, [])
 
 
-def test_malformed_ticks_become_dead_letters_and_cut_nothing(bench: Bench) -> None:
+def test_malformed_ticks_become_dead_letters_and_cut_nothing(bench: PipelineLog) -> None:
     task = make(bench)
     wire = bench.topics.wire(METRICS)
     values = [b'{"at":"5"}', b'{"at":-1}', b"5", b"{}", b"", b"\xff", None, b'{"at":5.5}']
@@ -87,7 +87,7 @@ def test_malformed_ticks_become_dead_letters_and_cut_nothing(bench: Bench) -> No
     assert [offset for _, offset, _ in reasons(taken)] == list(range(len(values)))
 
 
-def test_every_decision_carries_stage_partition_and_turn_in_its_id_and_goes_where_its_key_says(bench: Bench) -> None:
+def test_every_decision_carries_stage_partition_and_turn_in_its_id_and_goes_where_its_key_says(bench: PipelineLog) -> None:
     task = make(bench)
     feed(task, METRICS, *bench.metrics(1, (TILL, 1, 1), (WEB, 1, 1)), tick(bench, METRICS, 60_000))
     feed(task, OOMS, tick(bench, OOMS, 60_000))
@@ -103,7 +103,7 @@ def test_every_decision_carries_stage_partition_and_turn_in_its_id_and_goes_wher
 entries = st.lists(st.sampled_from(["web", "till", "poison", "refused", "tick"]), max_size=30)
 
 
-def logs(bench: Bench, drawn: dict[str, list[str]]) -> dict[str, list[Record]]:
+def logs(bench: PipelineLog, drawn: dict[str, list[str]]) -> dict[str, list[Record]]:
     """Each input's log; ticks count up with their offset in it, so that two inputs share only some of them."""
     made: dict[str, list[Record]] = {}
     for name, words in drawn.items():
@@ -130,7 +130,7 @@ def run(task: Task, logs: dict[str, list[Record]]) -> list[TurnResult]:
 
 @given(drawn=st.fixed_dictionaries({OOMS: entries, METRICS: entries}), stop=st.integers(0, 8))
 def test_a_snapshot_resumed_gives_the_same_bytes_as_never_having_stopped(drawn: dict[str, list[str]], stop: int) -> None:
-    bench = Bench(1)
+    bench = PipelineLog(1)
     made = logs(bench, drawn)
     whole = run(make(bench), made)
     assert run(make(bench), made) == whole

@@ -9,38 +9,38 @@ import time
 from typing import Any
 
 from agents import pipeline
-from agents.app import Plan, worker
-from agents.app.owned_partition import Held
-from agents.app.worker_observer import Watch
+from agents.app import WorkerPlan, worker
+from agents.app.owned_partition import OwnedPartition
+from agents.app.worker_observer import WorkerObserver
 from agents.settings.tree import Settings
 from streams.log.connection import Connection
 from streams.topics import Topics
 
 
-def note(event: str, held: Held, **more: Any) -> None:
-    task = held.task
+def note(event: str, owned: OwnedPartition, **more: Any) -> None:
+    task = owned.task
     line = {"event": event, "stage": task.stage.name, "partition": task.partition, "turn": task.turn}
     sys.stdout.write(json.dumps({**line, "at": time.time(), "cpu": time.process_time(), **more}) + "\n")
     sys.stdout.flush()
 
 
 def noting(turns: bool) -> None:
-    opened, turn, checkpoint = Watch.opened, Watch.turn, Watch.checkpoint
+    opened, turn, checkpoint = WorkerObserver.opened, WorkerObserver.turn, WorkerObserver.checkpoint
 
-    def note_opened(self: Watch, held: Held) -> None:
-        note("opened", held)
-        opened(self, held)
+    def note_opened(self: WorkerObserver, owned: OwnedPartition) -> None:
+        note("opened", owned)
+        opened(self, owned)
 
-    def note_turn(self: Watch, held: Held, taken: Any, seconds: float) -> None:
+    def note_turn(self: WorkerObserver, owned: OwnedPartition, taken: Any, seconds: float) -> None:
         if turns:
-            note("turn", held, seconds=seconds)
-        turn(self, held, taken, seconds)
+            note("turn", owned, seconds=seconds)
+        turn(self, owned, taken, seconds)
 
-    def note_checkpoint(self: Watch, held: Held, size: int, seconds: float) -> None:
-        note("checkpoint", held, size=size, seconds=seconds)
-        checkpoint(self, held, size, seconds)
+    def note_checkpoint(self: WorkerObserver, owned: OwnedPartition, size: int, seconds: float) -> None:
+        note("checkpoint", owned, size=size, seconds=seconds)
+        checkpoint(self, owned, size, seconds)
 
-    Watch.opened, Watch.turn, Watch.checkpoint = note_opened, note_turn, note_checkpoint  # type: ignore[method-assign]
+    WorkerObserver.opened, WorkerObserver.turn, WorkerObserver.checkpoint = note_opened, note_turn, note_checkpoint  # type: ignore[method-assign]
 
 
 def main() -> int:
@@ -48,7 +48,7 @@ def main() -> int:
     noting(told.get("turns", False))
     where, topics = Connection(told["brokers"]), Topics(told["prefix"], told["partitions"])
     stages = pipeline.stages(Settings())
-    plan = Plan(where, topics, stages, name=told["prefix"])
+    plan = WorkerPlan(where, topics, stages, name=told["prefix"])
     if told.get("profile"):
         import cProfile
 

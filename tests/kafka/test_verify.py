@@ -13,7 +13,7 @@ from streams.log.kafka_log import KafkaLog
 from streams.log.port import NewRecord
 from streams.log_context import LogContext
 from streams.topics import Topics
-from tests.support.small_pipeline import START_MS, TILL, WEB, Bench, stages
+from tests.support.small_pipeline import START_MS, TILL, WEB, PipelineLog, stages
 
 MINUTES = 4
 
@@ -27,7 +27,7 @@ def log(broker: str) -> Iterator[KafkaLog]:
 @pytest.fixture
 def context(log: KafkaLog, topics_made: Callable[..., Topics]) -> LogContext:
     """Four minutes of both workloads, and every turn taken and published through Kafka."""
-    bench = Bench(topics=topics_made(partitions=2))
+    bench = PipelineLog(topics=topics_made(partitions=2))
     context = LogContext(log, bench.topics, bench.codec)
     runner = Runner(stages(), context)
     for minute in range(1, MINUTES + 1):

@@ -152,7 +152,7 @@ def scrape(minute: int, rows: Sequence[tuple[Workload, float, float]]) -> Metric
     )
 
 
-class Bench:
+class PipelineLog:
     """A log in memory with all topics, and short ways to put facts and ticks into it."""
 
     def __init__(self, partitions: int = 2, topics: Topics | None = None) -> None:

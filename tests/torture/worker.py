@@ -12,9 +12,9 @@ import random
 import sys
 from typing import Any
 
-from agents.app import Pacing, Plan, worker
-from agents.app.checkpoint_writer import Changelog
-from agents.app.stage_host import Host
+from agents.app import Pacing, WorkerPlan, worker
+from agents.app.checkpoint_writer import ChangelogProducer
+from agents.app.stage_host import StageHost
 from agents.engine.stage import Stage
 from schemas.units import Seconds
 from streams.log.connection import Connection
@@ -33,8 +33,8 @@ def stages(which: str) -> tuple[Stage, ...]:
     return real.STAGES
 
 
-def tearing(tear: float) -> type[Changelog]:
-    class Tearing(Changelog):
+def tearing(tear: float) -> type[ChangelogProducer]:
+    class Tearing(ChangelogProducer):
         """Dies before a chunk or a mark, now and then."""
 
         async def write(self, topic: str, partition: int, record: tuple[bytes, bytes | None]) -> int:
@@ -47,20 +47,20 @@ def tearing(tear: float) -> type[Changelog]:
 
 
 def skipping(skip: float) -> None:
-    handle = Host.handle
+    handle = StageHost.handle
 
-    async def sometimes(self: Host, message: Any) -> None:
+    async def sometimes(self: StageHost, message: Any) -> None:
         if chance.random() >= skip:
             await handle(self, message)
 
-    Host.handle = sometimes  # type: ignore[method-assign]  # the fault itself
+    StageHost.handle = sometimes  # type: ignore[method-assign]  # the fault itself
 
 
 def main() -> int:
     told = json.loads(sys.argv[1])
     if told.get("skip"):
         skipping(told["skip"])
-    plan = Plan(
+    plan = WorkerPlan(
         where=Connection(told["brokers"]),
         topics=Topics(told["prefix"], told["partitions"]),
         stages=stages(told.get("stages", "sums")),

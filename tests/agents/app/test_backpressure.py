@@ -6,9 +6,9 @@ from types import SimpleNamespace
 from aiokafka.errors import IllegalStateError
 
 from agents import pipeline
-from agents.app.backpressure import Pauses
-from agents.app.faust_consumer import Flow
-from agents.app.owned_partition import Held, fresh
+from agents.app.backpressure import Backpressure
+from agents.app.faust_consumer import FaustConsumer
+from agents.app.owned_partition import OwnedPartition, new_ledger
 from agents.settings.tree import Settings
 from agents.task import Task
 from streams.codec.event_codec import Codec, tick
@@ -38,51 +38,53 @@ class Consumer:
         self.sought.append((tp.topic, offset))  # type: ignore[attr-defined]  # Faust's TP
 
 
-def ahead(consumer: Consumer) -> tuple[Pauses, Held]:
+def ahead(consumer: Consumer) -> tuple[Backpressure, OwnedPartition]:
     """The recommender with a whole segment of scrapes over the bound, and all other inputs behind."""
     stage = pipeline.stages(Settings())[0]
     task = Task(stage, 0, topics=T, codec=Codec(T), positions=dict.fromkeys(stage.reads, 0))
-    held = Held(task, fresh([]), {}, open=True)
-    pauses = Pauses(Flow(SimpleNamespace(consumer=consumer)), {name: T.wire(name) for name in stage.reads}, 1000)  # type: ignore[arg-type]  # a fake app
+    owned = OwnedPartition(task, new_ledger([]), {}, open=True)
+    backpressure = Backpressure(
+        FaustConsumer(SimpleNamespace(consumer=consumer)), {name: T.wire(name) for name in stage.reads}, 1000
+    )  # type: ignore[arg-type]  # a fake app
     task.feed("pod-metrics", Record(T.wire("pod-metrics"), 0, 0, b"k", b"x" * 2000, ()))
-    ticked(held, "pod-metrics", 1)
-    asyncio.run(pauses.look(held, "pod-metrics"))
-    return pauses, held
+    ticked(owned, "pod-metrics", 1)
+    asyncio.run(backpressure.update(owned, "pod-metrics"))
+    return backpressure, owned
 
 
-def ticked(held: Held, name: str, offset: int) -> None:
+def ticked(owned: OwnedPartition, name: str, offset: int) -> None:
     new = tick(T.wire(name), 0, 500)
-    held.task.feed(name, Record(new.topic, 0, offset, new.key, new.value, new.headers))
+    owned.task.feed(name, Record(new.topic, 0, offset, new.key, new.value, new.headers))
 
 
-def level(pauses: Pauses, held: Held) -> None:
+def level(backpressure: Backpressure, owned: OwnedPartition) -> None:
     """The others' ticks come in and the turn is taken."""
-    for name in held.task.stage.reads:
+    for name in owned.task.stage.reads:
         if name != "pod-metrics":
-            ticked(held, name, 0)
-    assert held.task.next_turn() is not None
-    asyncio.run(pauses.look(held, "policies"))
+            ticked(owned, name, 0)
+    assert owned.task.next_turn() is not None
+    asyncio.run(backpressure.update(owned, "policies"))
 
 
 def test_an_input_over_the_bound_waits_and_is_read_on_when_the_others_came() -> None:
     consumer = Consumer()
-    pauses, held = ahead(consumer)
+    backpressure, owned = ahead(consumer)
     assert consumer.paused == {T.wire("pod-metrics")}
-    level(pauses, held)
-    assert (consumer.paused, consumer.sought, held.paused) == (set(), [(T.wire("pod-metrics"), 2)], set())
+    level(backpressure, owned)
+    assert (consumer.paused, consumer.sought, owned.paused) == (set(), [(T.wire("pod-metrics"), 2)], set())
 
 
 def test_a_partition_that_was_taken_away_before_the_seek_ends_nothing() -> None:
     consumer = Consumer()
-    pauses, held = ahead(consumer)
+    backpressure, owned = ahead(consumer)
     consumer.taken = True
-    level(pauses, held)
+    level(backpressure, owned)
     assert consumer.sought == []
 
 
 def test_after_a_rebalance_nothing_is_resumed_that_recovery_has_not_opened() -> None:
     consumer = Consumer()
-    pauses, held = ahead(consumer)
-    held.open = False
-    level(pauses, held)
+    backpressure, owned = ahead(consumer)
+    owned.open = False
+    level(backpressure, owned)
     assert consumer.paused == {T.wire("pod-metrics")}

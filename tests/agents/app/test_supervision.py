@@ -1,4 +1,4 @@
-"""A worker that is told to stop ends in time, whatever the log or Faust do, and says with which of them it gave up."""
+"""A worker that is asked to stop ends in time, whatever the log or Faust do, and says what it gave up."""
 
 import json
 import subprocess
@@ -10,27 +10,27 @@ from agents.app import worker
 async def hangs(): await asyncio.sleep(60)
 async def nothing(): pass
 async def stop():
-    worker.GOODBYE = worker.FAREWELL = 0.2
+    worker.FLUSH_WITHIN = worker.LEAVE_WITHIN = 0.2
     app = worker.App("w", broker="kafka://127.0.0.1:1", **worker.SETTINGS)
-    app.goodbye, app._stop_consumer = {goodbye}, {faust}
+    app.before_stop, app._stop_consumer = {before_stop}, {faust}
     await app.on_stop()
 asyncio.run(stop())
 """
 
 
-def stopped(goodbye: str, faust: str) -> tuple[int, dict[str, object]]:
+def stopped(before_stop: str, faust: str) -> tuple[int, dict[str, object]]:
     """Exit code and last line of a worker in which these hang."""
-    code = START.format(goodbye=goodbye, faust=faust)
+    code = START.format(before_stop=before_stop, faust=faust)
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=False)
     return ended.returncode, json.loads(ended.stderr.splitlines()[-1])
 
 
 def test_a_worker_whose_last_checkpoint_the_log_does_not_take_ends_with_code_75_and_says_so() -> None:
-    code, line = stopped(goodbye="hangs", faust="nothing")
+    code, line = stopped(before_stop="hangs", faust="nothing")
     assert (code, line["doing"]) == (75, "stopping")
     assert "the log did not take the last decisions and checkpoints within 0.2 s" in str(line["error"])
 
 
 def test_a_worker_that_has_written_all_does_not_wait_for_ever_to_leave_the_group() -> None:
-    code, line = stopped(goodbye="nothing", faust="hangs")
+    code, line = stopped(before_stop="nothing", faust="hangs")
     assert (code, line["doing"], line["error"]) == (0, "leaving the group", "not done within 0.2 s")

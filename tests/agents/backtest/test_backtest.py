@@ -12,15 +12,15 @@ from agents.runner import Runner
 from streams.log_context import LogContext
 from streams.sources.traces import Trace
 from streams.topics import Topics
-from tests.support.small_pipeline import START_MS, TILL, WEB, Bench, stages
+from tests.support.small_pipeline import START_MS, TILL, WEB, PipelineLog, stages
 
 MIB = 1 << 20
 
 
 @pytest.fixture
-def bench() -> Bench:
+def bench() -> PipelineLog:
     """WEB requests 2 cores and 10 MiB with a limit of 20 MiB, and uses, from minute 1 to 4, what is written here."""
-    bench = Bench()
+    bench = PipelineLog()
     bench.log.append(bench.seen(0, WEB, 2.0, 10 * MIB, 20 * MIB))
     for minute, cores, memory in ((1, 1.0, 8 * MIB), (2, 1.0, 17 * MIB), (3, 2.5, 18 * MIB), (4, 0.5, 40 * MIB)):
         bench.log.append(bench.metrics(minute, (WEB, cores, memory)))
@@ -28,7 +28,7 @@ def bench() -> Bench:
     return bench
 
 
-def test_the_recordings_own_requests_are_weighed_as_they_stood(bench: Bench) -> None:
+def test_the_recordings_own_requests_are_weighed_as_they_stood(bench: PipelineLog) -> None:
     own = backtest.over_log(bench.log, stages(), bench.topics).own
     # Requests 2 cores; uses 1, 1, 2.5, 0.5: slack 1, 1, 0, 1.5 and one minute of four over.
     assert own.container_days == pytest.approx(4 * 60 / 86_400)
@@ -39,7 +39,7 @@ def test_the_recordings_own_requests_are_weighed_as_they_stood(bench: Bench) -> 
     assert own.ooms == 1
 
 
-def test_a_recommendation_counts_from_the_scrape_after_its_turn(bench: Bench) -> None:
+def test_a_recommendation_counts_from_the_scrape_after_its_turn(bench: PipelineLog) -> None:
     card = backtest.over_log(bench.log, stages(), bench.topics)
     ours = card.recommended
     # The adder says the sum of cores and the highest memory so far, in minute n for minute n+1; minute 1 has the own request.
@@ -56,7 +56,7 @@ def test_a_recommendation_counts_from_the_scrape_after_its_turn(bench: Bench) ->
 
 
 def test_use_that_stays_over_the_wall_is_one_kill_until_it_was_below() -> None:
-    bench = Bench()
+    bench = PipelineLog()
     bench.log.append(bench.seen(0, WEB, 1.0, 10, None))
     for minute, memory in enumerate([11, 12, 9, 11, 11], start=1):
         bench.log.append([*bench.metrics(minute, (WEB, 1.0, memory)), *bench.ticks(minute)])
@@ -64,7 +64,7 @@ def test_use_that_stays_over_the_wall_is_one_kill_until_it_was_below() -> None:
 
 
 def test_a_deleted_pod_is_changed_no_more() -> None:
-    bench = Bench()
+    bench = PipelineLog()
     for minute in (1, 2, 3):
         bench.log.append([*bench.metrics(minute, (WEB, 1.0, 1), (TILL, 1.0, 1))])
         if minute == 3:
@@ -75,21 +75,21 @@ def test_a_deleted_pod_is_changed_no_more() -> None:
 
 
 def test_what_was_never_requested_nor_recommended_is_not_scored() -> None:
-    bench = Bench()
+    bench = PipelineLog()
     bench.log.append([*bench.metrics(1, (WEB, 1.0, 1)), *bench.ticks(1)])
     card = backtest.over_log(bench.log, stages(), bench.topics)
     assert (card.rows, card.own.container_days, card.recommended.container_days, card.covered) == (1, 0.0, 0.0, 0.0)
     assert card.recommended.cpu.slack == 0.0
 
 
-def test_a_log_that_was_run_live_gives_the_card_of_its_facts_alone(bench: Bench) -> None:
+def test_a_log_that_was_run_live_gives_the_card_of_its_facts_alone(bench: PipelineLog) -> None:
     facts_alone = backtest.over_log(bench.log, stages(), bench.topics)
     Runner(stages(factor=3.0), LogContext(bench.log, bench.topics, bench.codec)).run()
     assert bench.all_records("recommendations")
     assert backtest.over_log(bench.log, stages(), bench.topics) == facts_alone
 
 
-def test_frames_hold_each_fact_once_in_the_frame_of_its_tick(bench: Bench) -> None:
+def test_frames_hold_each_fact_once_in_the_frame_of_its_tick(bench: PipelineLog) -> None:
     frames = list(Recording(bench.log, bench.topics, stages()).frames())
     assert [f.number for f in frames] == [START_MS + m * 60_000 for m in (1, 2, 3, 4)]
     shorts = [[bench.topics.short(r.topic) for r in f.records] for f in frames]
@@ -146,7 +146,7 @@ def test_rows_without_a_number_are_left_out_of_the_scales() -> None:
     assert (weighing.seconds, weighing.spread().slack, weighing.spread().requested) == (60.0, 0.5, 2.0)
 
 
-def test_the_card_as_text_sets_own_and_recommended_side_by_side(bench: Bench) -> None:
+def test_the_card_as_text_sets_own_and_recommended_side_by_side(bench: PipelineLog) -> None:
     said = list(backtest.lines(backtest.over_log(bench.log, stages(), bench.topics)))
     assert said[0] == "4 samples of 1 containers in 16 turns, 2026-01-01 00:01 to 2026-01-01 00:04"
     assert said[5].split() == ["CPU", "requested,", "cores", "2.000", "2.375"]

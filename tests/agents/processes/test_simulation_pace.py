@@ -3,7 +3,7 @@ from datetime import UTC, datetime
 import pytest
 
 from agents.processes import simulation_pace
-from agents.processes.simulation_pace import Stride
+from agents.processes.simulation_pace import SimulationPace
 from schemas.facts.usage import MetricsScraped
 from streams.codec.event_codec import Codec, tick
 from streams.log.memory_log import MemoryLog
@@ -22,7 +22,7 @@ def log() -> MemoryLog:
 
 def test_a_tick_that_was_answered_by_a_scrape_is_not_waited_for() -> None:
     records = log()
-    walk = Stride(records, TOPICS)
+    walk = SimulationPace(records, TOPICS)
     records.append([tick(TOPICS.wire("pod-metrics"), p, NUMBER) for p in (0, 1)])
     scrape = MetricsScraped(AT, "demo", ("demo/a/Deployment/b",), ("b",), ("c",), [0.1], [1.0])
     records.append([Codec(TOPICS).encode(scrape, topic="pod-metrics", key="demo", partition=1, source="/ullage/source/demo")])
@@ -33,7 +33,7 @@ def test_a_tick_that_was_answered_by_a_scrape_is_not_waited_for() -> None:
 def test_a_world_that_does_not_answer_is_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(simulation_pace, "PATIENCE", 0.1)
     records = log()
-    walk = Stride(records, TOPICS)
+    walk = SimulationPace(records, TOPICS)
     records.append([tick(TOPICS.wire("pod-metrics"), 0, NUMBER)])
     walk.sleep(0.0)
     assert (walk._tick, walk._scraped) == (NUMBER, -1)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from prometheus_client import CollectorRegistry, Counter
 
-from agents.telemetry import HealthServer, Pulse
+from agents.telemetry import HealthServer, Liveness
 from schemas.units import Seconds
 from streams.errors import BadInput
 
@@ -58,7 +58,7 @@ def test_liveness_does_not_care_whether_the_process_is_ready(server: HealthServe
 
 def test_a_loop_that_no_longer_comes_round_is_not_alive() -> None:
     now = [100.0]
-    pulse = Pulse(Seconds(60.0), clock=lambda: now[0])
+    pulse = Liveness(Seconds(60.0), clock=lambda: now[0])
     with HealthServer(CollectorRegistry(), alive=pulse.reasons).listen() as server:
         now[0] = 160.0
         assert _get(server, "/healthz")[0] == 200

@@ -5,7 +5,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from agents.pipeline import ticked_topics
-from agents.telemetry import ClockMetrics, ConsumerMetrics, SourceMetrics, WatchedLog
+from agents.telemetry import ClockMetrics, ConsumerMetrics, ObservedLog, SourceMetrics
 from schemas.names import Place, PodName, Workload
 from schemas.outcomes import Action, ActionFinished, Result
 from schemas.subjects import Subject
@@ -47,7 +47,7 @@ def _outcome(action: Action, result: Result) -> NewRecord:
 
 
 def test_outcomes_are_counted_by_action_and_result_once_the_log_has_them(registry: CollectorRegistry, log: MemoryLog) -> None:
-    watched = WatchedLog(log, ConsumerMetrics(registry, T))
+    watched = ObservedLog(log, ConsumerMetrics(registry, T))
     watched.append([_outcome(Action.RESIZE, Result.DONE), _outcome(Action.RESIZE, Result.DONE)])
     watched.append([_outcome(Action.EVICT, Result.EXPIRED), NewRecord(T.wire("dead-letters"), 0, b"k", b"{}")])
     value = registry.get_sample_value
@@ -58,7 +58,7 @@ def test_outcomes_are_counted_by_action_and_result_once_the_log_has_them(registr
 
 
 def test_what_the_log_does_not_take_is_a_failure_and_not_an_outcome(registry: CollectorRegistry) -> None:
-    watched = WatchedLog(AwayLog(), ConsumerMetrics(registry, T))
+    watched = ObservedLog(AwayLog(), ConsumerMetrics(registry, T))
     with pytest.raises(LogUnavailable, match="away, so 1 records are not taken"):
         watched.append([_outcome(Action.RESIZE, Result.DONE)])
     assert registry.get_sample_value("ullage_consumer_failures_total") == 1
@@ -73,7 +73,7 @@ def test_what_a_source_dropped_is_counted_once_however_often_it_is_told(registry
 
 
 def test_a_source_counts_what_it_appended_by_topic(registry: CollectorRegistry, log: MemoryLog) -> None:
-    watched = WatchedLog(log, SourceMetrics(registry, T, "cluster"))
+    watched = ObservedLog(log, SourceMetrics(registry, T, "cluster"))
     changes, metrics = (NewRecord(T.wire(name), 1, b"k", b"{}") for name in ("pod-changes", "pod-metrics"))
     watched.append([changes, metrics, metrics])
     watched.append(iter([metrics]))
@@ -86,7 +86,7 @@ def test_a_source_counts_what_it_appended_by_topic(registry: CollectorRegistry, 
 
 
 def test_a_source_counts_appends_that_the_log_did_not_take(registry: CollectorRegistry) -> None:
-    watched = WatchedLog(AwayLog(), SourceMetrics(registry, T, "cluster"))
+    watched = ObservedLog(AwayLog(), SourceMetrics(registry, T, "cluster"))
     with pytest.raises(LogUnavailable):
         watched.append([])
     assert registry.get_sample_value("ullage_source_failures_total", {"source": "cluster"}) == 1
@@ -95,7 +95,7 @@ def test_a_source_counts_appends_that_the_log_did_not_take(registry: CollectorRe
 def test_a_clock_counts_ticks_once_for_all_partitions_and_no_probes(registry: CollectorRegistry, log: MemoryLog) -> None:
     now = iter(range(5_000, 7_000, 100))
     clock = Clock(
-        WatchedLog(log, ClockMetrics(registry, T, ticked_topics())),
+        ObservedLog(log, ClockMetrics(registry, T, ticked_topics())),
         T,
         ClockSettings(period_ms=100),
         ticked=ticked_topics(),
@@ -109,7 +109,7 @@ def test_a_clock_counts_ticks_once_for_all_partitions_and_no_probes(registry: Co
 
 
 def test_a_clocks_skew_is_its_probes_number_less_the_logs_time(registry: CollectorRegistry, log: MemoryLog) -> None:
-    watched = WatchedLog(log, ClockMetrics(registry, T, ticked_topics()))
+    watched = ObservedLog(log, ClockMetrics(registry, T, ticked_topics()))
     probes, policies = T.wire("dead-letters"), T.wire("policies")
     watched.append([tick(probes, 0, 5_000), tick(policies, 0, 9_000)])
     assert len(watched.poll({(probes, 0): 0, (policies, 0): 0})) == 2

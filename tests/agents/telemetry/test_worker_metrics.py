@@ -74,28 +74,28 @@ def test_a_partition_that_went_elsewhere_is_no_longer_shown(registry: CollectorR
 
 def test_a_worker_is_ready_when_each_partition_is_open_and_near(metrics: WorkerMetrics) -> None:
     metrics.assigned([("recommender", 1), ("updater", 0)])
-    assert metrics.caught_up.reasons() == [
+    assert metrics.readiness.reasons() == [
         "recommender/1 is not open: its state is being recovered",
         "updater/0 is not open: its state is being recovered",
     ]
     metrics.lag("recommender", 1, Seconds(5.0))
     metrics.lag("updater", 0, Seconds(5.1))
-    assert metrics.caught_up.reasons() == ["updater/0 is 5.1 s of event time behind, more than 5.0 s"]
+    assert metrics.readiness.reasons() == ["updater/0 is 5.1 s of event time behind, more than 5.0 s"]
     metrics.lag("updater", 0, Seconds(0.2))
-    assert metrics.caught_up.reasons() == []
+    assert metrics.readiness.reasons() == []
     metrics.closed("recommender", 1)
-    assert metrics.caught_up.reasons() == ["recommender/1 is not open: its state is being recovered"]
+    assert metrics.readiness.reasons() == ["recommender/1 is not open: its state is being recovered"]
 
 
 def test_a_worker_that_never_joined_is_not_ready_and_one_without_partitions_is(registry: CollectorRegistry) -> None:
     metrics = WorkerMetrics(registry)
-    assert metrics.caught_up.reasons() == ["the worker was not given any partition yet"]
+    assert metrics.readiness.reasons() == ["the worker was not given any partition yet"]
     metrics.assigned([])
-    assert metrics.caught_up.reasons() == []
+    assert metrics.readiness.reasons() == []
 
 
 def test_what_is_said_of_a_partition_that_is_not_ours_changes_nothing(metrics: WorkerMetrics) -> None:
     metrics.lag("recommender", 1, Seconds(0.0))
-    metrics.caught_up.lag("updater", 3, Seconds(900.0))
+    metrics.readiness.lag("updater", 3, Seconds(900.0))
     metrics.closed("updater", 3)
-    assert metrics.caught_up.reasons() == []
+    assert metrics.readiness.reasons() == []

@@ -9,7 +9,7 @@ from streams.log.memory_log import MemoryLog
 from streams.log.port import NewRecord
 from streams.log_context import LogContext
 from streams.topics import TOPICS, state_topic
-from tests.support.small_pipeline import START_MS, WEB, Bench, stages
+from tests.support.small_pipeline import START_MS, WEB, PipelineLog, stages
 
 LAST = START_MS + 2 * 60_000
 
@@ -39,7 +39,7 @@ def test_a_log_without_changelogs_says_nothing() -> None:
 
 
 def test_a_decision_that_is_missing_at_the_very_end_is_found() -> None:
-    bench = Bench()
+    bench = PipelineLog()
     runner = Runner(stages(), LogContext(bench.log, bench.topics, bench.codec))
     for minute in (1, 2):
         bench.log.append([*bench.metrics(minute, (WEB, 0.25, 100 * minute)), *bench.ticks(minute)])

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agents.runner import Runner, Start
+from agents.runner import Runner, TaskStart
 from agents.verify.verification import DiscrepancyKind, VerificationReport, report_lines, verify
 from streams.codec.event_codec import header, tick_number
 from streams.log.file_log import FileLog
@@ -17,16 +17,16 @@ from streams.log.port import NewRecord, Positions, Record
 from streams.log_context import LogContext
 from streams.replay import export
 from streams.topics import TOPICS
-from tests.support.small_pipeline import START_MS, TILL, WEB, Bench, stages
+from tests.support.small_pipeline import START_MS, TILL, WEB, PipelineLog, stages
 
 MINUTES = 12
 POISON = 3
 
 
 @pytest.fixture
-def bench() -> Bench:
+def bench() -> PipelineLog:
     """Twelve minutes on two partitions: two workloads, one poisoned record, every turn taken and published."""
-    bench = Bench()
+    bench = PipelineLog()
     runner = Runner(stages(), context(bench))
     for minute in range(1, MINUTES + 1):
         bench.log.append(bench.metrics(minute, (WEB, 0.25, 100 * minute), (TILL, 0.5, 50)))
@@ -37,11 +37,11 @@ def bench() -> Bench:
     return bench
 
 
-def context(bench: Bench, log: MemoryLog | None = None) -> LogContext:
+def context(bench: PipelineLog, log: MemoryLog | None = None) -> LogContext:
     return LogContext(log or bench.log, bench.topics, bench.codec)
 
 
-def changed(bench: Bench, change: Callable[[Record], list[Record]]) -> MemoryLog:
+def changed(bench: PipelineLog, change: Callable[[Record], list[Record]]) -> MemoryLog:
     """A copy of the log in which each record became what `change` says; offsets are given anew."""
     log = MemoryLog()
     for topic in TOPICS:
@@ -57,11 +57,11 @@ def is_recommendation(record: Record, minute: int, workload: str) -> bool:
     return record.topic == "ullage.recommendations.v1" and (header(record, "ce_id") or "").endswith(wanted)
 
 
-def run(bench: Bench, log: MemoryLog | None = None) -> VerificationReport:
+def run(bench: PipelineLog, log: MemoryLog | None = None) -> VerificationReport:
     return verify(context(bench, log), stages())
 
 
-def test_what_was_published_by_the_same_stages_verifies_in_full(bench: Bench) -> None:
+def test_what_was_published_by_the_same_stages_verifies_in_full(bench: PipelineLog) -> None:
     verified = run(bench)
     # Adder: 2 workloads x 2 topics x 12 minutes and 1 dead letter. Evictor: what was recommended in minutes 1-11 (the ticks of
     # minute 12 stand before the recommendations of minute 12). 2 stages x 2 partitions x 12 turns.
@@ -71,7 +71,7 @@ def test_what_was_published_by_the_same_stages_verifies_in_full(bench: Bench) ->
     assert list(report_lines(verified))[-1] == "every decision is as published"
 
 
-def test_a_tampered_value_is_found_and_its_first_difference_shown(bench: Bench) -> None:
+def test_a_tampered_value_is_found_and_its_first_difference_shown(bench: PipelineLog) -> None:
     def tamper(record: Record) -> list[Record]:
         if is_recommendation(record, 5, WEB.key):
             return [replace(record, value=(record.value or b"").replace(b'"memory":500', b'"memory":501', 1))]
@@ -87,7 +87,7 @@ def test_a_tampered_value_is_found_and_its_first_difference_shown(bench: Bench) 
 
 
 @pytest.mark.parametrize(("field", "says"), [("headers", "header 4 is"), ("key", "the key is b'other'")])
-def test_tampered_headers_and_keys_are_found(bench: Bench, field: str, says: str) -> None:
+def test_tampered_headers_and_keys_are_found(bench: PipelineLog, field: str, says: str) -> None:
     def tamper(record: Record) -> list[Record]:
         if not is_recommendation(record, 5, WEB.key):
             return [record]
@@ -99,13 +99,13 @@ def test_tampered_headers_and_keys_are_found(bench: Bench, field: str, says: str
     assert says in verified.discrepancies[0].says
 
 
-def test_a_decision_that_is_not_there_is_missing(bench: Bench) -> None:
+def test_a_decision_that_is_not_there_is_missing(bench: PipelineLog) -> None:
     verified = run(bench, changed(bench, lambda r: [] if is_recommendation(r, 5, WEB.key) else [r]))
     assert verified.counts == {DiscrepancyKind.MISSING: 1}
     assert f"recommended/{WEB.key}' of turn {START_MS + 5 * 60_000} is not in" in verified.discrepancies[0].says
 
 
-def test_a_decision_that_no_turn_gives_is_extra(bench: Bench) -> None:
+def test_a_decision_that_no_turn_gives_is_extra(bench: PipelineLog) -> None:
     def double(record: Record) -> list[Record]:
         if not is_recommendation(record, 5, WEB.key):
             return [record]
@@ -117,14 +117,14 @@ def test_a_decision_that_no_turn_gives_is_extra(bench: Bench) -> None:
     assert "'adder/0/1/made-up'" in verified.discrepancies[0].says
 
 
-def test_a_record_of_nobody_in_an_output_topic_is_extra(bench: Bench) -> None:
+def test_a_record_of_nobody_in_an_output_topic_is_extra(bench: PipelineLog) -> None:
     def slip_in(record: Record) -> list[Record]:
         return [record, replace(record, headers=())] if is_recommendation(record, 5, WEB.key) else [record]
 
     assert run(bench, changed(bench, slip_in)).counts == {DiscrepancyKind.EXTRA: 1}
 
 
-def test_repeats_with_equal_bytes_are_fine_and_counted_also_when_they_go_back_in_time(bench: Bench) -> None:
+def test_repeats_with_equal_bytes_are_fine_and_counted_also_when_they_go_back_in_time(bench: PipelineLog) -> None:
     log = changed(bench, lambda record: [record])
     log.append([r for r in bench.all_records("recommendations") if is_recommendation(r, 2, WEB.key)] * 2)
     verified = run(bench, log)
@@ -132,14 +132,14 @@ def test_repeats_with_equal_bytes_are_fine_and_counted_also_when_they_go_back_in
     assert verified.repeats == 2
 
 
-def test_two_contents_under_one_id_are_found_even_if_the_first_is_right(bench: Bench) -> None:
+def test_two_contents_under_one_id_are_found_even_if_the_first_is_right(bench: PipelineLog) -> None:
     log = changed(bench, lambda record: [record])
     other = [replace(r, value=b"{}") for r in bench.all_records("recommendations") if is_recommendation(r, 2, WEB.key)]
     log.append(other)
     assert run(bench, log).counts == {DiscrepancyKind.TWO_CONTENTS: 1}
 
 
-def test_other_settings_than_those_of_the_time_give_differences_in_every_decision(bench: Bench) -> None:
+def test_other_settings_than_those_of_the_time_give_differences_in_every_decision(bench: PipelineLog) -> None:
     verified = verify(context(bench), stages(factor=1.5))
     assert verified.counts == {
         DiscrepancyKind.DIFFERENT: 2 * 2 * MINUTES
@@ -147,7 +147,7 @@ def test_other_settings_than_those_of_the_time_give_differences_in_every_decisio
     assert list(report_lines(verified))[-1] == "NOT as published"
 
 
-def test_what_follows_the_newest_published_turn_is_waiting_unless_the_worker_says_it_is_done(bench: Bench) -> None:
+def test_what_follows_the_newest_published_turn_is_waiting_unless_the_worker_says_it_is_done(bench: PipelineLog) -> None:
     def is_last(record: Record) -> bool:
         return f"/{START_MS + MINUTES * 60_000}/" in (header(record, "ce_id") or "")
 
@@ -161,12 +161,12 @@ def test_what_follows_the_newest_published_turn_is_waiting_unless_the_worker_say
     assert verify(context(bench, log), stages(), committed=done).counts == {DiscrepancyKind.MISSING: 6}
 
 
-def test_where_nothing_is_published_at_all_everything_is_missing(bench: Bench) -> None:
+def test_where_nothing_is_published_at_all_everything_is_missing(bench: PipelineLog) -> None:
     log = changed(bench, lambda record: [] if record.topic == bench.topics.wire("pod-updates") else [record])
     assert run(bench, log).counts == {DiscrepancyKind.MISSING: 2 * 11}
 
 
-def test_retention_of_an_input_is_said_with_the_place_and_that_partition_is_left_out(bench: Bench) -> None:
+def test_retention_of_an_input_is_said_with_the_place_and_that_partition_is_left_out(bench: PipelineLog) -> None:
     bench.log.truncate("ullage.oom-events.v1", 0, 2)
     verified = run(bench)
     assert verified.counts == {DiscrepancyKind.UNREACHABLE: 1}
@@ -178,13 +178,13 @@ def test_retention_of_an_input_is_said_with_the_place_and_that_partition_is_left
     assert verified.newest["adder", 1] == START_MS + MINUTES * 60_000
 
 
-def test_from_a_start_that_is_still_kept_the_rest_verifies(bench: Bench) -> None:
+def test_from_a_start_that_is_still_kept_the_rest_verifies(bench: PipelineLog) -> None:
     early = Runner(stages()[:1], context(bench))
     while early.read(limit=1):
         if all(task.turn < START_MS + 6 * 60_000 for task in early.tasks):
             for _ in early.turns():
                 pass
-    starts = {("adder", t.partition): Start(t.turn, t.positions, t.state) for t in early.tasks}
+    starts = {("adder", t.partition): TaskStart(t.turn, t.positions, t.state) for t in early.tasks}
     for task in early.tasks:
         for name, position in task.positions.items():
             bench.log.truncate(bench.topics.wire(name), task.partition, position)
@@ -193,7 +193,7 @@ def test_from_a_start_that_is_still_kept_the_rest_verifies(bench: Bench) -> None
     assert 0 < verified.turns < 2 * 2 * MINUTES
 
 
-def test_decisions_that_their_own_topic_no_longer_keeps_are_counted_as_forgotten(bench: Bench) -> None:
+def test_decisions_that_their_own_topic_no_longer_keeps_are_counted_as_forgotten(bench: PipelineLog) -> None:
     partition = bench.topics.partition_of(WEB.key)
     bench.log.truncate("ullage.recommendations.v1", partition, 3)
     verified = run(bench)
@@ -215,7 +215,7 @@ class LateLog(MemoryLog):
         return records
 
 
-def test_what_a_worker_publishes_while_we_look_is_neither_missing_nor_extra(bench: Bench) -> None:
+def test_what_a_worker_publishes_while_we_look_is_neither_missing_nor_extra(bench: PipelineLog) -> None:
     log = LateLog()
     log.held = [r for r in bench.all_records("recommendations") if is_recommendation(r, 11, WEB.key)]
     assert log.held
@@ -229,13 +229,13 @@ def test_what_a_worker_publishes_while_we_look_is_neither_missing_nor_extra(benc
     assert verified.decisions == 2 * 2 * 12 + 1 + 2 * 11
 
 
-def test_a_log_in_a_file_verifies_like_the_one_it_was_copied_from(bench: Bench, tmp_path: Path) -> None:
+def test_a_log_in_a_file_verifies_like_the_one_it_was_copied_from(bench: PipelineLog, tmp_path: Path) -> None:
     with FileLog.open_or_create(tmp_path / "log") as file:
         export(bench.log, file, [bench.topics.wire(topic.name) for topic in TOPICS])
         assert verify(LogContext(file, bench.topics, bench.codec), stages()) == run(bench)
 
 
-def published_places(bench: Bench) -> list[tuple[str, int, int]]:
+def published_places(bench: PipelineLog) -> list[tuple[str, int, int]]:
     """Every decision and dead letter of a turn before the newest, which alone may still be in flight."""
     names = ("recommendations", "recommendations-by-cluster", "pod-updates", "dead-letters")
     records = [r for name in names for r in bench.all_records(name) if tick_number(r) is None]
@@ -266,7 +266,7 @@ HOW = ["as it was", "twice", "away", "a bit of the value", "cut short", "a heade
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(which=st.integers(0, 1 << 16), how=st.sampled_from(HOW), at=st.integers(0, 1 << 16))
-def test_any_damage_to_anything_published_is_found_and_nothing_else_is(bench: Bench, which: int, how: str, at: int) -> None:
+def test_any_damage_to_anything_published_is_found_and_nothing_else_is(bench: PipelineLog, which: int, how: str, at: int) -> None:
     places = published_places(bench)
     chosen = places[which % len(places)]
     log = changed(bench, lambda r: damaged(r, how, at) if (r.topic, r.partition, r.offset) == chosen else [r])

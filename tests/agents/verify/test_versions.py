@@ -22,7 +22,7 @@ from streams.log.port import NewRecord, Record
 from streams.log_context import LogContext
 from streams.replay import export, stretch
 from streams.topics import TOPICS, Topics
-from tests.support.small_pipeline import START_MS, TILL, WEB, Bench, stages
+from tests.support.small_pipeline import START_MS, TILL, WEB, PipelineLog, stages
 
 MINUTES = 6
 KIND = CATALOGUE.of(RequestsRecommended)
@@ -44,9 +44,9 @@ TOMORROW = Catalogue(
 
 
 @pytest.fixture
-def bench() -> Bench:
+def bench() -> PipelineLog:
     """Six minutes of two workloads, published by today's version."""
-    bench = Bench()
+    bench = PipelineLog()
     runner = Runner(stages(), LogContext(bench.log, bench.topics, bench.codec))
     for minute in range(1, MINUTES + 1):
         bench.log.append([*bench.metrics(minute, (WEB, 0.25, 100 * minute), (TILL, 0.5, 50)), *bench.ticks(minute)])
@@ -64,7 +64,7 @@ def as_the_older_version_wrote_it(record: Record) -> Record:
     return replace(record, value=orjson.dumps(older))
 
 
-def older_log(bench: Bench, change: Callable[[Record], Record] = lambda record: record) -> MemoryLog:
+def older_log(bench: PipelineLog, change: Callable[[Record], Record] = lambda record: record) -> MemoryLog:
     log = MemoryLog()
     for topic in TOPICS:
         log.create(bench.topics.wire(topic.name), bench.topics.partitions)
@@ -72,7 +72,7 @@ def older_log(bench: Bench, change: Callable[[Record], Record] = lambda record: 
     return log
 
 
-def verified(bench: Bench, log: MemoryLog) -> VerificationReport:
+def verified(bench: PipelineLog, log: MemoryLog) -> VerificationReport:
     return verify(LogContext(log, bench.topics, Codec(bench.topics, TOMORROW)), stages())
 
 
@@ -95,7 +95,7 @@ def altered(change: Callable[[dict[str, object]], object]) -> Callable[[Record],
     return alter
 
 
-def test_what_an_older_version_published_verifies_in_every_field_that_both_versions_have(bench: Bench) -> None:
+def test_what_an_older_version_published_verifies_in_every_field_that_both_versions_have(bench: PipelineLog) -> None:
     report = verified(bench, older_log(bench))
     assert report.ok, report.discrepancies
     # Two workloads in two topics each minute, and the evictions for all but the last minute's, which had one version always.
@@ -103,7 +103,7 @@ def test_what_an_older_version_published_verifies_in_every_field_that_both_versi
     assert any(f"{4 * MINUTES} of them were published by an older version" in line for line in report_lines(report))
 
 
-def test_a_field_of_an_older_decision_that_says_something_else_is_found_by_name(bench: Bench) -> None:
+def test_a_field_of_an_older_decision_that_says_something_else_is_found_by_name(bench: PipelineLog) -> None:
     def more_memory(body: dict[str, object]) -> None:
         body["advice"][0]["target"]["memory"] = 301  # type: ignore[index]  # JSON
 
@@ -114,20 +114,20 @@ def test_a_field_of_an_older_decision_that_says_something_else_is_found_by_name(
     assert f"recommended/{WEB.key}" in discrepancy.says
 
 
-def test_an_entry_of_because_that_says_something_else_is_found_by_name(bench: Bench) -> None:
+def test_an_entry_of_because_that_says_something_else_is_found_by_name(bench: PipelineLog) -> None:
     report = verified(bench, older_log(bench, altered(lambda body: body["because"].update(factor=2.0))))  # type: ignore[attr-defined]  # JSON
     assert report.counts == {DiscrepancyKind.DIFFERENT: 1}
     assert "because.factor: published …b'2.0', recomputed …b'1.0'" in report.discrepancies[0].says
 
 
-def test_a_field_that_both_versions_have_and_one_record_lacks_is_found(bench: Bench) -> None:
+def test_a_field_that_both_versions_have_and_one_record_lacks_is_found(bench: PipelineLog) -> None:
     report = verified(bench, older_log(bench, altered(lambda body: body["because"].pop("factor"))))  # type: ignore[attr-defined]  # JSON
     assert report.counts == {DiscrepancyKind.DIFFERENT: 1}
     assert "'because.factor'" in report.discrepancies[0].says
 
 
 @pytest.mark.parametrize("damage", ["key", "header", "value"])
-def test_what_is_around_the_fields_counts_too_but_for_the_type(bench: Bench, damage: str) -> None:
+def test_what_is_around_the_fields_counts_too_but_for_the_type(bench: PipelineLog, damage: str) -> None:
     def change(record: Record) -> Record:
         if not is_chosen(record):
             return record
@@ -141,7 +141,7 @@ def test_what_is_around_the_fields_counts_too_but_for_the_type(bench: Bench, dam
     assert report.counts == {DiscrepancyKind.DIFFERENT: 1}
 
 
-def republished(bench: Bench, log: MemoryLog, factor: float) -> None:
+def republished(bench: PipelineLog, log: MemoryLog, factor: float) -> None:
     """What a worker of the newer version, with this factor, publishes when it takes the first two turns again."""
     codec = Codec(bench.topics, TOMORROW)
     runner = Runner(stages(factor)[:1], LogContext(log, bench.topics, codec))
@@ -151,7 +151,7 @@ def republished(bench: Bench, log: MemoryLog, factor: float) -> None:
     log.append(NewRecord(r.topic, r.partition, r.key, r.value, r.headers) for r in records)
 
 
-def test_a_worker_of_a_newer_version_may_publish_the_same_turns_again(bench: Bench) -> None:
+def test_a_worker_of_a_newer_version_may_publish_the_same_turns_again(bench: PipelineLog) -> None:
     log = older_log(bench)
     republished(bench, log, factor=1.0)
     report = verify(LogContext(log, bench.topics, Codec(bench.topics, TOMORROW)), stages()[:1])
@@ -159,7 +159,7 @@ def test_a_worker_of_a_newer_version_may_publish_the_same_turns_again(bench: Ben
     assert report.repeats == 4 * 2  # two workloads in two topics, two turns
 
 
-def test_but_not_with_another_content(bench: Bench) -> None:
+def test_but_not_with_another_content(bench: PipelineLog) -> None:
     log = older_log(bench)
     republished(bench, log, factor=2.0)
     report = verify(LogContext(log, bench.topics, Codec(bench.topics, TOMORROW)), stages()[:1])

@@ -14,13 +14,13 @@ from streams.codec.event_codec import header
 from streams.errors import BadInput
 from streams.log.port import NewRecord
 from streams.log_context import LogContext
-from tests.support.small_pipeline import START, START_MS, TILL, WEB, Bench, scrape, stages
+from tests.support.small_pipeline import START, START_MS, TILL, WEB, PipelineLog, scrape, stages
 
 
 @pytest.fixture
-def bench() -> Bench:
+def bench() -> PipelineLog:
     """Three minutes; each scrape record holds a row of both workloads, in WEB's partition. Evictions answer a minute later."""
-    bench = Bench()
+    bench = PipelineLog()
     runner = Runner(stages(), LogContext(bench.log, bench.topics, bench.codec))
     for minute in (1, 2, 3):
         event = scrape(minute, [(WEB, 0.25 * minute, minute << 20), (TILL, 9, 9 << 20)])
@@ -35,11 +35,11 @@ def plan_id(minute: int) -> str:
     return f"evictor/1/{START_MS + minute * 60_000}/evict/{WEB.key}"
 
 
-def ask(bench: Bench, asked: str) -> Chain:
+def ask(bench: PipelineLog, asked: str) -> Chain:
     return explain(bench.log, bench.codec, bench.topics, asked)
 
 
-def answer(bench: Bench, minute: int) -> ActionFinished:
+def answer(bench: PipelineLog, minute: int) -> ActionFinished:
     pod = PodName("shop", "web-0", "uid-web")
     at = START + timedelta(minutes=minute, seconds=5)
     subject = Subject.of_pod(WEB, pod)
@@ -49,7 +49,7 @@ def answer(bench: Bench, minute: int) -> ActionFinished:
     return outcome
 
 
-def test_an_eviction_leads_to_the_recommendation_and_on_to_the_samples(bench: Bench) -> None:
+def test_an_eviction_leads_to_the_recommendation_and_on_to_the_samples(bench: PipelineLog) -> None:
     chain = ask(bench, plan_id(3))
     assert (chain.decision.what, chain.decision.numbers["pod"], chain.decision.because["count"]) == (
         "eviction planned",
@@ -66,20 +66,20 @@ def test_an_eviction_leads_to_the_recommendation_and_on_to_the_samples(bench: Be
     assert sample.numbers == {"rows": 1, "of": WEB.key, "highest cpu": "500m", "highest memory": "2.0 MiB"}
 
 
-def test_a_pod_is_explained_by_its_newest_update_whether_by_name_path_or_uid(bench: Bench) -> None:
+def test_a_pod_is_explained_by_its_newest_update_whether_by_name_path_or_uid(bench: PipelineLog) -> None:
     newest = ask(bench, plan_id(3)).decision
     for asked in ("web-0", "shop/web-0", "uid-web"):
         assert ask(bench, asked).decision == newest
 
 
-def test_an_outcome_leads_to_its_decision_and_is_told_once_however_often_it_was_written(bench: Bench) -> None:
+def test_an_outcome_leads_to_its_decision_and_is_told_once_however_often_it_was_written(bench: PipelineLog) -> None:
     outcome = answer(bench, 3)
     chain = ask(bench, outcome.id)
     assert chain.decision == ask(bench, plan_id(3)).decision
     assert [step.numbers["result"] for step in chain.outcomes] == ["done"]
 
 
-def test_where_retention_took_a_cause_the_chain_says_so_with_the_offset(bench: Bench) -> None:
+def test_where_retention_took_a_cause_the_chain_says_so_with_the_offset(bench: PipelineLog) -> None:
     partition = bench.topics.partition_of(WEB.key)
     bench.log.truncate("ullage.pod-metrics.v1", partition, 4)
     (recommendation,) = ask(bench, plan_id(3)).decision.causes
@@ -87,7 +87,7 @@ def test_where_retention_took_a_cause_the_chain_says_so_with_the_offset(bench: B
     assert sample.gone == "is no longer kept: retention cut this partition at offset 4"
 
 
-def test_the_text_is_a_tree_that_ends_with_what_became_of_it(bench: Bench) -> None:
+def test_the_text_is_a_tree_that_ends_with_what_became_of_it(bench: PipelineLog) -> None:
     said = list(lines(ask(bench, plan_id(3))))
     recommendation = f"adder/{bench.topics.partition_of(WEB.key)}/{START_MS + 2 * 60_000}/recommended/{WEB.key}"
     assert said[0] == "2026-01-01 00:03:00  eviction planned: pod web-0  [ullage.pod-updates.v1:1:3]"
@@ -105,7 +105,7 @@ def test_the_text_is_a_tree_that_ends_with_what_became_of_it(bench: Bench) -> No
 
 
 def test_of_many_causes_the_latest_of_each_topic_are_shown_and_the_rest_is_counted() -> None:
-    bench = Bench()
+    bench = PipelineLog()
     runner = Runner(stages(), LogContext(bench.log, bench.topics, bench.codec))
     for second in range(10):
         bench.log.append(bench.metrics(1, (WEB, second, 1)))
@@ -125,7 +125,7 @@ def test_of_many_causes_the_latest_of_each_topic_are_shown_and_the_rest_is_count
     assert list(lines(chain))[-2] == "└─ and 4 more records"
 
 
-def test_nothing_found_is_a_sentence_that_names_what_was_asked_and_what_is_kept(bench: Bench) -> None:
+def test_nothing_found_is_a_sentence_that_names_what_was_asked_and_what_is_kept(bench: PipelineLog) -> None:
     with pytest.raises(BadInput, match=r"nothing in pod-updates or recommendations has the id, pod or VPA 'nobody'$"):
         ask(bench, "nobody")
     bench.log.truncate("ullage.pod-updates.v1", 1, 2)
@@ -134,7 +134,7 @@ def test_nothing_found_is_a_sentence_that_names_what_was_asked_and_what_is_kept(
 
 
 @pytest.mark.parametrize("asked", ["shop/web", "demo/shop/web/status/7"])
-def test_a_vpa_or_a_write_of_its_status_leads_to_what_it_shows(bench: Bench, asked: str) -> None:
+def test_a_vpa_or_a_write_of_its_status_leads_to_what_it_shows(bench: PipelineLog, asked: str) -> None:
     place = ask(bench, plan_id(3)).decision.causes[0].place
     (record,) = bench.log.poll({(place.topic, place.partition): place.offset}, limit=1)
     decision = header(record, "ce_id")

@@ -1,4 +1,4 @@
-"""The outbox on a real Kafka: what was handed over before the end is in the log after it."""
+"""The producer of decisions on a real Kafka: what was queued before the end is in the log after it."""
 
 import asyncio
 from collections.abc import Callable
@@ -6,14 +6,14 @@ from collections.abc import Callable
 import pytest
 
 from agents.app import supervision
-from agents.app.decision_producer import Outbox
+from agents.app.decision_producer import DecisionProducer
 from streams.log.connection import Connection
 from streams.log.kafka_log import KafkaLog
 from streams.log.port import NewRecord
 from streams.topics import Topics
 
 
-def test_stopping_waits_for_everything_that_was_handed_over(
+def test_stopping_waits_for_everything_that_was_queued(
     broker: str, topics_made: Callable[..., Topics], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def raised(error: BaseException, **_where: object) -> None:
@@ -22,13 +22,13 @@ def test_stopping_waits_for_everything_that_was_handed_over(
     monkeypatch.setattr(supervision, "end", raised)
     wire = topics_made(partitions=1).wire("recommendations")
 
-    async def hand_over_and_stop() -> list[bool]:
-        outbox = Outbox(Connection(broker))
-        await outbox.start()
-        tickets = [outbox.send_soon([NewRecord(wire, 0, b"k", b"%d" % n)] * 100) for n in range(50)]
-        await outbox.stop()
-        return [ticket.done() for ticket in tickets]
+    async def queue_and_stop() -> list[bool]:
+        producer = DecisionProducer(Connection(broker))
+        await producer.start()
+        durable = [producer.send_soon([NewRecord(wire, 0, b"k", b"%d" % n)] * 100) for n in range(50)]
+        await producer.stop()
+        return [future.done() for future in durable]
 
-    assert asyncio.run(hand_over_and_stop()) == [True] * 50
+    assert asyncio.run(queue_and_stop()) == [True] * 50
     with KafkaLog(Connection(broker)) as log:
         assert log.end(wire, 0) == 50 * 100
