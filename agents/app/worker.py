@@ -95,12 +95,8 @@ def build(plan: WorkerPlan, *, changelog: Callable[[Connection], ChangelogProduc
         topic_partitions=partitions,
         **SETTINGS,
     )
-    consumer, producer, observer, log = (
-        FaustConsumer(app),
-        DecisionProducer(plan.where),
-        WorkerObserver(plan),
-        changelog(plan.where),
-    )
+    consumer, producer, observer = FaustConsumer(app), DecisionProducer(plan.where), WorkerObserver(plan)
+    log = changelog(plan.where)
     hosts = tuple(StageHost(stage, plan, consumer=consumer, producer=producer, observer=observer) for stage in plan.stages)
     generation = Generation(0, asyncio.Lock())
     checkpoints = CheckpointWriter(hosts, consumer, changelog=log, generation=generation, observer=observer)
