@@ -28,6 +28,6 @@ def consumer(
     VPA objects is written in every mode, also during a pause, as it changes no pod; it needs the right to get and list
     verticalpodautoscalers, and to patch verticalpodautoscalers/status.
     """
-    from agents.processes import consumers
+    from agents.processes import consumer as process
 
-    consumers.run(given(common).settings(cluster__url=url), names)
+    process.run(given(common).settings(cluster__url=url), names)

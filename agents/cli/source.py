@@ -21,9 +21,9 @@ def clock(
     common: CommonOptions | None = None,
 ) -> None:
     """Tick: the one thing that every turn waits for. Any number of clocks may run at once."""
-    from agents.processes import sources
+    from agents.processes import source_clock
 
-    sources.clock(given(common).settings(clock__speed=speed), in_step=in_step)
+    source_clock.run(given(common).settings(clock__speed=speed), in_step=in_step)
 
 
 @app.command
@@ -34,9 +34,9 @@ def simulated(
     common: CommonOptions | None = None,
 ) -> None:
     """Run a simulated cluster on the log's ticks: its facts go into the log, and it answers like an API server on a port."""
-    from agents.processes import sources
+    from agents.processes import source_simulated
 
-    sources.simulated(given(common).settings(cluster__seed=seed), port)
+    source_simulated.run(given(common).settings(cluster__seed=seed), port)
 
 
 @app.command
@@ -50,9 +50,9 @@ def traces(
     common: CommonOptions | None = None,
 ) -> None:
     """Play a recorded usage trace into the log, in real time or faster, with its own ticks. Ends with the trace."""
-    from agents.processes import sources
+    from agents.processes import source_traces
 
-    sources.traces(given(common).settings(), file, speed, seconds)
+    source_traces.run(given(common).settings(), file, speed, seconds)
 
 
 @app.command
@@ -62,9 +62,9 @@ def usage(*, common: CommonOptions | None = None) -> None:
     Which workload a pod is of is read from the log, so a source of pods must run, too. Needs the right to list pods of
     metrics.k8s.io, and no other.
     """
-    from agents.processes import usage_sources
+    from agents.processes import source_usage
 
-    usage_sources.usage(given(common).settings())
+    source_usage.usage(given(common).settings())
 
 
 @app.command
@@ -80,9 +80,9 @@ def history(
 
     Pods are matched to workloads by what the log says of them, and those that are gone by their labels and the log's VPAs.
     """
-    from agents.processes import usage_sources
+    from agents.processes import source_usage
 
-    usage_sources.history(given(common).settings(), until=until, force=force)
+    source_usage.history(given(common).settings(), until=until, force=force)
 
 
 @app.command
@@ -98,6 +98,6 @@ def kube(
     Needs the right to get, list and watch pods, nodes, limitranges, events, verticalpodautoscalers, their checkpoints and the
     controllers of pods, and to get the scale of others. Writes nothing to the cluster.
     """
-    from agents.processes import kube_source
+    from agents.processes import source_kube
 
-    kube_source.run(given(common).settings(cluster__namespaces=namespace))
+    source_kube.run(given(common).settings(cluster__namespaces=namespace))

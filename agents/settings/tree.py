@@ -13,14 +13,14 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from agents.logic.updates.update_settings import UpdateSettings
 from agents.logic.vertical.vertical_settings import VerticalSettings
-from agents.settings.model import SettingsGroup as _Part
-from agents.settings.usage_settings import HistorySettings, PrometheusSettings, UsageSourceSettings
+from agents.settings.settings_group import SettingsGroup
+from agents.settings.usage_source_settings import HistorySettings, PrometheusSettings, UsageSourceSettings
 
 Port = Annotated[int, Field(ge=0, le=65535)]
 Name = Annotated[str, Field(pattern=r"^[a-zA-Z0-9][a-zA-Z0-9._-]{0,62}$")]
 
 
-class SecuritySettings(_Part):
+class SecuritySettings(SettingsGroup):
     """How to reach a Kafka that asks who we are. The three files are PEM."""
 
     protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
@@ -41,7 +41,7 @@ class SecuritySettings(_Part):
     """Whether a broker's certificate must carry its host name."""
 
 
-class LogSettings(_Part):
+class LogSettings(SettingsGroup):
     """Where the log is."""
 
     kind: Literal["kafka", "memory", "file"] = "kafka"
@@ -54,7 +54,7 @@ class LogSettings(_Part):
     """How to reach a Kafka that asks who we are."""
 
 
-class TopicSettings(_Part):
+class TopicSettings(SettingsGroup):
     """How the topics are named and cut."""
 
     prefix: str = "ullage"
@@ -65,7 +65,7 @@ class TopicSettings(_Part):
     """Copies of each partition; -1 leaves it to the brokers' own default."""
 
 
-class ClockSettings(_Part):
+class ClockSettings(SettingsGroup):
     """The clock source, which puts ticks into the log."""
 
     period_ms: Annotated[int, Field(ge=1)] = 500
@@ -78,7 +78,7 @@ class ClockSettings(_Part):
     """See `origin_ms`. All clocks of one log must be given the same two."""
 
 
-class WorkerSettings(_Part):
+class WorkerSettings(SettingsGroup):
     """A worker: the process that hosts the stages."""
 
     name: Name = "ullage"
@@ -93,7 +93,7 @@ class WorkerSettings(_Part):
     """Bytes held at most of one input that is ahead of the others."""
 
 
-class MetricsSettings(_Part):
+class MetricsSettings(SettingsGroup):
     """Prometheus metrics and health of this process."""
 
     host: str = "127.0.0.1"
@@ -102,7 +102,7 @@ class MetricsSettings(_Part):
     """The port they answer on; 0 means none is opened."""
 
 
-class ClusterSettings(_Part):
+class ClusterSettings(SettingsGroup):
     """The cluster that sources watch and consumers act on."""
 
     name: Name = "demo"
@@ -125,7 +125,7 @@ class ClusterSettings(_Part):
     """The seed of everything by chance in the simulated cluster: same seed, same day."""
 
 
-class StatusSettings(_Part):
+class StatusSettings(SettingsGroup):
     """How hard the status consumer may work the cluster's API."""
 
     writers: Annotated[int, Field(ge=1, le=1000)] = 10
@@ -136,7 +136,7 @@ class StatusSettings(_Part):
     """... and at once, after a rest."""
 
 
-class DemoSettings(_Part):
+class DemoSettings(SettingsGroup):
     """`ullage demo`."""
 
     seconds: Annotated[float, Field(gt=0)] = 60.0

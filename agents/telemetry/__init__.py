@@ -9,7 +9,6 @@ from agents.telemetry.consumer_metrics import ConsumerMetrics
 from agents.telemetry.health_server import HealthServer
 from agents.telemetry.liveness import Liveness
 from agents.telemetry.observed_log import ObservedLog
-from agents.telemetry.process_telemetry import told
 from agents.telemetry.readiness import Readiness
 from agents.telemetry.source_metrics import SourceMetrics
 from agents.telemetry.usage_metrics import UsageMetrics
@@ -25,5 +24,4 @@ __all__ = [
     "SourceMetrics",
     "UsageMetrics",
     "WorkerMetrics",
-    "told",
 ]

@@ -1,4 +1,4 @@
-"""How `ullage source kube` runs: a real cluster watched, its facts in the log, until somebody says stop."""
+"""Runs `ullage source kube`: watches a real cluster and publishes its facts, until stopped."""
 
 import gc
 import threading
@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from functools import partial
 
 from agents.processes.output import note
-from agents.processes.process_metrics import telling
+from agents.processes.process_telemetry import telemetry_for
 from agents.processes.signals import until_stopped
-from agents.processes.usage_sources import now
+from agents.processes.source_clock import event_time
 from agents.settings import cluster_factory, log_factory
 from agents.settings.tree import Settings
 from agents.telemetry import ObservedLog, SourceMetrics
@@ -19,30 +19,30 @@ from streams.sources.kube.watch.watch_threads import Watchers
 
 
 def run(settings: Settings) -> None:
-    """Watch until stopped. Ready once everything that is there was seen."""
-    ours, topics, watching = settings.cluster, log_factory.topics(settings), _Watching()
+    """Watch until stopped. The process is ready once every resource has been listed."""
+    ours, topics, readiness = settings.cluster, log_factory.topics(settings), _Readiness()
     api = Api(cluster_factory.connection(ours))
-    with until_stopped(), telling(NAME, settings, watching.reasons) as registry, log_factory.log(settings) as log:
+    with until_stopped(), telemetry_for(NAME, settings, readiness.reasons) as registry, log_factory.log(settings) as log:
         metrics = SourceMetrics(registry, topics, NAME)
-        desk = Desk(ours.name, ObservedLog(log, metrics), topics, Codec(topics), partial(now, settings), ours.namespaces)
-        watching.at_work = watchers = Watchers(api, desk)
+        desk = Desk(ours.name, ObservedLog(log, metrics), topics, Codec(topics), partial(event_time, settings), ours.namespaces)
+        readiness.watchers = watchers = Watchers(api, desk)
         note(f"watching cluster '{ours.name}' at {cluster_factory.address(ours)}")
 
         def after() -> None:
             metrics.dropped(watchers.source.dropped)
-            watching.settle()
+            readiness.settle()
 
         watchers.run(threading.Event(), after=after)
 
 
-class _Watching:
-    """The watchers, once there are any: the health server begins before them."""
+class _Readiness:
+    """Whether everything was listed. The health server starts before the watchers, so at first there are none."""
 
-    at_work: Watchers | None = None
+    watchers: Watchers | None = None
     settled = False
 
     def settle(self) -> None:
-        """Once everything was listed, what is held stays for long: the garbage collector need not look at it again and again."""
+        """Once everything was listed, exempt it from garbage collection: it stays for long, and looking at it again costs CPU."""
         if not self.settled and not self.reasons():
             self.settled = True
             gc.collect()
@@ -50,4 +50,4 @@ class _Watching:
 
     def reasons(self) -> Sequence[str]:
         """Why not ready."""
-        return ["nothing is watched yet"] if self.at_work is None else self.at_work.sights.reasons()
+        return ["nothing is watched yet"] if self.watchers is None else self.watchers.sights.reasons()

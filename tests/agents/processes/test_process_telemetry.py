@@ -6,7 +6,8 @@ import pytest
 import structlog
 from prometheus_client import CollectorRegistry
 
-from agents.telemetry import HealthServer, told
+from agents.processes.process_telemetry import serving
+from agents.telemetry import HealthServer
 from streams.errors import LogUnavailable
 
 
@@ -29,7 +30,7 @@ def test_a_process_says_that_it_starts_and_ends_and_serves_meanwhile(capsys: pyt
     server = HealthServer(CollectorRegistry())
     with HealthServer(CollectorRegistry()).listen() as other:
         free = other.port
-    with told("clock", server, settings={"clock.period_ms": 500}, listen=("127.0.0.1", free)):
+    with serving("clock", server, settings={"clock.period_ms": 500}, listen=("127.0.0.1", free)):
         assert server.port == free
     assert server.port == 0
     assert _said(capsys) == [("process started", {"clock.period_ms": 500}), ("process ended", 0)]
@@ -37,12 +38,12 @@ def test_a_process_says_that_it_starts_and_ends_and_serves_meanwhile(capsys: pyt
 
 def test_port_zero_serves_nothing() -> None:
     server = HealthServer(CollectorRegistry())
-    with told("clock", server, settings={}):
+    with serving("clock", server, settings={}):
         assert server.port == 0
 
 
 def test_an_error_is_a_failure_and_goes_on_its_way(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(LogUnavailable), told("clock", HealthServer(CollectorRegistry()), settings={"a": 1}):
+    with pytest.raises(LogUnavailable), serving("clock", HealthServer(CollectorRegistry()), settings={"a": 1}):
         raise LogUnavailable("the log went away")
     assert _said(capsys) == [
         ("process started", {"a": 1}),
@@ -52,6 +53,6 @@ def test_an_error_is_a_failure_and_goes_on_its_way(capsys: pytest.CaptureFixture
 
 
 def test_being_asked_to_stop_is_no_failure(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(KeyboardInterrupt), told("clock", HealthServer(CollectorRegistry()), settings={"a": 1}):
+    with pytest.raises(KeyboardInterrupt), serving("clock", HealthServer(CollectorRegistry()), settings={"a": 1}):
         raise KeyboardInterrupt
     assert _said(capsys) == [("process started", {"a": 1}), ("process ended", 0)]

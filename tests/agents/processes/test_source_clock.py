@@ -2,8 +2,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from agents.processes import simulation_pace
-from agents.processes.simulation_pace import SimulationPace
+from agents.processes import source_clock
+from agents.processes.source_clock import SimulationPace
 from schemas.facts.usage import MetricsScraped
 from streams.codec.event_codec import Codec, tick
 from streams.log.memory_log import MemoryLog
@@ -22,18 +22,18 @@ def log() -> MemoryLog:
 
 def test_a_tick_that_was_answered_by_a_scrape_is_not_waited_for() -> None:
     records = log()
-    walk = SimulationPace(records, TOPICS)
+    pace = SimulationPace(records, TOPICS)
     records.append([tick(TOPICS.wire("pod-metrics"), p, NUMBER) for p in (0, 1)])
     scrape = MetricsScraped(AT, "demo", ("demo/a/Deployment/b",), ("b",), ("c",), [0.1], [1.0])
     records.append([Codec(TOPICS).encode(scrape, topic="pod-metrics", key="demo", partition=1, source="/ullage/source/demo")])
-    walk.sleep(0.0)
-    assert (walk._tick, walk._scraped) == (NUMBER, NUMBER)
+    pace.sleep(0.0)
+    assert (pace._tick, pace._scraped) == (NUMBER, NUMBER)
 
 
 def test_a_world_that_does_not_answer_is_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(simulation_pace, "PATIENCE", 0.1)
+    monkeypatch.setattr(source_clock, "PATIENCE", 0.1)
     records = log()
-    walk = SimulationPace(records, TOPICS)
+    pace = SimulationPace(records, TOPICS)
     records.append([tick(TOPICS.wire("pod-metrics"), 0, NUMBER)])
-    walk.sleep(0.0)
-    assert (walk._tick, walk._scraped) == (NUMBER, -1)
+    pace.sleep(0.0)
+    assert (pace._tick, pace._scraped) == (NUMBER, -1)

@@ -1,24 +1,24 @@
-"""How the sources of usage run: on an interval until somebody says stop, and once for what was before."""
+"""Runs `ullage source usage`, on an interval until stopped, and `ullage source history`, once."""
 
 import re
 import time
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 
 import structlog
 
 from agents.processes.output import note
-from agents.processes.process_metrics import telling
+from agents.processes.process_telemetry import telemetry_for
 from agents.processes.signals import until_stopped
+from agents.processes.source_clock import event_time
 from agents.settings import cluster_factory, log_factory
 from agents.settings.tree import Settings
-from agents.settings.usage_settings import PrometheusSettings
+from agents.settings.usage_source_settings import PrometheusSettings
 from agents.telemetry import ObservedLog, SourceMetrics, UsageMetrics
 from schemas.units import Seconds
 from streams.clients.kube.api import Api
 from streams.clients.prometheus import Credentials, Prometheus
 from streams.errors import BadInput, EdgeError, LogUnavailable
-from streams.sources.clock import TimeBase, wall_ms
 from streams.sources.usage.history.history_source import History, Period, Progress, Store
 from streams.sources.usage.history.past_workloads import PodLabels
 from streams.sources.usage.prometheus_usage import PrometheusUsage
@@ -28,23 +28,22 @@ from streams.sources.usage.resource_metrics import MetricsApi
 from streams.sources.usage.usage_source import NAME, UsageSource, Ways
 
 _log = structlog.get_logger(__name__)
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
 def usage(settings: Settings) -> None:
-    """Tell what containers use until stopped."""
+    """Publish what containers use, until stopped."""
     topics, ours = log_factory.topics(settings), settings.usage
     read, where = _reader(settings)
     ways = Ways(settings.cluster.name, Seconds(ours.interval_seconds), ours.missing_is_zero)
-    with until_stopped(), telling("usage", settings) as registry, log_factory.log(settings) as log:
-        watching, metrics = SourceMetrics(registry, topics, NAME), UsageMetrics(registry)
-        source = UsageSource(read, ObservedLog(log, watching), topics=topics, ways=ways)
+    with until_stopped(), telemetry_for("usage", settings) as registry, log_factory.log(settings) as log:
+        log_metrics, metrics = SourceMetrics(registry, topics, NAME), UsageMetrics(registry)
+        source = UsageSource(read, ObservedLog(log, log_metrics), topics=topics, ways=ways)
         note(f"asking {where} for usage of cluster '{ways.cluster}' every {ours.interval_seconds:g} s")
         while True:
             begun = time.monotonic()
-            _scrape(source, now(settings), metrics)
-            watching.dropped(source.dropped)
+            _scrape(source, event_time(settings), metrics)
+            log_metrics.dropped(source.dropped)
             metrics.rows(source.counts, source.held)
             time.sleep(max(0.0, begun + ours.interval_seconds - time.monotonic()))
 
@@ -63,7 +62,7 @@ def prometheus(ours: PrometheusSettings) -> Prometheus:
 
 
 def _headers(text: str) -> Iterator[tuple[str, str]]:
-    """Names and values of `Name: value` lines. What is wrong is told by its line, for the value is a secret."""
+    """Names and values of `Name: value` lines. An error names the line and not the value, because the value is a secret."""
     for number, line in enumerate(text.splitlines(), start=1):
         name, colon, value = line.partition(":")
         if line.strip():
@@ -73,7 +72,7 @@ def _headers(text: str) -> Iterator[tuple[str, str]]:
 
 
 def words(settings: Settings) -> Words:
-    """What things are called on that server."""
+    """The names of metrics and labels on that server."""
     ours = settings.prometheus
     return Words(
         cpu_metric=ours.cpu_metric,
@@ -86,14 +85,8 @@ def words(settings: Settings) -> Words:
     )
 
 
-def now(settings: Settings) -> datetime:
-    """Event time, by the same settings as the clock's."""
-    ours = settings.clock
-    return _EPOCH + timedelta(milliseconds=TimeBase(ours.origin_ms, ours.anchor_ms, ours.speed).event(wall_ms()))
-
-
 def _reader(settings: Settings) -> tuple[Callable[[datetime], Readings], str]:
-    """Who is asked, and who that is in words."""
+    """A function that reads usage, and a description of the server that it asks."""
     ours = settings.usage
     if ours.reads == "prometheus":
         server = prometheus(settings.prometheus)
@@ -105,7 +98,7 @@ def _reader(settings: Settings) -> tuple[Callable[[datetime], Readings], str]:
 
 
 def _scrape(source: UsageSource, at: datetime, metrics: UsageMetrics) -> None:
-    """One scrape. What goes wrong is said, and the next one tries again."""
+    """Scrape once. A failure is logged and counted, and the next scrape tries again."""
     begun = time.monotonic()
     try:
         source.scrape(at)
@@ -116,19 +109,19 @@ def _scrape(source: UsageSource, at: datetime, metrics: UsageMetrics) -> None:
 
 
 def history(settings: Settings, *, until: datetime | None, force: bool) -> None:
-    """Tell what the Prometheus server remembers of the time before `until`, and end."""
+    """Publish what the Prometheus server remembers of the time before `until`, and end."""
     if until is not None and until.tzinfo is None:
         raise BadInput(f"--until '{until.isoformat()}' has no offset from UTC; say {until.isoformat()}+00:00 if it is UTC")
     topics, ours, server = log_factory.topics(settings), settings.history, prometheus(settings.prometheus)
     period = Period(
         settings.cluster.name,
-        (until or now(settings)).replace(microsecond=0),
+        (until or event_time(settings)).replace(microsecond=0),
         Seconds(ours.length_seconds),
         Seconds(ours.resolution_seconds),
     )
-    with until_stopped(), telling("history", settings) as registry, log_factory.log(settings) as log:
-        watched = ObservedLog(log, SourceMetrics(registry, topics, "history"))
-        source = History(Store(server, words(settings), _labels(settings.prometheus)), watched, topics, period)
+    with until_stopped(), telemetry_for("history", settings) as registry, log_factory.log(settings) as log:
+        observed = ObservedLog(log, SourceMetrics(registry, topics, "history"))
+        source = History(Store(server, words(settings), _labels(settings.prometheus)), observed, topics, period)
         begin = source.begin(force=force)
         note(f"asking {server.url} what cluster '{period.cluster}' used from {begin:%Y-%m-%d %H:%M} UTC on")
         progress = Progress(begin)

@@ -1,4 +1,4 @@
-"""How `ullage consumer` runs: one thread and one opening of the log for each consumer, until somebody says stop."""
+"""Runs `ullage consumer`: one thread and one opening of the log for each consumer, until stopped."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -7,7 +7,7 @@ from typing import Protocol
 
 from agents.logic.validation.events import refuse
 from agents.processes.output import note
-from agents.processes.process_metrics import telling
+from agents.processes.process_telemetry import telemetry_for
 from agents.processes.signals import until_stopped
 from agents.settings import cluster_factory, log_factory
 from agents.settings.tree import Settings
@@ -26,10 +26,10 @@ from streams.errors import UllageError
 
 
 class Consumer(Protocol):
-    """What runs in a thread of its own."""
+    """Something that runs in a thread of its own."""
 
     def run(self, stop: threading.Event) -> None:
-        """Work until told to stop."""
+        """Work until `stop` is set."""
 
 
 def status(post: Post, settings: Settings) -> StatusConsumer:
@@ -59,7 +59,7 @@ def run(settings: Settings, names: Sequence[str]) -> None:
     """Run these consumers until stopped. Raises ConsumerDied when one ends by itself."""
     stop = threading.Event()
     topics = log_factory.topics(settings)
-    with until_stopped(), telling("consumer", settings) as registry, ExitStack() as stack:
+    with until_stopped(), telemetry_for("consumer", settings) as registry, ExitStack() as stack:
         metrics = ConsumerMetrics(registry, topics)
         stack.callback(stop.set)
         threads = []
@@ -84,7 +84,7 @@ def connect(settings: Settings) -> KubernetesClient:
 
 
 def _join(threads: Sequence[threading.Thread], stop: threading.Event) -> None:
-    """Let what is begun be finished, within a bound, before the logs close."""
+    """Let each consumer finish what it began, within a bound, before the logs close."""
     stop.set()
     for thread in threads:
         thread.join(timeout=5.0)

@@ -1,0 +1,73 @@
+"""The telemetry of one process from start to end: logging, the line that it started, metrics and health, the line that it ended.
+
+Every command that runs until stopped uses it. Errors pass through.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TypeVar
+
+from prometheus_client import CollectorRegistry
+
+from agents.processes.signals import until_stopped
+from agents.settings import log_factory
+from agents.settings.tree import Settings
+from agents.telemetry import HealthServer, ObservedLog, logging_setup
+from agents.telemetry.health_server import Reasons, all_well
+from agents.telemetry.observed_log import LogObserver
+from streams.log.port import Log
+from streams.topics import Topics
+
+Observer = TypeVar("Observer", bound=LogObserver)
+
+
+@contextmanager
+def telemetry_for(component: str, settings: Settings, ready: Reasons = all_well) -> Iterator[CollectorRegistry]:
+    """Serve metrics and health on the address of `metrics` while the block runs, and log its start and end.
+
+    The registry is for the component's own metrics. `ready` gives the reasons that /readyz shows.
+    """
+    registry = CollectorRegistry()
+    shown = {
+        "log.kind": settings.log.kind,
+        "log.brokers": settings.log.brokers,
+        "topics.prefix": settings.topics.prefix,
+        "topics.partitions": settings.topics.partitions,
+        "cluster.name": settings.cluster.name,
+    }
+    listen = (settings.metrics.host, settings.metrics.port)
+    with serving(component, HealthServer(registry, ready=ready), settings=shown, listen=listen):
+        yield registry
+
+
+@contextmanager
+def serving(
+    component: str, server: HealthServer, *, settings: Mapping[str, object], listen: tuple[str, int] = ("127.0.0.1", 0)
+) -> Iterator[None]:
+    """Set up logging, log `settings`, and serve while the block runs. `listen` is host and port; port 0 serves nothing."""
+    log = logging_setup.set_up(component)
+    with server:
+        if listen[1]:
+            server.listen(*listen)
+        logging_setup.started(log, settings)
+        try:
+            yield
+        except Exception as error:
+            logging_setup.failed(log, doing=f"running as {component}", error=error)
+            logging_setup.ended(log, code=1, reason=f"{type(error).__name__}: {error}")
+            raise
+        except BaseException as asked:
+            logging_setup.ended(log, code=0, reason=f"asked to: {type(asked).__name__} {asked}".rstrip())
+            raise
+        logging_setup.ended(log, code=0, reason="done")
+
+
+@contextmanager
+def running_source(
+    name: str, settings: Settings, metrics_of: Callable[[CollectorRegistry, Topics], Observer]
+) -> Iterator[tuple[Log, Topics, Observer]]:
+    """Open the log for a source until the process is stopped, with what it appends observed by its metrics."""
+    topics = log_factory.topics(settings)
+    with until_stopped(), telemetry_for(name, settings) as registry, log_factory.log(settings) as log:
+        metrics = metrics_of(registry, topics)
+        yield ObservedLog(log, metrics), topics, metrics

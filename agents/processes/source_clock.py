@@ -1,0 +1,82 @@
+"""Runs `ullage source clock`: ticks until stopped, alone or in step with a simulation; and tells event time by the same settings.
+
+In step means that the clock waits after a tick until the simulated world has answered with a scrape of that time. On a fast
+machine this changes nothing. On a slow one the clock skips ticks instead of running away from a world that is simulated on the
+same cores; a skipped tick is harmless. The wait is bounded, so that a world that died does not stop the clock.
+"""
+
+import time
+from datetime import datetime
+from functools import partial
+
+from agents.pipeline import ticked_topics
+from agents.processes.output import note
+from agents.processes.process_telemetry import running_source
+from agents.settings import log_factory
+from agents.settings.tree import Settings
+from agents.telemetry import ClockMetrics
+from schemas import times
+from streams.codec.event_codec import header, tick_number
+from streams.log.port import Log
+from streams.sources.clock import Clock, ClockSettings, TimeBase, wall_ms
+from streams.topics import Topics
+
+PATIENCE = 1.0
+"""Seconds that the clock waits at most for the world to answer a tick."""
+
+
+def run(settings: Settings, *, in_step: bool) -> None:
+    """Tick until stopped."""
+    ours = settings.clock
+    with running_source("clock", settings, partial(ClockMetrics, ticked=ticked_topics())) as (log, topics, _):
+        note(f"ticking every {ours.period_ms} ms of event time at speed {ours.speed:g}")
+        with log_factory.log(settings) as aside:
+            time.sleep(max(0, ours.anchor_ms - wall_ms()) / 1000)
+            sleep = SimulationPace(aside, topics).sleep if in_step else time.sleep
+            how = ClockSettings(ours.period_ms, time_base(settings))
+            Clock(log, topics, how, ticked=ticked_topics(), sleep=sleep, tell=note).run(lambda: False)
+
+
+def time_base(settings: Settings) -> TimeBase:
+    """How the settings derive event time from real time."""
+    return TimeBase(settings.clock.origin_ms, settings.clock.anchor_ms, settings.clock.speed)
+
+
+def event_time(settings: Settings) -> datetime:
+    """Event time now, by the same settings as the clock's."""
+    return times.from_ms(time_base(settings).event(wall_ms()))
+
+
+class SimulationPace:
+    """Watches `pod-metrics` from its end on. The log must be an opening of its own, because the clock appends meanwhile."""
+
+    def __init__(self, log: Log, topics: Topics) -> None:
+        wire = topics.wire("pod-metrics")
+        self._log = log
+        self._next = {(wire, p): log.end(wire, p) for p in range(topics.partitions)}
+        self._tick = self._scraped = -1
+
+    def sleep(self, seconds: float) -> None:
+        """Sleep this long, or until a scrape has answered the newest tick, whichever is later; at most `PATIENCE` longer."""
+        begun = time.monotonic()
+        self._read(0.0)
+        while self._scraped < self._tick and time.monotonic() < begun + PATIENCE:
+            self._read(0.05)
+        time.sleep(max(0.0, begun + seconds - time.monotonic()))
+
+    def _read(self, wait: float) -> None:
+        for record in self._log.poll(self._next, wait=wait):
+            self._next[record.topic, record.partition] = record.offset + 1
+            number = tick_number(record)
+            if number is not None:
+                self._tick = max(self._tick, number)
+            else:
+                self._scraped = max(self._scraped, _event_ms(header(record, "ce_time")))
+
+
+def _event_ms(text: str | None) -> int:
+    """Event time in milliseconds; -1 for what is no time."""
+    try:
+        return -1 if text is None else times.to_ms(datetime.fromisoformat(text))
+    except (ValueError, TypeError):
+        return -1

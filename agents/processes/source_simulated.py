@@ -1,0 +1,52 @@
+"""Runs `ullage source simulated`: the simulated cluster lives on the log's ticks and publishes its facts, until stopped."""
+
+import threading
+from datetime import datetime, timedelta
+from functools import partial
+
+from agents.processes.output import note
+from agents.processes.process_telemetry import running_source
+from agents.processes.simulated_cluster import open_shop
+from agents.settings import log_factory
+from agents.settings.tree import Settings
+from agents.telemetry import SourceMetrics
+from schemas import times
+from streams.codec.event_codec import tick_number
+from streams.log.port import Log
+from streams.simulated.api_server import SimulatedServer
+from streams.simulated.demo_shop import ShopSettings
+from streams.simulated.world import World
+from streams.topics import Topics
+
+
+def run(settings: Settings, port: int) -> None:
+    """Live on the log's ticks until stopped, and answer like an API server on `port`."""
+    ours = settings.cluster
+    with running_source("simulated", settings, partial(SourceMetrics, source="simulated")) as (log, topics, metrics):
+        start = ours.start or _next_tick(log, topics)
+        period = timedelta(seconds=ours.period_seconds)
+        shop = open_shop(
+            ShopSettings(ours.name, ours.seed, start, period), log, topics, another=lambda: log_factory.log(settings)
+        )
+
+        def after() -> None:
+            metrics.dropped(shop.dropped())
+            shop.after()
+
+        world = World(shop.cluster, log, topics, shop.scrape, after, period)
+        world.poll_once()
+        with SimulatedServer(shop.cluster, port) as server:
+            note(f"simulated cluster '{ours.name}' answers at {server.url}; its time follows the log's ticks")
+            world.run(threading.Event())
+
+
+def _next_tick(log: Log, topics: Topics) -> datetime:
+    """Wait for the next tick; a cluster without a start of its own begins then."""
+    at = (topics.wire("control"), 0)
+    position = log.end(*at)
+    while True:
+        for record in log.poll({at: position}, wait=0.5):
+            position = record.offset + 1
+            number = tick_number(record)
+            if number is not None:
+                return times.from_ms(number)

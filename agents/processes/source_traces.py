@@ -1,0 +1,44 @@
+"""Runs `ullage source traces`: plays a recorded usage trace into the log, with its own ticks, and ends with the trace."""
+
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+
+from agents.pipeline import ticked_topics
+from agents.processes.output import note
+from agents.processes.process_telemetry import running_source
+from agents.settings.tree import Settings
+from agents.telemetry import SourceMetrics
+from schemas import times
+from streams.codec.event_codec import Codec
+from streams.errors import BadInput
+from streams.log.port import Log
+from streams.publishing.operator import Operator
+from streams.sources.traces import Player, Playing, Trace
+from streams.topics import Topics
+
+
+def run(settings: Settings, file: Path, speed: float, seconds: float | None) -> None:
+    """Play a trace at `speed`, or so that all of it takes `seconds` of real time."""
+    with running_source("traces", settings, partial(SourceMetrics, source="traces")) as (log, topics, _), Trace(file) as trace:
+        pace = speed if seconds is None else max(1.0, (trace.last - trace.first) / seconds)
+        note(f"playing {trace.rows} samples of {len(trace.names)} containers" + (f" at speed {pace:.0f}" if pace else ""))
+        playing = Playing(cluster=settings.cluster.name, speed=pace)
+        player = Player(trace, log=log, codec=Codec(topics), topics=topics, ticked=ticked_topics(), playing=playing)
+        _refuse_the_past(log, topics, begin=times.from_seconds(trace.first + player.shift()))
+        reported = 0
+        for progress in player.play():
+            if progress.rows * 10 // progress.of > reported:
+                reported = progress.rows * 10 // progress.of
+                note(f"{progress.rows} of {progress.of} samples, {progress.at:%Y-%m-%d %H:%M}")
+
+
+def _refuse_the_past(log: Log, topics: Topics, *, begin: datetime) -> None:
+    """Raises BadInput for a trace from before the log's newest tick: a tick counts only above all earlier ones."""
+    newest = Operator(log, topics, Codec(topics)).tick()
+    if newest is not None and newest.at >= begin:
+        raise BadInput(
+            f"the trace begins at {begin:%Y-%m-%d %H:%M:%S} UTC, but the newest tick in '{topics.wire('control')}' is of "
+            f"{newest.at:%Y-%m-%d %H:%M:%S} UTC, and time does not go back; play it into topics of its own, as in "
+            "--set topics.prefix=trace (and without a clock, for it brings its own ticks)"
+        )
