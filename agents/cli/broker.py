@@ -16,17 +16,6 @@ def broker(
 
     The first start fetches 38 MB of jars, checked against pinned hashes. When Kafka answers, its HOST:PORT is printed.
     """
-    import time
+    from agents.processes import broker as process
 
-    from agents.processes.output import data as out
-    from agents.processes.output import note
-    from agents.processes.signals import until_stopped
-    from streams.broker import Broker, BrokerSettings
-    from streams.errors import LogUnavailable
-
-    with until_stopped(), Broker(BrokerSettings(data=data, port=port, heap_mb=heap), say=note) as kafka:
-        out(kafka.bootstrap)
-        note(f"Kafka answers on {kafka.bootstrap}; data in {kafka.data}; Ctrl-C ends it")
-        while kafka.running:
-            time.sleep(0.2)
-        raise LogUnavailable(f"Kafka ended by itself; see {kafka.log}")
+    process.run(port=port, folder=data, heap_mb=heap)

@@ -5,7 +5,6 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from agents.cli.options import CommonOptions, given
-from agents.processes.output import data
 
 app = App(name="config", help="Look at the settings and where they come from.")
 
@@ -18,10 +17,6 @@ def show(
     common: CommonOptions | None = None,
 ) -> None:
     """Print every setting as `name = value`. What was read from a secret's file is hidden."""
-    from agents.settings.docs import describe
+    from agents.inspect import config
 
-    texts = {name: text for name, _, text in describe()}
-    for name, value, place in given(common).load().shown():
-        data(f"{name} = {value}" + (f"  # {place}" if origin else ""))
-        if explain:
-            data(f"    {texts[name]}")
+    config.show(given(common).load(), origin=origin, explain=explain)

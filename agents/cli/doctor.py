@@ -8,13 +8,6 @@ def doctor(*, common: CommonOptions | None = None) -> int:
 
     Exits with 1 when something failed. Changes nothing.
     """
-    from agents.inspect import doctor as checkup
-    from agents.processes.output import data
+    from agents.inspect import doctor as command
 
-    failed = False
-    for result in checkup.all_checks(given(common).settings):
-        data(f"{result.level:<4}  {result.name:<9} {result.said}")
-        if result.fix:
-            data(f"                {result.fix}")
-        failed |= result.level == "fail"
-    return int(failed)
+    return command.run(given(common).settings)

@@ -1,11 +1,10 @@
-"""`ullage pause`, `resume` and `mode`: the switch of a cluster. Agents and consumers obey what was said last."""
+"""`ullage pause` and `resume`: stop all changes to a cluster, and allow them again. Agents and consumers obey the newest."""
 
 from typing import Annotated
 
 from cyclopts import Parameter
 
 from agents.cli.options import CommonOptions, given
-from schemas.policies.control import Mode
 
 Cluster = Annotated[str | None, Parameter(help="Which cluster; without it that of the setting `cluster.name`.")]
 
@@ -20,9 +19,9 @@ def pause(
 
     Mode and budget stay what they are.
     """
-    from agents.operate import pause as switching
+    from agents.operate import pause as command
 
-    switching.run(given(common).settings(cluster__name=cluster), paused=True, reason=reason)
+    command.pause(given(common).settings(cluster__name=cluster), reason=reason)
 
 
 def resume(
@@ -32,25 +31,6 @@ def resume(
     common: CommonOptions | None = None,
 ) -> None:
     """End a pause. Mode and budget are what they were."""
-    from agents.operate import pause as switching
+    from agents.operate import pause as command
 
-    switching.run(given(common).settings(cluster__name=cluster), paused=False, reason=reason)
-
-
-def mode(
-    to: Annotated[
-        Mode, Parameter(help="`shadow` only recommends, `plan` also says what it would change, `apply` changes it.", name="MODE")
-    ],
-    /,
-    *,
-    budget: Annotated[
-        float | None, Parameter(help="Share of a cluster's and a workload's pods that may be away at one time, 0 to 1.")
-    ] = None,
-    reason: Annotated[str, Parameter(help="Why, for who reads the log later.")] = "",
-    cluster: Cluster = None,
-    common: CommonOptions | None = None,
-) -> None:
-    """Say how far Ullage may go in a cluster. A pause stays until `resume`."""
-    from agents.operate import pause as switching
-
-    switching.run(given(common).settings(cluster__name=cluster), mode=to, budget=budget, reason=reason)
+    command.resume(given(common).settings(cluster__name=cluster), reason=reason)

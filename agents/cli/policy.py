@@ -28,7 +28,7 @@ def set_policy(  # noqa: PLR0913  # the flags of a command
     """Make a policy, or change what is named here and leave the rest of it as it is. The longest target that fits wins."""
     from agents.operate import policy
 
-    policy.change(given(common).settings(), target, mode, policy.TypedBounds(container, least, most))
+    policy.change(given(common).settings(), target, mode, policy.BoundFlags(container, least, most))
 
 
 @app.command

@@ -19,7 +19,7 @@ def replay(
 
     Exits with 3 when `--verify` finds a difference, a missing or an extra decision, or a stretch it cannot reach.
     """
-    from agents.inspect import replay as replaying
+    from agents.inspect import replay as command
 
     flags = {} if file is None else {"log__kind": "file", "log__path": file}
-    return replaying.run(given(common).settings(**flags), verify=verify, export=export)
+    return command.run(given(common).settings(**flags), verify=verify, export=export)

@@ -8,6 +8,6 @@ def status(*, common: CommonOptions | None = None) -> None:
 
     An hour of event time before the newest tick. Reads only.
     """
-    from agents.inspect import status as stating
+    from agents.inspect import status as command
 
-    stating.run(given(common).settings())
+    command.run(given(common).settings())

@@ -24,7 +24,7 @@ def tap(  # noqa: PLR0913  # the flags of a command
     common: CommonOptions | None = None,
 ) -> None:
     """Print the records of a topic, decoded: time, place, type, key and content. Reads only."""
-    from agents.inspect import tap as tapping
+    from agents.inspect import tap as command
 
-    wanted = tapping.RecordFilter(key=key, kind=kind, limit=limit, ticks=ticks)
-    tapping.run(given(common).settings(), topic, begin=begin, follow=follow, wanted=wanted, pretty=output == "pretty")
+    wanted = command.RecordFilter(key=key, kind=kind, limit=limit, ticks=ticks)
+    command.run(given(common).settings(), topic, begin=begin, follow=follow, wanted=wanted, pretty=output == "pretty")

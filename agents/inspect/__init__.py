@@ -1,1 +1,1 @@
-"""Commands that only read: what `ullage doctor`, `status`, `tap`, `replay`, `backtest` and `checkpoints` do."""
+"""Commands that change nothing in log and cluster, except `ullage checkpoints export`. Each command has a file of its own."""

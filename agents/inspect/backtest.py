@@ -1,4 +1,4 @@
-"""How `ullage backtest` runs: a trace or a kept log through the stages, then the card, then the gate."""
+"""Runs `ullage backtest`: takes a trace or a kept log through the stages, prints the score card, and applies the gate."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ GATE = 3
 
 
 def run(settings: Settings, file: Path, *, max_oom: int | None, as_json: bool) -> int:
-    """Score; 0, or 3 when there were more would-be OOM kills than `max_oom`."""
+    """Print the score card; returns 3 when there were more would-be OOM kills than `max_oom`, else 0."""
     with stoppable():
         card = _of_log(settings, file) if file.suffix == ".jsonl" else _of_trace(settings, file)
     for line in [orjson.dumps(card).decode()] if as_json else backtest.lines(card):

@@ -1,38 +1,52 @@
-"""How `ullage checkpoints` works: histories of VPAs as lines, as a file, or as objects of the cluster that the settings name."""
+"""Runs `ullage checkpoints`: shows the usage history of VPAs that recommenders keep, or exports it in upstream's form.
+
+The export goes to a file, or to the cluster that the settings name as VerticalPodAutoscalerCheckpoint objects.
+"""
 
 import json
+import struct
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 import yaml
+from msgspec import MsgspecError
 
-from agents.inspect.changelog_checkpoints import checkpoints
+from agents.engine import checkpoint
+from agents.engine.checkpoint import StoredState
+from agents.logic.vertical import checkpoint_export
+from agents.logic.vertical.container_index import ContainerIndex
+from agents.logic.vertical.recommender import NAME, Recommender
+from agents.logic.vertical.vertical_settings import VerticalSettings
 from agents.processes.output import data, note
 from agents.processes.signals import stoppable
 from agents.settings import cluster_factory, log_factory
 from agents.settings.tree import Settings
+from schemas import times
 from schemas.facts.vpa_checkpoints import CheckpointSeen
+from schemas.names import Workload
 from streams.clients.kube.api import Api
 from streams.clients.kube.vpa_checkpoints import as_list, object_name, put
 from streams.consumers.executing.rate_limit import Pace
 from streams.errors import BadInput, EdgeError, Unreachable
+from streams.log.port import Log
+from streams.topics import state_topic
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_AT_ONCE = 500
+"""Records of a changelog that are read at a time."""
 
 
 def show(settings: Settings, vpa: str) -> None:
-    """One line each."""
-    for kept in _kept(settings, vpa):
-        span = f"{_day(kept.first)} to {_day(kept.last)}" if kept.count else "no CPU sample"
+    """Print a line for each container of a VPA."""
+    for kept in _matching(settings, vpa):
+        span = f"{_minute(kept.first)} to {_minute(kept.last)}" if kept.count else "no CPU sample"
         weights = f"weight cpu {kept.cpu.total:.4g} memory {kept.memory.total:.4g}"
         data(f"{kept.workload.namespace}/{kept.vpa}  {kept.container}  {kept.count} samples  {span}  {weights}")
 
 
 def export(settings: Settings, to: Path | None, vpa: str) -> int:
-    """Write them; 0, or 1 when the cluster did not take some."""
-    kept = list(_kept(settings, vpa))
+    """Write the checkpoints to a file or to the cluster; returns 1 when the cluster refused some, else 0."""
+    kept = list(_matching(settings, vpa))
     if to is not None:
         _write(to, kept)
         note(f"{len(kept)} checkpoints written to {to}")
@@ -44,8 +58,8 @@ def export(settings: Settings, to: Path | None, vpa: str) -> int:
     return int(refused > 0)
 
 
-def _kept(settings: Settings, vpa: str) -> Iterator[CheckpointSeen]:
-    """The checkpoints of this cluster's VPAs."""
+def _matching(settings: Settings, vpa: str) -> Iterator[CheckpointSeen]:
+    """The checkpoints of this cluster's VPAs that match the pattern."""
     with stoppable(), log_factory.log(settings) as log:
         for kept in checkpoints(log, settings):
             if kept.workload.cluster == settings.cluster.name and fnmatchcase(f"{kept.workload.namespace}/{kept.vpa}", vpa):
@@ -53,7 +67,7 @@ def _kept(settings: Settings, vpa: str) -> Iterator[CheckpointSeen]:
 
 
 def _put(api: Api, pace: Pace, kept: CheckpointSeen) -> bool:
-    """Whether the cluster took it. Raises Unreachable, as it would not take the others either."""
+    """Whether the cluster took it. Raises Unreachable, because then it would not take the others either."""
     try:
         pace.wait()
         put(api, kept)
@@ -74,5 +88,66 @@ def _write(to: Path, kept: list[CheckpointSeen]) -> None:
         raise BadInput(f"'{to}' cannot be written: {error.strerror}") from error
 
 
-def _day(seconds: float) -> str:
-    return f"{_EPOCH + timedelta(seconds=seconds):%Y-%m-%d %H:%M}"
+def _minute(seconds: float) -> str:
+    return f"{times.from_seconds(seconds):%Y-%m-%d %H:%M}"
+
+
+def checkpoints(log: Log, settings: Settings) -> Iterator[CheckpointSeen]:
+    """The checkpoints of all VPAs of all clusters, partition by partition, from the newest good state in the changelog.
+
+    Replays nothing. Raises BadInput when there is no state at all, and for a state that this program would write in another form:
+    what is exported must be what a worker would go on with.
+    """
+    topic = state_topic(settings.worker.name, NAME)
+    some = False
+    for partition in range(log.partitions(topic)):
+        reading = checkpoint.read(_last(log, topic, partition))
+        if reading.found is not None:
+            some = True
+            yield from _exported(restored(settings.vertical, partition, reading.found), reading.found.mark.turn)
+        elif reading.broken:
+            raise BadInput(f"partition {partition} of '{topic}' has {reading.broken} checkpoints, and none of them is whole")
+    if not some:
+        raise BadInput(f"there is no checkpoint in '{topic}' yet: has a worker named '{settings.worker.name}' run?")
+
+
+def restored(settings: VerticalSettings, partition: int, found: StoredState) -> Recommender:
+    """The recommender that wrote this checkpoint. Raises BadInput for one of another form."""
+    state = Recommender(settings, partition)
+    for name, dump in sorted(found.chunks.items()):
+        try:
+            state.load(name, dump)
+            same = state.dump(name) == dump
+        except (KeyError, ValueError, IndexError, TypeError, struct.error, MsgspecError) as error:
+            raise _unreadable(partition, found, name, f"{type(error).__name__}: {error}") from error
+        if not same:
+            raise _unreadable(partition, found, name, "what was read of it is not all there is")
+    return state
+
+
+def _exported(state: Recommender, turn: int) -> Iterator[CheckpointSeen]:
+    """By VPA and container. Each recommender knows all VPAs, but only the usage of its own workloads."""
+    members = ContainerIndex(state.usage, state.said, state.policies, state.settings)
+    members.add(state.usage.aggregates.keys())
+    at = times.from_ms(turn)
+    targets = {held.policy.target for held in state.policies.vpas.values()} - {""}
+    for target in sorted(targets):
+        yield from checkpoint_export.export(state.intake, members, Workload.parse(target), at)
+
+
+def _last(log: Log, topic: str, partition: int) -> dict[bytes, bytes | None]:
+    """The last record of each key."""
+    last: dict[bytes, bytes | None] = {}
+    position, end = log.begin(topic, partition), log.end(topic, partition)
+    while position < end and (records := log.poll({(topic, partition): position}, limit=_AT_ONCE)):
+        for record in records:
+            last[record.key or b""] = record.value
+        position = records[-1].offset + 1
+    return last
+
+
+def _unreadable(partition: int, found: StoredState, chunk: str, why: str) -> BadInput:
+    place = f"partition {partition} of stage '{NAME}' at turn {found.mark.turn}"
+    return BadInput(
+        f"the state of {place} is of another form than this program's, at '{chunk}' ({why}): use the version that wrote it"
+    )

@@ -1,6 +1,6 @@
-"""The checks of `ullage doctor`: each looks at one thing and says ok, warn or fail, and what to do about it.
+"""Runs `ullage doctor`: each check looks at one thing and reports ok, warn or fail, and what to do about it.
 
-A later check may rest on an earlier one: without settings there is no broker to ask, without a broker no topics.
+A later check may need an earlier one: without settings there is no broker to ask, and without a broker there are no topics.
 """
 
 import platform
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from agents.processes.output import data
 from agents.settings.tree import Settings
 from streams.errors import UllageError
 
@@ -23,16 +24,27 @@ _ROOM_MB = 1024
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What a check found. `fix` is empty when all is well."""
+    """The outcome of one check. `fix` says what to do, and is empty when there is nothing to do."""
 
     level: Literal["ok", "warn", "fail"]
     name: str
-    said: str
+    finding: str
     fix: str = ""
 
 
+def run(load: Callable[[], Settings]) -> int:
+    """Print a line for each check, with its fix. Returns 1 when a check failed, else 0."""
+    failed = False
+    for check in all_checks(load):
+        data(f"{check.level:<4}  {check.name:<9} {check.finding}")
+        if check.fix:
+            data(f"                {check.fix}")
+        failed |= check.level == "fail"
+    return int(failed)
+
+
 def all_checks(load: Callable[[], Settings]) -> Iterator[Check]:
-    """One result after the other, as they are found."""
+    """The checks in order, each made when it is asked for."""
     yield python(sys.version_info[:2])
     yield java()
     yield jars()
@@ -47,7 +59,7 @@ def all_checks(load: Callable[[], Settings]) -> Iterator[Check]:
 
 
 def python(version: tuple[int, int]) -> Check:
-    """Whether this Python is one we are tested on."""
+    """Whether Ullage is tested on this Python."""
     text = f"Python {platform.python_version()}"
     if _OLDEST <= version <= _NEWEST:
         return Check("ok", "python", text)
@@ -67,7 +79,7 @@ def java() -> Check:
 
 
 def jars() -> Check:
-    """Whether Kafka's jars are here, or can be fetched: the smallest missing one is, and thrown away again."""
+    """Whether Kafka's jars are here, or can be fetched. To find out, it fetches the smallest missing one and discards it."""
     from streams.broker import jar_lock
     from streams.broker.broker_settings import user_cache
     from streams.broker.jars import is_good
@@ -85,7 +97,7 @@ def jars() -> Check:
 
 
 def _fetching(coordinates: str) -> str | None:
-    """What stands in the way of fetching this jar; None when nothing does."""
+    """Why this jar cannot be fetched; None when it can."""
     from streams.broker.jars import from_maven
 
     with tempfile.TemporaryDirectory() as folder:
@@ -97,7 +109,7 @@ def _fetching(coordinates: str) -> str | None:
 
 
 def disk() -> Check:
-    """Whether there is room for a broker's data."""
+    """Whether the disk has room for a broker's data."""
     free = shutil.disk_usage(".").free >> 20
     if free >= _ROOM_MB:
         return Check("ok", "disk", f"{free} MB free here")

@@ -1,4 +1,4 @@
-"""How `ullage replay` runs: the log of the settings through the stages again, without appending anything to it."""
+"""Runs `ullage replay`: takes the log of the settings through the stages again, without appending anything to it."""
 
 from pathlib import Path
 
@@ -11,7 +11,6 @@ from agents.settings.tree import Settings
 from agents.verify.committed_turns import committed
 from agents.verify.verification import report_lines
 from agents.verify.verification import verify as compare_with_published
-from streams.codec.event_codec import Codec
 from streams.log.file_log import FileLog
 from streams.log.port import Log
 from streams.log_context import LogContext
@@ -22,9 +21,9 @@ GATE = 3
 
 
 def run(settings: Settings, *, verify: bool, export: Path | None) -> int:
-    """Replay; 0, or 3 when what was published is not what the log gives."""
+    """Replay; returns 3 when what was published differs from what the log gives, else 0."""
     with stoppable(), log_factory.log(settings) as log:
-        context = LogContext(log, log_factory.topics(settings), Codec(log_factory.topics(settings)))
+        context = LogContext.of(log, log_factory.topics(settings))
         if export is not None:
             _export(log, context, export)
         return _verify(context, settings) if verify else _print(context, settings)
@@ -45,7 +44,7 @@ def _verify(context: LogContext, settings: Settings) -> int:
 
 
 def _print(context: LogContext, settings: Settings) -> int:
-    """Every stage reads what was published, not what is recomputed here, so nothing needs to be appended."""
+    """Print each decision. Stages read the decisions that were published, not those computed here, so nothing is appended."""
     runner = Runner(stages(settings), context)
     turns = decisions = 0
     while runner.read():

@@ -1,7 +1,7 @@
-"""How `ullage status` finds what it says: all of it from the log, nothing from a process.
+"""Runs `ullage status`. Everything it prints comes from the log, nothing from a process.
 
-How far a stage is, is told by its newest decision: the recommender states each recommendation again at least once an hour, so an
-hour without any is a sign. What was published twice (same id) counts once.
+A stage's newest decision shows how far the stage is: the recommender repeats each recommendation at least once an hour, so an
+hour without one is a warning. A decision that was published twice (with the same id) counts once.
 """
 
 import time
@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from datetime import timedelta
 
-from agents.operate.pause import in_words
+from agents.operate import mode
 from agents.pipeline import decision_topics
 from agents.processes.output import data
 from agents.settings import log_factory
@@ -27,15 +27,14 @@ _HOUR = timedelta(hours=1)
 
 
 def run(settings: Settings) -> None:
-    """Print it."""
+    """Print the newest tick, what is allowed, the last hour of stages and consumers, and the number of dead letters."""
     topics = log_factory.topics(settings)
     with log_factory.log(settings) as log:
         operator = Operator(log, topics, Codec(topics))
         tick, control = operator.tick(), operator.control(settings.cluster.name)
         data(f"{'newest tick':<14}{_tick(tick)}")
-        data(
-            f"{'cluster':<14}{settings.cluster.name}: {'shadow: nobody has set a mode' if control is None else in_words(control)}"
-        )
+        allowed = "shadow: nobody has set a mode" if control is None else mode.describe(control)
+        data(f"{'cluster':<14}{settings.cluster.name}: {allowed}")
         for line in () if tick is None else _last_hour(log, topics, tick):
             data(line)
         data(f"{'dead letters':<14}{_dead_letters(log, topics)}")
@@ -44,27 +43,27 @@ def run(settings: Settings) -> None:
 def _tick(tick: Tick | None) -> str:
     if tick is None:
         return "none: no clock has ticked, so nothing is decided"
-    said = f"{tick.at:%Y-%m-%d %H:%M:%S} UTC"
+    at = f"{tick.at:%Y-%m-%d %H:%M:%S} UTC"
     if tick.taken_ms < 0:
-        return said
+        return at
     age = max(0.0, time.time_ns() / 1e6 - tick.taken_ms) / 1000
-    return f"{said}, written {_length(age)} ago"
+    return f"{at}, written {_length(age)} ago"
 
 
 def _last_hour(log: Log, topics: Topics, tick: Tick) -> Iterator[str]:
     now = milliseconds(tick.at)
     for stage, topic in decision_topics().items():
-        found = _once(log, topics, topic, tick)
+        found = _last_hour_of(log, topics, topic, tick)
         newest = max((when(record) for record in found), default=None)
         lag = "no decision in the last hour" if newest is None else f"newest decision {_length((now - newest) / 1000)} ago"
         counts = Counter((parse_wire_name(header(record, "ce_type") or "") or ("unreadable", 0))[0] for record in found)
-        yield f"{stage:<14}{lag}{_counted(counts)}"
-    outcomes = _outcomes(_once(log, topics, "outcomes", tick), Codec(topics))
-    yield f"{'consumers':<14}{_counted(outcomes).removeprefix('; ') or 'no outcome in the last hour'}"
+        yield f"{stage:<14}{lag}{_listed(counts)}"
+    outcomes = _outcomes(_last_hour_of(log, topics, "outcomes", tick), Codec(topics))
+    yield f"{'consumers':<14}{_listed(outcomes).removeprefix('; ') or 'no outcome in the last hour'}"
 
 
-def _once(log: Log, topics: Topics, name: str, tick: Tick) -> list[Record]:
-    """The records of the last hour, each id once, ticks left out."""
+def _last_hour_of(log: Log, topics: Topics, name: str, tick: Tick) -> list[Record]:
+    """The records of the last hour, without ticks and repeats."""
     records = stretch(log, [topics.wire(name)], since=tick.at - _HOUR)
     return list({header(record, "ce_id"): record for record in records if tick_number(record) is None}.values())
 
@@ -84,17 +83,17 @@ def _outcomes(records: list[Record], codec: Codec) -> Counter[str]:
     return counts
 
 
-def _counted(counts: Counter[str]) -> str:
+def _listed(counts: Counter[str]) -> str:
     return "; in the last hour: " + ", ".join(f"{count} {name}" for name, count in sorted(counts.items())) if counts else ""
 
 
 def _dead_letters(log: Log, topics: Topics) -> int:
-    """Clocks put probes there too; those are ticks."""
+    """How many there are. Clocks append probes to the same topic; those are ticks and do not count."""
     return sum(tick_number(record) is None for record in stretch(log, [topics.wire("dead-letters")]))
 
 
 def _length(seconds: float) -> str:
-    """A length of time in one unit."""
+    """A length of time in the largest unit of which there are two or more."""
     for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
         if seconds >= 2 * size:
             return f"{seconds / size:.0f} {unit}"

@@ -1,39 +1,40 @@
-"""How `ullage tap` reads a topic: which records are wanted, and one text for each, for people or for programs."""
+"""Runs `ullage tap`: finds where to begin, selects records, and prints one text for each, for people or for programs."""
 
+import re
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
-from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
 
 import orjson
 
-from agents.inspect import start_positions
 from agents.processes.output import data
 from agents.processes.signals import until_stopped
 from agents.settings import log_factory
 from agents.settings.tree import Settings
+from schemas import times
 from schemas.facts.usage import MetricsScraped
 from streams import replay
 from streams.codec.event_codec import Codec, tick_number
 from streams.errors import BadInput, BadRecord
-from streams.log.port import Record
+from streams.log.port import Log, Record
 from streams.topics import Topics
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_UNITS_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_AGO = re.compile(r"(\d+)([smhd])")
 
 
 @dataclass(frozen=True, slots=True)
 class RecordFilter:
-    """Which records to show. `limit` None means all."""
+    """Which records to show. `key` is a pattern, `kind` the class name of an event or None for all, `limit` None means all."""
 
     key: str = "*"
     kind: str | None = None
     limit: int | None = None
     ticks: bool = False
 
-    def wants(self, record: Record, kind: str) -> bool:
-        """Whether this record is shown; `kind` is the class name of its event, or what stands for it."""
+    def matches(self, record: Record, kind: str) -> bool:
+        """Whether to show this record, whose event is of class `kind` (or "tick" or "unreadable")."""
         if tick_number(record) is not None:
             return self.ticks
         key = (record.key or b"").decode(errors="replace")
@@ -41,13 +42,13 @@ class RecordFilter:
 
 
 def run(settings: Settings, topic: str, *, begin: str, follow: bool, wanted: RecordFilter, pretty: bool) -> None:  # noqa: PLR0913  # flags
-    """Print what is wanted from `begin` to the end, in order of event time; or for ever, what is new as it comes."""
+    """Print the wanted records from `begin` on, in order of event time; with `follow`, also new ones as they come."""
     topics = log_factory.topics(settings)
     wire = _wire(topics, topic)
     codec = Codec(topics)
     with until_stopped(), log_factory.log(settings) as log:
         now = time.time_ns() // 1_000_000  # "1h ago" is meant by the reader's clock
-        positions = start_positions.positions(log, [wire], begin, now_ms=now)
+        positions = start_positions(log, wire, begin, now_ms=now)
         records = (replay.follow if follow else replay.stretch)(log, [wire], since=positions, merged=True)
         for count, text in enumerate(_texts(records, codec, wanted, pretty=pretty), 1):
             data(text, now=follow)
@@ -55,18 +56,52 @@ def run(settings: Settings, topic: str, *, begin: str, follow: bool, wanted: Rec
                 return
 
 
+def start_positions(log: Log, topic: str, begin: str, *, now_ms: int) -> dict[tuple[str, int], int]:
+    """Where to begin in each partition of a topic (wire name): `begin` is "begin", "end", an offset, or a time ago such as "1h".
+
+    Raises BadInput for a text of another form.
+    """
+    return {(topic, p): _position(log, topic, p, begin, now_ms) for p in range(log.partitions(topic))}
+
+
+def _position(log: Log, topic: str, partition: int, begin: str, now_ms: int) -> int:
+    if begin == "begin":
+        return log.begin(topic, partition)
+    if begin == "end":
+        return log.end(topic, partition)
+    if begin.isdecimal():
+        return int(begin)
+    ago = _AGO.fullmatch(begin)
+    if ago is None:
+        raise BadInput(f"--from '{begin}' is neither begin, end, an offset, nor a time like 90s, 30m, 1h or 2d")
+    return _first_after(log, topic, partition, now_ms - int(ago[1]) * _UNITS_MS[ago[2]])
+
+
+def _first_after(log: Log, topic: str, partition: int, moment_ms: int) -> int:
+    """The first offset that the log took at or after this time, found by halving; the end when there is none."""
+    low, high = log.begin(topic, partition), log.end(topic, partition)
+    while low < high:
+        middle = (low + high) // 2
+        found = log.poll({(topic, partition): middle}, wait=1.0, limit=1)
+        if not found or found[0].offset >= high or found[0].timestamp_ms >= moment_ms:
+            high = middle
+        else:
+            low = found[0].offset + 1
+    return low
+
+
 def _texts(records: Iterator[Record], codec: Codec, wanted: RecordFilter, *, pretty: bool) -> Iterator[str]:
     for record in records:
         kind, lines = _read(record, codec)
-        if wanted.wants(record, kind):
+        if wanted.matches(record, kind):
             yield "\n".join([_heading(record, kind), *lines]) if pretty else _json(record, kind)
 
 
 def _read(record: Record, codec: Codec) -> tuple[str, list[str]]:
-    """The name of what the record holds, and its content in lines."""
+    """The class name of the record's event, or "tick" or "unreadable"; and the content in lines."""
     number = tick_number(record)
     if number is not None:
-        return "tick", [f"    at: {_EPOCH + timedelta(milliseconds=number):%Y-%m-%d %H:%M:%S.%f}"]
+        return "tick", [f"    at: {times.from_ms(number):%Y-%m-%d %H:%M:%S.%f}"]
     try:
         event = codec.decode(record)
     except BadRecord as error:
@@ -82,7 +117,7 @@ def _short(value: object) -> str:
 
 
 def _heading(record: Record, kind: str) -> str:
-    taken = f"{_EPOCH + timedelta(milliseconds=record.timestamp_ms):%H:%M:%S}  " if record.timestamp_ms >= 0 else ""
+    taken = f"{times.from_ms(record.timestamp_ms):%H:%M:%S}  " if record.timestamp_ms >= 0 else ""
     return f"{taken}{record.place}  {kind}  {(record.key or b'').decode(errors='replace')}"
 
 

@@ -1,1 +1,1 @@
-"""Commands of operators: what `ullage policy`, `pause`, `resume` and `mode` put into the log."""
+"""What operators change: `ullage policy`, `pause`, `resume` and `mode` publish to the log, `ullage topics` changes Kafka."""

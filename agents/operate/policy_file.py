@@ -1,4 +1,6 @@
-"""Policies as a YAML file, and back: what `ullage policy apply` reads is what `policy list` prints.
+"""Policies and amounts as people write them: a YAML file, `cpu=250m,memory=512Mi`, one line. And back.
+
+`ullage policy apply` reads what `ullage policy list` prints:
 
 - target: demo/shop/*
   mode: InPlaceOrRecreate
@@ -8,18 +10,20 @@
     max: {cpu: '2', memory: 4Gi}
 """
 
-from datetime import UTC, datetime
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
 import yaml
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
-from agents.operate import amounts as quantities
+from schemas.names import Amounts
 from schemas.policies.vertical import ContainerPolicy, UpdateMode, VerticalPolicyChanged
+from schemas.times import EPOCH
+from schemas.units import Bytes
+from streams.clients.kube.amounts import read as read_amounts
 from streams.errors import BadInput
 
-_NO_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 _Quantities = dict[Literal["cpu", "memory"], str | int | float]
 
 
@@ -37,6 +41,7 @@ class _Policy(BaseModel):
     containers: list[_Entry] = []
 
 
+_NAMES = ("cpu", "memory")
 _FILE = TypeAdapter(list[_Policy])
 
 
@@ -67,12 +72,12 @@ def _first(error: ValidationError) -> str:
 
 def _policy(policy: _Policy, where: str) -> VerticalPolicyChanged:
     entries = tuple(_entry(entry, f"{where}.containers[{i}]") for i, entry in enumerate(policy.containers))
-    return VerticalPolicyChanged(_NO_TIME, policy.target, "", policy.mode, entries)
+    return VerticalPolicyChanged(EPOCH, policy.target, "", policy.mode, entries)
 
 
 def _entry(entry: _Entry, where: str) -> ContainerPolicy:
     least, most = ({str(name): str(amount) for name, amount in each.items()} for each in (entry.min, entry.max))
-    return ContainerPolicy(entry.container, quantities.amounts(least, f"{where}.min"), quantities.amounts(most, f"{where}.max"))
+    return ContainerPolicy(entry.container, amounts(least, f"{where}.min"), amounts(most, f"{where}.max"))
 
 
 def spelled(policy: VerticalPolicyChanged) -> dict[str, object]:
@@ -84,15 +89,62 @@ def spelled(policy: VerticalPolicyChanged) -> dict[str, object]:
 
 
 def _spelled(entry: ContainerPolicy) -> dict[str, object]:
-    bounds = {"min": quantities.spelled(entry.min_allowed), "max": quantities.spelled(entry.max_allowed)}
-    return {"container": entry.container, **{name: amounts for name, amounts in bounds.items() if amounts}}
+    bounds = {"min": spelled_amounts(entry.min_allowed), "max": spelled_amounts(entry.max_allowed)}
+    return {"container": entry.container, **{name: bound for name, bound in bounds.items() if bound}}
 
 
-def in_words(policy: VerticalPolicyChanged) -> str:
+def describe(policy: VerticalPolicyChanged) -> str:
     """On one line: `InPlaceOrRecreate; * min cpu 50m, memory 64Mi`."""
     parts = [policy.update_mode.value]
     for entry in policy.containers:
-        for name, amounts in (("min", entry.min_allowed), ("max", entry.max_allowed)):
-            if bounds := ", ".join(f"{what} {size}" for what, size in quantities.spelled(amounts).items()):
+        for name, bound in (("min", entry.min_allowed), ("max", entry.max_allowed)):
+            if bounds := ", ".join(f"{what} {size}" for what, size in spelled_amounts(bound).items()):
                 parts.append(f"{entry.container} {name} {bounds}")
     return "; ".join(parts)
+
+
+def pairs(text: str, where: str) -> Mapping[str, str]:
+    """`cpu=250m,memory=512Mi` as a mapping, empty for an empty text. Raises BadInput that names `where` the text stands."""
+    found: dict[str, str] = {}
+    for part in filter(None, text.split(",")):
+        name, equals, quantity = part.partition("=")
+        if not equals or name.strip() in found:
+            raise BadInput(f"{where} '{text}' is not of the form cpu=250m,memory=512Mi")
+        found[name.strip()] = quantity.strip()
+    return found
+
+
+def amounts(quantities: Mapping[str, str], where: str) -> Amounts:
+    """The amounts, with Kubernetes' own reading of quantities. Raises BadInput that names the value and `where` it stands."""
+    for name, quantity in quantities.items():
+        if name not in _NAMES:
+            raise BadInput(f"{where} names '{name}'; there are cpu and memory")
+        _check(name, quantity, where)
+    return read_amounts(quantities)
+
+
+def spelled_amounts(amounts: Amounts) -> dict[str, str]:
+    """As people write quantities: 250m, 512Mi. Exact: a number of bytes that is no whole KiB is written out."""
+    said = {}
+    if amounts.cpu is not None:
+        said["cpu"] = f"{amounts.cpu * 1000:.10g}m"
+    if amounts.memory is not None:
+        said["memory"] = _memory(amounts.memory)
+    return said
+
+
+def _check(name: str, quantity: str, where: str) -> None:
+    try:
+        found = read_amounts({name: quantity})
+    except ValueError:
+        raise BadInput(f"{where} {name} '{quantity}' is no quantity: write 250m or 0.25 for CPU, 512Mi for memory") from None
+    amount = getattr(found, name)
+    if amount < 0:
+        raise BadInput(f"{where} {name} '{quantity}' is negative")
+
+
+def _memory(size: Bytes) -> str:
+    for unit, scale in (("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10)):
+        if size and size % scale == 0:
+            return f"{size // scale}{unit}"
+    return str(size)

@@ -12,7 +12,7 @@ import yaml
 
 from agents import cli
 from agents.engine.checkpoint import Ledger
-from agents.inspect.changelog_checkpoints import checkpoints
+from agents.inspect.checkpoints import checkpoints
 from agents.logic.vertical.recommender import Recommender
 from agents.logic.vertical.vertical_settings import VerticalSettings
 from agents.settings.tree import Settings

@@ -1,0 +1,28 @@
+"""`ullage mode`: how far Ullage may go in a cluster. Agents and consumers obey the newest."""
+
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from agents.cli.options import CommonOptions, given
+from agents.cli.pause import Cluster
+from schemas.policies.control import Mode
+
+
+def mode(
+    to: Annotated[
+        Mode, Parameter(help="`shadow` only recommends, `plan` also says what it would change, `apply` changes it.", name="MODE")
+    ],
+    /,
+    *,
+    budget: Annotated[
+        float | None, Parameter(help="Share of a cluster's and a workload's pods that may be away at one time, 0 to 1.")
+    ] = None,
+    reason: Annotated[str, Parameter(help="Why, for who reads the log later.")] = "",
+    cluster: Cluster = None,
+    common: CommonOptions | None = None,
+) -> None:
+    """Say how far Ullage may go in a cluster. A pause stays until `resume`."""
+    from agents.operate import mode as command
+
+    command.run(given(common).settings(cluster__name=cluster), mode=to, budget=budget, reason=reason)

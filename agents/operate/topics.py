@@ -1,0 +1,39 @@
+"""Runs `ullage topics plan` and `apply`: the topics at Kafka as they are and as they should be."""
+
+from collections.abc import Sequence
+
+from agents.pipeline import stage_names
+from agents.processes.output import data, note
+from agents.settings import log_factory
+from agents.settings.tree import Settings
+from streams.admin import topic_admin
+from streams.topics import TopicSpec, state_topics
+
+_NOTHING = "nothing to do: all topics are as planned"
+
+
+def plan(settings: Settings) -> None:
+    """Print what `apply` would change."""
+    with topic_admin.connect(log_factory.connection(settings)) as client:
+        found = topic_admin.plan(client, wanted(settings))
+    for change in found.changes:
+        data(str(change))
+    for remark in found.notes:
+        note(remark)
+    note(f"{len(found.changes)} changes; `ullage topics apply` makes them" if found.changes else _NOTHING)
+
+
+def apply(settings: Settings, *, force: Sequence[str]) -> None:
+    """Make the changes. Those that lose something are refused unless `force` names them."""
+    with topic_admin.connect(log_factory.connection(settings)) as client:
+        found = topic_admin.plan(client, wanted(settings))
+        topic_admin.apply(client, found, force=force)
+    for change in found.changes:
+        data(str(change))
+    note(f"{len(found.changes)} changes made" if found.changes else _NOTHING)
+
+
+def wanted(settings: Settings) -> tuple[TopicSpec, ...]:
+    """All topics of these settings, with the changelogs of the stages."""
+    count, copies = settings.topics.partitions, settings.topics.replication
+    return (*log_factory.topics(settings).specs(copies), *state_topics(settings.worker.name, stage_names(), count, copies))
