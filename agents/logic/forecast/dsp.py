@@ -1,0 +1,190 @@
+"""Upstream's forecast by digital signal processing: find a day or a week in the history, let estimators compete, repeat the winner.
+
+Where upstream crashes, hides the cause or depends on chance, this one does not: chance is computed (`periods`), an estimator
+whose error is no number cannot win, and whatever prevents a forecast is said.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from agents.logic.forecast import estimators, periods, series, texts
+from agents.logic.forecast.estimators import Estimator, Fourier, Maximum
+from agents.logic.forecast.outlook import Cause, Forecast, NoForecast
+from agents.logic.forecast.periods import DAY, WEEK
+from agents.logic.forecast.series import Floats, Series, Times
+
+DEFAULT_ESTIMATORS: tuple[Estimator, ...] = tuple(
+    Fourier(margin=margin, fewest=fewest, low=low)
+    for fewest, low in ((3, 1.0), (50, 0.05))
+    for margin in (0.01, 0.10, 0.15, 0.20)
+)
+
+SLACK = 3600
+"""Seconds of history asked for beyond the configured length, for what cutting to whole hours takes away."""
+
+_LONGEST_STEP = 3600.0
+_SHORTEST_HISTORY = 172_800.0
+
+
+@dataclass(frozen=True, slots=True)
+class DspSettings:
+    """Seconds between samples, seconds of history, and the estimators in the order in which they are tried."""
+
+    step: float = 60.0
+    history: float = 15 * DAY
+    estimators: tuple[Estimator, ...] = DEFAULT_ESTIMATORS
+
+    def span(self, now: float) -> tuple[int, int]:
+        """First and last second of the history to ask for, both multiples of the step from the last."""
+        end = int(now // self.step * self.step)
+        return end - int(self.history) - SLACK, end
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """An estimator and its error on the last period."""
+
+    estimator: Estimator
+    error: float
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """A forecast and what it rests on: the period (seconds), how many the history held, each trial, and which won."""
+
+    forecast: Forecast
+    period: int
+    periods: int
+    trials: tuple[Trial, ...]
+    chosen: int
+
+
+def read(block: Mapping[str, object] | None) -> DspSettings:
+    """The settings of an API object's `dsp` block; `ValueError` names what is wrong with it.
+
+    Upstream takes its defaults in silence instead, and accepts steps that later end its process.
+    Source: `pkg/prediction/dsp/config.go`, `makeInternalConfig`, of Crane.
+    """
+    if block is None:
+        return DspSettings()
+    step = _option("sampleInterval", block.get("sampleInterval", ""))
+    if step > _LONGEST_STEP:
+        raise ValueError(f"'sampleInterval' is {step:g} s, more than an hour")
+    history = _option("historyLength", block.get("historyLength", ""))
+    if history < _SHORTEST_HISTORY:
+        raise ValueError(f"'historyLength' is {history:g} s, less than two days")
+    return DspSettings(step, history, _estimators(block.get("estimators")) or DEFAULT_ESTIMATORS)
+
+
+def _option(name: str, text: object) -> float:
+    try:
+        return texts.duration(str(text))
+    except ValueError as error:
+        raise ValueError(f"'{name}': {error}") from error
+
+
+def _estimators(block: object) -> tuple[Estimator, ...]:
+    if not isinstance(block, Mapping):
+        return ()
+    maxima = [Maximum(_fraction(entry, "marginFraction")) for entry in block.get("maxValue") or ()]
+    return (*maxima, *[_fourier(entry) for entry in block.get("fft") or ()])
+
+
+def _fourier(entry: Mapping[str, object]) -> Fourier:
+    """Absent and 0 mean the default, as upstream has it."""
+    defaults = Fourier()
+    return Fourier(
+        margin=_fraction(entry, "marginFraction"),
+        fewest=_count(entry, "minNumOfSpectrumItems") or defaults.fewest,
+        most=_count(entry, "maxNumOfSpectrumItems") or defaults.most,
+        low=_fraction(entry, "lowAmplitudeThreshold") or defaults.low,
+        high=_fraction(entry, "highFrequencyThreshold") or defaults.high,
+    )
+
+
+def _fraction(entry: Mapping[str, object], name: str) -> float:
+    text = str(entry.get(name) or "")
+    try:
+        return texts.number(text) if text else 0.0
+    except ValueError as error:
+        raise ValueError(f"'{name}': {error}") from error
+
+
+def _count(entry: Mapping[str, object], name: str) -> int:
+    value = entry.get(name) or 0
+    if not isinstance(value, int):
+        raise ValueError(f"'{name}' is '{value}', not a whole number")  # noqa: TRY004  # what an API object says is a value
+    return value
+
+
+def fit(times: Times, values: Floats, settings: DspSettings) -> Fitted | NoForecast:
+    """A forecast from samples at ascending times (seconds since the epoch), or why there is none.
+
+    Source: `pkg/prediction/dsp/prediction.go`, `updateAggregateSignals`, of Crane.
+    """
+    step = int(settings.step)
+    if step < 1 or step != settings.step:
+        return NoForecast(Cause.BAD_SETTINGS, f"the sample interval is {settings.step:g} s, not whole seconds")
+    even = series.prepare(times, values, step=step)
+    if isinstance(even, NoForecast):
+        return even
+    even = Series(even.start, step, series.without_outliers(even.values))
+    period = accepted_period(even)
+    return period if isinstance(period, NoForecast) else forecast(even, period, settings.estimators)
+
+
+def found_period(even: Series) -> int | None:
+    """Seconds of the strongest period, cut as upstream cuts them (samples over a rate); None if there is none."""
+    found = periods.find(periods.searched(even.values, step=even.step), step=even.step)
+    return None if found is None else int(found.samples / (1.0 / even.step))
+
+
+def accepted_period(even: Series) -> int | NoForecast:
+    """A day or a week in seconds, or why it is neither."""
+    part = periods.searched(even.values, step=even.step)
+    hours = len(even.values) * even.step / 3600
+    if not len(part):
+        return NoForecast(Cause.SHORT_HISTORY, f"{hours:.1f} hours of even history are there; a period of a day takes 48")
+    if periods.constant(part):
+        return NoForecast(Cause.CONSTANT, f"all {len(part)} samples are {part[0]:g}; there is no period to find")
+    found = found_period(even)
+    if found is None:
+        return NoForecast(Cause.NO_PERIOD, f"{hours:.1f} hours of history show no period")
+    if found not in (DAY, WEEK):
+        return NoForecast(Cause.OTHER_PERIOD, f"the history repeats each {found} s; only a day or a week is forecast")
+    return found
+
+
+def forecast(even: Series, period: int, candidates: Sequence[Estimator]) -> Fitted | NoForecast:
+    """The candidate that was closest on the last period, applied to all whole periods and repeated as often as they are."""
+    samples = int(period / even.step)
+    count = len(even.values) // samples
+    if count < 2:  # noqa: PLR2004  # one to learn from, one to compare with
+        return NoForecast(Cause.SHORT_HISTORY, f"{len(even.values)} samples are less than two periods of {samples}")
+    values = even.values[len(even.values) - count * samples :]
+    trials = compare(candidates, values, samples, step=even.step)
+    finite = [trial.error if math.isfinite(trial.error) else math.inf for trial in trials]
+    chosen = min(range(len(trials)), key=finite.__getitem__)
+    if not math.isfinite(finite[chosen]):
+        return NoForecast(Cause.NOT_FINITE, f"none of {len(trials)} estimators has a finite error on the last period")
+    profile = estimators.estimate(candidates[chosen], values, samples, step=even.step)
+    if not np.isfinite(profile).all():
+        return NoForecast(Cause.NOT_FINITE, f"estimator {chosen} says values that are no numbers")
+    start = even.start + len(even.values) * even.step
+    return Fitted(Forecast(start, even.step, tuple(profile.tolist()), count), period, count, trials, chosen)
+
+
+def compare(candidates: Sequence[Estimator], values: Floats, samples: int, *, step: int) -> tuple[Trial, ...]:
+    """Each candidate's error on the last period of `samples` values, learnt from those before. First wins when equal."""
+    before, actual = values[:-samples], values[-samples:]
+    shapes: dict[Estimator, Floats] = {}
+    trials = []
+    for candidate in candidates:
+        plain = estimators.marginless(candidate)
+        if plain not in shapes:
+            shapes[plain] = estimators.shape(candidate, before, samples, step=step)
+        trials.append(Trial(candidate, estimators.error(actual, shapes[plain] * (1.0 + candidate.margin))))
+    return tuple(trials)

@@ -1,0 +1,64 @@
+"""The two answers of a predictor: a forecast that can be read at any time of its horizon, or the cause why there is none.
+
+Both are plain values, so a checkpoint can hold them. A forecast is one period that repeats; reading an hour of it copies a slice
+and computes nothing.
+"""
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Cause(StrEnum):
+    """Why there is no forecast."""
+
+    NO_SAMPLES = "no samples"
+    BAD_STEP = "bad step"
+    SHORT_HISTORY = "history too short"
+    CONSTANT = "constant"
+    NO_PERIOD = "no period"
+    OTHER_PERIOD = "neither a day nor a week"
+    NOT_FINITE = "not finite"
+    NOT_BETTER = "no better than the last value"
+    BAD_SETTINGS = "bad settings"
+
+
+@dataclass(frozen=True, slots=True)
+class NoForecast:
+    """There is no forecast; `text` is a sentence for people, with the numbers in it."""
+
+    cause: Cause
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """Values at `start`, `start + step`, ... (seconds since the epoch): `profile` said `repeats` times."""
+
+    start: int
+    step: int
+    profile: tuple[float, ...]
+    repeats: int
+
+    @property
+    def last(self) -> int:
+        """The time of the last value."""
+        return self.start + (len(self.profile) * self.repeats - 1) * self.step
+
+    def window(self, first: float, last: float) -> tuple[int, tuple[float, ...]]:
+        """The values with `first` <= time <= `last`, and the time of the first of them.
+
+        Source: `internal/prediction/dsp` of Crane reads its copy of the whole horizon so; here only one period is kept.
+        """
+        profile, length = self.profile, len(self.profile)
+        begin = max(0, math.ceil((first - self.start) / self.step))
+        count = min(length * self.repeats, math.floor((last - self.start) / self.step) + 1) - begin
+        at, offset = self.start + begin * self.step, begin % length
+        if offset + count <= length:
+            return at, profile[offset : offset + max(count, 0)]
+        turns, rest = divmod(offset + count - length, length)
+        return at, profile[offset:] + profile * turns + profile[:rest]
+
+    def highest(self, first: float, last: float) -> float | None:
+        """The largest value of a window; None beyond the horizon."""
+        return max(self.window(first, last)[1], default=None)

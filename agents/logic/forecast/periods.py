@@ -1,0 +1,126 @@
+"""Which period a series has: spectrum peaks above what chance would give, each tested on the autocorrelation.
+
+Upstream finds the level of chance by shuffling the series a hundred times. Shuffled values have a spectrum that is known: the
+power at each frequency is exponential with mean N * variance, so the level follows in one line, is the same each time, and costs
+nothing. A test compares the two.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from agents.logic.forecast.series import Floats
+
+DAY = 86_400
+WEEK = 7 * DAY
+
+_CHANCE = (99 - 1 / 3) / (100 + 1 / 3)
+"""The probability that chance stays below the second largest of a hundred maxima (its median rank, by Benard's formula)."""
+
+_FLANK = 4 * 3600
+"""Seconds on either side of a peak over which the autocorrelation must rise and fall."""
+
+_FLAT = 1e-9
+"""A series whose standard deviation is a smaller part of its mean is constant but for rounding."""
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """Samples in a period, and the autocorrelation there."""
+
+    samples: int
+    strength: float
+
+
+def whole(values: Floats, *, step: int, period: int) -> tuple[Floats, int]:
+    """The newest whole periods (seconds) of a series, and how many they are."""
+    samples = period / step
+    count = int(len(values) / samples)
+    kept = int(count * samples)
+    return values[len(values) - kept :], count
+
+
+def searched(values: Floats, *, step: int) -> Floats:
+    """The part of a series in which a period is sought: whole weeks if there are two, else whole days if there are two."""
+    for unit in (WEEK, DAY):
+        part, count = whole(values, step=step, period=unit)
+        if count > 1:
+            return part
+    return values[:0]
+
+
+def constant(values: Floats) -> bool:
+    """Whether all values are equal, but for rounding."""
+    return not len(values) or bool(values.std() <= _FLAT * abs(values.mean()))
+
+
+def find(values: Floats, *, step: int) -> Period | None:
+    """The strongest period of evenly spaced values, or None. Values are cut to whole weeks or days before (`searched`).
+
+    Source: `pkg/prediction/dsp/dsp.go` and `signal.go` of Crane, `findPeriod`, `FindPeriodInSample`.
+    """
+    count = len(values)
+    if count < 4 or constant(values):  # noqa: PLR2004  # the spectrum of fewer has no frequency to look at
+        return None
+    power = _power(values)
+    hints = np.flatnonzero(power[2 : count // 2] > chance(values) ** 2) + 2
+    if not len(hints):
+        return None
+    correlation = _correlation(power, values)
+    candidates = np.unique(count // hints)[::-1]
+    order = np.argsort(-correlation[candidates], kind="stable")
+    for candidate in candidates[order].tolist():
+        if correlation[candidate] <= 0.0:
+            return None
+        if is_peak(correlation, candidate, min(_FLANK // step, candidate // 2)):
+            return Period(candidate, float(correlation[candidate]))
+    return None
+
+
+def chance(values: Floats) -> float:
+    """The modulus of the spectrum that the largest of a shuffled series' frequencies stays below in 98 of 100 cases.
+
+    Of M frequencies with exponential power of mean P, the largest stays below t^2 with probability (1 - exp(-t^2/P))^M.
+    """
+    count = len(values)
+    frequencies = max(count // 2 - 1, 1)
+    mean = count * count / (count - 1) * values.var()
+    return math.sqrt(-mean * math.log1p(-(_CHANCE ** (1 / frequencies))))
+
+
+def autocorrelation(values: Floats) -> Floats:
+    """The circular autocorrelation at each lag below N/2 and its mirror image: N values, 1 at lag 0; NaN if all are equal.
+
+    Source: `pkg/prediction/dsp/signal.go`, `AutoCorrelation`, of Crane.
+    """
+    if constant(values):
+        return np.full(len(values), np.nan)
+    return _correlation(_power(values), values)
+
+
+def _power(values: Floats) -> Floats:
+    spectrum = np.fft.rfft(values)
+    spectrum[0] = 0.0
+    return np.asarray(spectrum.real**2 + spectrum.imag**2)
+
+
+def _correlation(power: Floats, values: Floats) -> Floats:
+    return np.asarray(np.fft.irfft(power, len(values)) / (len(values) * values.var()))
+
+
+def is_peak(correlation: Floats, place: int, radius: int) -> bool:
+    """Whether straight lines through `radius` values before and after a place rise and fall; the last place needs no fall.
+
+    Source: `pkg/prediction/dsp/signal.go`, `isPeak`, of Crane.
+    """
+    if place >= len(correlation):
+        return False
+    before, after = correlation[max(place - radius, 0) : place + 1], correlation[place : place + radius + 1]
+    return _slope(before) > 0.0 and (len(after) == 1 or _slope(after) < 0.0)
+
+
+def _slope(values: Floats) -> float:
+    """Of the straight line of least squares, up to a positive factor."""
+    ramp = np.arange(len(values)) - (len(values) - 1) / 2
+    return float(ramp @ values)

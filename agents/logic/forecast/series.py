@@ -1,0 +1,98 @@
+"""A metric's samples made even: one value a step, without gaps and without outliers, or the cause why that cannot be.
+
+Samples that are not numbers are left out before all else and then filled like any gap; upstream keeps them, and one of them
+makes its whole series unpredictable.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agents.logic.forecast.outlook import Cause, NoForecast
+
+Floats = NDArray[np.float64]
+Times = NDArray[np.int64]
+
+LONGEST_GAP = 3600
+"""Seconds between neighbours; what lies before a longer gap is not used."""
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """Values at `start`, `start + step`, ... (seconds since the epoch)."""
+
+    start: int
+    step: int
+    values: Floats
+
+    def newest(self, count: int) -> "Series":
+        """The last `count` values."""
+        skipped = len(self.values) - count
+        return Series(self.start + skipped * self.step, self.step, self.values[skipped:])
+
+
+def prepare(times: Times, values: Floats, *, step: int, unit: int = LONGEST_GAP) -> Series | NoForecast:
+    """The newest whole `unit`s (seconds) of the samples, gaps filled by straight lines; maybe none. Times ascend.
+
+    Source: `pkg/prediction/dsp/preprocess.go`, `FillMissingData` and `preProcessTimeSeries`, of Crane.
+    """
+    finite = np.isfinite(values)
+    if not finite.all():
+        times, values = times[finite], values[finite]
+    if not len(values):
+        return NoForecast(Cause.NO_SAMPLES, "there is no sample")
+    steps = np.diff(times)
+    gaps = steps > LONGEST_GAP
+    wrong = ~gaps & ((steps <= 0) | (steps % step != 0))
+    if wrong.any():
+        place = int(np.argmax(wrong))
+        text = f"{int(steps[place])} s lie between the sample of {int(times[place])} and the next: no multiple of {step} s"
+        return NoForecast(Cause.BAD_STEP, text)
+    begin = len(gaps) - int(np.argmax(gaps[::-1])) if gaps.any() else 0
+    even = _fill(times[begin:], values[begin:], step)
+    return Series(int(times[begin]), step, even).newest(_whole(len(even), unit // step))
+
+
+def _fill(times: Times, values: Floats, step: int) -> Floats:
+    """One value a step: between v_m and v_n, (v_n - v_m) / (n - m) more for each missing one."""
+    places = (times - times[0]) // step
+    count = int(places[-1]) + 1
+    if count == len(values):
+        return values.astype(np.float64)
+    left = np.repeat(np.arange(len(values) - 1), np.diff(places))
+    slopes = np.diff(values) / np.diff(places)
+    even = np.empty(count)
+    even[:-1] = values[left] + slopes[left] * (np.arange(count - 1) - places[left])
+    even[-1] = values[-1]
+    return even
+
+
+def _whole(length: int, unit: int) -> int:
+    return length - length % unit if unit > 0 else length
+
+
+def without_outliers(values: Floats) -> Floats:
+    """Each value above the 99.9th percentile or below the 0.1th is the one before it; the first always stays.
+
+    Fewer than 1,000 values have no 0.1th percentile and stay as they are.
+    Source: `pkg/prediction/dsp/preprocess.go`, `removeOutliers`, of Crane.
+    """
+    low, high = _percentile_places(0.1, len(values)), _percentile_places(99.9, len(values))
+    if low is None or high is None:
+        return values
+    ordered = np.partition(values, (*low, *high))
+    outside = (values > ordered[list(high)].mean()) | (values < ordered[list(low)].mean())
+    outside[:1] = False
+    kept = np.maximum.accumulate(np.where(outside, 0, np.arange(len(values))))
+    return values[kept]
+
+
+def _percentile_places(percent: float, count: int) -> tuple[int, int] | None:
+    """Between which sorted values a percentile lies, as the statistics library that upstream uses places it."""
+    rank = percent / 100 * count
+    if rank == int(rank) and rank >= 1:
+        return int(rank) - 1, int(rank) - 1
+    if rank > 1:
+        return int(rank) - 1, int(rank)
+    return None

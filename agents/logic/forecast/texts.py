@@ -1,0 +1,38 @@
+"""Texts of Crane's options into numbers: durations and fractions as Go reads them.
+
+Source: `pkg/utils/time.go`, `ParseDuration`, of Crane, over Go's `time.ParseDuration` and `strconv.ParseFloat`. Every error is a
+`ValueError` with the text in it.
+"""
+
+import re
+
+_UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+_PART = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)")  # noqa: RUF001  # Go takes the Greek letter and the sign
+_SPAN = re.compile(rf"([+-]?)((?:{_PART.pattern})+)")
+_DAYS = re.compile(r"([+-]?\d+)d")
+_DECIMAL = re.compile(r"[+-]?(\d+(_\d+)*\.?(\d+(_\d+)*)?|\.\d+(_\d+)*)([eE][+-]?\d+)?")
+_HEXADECIMAL = re.compile(r"[+-]?0[xX]_?[\da-fA-F]+\.?[\da-fA-F]*[pP][+-]?\d+")
+_WORDS = frozenset({"nan", "inf", "infinity"})
+_DAY = 86_400.0
+
+
+def duration(text: str) -> float:
+    """Seconds; Go's syntax (`1h30m`, `1.5h`) or whole days (`7d`), never both."""
+    if days := _DAYS.fullmatch(text):
+        return int(days[1]) * _DAY
+    if text in ("0", "+0", "-0"):
+        return 0.0
+    span = _SPAN.fullmatch(text)
+    if span is None:
+        raise ValueError(f"'{text}' is no duration such as '1m', '1h30m' or '7d'")
+    seconds = sum(float(amount) * _UNITS[unit] for amount, unit in _PART.findall(span[2]))
+    return -seconds if span[1] == "-" else seconds
+
+
+def number(text: str) -> float:
+    """A number; also `NaN` and `Inf`, which Go reads and whoever uses the number must refuse."""
+    if _DECIMAL.fullmatch(text) or text.lstrip("+-").lower() in _WORDS:
+        return float(text)
+    if _HEXADECIMAL.fullmatch(text):
+        return float.fromhex(text.replace("_", ""))
+    raise ValueError(f"'{text}' is not a number")
