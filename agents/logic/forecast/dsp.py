@@ -12,7 +12,7 @@ import numpy as np
 
 from agents.logic.forecast import estimators, periods, series, texts
 from agents.logic.forecast.estimators import Estimator, Fourier, Maximum
-from agents.logic.forecast.outlook import Cause, Forecast, NoForecast
+from agents.logic.forecast.outlook import Cause, Forecast, NoForecast, floored
 from agents.logic.forecast.periods import DAY, WEEK
 from agents.logic.forecast.series import Floats, Series, Times
 
@@ -38,8 +38,8 @@ class DspSettings:
     estimators: tuple[Estimator, ...] = DEFAULT_ESTIMATORS
 
     def span(self, now: float) -> tuple[int, int]:
-        """First and last second of the history to ask for, both multiples of the step from the last."""
-        end = int(now // self.step * self.step)
+        """First and last second of the history to ask for; the last is the newest multiple of the step."""
+        end = floored(now, self.step)
         return end - int(self.history) - SLACK, end
 
 

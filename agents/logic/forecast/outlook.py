@@ -9,6 +9,15 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
+_ZERO = 62_135_596_800
+"""Seconds from Go's zero time, 0001-01-01, to the epoch."""
+
+
+def floored(at: float, step: float) -> int:
+    """The last multiple of `step` (seconds) counted from Go's zero time, as its `Time.Truncate` has it."""
+    return int((at + _ZERO) // step * step) - _ZERO
+
+
 class Cause(StrEnum):
     """Why there is no forecast."""
 

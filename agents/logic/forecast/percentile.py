@@ -1,0 +1,231 @@
+"""Upstream's percentile predictor: a constant forecast, a high percentile of what was seen, with a margin, at a utilisation.
+
+A histogram weighs each sample by its own value, so long stretches of little use do not hide the busy ones. Upstream reads a half
+life and never applies it; here samples lose weight only if it is asked for.
+"""
+
+import itertools
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from agents.logic.forecast import texts
+from agents.logic.forecast.outlook import Cause, Forecast, NoForecast, floored
+from agents.logic.forecast.series import Floats, Times
+from agents.logic.tables.rows import Indices, Rows
+from agents.logic.usage.buckets import Exponential, Scale
+from agents.logic.usage.histograms import Histograms
+
+_MOST_BUCKETS = 100_000
+"""More would cost a pod's memory for one metric."""
+
+_REACH = 100.0
+"""Half lives after which a sample weighs nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class LinearBuckets:
+    """Buckets `width` wide up to `maximum`, in the metric's unit."""
+
+    maximum: float = 100.0
+    width: float = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class ExponentialBuckets:
+    """Buckets up to `maximum`, the first of width `first`, each wider than the one before by the share `growth`."""
+
+    maximum: float
+    first: float
+    growth: float
+
+
+@dataclass(frozen=True, slots=True)
+class PercentileSettings:
+    """Seconds of history and between samples, how samples are counted, and how the estimate follows from them."""
+
+    history: float = 168 * 3600.0
+    step: float = 60.0
+    aggregated: bool = True
+    buckets: LinearBuckets | ExponentialBuckets = LinearBuckets()
+    epsilon: float = 1e-10
+    half_life: float = math.inf
+    least_weight: float = 1e-5
+    percentile: float = 0.99
+    margin: float = 0.0
+    utilization: float = 1.0
+
+    def span(self, now: float) -> tuple[int, int]:
+        """First and last second of the history to ask for: it ends with the last whole minute."""
+        end = floored(now, 60)
+        return end - int(self.history), end
+
+
+class Linear:
+    """Where linear buckets start and which one a value falls into; the last takes all above the maximum."""
+
+    def __init__(self, maximum: float, width: float, epsilon: float) -> None:
+        self.epsilon, self._width = epsilon, width
+        self.starts: Floats = np.arange(math.ceil(maximum / width) + 1) * width
+
+    def find(self, values: Floats) -> Indices:
+        """The bucket of each value: value / width, cut to a whole number and to the range there is."""
+        places = values / self._width
+        return np.minimum(np.maximum(places, 0.0, out=places), len(self.starts) - 1, out=places).astype(np.int64)
+
+
+@lru_cache(maxsize=64)
+def scale(settings: PercentileSettings) -> Scale:
+    """The buckets that the settings ask for."""
+    buckets = settings.buckets
+    if isinstance(buckets, LinearBuckets):
+        return Linear(buckets.maximum, buckets.width, settings.epsilon)
+    return Exponential(buckets.maximum, buckets.first, 1.0 + buckets.growth, settings.epsilon)
+
+
+def read(block: Mapping[str, object] | None, *, decaying: bool = False) -> PercentileSettings:
+    """The settings of an API object's `percentile` block; `ValueError` names what is wrong with it.
+
+    Percentile, margin and utilisation may be any numbers, as upstream has it; a forecast that is no number is refused later.
+    Source: `pkg/prediction/percentile/config.go`, `makeInternalConfig`, of Crane.
+    """
+    if block is None:
+        return PercentileSettings(half_life=86_400.0 if decaying else math.inf)
+    told = block.get("histogram")
+    histogram = told if isinstance(told, Mapping) else {}
+    default = PercentileSettings()
+    half_life = _span(histogram, "halfLife")
+    return PercentileSettings(
+        history=_span(block, "historyLength"),
+        step=_span(block, "sampleInterval"),
+        aggregated=bool(block.get("aggregated", False)),
+        buckets=_buckets(histogram),
+        epsilon=_number(histogram, "epsilon", default.epsilon),
+        half_life=half_life if decaying else math.inf,
+        least_weight=_number(block, "minSampleWeight", default.least_weight),
+        percentile=_number(block, "percentile", default.percentile),
+        margin=_number(block, "marginFraction", default.margin),
+        utilization=_number(block, "targetUtilization", default.utilization),
+    )
+
+
+def _buckets(histogram: Mapping[str, object]) -> LinearBuckets | ExponentialBuckets:
+    """Exponential if its three options are there, else linear if its two are, else the default."""
+    if all(histogram.get(name) for name in ("maxValue", "firstBucketSize", "bucketSizeGrowthRatio")):
+        maximum, first, growth = (
+            _number(histogram, name, 0.0) for name in ("maxValue", "firstBucketSize", "bucketSizeGrowthRatio")
+        )
+        _check(maximum=maximum, first=first, growth=growth)
+        count = math.log1p(maximum * growth / first) / math.log1p(growth)
+        _few(count)
+        return ExponentialBuckets(maximum, first, growth)
+    if all(histogram.get(name) for name in ("maxValue", "bucketSize")):
+        maximum, width = _number(histogram, "maxValue", 0.0), _number(histogram, "bucketSize", 0.0)
+        _check(maximum=maximum, width=width)
+        _few(maximum / width)
+        return LinearBuckets(maximum, width)
+    return LinearBuckets()
+
+
+def _check(**sizes: float) -> None:
+    for name, value in sizes.items():
+        if not 0.0 < value < math.inf:
+            raise ValueError(f"the buckets' '{name}' is {value:g}, not a positive number")
+
+
+def _few(count: float) -> None:
+    if not count <= _MOST_BUCKETS:
+        raise ValueError(f"the histogram would have {count:.0f} buckets, more than {_MOST_BUCKETS}")
+
+
+def _span(block: Mapping[str, object], name: str) -> float:
+    try:
+        return texts.duration(str(block.get(name, "")))
+    except ValueError as error:
+        raise ValueError(f"'{name}': {error}") from error
+
+
+def _number(block: Mapping[str, object], name: str, default: float) -> float:
+    text = str(block.get(name) or "")
+    try:
+        return texts.number(text) if text else default
+    except ValueError as error:
+        raise ValueError(f"'{name}': {error}") from error
+
+
+def estimate(samples: Iterable[tuple[Times, Floats]], settings: PercentileSettings) -> float:
+    """The estimate from whole histories at once; 0 if they hold no number. It may be infinite, if the utilisation is 0.
+
+    Source: `pkg/prediction/percentile/prediction.go`, `process`, of Crane.
+    """
+    buckets = scale(settings)
+    parts = [part for part in itertools.starmap(_finite, samples) if len(part[1])]
+    if not parts:
+        return 0.0
+    times, values = parts[0] if len(parts) == 1 else (np.concatenate(column) for column in zip(*parts, strict=True))
+    weighed = np.maximum(values, settings.least_weight)
+    if math.isfinite(settings.half_life):
+        weighed = weighed * np.exp2((times - times.max()) / settings.half_life)
+    weights = np.bincount(buckets.find(values), weighed)
+    filled = np.flatnonzero(weights >= buckets.epsilon)
+    if not len(filled):
+        return 0.0
+    sums = np.cumsum(weights)
+    short = int(np.count_nonzero(sums < settings.percentile * np.cumsum(weighed)[-1]))
+    reached = min(max(short, int(filled[0])), int(filled[-1]))
+    return _asked(float(buckets.starts[min(reached + 1, len(buckets.starts) - 1)]), settings)
+
+
+def _finite(times: Times, values: Floats) -> tuple[Times, Floats]:
+    good = np.isfinite(values)
+    return (times, values) if good.all() else (times[good], values[good])
+
+
+def _asked(percentile: float, settings: PercentileSettings) -> float:
+    """With the margin, at the utilisation that is wanted; what cannot be divided is infinite, as in Go."""
+    wanted = percentile * (1.0 + settings.margin)
+    if settings.utilization == 0.0:
+        return math.copysign(math.inf, wanted) if wanted else math.nan
+    return wanted / settings.utilization
+
+
+class Percentiles:
+    """Histograms that go on learning, one row for each metric; `rows` is what a checkpoint holds. All share the settings."""
+
+    def __init__(self, name: str, settings: PercentileSettings) -> None:
+        self.settings = settings
+        buckets = scale(settings)
+        self.rows = Rows(name, Histograms.columns("seen", buckets, settings.half_life))
+        self._histograms = Histograms(self.rows, "seen", buckets)
+
+    def add(self, rows: Indices, values: Floats, at: float) -> None:
+        """One sample for each row, all of one time (seconds since the epoch); what is no number is left out."""
+        good = np.isfinite(values)
+        rows, values = rows[good], values[good]
+        weights = np.maximum(values, self.settings.least_weight)
+        self._histograms.add(rows, values, weights, at)  # type: ignore[arg-type]  # a weight a row: equal times are never split
+        self.rows.touch(rows)
+
+    def learn(self, row: int, times: Times, values: Floats) -> None:
+        """A history for one row, in order; samples that have decayed to nothing are left out."""
+        good = np.isfinite(values)
+        if good.any() and math.isfinite(self.settings.half_life):
+            good &= times > times[good].max() - _REACH * self.settings.half_life
+        for at, value in zip(times[good].tolist(), values[good].tolist(), strict=True):
+            self.add(np.array([row]), np.array([value]), at)
+
+    def estimates(self, rows: Indices) -> Floats:
+        """The estimate of each row; 0 where nothing was seen."""
+        found = self._histograms.percentiles(rows, [self.settings.percentile])[0]
+        return np.array([_asked(value, self.settings) for value in found.tolist()])
+
+
+def constant(value: float, *, first: float, last: float, step: int) -> Forecast | NoForecast:
+    """The same value at each step from the one that `first` lies in, as long as it is before `last` (seconds)."""
+    if not math.isfinite(value):
+        return NoForecast(Cause.NOT_FINITE, f"the estimate is {value}, which is no number to scale by")
+    start = floored(first, step)
+    return Forecast(start, step, (value,), max(0, math.ceil((last - start) / step)))
