@@ -1,0 +1,155 @@
+"""A workload's pods in columns, and which of them count when replicas are worked out from what they use.
+
+Pods that are going or have failed do not count. Pods that are not ready to be judged are ignored on the way up; pods without a
+sample are missing, and are taken for idle on the way up and for busy on the way down (`proposals`).
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+Flags = NDArray[np.bool_]
+Milli = NDArray[np.int64]
+Times = NDArray[np.float64]
+
+
+class Phase(IntEnum):
+    """A pod's phase."""
+
+    PENDING = 0
+    RUNNING = 1
+    SUCCEEDED = 2
+    FAILED = 3
+    UNKNOWN = 4
+
+
+class Ready(IntEnum):
+    """A pod's Ready condition; ABSENT if it has none."""
+
+    NO = 0
+    YES = 1
+    UNKNOWN = 2
+    ABSENT = 3
+
+
+NEVER = -math.inf
+"""The time of a condition that carries none."""
+
+NOT_STARTED = math.nan
+"""The start of a pod that has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pods:
+    """One row for each pod: `changed` is when Ready last changed, `started` when the pod did (seconds since the epoch)."""
+
+    phase: NDArray[np.int8]
+    deleting: Flags
+    ready: NDArray[np.int8]
+    changed: Times
+    started: Times
+
+    def __len__(self) -> int:
+        return len(self.phase)
+
+    @property
+    def ready_count(self) -> int:
+        """Running pods that are ready, whatever else."""
+        return int(np.count_nonzero((self.phase == Phase.RUNNING) & (self.ready == Ready.YES)))
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """What pods use of one metric, in milli-units, where `known`; taken `at`, over the `window` (seconds) before."""
+
+    known: Flags
+    values: Milli
+    at: Times
+    window: Times
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """Seconds that a pod may take to initialise, and that its first readiness may take to be believed."""
+
+    initialisation: float = 300.0
+    readiness: float = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """Which pods are ready, missing a sample, or ignored; the rest does not count at all."""
+
+    ready: Flags
+    missing: Flags
+    ignored: Flags
+
+
+def group(pods: Pods, samples: Samples, *, now: float, patience: Patience, cpu: bool) -> Groups:
+    """Each pod's group. Only CPU is distrusted while a pod starts.
+
+    Source: `pkg/controller/podautoscaler/replica_calculator.go`, `groupPods`, of Kubernetes.
+    """
+    counted = ~(pods.deleting | (pods.phase == Phase.FAILED))
+    pending = counted & (pods.phase == Phase.PENDING)
+    seen = counted & ~pending
+    missing = seen & ~samples.known
+    ready = seen & samples.known
+    if not cpu:
+        return Groups(ready, missing, pending)
+    unready = ready & _starting(pods, samples, now, patience)
+    return Groups(ready & ~unready, missing, pending | unready)
+
+
+def _starting(pods: Pods, samples: Samples, now: float, patience: Patience) -> Flags:
+    """Pods whose CPU says nothing yet: not ready while initialising, or sampled before they were, or never ready."""
+    no = pods.ready == Ready.NO
+    young = pods.started + patience.initialisation > now
+    early = no | (samples.at < pods.changed + samples.window)
+    never = no & (pods.started + patience.readiness > pods.changed)
+    unknown = (pods.ready == Ready.ABSENT) | np.isnan(pods.started)
+    return np.asarray(unknown | np.where(young, early, never))
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerRequest:
+    """What a container that keeps running asks for, in milli-units; None if it names no request."""
+
+    name: str
+    milli: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class PodRequest:
+    """What a pod asks for of one resource: its containers, side-cars included, and what is asked for the pod as a whole.
+
+    `whole_pod` says whether the pod states requests of its own, of whichever resource; then containers need not.
+    """
+
+    pod: str
+    containers: tuple[ContainerRequest, ...]
+    milli: int | None = None
+    whole_pod: bool = False
+
+
+def requests(pods: Sequence[PodRequest], *, resource: str, container: str = "") -> Milli | str:
+    """Each pod's request in milli-units, of one container if it is named; or the sentence that says which is missing.
+
+    Source: `pkg/controller/podautoscaler/replica_calculator.go`, `calculateRequests`, of Kubernetes.
+    """
+    found = np.zeros(len(pods), np.int64)
+    for row, pod in enumerate(pods):
+        asked = [c.milli for c in pod.containers if not container or c.name == container]
+        if pod.whole_pod and not container:
+            asked = [pod.milli] if pod.milli is not None else [m for m in asked if m is not None] or [None]
+        total = 0
+        for amount in asked:
+            if amount is None:
+                return f"pod '{pod.pod}' has a container without a request for {resource}"
+            total += amount
+        found[row] = total
+    return found

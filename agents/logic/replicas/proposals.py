@@ -1,0 +1,187 @@
+"""Replicas from one metric: what it proposes before windows, rates and bounds, exactly as Kubernetes works it out.
+
+Amounts are whole milli-units; ratios are float64 in Kubernetes' order of operations. A proposal may be any count from
+-2^31 to 2^31 - 1.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from agents.logic.replicas.pods import Flags, Groups, Milli, Patience, Pods, Samples, group
+
+_MOST, _LEAST = 2**31 - 1, -(2**31)
+_LARGEST = 2**62
+MOST_MILLI = 2**63 - 1
+"""The largest amount Kubernetes can hold."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A count of replicas; what is used, in milli-units (of one pod or in all), and in percent where that is the target."""
+
+    replicas: int
+    usage: int
+    utilization: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MetricError:
+    """A metric proposes nothing; `text` says why."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """What every metric of an autoscaler is held against: replicas asked for and there, and how far off is near enough."""
+
+    current: int
+    there: int
+    now: float
+    down: float = 0.1
+    up: float = 0.1
+    patience: Patience = Patience()
+
+    def near(self, ratio: float) -> bool:
+        """Whether usage is so near its target that nothing should change."""
+        return 1.0 - self.down <= ratio <= 1.0 + self.up
+
+
+_NO_PODS = MetricError("the selector matches no pods")
+_NO_SAMPLES = MetricError("no pod that counts has a sample; they may not be ready")
+_NO_TARGET = MetricError("the target is 0")
+
+
+def by_utilization(
+    pods: Pods, samples: Samples, requests: Milli | str, *, target: int, cpu: bool, scene: Scene
+) -> Proposal | MetricError:
+    """From what pods use as a share (percent) of what they request.
+
+    Source: `pkg/controller/podautoscaler/replica_calculator.go`, `GetResourceReplicas`, of Kubernetes.
+    """
+    groups = _groups(pods, samples, target=target, cpu=cpu, scene=scene)
+    if isinstance(groups, MetricError):
+        return groups
+    if isinstance(requests, str):
+        return MetricError(requests)
+    used, asked = _total(samples.values, groups.ready), _total(requests, groups.ready)
+    if not asked:
+        return MetricError("the pods that count request nothing")
+    percent = _quotient(used * 100, asked)
+    ratio = percent / target
+    proposal = Proposal(scene.current, _quotient(used, int(np.count_nonzero(groups.ready))), percent)
+    missing = _total(requests * max(100, target) // 100, groups.missing) if ratio < 1.0 and groups.missing.any() else 0
+    counted = groups.ready | groups.missing if ratio != 1.0 else groups.ready
+    if ratio > 1.0:
+        counted = counted | groups.ignored
+    corrected = _quotient((used + missing) * 100, _total(requests, counted)) / target
+    return _proposed(proposal, groups, ratio=ratio, corrected=corrected, scene=scene)
+
+
+def by_average(pods: Pods, samples: Samples, *, target: int, cpu: bool, scene: Scene) -> Proposal | MetricError:
+    """From what a pod uses on average (milli-units).
+
+    Source: `pkg/controller/podautoscaler/replica_calculator.go`, `calcPlainMetricReplicas`, of Kubernetes.
+    """
+    groups = _groups(pods, samples, target=target, cpu=cpu, scene=scene)
+    if isinstance(groups, MetricError):
+        return groups
+    used, ready = _total(samples.values, groups.ready), int(np.count_nonzero(groups.ready))
+    mean = _quotient(used, ready)
+    ratio = mean / target
+    missing, ignored = int(np.count_nonzero(groups.missing)), int(np.count_nonzero(groups.ignored))
+    counted = ready + missing + (ignored if ratio > 1.0 else 0)
+    corrected = _quotient(used + (missing * target if ratio < 1.0 else 0), counted) / target
+    return _proposed(Proposal(scene.current, mean), groups, ratio=ratio, corrected=corrected, scene=scene)
+
+
+def _groups(pods: Pods, samples: Samples, *, target: int, cpu: bool, scene: Scene) -> Groups | MetricError:
+    if not len(pods):
+        return _NO_PODS
+    if not target:
+        return _NO_TARGET
+    groups = group(pods, samples, now=scene.now, patience=scene.patience, cpu=cpu)
+    return groups if groups.ready.any() else _NO_SAMPLES
+
+
+def _proposed(proposal: Proposal, groups: Groups, *, ratio: float, corrected: float, scene: Scene) -> Proposal:
+    """The proposal with its replicas; cautious where pods are missing or ignored."""
+    missing, ignored = int(np.count_nonzero(groups.missing)), int(np.count_nonzero(groups.ignored))
+    ready = int(np.count_nonzero(groups.ready))
+    held_back = ignored > 0 and ratio > 1.0
+    if not missing and not held_back:
+        return proposal if scene.near(ratio) else _with(proposal, ratio * ready)
+    turned = (ratio < 1.0 < corrected) or (ratio > 1.0 > corrected)
+    if scene.near(corrected) or turned:
+        return proposal
+    wanted = _count(corrected * (ready + missing + (ignored if held_back else 0)))
+    if (corrected < 1.0 and wanted > scene.current) or (corrected > 1.0 and wanted < scene.current):
+        return proposal
+    return Proposal(wanted, proposal.usage, proposal.utilization)
+
+
+def summed(values: Sequence[int]) -> int:
+    """The sum of an external metric's series (milli-units); what does not fit, or is below 0, counts as the largest there is.
+
+    So Kubernetes takes a negative value for an overflow, and an autoscaler that sees one goes to its maximum.
+    """
+    total = sum(values)
+    return total if 0 <= total < MOST_MILLI else MOST_MILLI
+
+
+def by_value(value: int, pods: Pods, *, target: int, scene: Scene) -> Proposal | MetricError:
+    """From a value of the whole (milli-units), for the pods that are ready; from 0 replicas, for one.
+
+    Source: `pkg/controller/podautoscaler/replica_calculator.go`, `getUsageRatioReplicaCount`, of Kubernetes.
+    """
+    if not target:
+        return _NO_TARGET
+    ratio = value / target
+    if not scene.current:
+        return Proposal(_count(ratio), value)
+    if scene.near(ratio):
+        return Proposal(scene.current, value)
+    if not len(pods):
+        return _NO_PODS
+    return Proposal(_count(ratio * pods.ready_count), value)
+
+
+def by_value_per_pod(value: int, *, target: int, scene: Scene) -> Proposal | MetricError:
+    """From a value of the whole (milli-units) of which each replica is to have `target`.
+
+    Source: `pkg/controller/podautoscaler/replica_calculator.go`, `GetExternalPerPodMetricReplicas`, of Kubernetes.
+    """
+    if not target:
+        return _NO_TARGET
+    if not scene.there:
+        return Proposal(_count(value / target), 0)
+    usage = value if value == MOST_MILLI else math.ceil(value / scene.there)
+    near = scene.near(value / (target * scene.there))
+    return Proposal(scene.there if near else _count(value / target), usage)
+
+
+def _with(proposal: Proposal, replicas: float) -> Proposal:
+    return Proposal(_count(replicas), proposal.usage, proposal.utilization)
+
+
+def _count(replicas: float) -> int:
+    """Rounded up, within 32 bits."""
+    return _MOST if replicas >= _MOST else _LEAST if replicas <= _LEAST else math.ceil(replicas)
+
+
+def _quotient(dividend: int, divisor: int) -> int:
+    """Whole division that cuts towards zero; by zero, zero."""
+    if not divisor:
+        return 0
+    return dividend // divisor if dividend >= 0 else -(-dividend // divisor)
+
+
+def _total(amounts: Milli, rows: Flags) -> int:
+    """The exact sum of some rows."""
+    chosen = amounts[rows]
+    if not len(chosen) or int(np.abs(chosen).max()) < _LARGEST // len(chosen):
+        return int(chosen.sum())
+    return sum(chosen.tolist())

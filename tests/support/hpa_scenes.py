@@ -1,0 +1,49 @@
+"""Pods, samples and requests of the HPA vectors, in columns."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from agents.logic.replicas.pods import NEVER, ContainerRequest, Phase, PodRequest, Pods, Ready, Samples
+
+Json = dict[str, Any]
+NOW = 1_000_000.0
+READY = {"True": Ready.YES, "False": Ready.NO, "Unknown": Ready.UNKNOWN}
+
+
+def pods(given: Sequence[Json]) -> Pods:
+    changed = [-1 if pod.get("ready_changed_s_ago") is None else pod["ready_changed_s_ago"] for pod in given]
+    started = [pod.get("started_s_ago") for pod in given]
+    return Pods(
+        np.array([Phase[(pod.get("phase") or "Unknown").upper()] for pod in given], np.int8),
+        np.array([bool(pod.get("deleting")) for pod in given], np.bool_),
+        np.array([READY.get(str(pod.get("ready")), Ready.ABSENT) for pod in given], np.int8),
+        np.array([NEVER if ago == -1 else NOW - ago for ago in changed], np.float64),
+        np.array([math.nan if ago is None else NOW - ago for ago in started], np.float64),
+    )
+
+
+def samples(given: Sequence[Json]) -> Samples:
+    values = [pod.get("metric") for pod in given]
+    return Samples(
+        np.array([value is not None for value in values], np.bool_),
+        np.array([value or 0 for value in values], np.int64),
+        np.array([NOW - (pod.get("metric_age_s") or 0) for pod in given], np.float64),
+        np.array([pod.get("metric_window_s") or 0 for pod in given], np.float64),
+    )
+
+
+def asked(given: Sequence[Json], resource: str) -> list[PodRequest]:
+    return [
+        PodRequest(
+            pod["name"],
+            tuple(
+                ContainerRequest(c["name"], (c.get("requests_milli") or {}).get(resource)) for c in pod.get("containers") or ()
+            ),
+            (pod.get("pod_requests_milli") or {}).get(resource),
+            bool(pod.get("pod_requests_milli")),
+        )
+        for pod in given
+    ]
