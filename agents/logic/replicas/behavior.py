@@ -1,0 +1,134 @@
+"""How fast replicas may change: windows over past recommendations, and rate policies over past changes.
+
+Source of all rules: `pkg/controller/podautoscaler/horizontal.go` of Kubernetes; of the defaults: `pkg/apis/autoscaling/v2/defaults.go`.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from agents.logic.replicas import quantities
+
+Moment = tuple[float, int]
+"""A time (seconds since the epoch) and a count of replicas: recommended, or changed."""
+
+_MOST, _LEAST = 2**31 - 1, -(2**31)
+_HUNDRED = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """At most `value` pods, or percent of them, within `period` seconds."""
+
+    kind: str
+    value: int
+    period: float
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """One direction. `window` is in seconds, None if the controller's counts; `tolerance` a share, None likewise."""
+
+    policies: tuple[Policy, ...]
+    select: str = "Max"
+    window: float | None = None
+    tolerance: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Behavior:
+    """Both directions."""
+
+    up: Rules
+    down: Rules
+
+
+DEFAULT_UP = {
+    "stabilizationWindowSeconds": 0,
+    "selectPolicy": "Max",
+    "policies": [{"type": "Pods", "value": 4, "periodSeconds": 15}, {"type": "Percent", "value": 100, "periodSeconds": 15}],
+}
+DEFAULT_DOWN = {"selectPolicy": "Max", "policies": [{"type": "Percent", "value": 100, "periodSeconds": 15}]}
+
+
+def defaulted(block: Mapping[str, object]) -> dict[str, object]:
+    """A `behavior` with what the API server adds to it."""
+    return {
+        "scaleUp": _defaulted(block.get("scaleUp"), DEFAULT_UP),
+        "scaleDown": _defaulted(block.get("scaleDown"), DEFAULT_DOWN),
+    }
+
+
+def _defaulted(told: object, default: Mapping[str, object]) -> dict[str, object]:
+    given = told if isinstance(told, Mapping) else {}
+    return {**default, **{name: value for name, value in given.items() if value is not None}}
+
+
+def read(block: Mapping[str, object]) -> Behavior:
+    """A `behavior` as it stands in an object, defaults added."""
+    full = defaulted(block)
+    return Behavior(_rules(full["scaleUp"]), _rules(full["scaleDown"]))
+
+
+def _rules(told: object) -> Rules:
+    given = told if isinstance(told, Mapping) else {}
+    policies = tuple(Policy(p["type"], int(p["value"]), float(p["periodSeconds"])) for p in given.get("policies") or ())
+    window, tolerance = given.get("stabilizationWindowSeconds"), given.get("tolerance")
+    return Rules(
+        policies,
+        str(given.get("selectPolicy") or "Max"),
+        None if window is None else float(window),
+        None if tolerance is None else quantities.milli(str(tolerance)) / 1000,
+    )
+
+
+def held(wanted: int, current: int, past: Iterable[Moment], *, now: float, windows: tuple[float, float]) -> int:
+    """`current`, moved no more than every recommendation in the windows (up, down; seconds) asks for.
+
+    One exactly as old as a window no longer counts.
+    """
+    up_window, down_window = windows
+    lowest = highest = wanted
+    for at, count in past:
+        if at > now - up_window:
+            lowest = min(lowest, count)
+        if at > now - down_window:
+            highest = max(highest, count)
+    return min(max(current, lowest), highest)
+
+
+def highest_of(wanted: int, past: Iterable[Moment], *, now: float, window: float) -> int:
+    """The highest recommendation within the window (seconds), where no behaviour is given; one exactly as old still counts."""
+    return max([wanted, *(count for at, count in past if at >= now - window)])
+
+
+def most(current: int, rules: Rules, changes: tuple[Iterable[Moment], Iterable[Moment]], *, now: float) -> int:
+    """The highest count that the rates upwards allow after the changes (added, removed) so far."""
+    if rules.select == "Disabled":
+        return current
+    limits = [_raised(policy, _start(current, policy, changes, now)) for policy in rules.policies]
+    return min(limits, default=_MOST) if rules.select == "Min" else max(limits, default=_LEAST)
+
+
+def least(current: int, rules: Rules, changes: tuple[Iterable[Moment], Iterable[Moment]], *, now: float) -> int:
+    """The lowest count that the rates downwards allow after the changes (added, removed) so far."""
+    if rules.select == "Disabled":
+        return current
+    limits = [_lowered(policy, _start(current, policy, changes, now)) for policy in rules.policies]
+    return max(limits, default=_LEAST) if rules.select == "Min" else min(limits, default=_MOST)
+
+
+def _start(current: int, policy: Policy, changes: tuple[Iterable[Moment], Iterable[Moment]], now: float) -> int:
+    """The count when the policy's period began; a change exactly as old as the period no longer counts."""
+    added, removed = (sum(count for at, count in part if at > now - policy.period) for part in changes)
+    return current - added + removed
+
+
+def _raised(policy: Policy, start: int) -> int:
+    if policy.kind == "Pods":
+        return start + policy.value
+    return min(_MOST, math.ceil(start * (1 + policy.value / _HUNDRED)))
+
+
+def _lowered(policy: Policy, start: int) -> int:
+    return start - policy.value if policy.kind == "Pods" else int(start * (1 - policy.value / _HUNDRED))

@@ -1,0 +1,105 @@
+"""The metrics of an autoscaler's spec, and what each answers from readings: a proposal, or why it has none."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from agents.logic.replicas import proposals, quantities
+from agents.logic.replicas.autoscaler import Answer
+from agents.logic.replicas.pods import Milli, Pods, Samples
+from agents.logic.replicas.proposals import MetricError, Proposal, Scene
+
+_BLOCKS = {
+    "Resource": "resource",
+    "ContainerResource": "containerResource",
+    "Pods": "pods",
+    "Object": "object",
+    "External": "external",
+}
+_PREFIXES = {"ContainerResource": "container-resource"}
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One entry of `metrics`. Targets are milli-units, `utilization` percent; None where the entry has none."""
+
+    kind: str
+    name: str
+    container: str = ""
+    selector: tuple[tuple[str, str], ...] = ()
+    utilization: int | None = None
+    average: int | None = None
+    value: int | None = None
+
+    @property
+    def identifier(self) -> str:
+        """What Crane calls the metric: its kind and its name."""
+        return f"{_PREFIXES.get(self.kind, self.kind.lower())}.{self.name}"
+
+    @property
+    def reason(self) -> str:
+        """The reason of the condition ScalingActive when the metric cannot be had."""
+        return f"FailedGet{self.kind}Metric" if self.kind in _BLOCKS else "InvalidMetricSourceType"
+
+
+def read(entry: Mapping[str, object]) -> Metric:
+    """An entry of a spec's `metrics`; `ValueError` if an amount is none. What it lacks shows when it is asked."""
+    kind = str(entry.get("type", ""))
+    block = _mapping(entry.get(_BLOCKS.get(kind, "")))
+    named, target = _mapping(block.get("metric")), _mapping(block.get("target"))
+    labels = _mapping(_mapping(named.get("selector")).get("matchLabels"))
+    percent = target.get("averageUtilization")
+    return Metric(
+        kind,
+        str(block.get("name") or named.get("name") or ""),
+        str(block.get("container") or ""),
+        tuple(sorted((key, str(value)) for key, value in labels.items())),
+        percent if isinstance(percent, int) else None,
+        _amount(target.get("averageValue")),
+        _amount(target.get("value")),
+    )
+
+
+def _mapping(value: object) -> Mapping[str, object]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _amount(value: object) -> int | None:
+    return None if value is None else quantities.milli(str(value))
+
+
+@dataclass(frozen=True, slots=True)
+class Readings:
+    """What is known when a spec's metrics are asked: the pods, and by metric samples, requests, and values of the whole."""
+
+    pods: Pods
+    samples: Mapping[Metric, Samples] = field(default_factory=dict)
+    requests: Mapping[Metric, Milli | str] = field(default_factory=dict)
+    values: Mapping[Metric, int] = field(default_factory=dict)
+
+
+def ask(metric: Metric, readings: Readings, scene: Scene) -> Answer:
+    """What a metric proposes."""
+    found = _by_pods(metric, readings, scene) if metric in readings.samples else _by_whole(metric, readings, scene)
+    return found if isinstance(found, Proposal) else (metric.reason, found)
+
+
+def _by_pods(metric: Metric, readings: Readings, scene: Scene) -> Proposal | MetricError:
+    samples, resource = readings.samples[metric], metric.kind in ("Resource", "ContainerResource")
+    cpu = resource and metric.name == "cpu"
+    if metric.average is not None:
+        return proposals.by_average(readings.pods, samples, target=metric.average, cpu=cpu, scene=scene)
+    if metric.utilization is None or not resource:
+        return MetricError(f"metric '{metric.identifier}' has no target that fits its kind")
+    requests = readings.requests.get(metric, f"the requests for {metric.name} are not known")
+    return proposals.by_utilization(readings.pods, samples, requests, target=metric.utilization, cpu=cpu, scene=scene)
+
+
+def _by_whole(metric: Metric, readings: Readings, scene: Scene) -> Proposal | MetricError:
+    value = readings.values.get(metric)
+    if value is None:
+        return MetricError(f"metric '{metric.identifier}' has no reading")
+    if metric.average is not None:
+        return proposals.by_value_per_pod(value, target=metric.average, scene=scene)
+    if metric.value is not None:
+        return proposals.by_value(value, readings.pods, target=metric.value, scene=scene)
+    return MetricError(f"metric '{metric.identifier}' has no target that fits its kind")

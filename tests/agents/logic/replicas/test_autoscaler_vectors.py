@@ -1,0 +1,79 @@
+"""Whole passes of an autoscaler against Kubernetes' own, step by step, and what its API server adds to a spec."""
+
+from typing import Any
+
+import pytest
+from ehpa_vectors import Json, vectors
+from hpa_scenes import NOW, asked, pods, samples
+
+from agents.logic.replicas import autoscaler, behavior, metrics, proposals
+from agents.logic.replicas.autoscaler import Bounds, Memory
+from agents.logic.replicas.metrics import Readings
+from agents.logic.replicas.pods import requests
+from agents.logic.replicas.proposals import MetricError, Scene
+
+
+@pytest.mark.parametrize("vector", vectors("hpa_defaults"))
+def test_a_spec_gets_the_api_servers_defaults(vector: Json) -> None:
+    assert autoscaler.defaulted(vector["inputs"]["spec"]) == vector["expected"]["spec"]
+
+
+def fleet(count: int, request: int) -> Any:
+    pod = {
+        "phase": "Running", "ready": "True", "ready_changed_s_ago": 90_000, "started_s_ago": 100_000, "metric_age_s": 5,
+        "metric_window_s": 30, "containers": [{"name": "c", "requests_milli": {"cpu": request}}],
+    }  # fmt: skip
+    return [{"name": f"p{i}", **pod} for i in range(count)]
+
+
+def answers(inputs: Json, step: Json, spec: Json, scene: Scene) -> list[Any]:
+    selector = inputs.get("selector", "app=x")
+    if selector != "app=x":
+        return [("InvalidSelector", MetricError(f"'{selector}' selects nothing"))]
+    given = fleet(scene.current, inputs.get("pod_cpu_request_milli", 0))
+    found = []
+    for entry in spec["metrics"]:
+        metric = metrics.read(entry)
+        readings = Readings(pods(given))
+        if metric.name not in (step.get("fail") or ()):
+            readings = read(metric, given, step, readings)
+        found.append(metrics.ask(metric, readings, scene))
+    return found
+
+
+def read(metric: metrics.Metric, given: list[Json], step: Json, empty: Readings) -> Readings:
+    if metric.kind in ("Resource", "Pods"):
+        used = step.get("cpu_milli_per_pod") if metric.kind == "Resource" else (step.get("pods_milli_per_pod") or {}).get(metric.name)
+        seen = samples([{**pod, "metric": used or 0} for pod in given])
+        return Readings(empty.pods, {metric: seen}, {metric: requests(asked(given, metric.name), resource=metric.name)})
+    if metric.kind == "External":
+        series = (step.get("external_milli") or {}).get(metric.name)
+        return empty if series is None else Readings(empty.pods, values={metric: proposals.summed(series)})
+    value = (step.get("object_milli") or {}).get(metric.name)
+    return empty if value is None else Readings(empty.pods, values={metric: value})
+
+
+@pytest.mark.parametrize("vector", vectors("hpa_timeline"))
+def test_passes_decide_what_kubernetes_decides(vector: Json) -> None:
+    inputs, expected = vector["inputs"], vector["expected"]
+    spec: Json = autoscaler.defaulted(inputs["spec"])
+    assert spec.get("behavior") == expected.get("defaulted_behavior")
+    rules = behavior.read(spec["behavior"]) if "behavior" in spec else None
+    down, up = (inputs["tolerance"],) * 2
+    if rules is not None:
+        down = down if rules.down.tolerance is None else rules.down.tolerance
+        up = up if rules.up.tolerance is None else rules.up.tolerance
+    least, most, current, memory = spec["minReplicas"], spec["maxReplicas"], inputs["initial_replicas"], Memory()
+    for step, theirs in zip(inputs["steps"], expected["steps"], strict=True):
+        current = step.get("set_replicas", current)
+        least, most = step.get("set_min", least), step.get("set_max", most)
+        bounds = Bounds(least, most, rules, inputs["downscale_stabilisation_s"], bool(inputs.get("gate_scale_to_zero")))
+        scene = Scene(current, current, NOW, down, up)
+        found = answers(inputs, step, spec, scene)
+        decision, memory = autoscaler.decide(bounds, current, found, memory, now=NOW + step["t"])
+        current = decision.replicas
+        state = memory.conditions
+        mine = [
+            current, decision.written, memory.desired, state.able, state.active, state.limited, decision.error is not None,
+        ]  # fmt: skip
+        assert mine == theirs, step
