@@ -1,0 +1,86 @@
+"""The crons of an EHPA: which are active, how many replicas they ask for, and which the API must not take."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from agents.logic.replicas import schedules
+
+
+@dataclass(frozen=True, slots=True)
+class Cron:
+    """One entry of `crons`: `target` replicas from each start to the next end, in `zone` (UTC if it names none)."""
+
+    name: str
+    start: str
+    end: str
+    target: int = 0
+    zone: str = ""
+
+    @staticmethod
+    def read(entry: Mapping[str, object]) -> "Cron":
+        """An entry as it stands in an object."""
+        target = entry.get("targetReplicas")
+        text = {name: str(entry.get(name) or "") for name in ("name", "start", "end", "timezone")}
+        return Cron(text["name"], text["start"], text["end"], target if isinstance(target, int) else 0, text["timezone"])
+
+
+def active(cron: Cron, now: float) -> bool:
+    """Whether the next of its two moments is the end; `ValueError` if a schedule or the zone cannot be read.
+
+    A start that never comes makes it always active, an end that never comes never; equal moments, active.
+    Source: `pkg/autoscaling/estimator/cron.go` and `pkg/metricprovider/cron.go`, `isCronActive`, of Crane.
+    """
+    zone = schedules.load(cron.zone)
+    start, end = (schedules.parse(text).next(now, zone) for text in (cron.start, cron.end))
+    if end is None:
+        return False
+    return start is None or start >= end
+
+
+def wanted(crons: Sequence[Cron], now: float, *, least: int) -> int:
+    """The largest target of the active crons, at least `least`; `ValueError` if any of them cannot be read."""
+    return max([least, *[cron.target for cron in crons if active(cron, now)]])
+
+
+def name(cron: Cron, *, namespace: str, ehpa: str, default_zone: str = "UTC") -> str:
+    """What Crane calls a cron in its logs, and holds to be unique.
+
+    Source: `pkg/metricprovider/cron.go`, `GetCronName`, of Crane.
+    """
+    start, end = (_plain(text) for text in (cron.start, cron.end))
+    joined = f"cron-{namespace}-{ehpa}-{cron.name}-{cron.zone or default_zone}-{start}-{end}"
+    text = joined.lower().replace(" ", "")
+    for sign in "/.:%":
+        text = text.replace(sign, "-")
+    return text
+
+
+def _plain(schedule: str) -> str:
+    return schedule.replace("*", "x").replace("/", "sl").replace("?", "qm")
+
+
+def refusals(crons: Sequence[Cron], now: float, *, namespace: str, ehpa: str) -> list[str]:
+    """Sentences on what is wrong with an EHPA's crons; none if nothing is.
+
+    Upstream checks texts, zones and names. That a start never comes, or that both moments are always one, it does not see; either
+    makes a cron active for ever.
+    """
+    found = [f"two crons are called '{given}'" for given in _twice([cron.name for cron in crons])]
+    names = [name(cron, namespace=namespace, ehpa=ehpa) for cron in crons]
+    found += [f"two crons have the internal name '{given}'" for given in _twice(names)]
+    return found + [text for cron in crons if (text := _refusal(cron, now))]
+
+
+def _twice(names: Sequence[str]) -> list[str]:
+    return sorted({given for given in names if names.count(given) > 1})
+
+
+def _refusal(cron: Cron, now: float) -> str:
+    try:
+        zone = schedules.load(cron.zone)
+        start, end = schedules.parse(cron.start), schedules.parse(cron.end)
+    except ValueError as error:
+        return f"cron '{cron.name}': {error}"
+    if start.next(now, zone) is None or end.next(now, zone) is None:
+        return f"cron '{cron.name}': its start '{cron.start}' or its end '{cron.end}' never comes"
+    return f"cron '{cron.name}' ends when it starts" if start == end else ""
