@@ -15,7 +15,10 @@ from zoneinfo import ZoneInfo
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  # wall time; zones are added apart
 _YEARS = 5
 _NOON = 12
+_DECEMBER = 12
 _HOURS = 24
+_SIXTY = 60
+_DAY = timedelta(days=1)
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 _FIELDS = (
@@ -137,37 +140,95 @@ def _number(text: str, low: int, words: tuple[str, ...]) -> int:
 
 
 def _next(schedule: Schedule, at: int, zone: tzinfo) -> int | None:
-    """Move `at` on, from the largest unit to the smallest, and begin again whenever a larger one turns."""
+    """Move `at` on, from the largest unit to the smallest; when a unit turns over, begin again with the largest."""
     limit = _wall(at, zone).year + _YEARS
-    exact = True
-    while (wall := _wall(at, zone)).year <= limit:
-        if wall.month not in schedule.months:
-            at, exact = _instant(datetime(wall.year + wall.month // _NOON, wall.month % _NOON + 1, 1), zone), False  # noqa: DTZ001  # wall time
-        elif not _day_matches(schedule, wall):
-            at, exact = _midnight(datetime(wall.year, wall.month, wall.day) + timedelta(days=1), zone), False  # noqa: DTZ001  # ditto
-        elif wall.hour not in schedule.hours:
-            start = wall.replace(minute=0, second=0) if exact else wall
-            at, exact = (_instant(start, zone) if exact else at) + 3600, False
-        elif wall.minute not in schedule.minutes:
-            at, exact = at - at % 60 + 60, False
-        elif wall.second:
-            at = at + 60 - wall.second
+    moved = False
+    while _wall(at, zone).year <= limit:
+        for move in (_months, _days, _hours, _minutes):
+            at, moved, turned = move(schedule, at, zone, moved)
+            if turned:
+                break
         else:
             return at
     return None
+
+
+_Moved = tuple[int, bool, bool]
+"""Where a move came to, whether anything has moved so far, and whether a unit above turned over."""
+
+
+def _months(schedule: Schedule, at: int, zone: tzinfo, moved: bool) -> _Moved:
+    """On to the first day of a month that matches. Before the first move of all, smaller units go back to their start."""
+    while (wall := _wall(at, zone)).month not in schedule.months:
+        wall = wall if moved else wall.replace(day=1, hour=0, minute=0, second=0)
+        turn = wall.month == _DECEMBER
+        at, moved = _instant(wall.replace(year=wall.year + turn, month=1 if turn else wall.month + 1), zone), True
+        if turn:
+            return at, moved, True
+    return at, moved, False
+
+
+def _days(schedule: Schedule, at: int, zone: tzinfo, moved: bool) -> _Moved:
+    """On to the midnight of a day that matches. Where a change of the clock takes midnight away, its neighbour stands for it."""
+    while not _day_matches(schedule, wall := _wall(at, zone)):
+        if not moved:
+            at, moved = _instant(wall.replace(hour=0, minute=0, second=0), zone), True
+        at = _skip_days(schedule, at, zone)
+        at = _instant(_wall(at, zone) + _DAY, zone)
+        if hour := _wall(at, zone).hour:
+            at += (_HOURS - hour if hour > _NOON else -hour) * 3600
+        if _wall(at, zone).day == 1:
+            return at, moved, True
+    return at, moved, False
+
+
+def _skip_days(schedule: Schedule, at: int, zone: tzinfo) -> int:
+    """The day before the next that matches or begins a month, at the same hour; `at` itself if the clock changes between."""
+    wall = day = _wall(at, zone)
+    if wall.hour:
+        return at
+    while (ahead := day + _DAY).day != 1 and not _day_matches(schedule, ahead):
+        day = ahead
+    there = _instant(day, zone)
+    return there if day != wall and _wall(there, zone) == day else at
+
+
+def _hours(schedule: Schedule, at: int, zone: tzinfo, moved: bool) -> _Moved:
+    """On to an hour that matches."""
+    while (wall := _wall(at, zone)).hour not in schedule.hours:
+        if not moved:
+            at, moved = _instant(wall.replace(minute=0, second=0), zone), True
+        at = _ahead(at, zone, 3600, min((h for h in schedule.hours if h > wall.hour), default=_HOURS) - wall.hour)
+        if not _wall(at, zone).hour:
+            return at, moved, True
+    return at, moved, False
+
+
+def _minutes(schedule: Schedule, at: int, zone: tzinfo, moved: bool) -> _Moved:
+    """On to the start of a minute that matches."""
+    wall = _wall(at, zone)
+    if wall.second and wall.minute in schedule.minutes:
+        at, moved = at + 60 - wall.second, True
+        if not _wall(at, zone).minute:
+            return at, moved, True
+    while (wall := _wall(at, zone)).minute not in schedule.minutes:
+        at, moved = at - at % 60, True
+        at = _ahead(at, zone, 60, min((m for m in schedule.minutes if m > wall.minute), default=_SIXTY) - wall.minute)
+        if not _wall(at, zone).minute:
+            return at, moved, True
+    return at, moved, False
+
+
+def _ahead(at: int, zone: tzinfo, unit: int, count: int) -> int:
+    """So many units (seconds) on, or one if the clock changes between."""
+    wall, far = _wall(at, zone), at + unit * count
+    return far if _wall(far, zone) == wall + timedelta(seconds=unit * count) else at + unit
 
 
 def _day_matches(schedule: Schedule, wall: datetime) -> bool:
     """Day of month and day of week: both if one of them admits all, else either."""
     day, weekday = wall.day in schedule.days, wall.isoweekday() % 7 in schedule.weekdays
     return day and weekday if any(schedule.free) else day or weekday
-
-
-def _midnight(wall: datetime, zone: tzinfo) -> int:
-    """The instant of a midnight; if a change of the clock makes it another hour, the midnight nearest to it."""
-    at = _instant(wall, zone)
-    hour = _wall(at, zone).hour
-    return at if not hour else at + (_HOURS - hour if hour > _NOON else -hour) * 3600
 
 
 def _wall(at: int, zone: tzinfo) -> datetime:
