@@ -1,0 +1,149 @@
+"""Crane's EffectiveHorizontalPodAutoscaler as a value, and what all objects that follow from one have in common."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from agents.logic.replicas import metrics
+from agents.logic.replicas.crons import Cron
+from agents.logic.replicas.metrics import Metric
+
+Object = dict[str, object]
+
+API = "autoscaling.crane.io/v1alpha1"
+KIND = "EffectiveHorizontalPodAutoscaler"
+MANAGER = "effective-hpa-controller"
+QUERY = "metric-query.autoscaling.crane.io"
+UID_LABEL = "autoscaling.crane.io/effective-hpa-uid"
+TARGET_LABELS = {
+    "targetKind": "app.kubernetes.io/target-kind",
+    "targetName": "app.kubernetes.io/target-name",
+    "targetNamespace": "app.kubernetes.io/target-namespace",
+}
+"""The labels of a forecast's object by the words in which a metric's selector asks for them."""
+
+PREDICTION = "crane_autoscaling_prediction"
+CRON = "crane_autoscaling_cron"
+PREDICTED = ("Resource", "ContainerResource", "Pods", "External")
+"""Kinds of metrics that are forecast."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What is scaled; kind and name are as its manifest has them."""
+
+    api: str
+    kind: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """How the EHPA wants its metrics forecast: the window in seconds, and the algorithm's block as it stands there."""
+
+    window: int
+    algorithm: Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Ehpa:
+    """One EHPA. `entries` are its metrics as they stand in the object, beside what they say."""
+
+    namespace: str
+    name: str
+    uid: str
+    target: Target
+    most: int
+    least: int | None = None
+    strategy: str = "Auto"
+    entries: tuple[Mapping[str, object], ...] = ()
+    crons: tuple[Cron, ...] = ()
+    behavior: Mapping[str, object] | None = None
+    prediction: Prediction | None = None
+    labels: Mapping[str, str] | None = None
+    annotations: Mapping[str, str] | None = None
+
+    @property
+    def metrics(self) -> tuple[Metric, ...]:
+        """What the entries say."""
+        return tuple(metrics.read(entry) for entry in self.entries)
+
+    @property
+    def queries(self) -> dict[str, str]:
+        """Queries that annotations give, by the metric's identifier. One character after the prefix is skipped."""
+        found = self.annotations or {}
+        return {key[len(QUERY) + 1 :]: value for key, value in found.items() if key.startswith(QUERY)}
+
+    @property
+    def child(self) -> str:
+        """The name of every object that follows from this one."""
+        return f"ehpa-{self.name}"
+
+    @property
+    def selector(self) -> dict[str, str]:
+        """How a metric asks for what belongs to the target."""
+        return {"targetKind": self.target.kind, "targetName": self.target.name, "targetNamespace": self.namespace}
+
+
+def read(manifest: Mapping[str, object]) -> Ehpa:
+    """An EHPA from its manifest; `ValueError` names what cannot be read.
+
+    Prediction counts only with its window and the block of its algorithm. Source: `pkg/utils/ehpa.go`, `IsEHPAPredictionEnabled`.
+    """
+    about, spec = _mapping(manifest.get("metadata")), _mapping(manifest.get("spec"))
+    target, most, least = _mapping(spec.get("scaleTargetRef")), spec.get("maxReplicas"), spec.get("minReplicas")
+    if not isinstance(most, int):
+        raise ValueError(f"'maxReplicas' is '{most}', not a whole number")
+    behavior = spec.get("behavior")
+    return Ehpa(
+        str(about.get("namespace", "")),
+        str(about.get("name", "")),
+        str(about.get("uid", "")),
+        Target(str(target.get("apiVersion", "")), str(target.get("kind", "")), str(target.get("name", ""))),
+        most,
+        least if isinstance(least, int) else None,
+        str(spec.get("scaleStrategy") or "Auto"),
+        tuple(_mapping(entry) for entry in _sequence(spec.get("metrics"))),
+        tuple(Cron.read(_mapping(entry)) for entry in _sequence(spec.get("crons"))),
+        behavior if isinstance(behavior, Mapping) else None,
+        _prediction(_mapping(spec.get("prediction"))),
+        _texts(about.get("labels")),
+        _texts(about.get("annotations")),
+    )
+
+
+def _prediction(block: Mapping[str, object]) -> Prediction | None:
+    window, algorithm = block.get("predictionWindowSeconds"), _mapping(block.get("predictionAlgorithm"))
+    if not isinstance(window, int) or not algorithm.get(str(algorithm.get("algorithmType"))):
+        return None
+    return Prediction(window, algorithm)
+
+
+def _mapping(value: object) -> Mapping[str, object]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _sequence(value: object) -> list[object]:
+    return list(value) if isinstance(value, list | tuple) else []
+
+
+def _texts(value: object) -> dict[str, str]:
+    return {str(key): str(text) for key, text in _mapping(value).items()}
+
+
+def metadata(ehpa: Ehpa, labels: Mapping[str, str] | None = None) -> Object:
+    """The metadata of an object that follows from an EHPA and goes when it goes. Labels propagate over the common ones."""
+    common = {
+        "app.kubernetes.io/name": ehpa.child,
+        "app.kubernetes.io/part-of": ehpa.name,
+        "app.kubernetes.io/managed-by": MANAGER,
+        UID_LABEL: ehpa.uid,
+    }
+    owner = {
+        "apiVersion": API, "kind": KIND, "name": ehpa.name, "uid": ehpa.uid, "controller": True, "blockOwnerDeletion": True,
+    }  # fmt: skip
+    return {
+        "name": ehpa.child,
+        "namespace": ehpa.namespace,
+        "labels": {**common, **(labels or {})},
+        "ownerReferences": [owner],
+    }

@@ -1,0 +1,225 @@
+"""The objects that follow from an EHPA: its HorizontalPodAutoscaler and its TimeSeriesPrediction.
+
+With `as_upstream` they are Crane v0.11.0's to the letter. Without, a metric that cannot be had is left out instead of preventing the
+whole object, a forecast may stand for one container, and what nobody could scale by is refused.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from agents.logic.replicas import quantities, queries
+from agents.logic.replicas.ehpa import API, CRON, PREDICTED, PREDICTION, TARGET_LABELS, Ehpa, Object, metadata
+from agents.logic.replicas.metrics import Metric
+from agents.logic.replicas.pods import ContainerRequest, requests
+from agents.logic.replicas.pods import PodRequest as Request
+
+READY_FOR = 30.0
+"""Seconds that a pod must have been ready to be available."""
+
+SHORTEST_WINDOW = 600
+"""Seconds; upstream's admission refuses a shorter window."""
+
+_BEHAVIOR_SINCE = 18
+
+
+@dataclass(frozen=True, slots=True)
+class TargetPod:
+    """A pod of the target. `ready_at` is when it became ready (seconds since the epoch), None if it is not or does not say."""
+
+    name: str
+    running: bool
+    deleting: bool
+    ready_at: float | None
+    requests: tuple[tuple[str, Mapping[str, int]], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Propagation:
+    """Which labels and annotations an EHPA hands on to its HPA: by prefix, and by name."""
+
+    label_prefixes: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
+    annotation_prefixes: tuple[str, ...] = ()
+    annotations: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What an HPA depends on besides its EHPA: pods, the forecast's status, the API server, what propagates, and the time."""
+
+    pods: Sequence[TargetPod]
+    predicted: Sequence[Mapping[str, object]]
+    now: float
+    propagation: Propagation = Propagation()
+    api_minor: int = 99
+    as_upstream: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Generated:
+    """An object, and sentences on what was left out of it."""
+
+    manifest: Object
+    left_out: tuple[str, ...] = ()
+
+
+class CannotGenerate(Exception):
+    """No object can follow from the EHPA as things are."""
+
+
+def hpa(ehpa: Ehpa, around: Surroundings) -> Generated:
+    """The HorizontalPodAutoscaler: the user's metrics, then forecasts of those that have one, then one metric for all crons.
+
+    `CannotGenerate` says why there is none. Source: `pkg/controller/ehpa/hpa.go`, `NewHPAObject`, and `GetHPAMetrics`, of Crane.
+    """
+    forecasts, left_out = _forecasts(ehpa, around)
+    added = [_external(ehpa, PREDICTION, metric.identifier, target) for metric, target in forecasts]
+    if ehpa.crons:
+        added.append(_external(ehpa, CRON, "cron", {"type": "AverageValue", "averageValue": "1"}))
+    spec: Object = {"scaleTargetRef": _scaled(ehpa, around), "maxReplicas": ehpa.most}
+    if ehpa.least is not None:
+        spec["minReplicas"] = ehpa.least
+    spec["metrics"] = [*[dict(entry) for entry in ehpa.entries], *added]
+    if ehpa.behavior is not None and around.api_minor >= _BEHAVIOR_SINCE:
+        spec["behavior"] = dict(ehpa.behavior)
+    handed, about = around.propagation, metadata(ehpa, _handed_labels(ehpa, around.propagation))
+    if notes := _handed(ehpa.annotations, handed.annotation_prefixes, handed.annotations):
+        about["annotations"] = notes
+    version = "autoscaling/v2beta2" if around.as_upstream else "autoscaling/v2"
+    return Generated({"apiVersion": version, "kind": "HorizontalPodAutoscaler", "metadata": about, "spec": spec}, tuple(left_out))
+
+
+def _handed_labels(ehpa: Ehpa, handed: Propagation) -> dict[str, str]:
+    return _handed(ehpa.labels, handed.label_prefixes, handed.labels)
+
+
+def _handed(texts: Mapping[str, str] | None, prefixes: Sequence[str], names: Sequence[str]) -> dict[str, str]:
+    return {key: value for key, value in (texts or {}).items() if key in names or key.startswith(tuple(prefixes))}
+
+
+def _scaled(ehpa: Ehpa, around: Surroundings) -> Object:
+    """What the HPA scales: the target, or in a preview the substitute that stands for it."""
+    if ehpa.strategy == "Preview":
+        return {"apiVersion": API, "kind": "Substitute", "name": ehpa.child}
+    if ehpa.strategy == "Auto":
+        return {"apiVersion": ehpa.target.api, "kind": ehpa.target.kind, "name": ehpa.target.name}
+    if around.as_upstream:
+        return {"kind": "", "name": ""}
+    raise CannotGenerate(f"'{ehpa.strategy}' is no strategy; there are 'Auto' and 'Preview'")
+
+
+def _external(ehpa: Ehpa, name: str, identifier: str, target: Mapping[str, object]) -> Object:
+    labels = {**ehpa.selector, "resourceIdentifier": identifier}
+    return {"type": "External", "external": {"metric": {"name": name, "selector": {"matchLabels": labels}}, "target": dict(target)}}
+
+
+def _forecasts(ehpa: Ehpa, around: Surroundings) -> tuple[list[tuple[Metric, Object]], list[str]]:
+    """The metrics that a forecast stands for, with the target of each, and why others are left out."""
+    found: list[tuple[Metric, Object]] = []
+    left_out = []
+    for entry, metric in zip(ehpa.entries, ehpa.metrics, strict=True):
+        if ehpa.prediction is None or metric.kind not in PREDICTED or (around.as_upstream and metric.kind == "ContainerResource"):
+            continue
+        if not _is_predicted(metric, around.predicted):
+            left_out.append(f"metric '{metric.identifier}' has no forecast that is ready and one series")
+            continue
+        try:
+            found.append((metric, _target(metric, entry, around)))
+        except CannotGenerate as error:
+            if around.as_upstream:
+                raise
+            left_out.append(f"metric '{metric.identifier}': {error}")
+    return found, left_out
+
+
+def _is_predicted(metric: Metric, status: Iterable[Mapping[str, object]]) -> bool:
+    """Whether an entry of the forecast's status is for the metric, ready, and exactly one series."""
+    for entry in status:
+        series = entry.get("prediction")
+        if entry.get("resourceIdentifier") == metric.identifier and isinstance(series, list | tuple) and len(series) == 1:
+            return bool(entry.get("ready"))
+    return False
+
+
+def _target(metric: Metric, entry: Mapping[str, object], around: Surroundings) -> Object:
+    """What a pod is to have of the forecast: what the user says, or his share of what pods request."""
+    if metric.utilization is not None and metric.kind in ("Resource", "ContainerResource"):
+        return {"type": "AverageValue", "averageValue": quantities.text(_share(metric, around))}
+    block = next((value for value in entry.values() if isinstance(value, Mapping)), {})
+    told = block.get("target", {}).get("averageValue")
+    if told is not None:
+        return {"type": "AverageValue", "averageValue": told}
+    if around.as_upstream:
+        return {"type": "AverageValue"}
+    raise CannotGenerate("its target is neither a utilisation nor an average value")
+
+
+def _share(metric: Metric, around: Surroundings) -> int:
+    """floor(sum of requests * utilisation / number of pods) of the available pods, in milli-units."""
+    if not around.pods:
+        raise CannotGenerate("the target has no pods")
+    available = [pod for pod in around.pods if _available(pod, around.now)]
+    if not available:
+        raise CannotGenerate(f"none of {len(around.pods)} pods has been ready for {READY_FOR:g} s")
+    asked = [Request(pod.name, _containers(pod, metric)) for pod in available]
+    found = requests(asked, resource=metric.name, container=metric.container)
+    if isinstance(found, str):
+        raise CannotGenerate(found)
+    return math.floor(int(found.sum()) * (metric.utilization or 0) // 100 / len(available))
+
+
+def _containers(pod: TargetPod, metric: Metric) -> tuple[ContainerRequest, ...]:
+    return tuple(ContainerRequest(name, amounts.get(metric.name)) for name, amounts in pod.requests)
+
+
+def _available(pod: TargetPod, now: float) -> bool:
+    return pod.running and not pod.deleting and pod.ready_at is not None and now - pod.ready_at > READY_FOR
+
+
+def tsp(ehpa: Ehpa, *, as_upstream: bool = False) -> Generated:
+    """The TimeSeriesPrediction that asks for forecasts of an EHPA's metrics.
+
+    `CannotGenerate` if prediction is off, or (not upstream's way) if nothing could be forecast or the window is too short.
+    Source: `pkg/controller/ehpa/predict.go`, `NewPredictionObject`, of Crane.
+    """
+    if ehpa.prediction is None:
+        raise CannotGenerate("prediction is off: it needs a window and the block of its algorithm")
+    asked = [(metric, queries.query(ehpa, metric, as_upstream=as_upstream)) for metric in ehpa.metrics]
+    wanted = [(metric, text) for metric, text in asked if metric.kind in PREDICTED]
+    left_out = tuple(f"metric '{metric.identifier}' has no query" for metric, text in wanted if not text)
+    entries = [_entry(ehpa.prediction.algorithm, metric, text) for metric, text in wanted if text]
+    if not as_upstream:
+        _refuse(ehpa.prediction.window, [str(entry["resourceIdentifier"]) for entry in entries])
+    labels = {label: ehpa.selector[word] for word, label in TARGET_LABELS.items()}
+    target = {"apiVersion": ehpa.target.api, "kind": ehpa.target.kind, "name": ehpa.target.name, "namespace": ehpa.namespace}
+    spec: Object = {"targetRef": target, "predictionWindowSeconds": ehpa.prediction.window}
+    if entries:
+        spec["predictionMetrics"] = entries
+    return Generated(
+        {
+            "apiVersion": "prediction.crane.io/v1alpha1", "kind": "TimeSeriesPrediction",
+            "metadata": metadata(ehpa, labels), "spec": spec,
+        },
+        left_out,
+    )  # fmt: skip
+
+
+def _entry(algorithm: Mapping[str, object], metric: Metric, text: str) -> Object:
+    return {
+        "resourceIdentifier": metric.identifier,
+        "type": "ExpressionQuery",
+        "expressionQuery": {"expression": text},
+        "algorithm": dict(algorithm),
+    }
+
+
+def _refuse(window: int, identifiers: Sequence[str]) -> None:
+    """What upstream's admission says to the object later."""
+    if window < SHORTEST_WINDOW:
+        raise CannotGenerate(f"the window is {window} s, less than {SHORTEST_WINDOW}")
+    if not identifiers:
+        raise CannotGenerate("no metric can be forecast")
+    twice = {name for name in identifiers if identifiers.count(name) > 1}
+    if twice:
+        raise CannotGenerate(f"two metrics are called '{min(twice)}'")

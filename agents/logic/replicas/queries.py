@@ -1,0 +1,54 @@
+"""The expression that gives a metric's history of a whole workload, in Prometheus' language.
+
+Upstream's defaults, and better ones where upstream's read too much: its queries for Pods metrics are not limited to the
+workload, its queries for one container give a series a pod, and names and values are not escaped.
+"""
+
+import re
+
+from agents.logic.replicas.ehpa import Ehpa
+from agents.logic.replicas.metrics import Metric
+
+_PODS = {
+    "Deployment": "[a-z0-9]+-[a-z0-9]{5}$",
+    "ReplicaSet": "[a-z0-9]+$",
+    "DaemonSet": "[a-z0-9]{5}$",
+    "StatefulSet": "[0-9]+$",
+}
+_CPU, _MEMORY = "container_cpu_usage_seconds_total", "container_memory_working_set_bytes"
+
+
+def query(ehpa: Ehpa, metric: Metric, *, as_upstream: bool = False) -> str | None:
+    """The query of a metric: the one that an annotation gives, or the default; None if there is neither.
+
+    `as_upstream` gives Crane v0.11.0's text.
+    Source: `pkg/controller/ehpa/predict.go`, `NewPredictionObject`, and `pkg/utils/expression_prom_default.go`.
+    """
+    if as_upstream and metric.kind == "ContainerResource":
+        return None
+    return ehpa.queries.get(metric.identifier) or _default(ehpa, metric, as_upstream)
+
+
+def _default(ehpa: Ehpa, metric: Metric, as_upstream: bool) -> str | None:
+    where = [f'namespace="{ehpa.namespace}"', f'pod=~"{pods(ehpa, as_upstream=as_upstream)}"']
+    if metric.kind in ("Resource", "ContainerResource"):
+        container = 'container!=""' if metric.kind == "Resource" else f'container="{_escaped(metric.container)}"'
+        selected = "{" + ",".join([*where, container]) + "}"
+        if metric.name == "cpu":
+            return f"sum(irate({_CPU}{selected}[3m]))"
+        return f"sum({_MEMORY}{selected})" if metric.name == "memory" else None
+    if metric.kind not in ("Pods", "External"):
+        return None
+    labels = [f'{key}="{value if as_upstream else _escaped(value)}"' for key, value in metric.selector]
+    limits = where if metric.kind == "Pods" and not as_upstream else []
+    return f"sum({metric.name}{{{','.join([*labels, *limits])}}})"
+
+
+def pods(ehpa: Ehpa, *, as_upstream: bool = False) -> str:
+    """The expression that the names of the target's pods match, ready to stand in a query."""
+    name = ehpa.target.name if as_upstream else re.escape(ehpa.target.name).replace("\\-", "-").replace("\\", "\\\\")
+    return f"^{name}-{_PODS.get(ehpa.target.kind, '.*')}"
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
