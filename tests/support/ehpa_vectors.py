@@ -83,22 +83,21 @@ def _made(given: Json) -> tuple[Any, Any]:
 def _part(part: Json, index: Any, step: int) -> Any:
     kind, size = part["f"], part.get("v", 0.0)
     phase = (index + part.get("phase", 0)) % part.get("period", 1)
-    if kind == "const":
-        return np.full(len(index), float(size))
-    if kind == "sin":
-        return size * np.sin(2 * math.pi * phase / part["period"])
-    if kind == "trend":
-        return size * index
+    if kind in ("const", "trend"):
+        return size * (index if kind == "trend" else np.ones(len(index)))
     if kind == "square":
         inside = (phase >= part.get("from", 0)) & (phase < part.get("to", 0))
         return np.where(inside, part.get("hi", 0.0), part.get("lo", 0.0))
     if kind == "table":
         table = np.array(part["table"], np.float64)
         return table[(index // part["hold"]) % len(table)]
-    if kind == "weeksin":
+    if kind in ("sin", "weeksin"):
+        wave = np.sin(2 * math.pi * phase / part["period"])
+        if kind == "sin":
+            return size * wave
         weekday = (index * step // 86_400) % 7 < 5
-        a, b = (np.where(weekday, part["table"][k], part["table"][k + 2]) for k in (0, 1))
-        return a + b * np.sin(2 * math.pi * phase / part["period"])
+        base, swing = (np.where(weekday, part["table"][k], part["table"][k + 2]) for k in (0, 1))
+        return base + swing * wave
     return _chance(part, len(index))
 
 

@@ -25,13 +25,14 @@ def pods(given: Sequence[Json]) -> Pods:
     )
 
 
-def samples(given: Sequence[Json]) -> Samples:
+def samples(given: Sequence[Json], *, cpu: bool = False) -> Samples:
     values = [pod.get("metric") for pod in given]
     return Samples(
         np.array([value is not None for value in values], np.bool_),
         np.array([value or 0 for value in values], np.int64),
         np.array([NOW - (pod.get("metric_age_s") or 0) for pod in given], np.float64),
         np.array([pod.get("metric_window_s") or 0 for pod in given], np.float64),
+        cpu,
     )
 
 

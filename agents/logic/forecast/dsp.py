@@ -1,4 +1,4 @@
-"""Upstream's forecast by digital signal processing: find a day or a week in the history, let estimators compete, repeat the winner.
+"""Upstream's forecast by digital signal processing: find a day or a week in the past, let estimators compete, repeat the winner.
 
 Where upstream crashes, hides the cause or depends on chance, this one does not: chance is computed (`periods`), an estimator
 whose error is no number cannot win, and whatever prevents a forecast is said.

@@ -8,7 +8,6 @@ import math
 from dataclasses import dataclass
 from enum import StrEnum
 
-
 _ZERO = 62_135_596_800
 """Seconds from Go's zero time, 0001-01-01, to the epoch."""
 

@@ -69,7 +69,7 @@ class Linear:
 
     def __init__(self, maximum: float, width: float, epsilon: float) -> None:
         self.epsilon, self._width = epsilon, width
-        self.starts: Floats = np.arange(math.ceil(maximum / width) + 1) * width
+        self.starts: Floats = np.arange(math.ceil(maximum / width) + 1, dtype=np.float64) * width
 
     def find(self, values: Floats) -> Indices:
         """The bucket of each value: value / width, cut to a whole number and to the range there is."""

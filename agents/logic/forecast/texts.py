@@ -7,7 +7,7 @@ Source: `pkg/utils/time.go`, `ParseDuration`, of Crane, over Go's `time.ParseDur
 import re
 
 _UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
-_PART = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)")  # noqa: RUF001  # Go takes the Greek letter and the sign
+_PART = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)")
 _SPAN = re.compile(rf"([+-]?)((?:{_PART.pattern})+)")
 _DAYS = re.compile(r"([+-]?\d+)d")
 _DECIMAL = re.compile(r"[+-]?(\d+(_\d+)*\.?(\d+(_\d+)*)?|\.\d+(_\d+)*)([eE][+-]?\d+)?")

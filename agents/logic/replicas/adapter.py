@@ -51,7 +51,9 @@ def _cron(request: Request, ehpas: Sequence[Ehpa]) -> int | MetricError:
     wanted = {word: request.selector[word] for word in TARGET_LABELS}
     found = [ehpa for ehpa in ehpas if ehpa.selector == wanted and ehpa.crons]
     if not found:
-        return MetricError(f"no EHPA with crons scales {wanted['targetKind']} '{wanted['targetNamespace']}/{wanted['targetName']}'")
+        return MetricError(
+            f"no EHPA with crons scales {wanted['targetKind']} '{wanted['targetNamespace']}/{wanted['targetName']}'"
+        )
     least = found[-1].least
     try:
         return 1000 * crons.wanted(found[-1].crons, request.now, least=1 if least is None else least)

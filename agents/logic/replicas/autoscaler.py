@@ -1,14 +1,14 @@
 """One pass of a HorizontalPodAutoscaler: proposals of its metrics in, a count of replicas and conditions out.
 
-Source: `pkg/controller/podautoscaler/horizontal.go`, `reconcileAutoscaler`, of Kubernetes. What the controller keeps in memory and
-in the object's status is one value here, so a pass follows from its arguments.
+What the controller keeps in memory and in the object's status is one value here, so a pass follows from its arguments.
+Source: `pkg/controller/podautoscaler/horizontal.go`, `reconcileAutoscaler`, of Kubernetes.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from agents.logic.replicas import behavior
-from agents.logic.replicas.behavior import Behavior, Moment
+from agents.logic.replicas.behavior import Behavior, Moment, Rules
 from agents.logic.replicas.proposals import MetricError, Proposal
 
 
@@ -21,6 +21,11 @@ class Bounds:
     behavior: Behavior | None = None
     window: float = 300.0
     to_zero: bool = False
+
+    @property
+    def rules(self) -> Behavior:
+        """The behaviour; without one, rules that say nothing."""
+        return self.behavior or Behavior(Rules(()), Rules(()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +72,7 @@ Answer = Proposal | tuple[str, MetricError]
 """What a metric proposes, or the reason of the condition and the error."""
 
 
-def decide(
-    bounds: Bounds, current: int, answers: Sequence[Answer], memory: Memory, *, now: float
-) -> tuple[Decision, Memory]:
+def decide(bounds: Bounds, current: int, answers: Sequence[Answer], memory: Memory, *, now: float) -> tuple[Decision, Memory]:
     """One pass at `now` (seconds since the epoch) for a workload that asks for `current` replicas.
 
     An empty sequence of answers means that nothing could be asked; say why with one error.
@@ -139,7 +142,7 @@ def _rescaled(bounds: Bounds, current: int, wanted: int, memory: Memory, *, now:
     )
 
 
-def _within(changes: tuple[Moment, ...], rules: behavior.Rules, now: float) -> tuple[Moment, ...]:
+def _within(changes: tuple[Moment, ...], rules: Rules, now: float) -> tuple[Moment, ...]:
     longest = max((policy.period for policy in rules.policies), default=0.0)
     return tuple(change for change in changes if change[0] >= now - longest)
 
@@ -163,25 +166,23 @@ def _plainly(bounds: Bounds, current: int, wanted: int, memory: Memory, *, now: 
 
 def _with_behavior(bounds: Bounds, current: int, wanted: int, memory: Memory, *, now: float) -> tuple[int, int, Memory]:
     """With a behaviour: both windows, then the rates of one direction."""
-    rules = bounds.behavior
-    assert rules is not None  # noqa: S101  # the caller asks only then
+    rules = bounds.rules
     down = bounds.window if rules.down.window is None else rules.down.window
     windows, past = (rules.up.window or 0.0, down), memory.recommendations
     stabilised = behavior.held(wanted, current, past, now=now, windows=windows)
     able = "True/ReadyForNewScale"
     if stabilised != wanted:
         able = "True/ScaleUpStabilized" if wanted >= current else "True/ScaleDownStabilized"
-    allowed, reason = _limited(bounds, rules, current, stabilised, (memory.added, memory.removed), now)
+    allowed, reason = _limited(bounds, current, stabilised, memory, now=now)
     limited = f"{allowed != stabilised}/{reason}"
     kept = (*[moment for moment in past if moment[0] >= now - max(windows)], (now, wanted))
     conditions = replace(memory.conditions, able=able, limited=limited)
     return allowed, stabilised, replace(memory, recommendations=kept, conditions=conditions)
 
 
-def _limited(
-    bounds: Bounds, rules: Behavior, current: int, wanted: int, changes: tuple[Sequence[Moment], Sequence[Moment]], now: float
-) -> tuple[int, str]:
+def _limited(bounds: Bounds, current: int, wanted: int, memory: Memory, *, now: float) -> tuple[int, str]:
     """What rates and bounds let through, and the reason."""
+    rules, changes = bounds.rules, (memory.added, memory.removed)
     if wanted > current:
         limit = max(behavior.most(current, rules.up, changes, now=now), current)
         most, reason = (limit, "ScaleUpLimit") if bounds.most > limit else (bounds.most, "TooManyReplicas")

@@ -1,6 +1,6 @@
 """How fast replicas may change: windows over past recommendations, and rate policies over past changes.
 
-Source of all rules: `pkg/controller/podautoscaler/horizontal.go` of Kubernetes; of the defaults: `pkg/apis/autoscaling/v2/defaults.go`.
+Sources: `pkg/controller/podautoscaler/horizontal.go` of Kubernetes, and `pkg/apis/autoscaling/v2/defaults.go` for the defaults.
 """
 
 import math

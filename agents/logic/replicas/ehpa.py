@@ -92,7 +92,7 @@ def read(manifest: Mapping[str, object]) -> Ehpa:
     about, spec = _mapping(manifest.get("metadata")), _mapping(manifest.get("spec"))
     target, most, least = _mapping(spec.get("scaleTargetRef")), spec.get("maxReplicas"), spec.get("minReplicas")
     if not isinstance(most, int):
-        raise ValueError(f"'maxReplicas' is '{most}', not a whole number")
+        raise ValueError(f"'maxReplicas' is '{most}', not a whole number")  # noqa: TRY004  # what an API object says is a value
     behavior = spec.get("behavior")
     return Ehpa(
         str(about.get("namespace", "")),

@@ -1,7 +1,7 @@
 """The objects that follow from an EHPA: its HorizontalPodAutoscaler and its TimeSeriesPrediction.
 
-With `as_upstream` they are Crane v0.11.0's to the letter. Without, a metric that cannot be had is left out instead of preventing the
-whole object, a forecast may stand for one container, and what nobody could scale by is refused.
+With `as_upstream` they are Crane v0.11.0's to the letter. Without, a metric that cannot be had is left out instead of preventing
+the whole object, a forecast may stand for one container, and what nobody could scale by is refused.
 """
 
 import math
@@ -111,7 +111,10 @@ def _scaled(ehpa: Ehpa, around: Surroundings) -> Object:
 
 def _external(ehpa: Ehpa, name: str, identifier: str, target: Mapping[str, object]) -> Object:
     labels = {**ehpa.selector, "resourceIdentifier": identifier}
-    return {"type": "External", "external": {"metric": {"name": name, "selector": {"matchLabels": labels}}, "target": dict(target)}}
+    return {
+        "type": "External",
+        "external": {"metric": {"name": name, "selector": {"matchLabels": labels}}, "target": dict(target)},
+    }
 
 
 def _forecasts(ehpa: Ehpa, around: Surroundings) -> tuple[list[tuple[Metric, Object]], list[str]]:

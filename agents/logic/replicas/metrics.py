@@ -85,13 +85,12 @@ def ask(metric: Metric, readings: Readings, scene: Scene) -> Answer:
 
 def _by_pods(metric: Metric, readings: Readings, scene: Scene) -> Proposal | MetricError:
     samples, resource = readings.samples[metric], metric.kind in ("Resource", "ContainerResource")
-    cpu = resource and metric.name == "cpu"
     if metric.average is not None:
-        return proposals.by_average(readings.pods, samples, target=metric.average, cpu=cpu, scene=scene)
+        return proposals.by_average(readings.pods, samples, target=metric.average, scene=scene)
     if metric.utilization is None or not resource:
         return MetricError(f"metric '{metric.identifier}' has no target that fits its kind")
     requests = readings.requests.get(metric, f"the requests for {metric.name} are not known")
-    return proposals.by_utilization(readings.pods, samples, requests, target=metric.utilization, cpu=cpu, scene=scene)
+    return proposals.by_utilization(readings.pods, samples, requests, target=metric.utilization, scene=scene)
 
 
 def _by_whole(metric: Metric, readings: Readings, scene: Scene) -> Proposal | MetricError:

@@ -64,12 +64,16 @@ class Pods:
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """What pods use of one metric, in milli-units, where `known`; taken `at`, over the `window` (seconds) before."""
+    """What pods use of one metric, in milli-units, where `known`; taken `at`, over the `window` (seconds) before.
+
+    CPU says nothing while a pod starts, so whether it is CPU matters.
+    """
 
     known: Flags
     values: Milli
     at: Times
     window: Times
+    cpu: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +93,8 @@ class Groups:
     ignored: Flags
 
 
-def group(pods: Pods, samples: Samples, *, now: float, patience: Patience, cpu: bool) -> Groups:
-    """Each pod's group. Only CPU is distrusted while a pod starts.
+def group(pods: Pods, samples: Samples, *, now: float, patience: Patience) -> Groups:
+    """Each pod's group.
 
     Source: `pkg/controller/podautoscaler/replica_calculator.go`, `groupPods`, of Kubernetes.
     """
@@ -99,7 +103,7 @@ def group(pods: Pods, samples: Samples, *, now: float, patience: Patience, cpu: 
     seen = counted & ~pending
     missing = seen & ~samples.known
     ready = seen & samples.known
-    if not cpu:
+    if not samples.cpu:
         return Groups(ready, missing, pending)
     unready = ready & _starting(pods, samples, now, patience)
     return Groups(ready & ~unready, missing, pending | unready)

@@ -55,14 +55,12 @@ _NO_SAMPLES = MetricError("no pod that counts has a sample; they may not be read
 _NO_TARGET = MetricError("the target is 0")
 
 
-def by_utilization(
-    pods: Pods, samples: Samples, requests: Milli | str, *, target: int, cpu: bool, scene: Scene
-) -> Proposal | MetricError:
+def by_utilization(pods: Pods, samples: Samples, requests: Milli | str, *, target: int, scene: Scene) -> Proposal | MetricError:
     """From what pods use as a share (percent) of what they request.
 
     Source: `pkg/controller/podautoscaler/replica_calculator.go`, `GetResourceReplicas`, of Kubernetes.
     """
-    groups = _groups(pods, samples, target=target, cpu=cpu, scene=scene)
+    groups = _groups(pods, samples, target=target, scene=scene)
     if isinstance(groups, MetricError):
         return groups
     if isinstance(requests, str):
@@ -81,12 +79,12 @@ def by_utilization(
     return _proposed(proposal, groups, ratio=ratio, corrected=corrected, scene=scene)
 
 
-def by_average(pods: Pods, samples: Samples, *, target: int, cpu: bool, scene: Scene) -> Proposal | MetricError:
+def by_average(pods: Pods, samples: Samples, *, target: int, scene: Scene) -> Proposal | MetricError:
     """From what a pod uses on average (milli-units).
 
     Source: `pkg/controller/podautoscaler/replica_calculator.go`, `calcPlainMetricReplicas`, of Kubernetes.
     """
-    groups = _groups(pods, samples, target=target, cpu=cpu, scene=scene)
+    groups = _groups(pods, samples, target=target, scene=scene)
     if isinstance(groups, MetricError):
         return groups
     used, ready = _total(samples.values, groups.ready), int(np.count_nonzero(groups.ready))
@@ -98,12 +96,12 @@ def by_average(pods: Pods, samples: Samples, *, target: int, cpu: bool, scene: S
     return _proposed(Proposal(scene.current, mean), groups, ratio=ratio, corrected=corrected, scene=scene)
 
 
-def _groups(pods: Pods, samples: Samples, *, target: int, cpu: bool, scene: Scene) -> Groups | MetricError:
+def _groups(pods: Pods, samples: Samples, *, target: int, scene: Scene) -> Groups | MetricError:
     if not len(pods):
         return _NO_PODS
     if not target:
         return _NO_TARGET
-    groups = group(pods, samples, now=scene.now, patience=scene.patience, cpu=cpu)
+    groups = group(pods, samples, now=scene.now, patience=scene.patience)
     return groups if groups.ready.any() else _NO_SAMPLES
 
 

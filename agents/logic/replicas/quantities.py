@@ -4,8 +4,8 @@ Source: `staging/src/k8s.io/apimachinery/pkg/api/resource/quantity.go` of Kubern
 """
 
 import re
-from functools import lru_cache
 from fractions import Fraction
+from functools import lru_cache
 
 _QUANTITY = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))(?:[eE]([+-]?\d{1,3})|(Ki|Mi|Gi|Ti|Pi|Ei|[numkMGTPE]))?")
 _BINARY = {"Ki": 1, "Mi": 2, "Gi": 3, "Ti": 4, "Pi": 5, "Ei": 6}

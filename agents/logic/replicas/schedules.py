@@ -45,7 +45,7 @@ _NUMBER = re.compile(r"\+?\d+")
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """Which minutes, hours and so on match; `free` says whether days of month and week each admit all. `zone`: its own, if any."""
+    """Which minutes, hours and so on match; `free` says whether days of month and of week admit all. `zone`: its own, if any."""
 
     minutes: frozenset[int] = frozenset()
     hours: frozenset[int] = frozenset()

@@ -31,7 +31,7 @@ def test_estimates_are_upstreams(vector: Json) -> None:
         checked(given, check)
     for block, expected in zip(inputs["configs"], vector["expected"]["results"], strict=True):
         if "error" in expected:
-            with pytest.raises(ValueError, match="'|buckets"):
+            with pytest.raises(ValueError, match=r"'|buckets"):
                 percentile.read(block)
             continue
         settings = percentile.read(block)

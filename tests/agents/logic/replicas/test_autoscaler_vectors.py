@@ -43,8 +43,12 @@ def answers(inputs: Json, step: Json, spec: Json, scene: Scene) -> list[Any]:
 
 def read(metric: metrics.Metric, given: list[Json], step: Json, empty: Readings) -> Readings:
     if metric.kind in ("Resource", "Pods"):
-        used = step.get("cpu_milli_per_pod") if metric.kind == "Resource" else (step.get("pods_milli_per_pod") or {}).get(metric.name)
-        seen = samples([{**pod, "metric": used or 0} for pod in given])
+        used = (
+            step.get("cpu_milli_per_pod")
+            if metric.kind == "Resource"
+            else (step.get("pods_milli_per_pod") or {}).get(metric.name)
+        )
+        seen = samples([{**pod, "metric": used or 0} for pod in given], cpu=metric.name == "cpu")
         return Readings(empty.pods, {metric: seen}, {metric: requests(asked(given, metric.name), resource=metric.name)})
     if metric.kind == "External":
         series = (step.get("external_milli") or {}).get(metric.name)

@@ -16,16 +16,21 @@ def proposed(inputs: Json) -> Any:
     target, function, resource = inputs["target"], inputs["function"], inputs["resource"]
     patience = Patience(inputs["cpu_initialization_period_s"], inputs["initial_readiness_delay_s"])
     scene = Scene(
-        inputs["current_replicas"], inputs.get("status_replicas", 0), NOW, inputs["tolerance_down"], inputs["tolerance_up"], patience
+        inputs["current_replicas"],
+        inputs.get("status_replicas", 0),
+        NOW,
+        inputs["tolerance_down"],
+        inputs["tolerance_up"],
+        patience,
     )
     values, cpu = inputs.get("values") or [], resource == "cpu"
     value = proposals.summed(values) if function.startswith("external") else sum(values[:1])
     if function == "resource_utilization":
         wanted = requests(asked(given, resource), resource=resource, container=inputs.get("container", ""))
-        return proposals.by_utilization(pods(given), samples(given), wanted, target=target, cpu=cpu, scene=scene)
+        return proposals.by_utilization(pods(given), samples(given, cpu=cpu), wanted, target=target, scene=scene)
     if function in ("resource_value", "pods_value"):
         cpu = cpu and function == "resource_value"
-        return proposals.by_average(pods(given), samples(given), target=target, cpu=cpu, scene=scene)
+        return proposals.by_average(pods(given), samples(given, cpu=cpu), target=target, scene=scene)
     if function in ("external_value", "object_value"):
         return proposals.by_value(value, pods(given), target=target, scene=scene)
     assert function in ("external_average", "object_average")
