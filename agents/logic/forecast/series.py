@@ -17,6 +17,13 @@ Times = NDArray[np.int64]
 LONGEST_GAP = 3600
 """Seconds between neighbours; what lies before a longer gap is not used."""
 
+_DAY = 86_400
+_ABSURD = 1e150
+"""Squares of larger values are not finite."""
+
+_MOST_BINS = 1_000_000
+"""Of more, one series would cost a process's memory; a year of minutes has half as many."""
+
 
 @dataclass(frozen=True, slots=True)
 class Series:
@@ -96,3 +103,39 @@ def _percentile_places(percent: float, count: int) -> tuple[int, int] | None:
     if rank > 1:
         return int(rank) - 1, int(rank)
     return None
+
+
+def binned(times: Times, values: Floats, *, step: int) -> tuple[Series, NDArray[np.bool_]] | NoForecast:
+    """Means of bins `step` seconds wide, and which bins saw a sample; in any order, with repeats and gaps of any length.
+
+    An empty bin takes the straight line between its neighbours if they are no more than an hour apart, else the value a day
+    before or after it, else the last value before it.
+    """
+    finite = np.isfinite(values) & (np.abs(values) < _ABSURD)
+    times, values = times[finite], values[finite]
+    if not len(values):
+        return NoForecast(Cause.NO_SAMPLES, "there is no sample")
+    start = int(times.min()) // step * step
+    places = (times - start) // step
+    length = int(places.max()) + 1
+    if length > _MOST_BINS:
+        return NoForecast(Cause.BAD_STEP, f"the samples span {length} bins of {step} s, more than {_MOST_BINS}")
+    counts = np.bincount(places, minlength=length)
+    means = np.bincount(places, values, length) / np.maximum(counts, 1)
+    seen = counts > 0
+    return Series(start, step, _filled(means, seen, step)), seen
+
+
+def _filled(means: Floats, seen: NDArray[np.bool_], step: int) -> Floats:
+    if seen.all():
+        return means
+    known = np.flatnonzero(seen)
+    index = np.arange(len(means))
+    filled = np.interp(index, known, means[known])
+    before = known[np.searchsorted(known, index, side="right") - 1]
+    after = known[np.minimum(np.searchsorted(known, index), len(known) - 1)]
+    day = _DAY // step
+    for place in np.flatnonzero((after - before) * step > LONGEST_GAP).tolist():
+        near = [other for other in (place - day, place + day) if 0 <= other < len(means) and (other < place or seen[other])]
+        filled[place] = filled[near[0]] if near else means[before[place]]
+    return filled

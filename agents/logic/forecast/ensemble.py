@@ -1,0 +1,175 @@
+"""A forecast of our own: profiles of any period, the best by their own past errors, with a stated accuracy and a margin from it.
+
+From origins spread over the last week each candidate forecasts what is known by now. The best few are averaged if that is better
+than the best one. Their errors say how accurate the forecast will be, and how much to add so that the load stays below it for
+the wanted share of the time. A series on which no candidate beats the last value gets no forecast: scaling on live
+metrics does as well there.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agents.logic.forecast import periods, profiles
+from agents.logic.forecast.outlook import Cause, Forecast, NoForecast
+from agents.logic.forecast.periods import DAY, WEEK
+from agents.logic.forecast.profiles import Ahead
+from agents.logic.forecast.series import Floats, Series, Times, binned
+
+Flags = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class EnsembleSettings:
+    """Bins and horizon in seconds; the share of the time that the load is to stay below the upper forecast.
+
+    `origins`: how many past forecasts are tried, `spacing` seconds apart (no part of a day, so that each hour has its turn).
+    `gain`: the share by which a forecast's error must be smaller than the last value's.
+    """
+
+    step: int = 300
+    horizon: int = 2 * 3600
+    coverage: float = 0.95
+    origins: int = 24
+    spacing: int = 7 * 3600
+    recent: int = 1800
+    gain: float = 0.05
+    members: int = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Accuracy:
+    """Of the past forecasts: the absolute error over the load, for the forecast and for the last value; how many there were."""
+
+    error: float
+    last_value: float
+    forecasts: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ensemble:
+    """The forecast, the same with its margin, what it is made of, how accurate it was, and the margin as a share of the value."""
+
+    forecast: Forecast
+    upper: Forecast
+    members: tuple[str, ...]
+    accuracy: Accuracy
+    margin: float
+    period: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Trials:
+    """Each candidate's forecasts from each origin, what came, and whether it was seen: origins x horizon."""
+
+    candidates: Mapping[str, Floats]
+    actual: Floats
+    seen: Flags
+
+    def error(self, forecast: Floats) -> float:
+        """The absolute error over the load, or over the number of values if there was no load."""
+        load = float(np.abs(self.actual[self.seen]).sum())
+        return float(np.abs(forecast - self.actual)[self.seen].sum()) / (load or float(self.seen.sum()))
+
+
+def fit(times: Times, values: Floats, settings: EnsembleSettings) -> Ensemble | NoForecast:
+    """A forecast from samples at any times (seconds since the epoch), or why there is none."""
+    if settings.step < 1 or settings.horizon < settings.step:
+        return NoForecast(Cause.BAD_SETTINGS, f"a horizon of {settings.horizon} s in steps of {settings.step} s")
+    found = binned(times, values, step=settings.step)
+    if isinstance(found, NoForecast):
+        return found
+    series, seen = found
+    if periods.constant(series.values):
+        return NoForecast(Cause.CONSTANT, f"all {len(series.values)} values are {series.values[0]:g}")
+    origins = _origins(len(series.values), settings)
+    if len(origins) < 4:  # noqa: PLR2004  # fewer past forecasts say nothing of how accurate the next will be
+        days = len(series.values) * settings.step / DAY
+        return NoForecast(Cause.SHORT_HISTORY, f"{days:.1f} days of history are too few to try a forecast on them")
+    other = _other_period(series, int(origins.min()))
+    trials = _tried(series, seen, origins, other, settings)
+    if trials is None:
+        return NoForecast(Cause.SHORT_HISTORY, "the last days have too few samples to try a forecast on them")
+    return _chosen(series, trials, other, settings)
+
+
+def _origins(length: int, settings: EnsembleSettings) -> NDArray[np.int64]:
+    """Where past forecasts began, newest first: a horizon of known values after each, two days before."""
+    newest = length - settings.horizon // settings.step
+    first = 2 * DAY // settings.step + settings.recent // settings.step
+    places = newest - np.arange(settings.origins) * max(1, settings.spacing // settings.step)
+    return places[places >= first].astype(np.int64)
+
+
+def _other_period(series: Series, known: int) -> int | None:
+    """A period in bins that is neither a day nor a week, if the history before all origins shows one twice."""
+    found = periods.find(series.values[:known], step=series.step)
+    if found is None or 2 * found.samples > known or found.samples * series.step in (DAY, WEEK):
+        return None
+    return found.samples
+
+
+def _tried(
+    series: Series, seen: Flags, origins: NDArray[np.int64], other: int | None, settings: EnsembleSettings
+) -> _Trials | None:
+    ahead = Ahead(origins, settings.recent // settings.step, settings.horizon // settings.step)
+    places = ahead.places[:, ahead.recent :]
+    trials = _Trials(_candidates(series, ahead, other), series.values[places], seen[places])
+    return trials if trials.seen.sum() * 2 > trials.seen.size else None
+
+
+def _candidates(series: Series, ahead: Ahead, other: int | None) -> dict[str, Floats]:
+    """All candidates' forecasts by name; what is below 0 counts as 0 if the series never is."""
+    half_lives = (3600 // series.step, 6 * 3600 // series.step)
+    found = {
+        f"{name} {level}".strip(): forecast
+        for name, shape in profiles.shapes(series, ahead, other).items()
+        for level, forecast in profiles.levelled(shape, series.values, ahead, half_lives).items()
+    }
+    recent = series.values[ahead.places[:, : ahead.recent]].mean(axis=1)
+    found[_RECENT] = np.repeat(recent[:, None], ahead.horizon, axis=1)
+    found[_LAST] = np.repeat(series.values[ahead.origins - 1][:, None], ahead.horizon, axis=1)
+    if (series.values >= 0.0).all():
+        return {name: np.maximum(forecast, 0.0) for name, forecast in found.items()}
+    return found
+
+
+_LAST, _RECENT = "last value", "mean of the last half hour"
+
+
+def _chosen(series: Series, trials: _Trials, other: int | None, settings: EnsembleSettings) -> Ensemble | NoForecast:
+    errors = {name: trials.error(forecast) for name, forecast in trials.candidates.items()}
+    ranked = sorted(errors, key=errors.__getitem__)
+    members = min((tuple(ranked[:count]) for count in (1, settings.members)), key=lambda m: trials.error(_mean(trials.candidates, m)))
+    past = _mean(trials.candidates, members)
+    accuracy = Accuracy(trials.error(past), errors[_LAST], len(trials.actual))
+    if not accuracy.error <= (1.0 - settings.gain) * accuracy.last_value:
+        text = f"the best forecast was {accuracy.error:.1%} off over {accuracy.forecasts} trials, the last value {accuracy.last_value:.1%}"
+        return NoForecast(Cause.NOT_BETTER, text)
+    now = Ahead(np.array([len(series.values)]), settings.recent // settings.step, settings.horizon // settings.step)
+    values = _mean(_candidates(series, now, other), members)[0]
+    scale = _scale(values, series)
+    margin = _margin(trials, past, series, settings.coverage)
+    start = series.start + len(series.values) * series.step
+    plain, upper = (Forecast(start, series.step, tuple(v.tolist()), 1) for v in (values, values + margin * scale))
+    if not (math.isfinite(margin) and np.isfinite(values).all()):
+        return NoForecast(Cause.NOT_FINITE, "the forecast says values that are no numbers")
+    return Ensemble(plain, upper, members, accuracy, margin, None if other is None else other * series.step)
+
+
+def _mean(candidates: Mapping[str, Floats], members: Sequence[str]) -> Floats:
+    return np.asarray(sum(candidates[name] for name in members) / len(members))
+
+
+def _scale(forecast: Floats, series: Series) -> Floats:
+    """What a margin is a share of: the forecast, at least a tenth of the mean."""
+    return np.maximum(np.abs(forecast), 0.1 * float(np.abs(series.values).mean()))
+
+
+def _margin(trials: _Trials, past: Floats, series: Series, coverage: float) -> float:
+    """The share to add that would have covered the load for `coverage` of the time; never below 0."""
+    short = (trials.actual - past) / _scale(past, series)
+    return max(0.0, float(np.quantile(short[trials.seen], coverage)))
