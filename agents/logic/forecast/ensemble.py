@@ -6,8 +6,6 @@ the wanted share of the time. A series on which no candidate beats the last valu
 metrics does as well there.
 """
 
-import math
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +14,7 @@ from numpy.typing import NDArray
 from agents.logic.forecast import periods, profiles
 from agents.logic.forecast.outlook import Cause, Forecast, NoForecast
 from agents.logic.forecast.periods import DAY, WEEK
-from agents.logic.forecast.profiles import Ahead
+from agents.logic.forecast.profiles import Ahead, Stack
 from agents.logic.forecast.series import Floats, Series, Times, binned
 
 Flags = NDArray[np.bool_]
@@ -65,14 +63,15 @@ class Ensemble:
 class _Trials:
     """Each candidate's forecasts from each origin, what came, and whether it was seen: origins x horizon."""
 
-    candidates: Mapping[str, Floats]
+    candidates: Stack
     actual: Floats
     seen: Flags
 
-    def error(self, forecast: Floats) -> float:
-        """The absolute error over the load, or over the number of values if there was no load."""
+    def errors(self, forecasts: Floats) -> Floats:
+        """The absolute error over the load, or over the number of values if there was no load, of each of some forecasts."""
         load = float(np.abs(self.actual[self.seen]).sum())
-        return float(np.abs(forecast - self.actual)[self.seen].sum()) / (load or float(self.seen.sum()))
+        off = np.abs(forecasts - self.actual)
+        return np.asarray(np.einsum("col,ol->c", off, self.seen) / (load or float(self.seen.sum())))
 
 
 def fit(times: Times, values: Floats, settings: EnsembleSettings) -> Ensemble | NoForecast:
@@ -96,72 +95,74 @@ def fit(times: Times, values: Floats, settings: EnsembleSettings) -> Ensemble | 
     return _chosen(series, trials, other, settings)
 
 
+def _ahead(origins: NDArray[np.int64], settings: EnsembleSettings) -> Ahead:
+    return Ahead(origins, max(1, settings.recent // settings.step), settings.horizon // settings.step)
+
+
 def _origins(length: int, settings: EnsembleSettings) -> NDArray[np.int64]:
     """Where past forecasts began, newest first: a horizon of known values after each, two days before."""
     newest = length - settings.horizon // settings.step
-    first = 2 * DAY // settings.step + settings.recent // settings.step
+    first = -(-2 * DAY // settings.step) + max(1, settings.recent // settings.step)
     places = newest - np.arange(settings.origins) * max(1, settings.spacing // settings.step)
     return places[places >= first].astype(np.int64)
 
 
 def _other_period(series: Series, known: int) -> int | None:
     """A period in bins that is neither a day nor a week, if the history before all origins shows one twice."""
-    found = periods.find(series.values[:known], step=series.step)
-    if found is None or 2 * found.samples > known or found.samples * series.step in (DAY, WEEK):
+    history = series.values[:known]
+    found = periods.find(history, step=series.step)
+    if found is None or found.samples * series.step in (DAY, WEEK):
         return None
-    return found.samples
+    samples = periods.refined(history, found.samples)
+    return samples if 2 * samples <= known and samples * series.step not in (DAY, WEEK) else None
 
 
 def _tried(
     series: Series, seen: Flags, origins: NDArray[np.int64], other: int | None, settings: EnsembleSettings
 ) -> _Trials | None:
-    ahead = Ahead(origins, settings.recent // settings.step, settings.horizon // settings.step)
+    ahead = _ahead(origins, settings)
     places = ahead.places[:, ahead.recent :]
     trials = _Trials(_candidates(series, ahead, other), series.values[places], seen[places])
     return trials if trials.seen.sum() * 2 > trials.seen.size else None
 
 
-def _candidates(series: Series, ahead: Ahead, other: int | None) -> dict[str, Floats]:
-    """All candidates' forecasts by name; what is below 0 counts as 0 if the series never is."""
+_LAST = "last value"
+
+
+def _candidates(series: Series, ahead: Ahead, other: int | None) -> Stack:
+    """All candidates' forecasts, the last value's at the end; what is below 0 counts as 0 if the series never is."""
     half_lives = (3600 // series.step, 6 * 3600 // series.step)
-    found = {
-        f"{name} {level}".strip(): forecast
-        for name, shape in profiles.shapes(series, ahead, other).items()
-        for level, forecast in profiles.levelled(shape, series.values, ahead, half_lives).items()
-    }
-    recent = series.values[ahead.places[:, : ahead.recent]].mean(axis=1)
-    found[_RECENT] = np.repeat(recent[:, None], ahead.horizon, axis=1)
-    found[_LAST] = np.repeat(series.values[ahead.origins - 1][:, None], ahead.horizon, axis=1)
+    found = profiles.levelled(profiles.shapes(series, ahead, other), series.values, ahead, half_lives)
+    recent = series.values[ahead.places[:, : ahead.recent]]
+    flat = np.stack([recent.mean(axis=1), recent[:, -1]])[:, :, None]
+    values = np.concatenate([found.values, np.broadcast_to(flat, (2, len(ahead.origins), ahead.horizon))])
     if (series.values >= 0.0).all():
-        return {name: np.maximum(forecast, 0.0) for name, forecast in found.items()}
-    return found
-
-
-_LAST, _RECENT = "last value", "mean of the last half hour"
+        np.maximum(values, 0.0, out=values)
+    return Stack((*found.names, "mean of the last half hour", _LAST), values)
 
 
 def _chosen(series: Series, trials: _Trials, other: int | None, settings: EnsembleSettings) -> Ensemble | NoForecast:
-    errors = {name: trials.error(forecast) for name, forecast in trials.candidates.items()}
-    ranked = sorted(errors, key=errors.__getitem__)
-    members = min((tuple(ranked[:count]) for count in (1, settings.members)), key=lambda m: trials.error(_mean(trials.candidates, m)))
-    past = _mean(trials.candidates, members)
-    accuracy = Accuracy(trials.error(past), errors[_LAST], len(trials.actual))
+    """The best candidate, or the mean of the best few, whichever was closer."""
+    errors = trials.errors(trials.candidates.values)
+    best = np.argsort(errors, kind="stable")[: settings.members]
+    several = trials.candidates.values[best].mean(axis=0)
+    together = float(trials.errors(several[None])[0])
+    members, past = (best, several) if together < errors[best[0]] else (best[:1], trials.candidates.values[best[0]])
+    accuracy = Accuracy(min(together, float(errors[best[0]])), float(errors[-1]), len(trials.actual))
     if not accuracy.error <= (1.0 - settings.gain) * accuracy.last_value:
-        text = f"the best forecast was {accuracy.error:.1%} off over {accuracy.forecasts} trials, the last value {accuracy.last_value:.1%}"
-        return NoForecast(Cause.NOT_BETTER, text)
-    now = Ahead(np.array([len(series.values)]), settings.recent // settings.step, settings.horizon // settings.step)
-    values = _mean(_candidates(series, now, other), members)[0]
-    scale = _scale(values, series)
+        tried = f"over {accuracy.forecasts} trials the best forecast was {accuracy.error:.1%} off"
+        return NoForecast(Cause.NOT_BETTER, f"{tried}, the last value {accuracy.last_value:.1%}")
+    now = _ahead(np.array([len(series.values)]), settings)
+    names = tuple(trials.candidates.names[member] for member in members)
+    ahead = _candidates(series, now, other)
+    values = ahead.values[[ahead.names.index(name) for name in names]].mean(axis=0)[0]
     margin = _margin(trials, past, series, settings.coverage)
     start = series.start + len(series.values) * series.step
-    plain, upper = (Forecast(start, series.step, tuple(v.tolist()), 1) for v in (values, values + margin * scale))
-    if not (math.isfinite(margin) and np.isfinite(values).all()):
+    upper = values + margin * _scale(values, series)
+    if not np.isfinite(upper).all():
         return NoForecast(Cause.NOT_FINITE, "the forecast says values that are no numbers")
-    return Ensemble(plain, upper, members, accuracy, margin, None if other is None else other * series.step)
-
-
-def _mean(candidates: Mapping[str, Floats], members: Sequence[str]) -> Floats:
-    return np.asarray(sum(candidates[name] for name in members) / len(members))
+    plain, above = (Forecast(start, series.step, tuple(part.tolist()), 1) for part in (values, upper))
+    return Ensemble(plain, above, names, accuracy, margin, None if other is None else other * series.step)
 
 
 def _scale(forecast: Floats, series: Series) -> Floats:

@@ -78,6 +78,22 @@ def find(values: Floats, *, step: int) -> Period | None:
     return None
 
 
+def refined(values: Floats, samples: int) -> int:
+    """The period near `samples` at which the series is most like itself.
+
+    The spectrum knows only whole parts of the history's length, so a long period may be off by a tenth and more.
+    """
+    count = len(values)
+    reach = max(1, min(samples * samples // count + 1, samples // 4))
+    lags = np.arange(max(1, samples - reach), min(samples + reach + 1, count // 2 + 1))
+    if not len(lags):
+        return samples
+    off = values - values.mean()
+    spectrum = np.fft.rfft(off, 2 * count)
+    alike = np.fft.irfft(spectrum * spectrum.conj(), 2 * count)[lags] / (count - lags)
+    return int(lags[np.argmax(alike)])
+
+
 def chance(values: Floats) -> float:
     """The modulus of the spectrum that the largest of a shuffled series' frequencies stays below in 98 of 100 cases.
 

@@ -20,6 +20,8 @@ _MOST_WEEKS = 4
 _FADE = 0.7
 """What a period weighs of the one after it, in a profile that fades."""
 
+_MEDIAN_OF = 5
+
 _THURSDAY = 3
 """The weekday of the epoch, Monday being 0."""
 
@@ -45,77 +47,88 @@ class Ahead:
         return self.origins[:, None] + self.leads
 
 
-def shapes(series: Series, ahead: Ahead, other: int | None) -> dict[str, Floats]:
-    """Profiles by name, each origins x leads; those that the history before the first origin can give.
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """Forecasts, or profiles, of many kinds: `values` are kinds x origins x leads."""
+
+    names: tuple[str, ...]
+    values: Floats
+
+
+def shapes(series: Series, ahead: Ahead, other: int | None) -> Stack:
+    """The profiles that the history before the first origin can give.
 
     `other` is a period in bins, besides the day and the week, that the history shows. No value may be missing.
     """
     known = int(ahead.origins.min()) - ahead.recent
-    found: dict[str, Floats] = {}
+    names: list[str] = []
+    found: list[Floats] = []
     for name, period, most in (
         ("day", DAY // series.step, _MOST_DAYS),
         ("week", WEEK // series.step, _MOST_WEEKS),
         ("period", other or 0, _MOST_DAYS),
     ):
         count = min(known // period, most) if period else 0
-        if count:
-            earlier, places = _earlier(series.values, ahead, period, count)
-            found |= _means(name, earlier)
-            if name == "day" and count > 1:
-                found["day, by kind"] = _alike(series, ahead, earlier, places)
-    return found
+        if not count:
+            continue
+        places = _places(ahead, period, count)
+        earlier = series.values[places]
+        kinds, weights = _weights(name, count)
+        names += kinds
+        found.append(np.moveaxis(earlier @ weights, 2, 0))
+        if count > 2:  # noqa: PLR2004  # the median of two is their mean
+            names.append(f"{name}, median")
+            found.append(np.median(earlier[:, :, :_MEDIAN_OF], axis=2)[None])
+        if name == "day" and count > 1:
+            names.append("day, by kind")
+            found.append(_alike(series, ahead, earlier, places)[None])
+    return Stack(tuple(names), np.concatenate(found))
 
 
-def _earlier(values: Floats, ahead: Ahead, period: int, count: int) -> tuple[Floats, Places]:
-    """Values one, two ... `count` periods before, newest first, and their places: origins x leads x periods."""
+def _places(ahead: Ahead, period: int, count: int) -> Places:
+    """Where the values one, two ... `count` periods before stand, newest first: origins x leads x periods."""
     first = period * np.maximum(1, ahead.leads // period + 1)
     back = first[:, None] + period * np.arange(count)
-    places = np.maximum(ahead.places[:, :, None] - back, 0)
-    return values[places], places
+    return np.asarray(np.maximum(ahead.places[:, :, None] - back, 0))
 
 
-def _means(name: str, earlier: Floats) -> dict[str, Floats]:
-    """The newest period, the last three and seven, all, and all fading, as far as they differ."""
-    count = earlier.shape[2]
+def _weights(name: str, count: int) -> tuple[list[str], Floats]:
+    """The newest period, the mean of three, of seven and of all, and all fading, as far as they differ: periods x kinds."""
     ages = np.arange(count)
-    weights: dict[str, Floats] = {f"{name} before": (ages < 1).astype(np.float64)}
+    kinds, columns = [f"{name} before"], [(ages < 1).astype(np.float64)]
     for newest in (3, 7):
         if count > newest:
-            weights[f"{name}, mean of {newest}"] = (ages < newest) / newest
+            kinds.append(f"{name}, mean of {newest}")
+            columns.append((ages < newest) / newest)
     if count > 1:
-        weights[f"{name}, mean of all"] = np.full(count, 1.0 / count)
-        weights[f"{name}, fading"] = _FADE**ages / (_FADE**ages).sum()
-    found = earlier @ np.array(list(weights.values())).T
-    means = {kind: found[:, :, column] for column, kind in enumerate(weights)}
-    if count > 2:  # noqa: PLR2004  # the median of two is their mean
-        means[f"{name}, median"] = np.median(earlier[:, :, : min(count, 7)], axis=2)
-    return means
+        fading = np.power(_FADE, ages)
+        kinds += [f"{name}, mean of all", f"{name}, fading"]
+        columns += [np.full(count, 1.0 / count), fading / fading.sum()]
+    return kinds, np.stack(columns, axis=1)
 
 
 def _alike(series: Series, ahead: Ahead, earlier: Floats, places: Places) -> Floats:
     """The mean of earlier days of the same kind (workday, Saturday, Sunday, in UTC); of all days where there is none."""
-    same = _kinds(series, places) == _kinds(series, ahead.places)[:, :, None]
+    bins = np.arange(len(series.values) + ahead.horizon)
+    weekday = ((series.start + bins * series.step) // DAY + _THURSDAY) % 7
+    kind = np.maximum(weekday - _WORKDAYS + 1, 0).astype(np.int8)
+    same = kind[places] == kind[ahead.places][:, :, None]
     count = same.sum(axis=2)
-    mean = (earlier * same).sum(axis=2) / np.maximum(count, 1)
-    return np.where(count > 0, mean, earlier.mean(axis=2))
+    mean = np.einsum("olp,olp->ol", earlier, same) / np.maximum(count, 1)
+    return np.asarray(np.where(count > 0, mean, earlier.mean(axis=2)))
 
 
-def _kinds(series: Series, places: Places) -> Places:
-    weekday = ((series.start + places * series.step) // DAY + _THURSDAY) % 7
-    return np.maximum(weekday - _WORKDAYS + 1, 0)
-
-
-def levelled(shape: Floats, values: Floats, ahead: Ahead, half_lives: Sequence[int]) -> dict[str, Floats]:
-    """A profile over the horizon as it is, and moved to the level of the recent bins: origins x horizon.
+def levelled(shape: Stack, values: Floats, ahead: Ahead, half_lives: Sequence[int]) -> Stack:
+    """Each profile over the horizon as it is, and moved to the level of the recent bins.
 
     It is moved by the difference, which halves in so many bins (`half_lives`), or by the ratio, which stays.
     """
     recent = ahead.recent
-    there = shape[:, recent:]
-    known = values[ahead.places[:, :recent]]
-    off = (known - shape[:, :recent]).mean(axis=1)[:, None]
-    expected = shape[:, :recent].mean(axis=1)
-    ratio = known.mean(axis=1) / np.where(expected > 0.0, expected, 1.0)
+    there, expected = shape.values[:, :, recent:], shape.values[:, :, :recent].mean(axis=2)
+    known = values[ahead.places[:, :recent]].mean(axis=1)
+    ratio = np.clip(known / np.where(expected > 0.0, expected, 1.0), 1 / 3, 3.0)
+    off = (known - expected)[:, :, None]
     leads = np.arange(1, ahead.horizon + 1)
-    moved = {f"level for {half}": there + off * np.exp2(-leads / half) for half in half_lives}
-    return {"": there, "scaled": there * np.clip(ratio, 1 / 3, 3.0)[:, None], **moved}
+    moved = [there, there * ratio[:, :, None], *[there + off * np.exp2(-leads / half) for half in half_lives]]
+    levels = ["", " scaled", *[f" levelled for {half} bins" for half in half_lives]]
+    return Stack(tuple(name + level for level in levels for name in shape.names), np.concatenate(moved))

@@ -31,7 +31,7 @@ def duration(text: str) -> float:
 
 def number(text: str) -> float:
     """A number; also `NaN` and `Inf`, which Go reads and whoever uses the number must refuse."""
-    if _DECIMAL.fullmatch(text) or text.lstrip("+-").lower() in _WORDS:
+    if _DECIMAL.fullmatch(text) or text[text.startswith(("+", "-")) :].lower() in _WORDS:
         return float(text)
     if _HEXADECIMAL.fullmatch(text):
         return float.fromhex(text.replace("_", ""))

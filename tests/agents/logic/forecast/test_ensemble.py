@@ -1,0 +1,135 @@
+"""Our own forecast: what it follows, what it says of itself, and when it says nothing."""
+
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agents.logic.forecast import ensemble
+from agents.logic.forecast.ensemble import Ensemble, EnsembleSettings
+from agents.logic.forecast.outlook import Cause, NoForecast
+
+MONDAY = 1_704_067_200
+DAY = 86_400
+
+
+def times(days: float, step: int = 300) -> Any:
+    return MONDAY + np.arange(0, int(days * DAY), step)
+
+
+def cycle(at: Any, hours: float = 24.0) -> Any:
+    return np.sin(2 * np.pi * (at - MONDAY) / (hours * 3600))
+
+
+def fitted(at: Any, values: Any, **settings: Any) -> Ensemble:
+    found = ensemble.fit(at, values, EnsembleSettings(**settings))
+    assert isinstance(found, Ensemble), found
+    return found
+
+
+@pytest.mark.parametrize("hours", [24.0, 6.0, 36.0, 7.0])
+def test_any_period_that_the_history_shows_is_followed(hours: float) -> None:
+    at = times(14)
+    found = fitted(at, 5 + 2 * cycle(at, hours), horizon=6 * 3600)
+    ahead = at[-1] + 300 * np.arange(1, 73)
+    assert np.abs(np.array(found.forecast.profile) - (5 + 2 * cycle(ahead, hours))).max() < 0.25
+    assert found.accuracy.error < 0.03
+    assert found.forecast.start == at[-1] + 300
+
+
+def test_workdays_and_weekends_are_told_apart_after_eleven_days() -> None:
+    """Upstream forecasts Monday as Sunday was."""
+    at = times(14 - 3 + 3)
+    workday = (at - MONDAY) // DAY % 7 < 5
+    values = np.where(workday, 5 + 2 * cycle(at), 2 + 0.5 * cycle(at))
+    sunday_night = at < MONDAY + 14 * DAY
+    found = fitted(at[sunday_night], values[sunday_night], horizon=DAY // 2)
+    ahead = MONDAY + 14 * DAY + 300 * np.arange(144)
+    assert np.abs(np.array(found.forecast.profile) - (5 + 2 * cycle(ahead))).mean() < 0.5
+
+
+def test_a_new_level_is_followed_within_the_hour() -> None:
+    at = times(14)
+    values = (5 + 2 * cycle(at)) * np.where(at >= at[-1] - 3 * 3600, 2.0, 1.0)
+    found = fitted(at, values)
+    assert found.forecast.profile[0] == pytest.approx(values[-1], rel=0.15)
+
+
+def test_the_upper_forecast_covers_what_is_asked_for() -> None:
+    chance = np.random.default_rng(5)
+    covered = []
+    for seed in range(8):
+        at = times(16)
+        values = 10 + 4 * cycle(at) + chance.normal(0, 1, len(at))
+        known = at < MONDAY + (15 * 24 + 3 * seed % 24) * 3600
+        found = fitted(at[known], values[known], coverage=0.9)
+        count = len(found.upper.profile)
+        covered += (values[~known][:count] <= np.array(found.upper.profile)).tolist()
+    assert 0.82 <= np.mean(covered) <= 0.98
+
+
+def test_the_stated_error_is_near_the_one_that_comes() -> None:
+    at = times(16)
+    values = 10 + 4 * cycle(at) + np.random.default_rng(6).normal(0, 1, len(at))
+    known = at < MONDAY + 15 * DAY
+    found = fitted(at[known], values[known], horizon=DAY)
+    came = values[~known][:288]
+    actual = np.abs(np.array(found.forecast.profile) - came).sum() / came.sum()
+    assert found.accuracy.error == pytest.approx(actual, rel=0.3)
+    assert found.accuracy.last_value > 3 * found.accuracy.error
+
+
+@pytest.mark.parametrize(
+    ("values", "cause"),
+    [
+        (lambda at: np.full(len(at), 2.0), Cause.CONSTANT),
+        (lambda at: np.zeros(len(at)), Cause.CONSTANT),
+        (lambda at: np.full(len(at), np.nan), Cause.NO_SAMPLES),
+        (lambda at: 100 + np.cumsum(np.random.default_rng(1).normal(size=len(at))), Cause.NOT_BETTER),
+        (lambda at: np.where(at < MONDAY + 300, 1.0, np.nan), Cause.CONSTANT),
+    ],
+)
+def test_a_series_that_supports_no_forecast_gets_none_and_the_cause(values: Any, cause: Cause) -> None:
+    at = times(14)
+    found = ensemble.fit(at, values(at), EnsembleSettings())
+    assert isinstance(found, NoForecast)
+    assert found.cause == cause, found
+
+
+def test_two_days_are_too_few_to_try_a_forecast_on() -> None:
+    at = times(2.1)
+    found = ensemble.fit(at, 5 + cycle(at), EnsembleSettings())
+    assert found == NoForecast(Cause.SHORT_HISTORY, "2.1 days of history are too few to try a forecast on them")
+
+
+def test_gaps_order_and_repeats_do_not_matter() -> None:
+    at = times(14)
+    values = 5 + 2 * cycle(at)
+    holes = np.ones(len(at), np.bool_)
+    holes[1000:1100] = holes[3000:3003] = False
+    order = np.random.default_rng(2).permutation(np.flatnonzero(holes))
+    order = np.concatenate([order, order[:50]])
+    whole, holed = fitted(at, values), fitted(at[order], values[order])
+    assert holed.forecast.profile == pytest.approx(whole.forecast.profile, abs=0.1)
+
+
+def test_an_ensemble_is_a_plain_value_that_a_checkpoint_can_hold() -> None:
+    at = times(14)
+    found = fitted(at, 5 + 2 * cycle(at))
+    assert msgspec.json.decode(msgspec.json.encode(found), type=Ensemble) == found
+
+
+@given(
+    st.lists(st.sampled_from([0.0, 1.0, -3.0, 1e308, -1e308, 1e-300, 1e149, float("nan"), float("inf")]), min_size=0, max_size=9),
+    st.integers(0, 700),
+    st.sampled_from([300, 1800, 3600]),
+)
+def test_no_series_makes_an_error_or_a_forecast_that_is_no_number(pattern: list[float], length: int, step: int) -> None:
+    values = np.resize(np.array(pattern), length if pattern else 0)
+    at = MONDAY + np.arange(len(values)) * step
+    with np.errstate(all="ignore"):
+        found = ensemble.fit(at, values, EnsembleSettings(step=step))
+    assert isinstance(found, NoForecast) or np.isfinite(found.upper.profile).all()

@@ -1,0 +1,84 @@
+"""The percentile predictor on samples whose answer is known."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agents.logic.forecast import percentile
+from agents.logic.forecast.outlook import Cause, NoForecast
+from agents.logic.forecast.percentile import LinearBuckets, Percentiles, PercentileSettings
+
+HUNDRED = np.array([1.0] * 99 + [5.0])
+MINUTES = np.arange(100) * 60
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        (PercentileSettings(), 5.1),
+        (PercentileSettings(percentile=0.95), 1.1),
+        (PercentileSettings(margin=0.15, utilization=0.5), 11.73),
+    ],
+)
+def test_each_sample_weighs_its_own_value(settings: PercentileSettings, expected: float) -> None:
+    """The one 5 weighs 5 of 104, so it lies above the 95th percentile and holds the 99th."""
+    assert percentile.estimate([(MINUTES, HUNDRED)], settings) == pytest.approx(expected)
+
+
+def test_values_beyond_the_buckets_take_the_last_and_the_first() -> None:
+    assert percentile.estimate([(MINUTES, np.full(100, 150.0))], PercentileSettings()) == pytest.approx(100.0)
+    assert percentile.estimate([(MINUTES, np.full(100, 0.05))], PercentileSettings()) == pytest.approx(0.1)
+    assert percentile.estimate([], PercentileSettings()) == 0.0
+    assert percentile.estimate([(MINUTES, np.full(100, np.nan))], PercentileSettings()) == 0.0
+
+
+def test_a_block_without_half_life_is_refused_by_name() -> None:
+    with pytest.raises(ValueError, match="'halfLife'"):
+        percentile.read({"historyLength": "7d", "sampleInterval": "1m", "histogram": {}})
+
+
+def test_too_many_buckets_are_refused() -> None:
+    block = {"historyLength": "7d", "sampleInterval": "1m", "histogram": {"halfLife": "1d", "maxValue": "1e12", "bucketSize": "1"}}
+    with pytest.raises(ValueError, match="1000000000000 buckets"):
+        percentile.read(block)
+
+
+def test_the_half_life_counts_only_if_asked_for() -> None:
+    """Old samples of 10, then as many of 1, three half lives later: at 1 they weigh 10/8 of the new ones, at infinity 10."""
+    times = np.array([0.0] * 10 + [3 * 3600.0] * 10)
+    values = np.array([10.0] * 10 + [1.0] * 10)
+    block = {"historyLength": "7d", "sampleInterval": "1m", "percentile": "0.3", "histogram": {"halfLife": "1h"}}
+    assert percentile.estimate([(times, values)], percentile.read(block)) == pytest.approx(10.1)
+    assert percentile.estimate([(times, values)], percentile.read(block, decaying=True)) == pytest.approx(1.1)
+
+
+@given(st.lists(st.lists(st.floats(0, 120), min_size=2, max_size=2), min_size=1, max_size=30), st.sampled_from([math.inf, 3600.0]))
+def test_learning_sample_by_sample_comes_to_what_the_whole_history_gives(rows: list[list[float]], half_life: float) -> None:
+    settings = PercentileSettings(half_life=half_life, percentile=0.7, buckets=LinearBuckets(100, 5))
+    learnt = Percentiles("p", settings)
+    both = np.array([learnt.rows.add(("a",)), learnt.rows.add(("b",))])
+    times = np.arange(len(rows)) * 900
+    for at, row in zip(times.tolist(), rows, strict=True):
+        learnt.add(both, np.array(row), at)
+    columns = np.array(rows).T
+    assert learnt.estimates(both).tolist() == [percentile.estimate([(times, column)], settings) for column in columns]
+
+
+def test_the_buckets_learnt_go_into_a_checkpoint_and_come_back() -> None:
+    first, second = (Percentiles("p", PercentileSettings()) for _ in range(2))
+    row = first.rows.add(("a",))
+    first.learn(row, MINUTES, HUNDRED)
+    for chunk in first.rows.take_dirty():
+        second.rows.load(chunk, first.rows.dump(chunk))
+    assert second.estimates(np.array([row])).tolist() == first.estimates(np.array([row])).tolist() == [pytest.approx(5.1)]
+
+
+def test_an_estimate_that_is_no_number_is_refused() -> None:
+    found = percentile.estimate([(MINUTES, HUNDRED)], PercentileSettings(utilization=0.0))
+    assert found == math.inf
+    refused = percentile.constant(found, first=0, last=600, step=60)
+    assert isinstance(refused, NoForecast)
+    assert refused.cause == Cause.NOT_FINITE
