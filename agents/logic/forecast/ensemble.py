@@ -6,6 +6,7 @@ the wanted share of the time. A series on which no candidate beats the last valu
 metrics does as well there.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -49,7 +50,7 @@ class Accuracy:
 
 @dataclass(frozen=True, slots=True)
 class Ensemble:
-    """The forecast, the same with its margin, what it is made of, how accurate it was, and the margin as a share of the value."""
+    """The forecast, the same with its margin, what it is made of, how accurate it was, and the mean margin."""
 
     forecast: Forecast
     upper: Forecast
@@ -63,6 +64,7 @@ class Ensemble:
 class _Trials:
     """Each candidate's forecasts from each origin, what came, and whether it was seen: origins x horizon."""
 
+    ahead: Ahead
     candidates: Stack
     actual: Floats
     seen: Flags
@@ -122,7 +124,7 @@ def _tried(
 ) -> _Trials | None:
     ahead = _ahead(origins, settings)
     places = ahead.places[:, ahead.recent :]
-    trials = _Trials(_candidates(series, ahead, other), series.values[places], seen[places])
+    trials = _Trials(ahead, _candidates(series, ahead, other), series.values[places], seen[places])
     return trials if trials.seen.sum() * 2 > trials.seen.size else None
 
 
@@ -156,21 +158,33 @@ def _chosen(series: Series, trials: _Trials, other: int | None, settings: Ensemb
     names = tuple(trials.candidates.names[member] for member in members)
     ahead = _candidates(series, now, other)
     values = ahead.values[[ahead.names.index(name) for name in names]].mean(axis=0)[0]
-    margin = _margin(trials, past, series, settings.coverage)
+    scale, share = _margin(trials, past, _scales(past, series, trials.ahead), settings.coverage)
     start = series.start + len(series.values) * series.step
-    upper = values + margin * _scale(values, series)
+    upper = values + share * _scales(values[None], series, now)[scale][0]
     if not np.isfinite(upper).all():
         return NoForecast(Cause.NOT_FINITE, "the forecast says values that are no numbers")
     plain, above = (Forecast(start, series.step, tuple(part.tolist()), 1) for part in (values, upper))
-    return Ensemble(plain, above, names, accuracy, margin, None if other is None else other * series.step)
+    period = None if other is None else other * series.step
+    return Ensemble(plain, above, names, accuracy, float((upper - values).mean()), period)
 
 
-def _scale(forecast: Floats, series: Series) -> Floats:
-    """What a margin is a share of: the forecast, at least a tenth of the mean."""
-    return np.maximum(np.abs(forecast), 0.1 * float(np.abs(series.values).mean()))
+def _scales(forecast: Floats, series: Series, ahead: Ahead) -> tuple[Floats, ...]:
+    """What a margin may be a share of: the forecast (at least a tenth of the mean), the mean, or how far days lie apart."""
+    mean = float(np.abs(series.values).mean())
+    relative, flat = np.maximum(np.abs(forecast), 0.1 * mean), np.full_like(forecast, mean)
+    apart = profiles.spread(series, ahead)
+    return (relative, flat) if apart is None else (relative, flat, apart + 0.1 * mean)
 
 
-def _margin(trials: _Trials, past: Floats, series: Series, coverage: float) -> float:
-    """The share to add that would have covered the load for `coverage` of the time; never below 0."""
-    short = (trials.actual - past) / _scale(past, series)
-    return max(0.0, float(np.quantile(short[trials.seen], coverage)))
+def _margin(trials: _Trials, past: Floats, scales: Sequence[Floats], coverage: float) -> tuple[int, float]:
+    """Which scale, and the share of it that would have covered the load for `coverage` of the time at the least cost.
+
+    The share is never below 0. The cost is what lies above the load.
+    """
+    short, found = (trials.actual - past)[trials.seen], []
+    for number, scale in enumerate(scales):
+        known = scale[trials.seen]
+        share = max(0.0, float(np.quantile(short / known, coverage)))
+        found.append((float(np.maximum(share * known - short, 0.0).mean()), number, share))
+    _, number, share = min(found)
+    return number, share

@@ -21,6 +21,7 @@ _FADE = 0.7
 """What a period weighs of the one after it, in a profile that fades."""
 
 _MEDIAN_OF = 5
+_SPREAD_OF = 7
 
 _THURSDAY = 3
 """The weekday of the epoch, Monday being 0."""
@@ -116,6 +117,15 @@ def _alike(series: Series, ahead: Ahead, earlier: Floats, places: Places) -> Flo
     count = same.sum(axis=2)
     mean = np.einsum("olp,olp->ol", earlier, same) / np.maximum(count, 1)
     return np.asarray(np.where(count > 0, mean, earlier.mean(axis=2)))
+
+
+def spread(series: Series, ahead: Ahead) -> Floats | None:
+    """How far the last days lie apart at each lead of the horizon (standard deviation): origins x horizon; None for one day."""
+    period = DAY // series.step
+    count = min((int(ahead.origins.min()) - ahead.recent) // period, _SPREAD_OF)
+    if count < 2:  # noqa: PLR2004  # one day does not lie apart
+        return None
+    return np.asarray(series.values[_places(ahead, period, count)[:, ahead.recent :]].std(axis=2))
 
 
 def levelled(shape: Stack, values: Floats, ahead: Ahead, half_lives: Sequence[int]) -> Stack:

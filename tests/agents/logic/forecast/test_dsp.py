@@ -153,7 +153,9 @@ def test_samples_that_are_no_numbers_are_filled_like_a_gap() -> None:
     values = 5 + 2 * np.sin(phase)
     holes = values.copy()
     holes[100:105] = np.nan
-    assert fitted(times, holes, step=300).forecast.profile == pytest.approx(fitted(times, values, step=300).forecast.profile, rel=0.01)
+    assert fitted(times, holes, step=300).forecast.profile == pytest.approx(
+        fitted(times, values, step=300).forecast.profile, rel=0.01
+    )
 
 
 def test_outliers_take_the_value_before_them() -> None:

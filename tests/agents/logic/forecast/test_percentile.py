@@ -41,7 +41,11 @@ def test_a_block_without_half_life_is_refused_by_name() -> None:
 
 
 def test_too_many_buckets_are_refused() -> None:
-    block = {"historyLength": "7d", "sampleInterval": "1m", "histogram": {"halfLife": "1d", "maxValue": "1e12", "bucketSize": "1"}}
+    block = {
+        "historyLength": "7d",
+        "sampleInterval": "1m",
+        "histogram": {"halfLife": "1d", "maxValue": "1e12", "bucketSize": "1"},
+    }
     with pytest.raises(ValueError, match="1000000000000 buckets"):
         percentile.read(block)
 
@@ -55,7 +59,9 @@ def test_the_half_life_counts_only_if_asked_for() -> None:
     assert percentile.estimate([(times, values)], percentile.read(block, decaying=True)) == pytest.approx(1.1)
 
 
-@given(st.lists(st.lists(st.floats(0, 120), min_size=2, max_size=2), min_size=1, max_size=30), st.sampled_from([math.inf, 3600.0]))
+@given(
+    st.lists(st.lists(st.floats(0, 120), min_size=2, max_size=2), min_size=1, max_size=30), st.sampled_from([math.inf, 3600.0])
+)
 def test_learning_sample_by_sample_comes_to_what_the_whole_history_gives(rows: list[list[float]], half_life: float) -> None:
     settings = PercentileSettings(half_life=half_life, percentile=0.7, buckets=LinearBuckets(100, 5))
     learnt = Percentiles("p", settings)

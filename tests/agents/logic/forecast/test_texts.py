@@ -9,7 +9,17 @@ from agents.logic.forecast import texts
 
 @pytest.mark.parametrize(
     ("text", "seconds"),
-    [("1m", 60), ("1h30m", 5400), ("1.5h", 5400), (".5s", 0.5), ("5.s", 5), ("-1m", -60), ("0", 0), ("7d", 604_800), ("250ms", 0.25)],
+    [
+        ("1m", 60),
+        ("1h30m", 5400),
+        ("1.5h", 5400),
+        (".5s", 0.5),
+        ("5.s", 5),
+        ("-1m", -60),
+        ("0", 0),
+        ("7d", 604_800),
+        ("250ms", 0.25),
+    ],
 )
 def test_durations_are_read(text: str, seconds: float) -> None:
     assert texts.duration(text) == pytest.approx(seconds)
@@ -21,7 +31,9 @@ def test_what_is_no_duration_is_said(text: str) -> None:
         texts.duration(text)
 
 
-@pytest.mark.parametrize(("text", "value"), [("0.1", 0.1), ("1e-1", 0.1), (".5", 0.5), ("5.", 5), ("+1", 1), ("1_000.5", 1000.5), ("0x1p-2", 0.25)])
+@pytest.mark.parametrize(
+    ("text", "value"), [("0.1", 0.1), ("1e-1", 0.1), (".5", 0.5), ("5.", 5), ("+1", 1), ("1_000.5", 1000.5), ("0x1p-2", 0.25)]
+)
 def test_numbers_are_read(text: str, value: float) -> None:
     assert texts.number(text) == value
     assert texts.number("-Infinity") == -math.inf
