@@ -1,0 +1,149 @@
+"""What follows from an EHPA where we differ from upstream, and on examples worked out by hand."""
+
+from typing import Any
+
+import pytest
+
+from agents.logic.replicas import adapter, ehpa, generation, queries
+from agents.logic.replicas.generation import CannotGenerate, Propagation, Surroundings, TargetPod
+from agents.logic.replicas.proposals import MetricError
+
+NOW = 1_709_633_640.0
+DSP = {"predictionWindowSeconds": 3600, "predictionAlgorithm": {"algorithmType": "dsp", "dsp": {"sampleInterval": "1m"}}}
+CPU = {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}}}
+
+
+def made(*entries: Any, about: dict[str, Any] | None = None, **spec: Any) -> ehpa.Ehpa:
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
+    usual = {"scaleTargetRef": target, "minReplicas": 1, "maxReplicas": 9, "metrics": list(entries), "prediction": DSP}
+    return ehpa.read({"metadata": {"name": "web", "namespace": "shop", "uid": "u", **(about or {})}, "spec": {**usual, **spec}})
+
+
+def pod(cpu: int | None, ready_for: float = 300) -> TargetPod:
+    return TargetPod(
+        "p", running=True, deleting=False, ready_at=NOW - ready_for, requests=(("c", {} if cpu is None else {"cpu": cpu}),)
+    )
+
+
+def around(*pods: TargetPod, identifier: str = "resource.cpu", **told: Any) -> Surroundings:
+    return Surroundings(pods, [{"resourceIdentifier": identifier, "ready": True, "prediction": [{}]}], NOW, **told)
+
+
+def targets(found: generation.Generated) -> list[Any]:
+    spec: Any = found.manifest["spec"]
+    added = [entry["external"] for entry in spec["metrics"] if "external" in entry]
+    return [entry["target"]["averageValue"] for entry in added if entry["metric"]["name"] == ehpa.PREDICTION]
+
+
+@pytest.mark.parametrize(
+    ("requests", "percent", "expected"), [((200, 200), 50, "100m"), ((250, 250, 500), 60, "200m"), ((333, 333), 50, "166m")]
+)
+def test_the_forecasts_target_is_a_share_of_what_pods_request_cut(requests: tuple[int, ...], percent: int, expected: str) -> None:
+    entry = {"type": "Resource", "resource": {"name": "cpu", "target": {"averageUtilization": percent}}}
+    assert targets(generation.hpa(made(entry), around(*map(pod, requests)))) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("pods", "reason"),
+    [
+        ((), "the target has no pods"),
+        ((pod(200, ready_for=29),), "none of 1 pods has been ready for 30 s"),
+        ((pod(None),), "pod 'p' has a container without a request for cpu"),
+    ],
+)
+def test_a_forecast_that_has_no_target_is_left_out_and_the_rest_stays(pods: Any, reason: str) -> None:
+    found = generation.hpa(made(CPU), around(*pods))
+    assert targets(found) == []
+    assert found.left_out == (f"metric 'resource.cpu': {reason}",)
+    with pytest.raises(CannotGenerate, match=reason):
+        generation.hpa(made(CPU), around(*pods, as_upstream=True))
+
+
+def test_a_pod_ready_for_31_seconds_counts() -> None:
+    assert targets(generation.hpa(made(CPU), around(pod(200, ready_for=31)))) == ["100m"]
+
+
+def test_an_external_metric_with_a_value_gets_no_forecast_rather_than_an_object_nobody_takes() -> None:
+    entry = {"type": "External", "external": {"metric": {"name": "q"}, "target": {"type": "Value", "value": "30"}}}
+    found = generation.hpa(made(entry), around(identifier="external.q"))
+    assert targets(found) == []
+    assert found.left_out == ("metric 'external.q': its target is neither a utilisation nor an average value",)
+
+
+def test_labels_and_annotations_propagate_by_prefix_and_by_name() -> None:
+    mine = made(CPU, about={"labels": {"team.a": "1", "x": "2"}, "annotations": {"note": "n", "other": "o"}})
+    handed = Propagation(label_prefixes=("team.",), annotations=("note",))
+    about: Any = generation.hpa(mine, around(pod(200), propagation=handed)).manifest["metadata"]
+    assert about["annotations"] == {"note": "n"}
+    assert set(about["labels"]) == {
+        "team.a", "app.kubernetes.io/name", "app.kubernetes.io/part-of", "app.kubernetes.io/managed-by", ehpa.UID_LABEL,
+    }  # fmt: skip
+
+
+def test_a_preview_scales_the_substitute_and_an_unknown_strategy_nothing() -> None:
+    spec: Any = generation.hpa(made(CPU, scaleStrategy="Preview"), around(pod(200))).manifest["spec"]
+    assert spec["scaleTargetRef"] == {"apiVersion": ehpa.API, "kind": "Substitute", "name": "ehpa-web"}
+    with pytest.raises(CannotGenerate, match="'Manual' is no strategy"):
+        generation.hpa(made(CPU, scaleStrategy="Manual"), around(pod(200)))
+
+
+@pytest.mark.parametrize(
+    ("window", "entries", "reason"),
+    [(599, (CPU,), "the window is 599 s"), (3600, (), "no metric can be forecast"), (3600, (CPU, CPU), "two metrics are called")],
+)
+def test_a_forecast_that_admission_would_refuse_is_not_asked_for(window: int, entries: Any, reason: str) -> None:
+    with pytest.raises(CannotGenerate, match=reason):
+        generation.tsp(made(*entries, prediction={**DSP, "predictionWindowSeconds": window}))
+
+
+def test_the_query_of_an_annotation_comes_before_the_default() -> None:
+    entry = {"type": "Pods", "pods": {"metric": {"name": "rps"}, "target": {"averageValue": "5"}}}
+    mine = made(entry, about={"annotations": {f"{ehpa.QUERY}/pods.rps": "sum(mine)"}})
+    assert queries.query(mine, mine.metrics[0]) == "sum(mine)"
+
+
+def test_our_queries_are_of_the_workload_alone_and_one_series() -> None:
+    rps = {
+        "type": "Pods",
+        "pods": {"metric": {"name": "rps", "selector": {"matchLabels": {"p": 'a"b'}}}, "target": {"averageValue": "5"}},
+    }
+    one = {
+        "type": "ContainerResource",
+        "containerResource": {"name": "memory", "container": "c", "target": {"averageUtilization": 5}},
+    }
+    mine = made(CPU, rps, one)
+    cpu, pods, container = (queries.query(mine, metric) for metric in mine.metrics)
+    where = 'namespace="shop",pod=~"^web-[a-z0-9]+-[a-z0-9]{5}$"'
+    assert cpu == f'sum(irate(container_cpu_usage_seconds_total{{{where},container!=""}}[3m]))'
+    assert pods == f'sum(rps{{p="a\\"b",{where}}})'
+    assert container == f'sum(container_memory_working_set_bytes{{{where},container="c"}})'
+
+
+def tsp(*samples: tuple[float, str], name: str = "web", ready: bool = True) -> dict[str, Any]:
+    labels = {"app.kubernetes.io/managed-by": "effective-hpa-controller", "app.kubernetes.io/target-name": name}
+    series = [{"samples": [{"timestamp": NOW + after, "value": value} for after, value in samples]}]
+    return {
+        "metadata": {"namespace": "shop", "labels": labels},
+        "spec": {"predictionWindowSeconds": 3600},
+        "status": {"predictionMetrics": [{"resourceIdentifier": "resource.cpu", "ready": ready, "prediction": series}]},
+    }
+
+
+def asked(*tsps: Any, **selector: str) -> Any:
+    request = adapter.Request(
+        ehpa.PREDICTION, "shop", {"resourceIdentifier": "resource.cpu", "targetName": "web", **selector}, NOW
+    )
+    return adapter.answer(request, tsps, [])
+
+
+def test_the_highest_forecast_of_the_window_is_answered_in_milli_units() -> None:
+    assert asked(tsp((600, "3.0"), (1800, "5.90000"), (4000, "9.0"))) == 5900
+    assert asked(tsp((60, "0.70000"))) == 700
+    assert asked(tsp((60, "0"), (120, "-1"))) == 0
+    assert asked(tsp((60, "2")), tsp((60, "3"))) == 3000
+
+
+@pytest.mark.parametrize("found", [asked(tsp((-60, "3.0"))), asked(tsp((60, "3.0"), ready=False)), asked(), asked(tsp((60, "x"))),
+                                   asked(tsp((60, "1/2"))), asked(tsp((60, "3.0")), resourceIdentifier="")])  # fmt: skip
+def test_a_forecast_that_is_not_there_is_an_error(found: Any) -> None:
+    assert isinstance(found, MetricError)
