@@ -78,8 +78,9 @@ class _Trials:
 
 def fit(times: Times, values: Floats, settings: EnsembleSettings) -> Ensemble | NoForecast:
     """A forecast from samples at any times (seconds since the epoch), or why there is none."""
-    if settings.step < 1 or settings.horizon < settings.step:
-        return NoForecast(Cause.BAD_SETTINGS, f"a horizon of {settings.horizon} s in steps of {settings.step} s")
+    if settings.step < 1 or DAY % settings.step or settings.horizon < settings.step:
+        text = f"steps of {settings.step} s to a horizon of {settings.horizon} s; a day must hold whole steps, the horizon one"
+        return NoForecast(Cause.BAD_SETTINGS, text)
     found = binned(times, values, step=settings.step)
     if isinstance(found, NoForecast):
         return found
@@ -133,14 +134,14 @@ _LAST = "last value"
 
 def _candidates(series: Series, ahead: Ahead, other: int | None) -> Stack:
     """All candidates' forecasts, the last value's at the end; what is below 0 counts as 0 if the series never is."""
-    half_lives = (3600 // series.step, 6 * 3600 // series.step)
+    half_lives = sorted({max(1, hours * 3600 // series.step) for hours in (1, 6)})
     found = profiles.levelled(profiles.shapes(series, ahead, other), series.values, ahead, half_lives)
     recent = series.values[ahead.places[:, : ahead.recent]]
     flat = np.stack([recent.mean(axis=1), recent[:, -1]])[:, :, None]
     values = np.concatenate([found.values, np.broadcast_to(flat, (2, len(ahead.origins), ahead.horizon))])
     if (series.values >= 0.0).all():
         np.maximum(values, 0.0, out=values)
-    return Stack((*found.names, "mean of the last half hour", _LAST), values)
+    return Stack((*found.names, "recent mean", _LAST), values)
 
 
 def _chosen(series: Series, trials: _Trials, other: int | None, settings: EnsembleSettings) -> Ensemble | NoForecast:

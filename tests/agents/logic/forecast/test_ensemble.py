@@ -125,11 +125,11 @@ def test_an_ensemble_is_a_plain_value_that_a_checkpoint_can_hold() -> None:
 @given(
     st.lists(st.sampled_from([0.0, 1.0, -3.0, 1e308, -1e308, 1e-300, 1e149, float("nan"), float("inf")]), min_size=0, max_size=9),
     st.integers(0, 700),
-    st.sampled_from([300, 1800, 3600]),
+    st.sampled_from([300, 1800, 3600, 7200, 420, 0]),
 )
 def test_no_series_makes_an_error_or_a_forecast_that_is_no_number(pattern: list[float], length: int, step: int) -> None:
     values = np.resize(np.array(pattern), length if pattern else 0)
-    at = MONDAY + np.arange(len(values)) * step
+    at = MONDAY + np.arange(len(values)) * max(step, 1)
     with np.errstate(all="ignore"):
-        found = ensemble.fit(at, values, EnsembleSettings(step=step))
+        found = ensemble.fit(at, values, EnsembleSettings(step=step, horizon=4 * 3600))
     assert isinstance(found, NoForecast) or np.isfinite(found.upper.profile).all()

@@ -1,0 +1,77 @@
+"""The status of a TimeSeriesPrediction: when it must be written anew, and what it says of each metric."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from agents.logic.replicas.ehpa import Object
+
+_MINUTE = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Predicted:
+    """A metric's forecast: values at `first`, `first + step`, ... (seconds since the epoch), or the sentence why there is none."""
+
+    identifier: str
+    first: int = 0
+    step: int = 60
+    values: tuple[float, ...] = ()
+    why_not: str = ""
+
+    @property
+    def last(self) -> int:
+        """The time of the last value."""
+        return self.first + (len(self.values) - 1) * self.step
+
+
+def outdated(status: Sequence[Mapping[str, object]], *, now: float, window: int) -> bool:
+    """Whether some series of a status ends before the window (seconds) from now does, or there is none.
+
+    Source: `pkg/controller/timeseriesprediction/timeseries_prediction_controller.go`, `isPredictionDataOutDated`, of Crane.
+    """
+    until = (now + window) // _MINUTE * _MINUTE
+    ends = [_ends(entry) for entry in status]
+    return not ends or any(not found or min(found) < until for found in ends)
+
+
+def _ends(entry: Mapping[str, object]) -> list[float]:
+    """The last time of each series of an entry; 0 for one without samples."""
+    series = entry.get("prediction")
+    found = []
+    for one in series if isinstance(series, list | tuple) else ():
+        samples = one.get("samples") or [{}]
+        found.append(float(samples[-1].get("timestamp", 0)))
+    return found
+
+
+def status(predicted: Sequence[Predicted], *, now: float, window: int) -> tuple[list[Object], Object]:
+    """The entries of all metrics with a forecast, for two windows (seconds), and the condition Ready.
+
+    A series that misses the end by one step is long enough; upstream has it flap. The condition says why what is missing is.
+    """
+    until = (now + 2 * window) // _MINUTE * _MINUTE
+    entries: list[Object] = []
+    reasons = []
+    for metric in predicted:
+        ready = bool(metric.values) and metric.last > until - max(metric.step, _MINUTE)
+        if not ready:
+            short = f"its forecast ends {until - metric.last:g} s early" if metric.values else "there is no forecast"
+            reasons.append(f"{metric.identifier}: {metric.why_not or short}")
+        if metric.values:
+            entries.append(_entry(metric, now, now + 2 * window, ready=ready))
+    condition: Object = {
+        "type": "Ready",
+        "status": "False" if reasons or not predicted else "True",
+        "reason": "PredictPartial" if reasons or not predicted else "PredictSucceed",
+        "message": "; ".join(reasons),
+    }
+    return entries, condition
+
+
+def _entry(metric: Predicted, first: float, last: float, *, ready: bool) -> Object:
+    """One series, unlabelled, with five decimals as upstream writes them."""
+    times = range(metric.first, metric.first + len(metric.values) * metric.step, metric.step)
+    samples = [
+        {"timestamp": at, "value": f"{value:.5f}"} for at, value in zip(times, metric.values, strict=True) if first <= at <= last
+    ]
+    return {"resourceIdentifier": metric.identifier, "ready": ready, "prediction": [{"samples": samples}]}
