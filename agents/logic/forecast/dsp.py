@@ -179,12 +179,5 @@ def forecast(even: Series, period: int, candidates: Sequence[Estimator]) -> Fitt
 
 def compare(candidates: Sequence[Estimator], values: Floats, samples: int, *, step: int) -> tuple[Trial, ...]:
     """Each candidate's error on the last period of `samples` values, learnt from those before. First wins when equal."""
-    before, actual = values[:-samples], values[-samples:]
-    shapes: dict[Estimator, Floats] = {}
-    trials = []
-    for candidate in candidates:
-        plain = estimators.marginless(candidate)
-        if plain not in shapes:
-            shapes[plain] = estimators.shape(candidate, before, samples, step=step)
-        trials.append(Trial(candidate, estimators.error(actual, shapes[plain] * (1.0 + candidate.margin))))
-    return tuple(trials)
+    shapes, actual = estimators.Shapes(values[:-samples], samples, step), values[-samples:]
+    return tuple(Trial(one, estimators.error(actual, shapes.of(one) * (1.0 + one.margin))) for one in candidates)

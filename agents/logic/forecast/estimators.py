@@ -8,6 +8,7 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from agents.logic.forecast.series import Floats
 
@@ -46,55 +47,75 @@ class Fourier:
 
 
 Estimator = Maximum | Fourier
+Spectrum = NDArray[np.complex128]
 
 
 def estimate(estimator: Estimator, values: Floats, period: int, *, step: int) -> Floats:
     """One period of `period` values from whole periods of evenly spaced values (at least one)."""
-    return shape(estimator, values, period, step=step) * (1.0 + estimator.margin)
+    return Shapes(values, period, step).of(estimator) * (1.0 + estimator.margin)
 
 
-def shape(estimator: Estimator, values: Floats, period: int, *, step: int) -> Floats:
-    """The estimate before its margin; equal for estimators that differ in nothing else (`marginless`).
+class Shapes:
+    """Estimates before their margin, from whole periods of `period` values, each worked out once.
 
     Source: `pkg/prediction/dsp/estimator.go` of Crane.
     """
-    if isinstance(estimator, Maximum):
-        return np.asarray(values.reshape(-1, period).max(axis=0))
-    spectrum = np.fft.rfft(values)
-    spectrum[1:] *= _kept(estimator, spectrum, len(values), step)
-    smooth = np.fft.irfft(spectrum, len(values))[-period:]
-    return np.where(smooth > 0.0, smooth, FLOOR)
+
+    def __init__(self, values: Floats, period: int, step: int) -> None:
+        self._values, self._period, self._step = values, period, step
+        self._found: dict[Estimator, Floats] = {}
+        self._spectrum: Spectrum | None = None
+
+    def of(self, estimator: Estimator) -> Floats:
+        """One period; whoever changes it changes what the next one gets."""
+        plain = replace(estimator, margin=0.0)
+        if plain not in self._found:
+            self._found[plain] = self._smooth(plain) if isinstance(plain, Fourier) else self._highest()
+        return self._found[plain]
+
+    def _highest(self) -> Floats:
+        return np.asarray(self._values.reshape(-1, self._period).max(axis=0))
+
+    def _smooth(self, estimator: Fourier) -> Floats:
+        if self._spectrum is None:
+            self._spectrum = np.fft.rfft(self._values)
+        spectrum = self._spectrum.copy()
+        spectrum[1:] *= _kept(estimator, spectrum[1:], len(self._values), self._step)
+        smooth = np.fft.irfft(spectrum, len(self._values))[-self._period :]
+        return np.where(smooth > 0.0, smooth, FLOOR)
 
 
-def _kept(estimator: Fourier, spectrum: np.ndarray[tuple[int], np.dtype[np.complex128]], count: int, step: int) -> Floats:
+def _kept(estimator: Fourier, components: Spectrum, count: int, step: int) -> Floats:
     """How much of each component but the constant one stays: 1, a half (one mirror image of two) or 0."""
-    amplitudes = np.abs(spectrum[1:]) / count
-    strong = amplitudes >= _threshold(estimator, amplitudes[: count // 2 - 1])
-    if estimator.folded:
-        highest = math.floor(estimator.high * step * count)
-        return np.where(strong | (np.arange(1, len(spectrum)) <= highest), 1.0, 0.0)
-    places = np.arange(1, len(spectrum))
+    power = components.real**2 + components.imag**2
+    strong = power >= _threshold(estimator, power[: count // 2 - 1], count)
+    slowest = _slow(estimator.high, count, step)
+    kept = np.zeros(len(components))
+    kept[:slowest] = 1.0 if estimator.folded else 0.5
+    if not estimator.folded and slowest >= count - len(components):
+        kept[count - slowest - 1 :] += 0.5
+    return np.where(strong, 1.0, kept)
+
+
+def _slow(high: float, count: int, step: int) -> int:
+    """How many of the components, of all `count` but the constant one, are no faster than `high` (hertz)."""
     frequency = 1.0 / step
-    slow = (places * frequency / count <= estimator.high).astype(np.float64)
-    mirrored = ((count - places) * frequency / count <= estimator.high).astype(np.float64)
-    return np.where(strong, 1.0, (slow + mirrored) / 2)
+    slow = max(0, min(count - 1, int(high * step * count) + 2))
+    while slow and not slow * frequency / count <= high:
+        slow -= 1
+    return slow
 
 
-def _threshold(estimator: Fourier, amplitudes: Floats) -> float:
-    """The amplitude from which a component counts as strong."""
-    count = len(amplitudes)
-    if not count:
-        return estimator.low
-    most, fewest = min(estimator.most, count), estimator.fewest
-    wanted = [count - most, *([count - fewest] if 0 < fewest <= count else [])]
-    ordered = np.partition(amplitudes, wanted)
-    threshold = max(float(ordered[count - most]), estimator.low)
-    return min(threshold, float(ordered[count - fewest])) if len(wanted) > 1 else threshold
-
-
-def marginless(estimator: Estimator) -> Estimator:
-    """The estimator without its margin."""
-    return replace(estimator, margin=0.0)
+def _threshold(estimator: Fourier, power: Floats, count: int) -> float:
+    """The power from which a component counts as strong."""
+    low, length = (estimator.low * count) * abs(estimator.low * count), len(power)
+    if not length:
+        return low
+    most, fewest = min(estimator.most, length), estimator.fewest
+    wanted = [length - most, *([length - fewest] if 0 < fewest <= length else [])]
+    ordered = np.partition(power, wanted)
+    threshold = max(float(ordered[length - most]), low)
+    return min(threshold, float(ordered[length - fewest])) if len(wanted) > 1 else threshold
 
 
 def error(actual: Floats, estimated: Floats) -> float:

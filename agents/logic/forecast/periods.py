@@ -61,13 +61,16 @@ def find(values: Floats, *, step: int) -> Period | None:
     Source: `pkg/prediction/dsp/dsp.go` and `signal.go` of Crane, `findPeriod`, `FindPeriodInSample`.
     """
     count = len(values)
-    if count < 4 or constant(values):  # noqa: PLR2004  # the spectrum of fewer has no frequency to look at
+    if count < 4:  # noqa: PLR2004  # the spectrum of fewer has no frequency to look at
         return None
-    power = _power(values)
-    hints = np.flatnonzero(power[2 : count // 2] > chance(values) ** 2) + 2
+    mean, power = _power(values)
+    variance = _variance(power, count)
+    if variance <= (_FLAT * mean) ** 2:
+        return None
+    hints = np.flatnonzero(power[2 : count // 2] > chance(variance, count) ** 2) + 2
     if not len(hints):
         return None
-    correlation = _correlation(power, values)
+    correlation = _correlation(power, variance, count)
     candidates = np.unique(count // hints)[::-1]
     order = np.argsort(-correlation[candidates], kind="stable")
     for candidate in candidates[order].tolist():
@@ -94,35 +97,41 @@ def refined(values: Floats, samples: int) -> int:
     return int(lags[np.argmax(alike)])
 
 
-def chance(values: Floats) -> float:
+def chance(variance: float, count: int) -> float:
     """The modulus of the spectrum that the largest of a shuffled series' frequencies stays below in 98 of 100 cases.
 
     Of M frequencies with exponential power of mean P, the largest stays below t^2 with probability (1 - exp(-t^2/P))^M.
     """
-    count = len(values)
     frequencies = max(count // 2 - 1, 1)
-    mean = count * count / (count - 1) * values.var()
+    mean = count * count / (count - 1) * variance
     return math.sqrt(-mean * math.log1p(-(_CHANCE ** (1 / frequencies))))
 
 
 def autocorrelation(values: Floats) -> Floats:
-    """The circular autocorrelation at each lag below N/2 and its mirror image: N values, 1 at lag 0; NaN if all are equal.
+    """The circular autocorrelation at each lag: as many as there are values, 1 at lag 0; NaN if all are equal.
 
     Source: `pkg/prediction/dsp/signal.go`, `AutoCorrelation`, of Crane.
     """
     if constant(values):
         return np.full(len(values), np.nan)
-    return _correlation(_power(values), values)
+    _, power = _power(values)
+    return _correlation(power, _variance(power, len(values)), len(values))
 
 
-def _power(values: Floats) -> Floats:
+def _power(values: Floats) -> tuple[float, Floats]:
+    """The mean, and the power of each frequency above it; that of the mean is 0."""
     spectrum = np.fft.rfft(values)
-    spectrum[0] = 0.0
-    return np.asarray(spectrum.real**2 + spectrum.imag**2)
+    mean, spectrum[0] = float(spectrum[0].real) / len(values), 0.0
+    return mean, np.asarray(spectrum.real**2 + spectrum.imag**2)
 
 
-def _correlation(power: Floats, values: Floats) -> Floats:
-    return np.asarray(np.fft.irfft(power, len(values)) / (len(values) * values.var()))
+def _variance(power: Floats, count: int) -> float:
+    """By Parseval: each frequency stands for its mirror image too, but for the highest of an even count."""
+    return float(2 * power.sum() - (power[-1] if count % 2 == 0 else 0.0)) / count**2
+
+
+def _correlation(power: Floats, variance: float, count: int) -> Floats:
+    return np.asarray(np.fft.irfft(power, count) / (count * variance))
 
 
 def is_peak(correlation: Floats, place: int, radius: int) -> bool:

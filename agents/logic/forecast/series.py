@@ -50,6 +50,8 @@ def prepare(times: Times, values: Floats, *, step: int, unit: int = LONGEST_GAP)
     if not len(values):
         return NoForecast(Cause.NO_SAMPLES, "there is no sample")
     steps = np.diff(times)
+    if (steps == step).all():
+        return Series(int(times[0]), step, values.astype(np.float64)).newest(_whole(len(values), unit // step))
     gaps = steps > LONGEST_GAP
     wrong = ~gaps & ((steps <= 0) | (steps % step != 0))
     if wrong.any():
@@ -88,8 +90,10 @@ def without_outliers(values: Floats) -> Floats:
     low, high = _percentile_places(0.1, len(values)), _percentile_places(99.9, len(values))
     if low is None or high is None:
         return values
-    ordered = np.partition(values, (*low, *high))
-    outside = (values > ordered[list(high)].mean()) | (values < ordered[list(low)].mean())
+    ordered = np.partition(values, (low[1], high[0]))
+    lowest, highest = ordered[: low[1]].max(initial=-np.inf), ordered[high[1] :].min()
+    least = (lowest + ordered[low[1]]) / 2 if low[0] < low[1] else ordered[low[1]]
+    outside = (values > (ordered[high[0]] + highest) / 2) | (values < least)
     outside[:1] = False
     kept = np.maximum.accumulate(np.where(outside, 0, np.arange(len(values))))
     return values[kept]

@@ -10,7 +10,7 @@ _MINUTE = 60
 
 @dataclass(frozen=True, slots=True)
 class Predicted:
-    """A metric's forecast: values at `first`, `first + step`, ... (seconds since the epoch), or the sentence why there is none."""
+    """A metric's forecast: values at `first`, `first + step`, ... (seconds since the epoch), or why there is none."""
 
     identifier: str
     first: int = 0

@@ -108,7 +108,7 @@ def test_the_level_of_chance_is_what_shuffling_finds(kind: str) -> None:
     for _ in range(200):
         chance.shuffle(values)
         highest.append(np.abs(np.fft.rfft(values))[1 : len(values) // 2].max())
-    assert periods.chance(values) == pytest.approx(np.quantile(highest, 0.98), rel=0.08)
+    assert periods.chance(float(values.var()), len(values)) == pytest.approx(np.quantile(highest, 0.98), rel=0.08)
 
 
 def test_any_period_is_found_though_only_days_and_weeks_are_forecast() -> None:
