@@ -94,8 +94,7 @@ def without_outliers(values: Floats) -> Floats:
     lowest, highest = ordered[: low[1]].max(initial=-np.inf), ordered[high[1] :].min()
     least = (lowest + ordered[low[1]]) / 2 if low[0] < low[1] else ordered[low[1]]
     outside = (values > (ordered[high[0]] + highest) / 2) | (values < least)
-    outside[:1] = False
-    kept = np.maximum.accumulate(np.where(outside, 0, np.arange(len(values))))
+    kept = np.maximum.accumulate(np.where(outside, 0, np.arange(len(values))))  # the first stays: nothing lies before it
     return values[kept]
 
 

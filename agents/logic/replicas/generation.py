@@ -4,7 +4,6 @@ With `as_upstream` they are Crane v0.11.0's to the letter. Without, a metric tha
 the whole object, a forecast may stand for one container, and what nobody could scale by is refused.
 """
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -169,7 +168,7 @@ def _share(metric: Metric, around: Surroundings) -> int:
     found = requests(asked, resource=metric.name, container=metric.container)
     if isinstance(found, str):
         raise CannotGenerate(found)
-    return math.floor(int(found.sum()) * (metric.utilization or 0) // 100 / len(available))
+    return int(found.sum()) * (metric.utilization or 0) // (100 * len(available))
 
 
 def _containers(pod: TargetPod, metric: Metric) -> tuple[ContainerRequest, ...]:

@@ -148,6 +148,15 @@ def test_estimators_without_a_finite_error_win_nothing() -> None:
     assert found.cause == Cause.NOT_FINITE
 
 
+def test_estimators_that_expect_nothing_where_something_came_win_nothing() -> None:
+    times, phase = made(4, 3600)
+    values = np.where(np.sin(phase) > 0, 5.0, 0.0)
+    values[-24:] = 1.0
+    even = series.Series(int(times[0]), 3600, values[-72:])
+    found = dsp.forecast(even, DAY, (Maximum(),))
+    assert found == NoForecast(Cause.NOT_FINITE, "none of 1 estimators has a finite error on the last period")
+
+
 def test_samples_that_are_no_numbers_are_filled_like_a_gap() -> None:
     times, phase = made(3, 300)
     values = 5 + 2 * np.sin(phase)

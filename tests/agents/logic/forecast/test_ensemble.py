@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.logic.forecast import ensemble
+from agents.logic.forecast import ensemble, profiles, series
 from agents.logic.forecast.ensemble import Ensemble, EnsembleSettings
 from agents.logic.forecast.outlook import Cause, NoForecast
+from agents.logic.forecast.profiles import Ahead, Stack
 
 MONDAY = 1_704_067_200
 DAY = 86_400
@@ -114,6 +115,29 @@ def test_gaps_order_and_repeats_do_not_matter() -> None:
     order = np.concatenate([order, order[:50]])
     whole, holed = fitted(at, values), fitted(at[order], values[order])
     assert holed.forecast.profile == pytest.approx(whole.forecast.profile, abs=0.1)
+
+
+def test_a_long_gap_takes_the_values_of_the_day_before_and_a_short_one_a_straight_line() -> None:
+    at = np.arange(0, 3 * DAY, 3600)
+    values = (np.arange(72.0) % 24) ** 2
+    seen = np.ones(72, np.bool_)
+    seen[30:34] = seen[50] = False
+    found = series.binned(at[seen], values[seen], step=3600)
+    assert not isinstance(found, NoForecast)
+    even, known = found
+    assert even.values[28:36].tolist() == [16, 25, 36, 49, 64, 81, 100, 121]
+    assert known.tolist() == seen.tolist()
+    assert series.binned(np.array([0, 600, 1500]), np.array([1.0, 3.0, 9.0]), step=300)[0].values.tolist() == [1, 2, 3, 5, 7, 9]  # type: ignore[index]  # two of them
+
+
+def test_a_profile_is_moved_to_the_present_level_by_difference_or_by_ratio() -> None:
+    """The profile says 2, the last two bins 3: one more, halving each two bins, or half as much again."""
+    ahead = Ahead(np.array([2]), 2, 4)
+    found = profiles.levelled(Stack(("p",), np.full((1, 1, 6), 2.0)), np.full(6, 3.0), ahead, [2])
+    assert found.names == ("p", "p scaled", "p levelled for 2 bins")
+    assert found.values[0, 0].tolist() == [2, 2, 2, 2]
+    assert found.values[1, 0].tolist() == [3, 3, 3, 3]
+    assert found.values[2, 0].tolist() == pytest.approx([2 + 0.5**0.5, 2.5, 2 + 0.5**1.5, 2.25])
 
 
 def test_an_ensemble_is_a_plain_value_that_a_checkpoint_can_hold() -> None:

@@ -11,12 +11,13 @@ from agents.logic.forecast.outlook import Forecast, floored
     st.lists(st.floats(0, 9), min_size=1, max_size=7),
     st.integers(0, 5),
     st.sampled_from([1, 7, 60]),
-    st.floats(-500, 3000),
-    st.floats(-500, 3000),
+    st.floats(-3, 40),
+    st.floats(-3, 40),
 )
 def test_a_window_holds_the_values_whose_times_lie_in_it(
-    profile: list[float], repeats: int, step: int, first: float, last: float
+    profile: list[float], repeats: int, step: int, after: float, until: float
 ) -> None:
+    first, last = 100 + after * step, 100 + until * step
     forecast = Forecast(100, step, tuple(profile), repeats)
     whole = [(100 + i * step, value) for i, value in enumerate(profile * repeats)]
     expected = [(at, value) for at, value in whole if first <= at <= last]

@@ -47,7 +47,8 @@ def test_of_several_metrics_the_highest_counts_and_a_broken_one_prevents_only_sc
     bounds = Bounds(1, 50, window=0)
     assert passes(bounds, 6, [[Proposal(4, 0), Proposal(8, 0)]]) == [8]
     assert passes(bounds, 6, [[FAILED, Proposal(8, 0)]]) == [8]
-    assert passes(bounds, 6, [[FAILED, Proposal(4, 0)]]) == [6]
+    assert passes(bounds, 6, [6, [FAILED, Proposal(4, 0)]]) == [6, 6]
+    assert passes(bounds, 6, [6, [Proposal(4, 0)]]) == [6, 4]
     assert passes(bounds, 6, [[FAILED, FAILED]]) == [6]
 
 
