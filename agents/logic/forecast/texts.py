@@ -14,19 +14,26 @@ _DECIMAL = re.compile(r"[+-]?(\d+(_\d+)*\.?(\d+(_\d+)*)?|\.\d+(_\d+)*)([eE][+-]?
 _HEXADECIMAL = re.compile(r"[+-]?0[xX]_?[\da-fA-F]+\.?[\da-fA-F]*[pP][+-]?\d+")
 _WORDS = frozenset({"nan", "inf", "infinity"})
 _DAY = 86_400.0
+_LONGEST = 2.0**63 / 1e9
 
 
 def duration(text: str) -> float:
     """Seconds; Go's syntax (`1h30m`, `1.5h`) or whole days (`7d`), never both."""
     if days := _DAYS.fullmatch(text):
-        return int(days[1]) * _DAY
+        return _bounded(text, float(days[1]) * _DAY)
     if text in ("0", "+0", "-0"):
         return 0.0
     span = _SPAN.fullmatch(text)
     if span is None:
         raise ValueError(f"'{text}' is no duration such as '1m', '1h30m' or '7d'")
     seconds = sum(float(amount) * _UNITS[unit] for amount, unit in _PART.findall(span[2]))
-    return -seconds if span[1] == "-" else seconds
+    return _bounded(text, -seconds if span[1] == "-" else seconds)
+
+
+def _bounded(text: str, seconds: float) -> float:
+    if abs(seconds) > _LONGEST:
+        raise ValueError(f"'{text}' is no duration that Go can hold: 292 years are the longest")
+    return seconds
 
 
 def number(text: str) -> float:

@@ -7,7 +7,7 @@ of 0 is an error; without, 0.7 cores are 700, the largest counts, and 0 is 0.
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
+from decimal import Decimal
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from agents.logic.replicas.proposals import MetricError
 
 METRICS = (CRON, PREDICTION)
 """The external metrics there are."""
+
+_ABSURD = Decimal(10) ** 30
+"""No forecast is so large; it would not fit anywhere."""
 
 Objects = Sequence[Mapping[str, object]]
 
@@ -112,11 +115,12 @@ def _samples(entries: Iterable[object], identifier: str) -> list[Mapping[str, ob
     return None
 
 
-def _number(text: str) -> Fraction | None:
+def _number(text: str) -> Decimal | None:
     try:
-        return Fraction(text.strip()) if "/" not in text else None
-    except (ValueError, ZeroDivisionError):
+        value = Decimal(text.strip())
+    except ArithmeticError:
         return None
+    return value if value.is_finite() and abs(value) < _ABSURD else None
 
 
 def _mapping(value: object) -> Mapping[str, object]:

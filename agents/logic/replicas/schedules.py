@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache
 from zoneinfo import ZoneInfo
 
+_LONGEST = 2.0**63 / 1e9
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  # wall time; zones are added apart
 _YEARS = 5
 _NOON = 12
@@ -39,7 +40,7 @@ _DESCRIPTORS = {
 }
 _UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _PART = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|ms|s|m|h)")
-_SPAN = re.compile(rf"\+?({_PART.pattern})+")
+_SPAN = re.compile(rf"[+-]?(0|({_PART.pattern})+)")
 _NUMBER = re.compile(r"\+?\d+")
 
 
@@ -98,7 +99,10 @@ def parse(text: str) -> Schedule:
 def _every(text: str) -> int:
     if _SPAN.fullmatch(text) is None:
         raise ValueError(f"'{text}' is no duration such as '90s' or '1h30m'")
-    return max(1, int(sum(float(amount) * _UNITS[unit] for amount, unit in _PART.findall(text))))
+    seconds = sum(float(amount) * _UNITS[unit] for amount, unit in _PART.findall(text))
+    if seconds > _LONGEST:
+        raise ValueError(f"'{text}' is longer than 292 years")
+    return 1 if text.startswith("-") else max(1, int(seconds))
 
 
 def _field(text: str, name: str, low: int, high: int, words: tuple[str, ...]) -> tuple[frozenset[int], bool]:

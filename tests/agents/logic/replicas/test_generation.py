@@ -144,6 +144,6 @@ def test_the_highest_forecast_of_the_window_is_answered_in_milli_units() -> None
 
 
 @pytest.mark.parametrize("found", [asked(tsp((-60, "3.0"))), asked(tsp((60, "3.0"), ready=False)), asked(), asked(tsp((60, "x"))),
-                                   asked(tsp((60, "1/2"))), asked(tsp((60, "3.0")), resourceIdentifier="")])  # fmt: skip
+                                   asked(tsp((60, "1/2"))), asked(tsp((60, "1e999999999"))), asked(tsp((60, "nan"))), asked(tsp((60, "3.0")), resourceIdentifier="")])  # fmt: skip
 def test_a_forecast_that_is_not_there_is_an_error(found: Any) -> None:
     assert isinstance(found, MetricError)

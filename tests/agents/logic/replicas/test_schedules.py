@@ -77,6 +77,7 @@ def test_a_date_that_never_is_never_comes() -> None:
 def test_every_counts_from_now_in_whole_seconds() -> None:
     assert schedules.parse("@every 1m30s").next(1000.7, UTC) == 1090
     assert schedules.parse("@every 10ms").next(1000, UTC) == 1001
+    assert schedules.parse("@every -1h").next(1000, UTC) == schedules.parse("@every 0").next(1000, UTC) == 1001
 
 
 def test_a_schedules_own_zone_counts() -> None:
