@@ -18,8 +18,8 @@ from agents.logic.replicas.proposals import MetricError
 METRICS = (CRON, PREDICTION)
 """The external metrics there are."""
 
-_ABSURD = Decimal(10) ** 30
-"""No forecast is so large; it would not fit anywhere."""
+_DIGITS = 30
+"""No forecast has so many before the point; it would not fit anywhere."""
 
 Objects = Sequence[Mapping[str, object]]
 
@@ -120,7 +120,7 @@ def _number(text: str) -> Decimal | None:
         value = Decimal(text.strip())
     except ArithmeticError:
         return None
-    return value if value.is_finite() and abs(value) < _ABSURD else None
+    return value if value.is_finite() and value.adjusted() < _DIGITS else None
 
 
 def _mapping(value: object) -> Mapping[str, object]:

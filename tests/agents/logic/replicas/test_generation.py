@@ -143,7 +143,16 @@ def test_the_highest_forecast_of_the_window_is_answered_in_milli_units() -> None
     assert asked(tsp((60, "2")), tsp((60, "3"))) == 3000
 
 
-@pytest.mark.parametrize("found", [asked(tsp((-60, "3.0"))), asked(tsp((60, "3.0"), ready=False)), asked(), asked(tsp((60, "x"))),
-                                   asked(tsp((60, "1/2"))), asked(tsp((60, "1e999999999"))), asked(tsp((60, "nan"))), asked(tsp((60, "3.0")), resourceIdentifier="")])  # fmt: skip
-def test_a_forecast_that_is_not_there_is_an_error(found: Any) -> None:
-    assert isinstance(found, MetricError)
+@pytest.mark.parametrize("text", ["x", "1/2", "nan", "1e999999999", "-1e40"])
+def test_a_forecast_that_is_no_number_is_an_error(text: str) -> None:
+    assert isinstance(asked(tsp((60, text))), MetricError)
+
+
+def test_a_forecast_near_nothing_is_still_a_milli_unit() -> None:
+    assert asked(tsp((60, "1e-999999"))) == 1
+
+
+def test_a_forecast_that_is_not_there_is_an_error() -> None:
+    there = tsp((60, "3.0"))
+    found = [asked(tsp((-60, "3.0"))), asked(tsp((60, "3.0"), ready=False)), asked(), asked(there, resourceIdentifier="")]
+    assert [type(answer) for answer in found] == [MetricError] * 4
