@@ -92,12 +92,21 @@ class Groups:
     missing: Flags
     ignored: Flags
 
+    @property
+    def counts(self) -> tuple[int, int, int]:
+        """How many pods each group has."""
+        return int(np.count_nonzero(self.ready)), int(np.count_nonzero(self.missing)), int(np.count_nonzero(self.ignored))
+
 
 def group(pods: Pods, samples: Samples, *, now: float, patience: Patience) -> Groups:
     """Each pod's group.
 
     Source: `pkg/controller/podautoscaler/replica_calculator.go`, `groupPods`, of Kubernetes.
     """
+    calm = _calm(pods, samples, now, patience)
+    if calm.all():
+        none = ~calm
+        return Groups(calm, none, none)
     counted = ~(pods.deleting | (pods.phase == Phase.FAILED))
     pending = counted & (pods.phase == Phase.PENDING)
     seen = counted & ~pending
@@ -107,6 +116,14 @@ def group(pods: Pods, samples: Samples, *, now: float, patience: Patience) -> Gr
         return Groups(ready, missing, pending)
     unready = ready & _starting(pods, samples, now, patience)
     return Groups(ready & ~unready, missing, pending | unready)
+
+
+def _calm(pods: Pods, samples: Samples, now: float, patience: Patience) -> Flags:
+    """Pods of which nothing needs to be asked: they run, are ready, started long ago and have a sample. Usually all do."""
+    calm = (pods.phase == Phase.RUNNING) & samples.known & ~pods.deleting
+    if samples.cpu:
+        calm &= (pods.ready == Ready.YES) & (pods.started + patience.initialisation <= now)
+    return np.asarray(calm)
 
 
 def _starting(pods: Pods, samples: Samples, now: float, patience: Patience) -> Flags:

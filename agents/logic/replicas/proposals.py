@@ -8,12 +8,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from agents.logic.replicas.pods import Flags, Groups, Milli, Patience, Pods, Samples, group
 
 _MOST, _LEAST = 2**31 - 1, -(2**31)
-_LARGEST = 2**62
 MOST_MILLI = 2**63 - 1
 """The largest amount Kubernetes can hold."""
 
@@ -68,15 +65,19 @@ def by_utilization(pods: Pods, samples: Samples, requests: Milli | str, *, targe
     used, asked = _total(samples.values, groups.ready), _total(requests, groups.ready)
     if not asked:
         return MetricError("the pods that count request nothing")
+    ready, missing, ignored = groups.counts
     percent = _quotient(used * 100, asked)
-    ratio = percent / target
-    proposal = Proposal(scene.current, _quotient(used, int(np.count_nonzero(groups.ready))), percent)
-    missing = _total(requests * max(100, target) // 100, groups.missing) if ratio < 1.0 and groups.missing.any() else 0
-    counted = groups.ready | groups.missing if ratio != 1.0 else groups.ready
-    if ratio > 1.0:
-        counted = counted | groups.ignored
-    corrected = _quotient((used + missing) * 100, _total(requests, counted)) / target
-    return _proposed(proposal, groups, ratio=ratio, corrected=corrected, scene=scene)
+    ratio = corrected = percent / target
+    proposal = Proposal(scene.current, _quotient(used, ready), percent)
+    if missing or (ignored and ratio > 1.0):
+        if missing and ratio < 1.0:
+            used += _total(requests * max(100, target) // 100, groups.missing)
+        if missing and ratio != 1.0:
+            asked += _total(requests, groups.missing)
+        if ratio > 1.0:
+            asked += _total(requests, groups.ignored)
+        corrected = _quotient(used * 100, asked) / target
+    return _proposed(proposal, groups.counts, ratio=ratio, corrected=corrected, scene=scene)
 
 
 def by_average(pods: Pods, samples: Samples, *, target: int, scene: Scene) -> Proposal | MetricError:
@@ -87,13 +88,12 @@ def by_average(pods: Pods, samples: Samples, *, target: int, scene: Scene) -> Pr
     groups = _groups(pods, samples, target=target, scene=scene)
     if isinstance(groups, MetricError):
         return groups
-    used, ready = _total(samples.values, groups.ready), int(np.count_nonzero(groups.ready))
+    used, (ready, missing, ignored) = _total(samples.values, groups.ready), groups.counts
     mean = _quotient(used, ready)
     ratio = mean / target
-    missing, ignored = int(np.count_nonzero(groups.missing)), int(np.count_nonzero(groups.ignored))
     counted = ready + missing + (ignored if ratio > 1.0 else 0)
     corrected = _quotient(used + (missing * target if ratio < 1.0 else 0), counted) / target
-    return _proposed(Proposal(scene.current, mean), groups, ratio=ratio, corrected=corrected, scene=scene)
+    return _proposed(Proposal(scene.current, mean), groups.counts, ratio=ratio, corrected=corrected, scene=scene)
 
 
 def _groups(pods: Pods, samples: Samples, *, target: int, scene: Scene) -> Groups | MetricError:
@@ -105,10 +105,9 @@ def _groups(pods: Pods, samples: Samples, *, target: int, scene: Scene) -> Group
     return groups if groups.ready.any() else _NO_SAMPLES
 
 
-def _proposed(proposal: Proposal, groups: Groups, *, ratio: float, corrected: float, scene: Scene) -> Proposal:
+def _proposed(proposal: Proposal, counts: tuple[int, int, int], *, ratio: float, corrected: float, scene: Scene) -> Proposal:
     """The proposal with its replicas; cautious where pods are missing or ignored."""
-    missing, ignored = int(np.count_nonzero(groups.missing)), int(np.count_nonzero(groups.ignored))
-    ready = int(np.count_nonzero(groups.ready))
+    ready, missing, ignored = counts
     held_back = ignored > 0 and ratio > 1.0
     if not missing and not held_back:
         return proposal if scene.near(ratio) else _with(proposal, ratio * ready)
@@ -178,8 +177,5 @@ def _quotient(dividend: int, divisor: int) -> int:
 
 
 def _total(amounts: Milli, rows: Flags) -> int:
-    """The exact sum of some rows."""
-    chosen = amounts[rows]
-    if not len(chosen) or int(np.abs(chosen).max()) < _LARGEST // len(chosen):
-        return int(chosen.sum())
-    return sum(chosen.tolist())
+    """The exact sum of some rows, however large."""
+    return sum(amounts[rows].tolist())
