@@ -66,7 +66,7 @@ def read(block: Mapping[str, object] | None) -> DspSettings:
     """The settings of an API object's `dsp` block; `ValueError` names what is wrong with it.
 
     Upstream takes its defaults in silence instead, and accepts steps that later end its process.
-    Source: `pkg/prediction/dsp/config.go`, `makeInternalConfig`, of Crane.
+    Source: `pkg/prediction/dsp/config.go` of Crane.
     """
     if block is None:
         return DspSettings()
@@ -123,7 +123,7 @@ def _count(entry: Mapping[str, object], name: str) -> int:
 def fit(times: Times, values: Floats, settings: DspSettings) -> Fitted | NoForecast:
     """A forecast from samples at ascending times (seconds since the epoch), or why there is none.
 
-    Source: `pkg/prediction/dsp/prediction.go`, `updateAggregateSignals`, of Crane.
+    Source: `pkg/prediction/dsp/prediction.go` of Crane.
     """
     step = int(settings.step)
     if step < 1 or step != settings.step:

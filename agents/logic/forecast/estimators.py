@@ -58,7 +58,7 @@ def estimate(estimator: Estimator, values: Floats, period: int, *, step: int) ->
 class Shapes:
     """Estimates before their margin, from whole periods of `period` values, each worked out once.
 
-    Source: `pkg/prediction/dsp/estimator.go` of Crane.
+    Source: `pkg/prediction/dsp/estimators.go` of Crane.
     """
 
     def __init__(self, values: Floats, period: int, step: int) -> None:
@@ -122,7 +122,7 @@ def error(actual: Floats, estimated: Floats) -> float:
     """How wrong an estimate is, shortfalls counting more; the mean absolute error if an actual value is near 0 or below.
 
     Not a number if there are no values; `ValueError` if one has more values than the other.
-    Source: `pkg/prediction/accuracy/error.go`, `PredictionError`, of Crane.
+    Source: `pkg/prediction/accuracy/accuracy.go` of Crane.
     """
     if len(actual) != len(estimated):
         raise ValueError(f"{len(actual)} actual values cannot be compared with {len(estimated)} estimated ones")

@@ -56,7 +56,7 @@ class Forecast:
     def window(self, first: float, last: float) -> tuple[int, tuple[float, ...]]:
         """The values with `first` <= time <= `last`, and the time of the first of them.
 
-        Source: `internal/prediction/dsp` of Crane reads its copy of the whole horizon so; here only one period is kept.
+        Source: `pkg/prediction/dsp/prediction.go` of Crane, which keeps the whole horizon; here only one period is kept.
         """
         profile, length = self.profile, len(self.profile)
         begin = max(0, math.ceil((first - self.start) / self.step))

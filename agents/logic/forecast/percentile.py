@@ -90,7 +90,7 @@ def read(block: Mapping[str, object] | None, *, decaying: bool = False) -> Perce
     """The settings of an API object's `percentile` block; `ValueError` names what is wrong with it.
 
     Percentile, margin and utilisation may be any numbers, as upstream has it; a forecast that is no number is refused later.
-    Source: `pkg/prediction/percentile/config.go`, `makeInternalConfig`, of Crane.
+    Source: `pkg/prediction/percentile/config.go` of Crane.
     """
     if block is None:
         return PercentileSettings(half_life=86_400.0 if decaying else math.inf)
@@ -159,7 +159,7 @@ def _number(block: Mapping[str, object], name: str, default: float) -> float:
 def estimate(samples: Iterable[tuple[Times, Floats]], settings: PercentileSettings) -> float:
     """The estimate from whole histories at once; 0 if they hold no number. It may be infinite, if the utilisation is 0.
 
-    Source: `pkg/prediction/percentile/prediction.go`, `process`, of Crane.
+    Source: `pkg/prediction/percentile/prediction.go` and `estimator.go` of Crane.
     """
     buckets = scale(settings)
     parts = [part for part in itertools.starmap(_finite, samples) if len(part[1])]

@@ -58,7 +58,7 @@ def constant(values: Floats) -> bool:
 def find(values: Floats, *, step: int) -> Period | None:
     """The strongest period of evenly spaced values, or None. Values are cut to whole weeks or days before (`searched`).
 
-    Source: `pkg/prediction/dsp/dsp.go` and `signal.go` of Crane, `findPeriod`, `FindPeriodInSample`.
+    Source: `pkg/prediction/dsp/signal.go` and `prediction.go` of Crane.
     """
     count = len(values)
     if count < 4:  # noqa: PLR2004  # the spectrum of fewer has no frequency to look at
@@ -110,7 +110,7 @@ def chance(variance: float, count: int) -> float:
 def autocorrelation(values: Floats) -> Floats:
     """The circular autocorrelation at each lag: as many as there are values, 1 at lag 0; NaN if all are equal.
 
-    Source: `pkg/prediction/dsp/signal.go`, `AutoCorrelation`, of Crane.
+    Source: `pkg/prediction/dsp/auto_correlation.go` of Crane.
     """
     if constant(values):
         return np.full(len(values), np.nan)
@@ -137,7 +137,7 @@ def _correlation(power: Floats, variance: float, count: int) -> Floats:
 def is_peak(correlation: Floats, place: int, radius: int) -> bool:
     """Whether straight lines through `radius` values before and after a place rise and fall; the last place needs no fall.
 
-    Source: `pkg/prediction/dsp/signal.go`, `isPeak`, of Crane.
+    Source: `pkg/prediction/dsp/peak.go` of Crane.
     """
     if place >= len(correlation):
         return False

@@ -42,7 +42,7 @@ class Series:
 def prepare(times: Times, values: Floats, *, step: int, unit: int = LONGEST_GAP) -> Series | NoForecast:
     """The newest whole `unit`s (seconds) of the samples, gaps filled by straight lines; maybe none. Times ascend.
 
-    Source: `pkg/prediction/dsp/preprocess.go`, `FillMissingData` and `preProcessTimeSeries`, of Crane.
+    Source: `pkg/prediction/dsp/preprocessing.go` of Crane.
     """
     finite = np.isfinite(values)
     if not finite.all():
@@ -85,7 +85,7 @@ def without_outliers(values: Floats) -> Floats:
     """Each value above the 99.9th percentile or below the 0.1th is the one before it; the first always stays.
 
     Fewer than 1,000 values have no 0.1th percentile and stay as they are.
-    Source: `pkg/prediction/dsp/preprocess.go`, `removeOutliers`, of Crane.
+    Source: `pkg/prediction/dsp/preprocessing.go` of Crane.
     """
     low, high = _percentile_places(0.1, len(values)), _percentile_places(99.9, len(values))
     if low is None or high is None:

@@ -1,6 +1,6 @@
 """Texts of Crane's options into numbers: durations and fractions as Go reads them.
 
-Source: `pkg/utils/time.go`, `ParseDuration`, of Crane, over Go's `time.ParseDuration` and `strconv.ParseFloat`. Every error is a
+Source: `pkg/utils/time.go` of Crane, over Go's `time.ParseDuration` and `strconv.ParseFloat`. Every error is a
 `ValueError` with the text in it.
 """
 

@@ -37,7 +37,7 @@ class Request:
 def answer(request: Request, tsps: Objects, ehpas: Sequence[Ehpa], *, as_upstream: bool = False) -> int | MetricError:
     """The metric's value in milli-units.
 
-    Source: `pkg/metricprovider/external_metric_provider.go`, `GetExternalMetric`, of Crane.
+    Source: `pkg/metricprovider/external_metric_provider.go` of Crane.
     """
     if request.metric == CRON:
         return _cron(request, ehpas)

@@ -28,7 +28,7 @@ def active(cron: Cron, now: float) -> bool:
     """Whether the next of its two moments is the end; `ValueError` if a schedule or the zone cannot be read.
 
     A start that never comes makes it always active, an end that never comes never; equal moments, active.
-    Source: `pkg/autoscaling/estimator/cron.go` and `pkg/metricprovider/cron.go`, `isCronActive`, of Crane.
+    Source: `pkg/metricprovider/cron_trigger.go` of Crane.
     """
     zone = schedules.load(cron.zone)
     start, end = (schedules.parse(text).next(now, zone) for text in (cron.start, cron.end))
@@ -45,7 +45,7 @@ def wanted(crons: Sequence[Cron], now: float, *, least: int) -> int:
 def name(cron: Cron, *, namespace: str, ehpa: str, default_zone: str = "UTC") -> str:
     """What Crane calls a cron in its logs, and holds to be unique.
 
-    Source: `pkg/metricprovider/cron.go`, `GetCronName`, of Crane.
+    Source: `pkg/metricprovider` and `pkg/utils/ehpa.go` of Crane.
     """
     start, end = (_plain(text) for text in (cron.start, cron.end))
     joined = f"cron-{namespace}-{ehpa}-{cron.name}-{cron.zone or default_zone}-{start}-{end}"

@@ -87,7 +87,7 @@ class Ehpa:
 def read(manifest: Mapping[str, object]) -> Ehpa:
     """An EHPA from its manifest; `ValueError` names what cannot be read.
 
-    Prediction counts only with its window and the block of its algorithm. Source: `pkg/utils/ehpa.go`, `IsEHPAPredictionEnabled`.
+    Prediction counts only with its window and the block of its algorithm. Source: `pkg/utils/ehpa.go` of Crane.
     """
     about, spec = _mapping(manifest.get("metadata")), _mapping(manifest.get("spec"))
     target, most, least = _mapping(spec.get("scaleTargetRef")), spec.get("maxReplicas"), spec.get("minReplicas")

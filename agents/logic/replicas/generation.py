@@ -70,7 +70,7 @@ class CannotGenerate(Exception):
 def hpa(ehpa: Ehpa, around: Surroundings) -> Generated:
     """The HorizontalPodAutoscaler: the user's metrics, then forecasts of those that have one, then one metric for all crons.
 
-    `CannotGenerate` says why there is none. Source: `pkg/controller/ehpa/hpa.go`, `NewHPAObject`, and `GetHPAMetrics`, of Crane.
+    `CannotGenerate` says why there is none. Source: `pkg/controller/ehpa/hpa.go` of Crane.
     """
     forecasts, left_out = _forecasts(ehpa, around)
     added = [_external(ehpa, PREDICTION, metric.identifier, target) for metric, target in forecasts]
@@ -183,7 +183,7 @@ def tsp(ehpa: Ehpa, *, as_upstream: bool = False) -> Generated:
     """The TimeSeriesPrediction that asks for forecasts of an EHPA's metrics.
 
     `CannotGenerate` if prediction is off, or (not upstream's way) if nothing could be forecast or the window is too short.
-    Source: `pkg/controller/ehpa/predict.go`, `NewPredictionObject`, of Crane.
+    Source: `pkg/controller/ehpa/predict.go` of Crane.
     """
     if ehpa.prediction is None:
         raise CannotGenerate("prediction is off: it needs a window and the block of its algorithm")

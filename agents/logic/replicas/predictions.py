@@ -27,7 +27,7 @@ class Predicted:
 def outdated(status: Sequence[Mapping[str, object]], *, now: float, window: int) -> bool:
     """Whether some series of a status ends before the window (seconds) from now does, or there is none.
 
-    Source: `pkg/controller/timeseriesprediction/timeseries_prediction_controller.go`, `isPredictionDataOutDated`, of Crane.
+    Source: `pkg/controller/timeseriesprediction/time_series_prediction_controller.go` of Crane.
     """
     until = (now + window) // _MINUTE * _MINUTE
     ends = [_ends(entry) for entry in status]

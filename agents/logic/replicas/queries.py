@@ -22,7 +22,7 @@ def query(ehpa: Ehpa, metric: Metric, *, as_upstream: bool = False) -> str | Non
     """The query of a metric: the one that an annotation gives, or the default; None if there is neither.
 
     `as_upstream` gives Crane v0.11.0's text.
-    Source: `pkg/controller/ehpa/predict.go`, `NewPredictionObject`, and `pkg/utils/expression_prom_default.go`.
+    Source: `pkg/controller/ehpa/predict.go` and `pkg/utils/expression_prom_default.go` of Crane.
     """
     if as_upstream and metric.kind == "ContainerResource":
         return None
