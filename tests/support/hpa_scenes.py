@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from agents.logic.replicas.pods import NEVER, ContainerRequest, Phase, PodRequest, Pods, Ready, Samples
+from agents.logic.replicas.hpa_pods import NEVER, ContainerRequest, Phase, PodRequest, Pods, Ready, Samples
 
 Json = dict[str, Any]
 NOW = 1_000_000.0

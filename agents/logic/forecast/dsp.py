@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from agents.logic.forecast import estimators, periods, series, texts
+from agents.logic.forecast import crane_durations, estimators, load_series, period_detection
 from agents.logic.forecast.estimators import Estimator, Fourier, Maximum
-from agents.logic.forecast.outlook import Cause, Forecast, NoForecast, floored
-from agents.logic.forecast.periods import DAY, WEEK
-from agents.logic.forecast.series import Floats, Series, Times
+from agents.logic.forecast.forecast_values import Cause, Forecast, NoForecast, floored
+from agents.logic.forecast.load_series import Floats, Series, Times
+from agents.logic.forecast.period_detection import DAY, WEEK
 
 DEFAULT_ESTIMATORS: tuple[Estimator, ...] = tuple(
     Fourier(margin=margin, fewest=fewest, low=low)
@@ -81,7 +81,7 @@ def read(block: Mapping[str, object] | None) -> DspSettings:
 
 def _option(name: str, text: object) -> float:
     try:
-        return texts.duration(str(text))
+        return crane_durations.duration(str(text))
     except ValueError as error:
         raise ValueError(f"'{name}': {error}") from error
 
@@ -108,7 +108,7 @@ def _fourier(entry: Mapping[str, object]) -> Fourier:
 def _fraction(entry: Mapping[str, object], name: str) -> float:
     text = str(entry.get(name) or "")
     try:
-        return texts.number(text) if text else 0.0
+        return crane_durations.number(text) if text else 0.0
     except ValueError as error:
         raise ValueError(f"'{name}': {error}") from error
 
@@ -128,27 +128,27 @@ def fit(times: Times, values: Floats, settings: DspSettings) -> Fitted | NoForec
     step = int(settings.step)
     if step < 1 or step != settings.step:
         return NoForecast(Cause.BAD_SETTINGS, f"the sample interval is {settings.step:g} s, not whole seconds")
-    even = series.prepare(times, values, step=step)
+    even = load_series.prepare(times, values, step=step)
     if isinstance(even, NoForecast):
         return even
-    even = Series(even.start, step, series.without_outliers(even.values))
+    even = Series(even.start, step, load_series.without_outliers(even.values))
     period = accepted_period(even)
     return period if isinstance(period, NoForecast) else forecast(even, period, settings.estimators)
 
 
 def found_period(even: Series) -> int | None:
     """Seconds of the strongest period, cut as upstream cuts them (samples over a rate); None if there is none."""
-    found = periods.find(periods.searched(even.values, step=even.step), step=even.step)
+    found = period_detection.find(period_detection.searched(even.values, step=even.step), step=even.step)
     return None if found is None else int(found.samples / (1.0 / even.step))
 
 
 def accepted_period(even: Series) -> int | NoForecast:
     """A day or a week in seconds, or why it is neither."""
-    part = periods.searched(even.values, step=even.step)
+    part = period_detection.searched(even.values, step=even.step)
     hours = len(even.values) * even.step / 3600
     if not len(part):
         return NoForecast(Cause.SHORT_HISTORY, f"{hours:.1f} hours of even history are there; a period of a day takes 48")
-    if periods.constant(part):
+    if period_detection.constant(part):
         return NoForecast(Cause.CONSTANT, f"all {len(part)} samples are {part[0]:g}; there is no period to find")
     found = found_period(even)
     if found is None:

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.logic.forecast import periods, profiles
-from agents.logic.forecast.outlook import Cause, Forecast, NoForecast
-from agents.logic.forecast.periods import DAY, WEEK
-from agents.logic.forecast.profiles import Ahead, Stack
-from agents.logic.forecast.series import Floats, Series, Times, binned
+from agents.logic.forecast import period_detection, seasonal_profiles
+from agents.logic.forecast.forecast_values import Cause, Forecast, NoForecast
+from agents.logic.forecast.load_series import Floats, Series, Times, binned
+from agents.logic.forecast.period_detection import DAY, WEEK
+from agents.logic.forecast.seasonal_profiles import Ahead, Stack
 
 Flags = NDArray[np.bool_]
 
@@ -85,7 +85,7 @@ def fit(times: Times, values: Floats, settings: EnsembleSettings) -> Ensemble | 
     if isinstance(found, NoForecast):
         return found
     series, seen = found
-    if periods.constant(series.values):
+    if period_detection.constant(series.values):
         return NoForecast(Cause.CONSTANT, f"all {len(series.values)} values are {series.values[0]:g}")
     origins = _origins(len(series.values), settings)
     if len(origins) < 4:  # noqa: PLR2004  # fewer past forecasts say nothing of how accurate the next will be
@@ -113,10 +113,10 @@ def _origins(length: int, settings: EnsembleSettings) -> NDArray[np.int64]:
 def _other_period(series: Series, known: int) -> int | None:
     """A period in bins that is neither a day nor a week, if the history before all origins shows one twice."""
     history = series.values[:known]
-    found = periods.find(history, step=series.step)
+    found = period_detection.find(history, step=series.step)
     if found is None or found.samples * series.step in (DAY, WEEK):
         return None
-    samples = periods.refined(history, found.samples)
+    samples = period_detection.refined(history, found.samples)
     return samples if 2 * samples <= known and samples * series.step not in (DAY, WEEK) else None
 
 
@@ -135,7 +135,7 @@ _LAST = "last value"
 def _candidates(series: Series, ahead: Ahead, other: int | None) -> Stack:
     """All candidates' forecasts, the last value's at the end; what is below 0 counts as 0 if the series never is."""
     half_lives = sorted({max(1, hours * 3600 // series.step) for hours in (1, 6)})
-    found = profiles.levelled(profiles.shapes(series, ahead, other), series.values, ahead, half_lives)
+    found = seasonal_profiles.levelled(seasonal_profiles.shapes(series, ahead, other), series.values, ahead, half_lives)
     recent = series.values[ahead.places[:, : ahead.recent]]
     flat = np.stack([recent.mean(axis=1), recent[:, -1]])[:, :, None]
     values = np.concatenate([found.values, np.broadcast_to(flat, (2, len(ahead.origins), ahead.horizon))])
@@ -173,7 +173,7 @@ def _scales(forecast: Floats, series: Series, ahead: Ahead) -> tuple[Floats, ...
     """What a margin may be a share of: the forecast (at least a tenth of the mean), the mean, or how far days lie apart."""
     mean = float(np.abs(series.values).mean())
     relative, flat = np.maximum(np.abs(forecast), 0.1 * mean), np.full_like(forecast, mean)
-    apart = profiles.spread(series, ahead)
+    apart = seasonal_profiles.spread(series, ahead)
     return (relative, flat) if apart is None else (relative, flat, apart + 0.1 * mean)
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.logic.forecast.series import Floats
+from agents.logic.forecast.load_series import Floats
 
 FLOOR = 0.01
 """What a Fourier estimate says in place of anything not above 0."""

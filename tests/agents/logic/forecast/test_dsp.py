@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.logic.forecast import dsp, periods, series
+from agents.logic.forecast import dsp, load_series, period_detection
 from agents.logic.forecast.dsp import DspSettings, Fitted
 from agents.logic.forecast.estimators import Fourier, Maximum, estimate
-from agents.logic.forecast.outlook import Cause, NoForecast
+from agents.logic.forecast.forecast_values import Cause, NoForecast
 
 MONDAY = 1_704_067_200
 DAY = 86_400
@@ -108,13 +108,13 @@ def test_the_level_of_chance_is_what_shuffling_finds(kind: str) -> None:
     for _ in range(200):
         chance.shuffle(values)
         highest.append(np.abs(np.fft.rfft(values))[1 : len(values) // 2].max())
-    assert periods.chance(float(values.var()), len(values)) == pytest.approx(np.quantile(highest, 0.98), rel=0.08)
+    assert period_detection.chance(float(values.var()), len(values)) == pytest.approx(np.quantile(highest, 0.98), rel=0.08)
 
 
 def test_any_period_is_found_though_only_days_and_weeks_are_forecast() -> None:
     _, phase = made(16, 600, hours=36)
     values = 5 + np.sin(phase)
-    found = periods.find(values[: 10 * 216], step=600)
+    found = period_detection.find(values[: 10 * 216], step=600)
     assert found is not None
     assert found.samples == 216
     assert found.strength > 0.9
@@ -152,7 +152,7 @@ def test_estimators_that_expect_nothing_where_something_came_win_nothing() -> No
     times, phase = made(4, 3600)
     values = np.where(np.sin(phase) > 0, 5.0, 0.0)
     values[-24:] = 1.0
-    even = series.Series(int(times[0]), 3600, values[-72:])
+    even = load_series.Series(int(times[0]), 3600, values[-72:])
     found = dsp.forecast(even, DAY, (Maximum(),))
     assert found == NoForecast(Cause.NOT_FINITE, "none of 1 estimators has a finite error on the last period")
 
@@ -170,10 +170,10 @@ def test_samples_that_are_no_numbers_are_filled_like_a_gap() -> None:
 def test_outliers_take_the_value_before_them() -> None:
     values = np.random.default_rng(3).uniform(0, 1, 10_080)
     values[[1000, 3000, 8000]] = 3.5, -1.0, 1000.0
-    clean = series.without_outliers(values)
+    clean = load_series.without_outliers(values)
     assert clean[[1000, 3000, 8000]].tolist() == values[[999, 2999, 7999]].tolist()
-    assert series.without_outliers(values[7500:8499]) is not None
-    assert series.without_outliers(values[7500:8499])[500] == 1000.0
+    assert load_series.without_outliers(values[7500:8499]) is not None
+    assert load_series.without_outliers(values[7500:8499])[500] == 1000.0
 
 
 @given(

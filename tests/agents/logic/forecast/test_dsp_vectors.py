@@ -5,12 +5,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from ehpa_vectors import Json, checked, close, number, vectors
 
-from agents.logic.forecast import dsp, estimators, periods, series
+from agents.logic.forecast import dsp, estimators, load_series, period_detection
 from agents.logic.forecast.estimators import Fourier, Maximum
-from agents.logic.forecast.outlook import NoForecast
-from agents.logic.forecast.series import Series
+from agents.logic.forecast.forecast_values import NoForecast
+from agents.logic.forecast.load_series import Series
+from tests.support.ehpa_vectors import Json, checked, close, number, vectors
 
 
 def name(estimator: Any) -> str:
@@ -40,12 +40,12 @@ def test_settings_are_read_as_upstream_reads_them(vector: Json) -> None:
 def test_series_are_made_even_as_upstream_makes_them(vector: Json) -> None:
     inputs, expected = vector["inputs"], vector["expected"]
     times, values = checked(inputs["series"], inputs["check"])
-    even = series.prepare(times, values, step=inputs["sample_interval_s"], unit=inputs["unit_s"])
+    even = load_series.prepare(times, values, step=inputs["sample_interval_s"], unit=inputs["unit_s"])
     if "error" in expected:
         assert isinstance(even, NoForecast)
         return
     assert isinstance(even, Series)
-    clean = series.without_outliers(even.values) if inputs["remove_outliers"] else even.values
+    clean = load_series.without_outliers(even.values) if inputs["remove_outliers"] else even.values
     check = expected["check"]
     assert len(clean) == check["n"]
     if check["n"]:
@@ -75,11 +75,11 @@ def test_errors_are_upstreams(vector: Json) -> None:
 def test_autocorrelation_and_its_peaks_are_upstreams(vector: Json) -> None:
     _, values = checked(vector["inputs"]["series"], vector["inputs"]["check"])
     expected = vector["expected"]
-    found = periods.autocorrelation(values)
+    found = period_detection.autocorrelation(values)
     for lag, theirs in zip(expected["lags"], expected["r"], strict=True):
         assert close(float(found[lag]), theirs, 1e-9, 1.0), lag
     for place, radius, peak in expected["peaks"] or ():
-        assert periods.is_peak(found, place, radius) == peak, (place, radius)
+        assert period_detection.is_peak(found, place, radius) == peak, (place, radius)
 
 
 def estimator_of(given: Json) -> Any:
@@ -119,10 +119,10 @@ FREE = {"square5-4", "noise5-sine-7"}
 
 def even(inputs: Json, settings: dsp.DspSettings) -> Any:
     times, values = checked(inputs["series"], inputs["check"])
-    prepared = series.prepare(times, values, step=int(settings.step))
+    prepared = load_series.prepare(times, values, step=int(settings.step))
     if isinstance(prepared, NoForecast):
         return prepared, prepared
-    return prepared, Series(prepared.start, prepared.step, series.without_outliers(prepared.values))
+    return prepared, Series(prepared.start, prepared.step, load_series.without_outliers(prepared.values))
 
 
 @pytest.mark.parametrize("vector", vectors("dsp_forecast"))

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.logic.forecast import ensemble, profiles, series
+from agents.logic.forecast import ensemble, load_series, seasonal_profiles
 from agents.logic.forecast.ensemble import Ensemble, EnsembleSettings
-from agents.logic.forecast.outlook import Cause, NoForecast
-from agents.logic.forecast.profiles import Ahead, Stack
+from agents.logic.forecast.forecast_values import Cause, NoForecast
+from agents.logic.forecast.seasonal_profiles import Ahead, Stack
 
 MONDAY = 1_704_067_200
 DAY = 86_400
@@ -122,18 +122,25 @@ def test_a_long_gap_takes_the_values_of_the_day_before_and_a_short_one_a_straigh
     values = (np.arange(72.0) % 24) ** 2
     seen = np.ones(72, np.bool_)
     seen[30:34] = seen[50] = False
-    found = series.binned(at[seen], values[seen], step=3600)
+    found = load_series.binned(at[seen], values[seen], step=3600)
     assert not isinstance(found, NoForecast)
     even, known = found
     assert even.values[28:36].tolist() == [16, 25, 36, 49, 64, 81, 100, 121]
     assert known.tolist() == seen.tolist()
-    assert series.binned(np.array([0, 600, 1500]), np.array([1.0, 3.0, 9.0]), step=300)[0].values.tolist() == [1, 2, 3, 5, 7, 9]  # type: ignore[index]  # two of them
+    assert load_series.binned(np.array([0, 600, 1500]), np.array([1.0, 3.0, 9.0]), step=300)[0].values.tolist() == [
+        1,
+        2,
+        3,
+        5,
+        7,
+        9,
+    ]  # type: ignore[index]  # two of them
 
 
 def test_a_profile_is_moved_to_the_present_level_by_difference_or_by_ratio() -> None:
     """The profile says 2, the last two bins 3: one more, halving each two bins, or half as much again."""
     ahead = Ahead(np.array([2]), 2, 4)
-    found = profiles.levelled(Stack(("p",), np.full((1, 1, 6), 2.0)), np.full(6, 3.0), ahead, [2])
+    found = seasonal_profiles.levelled(Stack(("p",), np.full((1, 1, 6), 2.0)), np.full(6, 3.0), ahead, [2])
     assert found.names == ("p", "p scaled", "p levelled for 2 bins")
     assert found.values[0, 0].tolist() == [2, 2, 2, 2]
     assert found.values[1, 0].tolist() == [3, 3, 3, 3]

@@ -4,11 +4,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from ehpa_vectors import Json, checked, close, expand, vectors
 
-from agents.logic.forecast import percentile
-from agents.logic.forecast.outlook import Forecast
-from agents.logic.forecast.percentile import Percentiles
+from agents.logic.forecast import percentile_predictor
+from agents.logic.forecast.forecast_values import Forecast
+from agents.logic.forecast.percentile_predictor import Percentiles
+from tests.support.ehpa_vectors import Json, checked, close, expand, vectors
 
 
 def label(given: Json) -> str:
@@ -32,13 +32,13 @@ def test_estimates_are_upstreams(vector: Json) -> None:
     for block, expected in zip(inputs["configs"], vector["expected"]["results"], strict=True):
         if "error" in expected:
             with pytest.raises(ValueError, match=r"'|buckets"):
-                percentile.read(block)
+                percentile_predictor.read(block)
             continue
-        settings = percentile.read(block)
+        settings = percentile_predictor.read(block)
         first, last = settings.span(1e9)
         assert (last - first, settings.step) == (expected["query"]["span_s"], expected["query"]["step_s"])
         found = by_label(inputs, aggregated=settings.aggregated)
-        mine = {key: percentile.estimate(samples, settings) for key, samples in found.items()}
+        mine = {key: percentile_predictor.estimate(samples, settings) for key, samples in found.items()}
         assert mine.keys() == expected["values"].keys()
         assert [key for key in mine if not close(mine[key], expected["values"][key])] == [], (mine, expected["values"])
 
@@ -47,7 +47,7 @@ def test_estimates_are_upstreams(vector: Json) -> None:
 def test_histograms_that_go_on_learning_come_to_upstreams_estimates(vector: Json) -> None:
     inputs = vector["inputs"]
     for block, expected in zip(inputs["configs"], vector["expected"]["results"], strict=True):
-        settings = percentile.read(block)
+        settings = percentile_predictor.read(block)
         if not settings.aggregated:
             continue
         learnt = Percentiles("p", settings)
@@ -61,7 +61,7 @@ def test_histograms_that_go_on_learning_come_to_upstreams_estimates(vector: Json
 @pytest.mark.parametrize("vector", vectors("percentile_window"))
 def test_the_constant_forecast_has_upstreams_times(vector: Json) -> None:
     inputs = vector["inputs"]
-    found = percentile.constant(1.0, first=inputs["start"], last=inputs["end"], step=inputs["sample_interval_s"])
+    found = percentile_predictor.constant(1.0, first=inputs["start"], last=inputs["end"], step=inputs["sample_interval_s"])
     assert isinstance(found, Forecast)
     first, values = found.window(0, inputs["end"] + 10**6)
     assert [first + i * found.step for i in range(len(values))] == vector["expected"]["timestamps"]

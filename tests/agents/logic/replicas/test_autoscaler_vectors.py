@@ -3,19 +3,19 @@
 from typing import Any
 
 import pytest
-from ehpa_vectors import Json, vectors
-from hpa_scenes import NOW, asked, pods, samples
 
-from agents.logic.replicas import autoscaler, behavior, metrics, proposals
-from agents.logic.replicas.autoscaler import Bounds, Memory
-from agents.logic.replicas.metrics import Readings
-from agents.logic.replicas.pods import requests
-from agents.logic.replicas.proposals import MetricError, Scene
+from agents.logic.replicas import hpa_algorithm, hpa_metrics, replica_proposals, scaling_behavior
+from agents.logic.replicas.hpa_algorithm import Bounds, Memory
+from agents.logic.replicas.hpa_metrics import Readings
+from agents.logic.replicas.hpa_pods import requests
+from agents.logic.replicas.replica_proposals import MetricError, Scene
+from tests.support.ehpa_vectors import Json, vectors
+from tests.support.hpa_scenes import NOW, asked, pods, samples
 
 
 @pytest.mark.parametrize("vector", vectors("hpa_defaults"))
 def test_a_spec_gets_the_api_servers_defaults(vector: Json) -> None:
-    assert autoscaler.defaulted(vector["inputs"]["spec"]) == vector["expected"]["spec"]
+    assert hpa_algorithm.defaulted(vector["inputs"]["spec"]) == vector["expected"]["spec"]
 
 
 def fleet(count: int, request: int) -> Any:
@@ -33,15 +33,15 @@ def answers(inputs: Json, step: Json, spec: Json, scene: Scene) -> list[Any]:
     given = fleet(scene.current, inputs.get("pod_cpu_request_milli", 0))
     found = []
     for entry in spec["metrics"]:
-        metric = metrics.read(entry)
+        metric = hpa_metrics.read(entry)
         readings = Readings(pods(given))
         if metric.name not in (step.get("fail") or ()):
             readings = read(metric, given, step, readings)
-        found.append(metrics.ask(metric, readings, scene))
+        found.append(hpa_metrics.ask(metric, readings, scene))
     return found
 
 
-def read(metric: metrics.Metric, given: list[Json], step: Json, empty: Readings) -> Readings:
+def read(metric: hpa_metrics.Metric, given: list[Json], step: Json, empty: Readings) -> Readings:
     if metric.kind in ("Resource", "Pods"):
         used = (
             step.get("cpu_milli_per_pod")
@@ -52,7 +52,7 @@ def read(metric: metrics.Metric, given: list[Json], step: Json, empty: Readings)
         return Readings(empty.pods, {metric: seen}, {metric: requests(asked(given, metric.name), resource=metric.name)})
     if metric.kind == "External":
         series = (step.get("external_milli") or {}).get(metric.name)
-        return empty if series is None else Readings(empty.pods, values={metric: proposals.summed(series)})
+        return empty if series is None else Readings(empty.pods, values={metric: replica_proposals.summed(series)})
     value = (step.get("object_milli") or {}).get(metric.name)
     return empty if value is None else Readings(empty.pods, values={metric: value})
 
@@ -60,9 +60,9 @@ def read(metric: metrics.Metric, given: list[Json], step: Json, empty: Readings)
 @pytest.mark.parametrize("vector", vectors("hpa_timeline"))
 def test_passes_decide_what_kubernetes_decides(vector: Json) -> None:
     inputs, expected = vector["inputs"], vector["expected"]
-    spec: Json = autoscaler.defaulted(inputs["spec"])
+    spec: Json = hpa_algorithm.defaulted(inputs["spec"])
     assert spec.get("behavior") == expected.get("defaulted_behavior")
-    rules = behavior.read(spec["behavior"]) if "behavior" in spec else None
+    rules = scaling_behavior.read(spec["behavior"]) if "behavior" in spec else None
     down, up = (inputs["tolerance"],) * 2
     if rules is not None:
         down = down if rules.down.tolerance is None else rules.down.tolerance
@@ -74,7 +74,7 @@ def test_passes_decide_what_kubernetes_decides(vector: Json) -> None:
         bounds = Bounds(least, most, rules, inputs["downscale_stabilisation_s"], bool(inputs.get("gate_scale_to_zero")))
         scene = Scene(current, current, NOW, down, up)
         found = answers(inputs, step, spec, scene)
-        decision, memory = autoscaler.decide(bounds, current, found, memory, now=NOW + step["t"])
+        decision, memory = hpa_algorithm.decide(bounds, current, found, memory, now=NOW + step["t"])
         current = decision.replicas
         state = memory.conditions
         mine = [

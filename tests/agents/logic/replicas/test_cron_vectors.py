@@ -3,15 +3,15 @@
 from typing import Any
 
 import pytest
-from ehpa_vectors import Json, vectors
 
-from agents.logic.replicas import crons
-from agents.logic.replicas.crons import Cron
+from agents.logic.replicas import ehpa_crons
+from agents.logic.replicas.ehpa_crons import Cron
+from tests.support.ehpa_vectors import Json, vectors
 
 
 def state(cron: Cron, now: float) -> Any:
     try:
-        return crons.active(cron, now)
+        return ehpa_crons.active(cron, now)
     except ValueError:
         return "error"
 
@@ -29,5 +29,5 @@ def test_crons_are_active_when_upstreams_are(vector: Json) -> None:
 def test_crons_are_called_what_upstream_calls_them(vector: Json) -> None:
     inputs = vector["inputs"]
     cron = Cron.read(inputs["cron"])
-    found = crons.name(cron, namespace=inputs["namespace"], ehpa=inputs["ehpa"], default_zone=inputs["process_timezone"])
+    found = ehpa_crons.name(cron, namespace=inputs["namespace"], ehpa=inputs["ehpa"], default_zone=inputs["process_timezone"])
     assert found == vector["expected"]["name"]

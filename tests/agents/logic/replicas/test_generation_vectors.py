@@ -3,11 +3,11 @@
 from typing import Any
 
 import pytest
-from ehpa_vectors import Json, vectors
 
-from agents.logic.replicas import adapter, ehpa, generation, quantities
-from agents.logic.replicas.generation import CannotGenerate, Propagation, Surroundings, TargetPod
-from agents.logic.replicas.proposals import MetricError
+from agents.logic.replicas import ehpa_manifest, generated_objects, metric_quantities, metrics_adapter
+from agents.logic.replicas.generated_objects import CannotGenerate, Propagation, Surroundings, TargetPod
+from agents.logic.replicas.replica_proposals import MetricError
+from tests.support.ehpa_vectors import Json, vectors
 
 NOW = 1_709_633_640.0
 
@@ -21,7 +21,7 @@ def pod(given: Json) -> TargetPod:
         bool(given.get("deleting")),
         NOW - ago if ready else None,
         tuple(
-            (f"c{i}", {name: quantities.milli(text) for name, text in (requests or {}).items()})
+            (f"c{i}", {name: metric_quantities.milli(text) for name, text in (requests or {}).items()})
             for i, requests in enumerate(given.get("container_requests") or ())
         ),
     )
@@ -58,19 +58,19 @@ def test_an_hpa_is_what_crane_makes_of_an_ehpa(vector: Json) -> None:
         inputs["api_server_minor"],
         as_upstream=True,
     )
-    mine = ehpa.read(inputs["ehpa"])
+    mine = ehpa_manifest.read(inputs["ehpa"])
     if "error" in expected:
         with pytest.raises(CannotGenerate):
-            generation.hpa(mine, around)
+            generated_objects.hpa(mine, around)
         return
-    found = generation.hpa(mine, around).manifest
+    found = generated_objects.hpa(mine, around).manifest
     if "hpa" in expected:
         assert {k: found[k] for k in ("metadata", "spec")} == {k: expected["hpa"][k] for k in ("metadata", "spec")}
 
 
 @pytest.mark.parametrize("vector", vectors("tsp_generation"))
 def test_a_forecast_is_asked_for_as_crane_asks(vector: Json) -> None:
-    found = generation.tsp(ehpa.read(vector["inputs"]["ehpa"]), as_upstream=True).manifest
+    found = generated_objects.tsp(ehpa_manifest.read(vector["inputs"]["ehpa"]), as_upstream=True).manifest
     expected = vector["expected"]["tsp"]
     assert {k: found[k] for k in ("metadata", "spec")} == {k: expected[k] for k in ("metadata", "spec")}
 
@@ -93,11 +93,13 @@ def forecast(inputs: Json) -> list[Json]:
 @pytest.mark.parametrize("vector", vectors("adapter"))
 def test_the_adapter_answers_as_cranes_does(vector: Json) -> None:
     inputs, expected = vector["inputs"], vector["expected"]
-    request = adapter.Request(inputs["metric"], "shop", inputs["selector"] or {}, NOW)
-    found = adapter.answer(request, forecast(inputs), [ehpa.read(e) for e in inputs["ehpas"] or ()], as_upstream=True)
+    request = metrics_adapter.Request(inputs["metric"], "shop", inputs["selector"] or {}, NOW)
+    found = metrics_adapter.answer(
+        request, forecast(inputs), [ehpa_manifest.read(e) for e in inputs["ehpas"] or ()], as_upstream=True
+    )
     if "error" in expected:
         assert isinstance(found, MetricError)
     elif "value" in expected:
-        assert found == quantities.milli(expected["value"])
+        assert found == metric_quantities.milli(expected["value"])
     else:
         assert expected["panic"]

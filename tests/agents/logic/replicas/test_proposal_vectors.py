@@ -3,12 +3,12 @@
 from typing import Any
 
 import pytest
-from ehpa_vectors import Json, vectors
-from hpa_scenes import NOW, asked, pods, samples
 
-from agents.logic.replicas import proposals
-from agents.logic.replicas.pods import Patience, requests
-from agents.logic.replicas.proposals import MetricError, Scene
+from agents.logic.replicas import replica_proposals
+from agents.logic.replicas.hpa_pods import Patience, requests
+from agents.logic.replicas.replica_proposals import MetricError, Scene
+from tests.support.ehpa_vectors import Json, vectors
+from tests.support.hpa_scenes import NOW, asked, pods, samples
 
 
 def proposed(inputs: Json) -> Any:
@@ -24,17 +24,17 @@ def proposed(inputs: Json) -> Any:
         patience,
     )
     values, cpu = inputs.get("values") or [], resource == "cpu"
-    value = proposals.summed(values) if function.startswith("external") else sum(values[:1])
+    value = replica_proposals.summed(values) if function.startswith("external") else sum(values[:1])
     if function == "resource_utilization":
         wanted = requests(asked(given, resource), resource=resource, container=inputs.get("container", ""))
-        return proposals.by_utilization(pods(given), samples(given, cpu=cpu), wanted, target=target, scene=scene)
+        return replica_proposals.by_utilization(pods(given), samples(given, cpu=cpu), wanted, target=target, scene=scene)
     if function in ("resource_value", "pods_value"):
         cpu = cpu and function == "resource_value"
-        return proposals.by_average(pods(given), samples(given, cpu=cpu), target=target, scene=scene)
+        return replica_proposals.by_average(pods(given), samples(given, cpu=cpu), target=target, scene=scene)
     if function in ("external_value", "object_value"):
-        return proposals.by_value(value, pods(given), target=target, scene=scene)
+        return replica_proposals.by_value(value, pods(given), target=target, scene=scene)
     assert function in ("external_average", "object_average")
-    return proposals.by_value_per_pod(value, target=target, scene=scene)
+    return replica_proposals.by_value_per_pod(value, target=target, scene=scene)
 
 
 @pytest.mark.parametrize("vector", vectors("hpa_replicas"))

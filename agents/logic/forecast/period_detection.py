@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from agents.logic.forecast.series import Floats
+from agents.logic.forecast.load_series import Floats
 
 DAY = 86_400
 WEEK = 7 * DAY

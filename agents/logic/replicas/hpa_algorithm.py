@@ -7,9 +7,9 @@ Source: `pkg/controller/podautoscaler/horizontal.go`, `reconcileAutoscaler`, of 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from agents.logic.replicas import behavior
-from agents.logic.replicas.behavior import Behavior, Moment, Rules
-from agents.logic.replicas.proposals import MetricError, Proposal
+from agents.logic.replicas import scaling_behavior
+from agents.logic.replicas.replica_proposals import MetricError, Proposal
+from agents.logic.replicas.scaling_behavior import Behavior, Moment, Rules
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +150,7 @@ def _within(changes: tuple[Moment, ...], rules: Rules, now: float) -> tuple[Mome
 def _plainly(bounds: Bounds, current: int, wanted: int, memory: Memory, *, now: float) -> tuple[int, int, Memory]:
     """Without a behaviour: the highest recommendation of the window, at most twice the count (or 4)."""
     past = memory.recommendations
-    stabilised = behavior.highest_of(wanted, past, now=now, window=bounds.window)
+    stabilised = scaling_behavior.highest_of(wanted, past, now=now, window=bounds.window)
     limit = max(2 * current, 4)
     most, reason = (limit, "ScaleUpLimit") if bounds.most > limit else (bounds.most, "TooManyReplicas")
     allowed, limited = stabilised, "False/DesiredWithinRange"
@@ -169,7 +169,7 @@ def _with_behavior(bounds: Bounds, current: int, wanted: int, memory: Memory, *,
     rules = bounds.rules
     down = bounds.window if rules.down.window is None else rules.down.window
     windows, past = (rules.up.window or 0.0, down), memory.recommendations
-    stabilised = behavior.held(wanted, current, past, now=now, windows=windows)
+    stabilised = scaling_behavior.held(wanted, current, past, now=now, windows=windows)
     able = "True/ReadyForNewScale"
     if stabilised != wanted:
         able = "True/ScaleUpStabilized" if wanted >= current else "True/ScaleDownStabilized"
@@ -184,12 +184,12 @@ def _limited(bounds: Bounds, current: int, wanted: int, memory: Memory, *, now: 
     """What rates and bounds let through, and the reason."""
     rules, changes = bounds.rules, (memory.added, memory.removed)
     if wanted > current:
-        limit = max(behavior.most(current, rules.up, changes, now=now), current)
+        limit = max(scaling_behavior.most(current, rules.up, changes, now=now), current)
         most, reason = (limit, "ScaleUpLimit") if bounds.most > limit else (bounds.most, "TooManyReplicas")
         if wanted > most:
             return most, reason
     elif wanted < current:
-        limit = min(behavior.least(current, rules.down, changes, now=now), current)
+        limit = min(scaling_behavior.least(current, rules.down, changes, now=now), current)
         least, reason = (limit, "ScaleDownLimit") if bounds.least < limit else (bounds.least, "TooFewReplicas")
         if wanted < least:
             return least, reason
@@ -206,5 +206,5 @@ def defaulted(spec: Mapping[str, object]) -> dict[str, object]:
         full["metrics"] = [{"type": "Resource", "resource": {"name": "cpu", "target": target}}]
     block = full.get("behavior")
     if isinstance(block, Mapping):
-        full["behavior"] = behavior.defaulted(block)
+        full["behavior"] = scaling_behavior.defaulted(block)
     return full

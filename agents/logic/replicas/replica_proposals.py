@@ -8,7 +8,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from agents.logic.replicas.pods import Flags, Groups, Milli, Patience, Pods, Samples, group
+from agents.logic.replicas.hpa_pods import Flags, Groups, Milli, Patience, Pods, Samples, group
 
 _MOST, _LEAST = 2**31 - 1, -(2**31)
 MOST_MILLI = 2**63 - 1

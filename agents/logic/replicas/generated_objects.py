@@ -7,11 +7,11 @@ the whole object, a forecast may stand for one container, and what nobody could 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from agents.logic.replicas import quantities, queries
-from agents.logic.replicas.ehpa import API, CRON, PREDICTED, PREDICTION, TARGET_LABELS, Ehpa, Object, metadata
-from agents.logic.replicas.metrics import Metric
-from agents.logic.replicas.pods import ContainerRequest, requests
-from agents.logic.replicas.pods import PodRequest as Request
+from agents.logic.replicas import metric_quantities, metric_queries
+from agents.logic.replicas.ehpa_manifest import API, CRON, PREDICTED, PREDICTION, TARGET_LABELS, Ehpa, Object, metadata
+from agents.logic.replicas.hpa_metrics import Metric
+from agents.logic.replicas.hpa_pods import ContainerRequest, requests
+from agents.logic.replicas.hpa_pods import PodRequest as Request
 
 READY_FOR = 30.0
 """Seconds that a pod must have been ready to be available."""
@@ -147,7 +147,7 @@ def _is_predicted(metric: Metric, status: Iterable[Mapping[str, object]]) -> boo
 def _target(metric: Metric, entry: Mapping[str, object], around: Surroundings) -> Object:
     """What a pod is to have of the forecast: what the user says, or his share of what pods request."""
     if metric.utilization is not None and metric.kind in ("Resource", "ContainerResource"):
-        return {"type": "AverageValue", "averageValue": quantities.text(_share(metric, around))}
+        return {"type": "AverageValue", "averageValue": metric_quantities.text(_share(metric, around))}
     block = next((value for value in entry.values() if isinstance(value, Mapping)), {})
     told = block.get("target", {}).get("averageValue")
     if told is not None:
@@ -187,7 +187,7 @@ def tsp(ehpa: Ehpa, *, as_upstream: bool = False) -> Generated:
     """
     if ehpa.prediction is None:
         raise CannotGenerate("prediction is off: it needs a window and the block of its algorithm")
-    asked = [(metric, queries.query(ehpa, metric, as_upstream=as_upstream)) for metric in ehpa.metrics]
+    asked = [(metric, metric_queries.query(ehpa, metric, as_upstream=as_upstream)) for metric in ehpa.metrics]
     wanted = [(metric, text) for metric, text in asked if metric.kind in PREDICTED]
     left_out = tuple(f"metric '{metric.identifier}' has no query" for metric, text in wanted if not text)
     entries = [_entry(ehpa.prediction.algorithm, metric, text) for metric, text in wanted if text]

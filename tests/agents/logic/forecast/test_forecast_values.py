@@ -4,7 +4,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.logic.forecast.outlook import Forecast, floored
+from agents.logic.forecast.forecast_values import Forecast, floored
 
 
 @given(

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from agents.logic.forecast import texts
+from agents.logic.forecast import crane_durations
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ from agents.logic.forecast import texts
     ],
 )
 def test_durations_are_read(text: str, seconds: float) -> None:
-    assert texts.duration(text) == pytest.approx(seconds)
+    assert crane_durations.duration(text) == pytest.approx(seconds)
 
 
 @pytest.mark.parametrize(
@@ -30,18 +30,18 @@ def test_durations_are_read(text: str, seconds: float) -> None:
 )
 def test_what_is_no_duration_is_said(text: str) -> None:
     with pytest.raises(ValueError, match="is no duration"):
-        texts.duration(text)
+        crane_durations.duration(text)
 
 
 @pytest.mark.parametrize(
     ("text", "value"), [("0.1", 0.1), ("1e-1", 0.1), (".5", 0.5), ("5.", 5), ("+1", 1), ("1_000.5", 1000.5), ("0x1p-2", 0.25)]
 )
 def test_numbers_are_read(text: str, value: float) -> None:
-    assert texts.number(text) == value
-    assert texts.number("-Infinity") == -math.inf
+    assert crane_durations.number(text) == value
+    assert crane_durations.number("-Infinity") == -math.inf
 
 
 @pytest.mark.parametrize("text", ["", " 1", "ten", "1e", "1,5", "+-inf", "--nan"])
 def test_what_is_no_number_is_said(text: str) -> None:
     with pytest.raises(ValueError, match="is not a number"):
-        texts.number(text)
+        crane_durations.number(text)

@@ -6,8 +6,8 @@ workload, its queries for one container give a series a pod, and names and value
 
 import re
 
-from agents.logic.replicas.ehpa import Ehpa
-from agents.logic.replicas.metrics import Metric
+from agents.logic.replicas.ehpa_manifest import Ehpa
+from agents.logic.replicas.hpa_metrics import Metric
 
 _PODS = {
     "Deployment": "[a-z0-9]+-[a-z0-9]{5}$",

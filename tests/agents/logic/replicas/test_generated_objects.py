@@ -4,19 +4,21 @@ from typing import Any
 
 import pytest
 
-from agents.logic.replicas import adapter, ehpa, generation, queries
-from agents.logic.replicas.generation import CannotGenerate, Propagation, Surroundings, TargetPod
-from agents.logic.replicas.proposals import MetricError
+from agents.logic.replicas import ehpa_manifest, generated_objects, metric_queries, metrics_adapter
+from agents.logic.replicas.generated_objects import CannotGenerate, Propagation, Surroundings, TargetPod
+from agents.logic.replicas.replica_proposals import MetricError
 
 NOW = 1_709_633_640.0
 DSP = {"predictionWindowSeconds": 3600, "predictionAlgorithm": {"algorithmType": "dsp", "dsp": {"sampleInterval": "1m"}}}
 CPU = {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}}}
 
 
-def made(*entries: Any, about: dict[str, Any] | None = None, **spec: Any) -> ehpa.Ehpa:
+def made(*entries: Any, about: dict[str, Any] | None = None, **spec: Any) -> ehpa_manifest.Ehpa:
     target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
     usual = {"scaleTargetRef": target, "minReplicas": 1, "maxReplicas": 9, "metrics": list(entries), "prediction": DSP}
-    return ehpa.read({"metadata": {"name": "web", "namespace": "shop", "uid": "u", **(about or {})}, "spec": {**usual, **spec}})
+    return ehpa_manifest.read(
+        {"metadata": {"name": "web", "namespace": "shop", "uid": "u", **(about or {})}, "spec": {**usual, **spec}}
+    )
 
 
 def pod(cpu: int | None, ready_for: float = 300) -> TargetPod:
@@ -29,10 +31,10 @@ def around(*pods: TargetPod, identifier: str = "resource.cpu", **told: Any) -> S
     return Surroundings(pods, [{"resourceIdentifier": identifier, "ready": True, "prediction": [{}]}], NOW, **told)
 
 
-def targets(found: generation.Generated) -> list[Any]:
+def targets(found: generated_objects.Generated) -> list[Any]:
     spec: Any = found.manifest["spec"]
     added = [entry["external"] for entry in spec["metrics"] if "external" in entry]
-    return [entry["target"]["averageValue"] for entry in added if entry["metric"]["name"] == ehpa.PREDICTION]
+    return [entry["target"]["averageValue"] for entry in added if entry["metric"]["name"] == ehpa_manifest.PREDICTION]
 
 
 @pytest.mark.parametrize(
@@ -40,7 +42,7 @@ def targets(found: generation.Generated) -> list[Any]:
 )
 def test_the_forecasts_target_is_a_share_of_what_pods_request_cut(requests: tuple[int, ...], percent: int, expected: str) -> None:
     entry = {"type": "Resource", "resource": {"name": "cpu", "target": {"averageUtilization": percent}}}
-    assert targets(generation.hpa(made(entry), around(*map(pod, requests)))) == [expected]
+    assert targets(generated_objects.hpa(made(entry), around(*map(pod, requests)))) == [expected]
 
 
 @pytest.mark.parametrize(
@@ -52,20 +54,20 @@ def test_the_forecasts_target_is_a_share_of_what_pods_request_cut(requests: tupl
     ],
 )
 def test_a_forecast_that_has_no_target_is_left_out_and_the_rest_stays(pods: Any, reason: str) -> None:
-    found = generation.hpa(made(CPU), around(*pods))
+    found = generated_objects.hpa(made(CPU), around(*pods))
     assert targets(found) == []
     assert found.left_out == (f"metric 'resource.cpu': {reason}",)
     with pytest.raises(CannotGenerate, match=reason):
-        generation.hpa(made(CPU), around(*pods, as_upstream=True))
+        generated_objects.hpa(made(CPU), around(*pods, as_upstream=True))
 
 
 def test_a_pod_ready_for_31_seconds_counts() -> None:
-    assert targets(generation.hpa(made(CPU), around(pod(200, ready_for=31)))) == ["100m"]
+    assert targets(generated_objects.hpa(made(CPU), around(pod(200, ready_for=31)))) == ["100m"]
 
 
 def test_an_external_metric_with_a_value_gets_no_forecast_rather_than_an_object_nobody_takes() -> None:
     entry = {"type": "External", "external": {"metric": {"name": "q"}, "target": {"type": "Value", "value": "30"}}}
-    found = generation.hpa(made(entry), around(identifier="external.q"))
+    found = generated_objects.hpa(made(entry), around(identifier="external.q"))
     assert targets(found) == []
     assert found.left_out == ("metric 'external.q': its target is neither a utilisation nor an average value",)
 
@@ -73,18 +75,18 @@ def test_an_external_metric_with_a_value_gets_no_forecast_rather_than_an_object_
 def test_labels_and_annotations_propagate_by_prefix_and_by_name() -> None:
     mine = made(CPU, about={"labels": {"team.a": "1", "x": "2"}, "annotations": {"note": "n", "other": "o"}})
     handed = Propagation(label_prefixes=("team.",), annotations=("note",))
-    about: Any = generation.hpa(mine, around(pod(200), propagation=handed)).manifest["metadata"]
+    about: Any = generated_objects.hpa(mine, around(pod(200), propagation=handed)).manifest["metadata"]
     assert about["annotations"] == {"note": "n"}
     assert set(about["labels"]) == {
-        "team.a", "app.kubernetes.io/name", "app.kubernetes.io/part-of", "app.kubernetes.io/managed-by", ehpa.UID_LABEL,
+        "team.a", "app.kubernetes.io/name", "app.kubernetes.io/part-of", "app.kubernetes.io/managed-by", ehpa_manifest.UID_LABEL,
     }  # fmt: skip
 
 
 def test_a_preview_scales_the_substitute_and_an_unknown_strategy_nothing() -> None:
-    spec: Any = generation.hpa(made(CPU, scaleStrategy="Preview"), around(pod(200))).manifest["spec"]
-    assert spec["scaleTargetRef"] == {"apiVersion": ehpa.API, "kind": "Substitute", "name": "ehpa-web"}
+    spec: Any = generated_objects.hpa(made(CPU, scaleStrategy="Preview"), around(pod(200))).manifest["spec"]
+    assert spec["scaleTargetRef"] == {"apiVersion": ehpa_manifest.API, "kind": "Substitute", "name": "ehpa-web"}
     with pytest.raises(CannotGenerate, match="'Manual' is no strategy"):
-        generation.hpa(made(CPU, scaleStrategy="Manual"), around(pod(200)))
+        generated_objects.hpa(made(CPU, scaleStrategy="Manual"), around(pod(200)))
 
 
 @pytest.mark.parametrize(
@@ -93,13 +95,13 @@ def test_a_preview_scales_the_substitute_and_an_unknown_strategy_nothing() -> No
 )
 def test_a_forecast_that_admission_would_refuse_is_not_asked_for(window: int, entries: Any, reason: str) -> None:
     with pytest.raises(CannotGenerate, match=reason):
-        generation.tsp(made(*entries, prediction={**DSP, "predictionWindowSeconds": window}))
+        generated_objects.tsp(made(*entries, prediction={**DSP, "predictionWindowSeconds": window}))
 
 
 def test_the_query_of_an_annotation_comes_before_the_default() -> None:
     entry = {"type": "Pods", "pods": {"metric": {"name": "rps"}, "target": {"averageValue": "5"}}}
-    mine = made(entry, about={"annotations": {f"{ehpa.QUERY}/pods.rps": "sum(mine)"}})
-    assert queries.query(mine, mine.metrics[0]) == "sum(mine)"
+    mine = made(entry, about={"annotations": {f"{ehpa_manifest.QUERY}/pods.rps": "sum(mine)"}})
+    assert metric_queries.query(mine, mine.metrics[0]) == "sum(mine)"
 
 
 def test_our_queries_are_of_the_workload_alone_and_one_series() -> None:
@@ -112,7 +114,7 @@ def test_our_queries_are_of_the_workload_alone_and_one_series() -> None:
         "containerResource": {"name": "memory", "container": "c", "target": {"averageUtilization": 5}},
     }
     mine = made(CPU, rps, one)
-    cpu, pods, container = (queries.query(mine, metric) for metric in mine.metrics)
+    cpu, pods, container = (metric_queries.query(mine, metric) for metric in mine.metrics)
     where = 'namespace="shop",pod=~"^web-[a-z0-9]+-[a-z0-9]{5}$"'
     assert cpu == f'sum(irate(container_cpu_usage_seconds_total{{{where},container!=""}}[3m]))'
     assert pods == f'sum(rps{{p="a\\"b",{where}}})'
@@ -130,10 +132,10 @@ def tsp(*samples: tuple[float, str], name: str = "web", ready: bool = True) -> d
 
 
 def asked(*tsps: Any, **selector: str) -> Any:
-    request = adapter.Request(
-        ehpa.PREDICTION, "shop", {"resourceIdentifier": "resource.cpu", "targetName": "web", **selector}, NOW
+    request = metrics_adapter.Request(
+        ehpa_manifest.PREDICTION, "shop", {"resourceIdentifier": "resource.cpu", "targetName": "web", **selector}, NOW
     )
-    return adapter.answer(request, tsps, [])
+    return metrics_adapter.answer(request, tsps, [])
 
 
 def test_the_highest_forecast_of_the_window_is_answered_in_milli_units() -> None:

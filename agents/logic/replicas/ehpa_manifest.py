@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from agents.logic.replicas import metrics
-from agents.logic.replicas.crons import Cron
-from agents.logic.replicas.metrics import Metric
+from agents.logic.replicas import hpa_metrics
+from agents.logic.replicas.ehpa_crons import Cron
+from agents.logic.replicas.hpa_metrics import Metric
 
 Object = dict[str, object]
 
@@ -65,7 +65,7 @@ class Ehpa:
     @property
     def metrics(self) -> tuple[Metric, ...]:
         """What the entries say."""
-        return tuple(metrics.read(entry) for entry in self.entries)
+        return tuple(hpa_metrics.read(entry) for entry in self.entries)
 
     @property
     def queries(self) -> dict[str, str]:

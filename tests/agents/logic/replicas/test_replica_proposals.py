@@ -4,13 +4,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hpa_scenes import NOW, asked, pods, samples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.logic.replicas import proposals
-from agents.logic.replicas.pods import Patience, requests
-from agents.logic.replicas.proposals import MetricError, Proposal, Scene
+from agents.logic.replicas import replica_proposals
+from agents.logic.replicas.hpa_pods import Patience, requests
+from agents.logic.replicas.replica_proposals import MetricError, Proposal, Scene
+from tests.support.hpa_scenes import NOW, asked, pods, samples
 
 
 def pod(metric: int | None = 0, **told: Any) -> dict[str, Any]:
@@ -21,7 +21,7 @@ def pod(metric: int | None = 0, **told: Any) -> dict[str, Any]:
 def by_utilization(given: list[dict[str, Any]], target: int) -> Any:
     scene = Scene(len(given), len(given), NOW)
     wanted = requests(asked(given, "cpu"), resource="cpu")
-    return proposals.by_utilization(pods(given), samples(given, cpu=True), wanted, target=target, scene=scene)
+    return replica_proposals.by_utilization(pods(given), samples(given, cpu=True), wanted, target=target, scene=scene)
 
 
 def test_four_pods_at_80_percent_of_50_become_seven() -> None:
@@ -52,13 +52,13 @@ def test_a_container_without_a_request_is_named_with_its_pod() -> None:
 
 def test_a_queue_of_seven_for_one_each_takes_seven_pods_and_a_little_more_takes_eight() -> None:
     scene = Scene(5, 5, NOW)
-    assert proposals.by_value_per_pod(7000, target=1000, scene=scene) == Proposal(7, 1400)
-    assert proposals.by_value_per_pod(7070, target=1000, scene=scene) == Proposal(8, 1414)
+    assert replica_proposals.by_value_per_pod(7000, target=1000, scene=scene) == Proposal(7, 1400)
+    assert replica_proposals.by_value_per_pod(7070, target=1000, scene=scene) == Proposal(8, 1414)
 
 
 def test_a_forecast_of_less_than_one_core_counts() -> None:
     """0.7 cores at 100m a pod: seven pods. Cut to whole cores, as upstream does, it would be none."""
-    assert proposals.by_value_per_pod(700, target=100, scene=Scene(4, 4, NOW)).replicas == 7  # type: ignore[union-attr]  # a proposal
+    assert replica_proposals.by_value_per_pod(700, target=100, scene=Scene(4, 4, NOW)).replicas == 7  # type: ignore[union-attr]  # a proposal
 
 
 @pytest.mark.parametrize("usage", [45, 55])
@@ -85,8 +85,8 @@ def test_any_pods_get_a_proposal_within_32_bits_or_a_sentence(given_states: list
     columns, seen = pods(given_pods), samples(given_pods, cpu=cpu)
     wanted = np.full(len(given_pods), 100, np.int64)
     for found in (
-        proposals.by_utilization(columns, seen, wanted, target=target, scene=scene),
-        proposals.by_average(columns, seen, target=target, scene=scene),
-        proposals.by_value(70, columns, target=target, scene=scene),
+        replica_proposals.by_utilization(columns, seen, wanted, target=target, scene=scene),
+        replica_proposals.by_average(columns, seen, target=target, scene=scene),
+        replica_proposals.by_value(70, columns, target=target, scene=scene),
     ):
         assert isinstance(found, MetricError) or -(2**31) <= found.replicas < 2**31

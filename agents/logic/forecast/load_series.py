@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.logic.forecast.outlook import Cause, NoForecast
+from agents.logic.forecast.forecast_values import Cause, NoForecast
 
 Floats = NDArray[np.float64]
 Times = NDArray[np.int64]

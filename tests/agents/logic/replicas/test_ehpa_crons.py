@@ -4,8 +4,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from agents.logic.replicas import crons
-from agents.logic.replicas.crons import Cron
+from agents.logic.replicas import ehpa_crons
+from agents.logic.replicas.ehpa_crons import Cron
 
 
 def at(text: str) -> float:
@@ -13,7 +13,7 @@ def at(text: str) -> float:
 
 
 def active(start: str, end: str, text: str, zone: str = "") -> bool:
-    return crons.active(Cron("c", start, end, 1, zone), at(text))
+    return ehpa_crons.active(Cron("c", start, end, 1, zone), at(text))
 
 
 @pytest.mark.parametrize(
@@ -40,11 +40,11 @@ def test_nine_in_shanghai_is_one_in_greenwich() -> None:
 
 def test_the_largest_target_of_the_active_counts_and_the_minimum_is_a_floor() -> None:
     always = [Cron("a", "0 0 30 2 *", "* * * * *", 5), Cron("b", "0 0 30 2 *", "* * * * *", 3)]
-    assert crons.wanted(always, 0, least=2) == 5
-    assert crons.wanted(always[1:], 0, least=4) == 4
-    assert crons.wanted([], 0, least=2) == 2
+    assert ehpa_crons.wanted(always, 0, least=2) == 5
+    assert ehpa_crons.wanted(always[1:], 0, least=4) == 4
+    assert ehpa_crons.wanted([], 0, least=2) == 2
     with pytest.raises(ValueError, match="'x'"):
-        crons.wanted([*always, Cron("c", "x", "* * * * *")], 0, least=2)
+        ehpa_crons.wanted([*always, Cron("c", "x", "* * * * *")], 0, least=2)
 
 
 @pytest.mark.parametrize(
@@ -61,9 +61,9 @@ def test_the_largest_target_of_the_active_counts_and_the_minimum_is_a_floor() ->
     ],
 )
 def test_what_must_not_be_taken_is_said(given: list[Cron], sentence: str) -> None:
-    assert crons.refusals(given, 0, namespace="n", ehpa="e") == [sentence]
+    assert ehpa_crons.refusals(given, 0, namespace="n", ehpa="e") == [sentence]
 
 
 def test_two_crons_of_one_name_are_refused() -> None:
     given = [Cron("c", "0 9 * * *", "0 17 * * *"), Cron("c", "0 19 * * *", "0 20 * * *")]
-    assert crons.refusals(given, 0, namespace="n", ehpa="e") == ["two crons are called 'c'"]
+    assert ehpa_crons.refusals(given, 0, namespace="n", ehpa="e") == ["two crons are called 'c'"]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.logic.replicas import schedules
+from agents.logic.replicas import cron_schedules
 
 ZONES = ("UTC", "America/New_York", "Asia/Kolkata", "Europe/Berlin")
 
@@ -45,7 +45,7 @@ def test_the_next_moment_is_the_first_minute_whose_fields_all_match(parts: Any, 
         right = day and weekday if stars else day or weekday
         return right and wall.month in sets[3] and wall.hour in sets[1] and wall.minute in sets[0]
 
-    found = schedules.parse(" ".join(parts)).next(now, ZoneInfo(zone))
+    found = cron_schedules.parse(" ".join(parts)).next(now, ZoneInfo(zone))
     first = now - now % 60 + 60
     near = next((moment for moment in range(first, first + 3 * 86_400, 60) if matches(moment)), None)
     if near is not None:
@@ -59,29 +59,29 @@ def test_the_next_moment_is_the_first_minute_whose_fields_all_match(parts: Any, 
 def test_a_moment_that_clocks_skip_comes_a_day_later() -> None:
     zone = ZoneInfo("America/New_York")
     before = at("2024-03-10T05:00:00")
-    assert schedules.parse("30 2 * * *").next(before, zone) == at("2024-03-11T06:30:00")
+    assert cron_schedules.parse("30 2 * * *").next(before, zone) == at("2024-03-11T06:30:00")
 
 
 def test_midnight_skipped_by_the_clock_costs_its_day_as_upstream_has_it() -> None:
     zone = ZoneInfo("Africa/Cairo")
     before = at("2024-04-25T12:00:00")
-    assert schedules.parse("0 5 * * *").next(before, zone) == at("2024-04-26T02:00:00")
-    assert schedules.parse("0 5 26 4 *").next(before, zone) == at("2025-04-26T02:00:00")
+    assert cron_schedules.parse("0 5 * * *").next(before, zone) == at("2024-04-26T02:00:00")
+    assert cron_schedules.parse("0 5 26 4 *").next(before, zone) == at("2025-04-26T02:00:00")
 
 
 def test_a_date_that_never_is_never_comes() -> None:
-    assert schedules.parse("0 0 30 2 *").next(at("2024-01-01"), UTC) is None
-    assert schedules.parse("0 0 29 2 *").next(at("2024-03-01"), UTC) == at("2028-02-29")
+    assert cron_schedules.parse("0 0 30 2 *").next(at("2024-01-01"), UTC) is None
+    assert cron_schedules.parse("0 0 29 2 *").next(at("2024-03-01"), UTC) == at("2028-02-29")
 
 
 def test_every_counts_from_now_in_whole_seconds() -> None:
-    assert schedules.parse("@every 1m30s").next(1000.7, UTC) == 1090
-    assert schedules.parse("@every 10ms").next(1000, UTC) == 1001
-    assert schedules.parse("@every -1h").next(1000, UTC) == schedules.parse("@every 0").next(1000, UTC) == 1001
+    assert cron_schedules.parse("@every 1m30s").next(1000.7, UTC) == 1090
+    assert cron_schedules.parse("@every 10ms").next(1000, UTC) == 1001
+    assert cron_schedules.parse("@every -1h").next(1000, UTC) == cron_schedules.parse("@every 0").next(1000, UTC) == 1001
 
 
 def test_a_schedules_own_zone_counts() -> None:
-    assert schedules.parse("CRON_TZ=Asia/Tokyo 0 9 * * *").next(at("2024-01-01T12:00:00"), UTC) == at("2024-01-02T00:00:00")
+    assert cron_schedules.parse("CRON_TZ=Asia/Tokyo 0 9 * * *").next(at("2024-01-01T12:00:00"), UTC) == at("2024-01-02T00:00:00")
 
 
 @pytest.mark.parametrize(
@@ -91,10 +91,10 @@ def test_a_schedules_own_zone_counts() -> None:
 )  # fmt: skip
 def test_what_is_no_schedule_is_said(text: str) -> None:
     with pytest.raises(ValueError, match="'"):
-        schedules.parse(text)
+        cron_schedules.parse(text)
 
 
 @pytest.mark.parametrize("name", ["Mars/Base", "America", "../etc", "/etc/passwd"])
 def test_what_is_no_zone_is_said(name: str) -> None:
     with pytest.raises(ValueError, match="is no time zone"):
-        schedules.load(name)
+        cron_schedules.load(name)

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.logic.forecast import percentile
-from agents.logic.forecast.outlook import Cause, NoForecast
-from agents.logic.forecast.percentile import LinearBuckets, Percentiles, PercentileSettings
+from agents.logic.forecast import percentile_predictor
+from agents.logic.forecast.forecast_values import Cause, NoForecast
+from agents.logic.forecast.percentile_predictor import LinearBuckets, Percentiles, PercentileSettings
 
 HUNDRED = np.array([1.0] * 99 + [5.0])
 MINUTES = np.arange(100) * 60
@@ -25,19 +25,19 @@ MINUTES = np.arange(100) * 60
 )
 def test_each_sample_weighs_its_own_value(settings: PercentileSettings, expected: float) -> None:
     """The one 5 weighs 5 of 104, so it lies above the 95th percentile and holds the 99th."""
-    assert percentile.estimate([(MINUTES, HUNDRED)], settings) == pytest.approx(expected)
+    assert percentile_predictor.estimate([(MINUTES, HUNDRED)], settings) == pytest.approx(expected)
 
 
 def test_values_beyond_the_buckets_take_the_last_and_the_first() -> None:
-    assert percentile.estimate([(MINUTES, np.full(100, 150.0))], PercentileSettings()) == pytest.approx(100.0)
-    assert percentile.estimate([(MINUTES, np.full(100, 0.05))], PercentileSettings()) == pytest.approx(0.1)
-    assert percentile.estimate([], PercentileSettings()) == 0.0
-    assert percentile.estimate([(MINUTES, np.full(100, np.nan))], PercentileSettings()) == 0.0
+    assert percentile_predictor.estimate([(MINUTES, np.full(100, 150.0))], PercentileSettings()) == pytest.approx(100.0)
+    assert percentile_predictor.estimate([(MINUTES, np.full(100, 0.05))], PercentileSettings()) == pytest.approx(0.1)
+    assert percentile_predictor.estimate([], PercentileSettings()) == 0.0
+    assert percentile_predictor.estimate([(MINUTES, np.full(100, np.nan))], PercentileSettings()) == 0.0
 
 
 def test_a_block_without_half_life_is_refused_by_name() -> None:
     with pytest.raises(ValueError, match="'halfLife'"):
-        percentile.read({"historyLength": "7d", "sampleInterval": "1m", "histogram": {}})
+        percentile_predictor.read({"historyLength": "7d", "sampleInterval": "1m", "histogram": {}})
 
 
 def test_too_many_buckets_are_refused() -> None:
@@ -47,7 +47,7 @@ def test_too_many_buckets_are_refused() -> None:
         "histogram": {"halfLife": "1d", "maxValue": "1e12", "bucketSize": "1"},
     }
     with pytest.raises(ValueError, match="1000000000000 buckets"):
-        percentile.read(block)
+        percentile_predictor.read(block)
 
 
 def test_the_half_life_counts_only_if_asked_for() -> None:
@@ -55,8 +55,8 @@ def test_the_half_life_counts_only_if_asked_for() -> None:
     times = np.array([0.0] * 10 + [3 * 3600.0] * 10)
     values = np.array([10.0] * 10 + [1.0] * 10)
     block = {"historyLength": "7d", "sampleInterval": "1m", "percentile": "0.3", "histogram": {"halfLife": "1h"}}
-    assert percentile.estimate([(times, values)], percentile.read(block)) == pytest.approx(10.1)
-    assert percentile.estimate([(times, values)], percentile.read(block, decaying=True)) == pytest.approx(1.1)
+    assert percentile_predictor.estimate([(times, values)], percentile_predictor.read(block)) == pytest.approx(10.1)
+    assert percentile_predictor.estimate([(times, values)], percentile_predictor.read(block, decaying=True)) == pytest.approx(1.1)
 
 
 @given(
@@ -70,7 +70,7 @@ def test_learning_sample_by_sample_comes_to_what_the_whole_history_gives(rows: l
     for at, row in zip(times.tolist(), rows, strict=True):
         learnt.add(both, np.array(row), at)
     columns = np.array(rows).T
-    assert learnt.estimates(both).tolist() == [percentile.estimate([(times, column)], settings) for column in columns]
+    assert learnt.estimates(both).tolist() == [percentile_predictor.estimate([(times, column)], settings) for column in columns]
 
 
 def test_the_buckets_learnt_go_into_a_checkpoint_and_come_back() -> None:
@@ -83,8 +83,8 @@ def test_the_buckets_learnt_go_into_a_checkpoint_and_come_back() -> None:
 
 
 def test_an_estimate_that_is_no_number_is_refused() -> None:
-    found = percentile.estimate([(MINUTES, HUNDRED)], PercentileSettings(utilization=0.0))
+    found = percentile_predictor.estimate([(MINUTES, HUNDRED)], PercentileSettings(utilization=0.0))
     assert found == math.inf
-    refused = percentile.constant(found, first=0, last=600, step=60)
+    refused = percentile_predictor.constant(found, first=0, last=600, step=60)
     assert isinstance(refused, NoForecast)
     assert refused.cause == Cause.NOT_FINITE

@@ -12,11 +12,11 @@ from functools import lru_cache
 
 import numpy as np
 
-from agents.logic.forecast import texts
-from agents.logic.forecast.outlook import Cause, Forecast, NoForecast, floored
-from agents.logic.forecast.series import Floats, Times
-from agents.logic.tables.rows import Indices, Rows
-from agents.logic.usage.buckets import Exponential, Scale
+from agents.engine.tables.row_table import Indices, RowTable
+from agents.logic.forecast import crane_durations
+from agents.logic.forecast.forecast_values import Cause, Forecast, NoForecast, floored
+from agents.logic.forecast.load_series import Floats, Times
+from agents.logic.usage.buckets import Buckets, ExponentialBuckets
 from agents.logic.usage.histograms import Histograms
 
 _MOST_BUCKETS = 100_000
@@ -35,7 +35,7 @@ class LinearBuckets:
 
 
 @dataclass(frozen=True, slots=True)
-class ExponentialBuckets:
+class GrowingBuckets:
     """Buckets up to `maximum`, the first of width `first`, each wider than the one before by the share `growth`."""
 
     maximum: float
@@ -50,7 +50,7 @@ class PercentileSettings:
     history: float = 168 * 3600.0
     step: float = 60.0
     aggregated: bool = True
-    buckets: LinearBuckets | ExponentialBuckets = LinearBuckets()
+    buckets: LinearBuckets | GrowingBuckets = LinearBuckets()
     epsilon: float = 1e-10
     half_life: float = math.inf
     least_weight: float = 1e-5
@@ -78,12 +78,12 @@ class Linear:
 
 
 @lru_cache(maxsize=64)
-def scale(settings: PercentileSettings) -> Scale:
+def scale(settings: PercentileSettings) -> Buckets:
     """The buckets that the settings ask for."""
     buckets = settings.buckets
     if isinstance(buckets, LinearBuckets):
         return Linear(buckets.maximum, buckets.width, settings.epsilon)
-    return Exponential(buckets.maximum, buckets.first, 1.0 + buckets.growth, settings.epsilon)
+    return ExponentialBuckets(buckets.maximum, buckets.first, 1.0 + buckets.growth, settings.epsilon)
 
 
 def read(block: Mapping[str, object] | None, *, decaying: bool = False) -> PercentileSettings:
@@ -112,7 +112,7 @@ def read(block: Mapping[str, object] | None, *, decaying: bool = False) -> Perce
     )
 
 
-def _buckets(histogram: Mapping[str, object]) -> LinearBuckets | ExponentialBuckets:
+def _buckets(histogram: Mapping[str, object]) -> LinearBuckets | GrowingBuckets:
     """Exponential if its three options are there, else linear if its two are, else the default."""
     if all(histogram.get(name) for name in ("maxValue", "firstBucketSize", "bucketSizeGrowthRatio")):
         maximum, first, growth = (
@@ -121,7 +121,7 @@ def _buckets(histogram: Mapping[str, object]) -> LinearBuckets | ExponentialBuck
         _check(maximum=maximum, first=first, growth=growth)
         count = math.log1p(maximum * growth / first) / math.log1p(growth)
         _few(count)
-        return ExponentialBuckets(maximum, first, growth)
+        return GrowingBuckets(maximum, first, growth)
     if all(histogram.get(name) for name in ("maxValue", "bucketSize")):
         maximum, width = _number(histogram, "maxValue", 0.0), _number(histogram, "bucketSize", 0.0)
         _check(maximum=maximum, width=width)
@@ -143,7 +143,7 @@ def _few(count: float) -> None:
 
 def _span(block: Mapping[str, object], name: str) -> float:
     try:
-        return texts.duration(str(block.get(name, "")))
+        return crane_durations.duration(str(block.get(name, "")))
     except ValueError as error:
         raise ValueError(f"'{name}': {error}") from error
 
@@ -151,7 +151,7 @@ def _span(block: Mapping[str, object], name: str) -> float:
 def _number(block: Mapping[str, object], name: str, default: float) -> float:
     text = str(block.get(name) or "")
     try:
-        return texts.number(text) if text else default
+        return crane_durations.number(text) if text else default
     except ValueError as error:
         raise ValueError(f"'{name}': {error}") from error
 
@@ -198,7 +198,7 @@ class Percentiles:
     def __init__(self, name: str, settings: PercentileSettings) -> None:
         self.settings = settings
         buckets = scale(settings)
-        self.rows = Rows(name, Histograms.columns("seen", buckets, settings.half_life))
+        self.rows = RowTable(name, Histograms.columns("seen", buckets, settings.half_life))
         self._histograms = Histograms(self.rows, "seen", buckets)
 
     def add(self, rows: Indices, values: Floats, at: float) -> None:

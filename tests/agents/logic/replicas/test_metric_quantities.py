@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.logic.replicas import quantities
+from agents.logic.replicas import metric_quantities
 
 
 @pytest.mark.parametrize(
@@ -16,13 +16,13 @@ from agents.logic.replicas import quantities
     ],
 )  # fmt: skip
 def test_quantities_are_read_and_rounded_away_from_zero(text: str, milli: int) -> None:
-    assert quantities.milli(text) == milli
+    assert metric_quantities.milli(text) == milli
 
 
 @pytest.mark.parametrize("text", ["", "1 Gi", "x", "1gi", "1KB", "1e", "--1", "1.2.3"])
 def test_what_is_no_quantity_is_said(text: str) -> None:
     with pytest.raises(ValueError, match="is no quantity"):
-        quantities.milli(text)
+        metric_quantities.milli(text)
 
 
 @pytest.mark.parametrize(
@@ -30,9 +30,9 @@ def test_what_is_no_quantity_is_said(text: str) -> None:
     [(0, "0"), (100, "100m"), (1000, "1"), (10**6, "1k"), (1_500_000, "1500"), (187_904_819_200, "187904819200m")],
 )
 def test_the_text_has_the_largest_suffix_that_leaves_a_whole_number(milli: int, text: str) -> None:
-    assert quantities.text(milli) == text
+    assert metric_quantities.text(milli) == text
 
 
 @given(st.integers(-(10**20), 10**20))
 def test_a_text_is_read_as_what_it_was_made_of(milli: int) -> None:
-    assert quantities.milli(quantities.text(milli)) == milli
+    assert metric_quantities.milli(metric_quantities.text(milli)) == milli

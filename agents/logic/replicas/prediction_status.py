@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from agents.logic.replicas.ehpa import Object
+from agents.logic.replicas.ehpa_manifest import Object
 
 _MINUTE = 60
 

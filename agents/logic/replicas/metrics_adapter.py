@@ -11,9 +11,9 @@ from decimal import Decimal
 
 import numpy as np
 
-from agents.logic.replicas import crons
-from agents.logic.replicas.ehpa import CRON, MANAGER, PREDICTION, TARGET_LABELS, Ehpa
-from agents.logic.replicas.proposals import MetricError
+from agents.logic.replicas import ehpa_crons
+from agents.logic.replicas.ehpa_manifest import CRON, MANAGER, PREDICTION, TARGET_LABELS, Ehpa
+from agents.logic.replicas.replica_proposals import MetricError
 
 METRICS = (CRON, PREDICTION)
 """The external metrics there are."""
@@ -59,7 +59,7 @@ def _cron(request: Request, ehpas: Sequence[Ehpa]) -> int | MetricError:
         )
     least = found[-1].least
     try:
-        return 1000 * crons.wanted(found[-1].crons, request.now, least=1 if least is None else least)
+        return 1000 * ehpa_crons.wanted(found[-1].crons, request.now, least=1 if least is None else least)
     except ValueError as error:
         return MetricError(str(error))
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from agents.logic.replicas import schedules
+from agents.logic.replicas import cron_schedules
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +30,8 @@ def active(cron: Cron, now: float) -> bool:
     A start that never comes makes it always active, an end that never comes never; equal moments, active.
     Source: `pkg/metricprovider/cron_trigger.go` of Crane.
     """
-    zone = schedules.load(cron.zone)
-    start, end = (schedules.parse(text).next(now, zone) for text in (cron.start, cron.end))
+    zone = cron_schedules.load(cron.zone)
+    start, end = (cron_schedules.parse(text).next(now, zone) for text in (cron.start, cron.end))
     if end is None:
         return False
     return start is None or start >= end
@@ -77,8 +77,8 @@ def _twice(names: Sequence[str]) -> list[str]:
 
 def _refusal(cron: Cron, now: float) -> str:
     try:
-        zone = schedules.load(cron.zone)
-        start, end = schedules.parse(cron.start), schedules.parse(cron.end)
+        zone = cron_schedules.load(cron.zone)
+        start, end = cron_schedules.parse(cron.start), cron_schedules.parse(cron.end)
     except ValueError as error:
         return f"cron '{cron.name}': {error}"
     if start.next(now, zone) is None or end.next(now, zone) is None:

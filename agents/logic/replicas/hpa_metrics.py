@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from agents.logic.replicas import proposals, quantities
-from agents.logic.replicas.autoscaler import Answer
-from agents.logic.replicas.pods import Milli, Pods, Samples
-from agents.logic.replicas.proposals import MetricError, Proposal, Scene
+from agents.logic.replicas import metric_quantities, replica_proposals
+from agents.logic.replicas.hpa_algorithm import Answer
+from agents.logic.replicas.hpa_pods import Milli, Pods, Samples
+from agents.logic.replicas.replica_proposals import MetricError, Proposal, Scene
 
 _BLOCKS = {
     "Resource": "resource",
@@ -64,7 +64,7 @@ def _mapping(value: object) -> Mapping[str, object]:
 
 
 def _amount(value: object) -> int | None:
-    return None if value is None else quantities.milli(str(value))
+    return None if value is None else metric_quantities.milli(str(value))
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +86,11 @@ def ask(metric: Metric, readings: Readings, scene: Scene) -> Answer:
 def _by_pods(metric: Metric, readings: Readings, scene: Scene) -> Proposal | MetricError:
     samples, resource = readings.samples[metric], metric.kind in ("Resource", "ContainerResource")
     if metric.average is not None:
-        return proposals.by_average(readings.pods, samples, target=metric.average, scene=scene)
+        return replica_proposals.by_average(readings.pods, samples, target=metric.average, scene=scene)
     if metric.utilization is None or not resource:
         return MetricError(f"metric '{metric.identifier}' has no target that fits its kind")
     requests = readings.requests.get(metric, f"the requests for {metric.name} are not known")
-    return proposals.by_utilization(readings.pods, samples, requests, target=metric.utilization, scene=scene)
+    return replica_proposals.by_utilization(readings.pods, samples, requests, target=metric.utilization, scene=scene)
 
 
 def _by_whole(metric: Metric, readings: Readings, scene: Scene) -> Proposal | MetricError:
@@ -98,7 +98,7 @@ def _by_whole(metric: Metric, readings: Readings, scene: Scene) -> Proposal | Me
     if value is None:
         return MetricError(f"metric '{metric.identifier}' has no reading")
     if metric.average is not None:
-        return proposals.by_value_per_pod(value, target=metric.average, scene=scene)
+        return replica_proposals.by_value_per_pod(value, target=metric.average, scene=scene)
     if metric.value is not None:
-        return proposals.by_value(value, readings.pods, target=metric.value, scene=scene)
+        return replica_proposals.by_value(value, readings.pods, target=metric.value, scene=scene)
     return MetricError(f"metric '{metric.identifier}' has no target that fits its kind")

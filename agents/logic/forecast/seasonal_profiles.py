@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.logic.forecast.periods import DAY, WEEK
-from agents.logic.forecast.series import Floats, Series
+from agents.logic.forecast.load_series import Floats, Series
+from agents.logic.forecast.period_detection import DAY, WEEK
 
 Places = NDArray[np.int64]
 
