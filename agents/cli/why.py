@@ -24,11 +24,11 @@ def why(
     """Explain a decision: the numbers it rests on, what caused them, each with its place in the log, and what became of it."""
     from agents.processes.output import data
     from agents.settings import log_factory
-    from agents.why import explanation as reasons
-    from streams.codec.event_codec import Codec
+    from agents.why.explanation import explain, lines
+    from streams.log_context import LogContext
 
     settings = given(common).settings()
     topics = log_factory.topics(settings)
     with log_factory.log(settings) as log:
-        for line in reasons.lines(reasons.explain(log, Codec(topics), topics, asked), full=verbose):
+        for line in lines(explain(LogContext.of(log, topics), asked), full=verbose):
             data(line)

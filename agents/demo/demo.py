@@ -19,9 +19,9 @@ from agents.demo.screen import Story
 from agents.settings import loading
 from agents.telemetry import logging_setup
 from agents.why import explanation
-from streams.codec.event_codec import Codec
 from streams.errors import LogUnavailable
 from streams.log.port import Log
+from streams.log_context import LogContext
 
 FOLDER = Path(".run/demo")
 _ABOUT = (
@@ -135,7 +135,7 @@ def _end(wanted: Wanted, out: Console, folder: Path, log: Log, seen: tuple[Pictu
         out.print(recorded_day.compared(picture))
     decision = summary.chosen(picture)
     if decision is not None:
-        summary.explained(out, decision, explanation.lines(explanation.explain(log, Codec(day.topics), day.topics, decision)))
+        summary.explained(out, decision, explanation.lines(explanation.explain(LogContext.of(log, day.topics), decision)))
     summary.next_steps(out, str(kept_log.keep(log, day.topics, settings, folder)), decision, wanted.trace)
 
 

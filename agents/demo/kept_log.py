@@ -8,7 +8,7 @@ import yaml
 from agents.settings.loading import nested
 from streams.log.file_log import FileLog
 from streams.log.port import Log
-from streams.replay import export
+from streams.log_range import copy_range
 from streams.topics import TOPICS, Topics
 
 _LOG = "log.jsonl"
@@ -20,7 +20,7 @@ def keep(log: Log, topics: Topics, settings: Mapping[str, object], folder: Path)
     path = folder / _LOG
     path.unlink(missing_ok=True)
     with FileLog.open_or_create(path) as file:
-        export(log, file, [topics.wire(topic.name) for topic in TOPICS])
+        copy_range(log, file, [topics.wire(topic.name) for topic in TOPICS])
     told = {name: value for name, value in settings.items() if not name.startswith(("log.", "clock."))}
     tree = nested({**told, "log.kind": "file", "log.path": str(path)})
     config = folder / _SETTINGS

@@ -14,7 +14,7 @@ from agents.verify.verification import verify as compare_with_published
 from streams.log.file_log import FileLog
 from streams.log.port import Log
 from streams.log_context import LogContext
-from streams.replay import export as copy
+from streams.log_range import copy_range as copy
 from streams.topics import TOPICS
 
 GATE = 3

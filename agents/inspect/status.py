@@ -16,11 +16,12 @@ from agents.settings import log_factory
 from agents.settings.tree import Settings
 from schemas.catalogue import parse_wire_name
 from schemas.outcomes import ActionFinished, StatusWritten
+from schemas.times import to_ms
 from streams.codec.event_codec import Codec, header, tick_number
 from streams.errors import BadRecord
 from streams.log.port import Log, Record
+from streams.log_range import event_time_ms, read_range
 from streams.publishing.operator import Operator, Tick
-from streams.replay import milliseconds, stretch, when
 from streams.topics import Topics
 
 _HOUR = timedelta(hours=1)
@@ -51,10 +52,10 @@ def _tick(tick: Tick | None) -> str:
 
 
 def _last_hour(log: Log, topics: Topics, tick: Tick) -> Iterator[str]:
-    now = milliseconds(tick.at)
+    now = to_ms(tick.at)
     for stage, topic in decision_topics().items():
         found = _last_hour_of(log, topics, topic, tick)
-        newest = max((when(record) for record in found), default=None)
+        newest = max((event_time_ms(record) for record in found), default=None)
         lag = "no decision in the last hour" if newest is None else f"newest decision {_length((now - newest) / 1000)} ago"
         counts = Counter((parse_wire_name(header(record, "ce_type") or "") or ("unreadable", 0))[0] for record in found)
         yield f"{stage:<14}{lag}{_listed(counts)}"
@@ -64,7 +65,7 @@ def _last_hour(log: Log, topics: Topics, tick: Tick) -> Iterator[str]:
 
 def _last_hour_of(log: Log, topics: Topics, name: str, tick: Tick) -> list[Record]:
     """The records of the last hour, without ticks and repeats."""
-    records = stretch(log, [topics.wire(name)], since=tick.at - _HOUR)
+    records = read_range(log, [topics.wire(name)], since=tick.at - _HOUR)
     return list({header(record, "ce_id"): record for record in records if tick_number(record) is None}.values())
 
 
@@ -89,7 +90,7 @@ def _listed(counts: Counter[str]) -> str:
 
 def _dead_letters(log: Log, topics: Topics) -> int:
     """How many there are. Clocks append probes to the same topic; those are ticks and do not count."""
-    return sum(tick_number(record) is None for record in stretch(log, [topics.wire("dead-letters")]))
+    return sum(tick_number(record) is None for record in read_range(log, [topics.wire("dead-letters")]))
 
 
 def _length(seconds: float) -> str:

@@ -14,7 +14,7 @@ from agents.settings import log_factory
 from agents.settings.tree import Settings
 from schemas import times
 from schemas.facts.usage import MetricsScraped
-from streams import replay
+from streams import log_range
 from streams.codec.event_codec import Codec, tick_number
 from streams.errors import BadInput, BadRecord
 from streams.log.port import Log, Record
@@ -49,7 +49,7 @@ def run(settings: Settings, topic: str, *, begin: str, follow: bool, wanted: Rec
     with until_stopped(), log_factory.log(settings) as log:
         now = time.time_ns() // 1_000_000  # "1h ago" is meant by the reader's clock
         positions = start_positions(log, wire, begin, now_ms=now)
-        records = (replay.follow if follow else replay.stretch)(log, [wire], since=positions, merged=True)
+        records = (log_range.follow if follow else log_range.read_range)(log, [wire], since=positions, merged=True)
         for count, text in enumerate(_texts(records, codec, wanted, pretty=pretty), 1):
             data(text, now=follow)
             if count == wanted.limit:

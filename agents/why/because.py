@@ -1,7 +1,8 @@
-"""A decision's `because` in words that a stranger can follow: one line for each thing, every amount with its unit.
+"""A decision's `because` in words that a stranger can follow: one line for each entry, every amount with its unit.
 
-What has a shape that is known here is told in a sentence; everything else is written out, so nothing is left away but the
-settings, of which only the margin is needed for the sum. `written` has it all.
+Entries that the stages write today become sentences; any other entry is written out as it is. Of the settings only the margin
+is shown, because the sum needs no other; `in_full` shows all of them. `because` is for people alone: nothing here decides
+anything.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -9,17 +10,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from agents.why import describe
 
 _FIRST = ("why", "containers", "node", "last_oom", "oom_source")
-"""What is told first, in this order; the rest follows as it comes."""
+"""The entries that come first, in this order; the others follow in the order of the record."""
 
 
-def written(because: Mapping[str, object]) -> Iterator[str]:
+def in_full(because: Mapping[str, object]) -> Iterator[str]:
     """Every name and value as the record has them."""
     for name, value in because.items():
-        yield f"{name}: {describe.said(value)}"
+        yield f"{name}: {describe.text(value)}"
 
 
-def told(because: Mapping[str, object]) -> Iterator[str]:
-    """The same in words."""
+def in_words(because: Mapping[str, object]) -> Iterator[str]:
+    """The entries as sentences."""
     margin = _number(_mapping(because.get("settings")).get("margin")) or 0.0
     rest = [name for name in because if name not in _FIRST]
     for name in [*(name for name in _FIRST if name in because), *rest]:
@@ -27,10 +28,10 @@ def told(because: Mapping[str, object]) -> Iterator[str]:
         if name == "containers" and isinstance(value, Mapping):
             for container, about in value.items():
                 yield from _container(str(container), _mapping(about), margin)
-        elif name in _SAID:
-            yield f"{_NAMES.get(name, name)}: {_SAID[name](value)}"
+        elif name in _SENTENCES:
+            yield f"{_NAMES.get(name, name)}: {_SENTENCES[name](value)}"
         else:
-            yield f"{_NAMES.get(name, name)}: {describe.said(value)}"
+            yield f"{_NAMES.get(name, name)}: {describe.text(value)}"
 
 
 def _container(name: str, about: Mapping[str, object], margin: float) -> Iterator[str]:
@@ -38,15 +39,15 @@ def _container(name: str, about: Mapping[str, object], margin: float) -> Iterato
         for what in ("cpu", "memory"):
             yield f"{name} {what}: {_requested(what, about)}"
     elif "samples" in about:
-        yield f"{name}: {describe.said(about['samples'])} samples from {_time(about.get('first'))} to {_time(about.get('last'))}"
+        yield f"{name}: {describe.text(about['samples'])} samples from {_time(about.get('first'))} to {_time(about.get('last'))}"
         for what in ("cpu", "memory"):
             yield f"{name} {what}: {_estimated(what, _mapping(about.get(what)), margin)}"
     else:
-        yield f"{name}: {describe.said(about)}"
+        yield f"{name}: {describe.text(about)}"
 
 
 def _requested(what: str, about: Mapping[str, object]) -> str:
-    """`763m requested; recommended are 1101m, and anything from 762m to 1440m is near enough`."""
+    """`763m requested, 1101m recommended (bounds: 762m to 1440m)`."""
     requests, target, lower, upper = (
         _amount(what, _mapping(about.get(name)).get(what)) for name in ("requests", "target", "lower", "upper")
     )
@@ -54,14 +55,17 @@ def _requested(what: str, about: Mapping[str, object]) -> str:
 
 
 def _estimated(what: str, about: Mapping[str, object], margin: float) -> str:
-    """`958m at the target percentile, plus 15% margin; bounds from 664m and 1016m with confidence 4.29; at least 25m`."""
+    """`958m at the target percentile, plus 15% margin; bounds from 664m and 1016m with confidence 4.29; at least 25m`.
+
+    The bounds are the lower and upper percentile, before confidence widens them.
+    """
     found = _mapping(about.get("percentiles"))
     lower, target, upper = (_amount(what, found.get(name)) for name in ("lower", "target", "upper"))
     parts = [f"{target} at the target percentile, plus {margin:.0%} margin"]
-    parts.append(f"bounds from {lower} and {upper} with confidence {describe.said(about.get('confidence'))}")
-    for name, said in (("minimum", "at least"), ("min_allowed", "policy: at least"), ("max_allowed", "policy: at most")):
+    parts.append(f"bounds from {lower} and {upper} with confidence {describe.text(about.get('confidence'))}")
+    for name, words in (("minimum", "at least"), ("min_allowed", "policy: at least"), ("max_allowed", "policy: at most")):
         if about.get(name) is not None:
-            parts.append(f"{said} {_amount(what, about[name])}")
+            parts.append(f"{words} {_amount(what, about[name])}")
     return "; ".join(parts)
 
 
@@ -70,23 +74,23 @@ def _oom(value: object) -> str:
     if not kill:
         return "none"
     request = _amount("memory", kill.get("memory_request"))
-    taken = "" if kill.get("counted") is not False else ", not counted"
-    return f"{_time(kill.get('at'))}, container {kill.get('container')} of {kill.get('pod')}, which requested {request}{taken}"
+    counted = "" if kill.get("counted") is not False else ", not counted"
+    return f"{_time(kill.get('at'))}, container {kill.get('container')} of {kill.get('pod')}, which requested {request}{counted}"
 
 
 def _watched(value: object) -> str:
-    """Whether anybody looks for OOM kills."""
+    """Whether a source looks for OOM kills."""
     seen = _mapping(value)
     source, at = seen.get("source"), _time(seen.get("at"))
     if seen.get("state") == "alive":
         return f"'{source}', which reported at {at}"
     if seen.get("state") == "silent":
         return f"none at work: '{source}' is silent since {at}"
-    return "none has reported itself" if seen.get("state") == "none" else describe.said(value)
+    return "none has reported itself" if seen.get("state") == "none" else describe.text(value)
 
 
 def _node(value: object) -> str:
-    """What a pod was measured against, and its sums that were more."""
+    """The largest node, and the sums of the pod that were cut down to it."""
     node = _mapping(value)
     if not node:
         return "none known"
@@ -101,7 +105,7 @@ def _sum(name: str, value: object) -> str:
 
 def _pods(value: object) -> str:
     if not isinstance(value, Mapping):
-        return describe.said(value)
+        return describe.text(value)
     return "; ".join(f"of the {name} {_count(_mapping(about))}" for name, about in _mapping(value).items())
 
 
@@ -120,7 +124,7 @@ def _settings(value: object) -> str:
 
 def _share(value: object) -> str:
     share = _number(value)
-    return describe.said(value) if share is None else f"{share:.0%}"
+    return describe.text(value) if share is None else f"{share:.0%}"
 
 
 def _why(value: object) -> str:
@@ -128,7 +132,7 @@ def _why(value: object) -> str:
 
 
 def _yes(value: object) -> str:
-    return "yes" if value is True else "no" if value is False else describe.said(value)
+    return "yes" if value is True else "no" if value is False else describe.text(value)
 
 
 def _amount(what: str, value: object) -> str:
@@ -148,7 +152,7 @@ def _mapping(value: object) -> Mapping[str, object]:
     return value if isinstance(value, Mapping) else {}
 
 
-_SAID: Mapping[str, Callable[[object], str]] = {
+_SENTENCES: Mapping[str, Callable[[object], str]] = {
     "why": _why,
     "node": _node,
     "last_oom": _oom,

@@ -1,7 +1,7 @@
 """What an event is called in an explanation, and which of its numbers count there.
 
-Of a scrape only the rows of the workload in question count. Numbers are shown as they are in the event, shortened for reading;
-who needs every digit reads the record at the place that the explanation names.
+Of a scrape only the rows of the workload in question count. Numbers are shortened for reading; whoever needs every digit reads
+the record at the place that the explanation names.
 """
 
 from collections.abc import Mapping, Sequence
@@ -239,14 +239,14 @@ def amount(*, cpu: float | None = None, memory: float | None = None) -> str:
     return f"{memory / (1 << 20):.1f} MiB" if memory < 1 << 30 else f"{memory / (1 << 30):.2f} GiB"
 
 
-def said(value: object) -> str:
+def text(value: object) -> str:
     """A value for reading: floats shortened, mappings and lists written out."""
     if isinstance(value, float):
         return f"{value:.6g}"
     if isinstance(value, ContainerRecommendation):
         return f"{value.container} {_amounts(value.target)}"
     if isinstance(value, Mapping):
-        return "(" + ", ".join(f"{k} {said(v)}" for k, v in value.items()) + ")" if value else "none"
+        return "(" + ", ".join(f"{k} {text(v)}" for k, v in value.items()) + ")" if value else "none"
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return "[" + ", ".join(said(v) for v in value) + "]"
+        return "[" + ", ".join(text(v) for v in value) + "]"
     return str(value)

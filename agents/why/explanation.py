@@ -1,95 +1,110 @@
-"""Explains a decision: walks from it back through `cause` to what it rests on, and forward to what became of it.
+"""Explains a decision: follows `cause` from it back to what it rests on, and finds what became of it.
 
-Everything comes from the log: a step is a record, its place, and the numbers that a person needs to redo the sum. Where retention
-or a bad record cuts the chain, the step says so instead of leaving it out. It looks at no state and recomputes nothing.
+Everything comes from the log: each part of an explanation is a record with its place and the numbers that a person needs to
+redo the sum. Where retention or a bad record cuts the chain, the explanation says so. It looks at no state and recomputes
+nothing.
+
+A log may hold millions of records, and decoding one costs more than reading it. So a search begins at the turn that an id
+names, looks at headers or raw bytes first, and decodes only what it is about.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
+from itertools import chain
 
-from agents.engine.turn import Event
 from agents.pipeline import decision_topics
 from agents.why import because, describe
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
 from schemas.decisions.recommendations import RequestsRecommended
+from schemas.ids import DecisionId
 from schemas.names import Place
 from schemas.outcomes import ActionFinished, StatusWritten
+from schemas.times import from_ms, to_ms
+from streams import log_range
 from streams.codec import event_codec
 from streams.codec.event_codec import Codec
 from streams.errors import BadInput, BadRecord
 from streams.log.port import Log, Record
+from streams.log_context import LogContext
 from streams.topics import Topics
 
 WIDEST = 6
-"""Causes shown of one step and topic, the latest; the rest is counted. A recommendation may rest on hundreds of scrapes."""
+"""How many causes of one record and topic are shown, the latest; the others are counted. There may be hundreds of scrapes."""
 DEEPEST = 8
+_AT_ONCE = 5_000
+"""Records in one poll."""
+_CLOCKS_APART = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """One record of the chain: its numbers and, of a decision, its `because`.
+class ExplainedRecord:
+    """One record of the explanation: its numbers and, of a decision, its `because`.
 
-    `gone` is a sentence when the record cannot be shown; `more` counts the causes left out.
+    `gone` is a sentence when the record cannot be shown; `more` counts the causes that are left out.
     """
 
     what: str
     at: datetime | None
     place: Place
     numbers: Mapping[str, object] = field(default_factory=dict)
-    causes: tuple["Step", ...] = ()
+    causes: tuple["ExplainedRecord", ...] = ()
     more: int = 0
     gone: str = ""
     because: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class Chain:
+class Explanation:
     """What was asked, the decision with all it rests on, and the outcomes that answer it."""
 
     asked: str
-    decision: Step
-    outcomes: tuple[Step, ...]
+    decision: ExplainedRecord
+    outcomes: tuple[ExplainedRecord, ...]
 
 
-def explain(log: Log, codec: Codec, topics: Topics, asked: str) -> Chain:
-    """The chain of a decision id, an outcome id, or the newest pod update of a pod (`namespace/name`, its name, or its uid).
+def explain(context: LogContext, asked: str) -> Explanation:
+    """Explain a decision by its id, an outcome's id, or the newest pod update of a pod (`namespace/name`, its name, or its uid).
 
     Raises BadInput when the log holds nothing about it.
     """
-    return _Walk(log, codec, topics).explain(asked)
+    return _Search(context.log, context.codec, context.topics).explain(asked)
 
 
 @dataclass(slots=True)
-class _Walk:
+class _Search:
     log: Log
     codec: Codec
     topics: Topics
 
-    def explain(self, asked: str) -> Chain:
+    def explain(self, asked: str) -> Explanation:
         found = self._by_id(asked) or self._by_outcome(asked) or self._by_pod(asked) or self._by_vpa(asked)
         if found is None:
-            raise BadInput(f"nothing in {' or '.join(_decision_topics())} has the id, pod or VPA '{asked}'{self._lost()}")
-        event = self._read(found)
+            raise BadInput(f"nothing in {' or '.join(_decision_topics())} has the id, pod or VPA '{asked}'{self._deleted()}")
+        event = self.codec.decode_or_none(found)
         outcomes = self._outcomes(event_codec.header(found, "ce_id") or "")
         workload = None if event is None else describe.workload_of(event)
-        return Chain(asked, self._step(found.place, workload, DEEPEST), tuple(outcomes))
+        return Explanation(asked, self._explained(found.place, workload, DEEPEST), tuple(outcomes))
 
     def _by_id(self, asked: str) -> Record | None:
-        return next((r for name in _decision_topics() for r in self._all(name) if event_codec.header(r, "ce_id") == asked), None)
+        """The decision of this id. The search begins at its turn; a late repeat stands anywhere, so the topics follow."""
+        turn = _turn(asked)
+        near = () if turn is None else (r for name in _decision_topics() for r in self._records(name, since=turn, until=turn))
+        everywhere = (record for name in _decision_topics() for record in self._records(name))
+        return next((r for r in chain(near, everywhere) if event_codec.header(r, "ce_id") == asked), None)
 
     def _by_outcome(self, asked: str) -> Record | None:
-        for record in self._all("outcomes"):
+        for record in self._records("outcomes"):
             if event_codec.header(record, "ce_id") == asked:
-                event = self._read(record)
+                event = self.codec.decode_or_none(record)
                 return self._by_id(event.decision) if isinstance(event, ActionFinished | StatusWritten) else None
         return None
 
     def _by_pod(self, asked: str) -> Record | None:
         """Of all updates of the pod, the one of the newest turn; the last one in the log if there are several."""
         newest: tuple[datetime, Record] | None = None
-        for record in self._all("pod-updates"):
-            event = self._read(record)
+        for record in self._mentioning(asked.rpartition("/")[2], "pod-updates"):
+            event = self.codec.decode_or_none(record)
             if not isinstance(event, ResizePlanned | EvictionPlanned | UpdateRefused):
                 continue
             pod = event.pod
@@ -99,42 +114,45 @@ class _Walk:
         return newest[1] if newest else None
 
     def _by_vpa(self, asked: str) -> Record | None:
-        """What the status of the VPA `NAMESPACE/NAME` shows: the decision of its last write."""
+        """The decision that the status of the VPA `NAMESPACE/NAME` shows: that of its last write."""
         decision = ""
-        for record in self._all("outcomes"):
-            event = self._read(record)
+        for record in self._mentioning(asked.rpartition("/")[2], "outcomes"):
+            event = self.codec.decode_or_none(record)
             if isinstance(event, StatusWritten) and asked == f"{event.namespace}/{event.name}":
                 decision = event.decision
         return self._by_id(decision) if decision else None
 
-    def _outcomes(self, decision: str) -> Iterator[Step]:
+    def _outcomes(self, decision: str) -> Iterator[ExplainedRecord]:
+        """What consumers answered, each id once. Outcomes have the log's time, so none is much older than its decision."""
         seen = set()
-        for record in self._all("outcomes"):
-            event = self._read(record)
+        turn = _turn(decision)
+        for record in self._mentioning(decision, "outcomes", since=None if turn is None else turn - _CLOCKS_APART):
+            event = self.codec.decode_or_none(record)
             if not isinstance(event, ActionFinished | StatusWritten):
                 continue
             if event.decision == decision and event.id not in seen:
                 seen.add(event.id)
-                yield Step(describe.what(event), event.at, record.place, describe.numbers(event, describe.workload_of(event)))
+                numbers = describe.numbers(event, describe.workload_of(event))
+                yield ExplainedRecord(describe.what(event), event.at, record.place, numbers)
 
-    def _step(self, place: Place, workload: str | None, depth: int) -> Step:
+    def _explained(self, place: Place, workload: str | None, depth: int) -> ExplainedRecord:
         """The record at `place` with its causes, as seen from `workload`: of a scrape only its rows count."""
         record, gone = self._fetch(place)
         if record is None:
-            return Step("record", None, place, gone=gone)
+            return ExplainedRecord("record", None, place, gone=gone)
         try:
             event, causes = self.codec.decode(record), _no_repeats(event_codec.causes(record))
         except BadRecord as error:
-            return Step("record", None, place, gone=f"cannot be read: {error}")
+            return ExplainedRecord("record", None, place, gone=f"cannot be read: {error}")
         workload = describe.workload_of(event) if isinstance(event, RequestsRecommended) else workload
         shown = _latest_of_each_topic(causes) if depth > 0 else ()
-        steps = tuple(self._step(cause, workload, depth - 1) for cause in shown)
-        return Step(
+        shown_causes = tuple(self._explained(cause, workload, depth - 1) for cause in shown)
+        return ExplainedRecord(
             what=describe.what(event),
             at=event.at,
             place=place,
             numbers=describe.numbers(event, workload),
-            causes=steps,
+            causes=shown_causes,
             more=len(causes) - len(shown),
             because=describe.because(event),
         )
@@ -154,22 +172,29 @@ class _Walk:
             return None, "is no longer kept: compaction took it"
         return records[0], ""
 
-    def _read(self, record: Record) -> Event | None:
-        try:
-            return self.codec.decode(record)
-        except BadRecord:
-            return None
+    def _mentioning(self, text: str, name: str, *, since: datetime | None = None) -> Iterator[Record]:
+        """The records of a topic whose value contains this text. Names and ids of Kubernetes stand in JSON as they are."""
+        wanted = text.encode()
+        return (record for record in self._records(name, since=since) if wanted in (record.value or b""))
 
-    def _all(self, name: str) -> Iterator[Record]:
-        """All records of a topic, ticks left out."""
-        wire = self.topics.wire(name)
-        for partition in range(self.topics.partitions):
-            position, end = self.log.begin(wire, partition), self.log.end(wire, partition)
-            while position < end and (records := self.log.poll({(wire, partition): position}, limit=5_000)):
-                yield from (r for r in records if event_codec.tick_number(r) is None)
-                position = records[-1].offset + 1
+    def _records(self, name: str, *, since: datetime | None = None, until: datetime | None = None) -> Iterator[Record]:
+        """The records of a topic, without ticks; in each partition from event time `since` on, up to the first after `until`."""
+        wire, last = self.topics.wire(name), None if until is None else to_ms(until)
+        for p in range(self.topics.partitions):
+            start = self.log.begin(wire, p) if since is None else log_range.offset_at(self.log, wire, p, since)
+            for record in self._partition(wire, p, start):
+                if last is not None and log_range.event_time_ms(record) > last:
+                    break
+                if event_codec.tick_number(record) is None:
+                    yield record
 
-    def _lost(self) -> str:
+    def _partition(self, wire: str, partition: int, position: int) -> Iterator[Record]:
+        end = self.log.end(wire, partition)
+        while position < end and (records := self.log.poll({(wire, partition): position}, limit=_AT_ONCE)):
+            yield from records
+            position = records[-1].offset + 1
+
+    def _deleted(self) -> str:
         """Retention may be why nothing was found."""
         parts = [(self.topics.wire(name), p) for name in _decision_topics() for p in range(self.topics.partitions)]
         gone = [f"partition {p} of '{wire}' from {begin} on" for wire, p in parts if (begin := self.log.begin(wire, p)) > 0]
@@ -182,7 +207,7 @@ def _decision_topics() -> Sequence[str]:
 
 
 def _latest_of_each_topic(causes: Sequence[Place]) -> tuple[Place, ...]:
-    """So that a policy or an OOM kill is not lost among scrapes; in the order of the decision."""
+    """The latest causes of each topic, so that a policy or an OOM kill is not lost among scrapes; in their order."""
     kept: dict[str, list[Place]] = {}
     for cause in causes:
         kept.setdefault(cause.topic, []).append(cause)
@@ -194,34 +219,42 @@ def _no_repeats(places: Sequence[Place]) -> tuple[Place, ...]:
     return tuple(dict.fromkeys(places))
 
 
-def lines(chain: Chain, *, full: bool = False) -> Iterator[str]:
-    """The chain as plain text: the decision, what it rests on as a tree, and what became of it.
+def lines(explanation: Explanation, *, full: bool = False) -> Iterator[str]:
+    """The explanation as plain text: the decision, what it rests on as a tree, and what became of it.
 
-    `full` writes every number of a `because` out as it is in the record; else they are told in words and units.
+    `full` writes every number of a `because` as the record has it; otherwise sentences with units.
     """
-    yield from _lines(chain.decision, "", "", full=full)
-    if not chain.outcomes:
+    yield from _lines(explanation.decision, "", "", full=full)
+    if not explanation.outcomes:
         yield "no outcome yet: no consumer has finished with it"
-    for outcome in chain.outcomes:
+    for outcome in explanation.outcomes:
         yield f"then: {_line(outcome)}"
 
 
-def _lines(step: Step, head: str, indent: str, *, full: bool) -> Iterator[str]:
-    yield head + _line(step)
-    trunk = "│  " if step.causes or step.more else "   "
-    for line in because.written(step.because) if full else because.told(step.because):
+def _lines(shown: ExplainedRecord, head: str, indent: str, *, full: bool) -> Iterator[str]:
+    yield head + _line(shown)
+    trunk = "│  " if shown.causes or shown.more else "   "
+    for line in because.in_full(shown.because) if full else because.in_words(shown.because):
         yield f"{indent}{trunk}· {line}"
-    for i, cause in enumerate(step.causes):
-        last = i == len(step.causes) - 1 and not step.more
+    for i, cause in enumerate(shown.causes):
+        last = i == len(shown.causes) - 1 and not shown.more
         ahead, below = ("└─ ", "   ") if last else ("├─ ", "│  ")
         yield from _lines(cause, indent + ahead, indent + below, full=full)
-    if step.more:
-        yield f"{indent}└─ and {step.more} more records"
+    if shown.more:
+        yield f"{indent}└─ and {shown.more} more records"
 
 
-def _line(step: Step) -> str:
-    if step.gone:
-        return f"{step.what} at {step.place} {step.gone}"
-    at = f"{step.at:%Y-%m-%d %H:%M:%S}" if step.at else "at no time"
-    numbers = ", ".join(f"{name} {describe.said(value)}" for name, value in step.numbers.items())
-    return f"{at}  {step.what}: {numbers}  [{step.place}]"
+def _line(shown: ExplainedRecord) -> str:
+    if shown.gone:
+        return f"{shown.what} at {shown.place} {shown.gone}"
+    at = f"{shown.at:%Y-%m-%d %H:%M:%S}" if shown.at else "at no time"
+    numbers = ", ".join(f"{name} {describe.text(value)}" for name, value in shown.numbers.items())
+    return f"{at}  {shown.what}: {numbers}  [{shown.place}]"
+
+
+def _turn(decision: str) -> datetime | None:
+    """When a decision was taken, by its id; None for another kind of text."""
+    try:
+        return from_ms(DecisionId.parse(decision).turn)
+    except (ValueError, OverflowError):
+        return None

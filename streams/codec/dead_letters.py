@@ -1,7 +1,8 @@
-"""Dead letters: what could not be read, why, where it stands and who said so.
+"""Dead letters: what could not be read, why, where it stands, and who set it aside.
 
-Made from the record alone: a turn that is taken again writes the same bytes under the same id. Its time is the time the log took
-the record in. A long key, value or header is cut, as the record itself still stands at its place; the full size is told.
+A dead letter follows from the record alone, so a turn that is taken again writes the same bytes under the same id. Its time is
+the time at which the record was appended. A long key, value or header is cut and its full size given: the record is still in
+its place.
 """
 
 from base64 import b64encode
@@ -67,7 +68,7 @@ def _quoted(data: bytes | None, keep: int) -> dict[str, object] | None:
 
 
 def _time(ms: int) -> bytes:
-    """RFC 3339 with milliseconds; empty when the log did not say."""
+    """RFC 3339 with milliseconds; empty when the log does not know."""
     if ms < 0:
         return b""
     at = _EPOCH + timedelta(milliseconds=ms)

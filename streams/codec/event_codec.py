@@ -1,7 +1,7 @@
-"""The codec: events to records and back. Plain JSON values, CloudEvents headers, nothing that is not in the record.
+"""The codec: events to records and back, as plain JSON with CloudEvents headers. What is not in the record, no reader can know.
 
-The same event gives the same bytes, whoever writes it. Reading is strict in types and lenient in what it does not know: unknown
-fields are ignored, old versions are lifted, and a topic that carries one type only may leave `ce_type` out, so that anybody
+The same event gives the same bytes, whoever writes it. Reading is strict about types and lenient about what it does not know:
+it ignores unknown fields, lifts old versions, and lets a topic that carries only one type leave `ce_type` out, so that anybody
 can write plain JSON. Everything else is BadRecord with the path; no other exception leaves `decode`.
 """
 
@@ -22,7 +22,7 @@ from schemas.facts.usage import MetricsScraped
 from schemas.names import Place
 from streams.codec import dead_letters
 from streams.codec.headers import cause_bytes, causes, header, tick, tick_number
-from streams.codec.usage_columns import Scrapes
+from streams.codec.usage_columns import ScrapeCodec
 from streams.errors import BadRecord
 from streams.log.port import NewRecord, Record
 from streams.topics import Topics
@@ -33,16 +33,16 @@ _OPTIONS = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_UTC_Z | orjson.OPT_SORT_KEYS
 
 
 class Codec:
-    """Encodes and decodes the events of one set of topics. Not for several threads at once: each has its own."""
+    """Encodes and decodes the events of one set of topics. A codec serves one thread."""
 
     def __init__(self, topics: Topics, catalogue: Catalogue = CATALOGUE) -> None:
         """`catalogue` is another one in tests only."""
         self._topics, self._catalogue = topics, catalogue
         self._kinds = {kind.event: kind for kind in catalogue.kinds}
-        self._scrapes = Scrapes()
+        self._scrapes = ScrapeCodec()
         self._decoders = {kind.name: self._decoder(kind) for kind in catalogue.kinds}
-        self._known: dict[tuple[str, bytes | None], tuple[Kind, int]] = {}
-        self._written: tuple[Event | None, bytes] = (None, b"")
+        self._kinds_found: dict[tuple[str, bytes | None], tuple[Kind, int]] = {}
+        self._last_written: tuple[Event | None, bytes] = (None, b"")
 
     def encode(  # noqa: PLR0913  # all by keyword; a record has that many parts
         self, event: Event, *, topic: str, key: str, partition: int, source: str, cause: Sequence[Place] = ()
@@ -70,17 +70,17 @@ class Codec:
 
     def _value(self, event: Event) -> bytes:
         """The body. An event that goes to two topics, one after the other, is written once."""
-        if event is not self._written[0]:
-            self._written = event, self._scrapes.encode(event) if isinstance(event, MetricsScraped) else _write(event)
-        return self._written[1]
+        if event is not self._last_written[0]:
+            self._last_written = event, self._scrapes.encode(event) if isinstance(event, MetricsScraped) else _to_json(event)
+        return self._last_written[1]
 
-    def everywhere(self, event: Event, *, topic: str, key: str, source: str) -> list[NewRecord]:
-        """The records of an event that every partition needs, a copy in each. As `encode`."""
+    def encode_for_all(self, event: Event, *, topic: str, key: str, source: str) -> list[NewRecord]:
+        """The records of an event that every partition needs, one copy for each. Raises what `encode` raises."""
         partitions = range(self._topics.partitions)
         return [self.encode(event, topic=topic, key=key, partition=partition, source=source) for partition in partitions]
 
-    def event(self, record: Record) -> Event | None:
-        """As `decode`; None for a tick, and for what cannot be read, which is left to the stages: they set it aside."""
+    def decode_or_none(self, record: Record) -> Event | None:
+        """The event in a record; None for a tick, and for what cannot be read, because the stages set that aside."""
         if tick_number(record) is not None:
             return None
         try:
@@ -91,8 +91,8 @@ class Codec:
     def decode(self, record: Record) -> Event:
         """The event in a record. Raises BadRecord, and nothing else, when there is none.
 
-        A tombstone is no event: to remove something is to say so with an event (`VerticalPolicyRemoved`, `PodDeleted`), and
-        a stage that met a silent removal could not explain its decision.
+        A tombstone is no event. Whoever removes something appends an event of its own (`VerticalPolicyRemoved`, `PodDeleted`),
+        because a stage could not explain a decision that rests on a silent removal.
         """
         if record.value is None:
             raise BadRecord("the value is missing: a tombstone says nothing; removals are events of their own")
@@ -116,19 +116,19 @@ class Codec:
         value = record.value if version == kind.version else self._lift(kind, version, record.value)
         body: dict[str, object] = orjson.loads(self._value(self._decoders[kind.name](value)))
         had = orjson.loads(value).keys()
-        return {name: said for name, said in body.items() if name in had}
+        return {name: content for name, content in body.items() if name in had}
 
     def dead_letter(self, record: Record, error: BadRecord, *, by: str) -> NewRecord:
-        """The record that says why another one was set aside, and by whom. The same for every run over the same log."""
+        """The record that says why another one was set aside, and by whom. Every run over the same log gives the same."""
         return dead_letters.dead_letter(record, error, by=by, topics=self._topics)
 
     def _kind(self, record: Record | NewRecord) -> tuple[Kind, int]:
         """Kind and version, remembered for each topic and `ce_type` that was good."""
         wire = next((value for name, value in record.headers if name == "ce_type"), None)
-        known = self._known.get((record.topic, wire))
+        known = self._kinds_found.get((record.topic, wire))
         if known is None:
             known = self._find(record.topic, wire)
-            self._known[record.topic, wire] = known
+            self._kinds_found[record.topic, wire] = known
         return known
 
     def _find(self, topic: str, wire: bytes | None) -> tuple[Kind, int]:
@@ -141,17 +141,17 @@ class Codec:
         wanted = " or ".join(kind.wire for kind in carried) or "no events at all"
         if wire is None:
             raise BadRecord(f"there is no ce_type header, and '{topic}' carries {wanted}", "ce_type")
-        said = wire.decode(errors="replace")
-        name, version = parse_wire_name(said) or ("", 0)
+        text = wire.decode(errors="replace")
+        name, version = parse_wire_name(text) or ("", 0)
         kind = self._catalogue.named(name)
         if kind is None or kind not in carried:
-            raise BadRecord(f"the ce_type is '{said}', but '{topic}' carries {wanted}", "ce_type")
+            raise BadRecord(f"the ce_type is '{text}', but '{topic}' carries {wanted}", "ce_type")
         if version > kind.version:
-            raise BadRecord(f"the ce_type is '{said}', newer than '{kind.wire}', the newest this program reads", "ce_type")
+            raise BadRecord(f"the ce_type is '{text}', newer than '{kind.wire}', the newest this program reads", "ce_type")
         return kind, version
 
     def _lift(self, kind: Kind, version: int, value: bytes) -> bytes:
-        """The bytes of today's version. Old events are rare: going through bytes again keeps one way to read."""
+        """The bytes of today's version. Old events are rare, so they go through bytes again: there is one way to read."""
         try:
             body = orjson.loads(value)
             for old in range(version, kind.version):
@@ -163,16 +163,16 @@ class Codec:
     def _decoder(self, kind: Kind) -> Callable[[bytes], Event]:
         read: Callable[[bytes], Any]
         read = self._scrapes.decode if kind.event is MetricsScraped else msgspec.json.Decoder(kind.event).decode
-        times = _times(kind.event)
+        times = _time_fields(kind.event)
 
         def decode(value: bytes) -> Event:
             try:
                 event: Event = read(value)
-                _in_utc(event, times)
+                _convert_to_utc(event, times)
                 if kind.event is not MetricsScraped:
-                    _write(event)  # refuses what we could not write again: integers beyond 64 bits, lone surrogates
+                    _to_json(event)  # refuses what we could not write again: integers beyond 64 bits, lone surrogates
             except msgspec.MsgspecError as error:
-                raise _bad(kind, error) from error
+                raise _bad_record(kind, error) from error
             except (ValueError, TypeError, OverflowError, RecursionError) as error:
                 raise BadRecord(f"the value is no {kind.name}: {error}") from error
             return event
@@ -180,12 +180,12 @@ class Codec:
         return decode
 
 
-def _write(event: Event) -> bytes:
-    return orjson.dumps(event, default=_plain, option=_OPTIONS)
+def _to_json(event: Event) -> bytes:
+    return orjson.dumps(event, default=_to_plain, option=_OPTIONS)
 
 
-def _plain(value: object) -> object:
-    """What orjson does not know: mappings that are no dict, and arrays of an unusual layout."""
+def _to_plain(value: object) -> object:
+    """Converts what orjson does not know: mappings that are no dict, and arrays of an unusual layout."""
     if isinstance(value, Mapping):
         return dict(value)
     if isinstance(value, np.ndarray):
@@ -194,7 +194,7 @@ def _plain(value: object) -> object:
 
 
 def _id(kind: Kind, event: Event, value: bytes, partition: int) -> str:
-    """Decisions and outcomes have an id; a fact or policy is named by its content, a scrape by place, time and checksum."""
+    """Decisions and outcomes have an id; facts and policies get a hash, scrapes partition, time and checksum."""
     if isinstance(event, MetricsScraped):
         return f"{kind.name}/{partition}/{time_bytes(event.at).decode()}/{crc32(value):08x}"
     given = getattr(event, "id", None)
@@ -206,7 +206,7 @@ def time_bytes(at: datetime) -> bytes:
     return orjson.dumps(at, option=orjson.OPT_UTC_Z).strip(b'"')
 
 
-def _times(kind: type[Any]) -> tuple[tuple[str, ...], ...]:
+def _time_fields(kind: type[Any]) -> tuple[tuple[str, ...], ...]:
     """The paths to the times of an event class: its own fields, and those of the single values in it (not of lists)."""
     hints = get_type_hints(kind)
     found: list[tuple[str, ...]] = []
@@ -214,12 +214,12 @@ def _times(kind: type[Any]) -> tuple[tuple[str, ...], ...]:
         types = set(get_args(hints[name])) - {NoneType} or {hints[name]}
         if datetime in types:
             found.append((name,))
-        found += [(name, *rest) for inner in types if is_dataclass(inner) for rest in _times(cast("type[Any]", inner))]
+        found += [(name, *rest) for inner in types if is_dataclass(inner) for rest in _time_fields(cast("type[Any]", inner))]
     return tuple(found)
 
 
-def _in_utc(event: Event, times: tuple[tuple[str, ...], ...]) -> None:
-    """Times are aware and in UTC; another offset is turned into UTC, so that equal times are equal bytes."""
+def _convert_to_utc(event: Event, times: tuple[tuple[str, ...], ...]) -> None:
+    """Convert times to UTC, so that equal times are equal bytes. Raises BadRecord for a time without an offset."""
     for *path, name in times:
         holder: Any = event
         for inner in path:
@@ -232,10 +232,10 @@ def _in_utc(event: Event, times: tuple[tuple[str, ...], ...]) -> None:
         object.__setattr__(holder, name, at.astimezone(UTC))
 
 
-def _bad(kind: Kind, error: msgspec.MsgspecError) -> BadRecord:
-    """Msgspec's words with our path: a missing field is part of the path."""
-    said, _, where = str(error).partition(" - at ")
+def _bad_record(kind: Kind, error: msgspec.MsgspecError) -> BadRecord:
+    """Msgspec's message with our path: a missing field is part of the path."""
+    message, _, where = str(error).partition(" - at ")
     path = where.strip("`") or "$"
-    if said.startswith("Object missing required field"):
-        path = f"{path}.{said.split('`')[1]}"
-    return BadRecord(f"the value is no {kind.name}: {said}", path)
+    if message.startswith("Object missing required field"):
+        path = f"{path}.{message.split('`')[1]}"
+    return BadRecord(f"the value is no {kind.name}: {message}", path)

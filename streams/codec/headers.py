@@ -1,6 +1,6 @@
 """Headers of records: CloudEvents in binary mode, and `cause`. Also ticks, the only records that are not events.
 
-A tick has no headers: its bytes follow from its number alone, so any number of clocks write the same.
+A tick has no headers: its bytes follow from its number alone, so several clocks write the same bytes.
 """
 
 import msgspec
@@ -29,7 +29,7 @@ def tick(topic: str, partition: int, number: int) -> NewRecord:
 
 
 def tick_number(record: Record) -> int | None:
-    """The number of a tick; None for any other record, also for one that claims to be a tick but is malformed."""
+    """The number of a tick; None for any other record, and for a malformed tick."""
     if record.key != TICK or record.value is None:
         return None
     try:

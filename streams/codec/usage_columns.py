@@ -1,11 +1,15 @@
 """The bytes of MetricsScraped, the hot path: a thousand rows in one record, the same names in record after record.
 
-The three name columns stand together in one object, so that a reader knows them again by their bytes and skips parsing them:
-equal names come back as the same tuples. Numbers come back as float64 arrays, null as NaN. Refuses columns of unequal length.
+The three name columns stand together in one object, so that a reader recognises them by their bytes and does not parse them
+again: equal names come back as the same tuples. A cluster's containers change seldom and are scraped often, so both directions
+remember the columns that they met lately; the memories are bounded, save time only, and give what parsing or writing would
+give. Numbers come back as float64 arrays, null as NaN. Columns of unequal length are refused.
 """
 
+from collections import OrderedDict
 from collections.abc import Sequence
 from datetime import datetime
+from sys import intern
 from typing import Any
 
 import msgspec
@@ -14,12 +18,16 @@ import orjson
 
 from schemas.facts.usage import MetricsScraped
 from schemas.units import Seconds
-from streams.codec.usage_names import Names, ReadNames, WrittenNames
 from streams.errors import BadRecord
 
 ROWS = 10_000
-"""Who writes scrapes puts no more rows into one record. A row takes 100 to 250 bytes, and a worker fetches 4 MiB at a time."""
+"""Most rows in one record. A row takes 100 to 250 bytes, and a worker fetches 4 MiB at a time."""
 
+NameColumns = tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]
+"""Workload keys, pod names and container names, row by row."""
+
+KEEP_BYTES = 32 << 20
+_SAMPLES = 64
 _OPTIONS = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_UTC_Z
 
 
@@ -37,11 +45,11 @@ class _Scrape(msgspec.Struct):
 _read_scrape = msgspec.json.Decoder(_Scrape).decode
 
 
-class Scrapes:
-    """Reads and writes scrapes, and remembers the name columns it met lately."""
+class ScrapeCodec:
+    """Encodes and decodes scrapes, and remembers the name columns that it met lately."""
 
     def __init__(self) -> None:
-        self._read, self._written = ReadNames(), WrittenNames()
+        self._read, self._written = NameColumnReader(), NameColumnWriter()
 
     def encode(self, scrape: MetricsScraped) -> bytes:
         """`{"at":…,"cluster":…,"window":…,"names":{"workloads":[…],"pods":[…],"containers":[…]},"cores":[…],"memory":[…]}`.
@@ -79,7 +87,7 @@ class Scrapes:
         )
 
 
-def _refuse_unequal(names: Names, body: _Scrape) -> None:
+def _refuse_unequal(names: NameColumns, body: _Scrape) -> None:
     workloads, pods, containers = (len(column) for column in names)
     cores, memory = len(body.cores), len(body.memory)
     if not workloads == pods == containers == cores == memory:
@@ -95,3 +103,74 @@ def _array(numbers: Sequence[float | None]) -> Any:
         return np.fromiter(numbers, dtype=np.float64, count=len(numbers))
     except TypeError:
         return np.array(numbers, dtype=np.float64)
+
+
+class _Columns(msgspec.Struct):
+    workloads: tuple[str, ...]
+    pods: tuple[str, ...]
+    containers: tuple[str, ...]
+
+
+class _Within(msgspec.Struct):
+    """As in the record, so that errors have the record's paths."""
+
+    names: _Columns
+
+
+_read_within = msgspec.json.Decoder(_Within).decode
+
+
+class NameColumnReader:
+    """Bytes to tuples. Forgets the least recently read columns when all together have more than `keep` bytes."""
+
+    def __init__(self, keep: int = KEEP_BYTES) -> None:
+        self._keep, self._size = keep, 0
+        self._known: OrderedDict[bytes, tuple[bytes, NameColumns]] = OrderedDict()
+
+    def decode(self, raw: bytes) -> NameColumns:
+        """The columns in `raw`. A few sampled bytes find the candidate, as hashing all of them costs six times a comparison."""
+        mark = len(raw).to_bytes(4, "little") + raw[:: len(raw) // _SAMPLES + 1]
+        known = self._known.get(mark)
+        if known is not None and known[0] == raw:
+            self._known.move_to_end(mark)
+            return known[1]
+        columns = _read_within(b'{"names":' + raw + b"}").names
+        names = (_shared(columns.workloads), _shared(columns.pods), _shared(columns.containers))
+        self._remember(mark, raw, names)
+        return names
+
+    def _remember(self, mark: bytes, raw: bytes, names: NameColumns) -> None:
+        gone = self._known.pop(mark, None)
+        self._known[mark] = (raw, names)
+        self._size += len(raw) - (len(gone[0]) if gone else 0)
+        while self._size > self._keep:
+            _, (old, _) = self._known.popitem(last=False)
+            self._size -= len(old)
+
+
+class NameColumnWriter:
+    """Tuples to JSON, recognised by identity: a source that keeps its tuples pays for them once."""
+
+    def __init__(self, keep: int = KEEP_BYTES) -> None:
+        self._keep, self._size = keep, 0
+        self._known: OrderedDict[tuple[int, int, int], tuple[NameColumns, bytes]] = OrderedDict()
+
+    def encode(self, names: NameColumns) -> orjson.Fragment:
+        """The object with the three columns. It keeps the tuples, so that no other object gets their identity."""
+        key = (id(names[0]), id(names[1]), id(names[2]))
+        known = self._known.get(key)
+        if known is not None:
+            self._known.move_to_end(key)
+            return orjson.Fragment(known[1])
+        data = orjson.dumps({"workloads": names[0], "pods": names[1], "containers": names[2]})
+        self._known[key] = (names, data)
+        self._size += len(data)
+        while self._size > self._keep:
+            _, (_, old) = self._known.popitem(last=False)
+            self._size -= len(old)
+        return orjson.Fragment(data)
+
+
+def _shared(column: tuple[str, ...]) -> tuple[str, ...]:
+    """Equal names are one string, also across scrapes whose columns differ in a few rows."""
+    return tuple(map(intern, column))

@@ -28,7 +28,7 @@ def spoken(policies: Sequence[Policy], codec: Codec, *, source: str = SOURCE) ->
         record
         for policy in policies
         for topic, key in [_where(policy)]
-        for record in codec.everywhere(policy, topic=topic, key=key, source=source)
+        for record in codec.encode_for_all(policy, topic=topic, key=key, source=source)
     ]
 
 
@@ -92,7 +92,7 @@ class Operator:
 
     def _read(self, record: Record) -> Policy | None:
         """What the record says; None for a tick, and for what the stages set aside."""
-        event = self.codec.event(record)
+        event = self.codec.decode_or_none(record)
         return event if isinstance(event, ControlChanged | VerticalPolicyChanged | VerticalPolicyRemoved) else None
 
     def _backwards(self, name: str, partition: int) -> Iterator[Record]:

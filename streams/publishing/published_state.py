@@ -78,7 +78,7 @@ def remember_all(log: Log, topics: Topics, codec: Codec, *, cluster: str) -> Mem
 
 
 def _take_other(memory: Memory, record: Record, codec: Codec, cluster: str) -> None:
-    event = codec.event(record)
+    event = codec.decode_or_none(record)
     match event:
         case NodeChanged() if event.cluster == cluster:
             memory.nodes[event.node] = event
@@ -98,7 +98,7 @@ def _take_other(memory: Memory, record: Record, codec: Codec, cluster: str) -> N
 
 def _take(memory: Memory, record: Record, codec: Codec, cluster: str) -> None:
     """A record that cannot be read is left to the stages, which set it aside."""
-    event = codec.event(record)
+    event = codec.decode_or_none(record)
     if not isinstance(event, (PodChanged, PodDeleted, ContainerOOMKilled)) or event.workload.cluster != cluster:
         return
     if isinstance(event, PodChanged):

@@ -79,7 +79,7 @@ class ClusterSource:
             return []
         self._reported = at
         event = SourceReported(at, self._client.cluster, NAME, SEES, PERIOD)
-        return self._codec.everywhere(event, topic="cluster-changes", key=self._client.cluster, source=self._source)
+        return self._codec.encode_for_all(event, topic="cluster-changes", key=self._client.cluster, source=self._source)
 
     def _start_over(self) -> None:
         """Facts were dropped, so what this source believes to have said is not what the log holds: as after a restart."""

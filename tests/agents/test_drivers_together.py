@@ -11,7 +11,7 @@ from agents.pipeline import stages
 from agents.settings import loading
 from agents.settings.tree import Settings
 from agents.verify.verification import DiscrepancyKind, verify
-from agents.why.explanation import Chain, Step, explain
+from agents.why.explanation import ExplainedRecord, Explanation, explain
 from schemas.decisions.pod_updates import ResizePlanned
 from schemas.names import Place
 from schemas.units import Fraction
@@ -66,7 +66,7 @@ def test_the_same_log_under_other_settings_does_not_verify(context: LogContext, 
 
 def test_a_resize_leads_back_to_usage_and_on_to_its_outcome(context: LogContext) -> None:
     first = plans(context)[0]
-    chain = explain(context.log, context.codec, context.topics, header(first, "ce_id") or "")
+    chain = explain(context, header(first, "ce_id") or "")
     found = {step.what for step in walk(chain)}
     assert {"resize planned", "requests recommended", "usage scraped", "control changed", "vertical policy set"} <= found
     assert not [step for step in walk(chain) if step.gone]
@@ -74,7 +74,7 @@ def test_a_resize_leads_back_to_usage_and_on_to_its_outcome(context: LogContext)
     assert chain.decision.place == Place(first.topic, first.partition, first.offset)
 
 
-def walk(chain: Chain) -> list[Step]:
+def walk(chain: Explanation) -> list[ExplainedRecord]:
     steps = [chain.decision]
     for step in steps:
         steps += step.causes

@@ -13,7 +13,7 @@ import pytest
 from schemas.facts.usage import MetricsScraped
 from streams.codec.event_codec import Codec, tick_number
 from streams.log.file_log import FileLog
-from streams.replay import stretch
+from streams.log_range import read_range
 from streams.topics import Topics
 from tests.support.real_traces import trace
 
@@ -137,6 +137,6 @@ def played_samples(folder: Path) -> int:
     topics = Topics("ullage", 2)
     codec = Codec(topics)
     with FileLog(folder / ".run/demo/log.jsonl") as log:
-        records = [r for r in stretch(log, [topics.wire("pod-metrics")]) if tick_number(r) is None]
+        records = [r for r in read_range(log, [topics.wire("pod-metrics")]) if tick_number(r) is None]
     events = [codec.decode(record) for record in records]
     return sum(len(event.pods) for event in events if isinstance(event, MetricsScraped))

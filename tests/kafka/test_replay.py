@@ -11,7 +11,7 @@ from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
 from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
 from schemas.names import Amounts, Workload
 from schemas.units import Bytes, Cores
-from streams import replay
+from streams import log_range
 from streams.admin import topic_admin
 from streams.codec import event_codec
 from streams.codec.event_codec import Codec
@@ -62,12 +62,12 @@ def test_a_merged_stretch_of_kafka_equals_that_of_the_memory(log: KafkaLog, clie
         memory.create(name, 3)
         log.append(recorded(name, 3))
         memory.append(recorded(name, 3))
-    found = plain(replay.stretch(log, names, merged=True))
+    found = plain(log_range.read_range(log, names, merged=True))
     assert len(found) == 2 * 3 * 20
-    assert found == plain(replay.stretch(memory, names, merged=True))
+    assert found == plain(log_range.read_range(memory, names, merged=True))
     since, until = START + timedelta(seconds=3), START + timedelta(seconds=5)
-    part = plain(replay.stretch(log, names, since=since, until=until))
-    assert part == plain(replay.stretch(memory, names, since=since, until=until))
+    part = plain(log_range.read_range(log, names, since=since, until=until))
+    assert part == plain(log_range.read_range(memory, names, since=since, until=until))
     assert len(part) == 2 * 3 * 4  # two ticks and two records of each partition
 
 
@@ -79,8 +79,8 @@ def test_an_export_of_kafka_keeps_places_and_times_also_after_retention(
     log.append(recorded(name, 2))
     client.delete_records({TopicPartition(name, 1): 7})
     with FileLog.open_or_create(tmp_path / "incident.jsonl") as file:
-        assert replay.export(log, file, [name]) == {name: 20 + 13}
-        assert list(replay.stretch(file, [name])) == list(replay.stretch(log, [name]))
+        assert log_range.copy_range(log, file, [name]) == {name: 20 + 13}
+        assert list(log_range.read_range(file, [name])) == list(log_range.read_range(log, [name]))
         assert file.begin(name, 1) == 7
 
 
@@ -99,7 +99,7 @@ def test_a_stretch_ends_where_the_last_offsets_are_no_records(
     while log.end(name, 0) < 2 and time.monotonic() < until:  # the broker writes the mark after it has answered
         time.sleep(0.05)
     assert log.end(name, 0) == 2  # the record, and the mark of the transaction, which no reader sees
-    assert plain(replay.stretch(log, [name])) == [(name, 0, 0, b"k", b"v")]
+    assert plain(log_range.read_range(log, [name])) == [(name, 0, 0, b"k", b"v")]
     assert list(log.poll({(name, 0): 1})) == []
 
 

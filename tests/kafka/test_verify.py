@@ -48,7 +48,7 @@ def test_what_went_through_kafka_verifies_and_a_stranger_in_it_is_found(context:
 
 def test_why_walks_through_kafka(context: LogContext) -> None:
     plan = f"evictor/1/{START_MS + 2 * 60_000}/evict/{WEB.key}"
-    said = list(lines(explain(context.log, context.codec, context.topics, plan)))
+    said = list(lines(explain(context, plan)))
     assert "eviction planned: pod web-0" in said[0]
     assert any("usage scraped: rows 1" in line for line in said)
 

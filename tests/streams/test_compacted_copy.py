@@ -28,17 +28,17 @@ def log() -> MemoryLog:
 
 def vpa(name: str, generation: int = 1) -> list[NewRecord]:
     event = VpaChanged(AT, "c", "shop", name, AT, generation=generation)
-    return CODEC.everywhere(event, topic="policies", key=event.key, source="/test")
+    return CODEC.encode_for_all(event, topic="policies", key=event.key, source="/test")
 
 
 def gone(name: str) -> list[NewRecord]:
     event = VpaRemoved(AT, "c", "shop", name)
-    return CODEC.everywhere(event, topic="policies", key=event.key, source="/test")
+    return CODEC.encode_for_all(event, topic="policies", key=event.key, source="/test")
 
 
 def control(cluster: str, mode: Mode, *, paused: bool = False) -> list[NewRecord]:
     event = ControlChanged(AT, cluster, mode, paused=paused)
-    return CODEC.everywhere(event, topic="control", key=cluster, source="/test")
+    return CODEC.encode_for_all(event, topic="control", key=cluster, source="/test")
 
 
 def ticks(log: MemoryLog, name: str, count: int, start: int = 0) -> None:
@@ -55,7 +55,7 @@ def in_force(log: MemoryLog, name: str, partition: int = 0) -> dict[str, object]
     """What a reader that applies the present knows, by key."""
     known: dict[str, object] = {}
     for record in compacted_copy.read_present(log, TOPICS, name, partition):
-        event = CODEC.event(record)
+        event = CODEC.decode_or_none(record)
         if isinstance(event, VpaRemoved):
             known.pop(event.key, None)
         elif isinstance(event, VpaChanged):

@@ -32,7 +32,7 @@ class Switch:
         if number is not None:
             self._tick = max(self._tick, number)
             return
-        event = self._codec.event(record)
+        event = self._codec.decode_or_none(record)
         if isinstance(event, ControlChanged) and event.cluster == self._cluster:
             self._control = event
 

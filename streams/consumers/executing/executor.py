@@ -24,7 +24,7 @@ from streams.consumers.executing.cursor import Reading
 from streams.consumers.executing.outcome_index import Answered
 from streams.errors import BadRecord, GiveUp, LogUnavailable, TryAgain, Unreachable
 from streams.log.port import Log, NewRecord, Record
-from streams.replay import position
+from streams.log_range import offset_at
 from streams.topics import Topics
 
 D = TypeVar("D", bound=ResizePlanned | EvictionPlanned)
@@ -139,7 +139,7 @@ class Acting(Generic[D]):
         """Outcomes before decisions, both from a little before the moment since when they count."""
         answered, log = Answered(now), self._post.log
         places = self._outcomes, self._updates
-        return Reading(log, {place: position(log, *place, answered.since - _SLACK) for place in places}), answered
+        return Reading(log, {place: offset_at(log, *place, answered.since - _SLACK) for place in places}), answered
 
     def _read(self, record: Record, answered: Answered) -> None:
         if tick_number(record) is not None:

@@ -51,7 +51,7 @@ class NewPodRecommendations:
                     self._next[record.topic, record.partition] = record.offset + 1
                     if record.topic != self._policies:
                         self._view.apply(record)
-                    elif (event := self._codec.event(record)) is not None:
+                    elif (event := self._codec.decode_or_none(record)) is not None:
                         self._modes.apply(event, record.place)
                 wait = 0.0
         except LogUnavailable:

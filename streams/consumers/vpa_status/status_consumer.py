@@ -28,7 +28,7 @@ from streams.consumers.vpa_status.projection import Desk, Order, Service
 from streams.consumers.vpa_status.status_objects import Holder, Objects, Written
 from streams.errors import BadRecord, EdgeError, LogUnavailable, TryAgain, Unreachable
 from streams.log.port import Log, NewRecord, Record
-from streams.replay import position, when
+from streams.log_range import event_time_ms, offset_at
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _IDLE = 0.2
@@ -226,5 +226,5 @@ class StatusConsumer:
 def _since(log: Log, place: tuple[str, int], span: timedelta) -> int:
     """The offset from which the last `span` of event time in this partition is read."""
     begin, end = log.begin(*place), log.end(*place)
-    newest = max((when(record) for record in log.poll({place: max(begin, end - 1)})), default=-1) if end > begin else -1
-    return begin if newest < 0 else position(log, *place, _EPOCH + timedelta(milliseconds=newest) - span)
+    newest = max((event_time_ms(record) for record in log.poll({place: max(begin, end - 1)})), default=-1) if end > begin else -1
+    return begin if newest < 0 else offset_at(log, *place, _EPOCH + timedelta(milliseconds=newest) - span)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from schemas.facts.usage import MetricsScraped
-from streams import replay
+from streams import log_range
 from streams.codec.event_codec import Codec
 from streams.log.port import Log
 from streams.sources.usage.readings import BEHIND, Floats, Readings
@@ -44,8 +44,8 @@ class Told:
     def read_back(self, log: Log, topics: Topics, codec: Codec, at: datetime) -> None:
         """Learn from the log's newest stretch. Raises LogUnavailable."""
         ends: dict[Container, float] = {}
-        for record in replay.stretch(log, [topics.wire("pod-metrics")], since=at - BACK):
-            event = codec.event(record)
+        for record in log_range.read_range(log, [topics.wire("pod-metrics")], since=at - BACK):
+            event = codec.decode_or_none(record)
             if isinstance(event, MetricsScraped) and event.cluster == self._cluster and not event.history:
                 self._learn(ends, event)
         if ends:

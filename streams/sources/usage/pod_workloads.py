@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 
 from schemas.facts.pods import PodChanged, PodDeleted
-from streams import replay
+from streams import log_range
 from streams.codec.event_codec import Codec, tick_number
 from streams.log.port import Log, Record
 from streams.topics import Topics
@@ -37,7 +37,7 @@ class Pods:
     def follow(self, at: datetime, *, back: timedelta = BACK) -> None:
         """Take in what the log says by now. Raises LogUnavailable."""
         if self._next is None:
-            self._next = replay.position(self._log, *self._place, at - back)
+            self._next = log_range.offset_at(self._log, *self._place, at - back)
         end = self._log.end(*self._place)
         while self._next < end:
             records = self._log.poll({self._place: self._next}, wait=5.0)
@@ -74,7 +74,7 @@ class Pods:
 
     def _take(self, record: Record) -> None:
         """A record that cannot be read is left to the stages, which set it aside."""
-        event = self._codec.event(record)
+        event = self._codec.decode_or_none(record)
         if not isinstance(event, (PodChanged, PodDeleted)) or event.workload.cluster != self._cluster:
             return
         name = event.pod.namespace, event.pod.name

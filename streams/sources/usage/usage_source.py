@@ -156,7 +156,7 @@ class UsageSource:
     def _report(self, at: datetime, *, sees: tuple[str, ...]) -> list[NewRecord]:
         """A word to every partition: who reads any of them needs to know."""
         event = SourceReported(at, self._ways.cluster, NAME, sees, self._ways.period)
-        return self._codec.everywhere(event, topic="cluster-changes", key=self._ways.cluster, source=SOURCE)
+        return self._codec.encode_for_all(event, topic="cluster-changes", key=self._ways.cluster, source=SOURCE)
 
 
 def _zero(amounts: Floats) -> Floats:

@@ -15,7 +15,7 @@ from streams.log.file_log import FileLog
 from streams.log.memory_log import MemoryLog
 from streams.log.port import NewRecord, Positions, Record
 from streams.log_context import LogContext
-from streams.replay import export
+from streams.log_range import copy_range
 from streams.topics import TOPICS
 from tests.support.small_pipeline import START_MS, TILL, WEB, PipelineLog, stages
 
@@ -231,7 +231,7 @@ def test_what_a_worker_publishes_while_we_look_is_neither_missing_nor_extra(benc
 
 def test_a_log_in_a_file_verifies_like_the_one_it_was_copied_from(bench: PipelineLog, tmp_path: Path) -> None:
     with FileLog.open_or_create(tmp_path / "log") as file:
-        export(bench.log, file, [bench.topics.wire(topic.name) for topic in TOPICS])
+        copy_range(bench.log, file, [bench.topics.wire(topic.name) for topic in TOPICS])
         assert verify(LogContext(file, bench.topics, bench.codec), stages()) == run(bench)
 
 

@@ -20,7 +20,7 @@ from streams.log.file_log import FileLog
 from streams.log.memory_log import MemoryLog
 from streams.log.port import NewRecord, Record
 from streams.log_context import LogContext
-from streams.replay import export, stretch
+from streams.log_range import copy_range, read_range
 from streams.topics import TOPICS, Topics
 from tests.support.small_pipeline import START_MS, TILL, WEB, PipelineLog, stages
 
@@ -182,9 +182,9 @@ def day(tmp_path: Path) -> Iterator[LogContext]:
 def test_of_a_log_that_0_1_0_wrote_every_decision_is_as_published_but_the_one_that_was_altered(day: LogContext) -> None:
     wire = day.topics.wire("recommendations")
     log = MemoryLog()
-    export(day.log, log, [day.topics.wire(topic.name) for topic in TOPICS if day.topics.wire(topic.name) != wire])
+    copy_range(day.log, log, [day.topics.wire(topic.name) for topic in TOPICS if day.topics.wire(topic.name) != wire])
     log.create(wire, day.topics.partitions)
-    records = list(stretch(day.log, [wire]))
+    records = list(read_range(day.log, [wire]))
     chosen = records[500]
     value = (chosen.value or b"").replace(b'"lower":{"cpu":0.', b'"lower":{"cpu":1.', 1)
     assert value != chosen.value
@@ -199,4 +199,4 @@ def test_of_a_log_that_0_1_0_wrote_every_decision_is_as_published_but_the_one_th
 def published(log: MemoryLog, topics: Topics) -> dict[str, set[str | None]]:
     """The ids of the decisions in each topic, by the headers alone."""
     names = ("recommendations", "recommendations-by-cluster", "pod-updates")
-    return {name: {header(r, "ce_id") for r in stretch(log, [topics.wire(name)]) if tick_number(r) is None} for name in names}
+    return {name: {header(r, "ce_id") for r in read_range(log, [topics.wire(name)]) if tick_number(r) is None} for name in names}

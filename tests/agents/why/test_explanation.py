@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from agents.runner import Runner
-from agents.why.explanation import Chain, explain, lines
+from agents.why.explanation import Explanation, explain, lines
 from schemas.names import Place, PodName
 from schemas.outcomes import Action, ActionFinished, Result, StatusWritten
 from schemas.subjects import Subject
@@ -35,8 +35,8 @@ def plan_id(minute: int) -> str:
     return f"evictor/1/{START_MS + minute * 60_000}/evict/{WEB.key}"
 
 
-def ask(bench: PipelineLog, asked: str) -> Chain:
-    return explain(bench.log, bench.codec, bench.topics, asked)
+def ask(bench: PipelineLog, asked: str) -> Explanation:
+    return explain(LogContext(bench.log, bench.topics, bench.codec), asked)
 
 
 def answer(bench: PipelineLog, minute: int) -> ActionFinished:

@@ -66,4 +66,4 @@ class Pen:
         self._written.append(self._codec.encode(fact, topic=topic, key=key, partition=partition, source=self._source))
 
     def _all(self, topic: str, fact: Named | Cluster, key: str) -> None:
-        self._written += self._codec.everywhere(fact, topic=topic, key=key, source=self._source)
+        self._written += self._codec.encode_for_all(fact, topic=topic, key=key, source=self._source)

@@ -16,7 +16,7 @@ import structlog
 from schemas import times
 from schemas.facts.usage import MetricsScraped
 from schemas.units import Seconds
-from streams import replay
+from streams import log_range
 from streams.clients.prometheus import Prometheus
 from streams.codec.event_codec import Codec
 from streams.errors import BadInput
@@ -112,8 +112,8 @@ class History:
 
     def _said(self, since: datetime) -> Iterator[MetricsScraped]:
         """What the log holds of this cluster's usage since then, history or not."""
-        for record in replay.stretch(self._log, [self._topics.wire("pod-metrics")], since=since):
-            event = self._codec.event(record)
+        for record in log_range.read_range(self._log, [self._topics.wire("pod-metrics")], since=since):
+            event = self._codec.decode_or_none(record)
             if isinstance(event, MetricsScraped) and event.cluster == self._period.cluster and event.at > since:
                 yield event
 

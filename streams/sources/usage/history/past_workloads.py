@@ -13,7 +13,7 @@ from schemas.names import Workload
 from schemas.policies.selectors import Requirement
 from schemas.policies.vpa import VpaChanged, VpaRemoved
 from schemas.units import Seconds
-from streams import replay
+from streams import log_range
 from streams.clients.prometheus import Prometheus, Series, duration
 from streams.codec.event_codec import Codec
 from streams.log.port import Log
@@ -84,8 +84,8 @@ def vpas(log: Log, topics: Topics, codec: Codec, cluster: str) -> list[VpaChange
     found: dict[str, VpaChanged] = {}
     wire = topics.wire("policies")
     elsewhere = {(wire, partition): log.end(wire, partition) for partition in range(1, topics.partitions)}
-    for record in replay.stretch(log, [wire], since=elsewhere):
-        event = codec.event(record)
+    for record in log_range.read_range(log, [wire], since=elsewhere):
+        event = codec.decode_or_none(record)
         if isinstance(event, VpaChanged) and event.cluster == cluster:
             found[event.key] = event
         elif isinstance(event, VpaRemoved):

@@ -55,7 +55,7 @@ def recommend(log: MemoryLog, turn: int, *containers: ContainerRecommendation) -
 
 
 def govern(log: MemoryLog, event: VerticalPolicyChanged | VerticalPolicyRemoved) -> None:
-    log.append(CODEC.everywhere(event, topic="policies", key=event.target, source="/ullage/source/operator"))
+    log.append(CODEC.encode_for_all(event, topic="policies", key=event.target, source="/ullage/source/operator"))
 
 
 def test_a_pod_gets_the_newest_recommendation_only_under_a_policy_that_is_not_off(

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streams import replay
+from streams import log_range
 from streams.codec import event_codec
 from streams.errors import BadInput
 from streams.log.file_log import FileLog
@@ -53,7 +53,7 @@ def log() -> MemoryLog:
 
 
 def test_a_stretch_is_topic_after_topic_and_partition_after_partition(log: MemoryLog) -> None:
-    places = [(r.topic, r.partition, r.offset) for r in replay.stretch(log, ["decisions", "facts"])]
+    places = [(r.topic, r.partition, r.offset) for r in log_range.read_range(log, ["decisions", "facts"])]
     assert places == [
         *[("decisions", 0, n) for n in range(3)],
         *[("facts", 0, n) for n in range(6)],
@@ -62,7 +62,7 @@ def test_a_stretch_is_topic_after_topic_and_partition_after_partition(log: Memor
 
 
 def test_merged_a_decision_follows_the_ticks_of_its_turn_and_comes_before_what_is_later(log: MemoryLog) -> None:
-    events = [r for r in replay.stretch(log, ["facts", "decisions"], merged=True) if event_codec.tick_number(r) is None]
+    events = [r for r in log_range.read_range(log, ["facts", "decisions"], merged=True) if event_codec.tick_number(r) is None]
     assert texts(events) == ["f0@5", "f1@5", "d@10", "f0@15", "f1@15", "d@20", "f0@25", "f1@25", "d@30"]
 
 
@@ -70,11 +70,11 @@ def test_merged_a_late_record_stays_after_what_stands_before_it() -> None:
     log = MemoryLog()
     log.create("t", 2)
     log.append([said("t", 0, 30, "a"), said("t", 0, 10, "late"), said("t", 1, 20, "b"), said("t", 1, 30, "c")])
-    assert texts(list(replay.stretch(log, ["t"], merged=True))) == ["b", "a", "late", "c"]
+    assert texts(list(log_range.read_range(log, ["t"], merged=True))) == ["b", "a", "late", "c"]
 
 
 def test_a_stretch_of_time_holds_what_is_at_or_after_its_begin_and_before_its_end(log: MemoryLog) -> None:
-    found = list(replay.stretch(log, ["facts", "decisions"], since=at(10), until=at(20), merged=True))
+    found = list(log_range.read_range(log, ["facts", "decisions"], since=at(10), until=at(20), merged=True))
     assert [event_codec.tick_number(r) or (r.value or b"").decode() for r in found] == [
         START_MS + 10_000,
         START_MS + 10_000,
@@ -85,27 +85,27 @@ def test_a_stretch_of_time_holds_what_is_at_or_after_its_begin_and_before_its_en
 
 
 def test_a_stretch_of_offsets_leaves_partitions_that_are_not_named_whole(log: MemoryLog) -> None:
-    found = replay.stretch(log, ["facts"], since={("facts", 0): 5}, until={("facts", 1): 1})
+    found = log_range.read_range(log, ["facts"], since={("facts", 0): 5}, until={("facts", 1): 1})
     assert [(r.partition, r.offset) for r in found] == [(0, 5), (1, 0)]
 
 
 def test_bounds_outside_of_the_log_mean_its_begin_and_its_end(log: MemoryLog) -> None:
     log.truncate("decisions", 0, 1)
-    assert texts(list(replay.stretch(log, ["decisions"], since=at(-99), until=at(999)))) == ["d@20", "d@30"]
-    assert texts(list(replay.stretch(log, ["decisions"], since={("decisions", 0): 0}, until={("decisions", 0): 99}))) == [
+    assert texts(list(log_range.read_range(log, ["decisions"], since=at(-99), until=at(999)))) == ["d@20", "d@30"]
+    assert texts(list(log_range.read_range(log, ["decisions"], since={("decisions", 0): 0}, until={("decisions", 0): 99}))) == [
         "d@20",
         "d@30",
     ]
-    assert list(replay.stretch(log, ["decisions"], since=at(20), until=at(10))) == []
+    assert list(log_range.read_range(log, ["decisions"], since=at(20), until=at(10))) == []
 
 
 def test_an_unknown_topic_is_named(log: MemoryLog) -> None:
     with pytest.raises(BadInput, match="'nowhere'"):
-        list(replay.stretch(log, ["nowhere"]))
+        list(log_range.read_range(log, ["nowhere"]))
 
 
 def test_a_stretch_ends_where_the_log_ended_when_it_began(log: MemoryLog) -> None:
-    stretches = [replay.stretch(log, ["decisions"], until=until) for until in (None, {("decisions", 0): 99}, at(999))]
+    stretches = [log_range.read_range(log, ["decisions"], until=until) for until in (None, {("decisions", 0): 99}, at(999))]
     firsts = [next(found) for found in stretches]
     log.append([said("decisions", 0, 40, "d@40")])
     for first, found in zip(firsts, stretches, strict=True):
@@ -114,11 +114,11 @@ def test_a_stretch_ends_where_the_log_ended_when_it_began(log: MemoryLog) -> Non
 
 def test_time_is_the_tick_then_ce_time_then_when_the_log_took_it() -> None:
     plain = Record("t", 0, 0, b"k", b"v", (), 77)
-    assert replay.when(plain) == 77
-    assert replay.when(Record("t", 0, 0, b"k", b"v", (("ce_time", b"1970-01-01T00:00:01.5Z"),), 77)) == 1500
-    assert replay.when(Record("t", 0, 0, b"tick", b'{"at":5}', (), 77)) == 5
+    assert log_range.event_time_ms(plain) == 77
+    assert log_range.event_time_ms(Record("t", 0, 0, b"k", b"v", (("ce_time", b"1970-01-01T00:00:01.5Z"),), 77)) == 1500
+    assert log_range.event_time_ms(Record("t", 0, 0, b"tick", b'{"at":5}', (), 77)) == 5
     for broken in (b"yesterday", b"2026-01-01T00:00:00", b"\xff", b""):
-        assert replay.when(Record("t", 0, 0, b"k", b"v", (("ce_time", broken),), 77)) == 77
+        assert log_range.event_time_ms(Record("t", 0, 0, b"k", b"v", (("ce_time", broken),), 77)) == 77
 
 
 def test_the_position_of_a_moment_is_found_over_holes_and_records_without_a_time() -> None:
@@ -130,7 +130,7 @@ def test_the_position_of_a_moment_is_found_over_holes_and_records_without_a_time
     epoch = datetime(1970, 1, 1, tzinfo=UTC)
 
     def position(ms: int) -> int:
-        return replay.position(log, "t", 0, epoch + timedelta(milliseconds=ms))
+        return log_range.offset_at(log, "t", 0, epoch + timedelta(milliseconds=ms))
 
     assert [r.offset for r in log.poll({("t", 0): position(100)}, limit=1)] == [3]
     assert position(101) in range(4, 21)
@@ -142,7 +142,7 @@ def test_the_position_of_a_moment_is_that_of_the_first_record_at_or_after_it(tim
     log = MemoryLog()
     log.create("t", 1)
     log.append([said("t", 0, t, str(t)) for t in times])
-    assert replay.position(log, "t", 0, at(wanted)) == sum(1 for t in times if t < wanted)
+    assert log_range.offset_at(log, "t", 0, at(wanted)) == sum(1 for t in times if t < wanted)
 
 
 @given(
@@ -165,15 +165,15 @@ def test_the_merged_order_does_not_depend_on_how_the_partitions_were_interleaved
             log.append([said("t", p, time, f"{p}.{n}")])
         return log
 
-    plain = texts(list(replay.stretch(written(shuffled=False), ["t"], merged=True)))
+    plain = texts(list(log_range.read_range(written(shuffled=False), ["t"], merged=True)))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(replay, "AT_ONCE", at_once)
-        assert texts(list(replay.stretch(written(shuffled=True), ["t"], merged=True))) == plain
+        patch.setattr(log_range, "AT_ONCE", at_once)
+        assert texts(list(log_range.read_range(written(shuffled=True), ["t"], merged=True))) == plain
     assert sorted(plain) == sorted(f"{p}.{n}" for p, times in enumerate(parts) for n in range(len(times)))
 
 
 def test_following_goes_on_with_what_is_appended_and_leaves_nothing_out(log: MemoryLog) -> None:
-    found = replay.follow(log, ["decisions"], since=at(20), merged=True)
+    found = log_range.follow(log, ["decisions"], since=at(20), merged=True)
     assert texts([next(found)]) == ["d@20"]
     log.append([said("decisions", 0, 40, "d@40")])
     later = threading.Timer(0.1, log.append, [[said("decisions", 0, 50, "d@50")]])
@@ -185,23 +185,23 @@ def test_following_goes_on_with_what_is_appended_and_leaves_nothing_out(log: Mem
 def test_an_export_can_be_read_like_the_log_it_came_from(log: MemoryLog, tmp_path: Path) -> None:
     log.truncate("facts", 1, 2)
     with FileLog.open_or_create(tmp_path / "incident.jsonl") as file:
-        assert replay.export(log, file, ["facts", "decisions"], until=at(25)) == {"facts": 6, "decisions": 2}
+        assert log_range.copy_range(log, file, ["facts", "decisions"], until=at(25)) == {"facts": 6, "decisions": 2}
     with FileLog(tmp_path / "incident.jsonl") as file:
-        assert list(replay.stretch(file, ["facts", "decisions"])) == list(
-            replay.stretch(log, ["facts", "decisions"], until=at(25))
+        assert list(log_range.read_range(file, ["facts", "decisions"])) == list(
+            log_range.read_range(log, ["facts", "decisions"], until=at(25))
         )
         back = MemoryLog()
-        replay.export(file, back, file.topics())
-        assert list(replay.stretch(back, ["facts", "decisions"], merged=True)) == list(
-            replay.stretch(file, ["facts", "decisions"], merged=True)
+        log_range.copy_range(file, back, file.topics())
+        assert list(log_range.read_range(back, ["facts", "decisions"], merged=True)) == list(
+            log_range.read_range(file, ["facts", "decisions"], merged=True)
         )
         assert back.begin("facts", 1) == 2
 
 
 def test_exporting_again_adds_only_what_is_new(log: MemoryLog, tmp_path: Path) -> None:
     with FileLog.open_or_create(tmp_path / "log.jsonl") as file:
-        assert replay.export(log, file, ["decisions"]) == {"decisions": 3}
-        assert replay.export(log, file, ["decisions"]) == {"decisions": 0}
+        assert log_range.copy_range(log, file, ["decisions"]) == {"decisions": 3}
+        assert log_range.copy_range(log, file, ["decisions"]) == {"decisions": 0}
         log.append([said("decisions", 0, 40, "d@40")])
-        assert replay.export(log, file, ["decisions"]) == {"decisions": 1}
-        assert texts(list(replay.stretch(file, ["decisions"]))) == ["d@10", "d@20", "d@30", "d@40"]
+        assert log_range.copy_range(log, file, ["decisions"]) == {"decisions": 1}
+        assert texts(list(log_range.read_range(file, ["decisions"]))) == ["d@10", "d@20", "d@30", "d@40"]

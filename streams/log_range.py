@@ -1,0 +1,220 @@
+"""Reads a range of the log in an order that follows from the log alone: the base of tap, replay, verify and export.
+
+Time here is event time: the number of a tick, else `ce_time`, else the time at which the record was appended. A merged range
+keeps the order of each partition, so a record that is earlier than its predecessor comes right after it. Nothing here reads a
+clock, decodes a value or changes a log that it reads.
+"""
+
+import heapq
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Protocol
+
+from schemas.times import to_ms
+from streams.codec.event_codec import header, tick_number
+from streams.log.port import Log, Record
+
+Partition = tuple[str, int]
+Bound = datetime | Mapping[Partition, int] | None
+"""A moment of event time, an offset for each partition (those left out: all there is), or all there is."""
+
+AT_ONCE = 2_000
+"""Records in one poll, and records of one partition that are kept while another one is behind."""
+FOLLOW_WAIT = 1.0
+"""Seconds for which one poll waits for new records while following."""
+LOOKED_THROUGH = 200
+"""Records that are looked through one by one in a search for a moment."""
+
+
+class RecordImporter(Protocol):
+    """A log that takes in records with the places they had elsewhere: memory and file."""
+
+    def create(self, topic: str, partitions: int) -> None:
+        """Create a topic if it does not exist."""
+
+    def import_records(self, records: Sequence[Record]) -> None:
+        """Append records with their offsets."""
+
+    def end(self, topic: str, partition: int) -> int:
+        """The offset after the last record."""
+
+
+@dataclass(slots=True)
+class _PartitionRange:
+    """One partition of a range: the offsets that are still to be read, and the records that were read ahead."""
+
+    topic: str
+    partition: int
+    rank: int
+    position: int
+    end: int
+    ahead: deque[Record] = field(default_factory=deque)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether there may be more to read, and room for it."""
+        return self.position < self.end and len(self.ahead) < AT_ONCE
+
+    def add(self, record: Record) -> None:
+        """Add a record that was read. One beyond the end shows that the range has been read."""
+        if record.offset < self.end:
+            self.ahead.append(record)
+        self.position = record.offset + 1
+
+
+def event_time_ms(record: Record) -> int:
+    """The event time of a record in milliseconds since the epoch; -1 when it is unknown."""
+    number = tick_number(record)
+    if number is not None:
+        return number
+    text = header(record, "ce_time")
+    try:
+        at = datetime.fromisoformat(text) if text else None
+    except ValueError:
+        at = None
+    return record.timestamp_ms if at is None or at.tzinfo is None else to_ms(at)
+
+
+def read_range(
+    log: Log, topics: Sequence[str], *, since: Bound = None, until: Bound = None, merged: bool = False
+) -> Iterator[Record]:
+    """The records of these topics (wire names) from `since` up to, but without, `until`; never more than the log holds now.
+
+    In the order of the topics, partition after partition; or merged by event time, ties in that same order. Raises BadInput for
+    an unknown topic.
+    """
+    yield from _read(log, _partition_ranges(log, topics, since, until), merged=merged)
+
+
+def follow(log: Log, topics: Sequence[str], *, since: Bound = None, merged: bool = False) -> Iterator[Record]:
+    """As `read_range` up to now, and then for ever what is appended, as it comes; no record is skipped or given twice."""
+    ranges = _partition_ranges(log, topics, since, None)
+    positions = {(each.topic, each.partition): each.end for each in ranges}
+    yield from _read(log, ranges, merged=merged)
+    while True:
+        for record in log.poll(positions, wait=FOLLOW_WAIT):
+            positions[record.topic, record.partition] = record.offset + 1
+            yield record
+
+
+def offset_at(log: Log, topic: str, partition: int, at: datetime) -> int:
+    """An offset from which on no record is before this moment of event time; records without a time go with the one after them.
+
+    In a partition whose times sometimes go back, it is one of the places where they pass the moment. The search halves the
+    partition until `LOOKED_THROUGH` records are left and reads those: on Kafka one read costs as much as hundreds of records.
+    """
+    wanted = to_ms(at)
+    low, high = log.begin(topic, partition), log.end(topic, partition)
+    while high - low > LOOKED_THROUGH:
+        middle = (low + high) // 2
+        record = _first_with_time(log, topic, partition, middle, high)
+        if record is None or event_time_ms(record) >= wanted:
+            high = middle
+        else:
+            low = record.offset + 1
+    timed = [
+        (time, record.offset) for record in _between(log, topic, partition, low, high) if (time := event_time_ms(record)) >= 0
+    ]
+    first = bisect_left(timed, wanted, key=lambda each: each[0])
+    return timed[first - 1][1] + 1 if first else low
+
+
+def _between(log: Log, topic: str, partition: int, start: int, end: int) -> Iterator[Record]:
+    while start < end and (records := log.poll({(topic, partition): start}, limit=end - start)):
+        yield from (record for record in records if record.offset < end)
+        start = records[-1].offset + 1
+
+
+def copy_range(
+    log: Log, to: RecordImporter, topics: Sequence[str], *, since: Bound = None, until: Bound = None
+) -> Mapping[str, int]:
+    """Copy a range with its places and times; returns how many records of each topic were copied.
+
+    It begins where `to` ends, so that repeating it adds what is new.
+    """
+    for topic in topics:
+        to.create(topic, log.partitions(topic))
+    ranges = _partition_ranges(log, topics, since, until)
+    for each in ranges:
+        each.position = max(each.position, to.end(each.topic, each.partition))
+    copied = dict.fromkeys(topics, 0)
+    for each in ranges:
+        while each.position < each.end:
+            _fill(log, [each])
+            batch = list(each.ahead)
+            each.ahead.clear()
+            to.import_records(batch)
+            copied[each.topic] += len(batch)
+    return copied
+
+
+def _partition_ranges(log: Log, topics: Sequence[str], since: Bound, until: Bound) -> list[_PartitionRange]:
+    ranges: list[_PartitionRange] = []
+    for topic in topics:
+        for partition in range(log.partitions(topic)):
+            begin, end = log.begin(topic, partition), log.end(topic, partition)
+            start = _offset(log, topic, partition, since, begin)
+            stop = min(end, _offset(log, topic, partition, until, end))
+            ranges.append(_PartitionRange(topic, partition, len(ranges), start, stop))
+    return ranges
+
+
+def _offset(log: Log, topic: str, partition: int, bound: Bound, otherwise: int) -> int:
+    if isinstance(bound, datetime):
+        return offset_at(log, topic, partition, bound)
+    return otherwise if bound is None else bound.get((topic, partition), otherwise)
+
+
+def _first_with_time(log: Log, topic: str, partition: int, start: int, end: int) -> Record | None:
+    """The first record in [start, end) whose time is known."""
+    while start < end:
+        records = log.poll({(topic, partition): start}, limit=1)
+        if not records or records[0].offset >= end:
+            return None
+        if event_time_ms(records[0]) >= 0:
+            return records[0]
+        start = records[0].offset + 1
+    return None
+
+
+def _read(log: Log, ranges: Sequence[_PartitionRange], *, merged: bool) -> Iterator[Record]:
+    return _merge(log, ranges) if merged else _one_after_another(log, ranges)
+
+
+def _one_after_another(log: Log, ranges: Sequence[_PartitionRange]) -> Iterator[Record]:
+    for each in ranges:
+        while each.position < each.end:
+            _fill(log, [each])
+            while each.ahead:
+                yield each.ahead.popleft()
+
+
+def _merge(log: Log, ranges: Sequence[_PartitionRange]) -> Iterator[Record]:
+    heads: list[tuple[int, int]] = []
+    by_rank = {each.rank: each for each in ranges}
+    waiting = list(ranges)
+    while True:
+        for each in waiting:
+            while not each.ahead and each.position < each.end:
+                _fill(log, ranges)
+            if each.ahead:
+                heapq.heappush(heads, (event_time_ms(each.ahead[0]), each.rank))
+        if not heads:
+            return
+        _, rank = heapq.heappop(heads)
+        yield by_rank[rank].ahead.popleft()
+        waiting = [by_rank[rank]]
+
+
+def _fill(log: Log, ranges: Sequence[_PartitionRange]) -> None:
+    """Read on wherever there is room. An empty answer means that the log has no more there, whatever its end says."""
+    open_ranges = {(each.topic, each.partition): each for each in ranges if each.has_room}
+    records = log.poll({key: each.position for key, each in open_ranges.items()}, limit=AT_ONCE)
+    for record in records:
+        open_ranges[record.topic, record.partition].add(record)
+    if not records:
+        for each in open_ranges.values():
+            each.position = each.end
