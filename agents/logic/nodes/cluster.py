@@ -1,0 +1,296 @@
+"""The cluster in columns: what each node offers, what is free on it, and how many pods of which shape it carries.
+
+It is both the picture that a stage keeps and the sketch pad of a simulation: `mark` and `revert` take back whatever was placed or
+added in between, at the price of what changed. Rows are nodes in the order in which they came; shapes are numbered the same way.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from agents.logic.nodes.columns import Counts, LabelTable, Mask, grown
+from agents.logic.nodes.requests import CPU, EPHEMERAL, MEMORY, PODS
+from agents.logic.nodes.shapes import HARD, UNSCHEDULABLE_TAINT, HostPort, Node, NodeTerm, Pairs, Shape, Taint, Term, Toleration
+from agents.logic.nodes.selectors import equals
+from agents.logic.nodes.tallies import AllOf, Counting, Eligible, Holders, Namespaces, Spreading, Tally, hears
+
+MOST_AMOUNT = 2**50
+"""The largest amount of one resource that a pod or a node is taken to have; sums over thousands of pods then fit 64 bits."""
+FIRST_RESOURCES = (PODS, CPU, MEMORY, EPHEMERAL)
+
+Row = int
+ShapeId = int
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A point to come back to."""
+
+    moves: int
+    rows: int
+
+
+class Cluster:
+    """Nodes and the pods on them. See the module for what it is for."""
+
+    def __init__(self, namespaces: Namespaces | None = None) -> None:
+        self.namespaces: Namespaces = namespaces or {}
+        self.names: list[str] = []
+        self.nodes: list[Node] = []
+        self.shapes: list[Shape] = []
+        self.labels = LabelTable()
+        self.resources: list[str] = list(FIRST_RESOURCES)
+        self.free: Counts = np.zeros((64, len(FIRST_RESOURCES)), np.int64, order="F")
+        self.open: Mask = np.zeros(64, np.bool_)
+        """Rows that a search may choose: not cordoned, and not withdrawn."""
+        self.tallies: dict[Counting, Tally] = {}
+        self.on: list[dict[Row, int]] = []
+        """By shape: how many pods of it each row carries."""
+        self.ports: dict[HostPort, dict[Row, int]] = {}
+        self.attached: dict[tuple[str, str], dict[Row, int]] = {}
+        self.volumes: dict[str, Counts] = {}
+        """By driver: how many volumes each row has attached."""
+        self.requests: list[Counts] = []
+        self._numbers: dict[Shape, ShapeId] = {}
+        self._static: dict[ShapeId, Mask] = {}
+        self._tainted: dict[tuple[Taint, ...], int] = {}
+        self._taints: Counts = np.zeros(64, np.int64)
+        self._moves: list[tuple[ShapeId, Counts, Counts]] = []
+        self._counting: list[Tally] = []
+        self._held: list[tuple[Term, Tally]] = []
+        self._touched: dict[ShapeId, tuple[int, list[Tally]]] = {}
+        self._feared: dict[ShapeId, tuple[int, list[Tally]]] = {}
+
+    @property
+    def size(self) -> int:
+        """How many rows there are."""
+        return len(self.names)
+
+    @property
+    def all(self) -> slice:
+        """All rows."""
+        return slice(0, len(self.names))
+
+    # Nodes
+
+    def add(self, node: Node) -> Row:
+        """A node without pods; its row. Names should be unique."""
+        row = len(self.names)
+        for resource in node.allocatable:
+            self._resource(resource)
+        self.free = grown(self.free, row + 1)  # type: ignore[assignment]  # grown keeps the dtype
+        self.free[row] = [min(node.allocatable.get(name, 0), MOST_AMOUNT) for name in self.resources]
+        self.open = grown(self.open, row + 1)  # type: ignore[assignment]  # grown keeps the dtype
+        self.open[row] = not node.unschedulable
+        self._taints = grown(self._taints, row + 1)  # type: ignore[assignment]  # grown keeps the dtype
+        self._taints[row] = self._tainted.setdefault(node.taints, len(self._tainted))
+        self.names.append(node.name)
+        self.nodes.append(node)
+        self.labels.add(dict(node.labels))
+        for tally in self.tallies.values():
+            tally.cover(slice(row, row + 1), self.eligible)
+        return row
+
+    def _resource(self, name: str) -> int:
+        if name not in self.resources:
+            self.resources.append(name)
+            self.free = np.asfortranarray(np.pad(self.free, ((0, 0), (0, 1))))
+            self.requests = [np.pad(request, (0, 1)) for request in self.requests]
+        return self.resources.index(name)
+
+    # Shapes
+
+    def shape(self, shape: Shape) -> ShapeId:
+        """The number of a shape, which becomes known if it was not."""
+        number = self._numbers.get(shape)
+        if number is None:
+            number = self._numbers[shape] = len(self.shapes)
+            self.shapes.append(shape)
+            self.on.append({})
+            columns = [(self._resource(name), amount) for name, amount in shape.requests]
+            request = np.zeros(len(self.resources), np.int64)
+            request[0] = 1
+            for column, amount in columns:
+                request[column] = min(amount, MOST_AMOUNT)
+            self.requests.append(request)
+        return number
+
+    def place(self, shape: ShapeId, row: Row, pods: int = 1) -> None:
+        """Put pods of a shape on a node, or take them off (negative). Nothing is checked: pods that run, run."""
+        self.move(shape, np.array([row]), np.array([pods]))
+
+    def move(self, shape: ShapeId, rows: Counts, pods: Counts) -> None:
+        """Put so many pods on each of the rows, which must be distinct; negative takes them off."""
+        self._moves.append((shape, rows, pods))
+        self._apply(shape, rows, pods)
+
+    def _apply(self, shape: ShapeId, rows: Counts, pods: Counts) -> None:
+        request = self.requests[shape]
+        for column in np.flatnonzero(request):
+            self.free[rows, column] -= request[column] * pods
+        mine, body = self.on[shape], self.shapes[shape]
+        for row, number in zip(rows.tolist(), pods.tolist(), strict=True):
+            mine[row] = mine.get(row, 0) + number
+            if not mine[row]:
+                del mine[row]
+        if body.ports or body.volumes:
+            self._occupy(body, rows, pods)
+        for term in dict.fromkeys(body.anti_affinity):
+            rule = Holders(term)
+            (self.tallies.get(rule) or self._start(rule)).move(rows, pods)
+        for tally in self.touched(shape):
+            tally.move(rows, pods)
+
+    def _occupy(self, shape: Shape, rows: Counts, pods: Counts) -> None:
+        for port in shape.ports:
+            self._count(self.ports.setdefault(port, {}), rows, pods)
+        for volume in dict.fromkeys(shape.volumes):
+            changed = self._count(self.attached.setdefault((volume.driver, volume.handle), {}), rows, pods)
+            held = self.volumes.setdefault(volume.driver, np.zeros(len(self.free), np.int64))
+            held = self.volumes[volume.driver] = grown(held, len(self.free))  # type: ignore[assignment]  # grown keeps the dtype
+            held[list(changed)] += list(changed.values())
+
+    @staticmethod
+    def _count(users: dict[Row, int], rows: Counts, pods: Counts) -> dict[Row, int]:
+        """Count users of a port or a volume; the answer says on which rows it came (1) or went (-1)."""
+        changed: dict[Row, int] = {}
+        for row, number in zip(rows.tolist(), pods.tolist(), strict=True):
+            before, after = users.get(row, 0), users.get(row, 0) + number
+            users[row] = after
+            if not after:
+                del users[row]
+            if bool(before) != bool(after):
+                changed[row] = 1 if after else -1
+        return changed
+
+    # Taking back
+
+    def mark(self) -> Mark:
+        """A point that `revert` comes back to."""
+        return Mark(len(self._moves), len(self.names))
+
+    def revert(self, mark: Mark) -> None:
+        """Take back all that was placed and added since."""
+        while len(self._moves) > mark.moves:
+            shape, rows, pods = self._moves.pop()
+            self._apply(shape, rows, -pods)
+        if len(self.names) > mark.rows:
+            gone = slice(mark.rows, len(self.names))
+            for tally in self.tallies.values():
+                tally.uncover(gone)
+            del self.names[mark.rows :], self.nodes[mark.rows :]
+            self.labels.cut(mark.rows)
+            self._static = {shape: mask[: mark.rows] for shape, mask in self._static.items()}
+
+    def settle(self) -> None:
+        """Make all that was done final: marks from before are no longer good."""
+        self._moves.clear()
+
+    # Counts of rules between pods
+
+    def tally(self, rule: AllOf | Spreading) -> Tally:
+        """The count of a rule; made at its first use from the pods that are there."""
+        found = self.tallies.get(rule)
+        if found is None:
+            found = self._start(rule)
+            for number, shape in enumerate(self.shapes):
+                if self.on[number] and rule.takes(shape, self.namespaces):
+                    found.move(*numbers(self.on[number]))
+        return found
+
+    def _start(self, rule: Counting) -> Tally:
+        found = self.tallies[rule] = Tally(rule, self.labels.column(rule.key))
+        found.cover(self.all, self.eligible)
+        if isinstance(rule, Holders):
+            self._held.append((rule.term, found))
+        else:
+            self._counting.append(found)
+        return found
+
+    def touched(self, shape: ShapeId) -> list[Tally]:
+        """The counts that a pod of this shape is part of."""
+        seen, found = self._touched.get(shape, (0, []))
+        if seen < len(self._counting):
+            body = self.shapes[shape]
+            found += [one for one in self._counting[seen:] if one.rule.takes(body, self.namespaces)]
+            self._touched[shape] = (len(self._counting), found)
+        return found
+
+    def feared(self, shape: ShapeId) -> list[Tally]:
+        """The counts of pods whose anti-affinity is about pods of this shape."""
+        seen, found = self._feared.get(shape, (0, []))
+        if seen < len(self._held):
+            body = self.shapes[shape]
+            found += [tally for term, tally in self._held[seen:] if hears(term.audience, body, self.namespaces)]
+            self._feared[shape] = (len(self._held), found)
+        return found
+
+    # What depends on the node alone
+
+    def tolerated(self, tolerations: tuple[Toleration, ...], rows: slice) -> Mask:
+        """Rows without a taint that keeps such a pod away."""
+        verdicts = [tolerates(tolerations, taints) for taints in self._tainted]
+        result: Mask = np.array(verdicts, np.bool_)[self._taints[: self.size][rows]]
+        return result
+
+    def selected(self, selector: Pairs, terms: tuple[NodeTerm, ...] | None, rows: slice) -> Mask:
+        """Rows that meet a node selector and required node affinity."""
+        result = self.labels.meets(equals(dict(selector)).requirements, rows)
+        if terms is not None:
+            any_of = np.zeros(len(result), np.bool_)
+            for term in terms:
+                if not term.void:
+                    any_of |= self._meets(term, rows)
+            result &= any_of
+        return result
+
+    def _meets(self, term: NodeTerm, rows: slice) -> Mask:
+        result = self.labels.meets(term.expressions, rows)
+        for one in term.names:
+            result &= np.array([one.accepts(name) for name in self.names[rows]], np.bool_)
+        return result
+
+    def suited(self, shape: ShapeId) -> Mask:
+        """Rows that suit a shape as far as nodes alone decide it: name, cordon, taints, selector and affinity. Remembered."""
+        known = self._static.get(shape)
+        start = 0 if known is None else len(known)
+        if known is None or start < self.size:
+            rows, body = slice(start, self.size), self.shapes[shape]
+            new = self.named(body, rows) & self.uncordoned(body, rows) & self.tolerated(body.tolerations, rows)
+            new &= self.selected(body.node_selector, body.node_terms, rows)
+            known = self._static[shape] = new if known is None else np.concatenate((known, new))
+        return known
+
+    def named(self, shape: Shape, rows: slice) -> Mask:
+        """Rows with the name that the pod asks for, if it asks for one."""
+        if not shape.node_name:
+            return np.ones(len(range(*rows.indices(self.size))), np.bool_)
+        return np.array([name == shape.node_name for name in self.names[rows]], np.bool_)
+
+    def uncordoned(self, shape: Shape, rows: slice) -> Mask:
+        """Rows that are not cordoned, or whose cordon the pod tolerates."""
+        if tolerates(shape.tolerations, (Taint(UNSCHEDULABLE_TAINT, "", HARD[0]),)):
+            return np.ones(len(range(*rows.indices(self.size))), np.bool_)
+        return np.array([not node.unschedulable for node in self.nodes[rows]], np.bool_)
+
+    def eligible(self, rule: Eligible, rows: slice) -> Mask:
+        """Rows that a spread constraint counts."""
+        result = np.ones(len(range(*rows.indices(self.size))), np.bool_)
+        for key in rule.keys:
+            result &= self.labels.column(key).ids[rows] >= 0
+        if rule.node_selector is not None:
+            result &= self.selected(rule.node_selector, rule.node_terms, rows)
+        if rule.tolerations is not None:
+            result &= self.tolerated(rule.tolerations, rows)
+        return result
+
+
+def tolerates(tolerations: Iterable[Toleration], taints: Iterable[Taint]) -> bool:
+    """Whether every taint that keeps pods away is tolerated."""
+    return all(any(one.tolerates(taint) for one in tolerations) for taint in taints if taint.effect in HARD)
+
+
+def numbers(counts: Mapping[Row, int]) -> tuple[Counts, Counts]:
+    """Rows and counts as arrays, for `Cluster.move`."""
+    return np.array(list(counts), np.int64), np.array(list(counts.values()), np.int64)

@@ -1,0 +1,95 @@
+"""Node labels as columns: one number a row and key, so that a demand is judged once a value and not once a node."""
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from agents.logic.nodes.selectors import Requirement
+
+Mask = npt.NDArray[np.bool_]
+Counts = npt.NDArray[np.int64]
+Ids = npt.NDArray[np.int32]
+
+ABSENT = -1
+
+
+def grown(array: npt.NDArray[np.generic], rows: int) -> npt.NDArray[np.generic]:
+    """The same array with room for at least so many rows; new ones are zero."""
+    if rows <= array.shape[0]:
+        return array
+    larger = np.zeros((max(rows, 2 * array.shape[0]), *array.shape[1:]), array.dtype)
+    larger[: array.shape[0]] = array
+    return larger
+
+
+class Column:
+    """The values of one label key: `ids[row]` is an index into `values`, or ABSENT."""
+
+    __slots__ = ("_index", "_known", "ids", "values")
+
+    def __init__(self) -> None:
+        self.ids: Ids = np.zeros(64, np.int32)
+        self.values: list[str] = []
+        self._index: dict[str, int] = {}
+        self._known: dict[Requirement, list[bool]] = {}
+
+    def extend(self, row: int, values: Iterable[str | None]) -> None:
+        """The values of the rows from `row` on."""
+        found = [ABSENT if value is None else self.number(value) for value in values]
+        self.ids = grown(self.ids, row + len(found))  # type: ignore[assignment]  # grown keeps the dtype
+        self.ids[row : row + len(found)] = found
+
+    def number(self, value: str) -> int:
+        """The index of a value, which becomes known if it was not."""
+        index = self._index.get(value)
+        if index is None:
+            index = self._index[value] = len(self.values)
+            self.values.append(value)
+        return index
+
+    def meets(self, one: Requirement, rows: slice) -> Mask:
+        """Which of the rows meet a requirement."""
+        verdicts = self._known.setdefault(one, [one.accepts(None)])
+        verdicts.extend(one.accepts(value) for value in self.values[len(verdicts) - 1 :])
+        result: Mask = np.array(verdicts, np.bool_)[self.ids[rows] + 1]
+        return result
+
+
+class LabelTable:
+    """The labels of all nodes. A key costs nothing until a rule asks for it."""
+
+    __slots__ = ("_columns", "_rows")
+
+    def __init__(self) -> None:
+        self._rows: list[dict[str, str]] = []
+        self._columns: dict[str, Column] = {}
+
+    def add(self, labels: dict[str, str]) -> None:
+        """One more node."""
+        for key, column in self._columns.items():
+            column.extend(len(self._rows), (labels.get(key),))
+        self._rows.append(labels)
+
+    def cut(self, rows: int) -> None:
+        """Forget all rows from `rows` on."""
+        del self._rows[rows:]
+
+    def column(self, key: str) -> Column:
+        """The column of a key."""
+        column = self._columns.get(key)
+        if column is None:
+            column = self._columns[key] = Column()
+            column.extend(0, (labels.get(key) for labels in self._rows))
+        return column
+
+    def meets(self, demands: Sequence[Requirement], rows: slice) -> Mask:
+        """Which of the rows meet all of the demands."""
+        result = np.ones(len(range(*rows.indices(len(self._rows)))), np.bool_)
+        for one in demands:
+            result &= self.column(one.key).meets(one, rows)
+        return result
+
+    def of(self, row: int) -> dict[str, str]:
+        """The labels of one node."""
+        return self._rows[row]

@@ -1,0 +1,310 @@
+"""The scheduler's filters: for a shape, which nodes each of them lets through, all nodes at once.
+
+They are those of the default profile of Kubernetes 1.37, in its order; the first that fails is the one that is reported. Scores and
+pre-emption have no place here. Each filter takes a range of rows, so that one node costs no more than one node.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from agents.logic.nodes.cluster import Cluster, Row, ShapeId
+from agents.logic.nodes.columns import Mask
+from agents.logic.nodes.requests import PODS
+from agents.logic.nodes.selectors import Operator
+from agents.logic.nodes.shapes import Shape, Spread
+from agents.logic.nodes.tallies import AllOf, Eligible, Spreading, hears
+
+Filter = Callable[[Cluster, ShapeId, slice], Mask]
+
+CONFLICTING_TERMS = "pod affinity terms conflict"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Why a node does not take a pod: upstream's name of the filter, and its reasons in upstream's words."""
+
+    plugin: str
+    reasons: tuple[str, ...]
+
+
+def passes(cluster: Cluster, shape: ShapeId, rows: slice | None = None) -> Mask:
+    """Which nodes take one more pod of the shape. A cordoned node counts if the pod tolerates it: a search must skip it itself."""
+    within = cluster.all if rows is None else rows
+    result = by_node(cluster, shape, within)
+    for rule in between_pods(cluster, shape):
+        result &= rule(cluster, shape, within)
+    return result
+
+
+def by_node(cluster: Cluster, shape: ShapeId, rows: slice) -> Mask:
+    """Which nodes take it, rules between pods aside: these depend on the node and what it carries alone."""
+    body = cluster.shapes[shape]
+    result: Mask = cluster.suited(shape)[rows] & resources(cluster, shape, rows)
+    if body.ports:
+        result &= ports(cluster, shape, rows)
+    if body.volumes:
+        result &= volumes_single(cluster, shape, rows) & volumes_limit(cluster, shape, rows) & volumes_place(cluster, shape, rows)
+    if body.refused:
+        result[:] = False
+    return result
+
+
+def between_pods(cluster: Cluster, shape: ShapeId) -> list[Filter]:
+    """The rules between pods that concern a shape now; most pods have none."""
+    body = cluster.shapes[shape]
+    rules: list[Filter] = [topology_spread] if any(one.required for one in body.spread) else []
+    if body.affinity or body.anti_affinity or cluster.feared(shape):
+        rules.append(pod_affinity)
+    return rules
+
+
+def explain(cluster: Cluster, shape: ShapeId) -> list[Verdict | None]:
+    """For each node the first filter that keeps the shape away, or None if it fits."""
+    found: list[Verdict | None] = [None] * cluster.size
+    left = np.ones(cluster.size, np.bool_)
+    for plugin, rule in FILTERS:
+        passed = rule(cluster, shape, cluster.all)
+        for row in np.flatnonzero(left & ~passed).tolist():
+            found[row] = Verdict(plugin, REASONS[plugin](cluster, shape, row))
+        left &= passed
+    return found
+
+
+def only_nodes(shape: Shape) -> tuple[str, ...] | None:
+    """The names of the nodes that affinity by name leaves to look at, or None if it leaves all. An empty answer: the terms conflict.
+
+    Source: NodeAffinity.PreFilter in the scheduler's plugins/nodeaffinity.
+    """
+    if not shape.node_terms:
+        return None
+    union: set[str] = set()
+    for term in shape.node_terms:
+        wanted = [one.values for one in term.names if one.operator is Operator.IN]
+        if not wanted:
+            return None
+        union |= frozenset.intersection(*wanted)
+    return tuple(sorted(union))
+
+
+# Filters, each with what it says
+
+
+def node_name(cluster: Cluster, shape: ShapeId, rows: slice) -> Mask:
+    """NodeName: the node that the pod names."""
+    return cluster.named(cluster.shapes[shape], rows)
+
+
+def unschedulable(cluster: Cluster, shape: ShapeId, rows: slice) -> Mask:
+    """NodeUnschedulable: no cordon, or one that is tolerated."""
+    return cluster.uncordoned(cluster.shapes[shape], rows)
+
+
+def taints(cluster: Cluster, shape: ShapeId, rows: slice) -> Mask:
+    """TaintToleration: every NoSchedule and NoExecute taint is tolerated."""
+    return cluster.tolerated(cluster.shapes[shape].tolerations, rows)
+
+
+def node_affinity(cluster: Cluster, shape: ShapeId, rows: slice) -> Mask:
+    """NodeAffinity: node selector and required node affinity."""
+    body = cluster.shapes[shape]
+    return cluster.selected(body.node_selector, body.node_terms, rows)
+
+
+def ports(cluster: Cluster, shape: ShapeId, rows: slice) -> Mask:
+    """NodePorts: no pod of the node holds a conflicting host port."""
+    wanted = cluster.shapes[shape].ports
+    taken = np.zeros(cluster.size, np.bool_)
+    for port, users in cluster.ports.items():
+        if any(port.conflicts(one) for one in wanted):
+            taken[list(users)] = True
+    result: Mask = ~taken[rows]
+    return result
+
+
+def resources(cluster: Cluster, shape: ShapeId, rows: slice) -> Mask:
+    """NodeResourcesFit: what is requested is free; a resource that is not requested does not matter, even if it is overdrawn."""
+    start, stop, _step = rows.indices(cluster.size)
+    request = cluster.requests[shape]
+    result = np.ones(stop - start, np.bool_)
+    for column in np.flatnonzero(request).tolist():
+        result &= cluster.free[start:stop, column] >= request[column]
+    return result
+
+
+def volumes_single(cluster: Cluster, shape: ShapeId, rows: slice) -> Mask:
+    """VolumeRestrictions: a volume for a single pod has no user yet, on any node."""
+    wanted = [one for one in cluster.shapes[shape].volumes if one.exclusive]
+    free = not any(cluster.attached.get((one.driver, one.handle)) for one in wanted)
+    return np.full(len(range(*rows.indices(cluster.size))), free)
+
+
+def volumes_limit(cluster: Cluster, shape: ShapeId, rows: slice) -> Mask:
+    """NodeVolumeLimits: a driver attaches no more volumes to the node than it can; those that are attached already cost nothing."""
+    wanted = dict.fromkeys(cluster.shapes[shape].volumes)
+    within = range(*rows.indices(cluster.size))
+    result = np.ones(len(within), np.bool_)
+    for driver in dict.fromkeys(one.driver for one in wanted):
+        held = cluster.volumes.get(driver)
+        for place, row in enumerate(within):
+            limit = cluster.nodes[row].attachable.get(driver)
+            if limit is not None:
+                mine = [one for one in wanted if one.driver == driver]
+                new = sum(row not in cluster.attached.get((driver, one.handle), {}) for one in mine)
+                used = 0 if held is None or row >= len(held) else int(held[row])
+                result[place] &= not new or used + new <= limit
+    return result
+
+
+def volumes_place(cluster: Cluster, shape: ShapeId, rows: slice) -> Mask:
+    """VolumeBinding and VolumeZone: every volume can be where the node is."""
+    result = np.ones(len(range(*rows.indices(cluster.size))), np.bool_)
+    for one in cluster.shapes[shape].volumes:
+        if one.terms:
+            result &= cluster.selected((), one.terms, rows)
+    return result
+
+
+def topology_spread(cluster: Cluster, shape: ShapeId, rows: slice) -> Mask:
+    """PodTopologySpread: with this pod no domain is further above the emptiest than the skew allows."""
+    body = cluster.shapes[shape]
+    result = np.ones(len(range(*rows.indices(cluster.size))), np.bool_)
+    own = dict(body.labels)
+    for one, rule in spread_rules(body):
+        tally = cluster.tally(rule)
+        room = one.max_skew + tally.least(one.min_domains) - one.selector.matches(own)
+        ids = tally.column.ids[rows]
+        result &= (ids >= 0) & (tally.counts[ids] <= room)
+    return result
+
+
+def spread_rules(shape: Shape) -> list[tuple[Spread, Spreading]]:
+    """A shape's required spread constraints, each with what it counts."""
+    needed = [one for one in shape.spread if one.required]
+    keys = tuple(sorted({one.key for one in needed}))
+    rules = []
+    for one in needed:
+        selector, terms = (shape.node_selector, shape.node_terms) if one.honor_affinity else (None, None)
+        eligible = Eligible(keys, selector, terms, shape.tolerations if one.honor_taints else None)
+        rules.append((one, Spreading(one.selector, shape.namespace, one.key, eligible)))
+    return rules
+
+
+def pod_affinity(cluster: Cluster, shape: ShapeId, rows: slice) -> Mask:
+    """InterPodAffinity: required affinity and anti-affinity, the pod's own and that of pods against it."""
+    return attracted(cluster, shape, rows) & unopposed(cluster, shape, rows) & unfeared(cluster, shape, rows)
+
+
+def attracted(cluster: Cluster, shape: ShapeId, rows: slice) -> Mask:
+    """Each affinity term has a pod that meets all terms in the node's domain; a pod that is its own company may come first.
+
+    Source: satisfyPodAffinity in the scheduler's plugins/interpodaffinity/filtering.go.
+    """
+    body = cluster.shapes[shape]
+    exist = np.ones(len(range(*rows.indices(cluster.size))), np.bool_)
+    if not body.affinity:
+        return exist
+    labelled = exist.copy()
+    audiences = tuple(dict.fromkeys(term.audience for term in body.affinity))
+    anybody = False
+    for key in dict.fromkeys(term.key for term in body.affinity):
+        tally = cluster.tally(AllOf(audiences, key))
+        ids = tally.column.ids[rows]
+        labelled &= ids >= 0
+        exist &= tally.counts[ids] > 0
+        anybody = anybody or bool(tally.counts.any())
+    if not anybody and all(hears(one, body, cluster.namespaces) for one in audiences):
+        return labelled
+    return labelled & exist
+
+
+def unopposed(cluster: Cluster, shape: ShapeId, rows: slice) -> Mask:
+    """No pod of an anti-affinity term's audience is in the node's domain."""
+    result = np.ones(len(range(*rows.indices(cluster.size))), np.bool_)
+    for term in dict.fromkeys(cluster.shapes[shape].anti_affinity):
+        tally = cluster.tally(AllOf((term.audience,), term.key))
+        ids = tally.column.ids[rows]
+        result &= (ids < 0) | (tally.counts[ids] <= 0)
+    return result
+
+
+def unfeared(cluster: Cluster, shape: ShapeId, rows: slice) -> Mask:
+    """No pod in the node's domain has an anti-affinity term about this one."""
+    result = np.ones(len(range(*rows.indices(cluster.size))), np.bool_)
+    for tally in cluster.feared(shape):
+        ids = tally.column.ids[rows]
+        result &= (ids < 0) | (tally.counts[ids] <= 0)
+    return result
+
+
+def _readable(cluster: Cluster, shape: ShapeId, rows: slice) -> Mask:
+    return np.full(len(range(*rows.indices(cluster.size))), not cluster.shapes[shape].refused)
+
+
+FILTERS: tuple[tuple[str, Filter], ...] = (
+    ("Unreadable", _readable),
+    ("NodeName", node_name),
+    ("NodeUnschedulable", unschedulable),
+    ("TaintToleration", taints),
+    ("NodeAffinity", node_affinity),
+    ("NodePorts", ports),
+    ("NodeResourcesFit", resources),
+    ("VolumeRestrictions", volumes_single),
+    ("NodeVolumeLimits", volumes_limit),
+    ("VolumeBinding", volumes_place),
+    ("PodTopologySpread", topology_spread),
+    ("InterPodAffinity", pod_affinity),
+)
+
+Reason = Callable[[Cluster, ShapeId, Row], tuple[str, ...]]
+
+
+def _says(sentence: str) -> Reason:
+    return lambda _cluster, _shape, _row: (sentence,)
+
+
+def _short(cluster: Cluster, shape: ShapeId, row: Row) -> tuple[str, ...]:
+    lacking = np.flatnonzero((cluster.requests[shape] > 0) & (cluster.free[row] < cluster.requests[shape]))
+    names = [cluster.resources[column] for column in lacking.tolist()]
+    return tuple("Too many pods" if name == PODS else f"Insufficient {name}" for name in names)
+
+
+def _spread_reason(cluster: Cluster, shape: ShapeId, row: Row) -> tuple[str, ...]:
+    """The first constraint that fails, as upstream goes through them."""
+    sentence = "node(s) didn't match pod topology spread constraints"
+    body = cluster.shapes[shape]
+    for one, rule in spread_rules(body):
+        tally = cluster.tally(rule)
+        domain = int(tally.column.ids[row])
+        if domain < 0:
+            return (f"{sentence} (missing required label)",)
+        if tally.counts[domain] + one.selector.matches(dict(body.labels)) - tally.least(one.min_domains) > one.max_skew:
+            break
+    return (sentence,)
+
+
+def _affinity_reason(cluster: Cluster, shape: ShapeId, row: Row) -> tuple[str, ...]:
+    here = slice(row, row + 1)
+    if not attracted(cluster, shape, here)[0]:
+        return ("node(s) didn't match pod affinity rules",)
+    if not unopposed(cluster, shape, here)[0]:
+        return ("node(s) didn't match pod anti-affinity rules",)
+    return ("node(s) didn't satisfy existing pods anti-affinity rules",)
+
+
+REASONS: Mapping[str, Reason] = {
+    "Unreadable": lambda cluster, shape, _row: (cluster.shapes[shape].refused,),
+    "NodeName": _says("node(s) didn't match the requested node name"),
+    "NodeUnschedulable": _says("node(s) were unschedulable"),
+    "TaintToleration": _says("node(s) had untolerated taint(s)"),
+    "NodeAffinity": _says("node(s) didn't match Pod's node affinity/selector"),
+    "NodePorts": _says("node(s) didn't have free ports for the requested pod ports"),
+    "NodeResourcesFit": _short,
+    "VolumeRestrictions": _says("node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode"),
+    "NodeVolumeLimits": _says("node(s) exceed max volume count"),
+    "VolumeBinding": _says("node(s) didn't match PersistentVolume's node affinity"),
+    "PodTopologySpread": _spread_reason,
+    "InterPodAffinity": _affinity_reason,
+}
+

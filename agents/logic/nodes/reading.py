@@ -1,0 +1,210 @@
+"""Kubernetes' own words for placement rules, read into shapes: affinity, tolerations, spread, ports, selectors, as in a pod's spec.
+
+Objects come from strangers. What is too large or makes no sense is refused with a sentence (`Unreadable`), and a pod with such a rule
+becomes a shape that no node can take; the scheduler refuses such pods too.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import cast
+
+from agents.logic.nodes.selectors import EVERYTHING, NOTHING, Operator, Requirement, Selector, SelectorError, label_selector, requirement
+from agents.logic.nodes.shapes import EVERY_ADDRESS, NODE_NAME_FIELD, Audience, HostPort, NodeTerm, Spread, Taint, Term, Toleration
+
+MOST_TERMS = 512
+"""Affinity terms, spread constraints, tolerations or ports of one pod, each. A pod with more is refused."""
+MOST_EXPRESSIONS = 512
+"""Expressions of one selector, and values of one expression."""
+MOST_PORT = 65535
+_NAMING = {"In": Operator.IN, "NotIn": Operator.NOT_IN}
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+
+Json = Mapping[str, object]
+
+
+class Unreadable(ValueError):
+    """A fragment of an object that cannot be read; the message says which and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Whose:
+    """The pod that a rule belongs to: its namespace and labels, which some rules take over."""
+
+    namespace: str
+    labels: Mapping[str, str]
+
+
+def mapping(value: object, where: str) -> Json:
+    """An object; absent is an empty one."""
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise Unreadable(f"{where} is no object")
+    return cast("Json", value)
+
+
+def sequence(value: object, where: str, most: int = MOST_TERMS) -> list[object]:
+    """A list of a bearable length; absent is an empty one."""
+    if value is None:
+        return []
+    if not isinstance(value, list | tuple):
+        raise Unreadable(f"{where} is no list")
+    if len(value) > most:
+        raise Unreadable(f"{where} has {len(value)} entries; more than {most} are refused")
+    return list(value)
+
+
+def text(value: object, where: str) -> str:
+    """A text; absent is the empty one."""
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise Unreadable(f"{where} is no text")
+    return value
+
+
+def texts(value: object, where: str) -> tuple[str, ...]:
+    """A list of texts."""
+    return tuple(text(one, where) for one in sequence(value, where, MOST_EXPRESSIONS))
+
+
+def whole(value: object, where: str, default: int) -> int:
+    """A whole number."""
+    if value is None:
+        return default
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise Unreadable(f"{where} is no whole number")
+    return value
+
+
+def labels(value: object, where: str) -> dict[str, str]:
+    """Labels, or anything else that maps text to text."""
+    return {key: text(one, where) for key, one in mapping(value, where).items()}
+
+
+def selector(value: object, where: str = "the selector") -> Selector:
+    """A label selector. Absent takes nothing, empty takes everything, as LabelSelectorAsSelector in apimachinery has it."""
+    if value is None:
+        return NOTHING
+    body = mapping(value, where)
+    found = [mapping(one, where) for one in sequence(body.get("matchExpressions"), where, MOST_EXPRESSIONS)]
+    expressions = tuple((text(e.get("key"), where), text(e.get("operator"), where), texts(e.get("values"), where)) for e in found)
+    try:
+        return label_selector(labels(body.get("matchLabels"), where), expressions) if body else EVERYTHING
+    except SelectorError as error:
+        raise Unreadable(f"{where}: {error}") from error
+
+
+def taints(value: object) -> tuple[Taint, ...]:
+    """The taints of a node."""
+    found = [mapping(one, "a taint") for one in sequence(value, "the taints")]
+    return tuple(Taint(*(text(one.get(field), "a taint") for field in ("key", "value", "effect"))) for one in found)
+
+
+def tolerations(value: object) -> tuple[Toleration, ...]:
+    """The tolerations of a pod."""
+    found = [mapping(one, "a toleration") for one in sequence(value, "the tolerations")]
+    fields = ("key", "operator", "value", "effect")
+    return tuple(Toleration(*(text(one.get(field), "a toleration") for field in fields)) for one in found)
+
+
+def ports(value: object) -> tuple[HostPort, ...]:
+    """Host ports from entries with 'port', 'protocol' and 'host_ip'; a port of 0 takes nothing."""
+    found: set[HostPort] = set()
+    for entry in sequence(value, "the host ports"):
+        one = mapping(entry, "a host port")
+        number = whole(one.get("port"), "a host port", 0)
+        if number > MOST_PORT:
+            raise Unreadable(f"{number} is no port")
+        if number > 0:
+            address = text(one.get("host_ip"), "a host port") or EVERY_ADDRESS
+            found.add(HostPort(number, text(one.get("protocol"), "a host port") or "TCP", address))
+    return tuple(sorted(found))
+
+
+def node_terms(affinity: object) -> tuple[NodeTerm, ...] | None:
+    """The required node affinity of a pod's affinity, or None if there is none.
+
+    A term that is invalid takes no node, but the others still may: the scheduler ORs them.
+    Source: k8s.io/component-helpers, scheduling/corev1/nodeaffinity.
+    """
+    rule = mapping(mapping(affinity, "the affinity").get("nodeAffinity"), "the node affinity").get(REQUIRED)
+    if rule is None:
+        return None
+    found = sequence(mapping(rule, "the node affinity").get("nodeSelectorTerms"), "the node affinity")
+    return tuple(_node_term(mapping(one, "a node selector term")) for one in found)
+
+
+def _node_term(term: Json) -> NodeTerm:
+    expressions = sequence(term.get("matchExpressions"), "a node selector term", MOST_EXPRESSIONS)
+    fields = [mapping(one, "a field") for one in sequence(term.get("matchFields"), "a node selector term", MOST_EXPRESSIONS)]
+    names = tuple(_name(one) for one in fields if one.get("key") == NODE_NAME_FIELD and one.get("operator") in _NAMING)
+    valid = len(names) == len(fields) and all(len(one.values) == 1 for one in names)
+    try:
+        return NodeTerm(tuple(map(_expression, expressions)), names, invalid=not valid)
+    except SelectorError:
+        return NodeTerm((), names, invalid=True)
+
+
+def _expression(value: object) -> Requirement:
+    one = mapping(value, "an expression")
+    where = "an expression"
+    return requirement(text(one.get("key"), where), text(one.get("operator"), where), texts(one.get("values"), where))
+
+
+def _name(field: Json) -> Requirement:
+    """A demand on the node's name, which is valid with exactly one value."""
+    return Requirement(NODE_NAME_FIELD, _NAMING[text(field["operator"], "a field")], frozenset(texts(field.get("values"), "a field")))
+
+
+def pod_terms(affinity: object, kind: str, whose: Whose) -> tuple[Term, ...]:
+    """The required terms between pods; `kind` is 'podAffinity' or 'podAntiAffinity'."""
+    where = "the affinity between pods"
+    found = sequence(mapping(mapping(affinity, where).get(kind), where).get(REQUIRED), where)
+    return tuple(_pod_term(mapping(one, where), whose) for one in found)
+
+
+def _pod_term(term: Json, whose: Whose) -> Term:
+    where = "a term between pods"
+    named = texts(term.get("namespaces"), where)
+    by_labels = selector(term.get("namespaceSelector"), where)
+    if not named and by_labels.nothing:
+        named = (whose.namespace,)
+    key = text(term.get("topologyKey"), where)
+    if not key:
+        raise Unreadable("a term between pods names no topology key")
+    return Term(Audience(selector(term.get("labelSelector"), where), frozenset(named), by_labels), key)
+
+
+def spread(value: object, whose: Whose) -> tuple[Spread, ...]:
+    """The topology spread constraints of a pod; the values of matchLabelKeys are taken from the pod's own labels."""
+    return tuple(_spread(mapping(one, "a spread constraint"), whose) for one in sequence(value, "the spread constraints"))
+
+
+def _spread(rule: Json, whose: Whose) -> Spread:
+    where = "a spread constraint"
+    chosen = selector(rule.get("labelSelector"), where)
+    own = {key: whose.labels[key] for key in texts(rule.get("matchLabelKeys"), where) if key in whose.labels}
+    if own:
+        chosen = Selector((*chosen.requirements, *selector({"matchLabels": own}, where).requirements))  # absent takes part, too
+    return Spread(
+        key=text(rule.get("topologyKey"), where),
+        max_skew=whole(rule.get("maxSkew"), where, 1),
+        selector=chosen,
+        min_domains=whole(rule.get("minDomains"), where, 1),
+        honor_affinity=rule.get("nodeAffinityPolicy") in (None, "Honor"),
+        honor_taints=rule.get("nodeTaintsPolicy") == "Honor",
+        required=rule.get("whenUnsatisfiable") in (None, "", "DoNotSchedule"),
+    )
+
+
+def amounts(values: Iterable[tuple[str, object]], most: int) -> tuple[tuple[str, int], ...]:
+    """Requests or capacities as sorted pairs without zeros. A negative amount is refused; one above `most` is cut to it."""
+    found: dict[str, int] = {}
+    for name, value in values:
+        number = whole(value, f"the amount of '{name[:80]}'", 0)
+        if number < 0:
+            raise Unreadable(f"the amount of '{name[:80]}' is {number}, which is negative")
+        if number:
+            found[name] = min(number, most)
+    return tuple(sorted(found.items()))

@@ -1,0 +1,82 @@
+"""What a pod asks of a node: one amount a resource, out of its containers, init containers, sidecars, overhead and resizes."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+Amounts = Mapping[str, int]
+"""Whole amounts by resource: 'cpu' in thousandths of a core, all others in their own unit (bytes, pieces)."""
+
+CPU = "cpu"
+MEMORY = "memory"
+EPHEMERAL = "ephemeral-storage"
+PODS = "pods"
+HUGE_PAGES = "hugepages-"
+
+NONE: Amounts = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Resize:
+    """What the kubelet says of an in-place resize. `infeasible`: it will never be done, so the new request counts for nothing."""
+
+    allocated: Amounts = field(default_factory=dict)
+    actual: Amounts = field(default_factory=dict)
+    infeasible: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """A container as far as its requests go. `always`: an init container with restart policy Always, which is a sidecar."""
+
+    requests: Amounts
+    always: bool = False
+    resize: Resize | None = None
+
+    def effective(self) -> Amounts:
+        """Its requests, and while a resize runs the largest of the wanted, the allocated and the actual.
+
+        Source: determineContainerReqs in k8s.io/component-helpers, resource/helpers.go.
+        """
+        if self.resize is None:
+            return self.requests
+        known = _largest(self.resize.allocated, self.resize.actual)
+        return known if self.resize.infeasible else _largest(known, self.requests)
+
+
+def of_pod(
+    containers: Iterable[Container], init: Iterable[Container] = (), overhead: Amounts = NONE, pod_level: Amounts = NONE
+) -> dict[str, int]:
+    """What a pod asks for, by resource.
+
+    The containers and sidecars run together; each init container runs beside the sidecars started before it. Requests of the whole
+    pod take the place of that sum for CPU, memory and huge pages, also when they are lower; overhead is added last.
+    Source: PodRequests in k8s.io/component-helpers, resource/helpers.go.
+    """
+    together: dict[str, int] = {}
+    for container in containers:
+        _add(together, container.effective())
+    sidecars: dict[str, int] = {}
+    starting: Amounts = {}
+    for container in init:
+        amounts = container.effective()
+        if container.always:
+            _add(together, amounts)
+            _add(sidecars, amounts)
+            starting = _largest(starting, sidecars)
+        else:
+            beside = dict(sidecars)
+            _add(beside, amounts)
+            starting = _largest(starting, beside)
+    total = dict(_largest(together, starting))
+    total.update({name: amount for name, amount in pod_level.items() if name in (CPU, MEMORY) or name.startswith(HUGE_PAGES)})
+    _add(total, overhead)
+    return total
+
+
+def _add(total: dict[str, int], amounts: Amounts) -> None:
+    for name, amount in amounts.items():
+        total[name] = total.get(name, 0) + amount
+
+
+def _largest(one: Amounts, other: Amounts) -> Amounts:
+    return {name: max(one.get(name, 0), other.get(name, 0)) for name in (*one, *(n for n in other if n not in one))}

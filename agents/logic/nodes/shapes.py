@@ -1,0 +1,190 @@
+"""What the scheduler needs to know of a pod and of a node, as values.
+
+A `Shape` is everything about a pod that decides where it may run. Pods of one controller share one, so a simulation asks each question
+once a shape and not once a pod. Nothing here is checked: who reads the objects of others checks them and refuses what is absurd.
+"""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from agents.logic.nodes.requests import Amounts
+from agents.logic.nodes.selectors import NOTHING, Requirement, Selector
+
+HOSTNAME = "kubernetes.io/hostname"
+ZONE = "topology.kubernetes.io/zone"
+REGION = "topology.kubernetes.io/region"
+UNSCHEDULABLE_TAINT = "node.kubernetes.io/unschedulable"
+NODE_NAME_FIELD = "metadata.name"
+EVERY_ADDRESS = "0.0.0.0"  # noqa: S104 - the wildcard of a host port, nothing is bound to it
+
+Pairs = tuple[tuple[str, str], ...]
+"""Labels as sorted pairs, so that they can be compared and hashed."""
+
+
+class Effect(StrEnum):
+    """What a taint does to pods that do not tolerate it."""
+
+    NO_SCHEDULE = "NoSchedule"
+    PREFER = "PreferNoSchedule"
+    NO_EXECUTE = "NoExecute"
+
+
+HARD = (Effect.NO_SCHEDULE, Effect.NO_EXECUTE)
+"""The effects that keep a pod away."""
+
+
+@dataclass(frozen=True, slots=True)
+class Taint:
+    """A taint. The effect is text: AWS tags can carry one that Kubernetes does not know."""
+
+    key: str
+    value: str = ""
+    effect: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Toleration:
+    """A toleration, fields as Kubernetes has them; empty key and effect mean any."""
+
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+
+    def tolerates(self, taint: Taint) -> bool:
+        """Whether it tolerates the taint. Source: Toleration.ToleratesTaint in k8s.io/component-helpers, scheduling/corev1."""
+        if (self.effect and self.effect != taint.effect) or (self.key and self.key != taint.key):
+            return False
+        return self.operator == "Exists" or (self.operator in ("", "Equal") and self.value == taint.value)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class HostPort:
+    """A port that a pod takes from its node."""
+
+    port: int
+    protocol: str = "TCP"
+    address: str = EVERY_ADDRESS
+
+    def conflicts(self, other: "HostPort") -> bool:
+        """Whether both cannot be on one node. Source: HostPortInfo.CheckConflict in the scheduler's framework/types.go."""
+        same = self.port == other.port and self.protocol == other.protocol
+        return same and (self.address == other.address or EVERY_ADDRESS in (self.address, other.address))
+
+
+@dataclass(frozen=True, slots=True)
+class Audience:
+    """Which pods a rule between pods is about: those with these labels, in these namespaces.
+
+    `namespaces` are named ones; `namespace_labels` takes further ones by their labels.
+    """
+
+    selector: Selector
+    namespaces: frozenset[str]
+    namespace_labels: Selector = NOTHING
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A required (anti-)affinity term between pods: the audience shares, or must not share, a value of the node label `key`."""
+
+    audience: Audience
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """A topology spread constraint. `required` is DoNotSchedule; the others decide nothing here.
+
+    `honor_affinity` and `honor_taints`: count only nodes that pass the pod's node affinity, or its tolerations.
+    """
+
+    key: str
+    max_skew: int
+    selector: Selector
+    min_domains: int = 1
+    honor_affinity: bool = True
+    honor_taints: bool = False
+    required: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTerm:
+    """A node selector term: all of its demands on labels and on the node's name. `invalid` terms and empty ones take no node."""
+
+    expressions: tuple[Requirement, ...] = ()
+    names: tuple[Requirement, ...] = ()
+    invalid: bool = False
+
+    @property
+    def void(self) -> bool:
+        """Whether it can take no node at all."""
+        return self.invalid or not (self.expressions or self.names)
+
+
+@dataclass(frozen=True, slots=True)
+class Volume:
+    """A volume that is bound, or will be: who attaches it, where it can be, and whether a second user is refused.
+
+    `terms` are the node terms of the PersistentVolume (or of the allowed topologies of its class); empty means anywhere.
+    """
+
+    driver: str
+    handle: str
+    terms: tuple[NodeTerm, ...] = ()
+    exclusive: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What decides where a pod may run. `requests` are sorted pairs; `terminating` pods no longer count for spread."""
+
+    namespace: str = "default"
+    labels: Pairs = ()
+    requests: tuple[tuple[str, int], ...] = ()
+    node_selector: Pairs = ()
+    node_terms: tuple[NodeTerm, ...] | None = None
+    tolerations: tuple[Toleration, ...] = ()
+    ports: tuple[HostPort, ...] = ()
+    affinity: tuple[Term, ...] = ()
+    anti_affinity: tuple[Term, ...] = ()
+    spread: tuple[Spread, ...] = ()
+    volumes: tuple[Volume, ...] = ()
+    node_name: str = ""
+    terminating: bool = False
+    refused: str = ""
+    """Why no node can take it whatever it looks like: a rule of it could not be read."""
+
+    def request(self, resource: str) -> int:
+        """How much of a resource it asks for."""
+        return next((amount for name, amount in self.requests if name == resource), 0)
+
+    @property
+    def spreads_over_hosts(self) -> bool:
+        """Whether it has a spread constraint, of either kind, over host names."""
+        return any(one.key == HOSTNAME for one in self.spread)
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node, or a template of one: what it offers and whom it keeps away.
+
+    `attachable`: how many volumes of a driver it can attach; a driver that is absent has no limit.
+    """
+
+    name: str
+    labels: Pairs = ()
+    taints: tuple[Taint, ...] = ()
+    unschedulable: bool = False
+    allocatable: Amounts = field(default_factory=dict)
+    capacity: Amounts = field(default_factory=dict)
+    attachable: Amounts = field(default_factory=dict)
+
+    def label(self, key: str) -> str | None:
+        """The value of a label."""
+        return next((value for name, value in self.labels if name == key), None)
+
+
+def pairs(labels: dict[str, str]) -> Pairs:
+    """Labels as a Shape and a Node keep them."""
+    return tuple(sorted(labels.items()))

@@ -1,0 +1,128 @@
+"""Counts that rules between pods rest on: how many pods of an audience stand in each topology domain, kept up to date pod by pod.
+
+A rule between pods asks about every pod of the cluster. Counting them again for each question is what makes upstream slow with
+affinity; here a count is made once, when the first pod with the rule is looked at, and moved by each placement.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from agents.logic.nodes.columns import Column, Counts, Mask, grown
+from agents.logic.nodes.selectors import Selector
+from agents.logic.nodes.shapes import Audience, NodeTerm, Pairs, Shape, Term, Toleration
+
+Namespaces = Mapping[str, Mapping[str, str]]
+"""The labels of every namespace; one that is missing has none."""
+
+
+def hears(audience: Audience, shape: Shape, namespaces: Namespaces) -> bool:
+    """Whether a pod belongs to an audience. Source: AffinityTerm.Matches in the scheduler's framework/types.go."""
+    if shape.namespace not in audience.namespaces and not audience.namespace_labels.matches(namespaces.get(shape.namespace, {})):
+        return False
+    return audience.selector.matches(dict(shape.labels))
+
+
+@dataclass(frozen=True, slots=True)
+class Eligible:
+    """Which nodes a spread constraint counts: those with all of the pod's topology keys and, if honoured, its node rules."""
+
+    keys: tuple[str, ...]
+    node_selector: Pairs | None
+    node_terms: tuple[NodeTerm, ...] | None
+    tolerations: tuple[Toleration, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class AllOf:
+    """Counts pods that belong to every one of the audiences: what a pod with these affinity terms looks for."""
+
+    audiences: tuple[Audience, ...]
+    key: str
+
+    def takes(self, shape: Shape, namespaces: Namespaces) -> bool:
+        """Whether a pod of this shape is counted."""
+        return all(hears(one, shape, namespaces) for one in self.audiences)
+
+
+@dataclass(frozen=True, slots=True)
+class Holders:
+    """Counts pods that hold an anti-affinity term themselves, and so keep its audience away."""
+
+    term: Term
+
+    @property
+    def key(self) -> str:
+        """The topology key."""
+        return self.term.key
+
+    def takes(self, shape: Shape, namespaces: Namespaces) -> bool:  # noqa: ARG002 - the three kinds are asked alike
+        """Whether a pod of this shape is counted."""
+        return self.term in shape.anti_affinity
+
+
+@dataclass(frozen=True, slots=True)
+class Spreading:
+    """Counts pods for a spread constraint: of one namespace, not terminating, and on eligible nodes only.
+
+    An empty selector counts nobody. Source: countPodsMatchSelector in the scheduler's plugins/podtopologyspread/common.go.
+    """
+
+    selector: Selector
+    namespace: str
+    key: str
+    eligible: Eligible
+
+    def takes(self, shape: Shape, namespaces: Namespaces) -> bool:  # noqa: ARG002 - the three kinds are asked alike
+        """Whether a pod of this shape is counted."""
+        if shape.terminating or shape.namespace != self.namespace or self.selector.empty:
+            return False
+        return self.selector.matches(dict(shape.labels))
+
+
+Counting = AllOf | Holders | Spreading
+Judge = Callable[[Eligible, slice], Mask]
+
+
+@dataclass(slots=True)
+class Tally:
+    """One count by domain of a topology key. `counted[row]` and `nodes[domain]` matter for spread only."""
+
+    rule: Counting
+    column: Column
+    counts: Counts = field(default_factory=lambda: np.zeros(64, np.int64))
+    nodes: Counts = field(default_factory=lambda: np.zeros(64, np.int64))
+    counted: Mask = field(default_factory=lambda: np.zeros(64, np.bool_))
+
+    def fit(self) -> None:
+        """Make room for the domains that the column has learned of."""
+        self.counts = grown(self.counts, len(self.column.values))  # type: ignore[assignment]  # grown keeps the dtype
+        self.nodes = grown(self.nodes, len(self.column.values))  # type: ignore[assignment]  # grown keeps the dtype
+
+    def cover(self, rows: slice, judge: Judge) -> None:
+        """Take in new nodes, of which those that the rule counts give their domain a place in the minimum."""
+        self.fit()
+        self.counted = grown(self.counted, rows.stop)  # type: ignore[assignment]  # grown keeps the dtype
+        mine = judge(self.rule.eligible, rows) if isinstance(self.rule, Spreading) else self.column.ids[rows] >= 0
+        self.counted[rows] = mine
+        np.add.at(self.nodes, self.column.ids[rows][mine], 1)
+
+    def uncover(self, rows: slice) -> None:
+        """Let nodes go, whose pods have been taken off before."""
+        mine = self.counted[rows]
+        np.subtract.at(self.nodes, self.column.ids[rows][mine], 1)
+        self.counted[rows] = False
+
+    def move(self, rows: Counts, pods: Counts) -> None:
+        """Count pods that came to (or, negative, left) rows."""
+        mine = self.counted[rows]
+        np.add.at(self.counts, self.column.ids[rows][mine], pods[mine])
+
+    def least(self, min_domains: int) -> int:
+        """The smallest count of any domain, or 0 if there are fewer domains than wanted; very large if there is none."""
+        domains = self.nodes > 0
+        number = int(np.count_nonzero(domains))
+        if number < min_domains:
+            return 0
+        return int(self.counts[domains].min()) if number else 2**31 - 1

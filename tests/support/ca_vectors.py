@@ -1,0 +1,96 @@
+"""Upstream's vectors for node scaling, and their nodes and pods as shapes. They live outside the repository; without them tests skip."""
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agents.logic.nodes import reading, requests
+from agents.logic.nodes.cluster import MOST_AMOUNT, Cluster
+from agents.logic.nodes.shapes import Node, Shape, pairs
+
+ROOT = Path(os.environ.get("ULLAGE_SHARED", Path(__file__).parents[3] / "shared")) / "golden" / "ca"
+NAMESPACES = {"default": {"team": "a"}, "other": {"team": "b"}, "kube-system": {}}
+
+Json = Mapping[str, Any]
+
+
+def vectors(family: str) -> list[object]:
+    """Parameters for pytest: one case for each vector, or one that is skipped."""
+    path = ROOT / f"{family}.json"
+    if not path.exists():
+        reason = f"no vectors at '{path}'; set ULLAGE_SHARED"
+        return [pytest.param({}, id="absent", marks=pytest.mark.skip(reason=reason))]
+    return [pytest.param(vector, id=vector["id"].partition("/")[2]) for vector in json.loads(path.read_text())]
+
+
+def amounts(given: Json) -> dict[str, int]:
+    """Resources of a vector, under Kubernetes' names."""
+    names = {"cpu_m": "cpu", "memory_b": "memory", "ephemeral_b": "ephemeral-storage", "pods": "pods"}
+    found = {names[key]: value for key, value in given.items() if key in names}
+    return {name: value for name, value in {**found, **given.get("ext", {})}.items() if name not in given.get("absent", ())}
+
+
+def containers(given: list[Json]) -> list[requests.Container]:
+    return [requests.Container(amounts(one["requests"]), one.get("restart_policy") == "Always") for one in given]
+
+
+def total(pod: Json) -> dict[str, int]:
+    """What a pod of a vector asks for."""
+    resize = pod.get("resize_status")
+    status = None
+    if resize is not None:
+        actual, allocated = amounts(resize.get("actual", {})), amounts(resize.get("allocated", {}))
+        status = requests.Resize(allocated, actual, resize.get("infeasible", False))
+    first = requests.Container(amounts(pod.get("requests", {})), resize=status)
+    level = amounts(pod.get("pod_level_requests", {}))
+    return requests.of_pod([first], containers(pod.get("init_containers", [])), amounts(pod.get("overhead", {})), level)
+
+
+def shape(pod: Json) -> Shape:
+    """The shape of a vector's pod."""
+    labels = pod.get("labels") or {}
+    whose = reading.Whose(pod.get("namespace", "default"), labels)
+    affinity = pod.get("affinity")
+    try:
+        return Shape(
+            namespace=whose.namespace,
+            labels=pairs(labels),
+            requests=reading.amounts(total(pod).items(), MOST_AMOUNT),
+            node_selector=pairs(pod.get("node_selector") or {}),
+            node_terms=reading.node_terms(affinity),
+            tolerations=reading.tolerations(pod.get("tolerations")),
+            ports=reading.ports(pod.get("host_ports")),
+            affinity=reading.pod_terms(affinity, "podAffinity", whose),
+            anti_affinity=reading.pod_terms(affinity, "podAntiAffinity", whose),
+            spread=reading.spread(pod.get("topology_spread"), whose),
+            node_name=pod.get("node_name", ""),
+            terminating="deleted_s_ago" in pod,
+        )
+    except reading.Unreadable as refusal:
+        return Shape(namespace=whose.namespace, labels=pairs(labels), refused=str(refusal))
+
+
+def node(given: Json) -> Node:
+    """A vector's node."""
+    return Node(
+        name=given["name"],
+        labels=pairs(given.get("labels") or {}),
+        taints=reading.taints(given.get("taints")),
+        unschedulable=given.get("unschedulable", False),
+        allocatable=amounts(given["allocatable"]),
+        capacity=amounts(given.get("capacity") or given["allocatable"]),
+    )
+
+
+def cluster(nodes: list[Json]) -> Cluster:
+    """The nodes of a vector with the pods that run on them."""
+    result = Cluster(NAMESPACES)
+    for one in nodes:
+        row = result.add(node(one))
+        for pod in one.get("running_pods", ()):
+            result.place(result.shape(shape(pod)), row)
+    return result
