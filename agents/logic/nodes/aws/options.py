@@ -1,0 +1,79 @@
+"""What a group's tags say about scaling it, over the defaults of all groups."""
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+OPTION_TAG = "k8s.io/cluster-autoscaler/node-template/autoscaling-options/"
+
+_FLOAT = re.compile(r"[+-]?(?:[0-9]+(?:_[0-9]+)*\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,9})?", re.ASCII)
+_HEX = re.compile(r"[+-]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?[0-9]{1,9}", re.ASCII)
+_DURATION = re.compile(r"[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:ns|us|µs|μs|ms|s|m|h))+")  # noqa: RUF001 - Go takes both letters
+_PART = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)")  # noqa: RUF001 - as above
+_UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}  # noqa: RUF001 - as above
+_LONGEST = 2**63 / 1e9
+_MOST_CHARACTERS = 64
+_YES = frozenset(("1", "t", "T", "true", "TRUE", "True"))
+_NO = frozenset(("0", "f", "F", "false", "FALSE", "False"))
+
+
+@dataclass(frozen=True, slots=True)
+class GroupOptions:
+    """The settings that a group may have for itself. Times in seconds, thresholds as shares of what is allocatable."""
+
+    utilization_threshold: float = 0.5
+    gpu_utilization_threshold: float = 0.5
+    unneeded: float = 600.0
+    unready: float = 1200.0
+    max_provision: float = 900.0
+    max_startup: float = 900.0
+    ignore_daemonsets: bool = False
+    zero_or_max: bool = False
+
+
+def duration(text: str) -> float | None:
+    """Seconds from Go's way to write a duration ('1h30m', '-5m', '0'), or None if it is none. Source: ParseDuration in Go's time."""
+    if text in ("0", "+0", "-0"):
+        return 0.0
+    if len(text) > _MOST_CHARACTERS or _DURATION.fullmatch(text) is None:
+        return None
+    seconds = math.fsum(float(number) * _UNITS[unit] for number, unit in _PART.findall(text))
+    if seconds > _LONGEST:
+        return None
+    return -seconds if text.startswith("-") else seconds
+
+
+def number(text: str) -> float | None:
+    """A finite number as Go reads it, hexadecimal too, or None. Infinity and NaN, which upstream takes, are refused."""
+    if len(text) > _MOST_CHARACTERS:
+        return None
+    found = float.fromhex(text) if _HEX.fullmatch(text) else float(text) if _FLOAT.fullmatch(text) else math.nan
+    return found if math.isfinite(found) else None
+
+
+def truth(text: str) -> bool | None:
+    """A yes or no as Go reads it, or None. Source: ParseBool in Go's strconv."""
+    return True if text in _YES else False if text in _NO else None
+
+
+_READERS: Mapping[str, tuple[str, Callable[[str], float | bool | None]]] = {
+    "scaledownutilizationthreshold": ("utilization_threshold", number),
+    "scaledowngpuutilizationthreshold": ("gpu_utilization_threshold", number),
+    "scaledownunneededtime": ("unneeded", duration),
+    "scaledownunreadytime": ("unready", duration),
+    "ignoredaemonsetsutilization": ("ignore_daemonsets", truth),
+}
+
+
+def of_group(tags: Mapping[str, str], defaults: GroupOptions) -> GroupOptions:
+    """The options of a group. A value that cannot be read leaves the default. Source: GetAutoscalingOptions in aws_manager.go."""
+    found: dict[str, float | bool] = {}
+    for tag, text in tags.items():
+        _before, prefix, name = tag.partition(OPTION_TAG)
+        if prefix and name in _READERS:
+            option, read = _READERS[name]
+            value = read(text)
+            if value is not None:
+                found[option] = value
+    return replace(defaults, **found)  # type: ignore[arg-type]  # the readers above give each option its type

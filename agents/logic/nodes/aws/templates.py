@@ -1,0 +1,271 @@
+"""How an empty new node of a group would look: what scaling from zero goes by."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from agents.logic.nodes import quantities
+from agents.logic.nodes.requests import CPU, MEMORY, PODS
+from agents.logic.nodes.shapes import HOSTNAME, REGION, ZONE, Node, Taint, pairs
+
+GPU = "nvidia.com/gpu"
+GPU_LABEL = "k8s.amazonaws.com/accelerator"
+POD_SLOTS = 110
+"""Upstream's constant; the limit that network interfaces set is not looked at."""
+KUBE_PROXY_CPU = 100
+"""Thousandths of a core that the kube-proxy of a node from a template takes."""
+MIB = 2**20
+
+_TEMPLATE = "k8s.io/cluster-autoscaler/node-template/"
+_TAINT = re.compile(r":(?:NoSchedule|NoExecute|PreferNoSchedule)")
+_EKS_EFFECTS = {"NO_SCHEDULE": "NoSchedule", "NO_EXECUTE": "NoExecute", "PREFER_NO_SCHEDULE": "PreferNoSchedule"}
+
+
+class TemplateError(ValueError):
+    """A group that gives no template; the message says why, in upstream's words."""
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceType:
+    """A type of instance: its size and its processor's architecture, as Kubernetes spells it."""
+
+    name: str
+    vcpus: int
+    memory_mib: int
+    gpus: int = 0
+    architecture: str = "amd64"
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceRequirements:
+    """What an attribute-based group demands of a type, as far as the template uses it; None where nothing is demanded."""
+
+    vcpus: int | None = None
+    memory_mib: int | None = None
+    accelerators: int | None = None
+    manufacturers: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchTemplate:
+    """A version of a launch template, as far as it decides the type. `fitting`: the first type that AWS names for `requirements`."""
+
+    instance_type: str = ""
+    image: str = ""
+    requirements: InstanceRequirements | None = None
+    fitting: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class MixedPolicy:
+    """A mixed-instances policy: overriding types, or an override by requirements with the first type that AWS names for it."""
+
+    template: LaunchTemplate | None
+    template_name: str = ""
+    types: tuple[str, ...] = ()
+    requirements: InstanceRequirements | None = None
+    fitting: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NodegroupAnswer:
+    """What EKS says of a managed node group. Taints are (key, value, effect) in EKS's words."""
+
+    labels: Mapping[str, str] = field(default_factory=dict)
+    tags: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[tuple[str, str, str], ...] = ()
+    disk_size: int | None = None
+    ami_type: str = ""
+    capacity_type: str = ""
+    version: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """How a group starts instances. `configured` is the type of its launch configuration, None if it has none or it is gone.
+
+    `failure`: AWS's code, if it could not be asked.
+    """
+
+    failure: str = ""
+    configured: str | None = None
+    template: LaunchTemplate | None = None
+    mixed: MixedPolicy | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TemplateSource:
+    """A group as a template sees it."""
+
+    name: str
+    zones: tuple[str, ...]
+    tags: Mapping[str, str]
+    launch: Launch
+    nodegroup: NodegroupAnswer | None = None
+
+
+def instance_type(group: TemplateSource) -> str:
+    """The name of the type that a group starts; raises TemplateError.
+
+    A launch configuration wins over a launch template, that over a mixed policy; of a policy's types the first counts.
+    Source: getInstanceTypesForAsgs in cloudprovider/aws/aws_wrapper.go.
+    """
+    launch = group.launch
+    if launch.failure:
+        raise TemplateError(f"could not get instance type for {group.name}: {launch.failure}")
+    found = launch.configured or ""
+    if not found and launch.template is not None:
+        found = _of_template(launch.template)
+    elif not found and launch.mixed is not None:
+        policy = launch.mixed
+        if policy.types:
+            found = policy.types[0]
+        elif policy.requirements is not None:
+            found = policy.fitting if policy.template is not None and policy.template.image else ""
+        elif policy.template is not None:
+            found = _of_template(policy.template)
+    if not found:
+        raise TemplateError(f"could not find instance type for {group.name}")
+    return found
+
+
+def _of_template(template: LaunchTemplate) -> str:
+    if template.instance_type:
+        return template.instance_type
+    return template.fitting if template.requirements is not None and template.image else ""
+
+
+def node(group: TemplateSource, types: Mapping[str, InstanceType], name: str) -> Node:
+    """The node that a group would start; raises TemplateError.
+
+    `name` is also its host name. Allocatable equals capacity. Source: buildNodeFromTemplate in cloudprovider/aws/aws_manager.go.
+    """
+    if not group.zones or not group.zones[0]:
+        raise TemplateError(f'unable to get first AvailabilityZone for ASG "{group.name}"')
+    kind = types.get(instance_type(group))
+    if kind is None:
+        raise TemplateError(f'ASG "{group.name}" uses the unknown EC2 instance type "{instance_type(group)}"')
+    managed = group.nodegroup if group.nodegroup is not None and _valid(group.nodegroup) else None
+    capacity = {PODS: POD_SLOTS, CPU: kind.vcpus * 1000, GPU: kind.gpus, MEMORY: kind.memory_mib * MIB}
+    capacity.update(_demanded(group.launch))
+    capacity.update(resource_tags(group.tags))
+    labels = _generic_labels(kind, group.zones[0], name)
+    labels.update(label_tags(group.tags))
+    taints = list(taint_tags(group.tags))
+    if managed is not None:
+        capacity.update(resource_tags(managed.tags))
+        labels.update(_nodegroup_labels(managed, labels.get("nodegroup-name", "")))
+        taints += [Taint(key, value, _EKS_EFFECTS[effect]) for key, value, effect in managed.taints]
+    return Node(name, pairs(labels), tuple(taints), unschedulable=False, allocatable=capacity, capacity=dict(capacity))
+
+
+def check_policy(launch: Launch) -> None:
+    """Raise TemplateError if a mixed policy rests on a launch template that is gone: upstream then refuses to start."""
+    policy = launch.mixed
+    if policy is not None and policy.template is None and not policy.types and policy.requirements is None:
+        gone = f"unable to find template versions for launch template {policy.template_name}"
+        raise TemplateError(f"unable to retrieve instance requirements from mixed instance policy, err: {gone}")
+
+
+def managed_by(labels: Mapping[str, str]) -> tuple[str, str] | None:
+    """The cluster and the name of the EKS node group that a template's labels speak of, or None."""
+    cluster, nodegroup = labels.get("cluster-name"), labels.get("nodegroup-name")
+    return (cluster, nodegroup) if cluster and nodegroup else None
+
+
+def label_tags(tags: Mapping[str, str]) -> dict[str, str]:
+    """The labels that a group's tags promise, those of EKS included. The marks are looked for anywhere in a tag, as upstream does."""
+    found: dict[str, str] = {}
+    for mark in (f"{_TEMPLATE}label/", "eks:"):
+        found.update({key: value for key, value in _after(tags, mark).items() if key})
+    return found
+
+
+def taint_tags(tags: Mapping[str, str]) -> list[Taint]:
+    """The taints that a group's tags promise, by key.
+
+    As upstream, an effect must only occur somewhere in the value, and value and effect are split at the first colon.
+    """
+    found = []
+    for key, text in sorted(_after(tags, f"{_TEMPLATE}taint/").items()):
+        if _TAINT.search(text):
+            value, _colon, effect = text.partition(":")
+            found.append(Taint(key, value, effect))
+    return found
+
+
+def resource_tags(tags: Mapping[str, str]) -> dict[str, int]:
+    """The resources that a group's tags promise; what is no quantity is left out."""
+    found: dict[str, int] = {}
+    for name, text in _after(tags, f"{_TEMPLATE}resources/").items():
+        try:
+            amount = quantities.parse(text)
+        except quantities.QuantityError:
+            continue
+        if name:
+            found[name] = amount.milli if name == CPU else amount.value
+    return found
+
+
+def gpu_of(made: Node) -> str | None:
+    """The kind of GPU of a node, empty if it is not named, or None if the node has none.
+
+    Source: NodeHasGpu in utils/gpu/gpu.go: the label says so, or there is some of the resource.
+    """
+    named = made.label(GPU_LABEL)
+    return (named or "") if named is not None or made.allocatable.get(GPU, 0) else None
+
+
+def _after(tags: Mapping[str, str], mark: str) -> dict[str, str]:
+    """What stands behind a mark in the tags' names, up to the mark's next occurrence."""
+    return {tag.split(mark)[1]: value for tag, value in sorted(tags.items()) if mark in tag}
+
+
+def _demanded(launch: Launch) -> dict[str, int]:
+    """What an attribute-based policy is sure to give. Source: updateCapacityWithRequirementsOverrides.
+
+    Upstream multiplies the memory in 32 bits, so that 2048 MiB and more wrap; here as there.
+    """
+    policy = launch.mixed
+    if policy is None or policy.types or launch.configured or launch.template is not None:
+        return {}
+    wanted = policy.requirements or (policy.template.requirements if policy.template is not None else None)
+    if wanted is None:
+        return {}
+    found: dict[str, int] = {}
+    if wanted.vcpus is not None:
+        found[CPU] = wanted.vcpus * 1000
+    if wanted.memory_mib is not None:
+        found[MEMORY] = (wanted.memory_mib * MIB + 2**31) % 2**32 - 2**31
+    if wanted.accelerators is not None and "nvidia" in wanted.manufacturers and "gpu" in wanted.kinds:
+        found[GPU] = wanted.accelerators
+    return found
+
+
+def _generic_labels(kind: InstanceType, zone: str, name: str) -> dict[str, str]:
+    return {
+        "kubernetes.io/arch": kind.architecture,
+        "kubernetes.io/os": "linux",
+        "node.kubernetes.io/instance-type": kind.name,
+        REGION: zone[:-1],
+        ZONE: zone,
+        "topology.ebs.csi.aws.com/zone": zone,
+        HOSTNAME: name,
+    }
+
+
+def _valid(answer: NodegroupAnswer) -> bool:
+    """Whether EKS's answer can be used: one unknown effect spoils all of it."""
+    return all(effect in _EKS_EFFECTS for _key, _value, effect in answer.taints)
+
+
+def _nodegroup_labels(answer: NodegroupAnswer, name: str) -> dict[str, str]:
+    found = {
+        "diskSize": "" if answer.disk_size is None else str(answer.disk_size),
+        "amiType": answer.ami_type,
+        "k8sVersion": answer.version,
+        "eks.amazonaws.com/capacityType": answer.capacity_type,
+        "eks.amazonaws.com/nodegroup": name,
+    }
+    return {**{key: value for key, value in found.items() if value}, **answer.labels}

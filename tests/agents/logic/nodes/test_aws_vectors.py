@@ -1,0 +1,340 @@
+"""Provider ids, specs, tags, templates and the calls to AWS against upstream's answers; AWS is a fake that behaves as theirs did."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from ca_vectors import vectors
+
+from agents.logic.nodes.aws import identity, options, provider, specs, templates
+from agents.logic.nodes.aws.provider import Activity, ApiError, Asking, Call, Described, Instance, NodeRef, Provider
+from agents.logic.nodes.aws.templates import InstanceRequirements, InstanceType, Launch, LaunchTemplate, MixedPolicy, NodegroupAnswer
+
+Vector = dict[str, Any]
+
+TYPES = {
+    one.name: one
+    for one in (
+        InstanceType("c5.xlarge", 4, 8192),
+        InstanceType("m5.24xlarge", 96, 393216),
+        InstanceType("p4d.24xlarge", 96, 1179648, 8),
+        InstanceType("inf1.xlarge", 4, 8192),
+        InstanceType("x1e.32xlarge", 128, 3997696),
+        InstanceType("g4dn.xlarge", 4, 16384, 1),
+        InstanceType("p3.2xlarge", 8, 62464, 1),
+        InstanceType("t3.micro", 2, 1024),
+        InstanceType("m6g.large", 2, 8192, 0, "arm64"),
+    )
+}
+
+
+@pytest.mark.parametrize("vector", vectors("aws_provider_id"))
+def test_a_provider_id_names_an_instance_or_is_refused(vector: Vector) -> None:
+    given, expected = vector["inputs"]["provider_id"], vector["expected"]
+    if expected.get("error"):
+        with pytest.raises(identity.IdentityError):
+            identity.instance_name(given)
+    else:
+        assert identity.instance_name(given) == expected["name"]
+
+
+@pytest.mark.parametrize("vector", vectors("aws_specs"))
+def test_a_spec_names_groups_or_is_refused_in_upstreams_words(vector: Vector) -> None:
+    inputs, expected = vector["inputs"], vector["expected"]
+    if "error" in expected:
+        with pytest.raises(specs.SpecError) as refused:
+            _read_spec(inputs)
+        assert str(refused.value) == expected["error"]
+    elif inputs["kind"] == "explicit":
+        assert specs.explicit(inputs["spec"]) == specs.Spec(expected["name"], expected["min"], expected["max"])
+    else:
+        assert specs.discovery(inputs["specs"]) == expected["tags"]
+        assert specs.filters(expected["tags"]) == expected["describe_filters"]
+
+
+def _read_spec(inputs: Vector) -> object:
+    return specs.explicit(inputs["spec"]) if inputs["kind"] == "explicit" else specs.discovery(inputs["specs"])
+
+
+@pytest.mark.parametrize("vector", vectors("aws_options"))
+def test_tags_change_the_options_of_a_group(vector: Vector) -> None:
+    mine = options.of_group(vector["inputs"]["tags"], options.GroupOptions())
+    assert {
+        "ignore_daemonsets_utilization": mine.ignore_daemonsets,
+        "max_node_provision_s": mine.max_provision,
+        "max_node_startup_s": mine.max_startup,
+        "scale_down_gpu_utilization_threshold": mine.gpu_utilization_threshold,
+        "scale_down_unneeded_s": mine.unneeded,
+        "scale_down_unready_s": mine.unready,
+        "scale_down_utilization_threshold": mine.utilization_threshold,
+        "zero_or_max_node_scaling": mine.zero_or_max,
+    } == vector["expected"]
+
+
+# Templates
+
+
+def _requirements(given: Mapping[str, Any] | None) -> InstanceRequirements | None:
+    if given is None:
+        return None
+    return InstanceRequirements(
+        vcpus=given.get("vcpu_min"),
+        memory_mib=given.get("memory_mib_min"),
+        accelerators=given.get("accelerator_count_min"),
+        manufacturers=tuple(given.get("accelerator_manufacturers", ())),
+        kinds=tuple(given.get("accelerator_types", ())),
+    )
+
+
+def _launch_template(aws: Vector, reference: Vector | None) -> LaunchTemplate | None:
+    if reference is None:
+        return None
+    known = aws.get("launch_templates", {})
+    found = known.get(f"{reference['name']}:{reference.get('version')}", known.get(reference["name"]))
+    if found is None:
+        return None
+    fitting = (aws.get("types_for_requirements") or [""])[0]
+    return LaunchTemplate(found.get("instance_type", ""), found.get("image", ""), _requirements(found.get("requirements")), fitting)
+
+
+def _template_source(aws: Vector) -> templates.TemplateSource:
+    group = aws["groups"][0]
+    tags = group.get("tags", {})
+    mixed = group.get("mixed_instances_policy")
+    policy = None
+    if mixed is not None:
+        fitting = (aws.get("types_for_requirements") or [""])[0]
+        wanted = _requirements(mixed.get("override_requirements"))
+        name = mixed["launch_template"]["name"]
+        types = tuple(mixed.get("override_types", ()))
+        policy = MixedPolicy(_launch_template(aws, mixed["launch_template"]), name, types, wanted, fitting)
+    configured = aws.get("launch_configurations", {}).get(group.get("launch_configuration"))
+    failure = aws.get("failing_apis", {}).get("DescribeLaunchConfigurations", "")
+    launch = Launch(failure, configured, _launch_template(aws, group.get("launch_template")), policy)
+    named = templates.managed_by(templates.label_tags(tags))
+    answer = aws.get("eks_nodegroups", {}).get("/".join(named)) if named is not None else None
+    return templates.TemplateSource(group["name"], tuple(group["zones"]), tags, launch, _answer(answer))
+
+
+def _answer(given: Vector | None) -> NodegroupAnswer | None:
+    if given is None:
+        return None
+    return NodegroupAnswer(
+        given.get("labels", {}),
+        given.get("tags", {}),
+        tuple(tuple(one) for one in given.get("taints", ())),
+        given.get("disk_size"),
+        given.get("ami_type", ""),
+        given.get("capacity_type", ""),
+        given.get("version", ""),
+    )
+
+
+@pytest.mark.parametrize("vector", vectors("aws_template"))
+def test_a_group_promises_the_node_that_upstream_expects(vector: Vector) -> None:
+    aws, expected = vector["inputs"]["aws"], vector["expected"]
+    source = _template_source(aws)
+    if "start_error" in expected:
+        with pytest.raises(templates.TemplateError) as refused:
+            templates.check_policy(source.launch)
+        assert str(refused.value) == expected["start_error"]
+        return
+    if "error" in expected:
+        with pytest.raises(templates.TemplateError) as refused:
+            templates.node(source, TYPES, "<node name>")
+        assert str(refused.value) == expected["error"]
+        return
+    made = templates.node(source, TYPES, "<node name>")
+    for mine, theirs in ((made.allocatable, expected["allocatable"]), (made.capacity, expected["capacity"])):
+        assert {("cpu_m" if name == "cpu" else name): amount for name, amount in mine.items()} == theirs
+    assert dict(made.labels) == expected["labels"]
+    taints = sorted((one.key, one.value, one.effect) for one in made.taints)
+    assert taints == sorted((one["key"], one.get("value", ""), one["effect"]) for one in expected["taints"])
+    assert templates.KUBE_PROXY_CPU == expected["kube_proxy_mirror_pod_cpu_m"]
+    assert templates.gpu_of(made) == expected.get("gpu_config", {}).get("type")
+
+
+# Calls
+
+
+class FakeAws:
+    """Answers calls from what a vector says, and notes them."""
+
+    def __init__(self, state: Vector) -> None:
+        self.groups: dict[str, Described] = {}
+        self.activities: dict[str, list[Activity]] = {}
+        self.failing: dict[str, str] = {}
+        self.configurations: dict[str, str] = state.get("launch_configurations", {})
+        self.notes: list[Vector] = []
+        self.change(state)
+
+    def change(self, state: Vector) -> None:
+        for one in state.get("groups", ()):
+            instances = tuple(Instance(i["id"], i["zone"], i["lifecycle"], i["health"]) for i in one["instances"])
+            self.groups[one["name"]] = Described(
+                one["name"],
+                one["min"],
+                one["max"],
+                one["desired"],
+                tuple(one["zones"]),
+                instances,
+                one.get("tags", {}),
+                one.get("launch_configuration", ""),
+            )
+        if "groups" in state:
+            self.groups = {one["name"]: self.groups[one["name"]] for one in state["groups"]}
+        for name, found in state.get("scaling_activities", {}).items():
+            self.activities[name] = [Activity(one["at_s"], one["status"]) for one in found]
+        self.failing = state.get("failing_apis", {})
+
+    def run(self, asking: Asking) -> None:
+        """Carry the calls of a generator out."""
+        try:
+            call = next(asking)
+            while True:
+                self.notes.append(note(call))
+                if call.api in self.failing:
+                    call = asking.throw(ApiError(self.failing[call.api]))
+                else:
+                    call = asking.send(self.answer(call))
+        except StopIteration:
+            return
+
+    def answer(self, call: Call) -> provider.Answer:
+        if call.api == "DescribeAutoScalingGroups":
+            if call.filters:
+                return [one for one in self.groups.values() if all(_carries(one, wanted) for wanted in call.filters)]
+            return [self.groups[name] for name in call.names if name in self.groups]
+        if call.api == "DescribeScalingActivities":
+            return self.activities.get(call.group, [])
+        if call.api == "DescribeLaunchConfigurations":
+            return self.configurations
+        if call.api == "SetDesiredCapacity":
+            self._set(call.group, desired=call.desired)
+        else:
+            self._terminate(call.instance)
+        return None
+
+    def _set(self, name: str, desired: int, instances: tuple[Instance, ...] | None = None) -> None:
+        old = self.groups[name]
+        mine = old.instances if instances is None else instances
+        self.groups[name] = Described(name, old.least, old.most, desired, old.zones, mine, old.tags, old.launch_configuration)
+
+    def _terminate(self, instance: str) -> None:
+        for one in list(self.groups.values()):
+            if any(i.name == instance for i in one.instances):
+                after = tuple(Instance(i.name, i.zone, "Terminating", i.health) if i.name == instance else i for i in one.instances)
+                self._set(one.name, one.desired - 1, after)
+
+
+def _carries(group: Described, wanted: str) -> bool:
+    kind, _equal, value = wanted.partition("=")
+    return value in group.tags if kind == "tag-key" else group.tags.get(kind.removeprefix("tag:")) == value
+
+
+def note(call: Call) -> Vector:
+    """A call as the vectors write it."""
+    found: Vector = {"api": call.api}
+    if call.api == "SetDesiredCapacity":
+        found |= {"desired": call.desired, "group": call.group, "honor_cooldown": False}
+    elif call.api == "TerminateInstanceInAutoScalingGroup":
+        found |= {"decrement": True, "instance": call.instance}
+    elif call.api == "DescribeScalingActivities":
+        found["group"] = call.group
+    elif call.filters:
+        found["filters"] = list(call.filters)
+    else:
+        found["names"] = sorted(call.names)
+    return found
+
+
+class Scene:
+    """A provider and its AWS, walking through a vector's steps."""
+
+    def __init__(self, inputs: Vector) -> None:
+        self.aws = FakeAws(inputs["aws"])
+        explicit = [specs.explicit(one) for one in inputs.get("explicit", ())]
+        self.mine = Provider(explicit, specs.discovery(inputs.get("auto_discovery", ())))
+
+    def outcome(self) -> Vector:
+        calls, self.aws.notes = self.aws.notes, []
+        groups = {name: {"min": one.least, "max": one.most, "target": one.size} for name, one in self.mine.groups.items()}
+        return {"calls": calls, "groups": groups}
+
+    def do(self, step: Vector) -> Vector:
+        found: Vector = {}
+        try:
+            result = self._do(step)
+        except (provider.ProviderError, identity.IdentityError, ApiError) as error:
+            found["error"] = str(error)
+            result = {"nodes": [], "has_instance": step.get("nodes", [{"name": ""}])[0]["name"].startswith("fargate")}.get(step["op"])
+        if result is not None:
+            found["result"] = result
+        return found | self.outcome()
+
+    def _do(self, step: Vector) -> object:
+        at, operation = step["at_s"], step["op"]
+        nodes = [NodeRef(one["name"], one["provider_id"], one.get("annotations", {})) for one in step.get("nodes", ())]
+        if operation == "group_for_node":
+            found = self.mine.group_of(nodes[0])
+            return "none" if found is None else found.name
+        if operation == "has_instance":
+            return self.mine.has_instance(nodes[0])
+        if operation == "aws":
+            self.aws.change(step["aws"])
+        elif operation == "refresh":
+            self.aws.run(self.mine.refresh(at))
+        else:
+            return self._change(step, nodes)
+        return None
+
+    def _change(self, step: Vector, nodes: list[NodeRef]) -> object:
+        at, group, delta = step["at_s"], self.mine.groups[step["group"]], step.get("delta", 0)
+        operation = step["op"]
+        if operation == "nodes":
+            return [_status(one) for one in group.instances()]
+        if operation == "increase":
+            self.aws.run(self.mine.increase(group, delta, at))
+        elif operation == "decrease":
+            self.aws.run(self.mine.decrease(group, delta, at))
+        elif operation == "delete":
+            self.aws.run(self.mine.delete(group, nodes, at))
+        elif operation == "atomic_increase":
+            self.mine.atomic_increase(group, delta)
+        else:
+            self.mine.force_delete(group, nodes)
+        return None
+
+
+def _status(one: Instance) -> Vector:
+    found: Vector = {"id": one.provider_id}
+    if one.health == provider.UNFULFILLED:
+        found |= {"error_class": "OutOfResource", "error_code": provider.UNFULFILLED, "state": "Creating"}
+    return found
+
+
+@pytest.mark.parametrize("vector", vectors("aws_calls"))
+def test_the_calls_to_aws_are_upstreams_calls(vector: Vector) -> None:
+    inputs, expected = vector["inputs"], vector["expected"]
+    if "explicit_count" in inputs:
+        _assert_batches(inputs["explicit_count"], expected["start_calls"])
+        return
+    if "error" in expected["start"]:
+        with pytest.raises(specs.SpecError) as refused:
+            Scene(inputs)
+        assert expected["start"]["error"].endswith(str(refused.value))
+        return
+    scene = Scene(inputs)
+    scene.aws.run(scene.mine.refresh(0))
+    assert scene.outcome() == expected["start"]
+    for number, (step, theirs) in enumerate(zip(inputs["steps"], expected["steps"], strict=True)):
+        assert scene.do(step) == theirs, f"step {number}: {step}"
+
+
+def _assert_batches(count: int, calls: list[Vector]) -> None:
+    groups = [{"name": f"g{i}", "min": 0, "max": 1, "desired": 0, "zones": ["z"], "instances": []} for i in range(count)]
+    groups = [{**one, "launch_configuration": f"lc-{one['name']}"} for one in groups]
+    scene = Scene({"aws": {"groups": groups}, "explicit": [f"0:1:{one['name']}" for one in groups]})
+    scene.aws.run(scene.mine.refresh(0))
+    mine = [{"api": one["api"], "name_count": len(one["names"])} for one in scene.aws.notes]
+    assert mine == calls
