@@ -19,6 +19,7 @@ from agents.logic.nodes.tallies import AllOf, Eligible, Spreading, hears
 Filter = Callable[[Cluster, ShapeId, slice], Mask]
 
 CONFLICTING_TERMS = "pod affinity terms conflict"
+SKEWED = "node(s) didn't match pod topology spread constraints"
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,16 +273,15 @@ def _short(cluster: Cluster, shape: ShapeId, row: Row) -> tuple[str, ...]:
 
 def _spread_reason(cluster: Cluster, shape: ShapeId, row: Row) -> tuple[str, ...]:
     """The first constraint that fails, as upstream goes through them."""
-    sentence = "node(s) didn't match pod topology spread constraints"
     body = cluster.shapes[shape]
     for one, rule in spread_rules(body):
         tally = cluster.tally(rule)
         domain = int(tally.column.ids[row])
         if domain < 0:
-            return (f"{sentence} (missing required label)",)
+            return (f"{SKEWED} (missing required label)",)
         if tally.counts[domain] + one.selector.matches(dict(body.labels)) - tally.least(one.min_domains) > one.max_skew:
             break
-    return (sentence,)
+    return (SKEWED,)
 
 
 def _affinity_reason(cluster: Cluster, shape: ShapeId, row: Row) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ one by one; then only the node that took the last one is looked at again, and th
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -34,36 +35,84 @@ def room(cluster: Cluster, shape: ShapeId, rows: Counts) -> Counts:
     return np.maximum(result, 0)
 
 
-def fill(cluster: Cluster, shape: ShapeId, pods: int, among: Mask | None = None) -> Placed:
-    """Place up to so many pods of a shape on the open nodes (of those `among`); the rest fits nowhere."""
+class Scatter:
+    """Draws that decide which of several nodes takes a pod: any of them, and the same ones each time.
+
+    Upstream looks for nodes in the order of a hash map, so its pods end up scattered over all nodes that take them. Filling node
+    after node would empty the others and give smaller estimates than upstream's.
+    """
+
+    __slots__ = ("_drawn",)
+
+    def __init__(self) -> None:
+        self._drawn = 0
+
+    def draw(self, count: int, places: int) -> Counts:
+        """So many numbers below `places`. The mixing is SplitMix64's (Steele, Lea and Flood 2014)."""
+        state = np.arange(self._drawn + 1, self._drawn + count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+        self._drawn += count
+        state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        drawn: Counts = ((state ^ (state >> np.uint64(31))) % np.uint64(places)).astype(np.int64)
+        return drawn
+
+
+def fill(cluster: Cluster, shape: ShapeId, pods: int, among: Mask | None = None, scatter: Scatter | None = None) -> Placed:
+    """Place up to so many pods of a shape on the open nodes (of those `among`); the rest fits nowhere.
+
+    The first node in the order of rows is filled before the next, unless the pods are to be scattered.
+    """
     allowed = cluster.open[: cluster.size] if among is None else cluster.open[: cluster.size] & among
     if pods <= 0 or not cluster.size:
         return _none()
-    return _together(cluster, shape, pods, allowed) if alike(cluster, shape) else _singly(cluster, shape, pods, allowed)
+    place = _together if alike(cluster, shape) else _singly
+    return place(cluster, _Wanted(shape, pods, scatter), allowed)
 
 
-def _together(cluster: Cluster, shape: ShapeId, pods: int, allowed: Mask) -> Placed:
-    rows = np.flatnonzero(filters.passes(cluster, shape) & allowed)
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """Pods to be placed, and how."""
+
+    shape: ShapeId
+    pods: int
+    scatter: Scatter | None
+
+
+def _together(cluster: Cluster, wanted: _Wanted, allowed: Mask) -> Placed:
+    rows = np.flatnonzero(filters.passes(cluster, wanted.shape) & allowed)
     if not len(rows):
         return _none()
-    takes = np.minimum(room(cluster, shape, rows), pods)
-    before = np.cumsum(takes) - takes
-    takes = np.minimum(takes, np.maximum(pods - before, 0))
+    takes = np.minimum(room(cluster, wanted.shape, rows), wanted.pods)
+    if wanted.scatter is None:
+        before = np.cumsum(takes) - takes
+        takes = np.minimum(takes, np.maximum(wanted.pods - before, 0))
+    elif int(takes.sum()) > wanted.pods:
+        takes = _scattered(takes, wanted.pods, wanted.scatter)
     used = takes > 0
     rows, takes = rows[used], takes[used]
-    cluster.move(shape, rows, takes)
+    cluster.move(wanted.shape, rows, takes)
     return rows, takes
 
 
-def _singly(cluster: Cluster, shape: ShapeId, pods: int, allowed: Mask) -> Placed:
+def _scattered(takes: Counts, pods: int, scatter: Scatter) -> Counts:
+    """How many pods each row takes when each pod draws its row, and draws again where there is no room left."""
+    given = np.zeros_like(takes)
+    while pods:
+        able = np.flatnonzero(takes > given)
+        drawn = np.bincount(scatter.draw(pods, len(able)), minlength=len(able))
+        drawn = np.minimum(drawn, (takes - given)[able])
+        given[able] += drawn
+        pods -= int(drawn.sum())
+    return given
+
+
+def _singly(cluster: Cluster, wanted: _Wanted, allowed: Mask) -> Placed:
+    shape = wanted.shape
     able = filters.by_node(cluster, shape, cluster.all) & allowed
     found: dict[Row, int] = {}
-    for _pod in range(pods):
-        mask = able.copy()
-        for rule in filters.between_pods(cluster, shape):
-            mask &= rule(cluster, shape, cluster.all)
-        row = int(mask.argmax()) if len(mask) else 0
-        if not mask[row]:
+    for _pod in range(wanted.pods):
+        row = _next(_between(cluster, shape, able), wanted.scatter)
+        if row == NOWHERE:
             break
         cluster.place(shape, row)
         found[row] = found.get(row, 0) + 1
@@ -71,6 +120,23 @@ def _singly(cluster: Cluster, shape: ShapeId, pods: int, allowed: Mask) -> Place
         if cluster.shapes[shape].volumes:
             able &= filters.volumes_single(cluster, shape, cluster.all)
     return np.array(list(found), np.int64), np.array(list(found.values()), np.int64)
+
+
+def _between(cluster: Cluster, shape: ShapeId, able: Mask) -> Mask:
+    """The rows that the rules between pods leave."""
+    mask = able.copy()
+    for rule in filters.between_pods(cluster, shape):
+        mask &= rule(cluster, shape, cluster.all)
+    return mask
+
+
+def _next(mask: Mask, scatter: Scatter | None) -> Row:
+    """The row of a mask that takes the next pod."""
+    if scatter is None:
+        row = int(mask.argmax())
+        return row if mask[row] else NOWHERE
+    rows = np.flatnonzero(mask)
+    return int(rows[scatter.draw(1, len(rows))[0]]) if len(rows) else NOWHERE
 
 
 def schedule(cluster: Cluster, pods: Sequence[ShapeId], among: Mask | None = None) -> Counts:

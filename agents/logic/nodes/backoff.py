@@ -1,0 +1,66 @@
+"""How long a group is left alone after a failed scale-up: longer each time, up to a cap, and forgotten after a quiet while."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a scale-up failed. `kind` is 'OutOfResources' or 'Other', `code` the cloud's own word, or 'timeout'."""
+
+    kind: str
+    code: str
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A group in the books of `Backoff`; times in seconds."""
+
+    duration: float
+    until: float
+    failed: float
+    failure: Failure
+
+
+@dataclass(frozen=True, slots=True)
+class BackoffSettings:
+    """Seconds: the first backoff, the longest, and the quiet time after which all is forgotten."""
+
+    first: float = 300.0
+    longest: float = 1800.0
+    forgotten: float = 10800.0
+
+
+class Backoff:
+    """Backoffs by key: a group, or whatever else can fail. Source: exponentialBackoff in utils/backoff."""
+
+    def __init__(self, settings: BackoffSettings) -> None:
+        self.settings = settings
+        self.entries: dict[str, Entry] = {}
+
+    def fail(self, key: str, failure: Failure, now: float) -> float:
+        """Note a failure; the answer is when the key may be tried again.
+
+        A failure inside a backoff starts it again with the same length; only one after its end doubles it.
+        """
+        known = self.entries.get(key)
+        duration = self.settings.first
+        if known is not None:
+            duration = min(2 * known.duration, self.settings.longest) if known.until < now else known.duration
+        self.entries[key] = Entry(duration, now + duration, now, failure)
+        return now + duration
+
+    def of(self, key: str, now: float) -> Failure | None:
+        """What a key is backed off for, or None if it may be tried. Its last moment still counts."""
+        known = self.entries.get(key)
+        return None if known is None or known.until < now else known.failure
+
+    def remove(self, key: str) -> None:
+        """Forget a key."""
+        self.entries.pop(key, None)
+
+    def clean(self, now: float) -> None:
+        """Forget keys whose last failure is long ago."""
+        old = [key for key, entry in self.entries.items() if entry.failed + self.settings.forgotten < now]
+        for key in old:
+            del self.entries[key]

@@ -1,0 +1,290 @@
+"""What the cloud and the cluster together say of each group: which nodes are ready, which are missing, and what was asked for.
+
+Fed with one look at the world at a time (`update`), it keeps what needs a memory: since when an instance has no node, which scale-ups
+run until when, and which groups are backed off. Source: ClusterStateRegistry in clusterstate/clusterstate.go.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from agents.logic.nodes.backoff import Backoff, Failure
+
+SCALE_DOWN_FORGOTTEN = 300.0
+"""Seconds after which a scale-down no longer explains a missing node."""
+TIMEOUT = "timeout"
+
+
+@dataclass(frozen=True, slots=True)
+class StateSettings:
+    """Seconds that a node may take to appear and to become ready, and how many unready nodes are still healthy."""
+
+    max_provision: float = 900.0
+    max_startup: float = 900.0
+    ok_unready: int = 3
+    max_unready_percent: float = 45.0
+
+
+@dataclass(frozen=True, slots=True)
+class SeenNode:
+    """A registered node. `group` is empty for one that is not ours; `gone` when its instance is."""
+
+    name: str
+    group: str
+    created: float
+    ready: bool
+    suspended: bool = False
+    gone: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SeenInstance:
+    """An instance that no node belongs to. `error`: it is being created, and that failed."""
+
+    name: str
+    group: str
+    deleting: bool = False
+    error: Failure | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """The world at one moment: targets by group, nodes, and instances without node."""
+
+    targets: Mapping[str, int]
+    nodes: Sequence[SeenNode]
+    unregistered: Sequence[SeenInstance]
+
+
+@dataclass(slots=True)
+class Readiness:
+    """Names of nodes and instances by class."""
+
+    registered: list[str] = field(default_factory=list)
+    ready: list[str] = field(default_factory=list)
+    unready: list[str] = field(default_factory=list)
+    not_started: list[str] = field(default_factory=list)
+    suspended: list[str] = field(default_factory=list)
+    deleted: list[str] = field(default_factory=list)
+    unregistered: list[str] = field(default_factory=list)
+    long_unregistered: list[str] = field(default_factory=list)
+
+    @property
+    def there(self) -> int:
+        """How many of the target this accounts for."""
+        return len(self.ready) + len(self.unready) + len(self.suspended) + len(self.long_unregistered)
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """How many nodes a group may well have, beside its target."""
+
+    least: int
+    most: int
+    target: int
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A scale-up that runs: by how many nodes, and until when they should be there."""
+
+    increase: int
+    since: float
+    until: float
+
+
+@dataclass(frozen=True, slots=True)
+class WrongSize:
+    """A group that registers another number of nodes than it should, and since when these two numbers stand."""
+
+    registered: int
+    expected: int
+    since: float
+
+
+@dataclass(frozen=True, slots=True)
+class FailedScaleUp:
+    """A scale-up that failed in an update. A time-out also wants its target lowered by `delta` again."""
+
+    group: str
+    failure: Failure
+    delta: int
+
+
+class ClusterState:
+    """The state of all groups. See the module."""
+
+    def __init__(self, settings: StateSettings, backoff: Backoff, provision: Mapping[str, float] | None = None) -> None:
+        self.settings = settings
+        self.backoff = backoff
+        self.provision = dict(provision or {})
+        """Groups with a time to appear of their own."""
+        self.groups: dict[str, Readiness] = {}
+        self.total = Readiness()
+        self.ranges: dict[str, Range] = {}
+        self.requests: dict[str, Request] = {}
+        self.wrong: dict[str, WrongSize] = {}
+        self.creation_errors: dict[str, dict[str, Failure]] = {}
+        self._leaving: list[tuple[str, float]] = []
+        self._since: dict[str, float] = {}
+
+    # What is done
+
+    def scale_up(self, group: str, delta: int, now: float) -> None:
+        """Note that a group was asked to grow, or (negative) that fewer of its nodes are awaited."""
+        known = self.requests.get(group)
+        until = now + self.provision.get(group, self.settings.max_provision)
+        if known is None:
+            if delta > 0:
+                self.requests[group] = Request(delta, now, until)
+        elif known.increase + delta <= 0:
+            del self.requests[group]
+        elif delta > 0:
+            self.requests[group] = Request(known.increase + delta, now, until)
+        else:
+            self.requests[group] = Request(known.increase + delta, known.since, known.until)
+
+    def scale_down(self, group: str, now: float) -> None:
+        """Note that one node of a group is being deleted."""
+        self._leaving.append((group, now + SCALE_DOWN_FORGOTTEN))
+
+    def fail(self, group: str, failure: Failure, now: float) -> None:
+        """Note that a group could not grow."""
+        self.backoff.fail(group, failure, now)
+
+    # What is seen
+
+    def update(self, look: Look, now: float) -> list[FailedScaleUp]:
+        """Take one look at the world in; the answer is what failed by then."""
+        errors: dict[str, dict[str, Failure]] = {}
+        for one in look.unregistered:
+            if one.error is not None:
+                errors.setdefault(one.group, {})[one.name] = one.error
+        before, self.creation_errors = self.creation_errors, errors
+        self._classify(look, now)
+        self._set_ranges(look.targets)
+        failed = self._expire(now)
+        failed += self._creation_failures(before, now)
+        self._set_ranges(look.targets)
+        self._compare(look.targets, now)
+        return failed
+
+    def _classify(self, look: Look, now: float) -> None:
+        self.groups, self.total = {}, Readiness()
+        for node in look.nodes:
+            mine = [self.total] if not node.group else [self.total, self.groups.setdefault(node.group, Readiness())]
+            for one in mine:
+                one.registered.append(node.name)
+                self._class_of(node, one, now).append(node.name)
+        waiting = [one for one in look.unregistered if not one.deleting and one.error is None]
+        self._since = {one.name: self._since.get(one.name, now) for one in waiting}
+        for instance in waiting:
+            late = self._since[instance.name] + self.provision.get(instance.group, self.settings.max_provision) < now
+            for one in (self.total, self.groups.setdefault(instance.group, Readiness())):
+                (one.long_unregistered if late else one.unregistered).append(instance.name)
+
+    def _class_of(self, node: SeenNode, one: Readiness, now: float) -> list[str]:
+        if node.gone:
+            return one.deleted
+        if node.suspended:
+            return one.suspended
+        if node.ready:
+            return one.ready
+        return one.not_started if node.created + self.settings.max_startup > now else one.unready
+
+    def _set_ranges(self, targets: Mapping[str, int]) -> None:
+        leaving: dict[str, int] = {}
+        for group, _until in self._leaving:
+            leaving[group] = leaving.get(group, 0) + 1
+        self.ranges = {}
+        for group, target in targets.items():
+            least = target - len(self.groups.get(group, Readiness()).long_unregistered)
+            if group in self.requests:
+                least -= self.requests[group].increase
+            self.ranges[group] = Range(least, target + leaving.get(group, 0), target)
+
+    def _expire(self, now: float) -> list[FailedScaleUp]:
+        self.backoff.clean(now)
+        failed = []
+        for group, request in list(self.requests.items()):
+            if not self._missing(group):
+                del self.requests[group]
+            elif request.until < now:
+                failure = Failure("Other", TIMEOUT, f"scale-up timed out after {now - request.since:g} s")
+                self.fail(group, failure, now)
+                failed.append(FailedScaleUp(group, failure, request.increase))
+                del self.requests[group]
+        self._leaving = [(group, until) for group, until in self._leaving if until > now]
+        return failed
+
+    def _creation_failures(self, before: Mapping[str, Mapping[str, Failure]], now: float) -> list[FailedScaleUp]:
+        """Errors seen for the first time while a scale-up runs count against it, once for each code."""
+        failed = []
+        for group, errors in self.creation_errors.items():
+            fresh: dict[tuple[str, str], list[Failure]] = {}
+            for name, failure in errors.items():
+                if name not in before.get(group, {}):
+                    fresh.setdefault((failure.kind, failure.code), []).append(failure)
+            for failures in fresh.values():
+                if self.scaling_up(group):
+                    self.scale_up(group, -len(failures), now)
+                    self.fail(group, failures[0], now)
+                    failed.append(FailedScaleUp(group, failures[0], len(failures)))
+        return failed
+
+    def _compare(self, targets: Iterable[str], now: float) -> None:
+        wrong: dict[str, WrongSize] = {}
+        for group in targets:
+            mine = self.groups.get(group)
+            if mine is None:
+                continue
+            registered, target = len(mine.registered), self.ranges[group].target
+            coming = len(mine.unregistered) + len(mine.long_unregistered)
+            if registered > target or registered < target - coming:
+                known = self.wrong.get(group)
+                same = known is not None and (known.registered, known.expected) == (registered, target)
+                wrong[group] = known if same and known is not None else WrongSize(registered, target, now)
+        self.wrong = wrong
+
+    # What follows
+
+    def _missing(self, group: str) -> int:
+        """How many nodes of a group's target are still to come."""
+        bounds = self.ranges.get(group)
+        return 0 if bounds is None else max(bounds.target - self.groups.get(group, Readiness()).there, 0)
+
+    def scaling_up(self, group: str) -> bool:
+        """Whether a scale-up of the group runs and nodes of it are still to come."""
+        return group in self.requests and self._missing(group) > 0
+
+    def upcoming(self, group: str, now: float) -> int:
+        """How many nodes are on their way; none without a running scale-up, or while the group is backed off."""
+        return self._missing(group) if group in self.requests and self.backoff.of(group, now) is None else 0
+
+    def healthy(self) -> bool:
+        """Whether few enough nodes of the whole cluster are unready."""
+        unready, registered = len(self.total.unready), len(self.total.registered)
+        return not (unready > self.settings.ok_unready and unready > self.settings.max_unready_percent / 100 * registered)
+
+    def group_healthy(self, group: str) -> bool:
+        """Whether a group has about as many ready nodes as it should."""
+        bounds, mine = self.ranges.get(group), self.groups.get(group)
+        if bounds is None:
+            return False
+        if mine is None:
+            return bounds.target == 0 or (bounds.least == 0 and bounds.target > 0)
+        missing = max(bounds.least - len(mine.ready) - len(mine.suspended), 0)
+        all_of_it = len(mine.ready) + len(mine.unready) + len(mine.not_started) + len(mine.suspended)
+        return not (missing > self.settings.ok_unready and missing > self.settings.max_unready_percent / 100 * all_of_it)
+
+    def safe(self, group: str, now: float) -> bool:
+        """Whether a group may grow: it is healthy and not backed off."""
+        return self.group_healthy(group) and self.backoff.of(group, now) is None
+
+    def oversized(self, now: float) -> dict[str, int]:
+        """Groups whose target has been too high for too long, with the (negative) change that sets it right."""
+        found = {}
+        for group, one in self.wrong.items():
+            late = one.since + self.provision.get(group, self.settings.max_provision) < now
+            if late and one.expected > one.registered:
+                found[group] = one.registered - one.expected
+        return found

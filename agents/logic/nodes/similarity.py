@@ -1,0 +1,89 @@
+"""Whether two groups are alike enough to grow together: same hardware, same labels but for where they are."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from agents.logic.nodes.requests import MEMORY
+from agents.logic.nodes.shapes import HOSTNAME, REGION, ZONE, Node
+
+GENERIC_IGNORED = frozenset(
+    (
+        HOSTNAME,
+        ZONE,
+        REGION,
+        "failure-domain.beta.kubernetes.io/zone",
+        "failure-domain.beta.kubernetes.io/region",
+        "beta.kubernetes.io/fluentd-ds-ready",
+        "kops.k8s.io/instancegroup",
+    )
+)
+AWS_IGNORED = GENERIC_IGNORED | frozenset(
+    (
+        "alpha.eksctl.io/instance-id",
+        "alpha.eksctl.io/nodegroup-name",
+        "eks.amazonaws.com/nodegroup",
+        "k8s.amazonaws.com/eniConfig",
+        "lifecycle",
+        "topology.ebs.csi.aws.com/zone",
+        "topology.k8s.aws/zone-id",
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Likeness:
+    """What counts as alike: shares by which amounts may differ (of the larger one), and labels that do not matter.
+
+    With `labels`, equality of these labels is all that is asked. Source: flags of processors/nodegroupset.
+    """
+
+    memory: float = 0.015
+    allocatable: float = 0.05
+    free: float = 0.05
+    ignored: frozenset[str] = AWS_IGNORED
+    labels: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Empty:
+    """A group's template node, and what its own pods ask for, by resource."""
+
+    node: Node
+    used: Mapping[str, int]
+
+
+def alike(one: Empty, other: Empty, rules: Likeness) -> bool:
+    """Whether two templates are similar. Source: IsCloudProviderNodeInfoSimilar in processors/nodegroupset/compare_nodegroups.go."""
+    if rules.labels:
+        mine, yours = dict(one.node.labels), dict(other.node.labels)
+        return all(key in mine and key in yours and mine[key] == yours[key] for key in rules.labels)
+    return (
+        _same_size(one.node.capacity, other.node.capacity, rules.memory)
+        and _all_within(one.node.allocatable, other.node.allocatable, rules.allocatable)
+        and _all_within(_free(one), _free(other), rules.free)
+        and _labels(one.node, rules) == _labels(other.node, rules)
+    )
+
+
+def _same_size(mine: Mapping[str, int], yours: Mapping[str, int], memory: float) -> bool:
+    """The same resources, each of them equal but memory, which may differ a little."""
+    if set(mine) != set(yours):
+        return False
+    return all(_within(mine[name], yours[name], memory if name == MEMORY else 0.0) for name in mine)
+
+
+def _free(one: Empty) -> dict[str, int]:
+    return {name: amount - one.used.get(name, 0) for name, amount in one.node.allocatable.items()}
+
+
+def _all_within(mine: Mapping[str, int], yours: Mapping[str, int], share: float) -> bool:
+    return set(mine) == set(yours) and all(_within(mine[name], yours[name], share) for name in mine)
+
+
+def _within(mine: int, yours: int, share: float) -> bool:
+    larger, smaller = max(mine, yours), min(mine, yours)
+    return larger - smaller <= larger * share
+
+
+def _labels(node: Node, rules: Likeness) -> dict[str, str]:
+    return {key: value for key, value in node.labels if key not in rules.ignored}
