@@ -10,6 +10,7 @@ import pytest
 
 from agents.logic.nodes import reading, requests
 from agents.logic.nodes.cluster import MOST_AMOUNT, Cluster
+from agents.logic.nodes.pods import Owner, Pod
 from agents.logic.nodes.shapes import Node, Shape, pairs
 
 ROOT = Path(os.environ.get("ULLAGE_SHARED", Path(__file__).parents[3] / "shared")) / "golden" / "ca"
@@ -94,3 +95,34 @@ def cluster(nodes: list[Json]) -> Cluster:
         for pod in one.get("running_pods", ()):
             result.place(result.shape(shape(pod)), row)
     return result
+
+
+def owner(given: Json) -> Owner:
+    return Owner(given["kind"], given["name"], given.get("api_version", ""), given.get("uid", ""), given.get("controller", True))
+
+
+def local_volumes(given: list[Json]) -> tuple[str, ...]:
+    """The volumes that live on the node: host paths, and empty directories that are not in memory."""
+    found = []
+    for one in given:
+        empty = one.get("emptyDir")
+        if "hostPath" in one or (empty is not None and empty.get("medium") != "Memory"):
+            found.append(one["name"])
+    return tuple(found)
+
+
+def pod(given: Json, now: float) -> Pod:
+    """A vector's pod; its times are relative to `now`."""
+    return Pod(
+        name=given["name"],
+        shape=shape(given),
+        owners=(owner(given["owner"]),) if "owner" in given else (),
+        annotations=given.get("annotations") or {},
+        phase=given.get("phase", "Running"),
+        restart_policy=given.get("restart_policy", "Always"),
+        priority=given.get("priority"),
+        created=now - given.get("age_s", 0),
+        deleted=now - given["deleted_s_ago"] if "deleted_s_ago" in given else None,
+        grace=given.get("grace_s"),
+        local=local_volumes(given.get("volumes", [])),
+    )

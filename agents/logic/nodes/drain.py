@@ -1,0 +1,225 @@
+"""Whether the pods of a node may be moved: for each pod a verdict, and a reason when it blocks.
+
+The rules are upstream's, in its order; the first that has something to say decides (simulator/drainability/rules).
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from agents.logic.nodes.pods import Owner, Pod, controller, is_daemon, is_mirror, lingers
+from agents.logic.nodes.selectors import Selector
+from agents.logic.nodes.shapes import Pairs
+
+SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
+SAFE_VOLUMES = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"
+SYSTEM = "kube-system"
+APPS = "apps"
+
+MOST_DISRUPTION_BUDGETS = 20_000
+"""More PodDisruptionBudgets than this are not read; the rest of them then blocks nothing, and the caller is told."""
+
+
+class Blocking(StrEnum):
+    """Why a pod keeps its node."""
+
+    CONTROLLER_NOT_FOUND = "ControllerNotFound"
+    MIN_REPLICAS = "MinReplicasReached"
+    NOT_REPLICATED = "NotReplicated"
+    LOCAL_STORAGE = "LocalStorageRequested"
+    NOT_SAFE = "NotSafeToEvictAnnotation"
+    SYSTEM = "UnmovableKubeSystemPod"
+    DISRUPTION_BUDGET = "NotEnoughPdb"
+    UNEXPECTED = "UnexpectedError"
+
+
+class Outcome(StrEnum):
+    """What becomes of a pod when its node goes."""
+
+    MOVE = "move"
+    DAEMON = "move_daemonset"
+    SKIP = "skip"
+    WAIT = "wait"
+    BLOCK = "block"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A pod's outcome, with the reason if it blocks."""
+
+    outcome: Outcome
+    reason: Blocking | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DrainSettings:
+    """Upstream's flags. `system_pods_block`: seconds after which a pod of kube-system no longer blocks."""
+
+    skip_system: bool = True
+    skip_local_storage: bool = True
+    skip_custom_controllers: bool = True
+    min_replicas: int = 0
+    system_pods_block: float = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class DisruptionBudget:
+    """A PodDisruptionBudget: whom it protects, and how many of them may go now."""
+
+    name: str
+    namespace: str
+    selector: Selector
+    allowed: int
+
+
+class DisruptionBudgets:
+    """All budgets, found by namespace and labels; what a simulation uses up is kept apart from what is allowed."""
+
+    def __init__(self, budgets: Sequence[DisruptionBudget]) -> None:
+        self.budgets = list(budgets[:MOST_DISRUPTION_BUDGETS])
+        self.left = [one.allowed for one in self.budgets]
+        self.unread = max(len(budgets) - MOST_DISRUPTION_BUDGETS, 0)
+        self._spaces: dict[str, list[int]] = {}
+        for place, one in enumerate(self.budgets):
+            self._spaces.setdefault(one.namespace, []).append(place)
+        self._known: dict[tuple[str, Pairs], tuple[int, ...]] = {}
+
+    def of(self, pod: Pod) -> tuple[int, ...]:
+        """The places of the budgets that protect a pod."""
+        identity = (pod.namespace, pod.shape.labels)
+        found = self._known.get(identity)
+        if found is None:
+            labels = dict(pod.shape.labels)
+            places = self._spaces.get(pod.namespace, ())
+            found = self._known[identity] = tuple(place for place in places if self.budgets[place].selector.matches(labels))
+        return found
+
+    def allow_at_once(self, pods: Iterable[Pod]) -> bool:
+        """Whether all of these pods may go at the same time."""
+        wanted: dict[int, int] = {}
+        for pod in pods:
+            for place in self.of(pod):
+                wanted[place] = wanted.get(place, 0) + 1
+        return all(number <= self.left[place] for place, number in wanted.items())
+
+    def use(self, pods: Iterable[Pod]) -> None:
+        """Count pods as gone."""
+        for pod in pods:
+            for place in self.of(pod):
+                self.left[place] -= 1
+
+
+@dataclass(frozen=True, slots=True)
+class Workloads:
+    """The controllers that exist: replicas (None if not set) by kind, namespace and name."""
+
+    replicas: Mapping[tuple[str, str, str], int | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """What the rules may know besides the pod."""
+
+    now: float
+    settings: DrainSettings
+    workloads: Workloads
+    budgets: DisruptionBudgets
+
+
+@dataclass(slots=True)
+class Drained:
+    """What becomes of a node's pods. `blocker` keeps the node; `wait` are pods that must end by themselves first."""
+
+    move: list[Pod] = field(default_factory=list)
+    daemons: list[Pod] = field(default_factory=list)
+    wait: list[Pod] = field(default_factory=list)
+    blocker: Pod | None = None
+    reason: Blocking | None = None
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing has to move."""
+        return not self.move and not self.wait and self.blocker is None
+
+
+def of_node(pods: Iterable[Pod], scene: Scene) -> Drained:
+    """Judge the pods of a node in their order, up to the first that blocks. Source: GetPodsToMove in simulator/drain.go."""
+    found = Drained()
+    for pod in pods:
+        verdict = of_pod(pod, scene)
+        if verdict.outcome is Outcome.BLOCK:
+            found.blocker, found.reason = pod, verdict.reason
+            return found
+        kept = {Outcome.MOVE: found.move, Outcome.DAEMON: found.daemons, Outcome.WAIT: found.wait}.get(verdict.outcome)
+        if kept is not None:
+            kept.append(pod)
+    return found
+
+
+def of_pod(pod: Pod, scene: Scene) -> Verdict:
+    """The verdict on one pod."""
+    if is_mirror(pod.annotations) or lingers(pod, scene.now):
+        return Verdict(Outcome.SKIP)
+    reason = _controller(pod, scene)
+    if reason is not None:
+        return Verdict(Outcome.BLOCK, reason)
+    if is_daemon(pod):
+        return Verdict(Outcome.DAEMON)
+    safe = pod.annotations.get(SAFE_TO_EVICT)
+    if safe == "true" or _finished(pod):
+        return Verdict(Outcome.MOVE)
+    if safe == "on-completion":
+        return Verdict(Outcome.WAIT)
+    reason = _replication(pod, scene) or _protection(pod, scene)
+    return Verdict(Outcome.MOVE) if reason is None else Verdict(Outcome.BLOCK, reason)
+
+
+def _controller(pod: Pod, scene: Scene) -> Blocking | None:
+    """The controller must exist, and have replicas enough; of kinds that are not known nothing is asked."""
+    mine = controller(pod.owners)
+    if not scene.settings.skip_custom_controllers or mine is None or mine.group is None or not _looked_up(pod, mine):
+        return None
+    known = scene.workloads.replicas
+    key = (mine.kind, pod.namespace, mine.name)
+    if key not in known:
+        return Blocking.CONTROLLER_NOT_FOUND
+    replicas = known[key]
+    counted = mine.kind in ("ReplicationController", "ReplicaSet")
+    return Blocking.MIN_REPLICAS if counted and replicas is not None and replicas < scene.settings.min_replicas else None
+
+
+def _looked_up(pod: Pod, mine: Owner) -> bool:
+    if is_daemon(pod):
+        return mine.kind == "DaemonSet" and mine.group == APPS
+    return mine.kind in ("ReplicationController", "ReplicaSet", "Job") or (mine.kind == "StatefulSet" and mine.group == APPS)
+
+
+def _finished(pod: Pod) -> bool:
+    return pod.phase == "Failed" or (pod.phase == "Succeeded" and pod.restart_policy in ("Never", "OnFailure"))
+
+
+def _replication(pod: Pod, scene: Scene) -> Blocking | None:
+    """Somebody must make the pod anew elsewhere."""
+    mine = controller(pod.owners)
+    known = ("ReplicationController", "Job", "ReplicaSet", "StatefulSet")
+    replicated = mine is not None and (not scene.settings.skip_custom_controllers or mine.kind in known)
+    return None if replicated else Blocking.NOT_REPLICATED
+
+
+def _protection(pod: Pod, scene: Scene) -> Blocking | None:
+    """System pods, the annotation, local storage, and disruption budgets, in this order."""
+    settings = scene.settings
+    budgets = scene.budgets.of(pod)
+    if pod.namespace == SYSTEM and settings.skip_system and not budgets:
+        return Blocking.SYSTEM if scene.now - pod.created <= settings.system_pods_block else None
+    if pod.annotations.get(SAFE_TO_EVICT) == "false":
+        return Blocking.NOT_SAFE
+    if settings.skip_local_storage and _stores(pod):
+        return Blocking.LOCAL_STORAGE
+    return Blocking.DISRUPTION_BUDGET if any(scene.budgets.left[place] < 1 for place in budgets) else None
+
+
+def _stores(pod: Pod) -> bool:
+    """Whether a pod keeps something on its node that its annotation does not give up."""
+    given_up = pod.annotations.get(SAFE_VOLUMES, "").split(",")
+    return any(name not in given_up for name in pod.local)

@@ -1,0 +1,90 @@
+"""A pod as node scaling sees it: where it may run (its shape), who made it, and what must be known before it is moved."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from agents.logic.nodes.shapes import Shape
+
+MIRROR = "kubernetes.io/config.mirror"
+SOURCE = "kubernetes.io/config.source"
+DAEMON = "cluster-autoscaler.kubernetes.io/daemonset-pod"
+DEFAULT_GRACE = 30.0
+LINGERING = 30.0
+"""Seconds beyond its grace period after which a terminating pod is as good as gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """An owner reference. `controller`: it is the one that makes the pod anew."""
+
+    kind: str
+    name: str
+    api_version: str = ""
+    uid: str = ""
+    controller: bool = True
+
+    @property
+    def group(self) -> str | None:
+        """The API group, empty for the core group, or None if the version cannot be read."""
+        parts = self.api_version.split("/")
+        return None if len(parts) > len(("group", "version")) else parts[0] if len(parts) > 1 else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """A pod. Times in seconds on the stage's clock; `local` names its volumes that live on the node."""
+
+    name: str
+    shape: Shape
+    owners: tuple[Owner, ...] = ()
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    phase: str = "Running"
+    restart_policy: str = "Always"
+    priority: int | None = None
+    created: float = 0.0
+    deleted: float | None = None
+    grace: float | None = None
+    local: tuple[str, ...] = ()
+
+    @property
+    def namespace(self) -> str:
+        """Its namespace, which is part of its shape."""
+        return self.shape.namespace
+
+    @property
+    def key(self) -> str:
+        """Namespace and name."""
+        return f"{self.shape.namespace}/{self.name}"
+
+
+def controller(owners: tuple[Owner, ...]) -> Owner | None:
+    """The owner that controls a pod: the first that says so."""
+    return next((one for one in owners if one.controller), None)
+
+
+def is_mirror(annotations: Mapping[str, str]) -> bool:
+    """Whether a pod mirrors one that the node's kubelet runs by itself."""
+    return MIRROR in annotations
+
+
+def is_static(annotations: Mapping[str, str]) -> bool:
+    """Whether a pod comes from anywhere but the API."""
+    return annotations.get(SOURCE, "api") != "api"
+
+
+def is_daemon(pod: Pod) -> bool:
+    """Whether a pod counts as one of a DaemonSet: it is controlled by one, or its annotation says so."""
+    mine = controller(pod.owners)
+    return (mine is not None and mine.kind == "DaemonSet") or pod.annotations.get(DAEMON) == "true"
+
+
+def lingers(pod: Pod, now: float) -> bool:
+    """Whether a pod should long be gone. Source: IsPodLongTerminating in utils/drain/drain.go."""
+    if pod.deleted is None:
+        return False
+    return pod.deleted + (DEFAULT_GRACE if pod.grace is None else pod.grace) + LINGERING < now
+
+
+def recreated(pod: Pod) -> bool:
+    """Whether a pod comes back as a pending one when its node goes."""
+    return not is_mirror(pod.annotations) and not is_static(pod.annotations) and not is_daemon(pod) and pod.deleted is None
