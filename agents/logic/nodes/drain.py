@@ -94,6 +94,10 @@ class DisruptionBudgets:
             found = self._known[identity] = tuple(place for place in places if self.budgets[place].selector.matches(labels))
         return found
 
+    def exhausted(self, pod: Pod) -> bool:
+        """Whether a budget lets no pod like this one go now."""
+        return any(self.left[place] < 1 for place in self.of(pod))
+
     def allow_at_once(self, pods: Iterable[Pod]) -> bool:
         """Whether all of these pods may go at the same time."""
         wanted: dict[int, int] = {}
@@ -143,7 +147,10 @@ class Drained:
 
 
 def of_node(pods: Iterable[Pod], scene: Scene) -> Drained:
-    """Judge the pods of a node in their order, up to the first that blocks. Source: GetPodsToMove in simulator/drain.go."""
+    """Judge the pods of a node in their order, up to the first that blocks. Source: GetPodsToMove in simulator/drain.go.
+
+    Disruption budgets are asked again for all that would move: an annotation that lets a pod pass the rules does not let it pass them.
+    """
     found = Drained()
     for pod in pods:
         verdict = of_pod(pod, scene)
@@ -153,6 +160,8 @@ def of_node(pods: Iterable[Pod], scene: Scene) -> Drained:
         kept = {Outcome.MOVE: found.move, Outcome.DAEMON: found.daemons, Outcome.WAIT: found.wait}.get(verdict.outcome)
         if kept is not None:
             kept.append(pod)
+    found.blocker = next((pod for pod in found.move if scene.budgets.exhausted(pod)), None)
+    found.reason = None if found.blocker is None else Blocking.DISRUPTION_BUDGET
     return found
 
 
@@ -216,7 +225,7 @@ def _protection(pod: Pod, scene: Scene) -> Blocking | None:
         return Blocking.NOT_SAFE
     if settings.skip_local_storage and _stores(pod):
         return Blocking.LOCAL_STORAGE
-    return Blocking.DISRUPTION_BUDGET if any(scene.budgets.left[place] < 1 for place in budgets) else None
+    return Blocking.DISRUPTION_BUDGET if scene.budgets.exhausted(pod) else None
 
 
 def _stores(pod: Pod) -> bool:
