@@ -4,7 +4,7 @@ It is both the picture that a stage keeps and the sketch pad of a simulation: `m
 added in between, at the price of what changed. Rows are nodes in the order in which they came; shapes are numbered the same way.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -42,6 +42,7 @@ class Cluster:
         self.labels = LabelTable()
         self.resources: list[str] = list(FIRST_RESOURCES)
         self.free: Counts = np.zeros((64, len(FIRST_RESOURCES)), np.int64, order="F")
+        self.offered: Counts = np.zeros((64, len(FIRST_RESOURCES)), np.int64, order="F")
         self.open: Mask = np.zeros(64, np.bool_)
         """Rows that a search may choose: not cordoned, and not withdrawn."""
         self.tallies: dict[Counting, Tally] = {}
@@ -76,26 +77,39 @@ class Cluster:
 
     def add(self, node: Node) -> Row:
         """A node without pods; its row. Names should be unique."""
-        row = len(self.names)
-        for resource in node.allocatable:
+        return self.add_all((node,))
+
+    def add_all(self, nodes: Sequence[Node]) -> Row:
+        """Nodes without pods, in rows that follow one another; the first of them."""
+        start, stop = len(self.names), len(self.names) + len(nodes)
+        for resource in dict.fromkeys(name for node in nodes for name in node.allocatable):
             self._resource(resource)
-        self.free = grown(self.free, row + 1)  # type: ignore[assignment]  # grown keeps the dtype
-        self.free[row] = [min(node.allocatable.get(name, 0), MOST_AMOUNT) for name in self.resources]
-        self.open = grown(self.open, row + 1)  # type: ignore[assignment]  # grown keeps the dtype
-        self.open[row] = not node.unschedulable
-        self._taints = grown(self._taints, row + 1)  # type: ignore[assignment]  # grown keeps the dtype
-        self._taints[row] = self._tainted.setdefault(node.taints, len(self._tainted))
-        self.names.append(node.name)
-        self.nodes.append(node)
-        self.labels.add(dict(node.labels))
+        self._grow(stop)
+        rows = slice(start, stop)
+        for column, name in enumerate(self.resources):
+            self.offered[rows, column] = [max(min(node.allocatable.get(name, 0), MOST_AMOUNT), 0) for node in nodes]
+        self.free[rows] = self.offered[rows]
+        self.open[rows] = [not node.unschedulable for node in nodes]
+        self._taints[rows] = [self._tainted.setdefault(node.taints, len(self._tainted)) for node in nodes]
+        self.names += [node.name for node in nodes]
+        self.nodes += nodes
+        self.labels.add_all([dict(node.labels) for node in nodes])
         for tally in self.tallies.values():
-            tally.cover(slice(row, row + 1), self.eligible)
-        return row
+            tally.cover(rows, self.eligible)
+        return start
+
+    def _grow(self, rows: int) -> None:
+        if rows > len(self.open):
+            self.free = np.asfortranarray(grown(self.free, rows))
+            self.offered = np.asfortranarray(grown(self.offered, rows))
+            self.open = grown(self.open, rows)  # type: ignore[assignment]  # grown keeps the dtype
+            self._taints = grown(self._taints, rows)  # type: ignore[assignment]  # grown keeps the dtype
 
     def _resource(self, name: str) -> int:
         if name not in self.resources:
             self.resources.append(name)
             self.free = np.asfortranarray(np.pad(self.free, ((0, 0), (0, 1))))
+            self.offered = np.asfortranarray(np.pad(self.offered, ((0, 0), (0, 1))))
             self.requests = [np.pad(request, (0, 1)) for request in self.requests]
         return self.resources.index(name)
 

@@ -65,11 +65,11 @@ class LabelTable:
         self._rows: list[dict[str, str]] = []
         self._columns: dict[str, Column] = {}
 
-    def add(self, labels: dict[str, str]) -> None:
-        """One more node."""
+    def add_all(self, rows: list[dict[str, str]]) -> None:
+        """The labels of further nodes."""
         for key, column in self._columns.items():
-            column.extend(len(self._rows), (labels.get(key),))
-        self._rows.append(labels)
+            column.extend(len(self._rows), (labels.get(key) for labels in rows))
+        self._rows += rows
 
     def cut(self, rows: int) -> None:
         """Forget all rows from `rows` on."""

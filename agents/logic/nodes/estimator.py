@@ -134,11 +134,29 @@ class _Packing:
         done = self._on_added(shape, pods)
         alike = placement.alike(self.cluster, shape)
         while done < pods:
+            untouched = self.cluster.size - 1 not in self.used
             taken = self._on_last(shape, pods - done) if alike else self._one_on_last(shape)
             if not taken and not self._add(shape):
                 break
             done += taken
+            if alike and taken and untouched:
+                done += self._on_copies(shape, pods - done, taken)
         return done
+
+    def _on_copies(self, shape: ShapeId, pods: int, each: int) -> int:
+        """Pods on as many further new nodes as they need, if each takes so many, but for the last of them."""
+        number = min(pods // each, self.left)
+        if not number:
+            return 0
+        start = self.cluster.size
+        self.left -= number
+        self.cluster.add_all([copy(self.template.node, start + i) for i in range(number)])
+        rows = np.arange(start, start + number)
+        for pod in self._pods:
+            self.cluster.move(pod, rows, np.ones(number, np.int64))
+        self.cluster.move(shape, rows, np.full(number, each))
+        self.used.update(rows.tolist())
+        return number * each
 
     def pack_shortly(self, shape: ShapeId, pods: int) -> int:
         """Place pods of one shape on one new node, and reckon how many more of it the others need."""

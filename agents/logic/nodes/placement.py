@@ -57,16 +57,16 @@ class Scatter:
         return drawn
 
 
-def fill(cluster: Cluster, shape: ShapeId, pods: int, among: Mask | None = None, scatter: Scatter | None = None) -> Placed:
+def fill(cluster: Cluster, shape: ShapeId, pods: int, among: Mask | None = None, way: Scatter | Counts | None = None) -> Placed:
     """Place up to so many pods of a shape on the open nodes (of those `among`); the rest fits nowhere.
 
-    The first node in the order of rows is filled before the next, unless the pods are to be scattered.
+    One node is filled before the next, in the order of rows or in one that is given as `way`; or the pods are scattered.
     """
     allowed = cluster.open[: cluster.size] if among is None else cluster.open[: cluster.size] & among
     if pods <= 0 or not cluster.size:
         return _none()
     place = _together if alike(cluster, shape) else _singly
-    return place(cluster, _Wanted(shape, pods, scatter), allowed)
+    return place(cluster, _Wanted(shape, pods, way), allowed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,19 +75,20 @@ class _Wanted:
 
     shape: ShapeId
     pods: int
-    scatter: Scatter | None
+    way: Scatter | Counts | None
 
 
 def _together(cluster: Cluster, wanted: _Wanted, allowed: Mask) -> Placed:
-    rows = np.flatnonzero(filters.passes(cluster, wanted.shape) & allowed)
+    mask = filters.passes(cluster, wanted.shape) & allowed
+    rows = wanted.way[mask[wanted.way]] if isinstance(wanted.way, np.ndarray) else np.flatnonzero(mask)
     if not len(rows):
         return _none()
     takes = np.minimum(room(cluster, wanted.shape, rows), wanted.pods)
-    if wanted.scatter is None:
+    if not isinstance(wanted.way, Scatter):
         before = np.cumsum(takes) - takes
         takes = np.minimum(takes, np.maximum(wanted.pods - before, 0))
     elif int(takes.sum()) > wanted.pods:
-        takes = _scattered(takes, wanted.pods, wanted.scatter)
+        takes = _scattered(takes, wanted.pods, wanted.way)
     used = takes > 0
     rows, takes = rows[used], takes[used]
     cluster.move(wanted.shape, rows, takes)
@@ -111,7 +112,7 @@ def _singly(cluster: Cluster, wanted: _Wanted, allowed: Mask) -> Placed:
     able = filters.by_node(cluster, shape, cluster.all) & allowed
     found: dict[Row, int] = {}
     for _pod in range(wanted.pods):
-        row = _next(_between(cluster, shape, able), wanted.scatter)
+        row = _next(_between(cluster, shape, able), wanted.way)
         if row == NOWHERE:
             break
         cluster.place(shape, row)
@@ -130,13 +131,16 @@ def _between(cluster: Cluster, shape: ShapeId, able: Mask) -> Mask:
     return mask
 
 
-def _next(mask: Mask, scatter: Scatter | None) -> Row:
+def _next(mask: Mask, way: Scatter | Counts | None) -> Row:
     """The row of a mask that takes the next pod."""
-    if scatter is None:
-        row = int(mask.argmax())
-        return row if mask[row] else NOWHERE
-    rows = np.flatnonzero(mask)
-    return int(rows[scatter.draw(1, len(rows))[0]]) if len(rows) else NOWHERE
+    if isinstance(way, Scatter):
+        rows = np.flatnonzero(mask)
+        return int(rows[way.draw(1, len(rows))[0]]) if len(rows) else NOWHERE
+    if way is not None:
+        place = int(mask[way].argmax())
+        return int(way[place]) if mask[way[place]] else NOWHERE
+    row = int(mask.argmax())
+    return row if mask[row] else NOWHERE
 
 
 def schedule(cluster: Cluster, pods: Sequence[ShapeId], among: Mask | None = None) -> Counts:
