@@ -21,6 +21,8 @@ FIRST_RESOURCES = (PODS, CPU, MEMORY, EPHEMERAL)
 
 Row = int
 ShapeId = int
+Demand = tuple[Pairs, tuple[NodeTerm, ...] | None, tuple[Toleration, ...], str]
+"""What a pod demands of a node that no other pod has a say in, but for amounts, ports and volumes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +56,11 @@ class Cluster:
         """By driver: how many volumes each row has attached."""
         self.requests: list[Counts] = []
         self._numbers: dict[Shape, ShapeId] = {}
-        self._static: dict[ShapeId, Mask] = {}
+        self._demands: list[int] = []
+        """By shape: the place of what it demands of a node by itself in `_suited`."""
+        self._suited: list[Mask] = []
+        self._places: dict[Demand, int] = {}
+        self._cordoned: Mask = np.zeros(64, np.bool_)
         self._tainted: dict[tuple[Taint, ...], int] = {}
         self._taints: Counts = np.zeros(64, np.int64)
         self._moves: list[tuple[ShapeId, Counts, Counts]] = []
@@ -89,7 +95,8 @@ class Cluster:
         for column, name in enumerate(self.resources):
             self.offered[rows, column] = [max(min(node.allocatable.get(name, 0), MOST_AMOUNT), 0) for node in nodes]
         self.free[rows] = self.offered[rows]
-        self.open[rows] = [not node.unschedulable for node in nodes]
+        self._cordoned[rows] = [node.unschedulable for node in nodes]
+        self.open[rows] = ~self._cordoned[rows]
         self._taints[rows] = [self._tainted.setdefault(node.taints, len(self._tainted)) for node in nodes]
         self.names += [node.name for node in nodes]
         self.nodes += nodes
@@ -103,6 +110,7 @@ class Cluster:
             self.free = np.asfortranarray(grown(self.free, rows))
             self.offered = np.asfortranarray(grown(self.offered, rows))
             self.open = grown(self.open, rows)  # type: ignore[assignment]  # grown keeps the dtype
+            self._cordoned = grown(self._cordoned, rows)  # type: ignore[assignment]  # grown keeps the dtype
             self._taints = grown(self._taints, rows)  # type: ignore[assignment]  # grown keeps the dtype
 
     def _resource(self, name: str) -> int:
@@ -122,6 +130,10 @@ class Cluster:
             number = self._numbers[shape] = len(self.shapes)
             self.shapes.append(shape)
             self.on.append({})
+            demand = (shape.node_selector, shape.node_terms, shape.tolerations, shape.node_name)
+            self._demands.append(self._places.setdefault(demand, len(self._suited)))
+            if self._demands[-1] == len(self._suited):
+                self._suited.append(np.zeros(0, np.bool_))
             columns = [(self._resource(name), amount) for name, amount in shape.requests]
             request = np.zeros(len(self.resources), np.int64)
             request[0] = 1
@@ -195,7 +207,7 @@ class Cluster:
                 tally.uncover(gone)
             del self.names[mark.rows :], self.nodes[mark.rows :]
             self.labels.cut(mark.rows)
-            self._static = {shape: mask[: mark.rows] for shape, mask in self._static.items()}
+            self._suited = [mask[: mark.rows] for mask in self._suited]
 
     def settle(self) -> None:
         """Make all that was done final: marks from before are no longer good."""
@@ -266,14 +278,17 @@ class Cluster:
         return result
 
     def suited(self, shape: ShapeId) -> Mask:
-        """Rows that suit a shape as far as nodes alone decide it: name, cordon, taints, selector and affinity. Remembered."""
-        known = self._static.get(shape)
-        start = 0 if known is None else len(known)
-        if known is None or start < self.size:
-            rows, body = slice(start, self.size), self.shapes[shape]
+        """Rows that suit a shape as far as nodes alone decide it: name, cordon, taints, selector and affinity.
+
+        Remembered for all shapes that demand the same.
+        """
+        place = self._demands[shape]
+        known = self._suited[place]
+        if len(known) < self.size:
+            rows, body = slice(len(known), self.size), self.shapes[shape]
             new = self.named(body, rows) & self.uncordoned(body, rows) & self.tolerated(body.tolerations, rows)
             new &= self.selected(body.node_selector, body.node_terms, rows)
-            known = self._static[shape] = new if known is None else np.concatenate((known, new))
+            known = self._suited[place] = np.concatenate((known, new)) if len(known) else new
         return known
 
     def named(self, shape: Shape, rows: slice) -> Mask:
@@ -286,7 +301,8 @@ class Cluster:
         """Rows that are not cordoned, or whose cordon the pod tolerates."""
         if tolerates(shape.tolerations, (Taint(UNSCHEDULABLE_TAINT, "", HARD[0]),)):
             return np.ones(len(range(*rows.indices(self.size))), np.bool_)
-        return np.array([not node.unschedulable for node in self.nodes[rows]], np.bool_)
+        result: Mask = ~self._cordoned[: self.size][rows]
+        return result
 
     def eligible(self, rule: Eligible, rows: slice) -> Mask:
         """Rows that a spread constraint counts."""
