@@ -80,6 +80,12 @@ class _Wanted:
 
 def _together(cluster: Cluster, wanted: _Wanted, allowed: Mask) -> Placed:
     mask = filters.passes(cluster, wanted.shape) & allowed
+    if wanted.pods == 1:
+        row = _next(mask, wanted.way)
+        if row == NOWHERE:
+            return _none()
+        cluster.place(wanted.shape, row)
+        return np.array([row]), np.ones(1, np.int64)
     rows = wanted.way[mask[wanted.way]] if isinstance(wanted.way, np.ndarray) else np.flatnonzero(mask)
     if not len(rows):
         return _none()

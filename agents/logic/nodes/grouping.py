@@ -1,0 +1,46 @@
+"""Pods that are alike, put together, so that one of them speaks for all."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from agents.logic.nodes.cluster import ShapeId
+from agents.logic.nodes.columns import Counts
+from agents.logic.nodes.pods import Pod, controller
+
+MOST_GROUPS = 10
+"""Groups of one controller; its further pods that differ stand alone."""
+
+
+def equivalence(pods: Sequence[Pod]) -> list[list[int]]:
+    """The places of pods by group: those of one controller with equal labels and an equal spec; a pod without controller is alone.
+
+    Source: BuildPodGroups in core/scaleup/equivalence/groups.go.
+    """
+    groups: list[list[int]] = []
+    known: dict[str, list[int]] = {}
+    for place, pod in enumerate(pods):
+        mine = controller(pod.owners)
+        if mine is None or mine.kind == "DaemonSet":
+            groups.append([place])
+            continue
+        siblings = known.setdefault(mine.uid or f"{pod.namespace}/{mine.kind}/{mine.name}", [])
+        alike = next((one for one in siblings if pods[groups[one][0]].shape == pod.shape), None)
+        if alike is not None:
+            groups[alike].append(place)
+        else:
+            if len(siblings) < MOST_GROUPS:
+                siblings.append(len(groups))
+            groups.append([place])
+    return groups
+
+
+def by_shape(shapes: Counts) -> list[tuple[ShapeId, Counts]]:
+    """Each shape with the places of its pods, in the order in which they first appear.
+
+    What upstream keeps apart by controller can be counted together where only the shape matters.
+    """
+    order = np.argsort(shapes, kind="stable")
+    found, starts = np.unique(shapes[order], return_index=True)
+    places = np.split(order, starts[1:])
+    return sorted(zip(found.tolist(), places, strict=True), key=lambda one: int(one[1][0])) if len(shapes) else []

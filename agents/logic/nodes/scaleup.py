@@ -1,0 +1,369 @@
+"""Which groups grow, by how many nodes, for which pending pods; and why the others do not.
+
+Upstream's order (core/scaleup/orchestrator): leave out groups that may not grow, see which shapes a new node of each other group would
+take, estimate, choose, cap, balance. Beyond upstream, the decision can go on with the pods that are left until no group takes any.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from agents.logic.nodes import balancing, estimator, expanders, filters, grouping, placement, similarity
+from agents.logic.nodes.balancing import Size
+from agents.logic.nodes.cluster import Cluster, ShapeId
+from agents.logic.nodes.columns import Counts
+from agents.logic.nodes.estimator import PodGroup, Rules, Template
+from agents.logic.nodes.expanders import Circumstances, Expander, Option
+from agents.logic.nodes.requests import CPU, MEMORY
+from agents.logic.nodes.shapes import HOSTNAME
+
+MOST_ESTIMATES = 256
+"""Different templates that one decision estimates; groups beyond that are left out with a reason."""
+MOST_ROUNDS = 32
+"""Groups that one decision lets grow one after the other."""
+
+NOT_READY = "not ready for scale-up"
+BACKED_OFF = "in backoff after failed scale-up"
+AT_MAXIMUM = "max node group size reached"
+TOO_MANY = "too many different templates in one decision"
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A group as a scale-up sees it. `template` is None if nobody knows how its node would look."""
+
+    name: str
+    target: int
+    most: int
+    template: Template | None
+    healthy: bool = True
+    backed_off: bool = False
+    gpu: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Most nodes of the cluster and of one scale-up (0: no limit), and most of each resource of the cluster's capacity."""
+
+    nodes: int = 0
+    at_once: int = 1000
+    resources: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleUpSettings:
+    """How to choose. `likeness`: balance similar groups; `several`: go on with the pods that the chosen group leaves."""
+
+    expanders: tuple[Expander, ...] = (Expander.LEAST_WASTE,)
+    limits: Limits = field(default_factory=Limits)
+    likeness: similarity.Likeness | None = None
+    several: bool = False
+    fast_path: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Increase:
+    """A group that grows. `pods`: places of the pending pods that it is for; a similar group that shares the load has none."""
+
+    group: str
+    before: int
+    after: int
+    pods: tuple[int, ...]
+
+
+@dataclass(slots=True)
+class ScaleUp:
+    """A decision. Places are those of the pending pods."""
+
+    increases: list[Increase] = field(default_factory=list)
+    skipped: dict[str, str] = field(default_factory=dict)
+    awaiting: list[int] = field(default_factory=list)
+    """Pods that another group would take: they are looked at again."""
+    remaining: list[int] = field(default_factory=list)
+    """Pods that no group takes."""
+    choices: list[expanders.Choice] = field(default_factory=list)
+    refused: str = ""
+
+    @property
+    def triggered(self) -> list[int]:
+        """Pods that the growth is for."""
+        return sorted(place for one in self.increases for place in one.pods)
+
+
+class _Round:
+    """What is left of a decision after the groups that were chosen so far."""
+
+    def __init__(self, cluster: Cluster, groups: Sequence[Group], settings: ScaleUpSettings) -> None:
+        self.cluster = cluster
+        self.groups = {one.name: one for one in groups}
+        self.targets = {one.name: one.target for one in groups}
+        self.settings = settings
+
+    @property
+    def capacity(self) -> dict[str, int]:
+        """What all nodes have together of the limited resources."""
+        limited = self.settings.limits.resources
+        return {name: sum(node.capacity.get(name, 0) for node in self.cluster.nodes) for name in limited}
+
+    def affordable(self, group: Group, capacity: Mapping[str, int]) -> tuple[int | None, list[str]]:
+        """How many nodes the limits on resources leave (None: any number), and which resources do not let one in."""
+        least, short = None, []
+        node = group.template.node if group.template is not None else None
+        for name, most in self.settings.limits.resources.items():
+            size = node.capacity.get(name, 0) if node is not None else 0
+            if size > 0:
+                number = max(most - capacity[name], 0) // size
+                least = number if least is None else min(least, number)
+                if not number:
+                    short.append(name)
+        return least, short
+
+    def skip(self, group: Group, capacity: Mapping[str, int]) -> str:
+        """Why a group may not grow, empty if it may."""
+        if group.backed_off:
+            return BACKED_OFF
+        if not group.healthy or group.template is None:
+            return NOT_READY
+        if self.targets[group.name] >= group.most:
+            return AT_MAXIMUM
+        short = self.affordable(group, capacity)[1]
+        return f'exceeded quota: "cluster-wide", resources: {", ".join(sorted(short))}' if short else ""
+
+
+def decide(cluster: Cluster, groups: Sequence[Group], pending: Counts, settings: ScaleUpSettings, around: Circumstances) -> ScaleUp:
+    """Decide for the pending pods, given by their shapes; the cluster is left as it was.
+
+    `cluster` holds all nodes, the upcoming ones among them, and none of the pending pods.
+    """
+    mark = cluster.mark()
+    found = ScaleUp()
+    work = _Round(cluster, groups, settings)
+    left = np.arange(len(pending))
+    for number in range(MOST_ROUNDS if settings.several else 1):
+        left = _round(work, pending, left, found, around)
+        if not len(left) or len(found.increases) == 0 or found.refused or number + 1 > len(found.choices):
+            break
+    cluster.revert(mark)
+    return found
+
+
+def _round(work: _Round, pending: Counts, left: Counts, found: ScaleUp, around: Circumstances) -> Counts:
+    """Choose one group for the pods that are left; the answer is which are left then."""
+    shapes = grouping.by_shape(pending[left])
+    capacity = work.capacity
+    able = _able(work, capacity, found)
+    fits = _fits(work, able, [shape for shape, _places in shapes])
+    options, placed = _options(work, able, shapes, fits)
+    found.remaining = [int(left[p]) for shape, places in shapes if not any(shape in fit for fit in fits.values()) for p in places]
+    found.awaiting = sorted(set(left.tolist()) - set(found.remaining))
+    choice = expanders.choose(work.settings.expanders, options, around)
+    if choice.best is None:
+        return left
+    best = choice.best
+    nodes, refused = _capped(work, best, capacity)
+    if nodes < 1:
+        found.refused = refused
+        return left
+    found.choices.append(choice)
+    taken = [int(left[p]) for (_shape, places), number in zip(shapes, placed[best.group], strict=True) for p in places[:number]]
+    _grow(work, best, nodes, taken, found)
+    mine = set(taken)
+    rest = np.array([place for place in left.tolist() if place not in mine], np.int64)
+    found.awaiting = [place for place in found.awaiting if place not in mine]
+    _assume(work, best, nodes, pending, np.array(taken, np.int64))
+    return rest
+
+
+def _able(work: _Round, capacity: Mapping[str, int], found: ScaleUp) -> list[Group]:
+    """The groups that may grow; the others are noted with their reason."""
+    able = []
+    for group in work.groups.values():
+        reason = work.skip(group, capacity)
+        if reason:
+            found.skipped.setdefault(group.name, reason)
+        else:
+            able.append(group)
+    kinds = dict.fromkeys(_kind(group) for group in able)
+    if len(kinds) > MOST_ESTIMATES:
+        allowed = set(list(kinds)[:MOST_ESTIMATES])
+        found.skipped.update({group.name: TOO_MANY for group in able if _kind(group) not in allowed})
+        able = [group for group in able if _kind(group) in allowed]
+    return able
+
+
+def _kind(group: Group) -> object:
+    """What two groups must have in common for one simulation to speak for both: all of their template but its name."""
+    template = group.template
+    if template is None:
+        return group.name
+    node = template.node
+    labels = tuple(pair for pair in node.labels if pair[0] != HOSTNAME)
+    amounts = tuple(sorted(node.allocatable.items())), tuple(sorted(node.attachable.items()))
+    return labels, node.taints, node.unschedulable, amounts, template.pods
+
+
+def _fits(work: _Round, able: list[Group], shapes: list[ShapeId]) -> dict[str, set[ShapeId]]:
+    """For each group the shapes that an empty new node of it takes.
+
+    Filters that look at the node alone are asked for the new nodes of all groups at once; rules between pods group by group.
+    """
+    cluster = work.cluster
+    kinds: dict[object, list[Group]] = {}
+    for group in able:
+        kinds.setdefault(_kind(group), []).append(group)
+    templates = [alike[0].template for alike in kinds.values()]
+    mark = cluster.mark()
+    start = cluster.size
+    for template in templates:
+        _add(cluster, template)
+    rows = slice(start, cluster.size)
+    taken = {shape: filters.by_node(cluster, shape, rows) for shape in shapes}
+    cluster.revert(mark)
+    found: dict[str, set[ShapeId]] = {}
+    for number, alike in enumerate(kinds.values()):
+        mine = {shape for shape in shapes if taken[shape][number]}
+        mine = {shape for shape in mine if not filters.between_pods(cluster, shape)} | _between(cluster, templates[number], mine)
+        found.update({group.name: mine for group in alike})
+    return found
+
+
+def _between(cluster: Cluster, template: Template | None, shapes: set[ShapeId]) -> set[ShapeId]:
+    """The shapes with rules between pods that a new node takes."""
+    bound = [shape for shape in sorted(shapes) if filters.between_pods(cluster, shape)]
+    if not bound:
+        return set()
+    mark = cluster.mark()
+    row = cluster.size
+    _add(cluster, template)
+    found = {shape for shape in bound if filters.passes(cluster, shape, slice(row, row + 1))[0]}
+    cluster.revert(mark)
+    return found
+
+
+def _add(cluster: Cluster, template: Template | None) -> None:
+    if template is not None:
+        row = cluster.add(estimator.copy(template.node, cluster.size))
+        for pod in template.pods:
+            cluster.place(cluster.shape(pod), row)
+
+
+Shapes = list[tuple[ShapeId, Counts]]
+
+
+def _options(
+    work: _Round, able: list[Group], shapes: Shapes, fits: dict[str, set[ShapeId]]
+) -> tuple[list[Option], dict[str, list[int]]]:
+    """What each group would add, and how many pods of each shape would run there."""
+    options: list[Option] = []
+    placed: dict[str, list[int]] = {}
+    known: dict[object, tuple[estimator.Estimate, list[int]]] = {}
+    for group in able:
+        template = group.template
+        if template is None or not fits[group.name]:
+            continue
+        similar = _similar(work, group, able, fits)
+        rules = Rules(_thresholds(work, group, similar), work.settings.fast_path)
+        key = (_kind(group), rules)
+        if key not in known:
+            mine = [place for place, (shape, _places) in enumerate(shapes) if shape in fits[group.name]]
+            wanted = [PodGroup(work.cluster.shapes[shapes[place][0]], len(shapes[place][1])) for place in mine]
+            known[key] = (estimator.estimate(work.cluster, template, wanted, rules), mine)
+        estimate, mine = known[key]
+        counts = [0] * len(shapes)
+        for place, number in zip(mine, estimate.placed, strict=True):
+            counts[place] = number
+        pods = sum(counts)
+        if estimate.nodes and pods:
+            asked = [(work.cluster.shapes[shape], number) for (shape, _places), number in zip(shapes, counts, strict=True)]
+            cpu, memory = (sum(body.request(name) * number for body, number in asked) for name in (CPU, MEMORY))
+            names = tuple(one.name for one in similar)
+            options.append(Option(group.name, estimate.nodes, template.node, pods, cpu, memory, gpu=group.gpu, similar=names))
+            placed[group.name] = counts
+    return options, placed
+
+
+def _similar(work: _Round, group: Group, able: list[Group], fits: dict[str, set[ShapeId]]) -> list[Group]:
+    """Groups that can share a group's growth: alike, allowed to grow, and able to run all that it would."""
+    rules = work.settings.likeness
+    if rules is None or group.template is None:
+        return []
+    mine = _empty(group.template)
+    found = []
+    for other in able:
+        if other.name != group.name and other.template is not None and fits[group.name] <= fits[other.name]:
+            if similarity.alike(mine, _empty(other.template), rules):
+                found.append(other)
+    return found
+
+
+def _empty(template: Template) -> similarity.Empty:
+    used: dict[str, int] = {}
+    for pod in template.pods:
+        for name, amount in pod.requests:
+            used[name] = used.get(name, 0) + amount
+    return similarity.Empty(template.node, used)
+
+
+def _thresholds(work: _Round, group: Group, similar: list[Group]) -> tuple[int, ...]:
+    """The limits of an estimate: of one scale-up, of the groups, and of the cluster."""
+    limits = work.settings.limits
+    free = sum(max(one.most - work.targets[one.name], 0) for one in (group, *similar))
+    left = limits.nodes - work.cluster.size
+    return limits.at_once, free or -1, (left if left > 0 else -1) if limits.nodes else 0
+
+
+def _capped(work: _Round, best: Option, capacity: Mapping[str, int]) -> tuple[int, str]:
+    """How many of an option's nodes the limits of the whole cluster leave, and why none."""
+    limits = work.settings.limits
+    nodes = best.nodes
+    if limits.nodes:
+        nodes = min(nodes, limits.nodes - work.cluster.size)
+        if nodes < 1:
+            return 0, "max total nodes in cluster reached"
+    affordable, short = work.affordable(work.groups[best.group], capacity)
+    if affordable is not None and affordable < nodes:
+        return affordable, f"exceeded quota: {', '.join(sorted(short))}" if not affordable else ""
+    return nodes, ""
+
+
+def _grow(work: _Round, best: Option, nodes: int, pods: list[int], found: ScaleUp) -> None:
+    """Share the nodes out among the chosen group and those like it; all of the pods count for the chosen one."""
+    names = [best.group, *best.similar]
+    targets = balancing.share([Size(name, work.targets[name], work.groups[name].most) for name in names], nodes)
+    for name in names:
+        if name in targets:
+            mine = tuple(pods) if name == best.group else ()
+            found.increases.append(Increase(name, work.targets[name], targets[name], mine))
+            work.targets[name] = targets[name]
+    if pods and best.group not in targets and found.increases:
+        last = found.increases[-1]
+        found.increases[-1] = Increase(last.group, last.before, last.after, tuple(pods))
+
+
+def _assume(work: _Round, best: Option, nodes: int, pending: Counts, taken: Counts) -> None:
+    """Take the new nodes as there, with the pods that they are for, before the next group is chosen."""
+    template = work.groups[best.group].template
+    start = work.cluster.size
+    for _node in range(nodes if work.settings.several else 0):
+        _add(work.cluster, template)
+    among = np.zeros(work.cluster.size, np.bool_)
+    among[start:] = True
+    if work.settings.several:
+        placement.schedule(work.cluster, np.sort(pending[taken]).tolist(), among)
+
+
+def below_minimum(groups: Sequence[Group], minima: Mapping[str, int], cluster: Cluster, settings: ScaleUpSettings) -> list[Increase]:
+    """Groups whose target is below their minimum, raised as far as the limits on resources let them."""
+    work = _Round(cluster, groups, settings)
+    capacity = work.capacity
+    raised = []
+    for group in groups:
+        lacking = minima.get(group.name, 0) - group.target
+        affordable, _short = work.affordable(group, capacity)
+        number = lacking if affordable is None else min(lacking, affordable)
+        if number > 0 and group.template is not None:
+            raised.append(Increase(group.name, group.target, group.target + number, ()))
+            for name in capacity:
+                capacity[name] += group.template.node.capacity.get(name, 0) * number
+    return raised
