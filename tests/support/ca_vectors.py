@@ -10,7 +10,7 @@ import pytest
 
 from agents.logic.nodes import reading, requests
 from agents.logic.nodes.cluster import MOST_AMOUNT, Cluster
-from agents.logic.nodes.pods import Owner, Pod
+from agents.logic.nodes.pods import Nature, Owner, Pod
 from agents.logic.nodes.shapes import Node, Shape, pairs
 
 ROOT = Path(os.environ.get("ULLAGE_SHARED", Path(__file__).parents[3] / "shared")) / "golden" / "ca"
@@ -113,16 +113,14 @@ def local_volumes(given: list[Json]) -> tuple[str, ...]:
 
 def pod(given: Json, now: float) -> Pod:
     """A vector's pod; its times are relative to `now`."""
-    return Pod(
-        name=given["name"],
+    nature = Nature(
         shape=shape(given),
         owners=(owner(given["owner"]),) if "owner" in given else (),
         annotations=given.get("annotations") or {},
-        phase=given.get("phase", "Running"),
         restart_policy=given.get("restart_policy", "Always"),
         priority=given.get("priority"),
-        created=now - given.get("age_s", 0),
-        deleted=now - given["deleted_s_ago"] if "deleted_s_ago" in given else None,
         grace=given.get("grace_s"),
         local=local_volumes(given.get("volumes", [])),
     )
+    deleted = now - given["deleted_s_ago"] if "deleted_s_ago" in given else None
+    return Pod(given["name"], nature, given.get("phase", "Running"), now - given.get("age_s", 0), deleted)

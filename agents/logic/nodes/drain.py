@@ -7,14 +7,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from agents.logic.nodes.pods import Owner, Pod, controller, is_daemon, is_mirror, lingers
+from agents.logic.nodes.pods import Nature, Owner, Pod, controller, is_daemon, is_mirror, lingers
 from agents.logic.nodes.selectors import Selector
-from agents.logic.nodes.shapes import Pairs
 
 SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 SAFE_VOLUMES = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"
 SYSTEM = "kube-system"
 APPS = "apps"
+FINISHED = ("Succeeded", "Failed")
 
 MOST_DISRUPTION_BUDGETS = 20_000
 """More PodDisruptionBudgets than this are not read; the rest of them then blocks nothing, and the caller is told."""
@@ -45,10 +45,11 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A pod's outcome, with the reason if it blocks."""
+    """A pod's outcome, with the reason if it blocks. `protected`: disruption budgets are asked as well."""
 
     outcome: Outcome
     reason: Blocking | None = None
+    protected: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,34 +83,34 @@ class DisruptionBudgets:
         self._spaces: dict[str, list[int]] = {}
         for place, one in enumerate(self.budgets):
             self._spaces.setdefault(one.namespace, []).append(place)
-        self._known: dict[tuple[str, Pairs], tuple[int, ...]] = {}
+        self._known: dict[Nature, tuple[int, ...]] = {}
 
-    def of(self, pod: Pod) -> tuple[int, ...]:
-        """The places of the budgets that protect a pod."""
-        identity = (pod.namespace, pod.shape.labels)
-        found = self._known.get(identity)
+    def of(self, nature: Nature) -> tuple[int, ...]:
+        """The places of the budgets that protect pods of this nature."""
+        found = self._known.get(nature)
         if found is None:
-            labels = dict(pod.shape.labels)
-            places = self._spaces.get(pod.namespace, ())
-            found = self._known[identity] = tuple(place for place in places if self.budgets[place].selector.matches(labels))
+            labels = dict(nature.shape.labels)
+            places = self._spaces.get(nature.shape.namespace, ())
+            found = self._known[nature] = tuple(place for place in places if self.budgets[place].selector.matches(labels))
         return found
 
     def exhausted(self, pod: Pod) -> bool:
         """Whether a budget lets no pod like this one go now."""
-        return any(self.left[place] < 1 for place in self.of(pod))
+        places = self.of(pod.nature)
+        return bool(places) and any(self.left[place] < 1 for place in places)
 
     def allow_at_once(self, pods: Iterable[Pod]) -> bool:
         """Whether all of these pods may go at the same time."""
         wanted: dict[int, int] = {}
         for pod in pods:
-            for place in self.of(pod):
+            for place in self.of(pod.nature):
                 wanted[place] = wanted.get(place, 0) + 1
         return all(number <= self.left[place] for place, number in wanted.items())
 
     def use(self, pods: Iterable[Pod]) -> None:
         """Count pods as gone."""
         for pod in pods:
-            for place in self.of(pod):
+            for place in self.of(pod.nature):
                 self.left[place] -= 1
 
 
@@ -128,6 +129,8 @@ class Scene:
     settings: DrainSettings
     workloads: Workloads
     budgets: DisruptionBudgets
+    known: dict[Nature, Verdict] = field(default_factory=dict)
+    """Verdicts on pods that run, by their nature, as far as budgets have no say in them."""
 
 
 @dataclass(slots=True)
@@ -167,29 +170,45 @@ def of_node(pods: Iterable[Pod], scene: Scene) -> Drained:
 
 def of_pod(pod: Pod, scene: Scene) -> Verdict:
     """The verdict on one pod."""
-    if is_mirror(pod.annotations) or lingers(pod, scene.now):
+    nature = pod.nature
+    usual = pod.deleted is None and pod.phase not in FINISHED and nature.shape.namespace != SYSTEM
+    verdict = scene.known.get(nature) if usual else None
+    if verdict is None:
+        verdict = _verdict(pod, scene)
+        if usual:
+            scene.known[nature] = verdict
+    if verdict.outcome is Outcome.MOVE and verdict.protected and scene.budgets.exhausted(pod):
+        return Verdict(Outcome.BLOCK, Blocking.DISRUPTION_BUDGET)
+    return verdict
+
+
+def _verdict(pod: Pod, scene: Scene) -> Verdict:
+    """All rules but the last, which asks the disruption budgets of a pod that is `protected`."""
+    nature = pod.nature
+    if is_mirror(nature.annotations) or lingers(pod, scene.now):
         return Verdict(Outcome.SKIP)
-    reason = _controller(pod, scene)
+    reason = _controller(nature, scene)
     if reason is not None:
         return Verdict(Outcome.BLOCK, reason)
-    if is_daemon(pod):
+    if is_daemon(nature):
         return Verdict(Outcome.DAEMON)
-    safe = pod.annotations.get(SAFE_TO_EVICT)
+    safe = nature.annotations.get(SAFE_TO_EVICT)
     if safe == "true" or _finished(pod):
         return Verdict(Outcome.MOVE)
     if safe == "on-completion":
         return Verdict(Outcome.WAIT)
-    reason = _replication(pod, scene) or _protection(pod, scene)
-    return Verdict(Outcome.MOVE) if reason is None else Verdict(Outcome.BLOCK, reason)
+    if not _replicated(nature, scene):
+        return Verdict(Outcome.BLOCK, Blocking.NOT_REPLICATED)
+    return _protection(pod, scene)
 
 
-def _controller(pod: Pod, scene: Scene) -> Blocking | None:
+def _controller(nature: Nature, scene: Scene) -> Blocking | None:
     """The controller must exist, and have replicas enough; of kinds that are not known nothing is asked."""
-    mine = controller(pod.owners)
-    if not scene.settings.skip_custom_controllers or mine is None or mine.group is None or not _looked_up(pod, mine):
+    mine = controller(nature.owners)
+    if not scene.settings.skip_custom_controllers or mine is None or mine.group is None or not _looked_up(nature, mine):
         return None
     known = scene.workloads.replicas
-    key = (mine.kind, pod.namespace, mine.name)
+    key = (mine.kind, nature.shape.namespace, mine.name)
     if key not in known:
         return Blocking.CONTROLLER_NOT_FOUND
     replicas = known[key]
@@ -197,38 +216,37 @@ def _controller(pod: Pod, scene: Scene) -> Blocking | None:
     return Blocking.MIN_REPLICAS if counted and replicas is not None and replicas < scene.settings.min_replicas else None
 
 
-def _looked_up(pod: Pod, mine: Owner) -> bool:
-    if is_daemon(pod):
+def _looked_up(nature: Nature, mine: Owner) -> bool:
+    if is_daemon(nature):
         return mine.kind == "DaemonSet" and mine.group == APPS
     return mine.kind in ("ReplicationController", "ReplicaSet", "Job") or (mine.kind == "StatefulSet" and mine.group == APPS)
 
 
 def _finished(pod: Pod) -> bool:
-    return pod.phase == "Failed" or (pod.phase == "Succeeded" and pod.restart_policy in ("Never", "OnFailure"))
+    return pod.phase == "Failed" or (pod.phase == "Succeeded" and pod.nature.restart_policy in ("Never", "OnFailure"))
 
 
-def _replication(pod: Pod, scene: Scene) -> Blocking | None:
-    """Somebody must make the pod anew elsewhere."""
-    mine = controller(pod.owners)
+def _replicated(nature: Nature, scene: Scene) -> bool:
+    """Whether somebody makes the pod anew elsewhere."""
+    mine = controller(nature.owners)
     known = ("ReplicationController", "Job", "ReplicaSet", "StatefulSet")
-    replicated = mine is not None and (not scene.settings.skip_custom_controllers or mine.kind in known)
-    return None if replicated else Blocking.NOT_REPLICATED
+    return mine is not None and (not scene.settings.skip_custom_controllers or mine.kind in known)
 
 
-def _protection(pod: Pod, scene: Scene) -> Blocking | None:
-    """System pods, the annotation, local storage, and disruption budgets, in this order."""
-    settings = scene.settings
-    budgets = scene.budgets.of(pod)
-    if pod.namespace == SYSTEM and settings.skip_system and not budgets:
-        return Blocking.SYSTEM if scene.now - pod.created <= settings.system_pods_block else None
-    if pod.annotations.get(SAFE_TO_EVICT) == "false":
-        return Blocking.NOT_SAFE
-    if settings.skip_local_storage and _stores(pod):
-        return Blocking.LOCAL_STORAGE
-    return Blocking.DISRUPTION_BUDGET if scene.budgets.exhausted(pod) else None
+def _protection(pod: Pod, scene: Scene) -> Verdict:
+    """System pods, the annotation, and local storage, in this order; then only the disruption budgets remain to be asked."""
+    settings, nature = scene.settings, pod.nature
+    if pod.namespace == SYSTEM and settings.skip_system and not scene.budgets.of(nature):
+        young = scene.now - pod.created <= settings.system_pods_block
+        return Verdict(Outcome.BLOCK, Blocking.SYSTEM) if young else Verdict(Outcome.MOVE)
+    if nature.annotations.get(SAFE_TO_EVICT) == "false":
+        return Verdict(Outcome.BLOCK, Blocking.NOT_SAFE)
+    if settings.skip_local_storage and _stores(nature):
+        return Verdict(Outcome.BLOCK, Blocking.LOCAL_STORAGE)
+    return Verdict(Outcome.MOVE, protected=True)
 
 
-def _stores(pod: Pod) -> bool:
+def _stores(nature: Nature) -> bool:
     """Whether a pod keeps something on its node that its annotation does not give up."""
-    given_up = pod.annotations.get(SAFE_VOLUMES, "").split(",")
-    return any(name not in given_up for name in pod.local)
+    given_up = nature.annotations.get(SAFE_VOLUMES, "").split(",")
+    return any(name not in given_up for name in nature.local)

@@ -20,7 +20,7 @@ def equivalence(pods: Sequence[Pod]) -> list[list[int]]:
     groups: list[list[int]] = []
     known: dict[str, list[int]] = {}
     for place, pod in enumerate(pods):
-        mine = controller(pod.owners)
+        mine = controller(pod.nature.owners)
         if mine is None or mine.kind == "DaemonSet":
             groups.append([place])
             continue

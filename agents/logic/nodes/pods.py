@@ -30,31 +30,46 @@ class Owner:
         return None if len(parts) > len(("group", "version")) else parts[0] if len(parts) > 1 else ""
 
 
-@dataclass(frozen=True, slots=True)
-class Pod:
-    """A pod. Times in seconds on the stage's clock; `local` names its volumes that live on the node."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Nature:
+    """What pods of one controller share, told once and cited by each of them; two natures are the same only if they are one object.
 
-    name: str
+    `local` names volumes that live on the node; `grace` is in seconds, None if the pod does not say.
+    """
+
     shape: Shape
     owners: tuple[Owner, ...] = ()
     annotations: Mapping[str, str] = field(default_factory=dict)
-    phase: str = "Running"
     restart_policy: str = "Always"
     priority: int | None = None
-    created: float = 0.0
-    deleted: float | None = None
     grace: float | None = None
     local: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """A pod. Times in seconds on the stage's clock."""
+
+    name: str
+    nature: Nature
+    phase: str = "Running"
+    created: float = 0.0
+    deleted: float | None = None
+
+    @property
+    def shape(self) -> Shape:
+        """What decides where it may run."""
+        return self.nature.shape
 
     @property
     def namespace(self) -> str:
         """Its namespace, which is part of its shape."""
-        return self.shape.namespace
+        return self.nature.shape.namespace
 
     @property
     def key(self) -> str:
         """Namespace and name."""
-        return f"{self.shape.namespace}/{self.name}"
+        return f"{self.namespace}/{self.name}"
 
 
 def controller(owners: tuple[Owner, ...]) -> Owner | None:
@@ -72,19 +87,21 @@ def is_static(annotations: Mapping[str, str]) -> bool:
     return annotations.get(SOURCE, "api") != "api"
 
 
-def is_daemon(pod: Pod) -> bool:
+def is_daemon(nature: Nature) -> bool:
     """Whether a pod counts as one of a DaemonSet: it is controlled by one, or its annotation says so."""
-    mine = controller(pod.owners)
-    return (mine is not None and mine.kind == "DaemonSet") or pod.annotations.get(DAEMON) == "true"
+    mine = controller(nature.owners)
+    return (mine is not None and mine.kind == "DaemonSet") or nature.annotations.get(DAEMON) == "true"
 
 
 def lingers(pod: Pod, now: float) -> bool:
     """Whether a pod should long be gone. Source: IsPodLongTerminating in utils/drain/drain.go."""
     if pod.deleted is None:
         return False
-    return pod.deleted + (DEFAULT_GRACE if pod.grace is None else pod.grace) + LINGERING < now
+    grace = pod.nature.grace
+    return pod.deleted + (DEFAULT_GRACE if grace is None else grace) + LINGERING < now
 
 
 def recreated(pod: Pod) -> bool:
     """Whether a pod comes back as a pending one when its node goes."""
-    return not is_mirror(pod.annotations) and not is_static(pod.annotations) and not is_daemon(pod) and pod.deleted is None
+    nature = pod.nature
+    return not (is_mirror(nature.annotations) or is_static(nature.annotations) or is_daemon(nature)) and pod.deleted is None

@@ -48,7 +48,7 @@ def of_node(node: Node, pods: Iterable[Pod], ignored: Ignored, now: float, *, gp
 
 
 def _left_out(pod: Pod, ignored: Ignored) -> bool:
-    return (ignored.daemons and is_daemon(pod)) or (ignored.mirrors and is_mirror(pod.annotations))
+    return (ignored.daemons and is_daemon(pod.nature)) or (ignored.mirrors and is_mirror(pod.nature.annotations))
 
 
 def _share(node: Node, pods: list[Pod], ignored: Ignored, resource: str) -> float:

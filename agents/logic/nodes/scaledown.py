@@ -1,0 +1,327 @@
+"""Which nodes are not needed, since when, and which of them go now; for every other node the reason why it stays.
+
+A look (`look`) simulates the removal of candidates one after the other, each against what the ones before it left. Timers run in
+event time. What is chosen (`choose`) keeps to minima, timers and budgets. Source: core/scaledown (eligibility, planner, unneeded).
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+import numpy as np
+
+from agents.logic.nodes import budgets, placement, utilization
+from agents.logic.nodes.aws.options import GroupOptions
+from agents.logic.nodes.budgets import Parallelism, Running
+from agents.logic.nodes.cluster import Cluster, Row
+from agents.logic.nodes.columns import Counts
+from agents.logic.nodes import drain as draining
+from agents.logic.nodes.drain import Blocking, Drained, Scene
+from agents.logic.nodes.pods import Nature, Pod, is_daemon, is_mirror
+from agents.logic.nodes.requests import CPU, MEMORY
+
+DISABLED = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
+TO_BE_DELETED = "ToBeDeletedByClusterAutoscaler"
+CANDIDATE = "DeletionCandidateOfClusterAutoscaler"
+TAINT_STALE = 300.0
+"""Seconds after which a deletion that a taint speaks of is no longer believed in."""
+
+
+class Reason(StrEnum):
+    """Why a node stays."""
+
+    DISABLED = "ScaleDownDisabledAnnotation"
+    UNREADY_DISABLED = "ScaleDownUnreadyDisabled"
+    NOT_AUTOSCALED = "NotAutoscaled"
+    USED = "NotUnderutilized"
+    NOT_LONG_ENOUGH = "NotUnneededLongEnough"
+    NOT_UNREADY_LONG_ENOUGH = "NotUnreadyLongEnough"
+    MIN_SIZE = "NodeGroupMinSizeReached"
+    MAX_DELETIONS = "NodeGroupMaxDeletionCountReached"
+    MINIMAL_RESOURCES = "MinimalResourceLimitExceeded"
+    DELETING = "CurrentlyBeingDeleted"
+    RECENT = "RecentlyUnremovable"
+    OTHER = "NotUnneededOtherReason"
+    NO_PLACE = "NoPlaceToMovePods"
+    BLOCKED = "BlockedByPod"
+    WAITING = "BlockedByOnCompletionPod"
+    UNEXPECTED = "UnexpectedError"
+
+
+@dataclass(frozen=True, slots=True)
+class Stay:
+    """A node that stays: why, and the pod that is to blame if one is."""
+
+    reason: Reason
+    pod: str = ""
+    blocking: Blocking | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A node as scale-down sees it; its row and its pods are those of the cluster. `deleting`: when a taint said it would go."""
+
+    row: Row
+    name: str
+    group: str
+    pods: Sequence[Pod]
+    ready: bool = True
+    disabled: bool = False
+    deleting: float | None = None
+    gpu: str = ""
+    capacity: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSize:
+    """A group's target and minimum, its own options, and how many of its nodes are being deleted."""
+
+    target: int
+    least: int
+    options: GroupOptions = field(default_factory=GroupOptions)
+    deleting: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleDownSettings:
+    """Upstream's flags. `recheck`: seconds for which a failed simulation is believed; `minima`: what must stay of a resource."""
+
+    unready_too: bool = True
+    ignore_mirrors: bool = False
+    recheck: float = 300.0
+    parallelism: Parallelism = field(default_factory=Parallelism)
+    default: GroupOptions = field(default_factory=GroupOptions)
+    minima: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Unneeded:
+    """A node that could go: since when, what it drains, and where its pods would go (row of each)."""
+
+    node: Candidate
+    since: float
+    drained: Drained
+    risky: bool
+    moves: tuple[tuple[Pod, Row], ...] = ()
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing has to move."""
+        return self.drained.empty
+
+
+@dataclass(slots=True)
+class Chosen:
+    """The nodes that go now, and why the other unneeded ones wait."""
+
+    empty: list[Unneeded] = field(default_factory=list)
+    drain: list[Unneeded] = field(default_factory=list)
+    waiting: dict[str, Stay] = field(default_factory=dict)
+
+
+class ScaleDown:
+    """Unneeded nodes with their timers, and nodes whose simulation failed a short while ago."""
+
+    def __init__(self, settings: ScaleDownSettings) -> None:
+        self.settings = settings
+        self.unneeded: dict[str, Unneeded] = {}
+        self.stays: dict[str, Stay] = {}
+        self.interval = float("inf")
+        self._failed: dict[str, float] = {}
+        self._looked: float | None = None
+
+    def forget(self) -> None:
+        """Start all timers anew: what was seen is no longer to be trusted."""
+        self.unneeded.clear()
+
+    # Looking
+
+    def look(self, cluster: Cluster, nodes: Sequence[Candidate], groups: Mapping[str, GroupSize], scene: Scene) -> None:
+        """Find the nodes that are not needed. The cluster is left as it was, pending pods in it keep their places."""
+        now = scene.now
+        if self._looked is not None and now > self._looked:
+            self.interval = min(self.interval, now - self._looked)
+        self._looked = now
+        self._failed = {name: until for name, until in self._failed.items() if until > now}
+        self.stays = {}
+        usage = _usage(cluster)
+        able = [one for one in nodes if self._eligible(cluster, one, groups, usage, now)]
+        able.sort(key=self._first)
+        mark, opened = cluster.mark(), cluster.open.copy()
+        found = self._simulate(cluster, able, scene, self._enough())
+        cluster.revert(mark)
+        cluster.open[:] = opened[: len(cluster.open)]
+        self.unneeded = found
+
+    def _first(self, one: Candidate) -> tuple[bool, bool]:
+        """Empty nodes first, then those that were unneeded before."""
+        natures = {pod.nature for pod in one.pods}
+        moving = any(not is_mirror(nature.annotations) and not is_daemon(nature) for nature in natures)
+        return moving, one.name not in self.unneeded
+
+    def _enough(self) -> int:
+        settings = self.settings
+        interval = self.interval if self.interval < float("inf") else 0.0
+        return budgets.unneeded(len(self.unneeded), settings.parallelism.total, settings.default.unneeded, interval)
+
+    def _eligible(
+        self, cluster: Cluster, one: Candidate, groups: Mapping[str, GroupSize], usage: Counts, now: float
+    ) -> bool:
+        stay = self._unfit(cluster, one, groups, usage, now)
+        if stay is not None:
+            self.stays[one.name] = stay
+        return stay is None
+
+    def _unfit(self, cluster: Cluster, one: Candidate, groups: Mapping[str, GroupSize], usage: Counts, now: float) -> Stay | None:
+        """Why a node is not looked at. Source: core/scaledown/eligibility."""
+        group = groups.get(one.group)
+        if group is not None and group.target <= group.least:
+            return Stay(Reason.MIN_SIZE)
+        if one.name in self._failed:
+            return Stay(Reason.RECENT)
+        if one.deleting is not None and one.deleting + TAINT_STALE > now:
+            return Stay(Reason.DELETING)
+        if one.disabled:
+            return Stay(Reason.DISABLED)
+        if group is None:
+            return Stay(Reason.NOT_AUTOSCALED)
+        if not one.ready and not self.settings.unready_too:
+            return Stay(Reason.UNREADY_DISABLED)
+        return self._used(cluster, one, group.options, usage, now)
+
+    def _used(self, cluster: Cluster, one: Candidate, options: GroupOptions, usage: Counts, now: float) -> Stay | None:
+        """Whether too much of a node is asked for. Where no pod is left out, the columns know it already."""
+        ignored = utilization.Ignored(options.ignore_daemonsets, self.settings.ignore_mirrors)
+        threshold = options.gpu_utilization_threshold if one.gpu else options.utilization_threshold
+        special = one.gpu or ignored.daemons or ignored.mirrors or any(pod.deleted is not None for pod in one.pods)
+        share = float(usage[one.row])
+        if special or not np.isfinite(share):
+            try:
+                share = utilization.of_node(cluster.nodes[one.row], one.pods, ignored, now, gpu=one.gpu).highest
+            except utilization.UtilizationError:
+                return Stay(Reason.UNEXPECTED)
+        return Stay(Reason.USED) if share > threshold else None
+
+    # Simulating
+
+    def _simulate(self, cluster: Cluster, nodes: Iterable[Candidate], scene: Scene, enough: int) -> dict[str, Unneeded]:
+        found: dict[str, Unneeded] = {}
+        order = np.flatnonzero(cluster.open[: cluster.size])[::-1]
+        arrived: dict[Row, list[Pod]] = {}
+        for one in nodes:
+            if len(found) >= enough:
+                self.stays[one.name] = Stay(Reason.OTHER)
+                continue
+            drained = draining.of_node((*one.pods, *arrived.get(one.row, ())), scene)
+            if drained.blocker is not None:
+                self._fail(one, Stay(Reason.BLOCKED, drained.blocker.key, drained.reason), scene.now)
+                continue
+            moves = self._move(cluster, one, drained, order)
+            if moves is None:
+                self._fail(one, Stay(Reason.NO_PLACE), scene.now)
+                continue
+            for pod, row in moves:
+                arrived.setdefault(row, []).append(pod)
+            risky = not scene.budgets.allow_at_once(drained.move)
+            scene.budgets.use(drained.move)
+            before = self.unneeded.get(one.name)
+            since = scene.now if before is None else before.since
+            found[one.name] = Unneeded(one, since, drained, risky, tuple(moves))
+        return found
+
+    def _fail(self, one: Candidate, stay: Stay, now: float) -> None:
+        self.stays[one.name] = stay
+        self._failed[one.name] = now + self.settings.recheck
+
+    def _move(self, cluster: Cluster, one: Candidate, drained: Drained, order: Counts) -> list[tuple[Pod, Row]] | None:
+        """Place the pods that must move on other nodes; None if one of them finds no place.
+
+        Nodes are filled from the last one back: those that are looked at later are less likely to be emptied again.
+        """
+        mark = cluster.mark()
+        was_open = bool(cluster.open[one.row])
+        cluster.open[one.row] = False
+        waiting: dict[int, list[Pod]] = {}
+        for nature, pods in _by_nature((*drained.move, *drained.wait)).items():
+            waiting.setdefault(cluster.shape(nature.shape), []).extend(pods)
+        for shape, pods in waiting.items():
+            cluster.place(shape, one.row, -len(pods))
+        moves: list[tuple[Pod, Row]] = []
+        for shape, pods in waiting.items():
+            rows, takes = placement.fill(cluster, shape, len(pods), None, order)
+            if int(takes.sum()) < len(pods):
+                cluster.revert(mark)
+                cluster.open[one.row] = was_open
+                return None
+            moves += zip(pods, np.repeat(rows, takes).tolist(), strict=True)
+        return moves
+
+    # Choosing
+
+    def choose(self, groups: Mapping[str, GroupSize], running: Running, cluster: Cluster, now: float) -> Chosen:
+        """The nodes that go now, empty ones first, then such as can be drained without using a disruption budget up."""
+        found = Chosen()
+        ranked = sorted(self.unneeded.values(), key=lambda one: (not one.empty, one.risky))
+        left = {name: group.target - group.least - group.deleting for name, group in groups.items()}
+        spare = self._spare(cluster)
+        ripe: list[Unneeded] = []
+        for one in ranked:
+            stay = self._held(one, groups, left, spare, now)
+            if stay is None:
+                ripe.append(one)
+            else:
+                found.waiting[one.node.name] = stay
+        names = {one.node.name: one for one in ripe}
+        empty, drained = (tuple(one.node.name for one in ripe if one.empty is kind) for kind in (True, False))
+        chosen = budgets.crop(empty, drained, self.settings.parallelism, running)
+        found.empty, found.drain = ([names[name] for name in some] for some in chosen)
+        going = {*chosen[0], *chosen[1]}
+        found.waiting.update({name: Stay(Reason.MAX_DELETIONS) for name in names if name not in going})
+        return found
+
+    def _spare(self, cluster: Cluster) -> dict[str, int]:
+        """How much of each resource the cluster has above its minimum."""
+        capacity = {name: sum(node.capacity.get(name, 0) for node in cluster.nodes) for name in self.settings.minima}
+        return {name: capacity[name] - least for name, least in self.settings.minima.items()}
+
+    def _held(
+        self, one: Unneeded, groups: Mapping[str, GroupSize], left: dict[str, int], spare: dict[str, int], now: float
+    ) -> Stay | None:
+        """Why an unneeded node does not go yet. One that goes uses up its group's room. Source: RemovableAt in unneeded/nodes.go."""
+        node = one.node
+        options = groups[node.group].options if node.group in groups else self.settings.default
+        wanted = options.unneeded if node.ready else options.unready
+        if one.since + wanted >= now:
+            return Stay(Reason.NOT_LONG_ENOUGH if node.ready else Reason.NOT_UNREADY_LONG_ENOUGH)
+        if one.drained.wait:
+            return Stay(Reason.WAITING, one.drained.wait[0].key)
+        if left.get(node.group, 0) <= 0:
+            return Stay(Reason.MIN_SIZE)
+        size = node.capacity
+        if any(size.get(name, 0) > amount for name, amount in spare.items()):
+            return Stay(Reason.MINIMAL_RESOURCES)
+        left[node.group] -= 1
+        for name in spare:
+            spare[name] -= size.get(name, 0)
+        return None
+
+
+def _by_nature(pods: Iterable[Pod]) -> dict[Nature, list[Pod]]:
+    found: dict[Nature, list[Pod]] = {}
+    for pod in pods:
+        found.setdefault(pod.nature, []).append(pod)
+    return found
+
+
+def _usage(cluster: Cluster) -> Counts:
+    """For each row the larger of the shares of CPU and memory that are asked for; not finite where there is none to ask for."""
+    shares = []
+    for name in (CPU, MEMORY):
+        column = cluster.resources.index(name)
+        offered = cluster.offered[: cluster.size, column].astype(np.float64)
+        asked = offered - cluster.free[: cluster.size, column]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            shares.append(np.where(offered > 0, asked / offered, np.nan))
+    highest: Counts = np.maximum(shares[0], shares[1])
+    return highest
+
