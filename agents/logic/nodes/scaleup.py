@@ -216,7 +216,7 @@ def _fits(work: _Round, able: list[Group], shapes: list[ShapeId]) -> dict[str, s
     mark = cluster.mark()
     start = cluster.size
     for template in templates:
-        _add(cluster, template)
+        add(cluster, template)
     rows = slice(start, cluster.size)
     taken = {shape: filters.by_node(cluster, shape, rows) for shape in shapes}
     cluster.revert(mark)
@@ -235,13 +235,14 @@ def _between(cluster: Cluster, template: Template | None, shapes: set[ShapeId]) 
         return set()
     mark = cluster.mark()
     row = cluster.size
-    _add(cluster, template)
+    add(cluster, template)
     found = {shape for shape in bound if filters.passes(cluster, shape, slice(row, row + 1))[0]}
     cluster.revert(mark)
     return found
 
 
-def _add(cluster: Cluster, template: Template | None) -> None:
+def add(cluster: Cluster, template: Template | None) -> None:
+    """Add a copy of a template, with the pods that come with it."""
     if template is not None:
         row = cluster.add(estimator.copy(template.node, cluster.size))
         for pod in template.pods:
@@ -346,7 +347,7 @@ def _assume(work: _Round, best: Option, nodes: int, pending: Counts, taken: Coun
     template = work.groups[best.group].template
     start = work.cluster.size
     for _node in range(nodes if work.settings.several else 0):
-        _add(work.cluster, template)
+        add(work.cluster, template)
     among = np.zeros(work.cluster.size, np.bool_)
     among[start:] = True
     if work.settings.several:

@@ -1,0 +1,306 @@
+"""One decision about all groups, from one look at the cluster: repair, grow, shrink, in upstream's order.
+
+It asks nobody: the world comes in as a value, and decisions go out; whether they worked comes back by `grew`, `failed_to_grow`,
+`started` and `failed_to_start`. Source: RunOnce in core/static_autoscaler.go.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from agents.logic.nodes import pending, scaleup
+from agents.logic.nodes.aws.options import GroupOptions
+from agents.logic.nodes.backoff import Backoff, BackoffSettings, Failure
+from agents.logic.nodes.budgets import Running
+from agents.logic.nodes.cluster import Cluster
+from agents.logic.nodes.clusterstate import ClusterState, Look, SeenInstance, SeenNode, StateSettings
+from agents.logic.nodes.drain import DisruptionBudgets, DrainSettings, Scene, Workloads
+from agents.logic.nodes.estimator import Template
+from agents.logic.nodes.expanders import Circumstances
+from agents.logic.nodes.pending import PendingSettings
+from agents.logic.nodes.pods import Pod, recreated
+from agents.logic.nodes.scaledown import DISABLED, Candidate, Chosen, GroupSize, ScaleDown, ScaleDownSettings
+from agents.logic.nodes.scaleup import Group, Increase, ScaleUp, ScaleUpSettings
+from agents.logic.nodes.shapes import Node
+from agents.logic.nodes.tallies import Namespaces
+
+LONG_AGO = 3600.0
+"""Seconds before the start at which growth and shrinkage count as having happened last."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSeen:
+    """A node with the pods on it. `deleting`: since when it is being deleted; `draining`: it is, and it is not empty."""
+
+    node: Node
+    group: str
+    pods: Sequence[Pod]
+    created: float
+    ready: bool = True
+    suspended: bool = False
+    gone: bool = False
+    deleting: float | None = None
+    draining: bool = False
+    soft_tainted: bool = False
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    gpu: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSeen:
+    """A group as its provider has it."""
+
+    name: str
+    least: int
+    most: int
+    target: int
+    template: Template | None
+    options: GroupOptions = field(default_factory=GroupOptions)
+    gpu: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """All that a decision may know of the cluster. `budgets` are used up by the decision."""
+
+    nodes: Sequence[NodeSeen]
+    groups: Sequence[GroupSeen]
+    waiting: Sequence[Pod]
+    instances: Sequence[SeenInstance]
+    workloads: Workloads
+    budgets: DisruptionBudgets
+    namespaces: Namespaces = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Delays:
+    """Seconds that scale-down waits after growth, after a deletion began, and after one could not begin."""
+
+    after_add: float = 600.0
+    after_delete: float = 0.0
+    after_failure: float = 180.0
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """All settings of a decision. `soft_taints`: most of them changed at once, 0 for none at all."""
+
+    state: StateSettings = field(default_factory=StateSettings)
+    backoff: BackoffSettings = field(default_factory=BackoffSettings)
+    pending: PendingSettings = field(default_factory=PendingSettings)
+    scale_up: ScaleUpSettings = field(default_factory=ScaleUpSettings)
+    scale_down: ScaleDownSettings = field(default_factory=ScaleDownSettings)
+    drain: DrainSettings = field(default_factory=DrainSettings)
+    delays: Delays = field(default_factory=Delays)
+    soft_taints: int = 10
+    shrink: bool = True
+    from_zero: bool = True
+    enforce_minimum: bool = False
+
+
+@dataclass(slots=True)
+class Decisions:
+    """What is to be done, in this order: targets lowered, instances removed, groups grown, nodes deleted, soft taints changed."""
+
+    lower: list[tuple[str, int]] = field(default_factory=list)
+    remove: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
+    grow: list[Increase] = field(default_factory=list)
+    delete: Chosen = field(default_factory=Chosen)
+    taint: list[str] = field(default_factory=list)
+    untaint: list[str] = field(default_factory=list)
+    scale_up: ScaleUp = field(default_factory=ScaleUp)
+    triggered: list[Pod] = field(default_factory=list)
+    not_triggered: list[Pod] = field(default_factory=list)
+    halted: str = ""
+
+
+class Autoscaler:
+    """What must be remembered from one decision to the next."""
+
+    def __init__(self, settings: Settings, start: float) -> None:
+        self.settings = settings
+        self.state = ClusterState(settings.state, Backoff(settings.backoff))
+        self.scale_down = ScaleDown(settings.scale_down)
+        self.grown = self.deleted = self.stumbled = start - LONG_AGO
+
+    # Outcomes
+
+    def grew(self, group: str, delta: int, now: float) -> None:
+        """A group's target was raised."""
+        self.state.scale_up(group, delta, now)
+        self.grown = now
+
+    def failed_to_grow(self, group: str, failure: Failure, now: float) -> None:
+        """A group's target could not be raised."""
+        self.state.fail(group, failure, now)
+
+    def started(self, groups: Sequence[str], now: float) -> None:
+        """Deletions of nodes of these groups began."""
+        for group in groups:
+            self.state.scale_down(group, now)
+        self.deleted = now
+
+    def failed_to_start(self, now: float) -> None:
+        """Deletions could not begin."""
+        self.stumbled = now
+
+    # Deciding
+
+    def step(self, world: World, around: Circumstances, now: float) -> Decisions:
+        """Decide on all groups."""
+        found = Decisions()
+        if not self.settings.from_zero and not any(one.ready for one in world.nodes):
+            found.halted = "the cluster has no ready node"
+            return found
+        found.lower = [(one.group, -one.delta) for one in self.state.update(_look(world), now) if one.failure.code == "timeout"]
+        self._repair(world, found, now)
+        if found.halted:
+            return found
+        cluster, rows = _picture(world, self.settings.pending)
+        calm = self._grow(world, cluster, found, around, now)
+        if self.settings.shrink:
+            self._shrink(world, cluster, rows, found, calm=calm, now=now)
+        if self.settings.enforce_minimum:
+            minima = {group.name: group.least for group in world.groups}
+            found.grow += scaleup.below_minimum(self._groups(world, now), minima, cluster, self.settings.scale_up)
+        return found
+
+    def _repair(self, world: World, found: Decisions, now: float) -> None:
+        """Remove instances that never became nodes or could not be made, and set targets right that never came true."""
+        for group in world.groups:
+            late = self.state.groups[group.name].long_unregistered if group.name in self.state.groups else []
+            spare = max(group.target - group.least, 0)
+            if late and spare:
+                found.remove.append((group.name, tuple(sorted(late)[:spare])))
+        if not self.state.healthy():
+            self.scale_down.forget()
+            found.halted = "too many nodes of the cluster are not ready"
+            return
+        for name, errors in self.state.creation_errors.items():
+            found.remove.append((name, tuple(sorted(errors))))
+        wrong = self.state.oversized(now)
+        if wrong:
+            found.lower += list(wrong.items())
+            found.halted = "sizes of groups were set right"
+
+    def _groups(self, world: World, now: float) -> list[Group]:
+        return [
+            Group(
+                one.name,
+                one.target,
+                one.most,
+                one.template,
+                healthy=self.state.group_healthy(one.name),
+                backed_off=self.state.backoff.of(one.name, now) is not None,
+                gpu=one.gpu,
+            )
+            for one in world.groups
+        ]
+
+    def _grow(self, world: World, cluster: Cluster, found: Decisions, around: Circumstances, now: float) -> bool:
+        """Let groups grow for the pods that no node takes; whether scale-down may look at this moment."""
+        start = cluster.size
+        for group in world.groups:
+            for _node in range(self.state.upcoming(group.name, now) if group.template is not None else 0):
+                scaleup.add(cluster, group.template)
+        fled = [pod for one in world.nodes if one.draining for pod in one.pods if recreated(pod)]
+        left = pending.place(cluster, [*world.waiting, *fled], self.settings.pending)
+        left = pending.old_enough(left, self.settings.pending, now)
+        limit = self.settings.scale_up.limits.nodes
+        calm = True
+        if left and pending.all_new(left, self.settings.pending, now):
+            calm = False
+        elif left and limit and sum(one.ready for one in world.nodes) >= limit:
+            found.not_triggered = left
+        elif left:
+            shapes = np.array([cluster.shape(pod.shape) for pod in left], np.int64)
+            found.scale_up = scaleup.decide(cluster, self._groups(world, now), shapes, self.settings.scale_up, around)
+            found.grow = list(found.scale_up.increases)
+            found.triggered = [left[place] for place in found.scale_up.triggered]
+            quiet = not found.grow and not found.scale_up.refused
+            found.not_triggered = [left[place] for place in found.scale_up.remaining] if quiet else []
+        cluster.open[start : cluster.size] = False
+        return calm
+
+    def _shrink(self, world: World, cluster: Cluster, rows: list[int], found: Decisions, *, calm: bool, now: float) -> None:
+        """Look for unneeded nodes, and let those go whose time has come."""
+        groups = self._sizes(world)
+        names = set(groups)
+        nodes = [
+            Candidate(
+                row,
+                one.node.name,
+                one.group if one.group in names else "",
+                one.pods,
+                ready=one.ready,
+                disabled=one.annotations.get(DISABLED) == "true",
+                deleting=one.deleting,
+                gpu=one.gpu,
+                capacity=one.node.capacity,
+            )
+            for row, one in zip(rows, world.nodes, strict=True)
+        ]
+        if not calm:
+            return
+        scene = Scene(now, self.settings.drain, world.workloads, world.budgets)
+        self.scale_down.look(cluster, nodes, groups, scene)
+        if not self._cooling(found, now):
+            running = Running(
+                sum(one.deleting is not None and not one.draining for one in world.nodes),
+                sum(one.deleting is not None and one.draining for one in world.nodes),
+            )
+            found.delete = self.scale_down.choose(groups, running, cluster, now)
+        if not found.delete.empty and not found.delete.drain:
+            self._soft_taints(world, found)
+
+    def _sizes(self, world: World) -> dict[str, GroupSize]:
+        deleting: dict[str, int] = {}
+        for one in world.nodes:
+            if one.deleting is not None:
+                deleting[one.group] = deleting.get(one.group, 0) + 1
+        return {g.name: GroupSize(g.target, g.least, g.options, deleting.get(g.name, 0)) for g in world.groups}
+
+    def _cooling(self, found: Decisions, now: float) -> bool:
+        delays = self.settings.delays
+        grown = now if found.grow else self.grown
+        return (
+            grown + delays.after_add > now or self.deleted + delays.after_delete > now or self.stumbled + delays.after_failure > now
+        )
+
+    def _soft_taints(self, world: World, found: Decisions) -> None:
+        """Mark nodes that may go soon so that the scheduler would rather use others; at most so many changes, removals first."""
+        most = self.settings.soft_taints
+        wanted = self.scale_down.unneeded
+        staying = [one for one in world.nodes if one.deleting is None]
+        found.untaint = [one.node.name for one in staying if one.soft_tainted and one.node.name not in wanted][:most]
+        new = [one.node.name for one in staying if not one.soft_tainted and one.node.name in wanted]
+        found.taint = new[: most - len(found.untaint)]
+
+
+def _look(world: World) -> Look:
+    nodes = [
+        SeenNode(one.node.name, one.group, one.created, one.ready and not one.node.unschedulable, one.suspended, one.gone)
+        for one in world.nodes
+    ]
+    return Look({group.name: group.target for group in world.groups}, nodes, world.instances)
+
+
+def _picture(world: World, settings: PendingSettings) -> tuple[Cluster, list[int]]:
+    """The cluster in columns, without pods that are expendable; nodes that are being deleted take no more pods."""
+    cluster = Cluster(world.namespaces)
+    start = cluster.add_all([one.node for one in world.nodes])
+    rows = list(range(start, start + len(world.nodes)))
+    shares: dict[int, dict[int, int]] = {}
+    for row, one in zip(rows, world.nodes, strict=True):
+        if one.deleting is not None or not one.ready:
+            cluster.open[row] = one.deleting is None and cluster.open[row]
+        for pod in one.pods:
+            if not pending.expendable(pod, settings):
+                counts = shares.setdefault(cluster.shape(pod.shape), {})
+                counts[row] = counts.get(row, 0) + 1
+    for shape, counts in shares.items():
+        cluster.move(shape, np.array(list(counts), np.int64), np.array(list(counts.values()), np.int64))
+    cluster.settle()
+    return cluster, rows
+
