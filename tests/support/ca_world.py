@@ -23,6 +23,8 @@ from agents.logic.nodes.scaledown import CANDIDATE, TO_BE_DELETED
 from agents.logic.nodes.shapes import HOSTNAME, Node, Taint
 
 Json = dict[str, Any]
+LISTED_AGAIN = 120.0
+"""Seconds for which the list of a group's instances is kept, unless the group grows."""
 HOOK = "delay-deletion.cluster-autoscaler.kubernetes.io/"
 
 
@@ -78,6 +80,9 @@ class Scenario:
         self.evicted: list[Json] = []
         self.events: set[str] = set()
         self._queue: list[tuple[float, int, Callable[[], None]]] = []
+        self._told: set[str] = set()
+        self._listed: dict[str, dict[str, bool]] = {}
+        self._asked = -1e9
         self._batches: dict[str, list[str]] = {}
         for given in inputs["groups"]:
             nodes = given.get("nodes") or []
@@ -146,6 +151,7 @@ class Scenario:
         company = self.companies[group]
         self._call("delete", group, nodes=sorted(names))
         company.target -= len(names)
+        self._listed.pop(group, None)
         for name in names:
             company.instances.pop(name, None)
             self._vanish(name)
@@ -167,7 +173,7 @@ class Scenario:
         left = [pod for pod, node in self.pods.values() if node == name and not is_mirror(pod.nature.annotations)]
         moving = [pod for pod in left if not is_daemon(pod.nature)]
         for pod in left:
-            self.events.add(f"Pod/{pod.name} ScaleDown") if not is_daemon(pod.nature) else None
+            self._tell(f"Pod/{pod.name} ScaleDown")
             if pod.name not in self.refused:
                 self.evicted.append({"at_s": self.now, "pod": pod.name})
                 self._later(self.now + 2, lambda pod=pod: self.pods.pop(pod.name, None) and None)
@@ -175,6 +181,12 @@ class Scenario:
             self._later(self.now + 10, lambda: self._drain(name))
         else:
             self._later(self.now + 5, lambda: self._hooks(name))
+
+    def _tell(self, event: str) -> None:
+        """An event that is not repeated."""
+        if event not in self._told:
+            self._told.add(event)
+            self.events.add(event)
 
     def _hooks(self, name: str) -> None:
         held = any(key.startswith(HOOK) for key in self.machines[name].annotations)
@@ -208,10 +220,15 @@ class Scenario:
             GroupSeen(name, one.given["min"], one.given["max"], one.target, Template(ca_vectors.node(one.given["template"])), one.options)
             for name, one in self.companies.items()
         ]
+        if self.now - self._asked >= LISTED_AGAIN:
+            self._asked, self._listed = self.now, {}
+        for group, company in self.companies.items():
+            if group not in self._listed or group in self.auto.state.requests:
+                self._listed[group] = dict(company.instances)
         instances = [
             SeenInstance(name, group, error=Failure("OutOfResources", "no-capacity") if broken else None)
-            for group, company in self.companies.items()
-            for name, broken in company.instances.items()
+            for group, listed in self._listed.items()
+            for name, broken in listed.items()
             if name not in self.machines
         ]
         known = {(one["kind"], one.get("namespace", "default"), one["name"]): one.get("replicas") for one in self.controllers}
@@ -297,7 +314,7 @@ class Scenario:
         found["node_objects"] = len(self.machines)
         lists = {
             "calls": self.calls,
-            "evicted": self.evicted,
+            "evicted": sorted(self.evicted, key=lambda one: (one["at_s"], one["pod"])),
             "events": sorted(self.events),
             "deletion_candidates": sorted(name for name, one in self.machines.items() if one.soft),
             "to_be_deleted": sorted(name for name, one in self.machines.items() if one.since is not None),

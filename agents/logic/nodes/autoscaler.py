@@ -13,7 +13,7 @@ from agents.logic.nodes import pending, scaleup
 from agents.logic.nodes.aws.options import GroupOptions
 from agents.logic.nodes.backoff import Backoff, BackoffSettings, Failure
 from agents.logic.nodes.budgets import Running
-from agents.logic.nodes.cluster import Cluster
+from agents.logic.nodes.cluster import Cluster, Row
 from agents.logic.nodes.clusterstate import ClusterState, Look, SeenInstance, SeenNode, StateSettings
 from agents.logic.nodes.drain import DisruptionBudgets, DrainSettings, Scene, Workloads
 from agents.logic.nodes.estimator import Template
@@ -157,10 +157,10 @@ class Autoscaler:
         self._repair(world, found, now)
         if found.halted:
             return found
-        cluster, rows = _picture(world, self.settings.pending)
-        calm = self._grow(world, cluster, found, around, now)
-        if self.settings.shrink:
-            self._shrink(world, cluster, rows, found, calm=calm, now=now)
+        cluster = _picture(world, self.settings.pending)
+        placed = self._grow(world, cluster, found, around, now)
+        if self.settings.shrink and placed is not None:
+            self._shrink(world, cluster, placed, found, now)
         if self.settings.enforce_minimum:
             minima = {group.name: group.least for group in world.groups}
             found.grow += scaleup.below_minimum(self._groups(world, now), minima, cluster, self.settings.scale_up)
@@ -198,15 +198,18 @@ class Autoscaler:
             for one in world.groups
         ]
 
-    def _grow(self, world: World, cluster: Cluster, found: Decisions, around: Circumstances, now: float) -> bool:
-        """Let groups grow for the pods that no node takes; whether scale-down may look at this moment."""
+    def _grow(self, world: World, cluster: Cluster, found: Decisions, around: Circumstances, now: float) -> Mapping[Row, list[Pod]] | None:
+        """Let groups grow for the pods that no node takes.
+
+        The answer is where the pending pods go that need no growth, or None if scale-down should not look at this moment.
+        """
         start = cluster.size
         for group in world.groups:
             for _node in range(self.state.upcoming(group.name, now) if group.template is not None else 0):
                 scaleup.add(cluster, group.template)
         fled = [pod for one in world.nodes if one.draining for pod in one.pods if recreated(pod)]
-        left = pending.place(cluster, [*world.waiting, *fled], self.settings.pending)
-        left = pending.old_enough(left, self.settings.pending, now)
+        waiting = pending.place(cluster, [*world.waiting, *fled], self.settings.pending)
+        left = pending.old_enough(waiting.left, self.settings.pending, now)
         limit = self.settings.scale_up.limits.nodes
         calm = True
         if left and pending.all_new(left, self.settings.pending, now):
@@ -221,9 +224,9 @@ class Autoscaler:
             quiet = not found.grow and not found.scale_up.refused
             found.not_triggered = [left[place] for place in found.scale_up.remaining] if quiet else []
         cluster.open[start : cluster.size] = False
-        return calm
+        return waiting.placed if calm else None
 
-    def _shrink(self, world: World, cluster: Cluster, rows: list[int], found: Decisions, *, calm: bool, now: float) -> None:
+    def _shrink(self, world: World, cluster: Cluster, placed: Mapping[Row, list[Pod]], found: Decisions, now: float) -> None:
         """Look for unneeded nodes, and let those go whose time has come."""
         groups = self._sizes(world)
         names = set(groups)
@@ -232,17 +235,15 @@ class Autoscaler:
                 row,
                 one.node.name,
                 one.group if one.group in names else "",
-                one.pods,
+                (*one.pods, *placed.get(row, ())),
                 ready=one.ready,
                 disabled=one.annotations.get(DISABLED) == "true",
                 deleting=one.deleting,
                 gpu=one.gpu,
                 capacity=one.node.capacity,
             )
-            for row, one in zip(rows, world.nodes, strict=True)
+            for row, one in enumerate(world.nodes)
         ]
-        if not calm:
-            return
         scene = Scene(now, self.settings.drain, world.workloads, world.budgets)
         self.scale_down.look(cluster, nodes, groups, scene)
         if not self._cooling(found, now):
@@ -286,15 +287,13 @@ def _look(world: World) -> Look:
     return Look({group.name: group.target for group in world.groups}, nodes, world.instances)
 
 
-def _picture(world: World, settings: PendingSettings) -> tuple[Cluster, list[int]]:
-    """The cluster in columns, without pods that are expendable; nodes that are being deleted take no more pods."""
+def _picture(world: World, settings: PendingSettings) -> Cluster:
+    """The cluster in columns, a row for each node, without pods that are expendable; nodes under deletion take no more pods."""
     cluster = Cluster(world.namespaces)
-    start = cluster.add_all([one.node for one in world.nodes])
-    rows = list(range(start, start + len(world.nodes)))
+    cluster.add_all([one.node for one in world.nodes])
     shares: dict[int, dict[int, int]] = {}
-    for row, one in zip(rows, world.nodes, strict=True):
-        if one.deleting is not None or not one.ready:
-            cluster.open[row] = one.deleting is None and cluster.open[row]
+    for row, one in enumerate(world.nodes):
+        cluster.open[row] &= one.deleting is None
         for pod in one.pods:
             if not pending.expendable(pod, settings):
                 counts = shares.setdefault(cluster.shape(pod.shape), {})
@@ -302,5 +301,5 @@ def _picture(world: World, settings: PendingSettings) -> tuple[Cluster, list[int
     for shape, counts in shares.items():
         cluster.move(shape, np.array(list(counts), np.int64), np.array(list(counts.values()), np.int64))
     cluster.settle()
-    return cluster, rows
+    return cluster
 

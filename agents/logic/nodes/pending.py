@@ -7,7 +7,7 @@ import numpy as np
 
 from agents.logic.nodes import placement
 from agents.logic.nodes.aws.options import duration
-from agents.logic.nodes.cluster import Cluster
+from agents.logic.nodes.cluster import Cluster, Row
 from agents.logic.nodes.pods import Pod, is_daemon
 
 DELAY = "cluster-autoscaler.kubernetes.io/pod-scale-up-delay"
@@ -38,7 +38,7 @@ def delay(annotations: Mapping[str, str], settings: PendingSettings) -> float:
 
 def old_enough(pods: Sequence[Pod], settings: PendingSettings, now: float) -> list[Pod]:
     """The pods whose delay has passed. Source: filterOutYoungPods in core/static_autoscaler.go."""
-    return [pod for pod in pods if now - pod.created >= delay(pod.nature.annotations, settings)]
+    return [pod for pod in pods if now - pod.created > delay(pod.nature.annotations, settings)]
 
 
 def all_new(pods: Sequence[Pod], settings: PendingSettings, now: float) -> bool:
@@ -47,15 +47,27 @@ def all_new(pods: Sequence[Pod], settings: PendingSettings, now: float) -> bool:
     return all(now - pod.created < NEW for pod in pods) or (bool(gpu) and all(now - pod.created < NEW_GPU for pod in gpu))
 
 
-def place(cluster: Cluster, pods: Sequence[Pod], settings: PendingSettings) -> list[Pod]:
-    """Place the pods for which there is room, the most important first; the answer is the others, which need new nodes.
+@dataclass(frozen=True, slots=True)
+class Sorted:
+    """Pending pods that found room, by row, and those that need new nodes."""
 
-    Expendable pods and pods of DaemonSets are left out, and take no room.
+    placed: Mapping[Row, list[Pod]]
+    left: list[Pod]
+
+
+def place(cluster: Cluster, pods: Sequence[Pod], settings: PendingSettings) -> Sorted:
+    """Place the pods for which there is room, the most important first; the others need new nodes.
+
+    Expendable pods are left out and take no room; pods of DaemonSets are never said to need a node.
     """
     wanted = [pod for pod in pods if not expendable(pod, settings)]
     shapes = np.array([cluster.shape(pod.shape) for pod in wanted], np.int64)
     priorities = np.array([-(pod.nature.priority or 0) for pod in wanted], np.int64)
     order = np.lexsort((shapes, priorities)) if len(wanted) else np.zeros(0, np.int64)
     rows = placement.schedule(cluster, shapes[order].tolist())
-    left = sorted(order[rows == placement.NOWHERE].tolist())
-    return [wanted[place] for place in left if not is_daemon(wanted[place].nature)]
+    placed: dict[Row, list[Pod]] = {}
+    for place, row in zip(order.tolist(), rows.tolist(), strict=True):
+        if row != placement.NOWHERE:
+            placed.setdefault(row, []).append(wanted[place])
+    left = [wanted[place] for place in sorted(order[rows == placement.NOWHERE].tolist())]
+    return Sorted(placed, [pod for pod in left if not is_daemon(pod.nature)])
