@@ -217,7 +217,14 @@ class Scenario:
             on.setdefault(node, []).append(pod)
         nodes = [self._seen(name, one, on.get(name, [])) for name, one in self.machines.items()]
         groups = [
-            GroupSeen(name, one.given["min"], one.given["max"], one.target, Template(ca_vectors.node(one.given["template"])), one.options)
+            GroupSeen(
+                name,
+                one.given["min"],
+                one.given["max"],
+                one.target,
+                Template(ca_vectors.node(one.given["template"])),
+                one.options,
+            )
             for name, one in self.companies.items()
         ]
         if self.now - self._asked >= LISTED_AGAIN:
@@ -240,7 +247,9 @@ class Scenario:
         return World(nodes, groups, waiting, instances, Workloads(known), DisruptionBudgets(budgets), ca_vectors.NAMESPACES)
 
     def _seen(self, name: str, one: Machine, pods: list[Pod]) -> NodeSeen:
-        taints = [Taint(TO_BE_DELETED, "", "NoSchedule")] * (one.since is not None) + [Taint(CANDIDATE, "", "PreferNoSchedule")] * one.soft
+        taints = [Taint(TO_BE_DELETED, "", "NoSchedule")] * (one.since is not None) + [
+            Taint(CANDIDATE, "", "PreferNoSchedule")
+        ] * one.soft
         node = replace(one.node, taints=(*one.node.taints, *taints), unschedulable=one.cordoned or one.node.unschedulable)
         return NodeSeen(
             node,

@@ -198,7 +198,9 @@ class Autoscaler:
             for one in world.groups
         ]
 
-    def _grow(self, world: World, cluster: Cluster, found: Decisions, around: Circumstances, now: float) -> Mapping[Row, list[Pod]] | None:
+    def _grow(
+        self, world: World, cluster: Cluster, found: Decisions, around: Circumstances, now: float
+    ) -> Mapping[Row, list[Pod]] | None:
         """Let groups grow for the pods that no node takes.
 
         The answer is where the pending pods go that need no growth, or None if scale-down should not look at this moment.
@@ -266,7 +268,9 @@ class Autoscaler:
         delays = self.settings.delays
         grown = now if found.grow else self.grown
         return (
-            grown + delays.after_add > now or self.deleted + delays.after_delete > now or self.stumbled + delays.after_failure > now
+            grown + delays.after_add > now
+            or self.deleted + delays.after_delete > now
+            or self.stumbled + delays.after_failure > now
         )
 
     def _soft_taints(self, world: World, found: Decisions) -> None:
@@ -302,4 +306,3 @@ def _picture(world: World, settings: PendingSettings) -> Cluster:
         cluster.move(shape, np.array(list(counts), np.int64), np.array(list(counts.values()), np.int64))
     cluster.settle()
     return cluster
-

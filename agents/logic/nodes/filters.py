@@ -307,4 +307,3 @@ REASONS: Mapping[str, Reason] = {
     "PodTopologySpread": _spread_reason,
     "InterPodAffinity": _affinity_reason,
 }
-

@@ -8,8 +8,27 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import cast
 
-from agents.logic.nodes.selectors import EVERYTHING, NOTHING, Operator, Requirement, Selector, SelectorError, label_selector, requirement
-from agents.logic.nodes.shapes import EVERY_ADDRESS, NODE_NAME_FIELD, Audience, HostPort, NodeTerm, Spread, Taint, Term, Toleration
+from agents.logic.nodes.selectors import (
+    EVERYTHING,
+    NOTHING,
+    Operator,
+    Requirement,
+    Selector,
+    SelectorError,
+    label_selector,
+    requirement,
+)
+from agents.logic.nodes.shapes import (
+    EVERY_ADDRESS,
+    NODE_NAME_FIELD,
+    Audience,
+    HostPort,
+    NodeTerm,
+    Spread,
+    Taint,
+    Term,
+    Toleration,
+)
 
 MOST_TERMS = 512
 """Affinity terms, spread constraints, tolerations or ports of one pod, each. A pod with more is refused."""
@@ -154,7 +173,9 @@ def _expression(value: object) -> Requirement:
 
 def _name(field: Json) -> Requirement:
     """A demand on the node's name, which is valid with exactly one value."""
-    return Requirement(NODE_NAME_FIELD, _NAMING[text(field["operator"], "a field")], frozenset(texts(field.get("values"), "a field")))
+    return Requirement(
+        NODE_NAME_FIELD, _NAMING[text(field["operator"], "a field")], frozenset(texts(field.get("values"), "a field"))
+    )
 
 
 def pod_terms(affinity: object, kind: str, whose: Whose) -> tuple[Term, ...]:

@@ -164,9 +164,7 @@ class ScaleDown:
         interval = self.interval if self.interval < float("inf") else 0.0
         return budgets.unneeded(len(self.unneeded), settings.parallelism.total, settings.default.unneeded, interval)
 
-    def _eligible(
-        self, cluster: Cluster, one: Candidate, groups: Mapping[str, GroupSize], usage: Counts, now: float
-    ) -> bool:
+    def _eligible(self, cluster: Cluster, one: Candidate, groups: Mapping[str, GroupSize], usage: Counts, now: float) -> bool:
         stay = self._unfit(cluster, one, groups, usage, now)
         if stay is not None:
             self.stays[one.name] = stay
@@ -324,4 +322,3 @@ def _usage(cluster: Cluster) -> Counts:
             shares.append(np.where(offered > 0, asked / offered, np.nan))
     highest: Counts = np.maximum(shares[0], shares[1])
     return highest
-

@@ -131,7 +131,9 @@ class _Round:
         return f'exceeded quota: "cluster-wide", resources: {", ".join(sorted(short))}' if short else ""
 
 
-def decide(cluster: Cluster, groups: Sequence[Group], pending: Counts, settings: ScaleUpSettings, around: Circumstances) -> ScaleUp:
+def decide(
+    cluster: Cluster, groups: Sequence[Group], pending: Counts, settings: ScaleUpSettings, around: Circumstances
+) -> ScaleUp:
     """Decide for the pending pods, given by their shapes; the cluster is left as it was.
 
     `cluster` holds all nodes, the upcoming ones among them, and none of the pending pods.
@@ -354,7 +356,9 @@ def _assume(work: _Round, best: Option, nodes: int, pending: Counts, taken: Coun
         placement.schedule(work.cluster, np.sort(pending[taken]).tolist(), among)
 
 
-def below_minimum(groups: Sequence[Group], minima: Mapping[str, int], cluster: Cluster, settings: ScaleUpSettings) -> list[Increase]:
+def below_minimum(
+    groups: Sequence[Group], minima: Mapping[str, int], cluster: Cluster, settings: ScaleUpSettings
+) -> list[Increase]:
     """Groups whose target is below their minimum, raised as far as the limits on resources let them."""
     work = _Round(cluster, groups, settings)
     capacity = work.capacity

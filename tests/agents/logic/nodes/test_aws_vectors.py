@@ -8,7 +8,14 @@ from ca_vectors import vectors
 
 from agents.logic.nodes.aws import identity, options, provider, specs, templates
 from agents.logic.nodes.aws.provider import Activity, ApiError, Asking, Call, Described, Instance, NodeRef, Provider
-from agents.logic.nodes.aws.templates import InstanceRequirements, InstanceType, Launch, LaunchTemplate, MixedPolicy, NodegroupAnswer
+from agents.logic.nodes.aws.templates import (
+    InstanceRequirements,
+    InstanceType,
+    Launch,
+    LaunchTemplate,
+    MixedPolicy,
+    NodegroupAnswer,
+)
 
 Vector = dict[str, Any]
 
@@ -94,7 +101,9 @@ def _launch_template(aws: Vector, reference: Vector | None) -> LaunchTemplate | 
     if found is None:
         return None
     fitting = (aws.get("types_for_requirements") or [""])[0]
-    return LaunchTemplate(found.get("instance_type", ""), found.get("image", ""), _requirements(found.get("requirements")), fitting)
+    return LaunchTemplate(
+        found.get("instance_type", ""), found.get("image", ""), _requirements(found.get("requirements")), fitting
+    )
 
 
 def _template_source(aws: Vector) -> templates.TemplateSource:
@@ -223,7 +232,9 @@ class FakeAws:
     def _terminate(self, instance: str) -> None:
         for one in list(self.groups.values()):
             if any(i.name == instance for i in one.instances):
-                after = tuple(Instance(i.name, i.zone, "Terminating", i.health) if i.name == instance else i for i in one.instances)
+                after = tuple(
+                    Instance(i.name, i.zone, "Terminating", i.health) if i.name == instance else i for i in one.instances
+                )
                 self._set(one.name, one.desired - 1, after)
 
 
@@ -267,7 +278,9 @@ class Scene:
             result = self._do(step)
         except (provider.ProviderError, identity.IdentityError, ApiError) as error:
             found["error"] = str(error)
-            result = {"nodes": [], "has_instance": step.get("nodes", [{"name": ""}])[0]["name"].startswith("fargate")}.get(step["op"])
+            result = {"nodes": [], "has_instance": step.get("nodes", [{"name": ""}])[0]["name"].startswith("fargate")}.get(
+                step["op"]
+            )
         if result is not None:
             found["result"] = result
         return found | self.outcome()

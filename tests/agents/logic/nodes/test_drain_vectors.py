@@ -17,7 +17,9 @@ NOW = 1_000_000.0
 def test_a_pod_is_of_the_kind_that_upstream_sees(vector: Vector) -> None:
     inputs = vector["inputs"]
     annotations = inputs["annotations"] or {}
-    owners = tuple(pods.Owner(one["kind"], one["name"], controller=bool(one.get("controller"))) for one in inputs["owner_references"] or ())
+    owners = tuple(
+        pods.Owner(one["kind"], one["name"], controller=bool(one.get("controller"))) for one in inputs["owner_references"] or ()
+    )
     mine = pods.controller(owners)
     assert {
         "is_mirror": pods.is_mirror(annotations),
@@ -63,7 +65,9 @@ def drain_scene(inputs: Vector, now: float) -> Scene:
     )
     known = {(one["kind"], one.get("namespace", "default"), one["name"]): one.get("replicas") for one in inputs["controllers"]}
     budgets = [
-        DisruptionBudget(one["name"], one.get("namespace", "default"), reading.selector(one["selector"]), one["disruptions_allowed"])
+        DisruptionBudget(
+            one["name"], one.get("namespace", "default"), reading.selector(one["selector"]), one["disruptions_allowed"]
+        )
         for one in inputs["pdbs"]
     ]
     return Scene(now, settings, Workloads(known), DisruptionBudgets(budgets))
@@ -88,5 +92,3 @@ def test_a_pod_blocks_its_node_when_and_why_upstream_says(vector: Vector) -> Non
     assert [one.name for one in found.wait] == expected.get("wait_for_completion", [])
     if "pdbs_allow_all_at_once" in expected:
         assert scene.budgets.allow_at_once(found.move) == expected["pdbs_allow_all_at_once"]
-
-

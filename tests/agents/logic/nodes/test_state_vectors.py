@@ -115,7 +115,12 @@ def _written(state: ClusterState, failed: list[FailedScaleUp], targets: dict[str
     kinds = {"OutOfResources": "OutOfResource"}
     if failed:
         found["failures_registered"] = [
-            {"class": kinds.get(one.failure.kind, one.failure.kind), "code": one.failure.code, "delta": one.delta, "group": one.group}
+            {
+                "class": kinds.get(one.failure.kind, one.failure.kind),
+                "code": one.failure.code,
+                "delta": one.delta,
+                "group": one.group,
+            }
             for one in failed
         ]
         calls = [{"delta": -one.delta, "group": one.group} for one in failed if one.failure.code == "timeout"]
@@ -146,5 +151,3 @@ def _group(state: ClusterState, name: str, now: float) -> Vector:
     if state.creation_errors.get(name):
         found["instances_with_creation_errors"] = len(state.creation_errors[name])
     return found
-
-
