@@ -1,4 +1,4 @@
-"""Upstream's vectors for node scaling, and their nodes and pods as shapes. They live outside the repository; without them tests skip."""
+"""Upstream's vectors for node scaling, and their nodes and pods as shapes. Without the vectors, tests skip."""
 
 import json
 import os

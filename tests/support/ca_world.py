@@ -215,7 +215,7 @@ class Scenario:
         on: dict[str, list[Pod]] = {}
         for pod, node in self.pods.values():
             on.setdefault(node, []).append(pod)
-        nodes = [self._seen(name, one, on.get(name, [])) for name, one in self.machines.items()]
+        nodes = [self._seen(one, on.get(name, [])) for name, one in self.machines.items()]
         groups = [
             GroupSeen(
                 name,
@@ -246,7 +246,7 @@ class Scenario:
         waiting = on.get("", [])
         return World(nodes, groups, waiting, instances, Workloads(known), DisruptionBudgets(budgets), ca_vectors.NAMESPACES)
 
-    def _seen(self, name: str, one: Machine, pods: list[Pod]) -> NodeSeen:
+    def _seen(self, one: Machine, pods: list[Pod]) -> NodeSeen:
         taints = [Taint(TO_BE_DELETED, "", "NoSchedule")] * (one.since is not None) + [
             Taint(CANDIDATE, "", "PreferNoSchedule")
         ] * one.soft

@@ -1,1 +1,1 @@
-"""Node groups: which nodes a cluster needs, which it can lose, and why; what Kubernetes' Cluster Autoscaler decides, in columns."""
+"""Node groups: which nodes a cluster needs, which it can lose, and why. What the Cluster Autoscaler decides, in columns."""

@@ -20,8 +20,8 @@ class Size:
 def share(groups: Sequence[Size], nodes: int) -> dict[str, int]:
     """The new targets of the groups that grow by `nodes` together, as far as their maxima let them.
 
-    One node at a time goes to the group with the lowest target, the earlier one among equals; groups at or above their maximum get
-    none. Source: BalanceScaleUpBetweenGroups in processors/nodegroupset/balancing_processor.go.
+    One node at a time goes to the group with the lowest target, the earlier one among equals; groups at or above their maximum
+    get none. Source: BalanceScaleUpBetweenGroups in processors/nodegroupset/balancing_processor.go.
     """
     able = [(group.target, place) for place, group in enumerate(groups) if group.target < group.most]
     heapq.heapify(able)

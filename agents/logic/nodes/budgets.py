@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Parallelism:
-    """Most deletions at once, and most of them that drain a node. Source: flags max-scale-down-parallelism, max-drain-parallelism."""
+    """Most deletions at once, and most of them that drain a node. Source: max-scale-down-parallelism, max-drain-parallelism."""
 
     total: int = 10
     drain: int = 1

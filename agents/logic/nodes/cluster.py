@@ -11,8 +11,8 @@ import numpy as np
 
 from agents.logic.nodes.columns import Counts, LabelTable, Mask, grown
 from agents.logic.nodes.requests import CPU, EPHEMERAL, MEMORY, PODS
-from agents.logic.nodes.shapes import HARD, UNSCHEDULABLE_TAINT, HostPort, Node, NodeTerm, Pairs, Shape, Taint, Term, Toleration
 from agents.logic.nodes.selectors import equals
+from agents.logic.nodes.shapes import HARD, UNSCHEDULABLE_TAINT, HostPort, Node, NodeTerm, Pairs, Shape, Taint, Term, Toleration
 from agents.logic.nodes.tallies import AllOf, Counting, Eligible, Holders, Namespaces, Spreading, Tally, hears
 
 MOST_AMOUNT = 2**50

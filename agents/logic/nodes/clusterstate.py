@@ -1,7 +1,7 @@
 """What the cloud and the cluster together say of each group: which nodes are ready, which are missing, and what was asked for.
 
-Fed with one look at the world at a time (`update`), it keeps what needs a memory: since when an instance has no node, which scale-ups
-run until when, and which groups are backed off. Source: ClusterStateRegistry in clusterstate/clusterstate.go.
+Fed with one look at the world at a time (`update`), it keeps what needs a memory: since when an instance has no node, which
+scale-ups run until when, and which groups are backed off. Source: ClusterStateRegistry in clusterstate/clusterstate.go.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

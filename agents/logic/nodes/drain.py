@@ -152,7 +152,8 @@ class Drained:
 def of_node(pods: Iterable[Pod], scene: Scene) -> Drained:
     """Judge the pods of a node in their order, up to the first that blocks. Source: GetPodsToMove in simulator/drain.go.
 
-    Disruption budgets are asked again for all that would move: an annotation that lets a pod pass the rules does not let it pass them.
+    Disruption budgets are asked again for all that would move: an annotation that lets a pod pass the rules does not let it pass
+    them.
     """
     found = Drained()
     for pod in pods:
@@ -195,11 +196,7 @@ def _verdict(pod: Pod, scene: Scene) -> Verdict:
     safe = nature.annotations.get(SAFE_TO_EVICT)
     if safe == "true" or _finished(pod):
         return Verdict(Outcome.MOVE)
-    if safe == "on-completion":
-        return Verdict(Outcome.WAIT)
-    if not _replicated(nature, scene):
-        return Verdict(Outcome.BLOCK, Blocking.NOT_REPLICATED)
-    return _protection(pod, scene)
+    return Verdict(Outcome.WAIT) if safe == "on-completion" else _protection(pod, scene)
 
 
 def _controller(nature: Nature, scene: Scene) -> Blocking | None:
@@ -234,8 +231,10 @@ def _replicated(nature: Nature, scene: Scene) -> bool:
 
 
 def _protection(pod: Pod, scene: Scene) -> Verdict:
-    """System pods, the annotation, and local storage, in this order; then only the disruption budgets remain to be asked."""
+    """A controller, system pods, the annotation, and local storage, in this order; then only the disruption budgets are left."""
     settings, nature = scene.settings, pod.nature
+    if not _replicated(nature, scene):
+        return Verdict(Outcome.BLOCK, Blocking.NOT_REPLICATED)
     if pod.namespace == SYSTEM and settings.skip_system and not scene.budgets.of(nature):
         young = scene.now - pod.created <= settings.system_pods_block
         return Verdict(Outcome.BLOCK, Blocking.SYSTEM) if young else Verdict(Outcome.MOVE)

@@ -1,7 +1,8 @@
 """How many new nodes of a group would take how many of the pending pods: bin packing by group of alike pods, largest first.
 
-The rules are upstream's (binpackingEstimator in estimator/binpacking_estimator.go at 33c3f97), among them some that look odd: only
-the newest node is looked at once new ones are added, and a node that exists counts as new if the fallback for spread puts a pod on it.
+The rules are upstream's (binpackingEstimator in estimator/binpacking_estimator.go at 33c3f97), among them some that look odd:
+only the newest node is looked at once new ones are added, and a node that exists counts as new if the fallback for spread puts a
+pod on it.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Which group should grow when several could: filters that keep the best options, one after the other, and chance for what is left.
+"""Which group should grow when several could: filters keep the best options one after the other, and chance decides the rest.
 
 Chance is a number that the caller gives, so that the choice can be made again.
 """
@@ -148,8 +148,8 @@ def draw(seed: int, count: int) -> int:
 def waste(option: Option) -> float:
     """The share of the new nodes' CPU plus that of their memory that the pods leave idle.
 
-    Source: leastwaste.BestOptions in expander/waste; it goes by capacity, and its answer for no nodes is what floating point makes
-    of a division by zero.
+    Source: leastwaste.BestOptions in expander/waste; it goes by capacity, and its answer for no nodes is what floating point
+    makes of a division by zero.
     """
     cpu, memory = option.template.capacity.get(CPU, 0), option.template.capacity.get(MEMORY, 0)
     return _idle(cpu * option.nodes, option.cpu) + _idle(memory * option.nodes, option.memory)
@@ -163,7 +163,7 @@ def _idle(available: int, wanted: int) -> float:
 
 
 def _lowest(options: list[Option], scores: list[float]) -> list[Option]:
-    """The options with the lowest score. Not a number is lower than nothing and equal to nothing, so only as the first it stays."""
+    """The options with the lowest score. NaN is neither lower than nor equal to anything, so it stays only if it is first."""
     kept: list[Option] = []
     lowest = 0.0
     for option, score in zip(options, scores, strict=True):
@@ -197,7 +197,7 @@ def _cheapest(options: list[Option], around: Circumstances) -> list[Option]:
 
 
 def price_score(option: Option, prices: Prices, cluster_nodes: int) -> float:
-    """What the nodes cost for what the pods are worth, times how badly such a node suits a cluster of that size; lower is better."""
+    """What the nodes cost for what the pods are worth, times how badly such a node suits a cluster of that size."""
     stable = prices.of_pods(STABLE_CPU, STABLE_MEMORY)
     worth = prices.of_pods(option.cpu, option.memory) or FREE_PODS
     spent = (prices.nodes[option.group] * option.nodes + stable) / (worth + stable)

@@ -1,7 +1,7 @@
 """The scheduler's filters: for a shape, which nodes each of them lets through, all nodes at once.
 
-They are those of the default profile of Kubernetes 1.37, in its order; the first that fails is the one that is reported. Scores and
-pre-emption have no place here. Each filter takes a range of rows, so that one node costs no more than one node.
+They are those of the default profile of Kubernetes 1.37, in its order; the first that fails is the one that is reported. Scores
+and pre-emption have no place here. Each filter takes a range of rows, so that one node costs no more than one node.
 """
 
 from collections.abc import Callable, Mapping
@@ -31,7 +31,7 @@ class Verdict:
 
 
 def passes(cluster: Cluster, shape: ShapeId, rows: slice | None = None) -> Mask:
-    """Which nodes take one more pod of the shape. A cordoned node counts if the pod tolerates it: a search must skip it itself."""
+    """Which nodes take one more pod of the shape. A cordoned node counts if the pod tolerates it; a search skips it itself."""
     within = cluster.all if rows is None else rows
     result = by_node(cluster, shape, within)
     for rule in between_pods(cluster, shape):
@@ -74,8 +74,9 @@ def explain(cluster: Cluster, shape: ShapeId) -> list[Verdict | None]:
 
 
 def only_nodes(shape: Shape) -> tuple[str, ...] | None:
-    """The names of the nodes that affinity by name leaves to look at, or None if it leaves all. An empty answer: the terms conflict.
+    """The names of the nodes that affinity by name leaves to look at, or None if it leaves all.
 
+    An empty answer means that the terms conflict, and no node is looked at.
     Source: NodeAffinity.PreFilter in the scheduler's plugins/nodeaffinity.
     """
     if not shape.node_terms:
@@ -142,7 +143,7 @@ def volumes_single(cluster: Cluster, shape: ShapeId, rows: slice) -> Mask:
 
 
 def volumes_limit(cluster: Cluster, shape: ShapeId, rows: slice) -> Mask:
-    """NodeVolumeLimits: a driver attaches no more volumes to the node than it can; those that are attached already cost nothing."""
+    """NodeVolumeLimits: a driver attaches no more volumes to the node than it can; those attached already cost nothing."""
     wanted = dict.fromkeys(cluster.shapes[shape].volumes)
     within = range(*rows.indices(cluster.size))
     result = np.ones(len(within), np.bool_)

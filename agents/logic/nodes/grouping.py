@@ -13,9 +13,9 @@ MOST_GROUPS = 10
 
 
 def equivalence(pods: Sequence[Pod]) -> list[list[int]]:
-    """The places of pods by group: those of one controller with equal labels and an equal spec; a pod without controller is alone.
+    """The places of pods by group: those of one controller with equal labels and an equal spec.
 
-    Source: BuildPodGroups in core/scaleup/equivalence/groups.go.
+    A pod without controller is alone. Source: BuildPodGroups in core/scaleup/equivalence/groups.go.
     """
     groups: list[list[int]] = []
     known: dict[str, list[int]] = {}

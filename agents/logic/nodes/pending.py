@@ -63,7 +63,7 @@ def place(cluster: Cluster, pods: Sequence[Pod], settings: PendingSettings) -> S
     wanted = [pod for pod in pods if not expendable(pod, settings)]
     shapes = np.array([cluster.shape(pod.shape) for pod in wanted], np.int64)
     priorities = np.array([-(pod.nature.priority or 0) for pod in wanted], np.int64)
-    order = np.lexsort((shapes, priorities)) if len(wanted) else np.zeros(0, np.int64)
+    order = np.lexsort((shapes, priorities)) if wanted else np.zeros(0, np.int64)
     rows = placement.schedule(cluster, shapes[order].tolist())
     placed: dict[Row, list[Pod]] = {}
     for place, row in zip(order.tolist(), rows.tolist(), strict=True):

@@ -32,7 +32,8 @@ def room(cluster: Cluster, shape: ShapeId, rows: Counts) -> Counts:
     result = np.full(len(rows), np.iinfo(np.int64).max)
     for column in np.flatnonzero(request).tolist():
         np.minimum(result, cluster.free[rows, column] // request[column], out=result)
-    return np.maximum(result, 0)
+    least: Counts = np.maximum(result, 0)
+    return least
 
 
 class Scatter:
@@ -152,8 +153,8 @@ def _next(mask: Mask, way: Scatter | Counts | None) -> Row:
 def schedule(cluster: Cluster, pods: Sequence[ShapeId], among: Mask | None = None) -> Counts:
     """Place pods in their order; for each its row, or NOWHERE. Neighbours of one shape go together.
 
-    A shape that fits nowhere is not tried again as long as nothing but placements happens that cannot make room: with rules between
-    pods a placement can, so shapes with such rules are tried each time.
+    A shape that fits nowhere is not tried again as long as nothing but placements happens that cannot make room: with rules
+    between pods a placement can, so shapes with such rules are tried each time.
     """
     result = np.full(len(pods), NOWHERE, np.int64)
     shapes = np.asarray(pods, np.int64)

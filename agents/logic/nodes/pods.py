@@ -32,7 +32,7 @@ class Owner:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Nature:
-    """What pods of one controller share, told once and cited by each of them; two natures are the same only if they are one object.
+    """What pods of one controller share, told once and cited by each of them; two natures are equal only if they are one object.
 
     `local` names volumes that live on the node; `grace` is in seconds, None if the pod does not say.
     """

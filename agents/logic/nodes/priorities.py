@@ -1,7 +1,8 @@
 """The priority expander's configuration: which groups go first, by patterns on their names.
 
-The patterns come from a ConfigMap and are matched against the names of groups, so they must be ones that Go's engine takes, and ones
-that cannot keep Python's engine busy for ever: a repetition of something that already repeats, or offers a choice, is refused.
+The patterns come from a ConfigMap and are matched against the names of groups, so they must be ones that Go's engine takes, and
+ones that cannot keep Python's engine busy for ever: a repetition of something that already repeats, or offers a choice, is
+refused.
 """
 
 import re
@@ -36,7 +37,8 @@ class Priorities:
 def read(document: object) -> Priorities:
     """The configuration from its YAML as a document of maps and lists; raises PrioritiesError.
 
-    Keys are integers (also as text), values lists of patterns. Source: parsePrioritiesYAMLString in expander/priority/priority.go.
+    Keys are integers (also as text), values lists of patterns. Source: parsePrioritiesYAMLString in
+    expander/priority/priority.go.
     """
     if document is None:
         return Priorities({})

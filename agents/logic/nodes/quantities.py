@@ -1,7 +1,7 @@
 """Kubernetes' quantities: '100m', '1.5Gi', '1e3' as exact numbers.
 
-A quantity is kept in billionths, the finest unit that Kubernetes represents, so that both readings that the scheduler needs (whole
-units and thousandths) round as upstream rounds: away from zero, because whoever asks for a little gets at least a little.
+A quantity is kept in billionths, the finest unit that Kubernetes represents, so that both readings that the scheduler needs
+(whole units and thousandths) round as upstream rounds: away from zero, because whoever asks for a little gets at least a little.
 """
 
 import re

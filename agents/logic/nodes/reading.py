@@ -1,7 +1,7 @@
-"""Kubernetes' own words for placement rules, read into shapes: affinity, tolerations, spread, ports, selectors, as in a pod's spec.
+"""Kubernetes' own words for placement rules, read into shapes: affinity, tolerations, spread, ports and selectors of a spec.
 
-Objects come from strangers. What is too large or makes no sense is refused with a sentence (`Unreadable`), and a pod with such a rule
-becomes a shape that no node can take; the scheduler refuses such pods too.
+Objects come from strangers. What is too large or makes no sense is refused with a sentence (`Unreadable`), and a pod with such a
+rule becomes a shape that no node can take; the scheduler refuses such pods too.
 """
 
 from collections.abc import Iterable, Mapping

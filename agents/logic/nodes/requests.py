@@ -48,8 +48,8 @@ def of_pod(
 ) -> dict[str, int]:
     """What a pod asks for, by resource.
 
-    The containers and sidecars run together; each init container runs beside the sidecars started before it. Requests of the whole
-    pod take the place of that sum for CPU, memory and huge pages, also when they are lower; overhead is added last.
+    The containers and sidecars run together; each init container runs beside the sidecars started before it. Requests of the
+    whole pod take the place of that sum for CPU, memory and huge pages, also when they are lower; overhead is added last.
     Source: PodRequests in k8s.io/component-helpers, resource/helpers.go.
     """
     together: dict[str, int] = {}

@@ -1,7 +1,8 @@
 """Which nodes are not needed, since when, and which of them go now; for every other node the reason why it stays.
 
 A look (`look`) simulates the removal of candidates one after the other, each against what the ones before it left. Timers run in
-event time. What is chosen (`choose`) keeps to minima, timers and budgets. Source: core/scaledown (eligibility, planner, unneeded).
+event time. What is chosen (`choose`) keeps to minima, timers and budgets. Source: core/scaledown (eligibility, planner,
+unneeded).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,11 +12,11 @@ from enum import StrEnum
 import numpy as np
 
 from agents.logic.nodes import budgets, placement, utilization
+from agents.logic.nodes import drain as draining
 from agents.logic.nodes.aws.options import GroupOptions
 from agents.logic.nodes.budgets import Parallelism, Running
 from agents.logic.nodes.cluster import Cluster, Row
 from agents.logic.nodes.columns import Counts
-from agents.logic.nodes import drain as draining
 from agents.logic.nodes.drain import Blocking, Drained, Scene
 from agents.logic.nodes.pods import Nature, Pod, is_daemon, is_mirror
 from agents.logic.nodes.requests import CPU, MEMORY
@@ -175,16 +176,16 @@ class ScaleDown:
         group = groups.get(one.group)
         if group is not None and group.target <= group.least:
             return Stay(Reason.MIN_SIZE)
-        if one.name in self._failed:
-            return Stay(Reason.RECENT)
-        if one.deleting is not None and one.deleting + TAINT_STALE > now:
-            return Stay(Reason.DELETING)
-        if one.disabled:
-            return Stay(Reason.DISABLED)
-        if group is None:
-            return Stay(Reason.NOT_AUTOSCALED)
-        if not one.ready and not self.settings.unready_too:
-            return Stay(Reason.UNREADY_DISABLED)
+        reasons = (
+            (Reason.RECENT, one.name in self._failed),
+            (Reason.DELETING, one.deleting is not None and one.deleting + TAINT_STALE > now),
+            (Reason.DISABLED, one.disabled),
+            (Reason.NOT_AUTOSCALED, group is None),
+            (Reason.UNREADY_DISABLED, not one.ready and not self.settings.unready_too),
+        )
+        reason = next((reason for reason, holds in reasons if holds), None)
+        if reason is not None or group is None:
+            return Stay(reason or Reason.NOT_AUTOSCALED)
         return self._used(cluster, one, group.options, usage, now)
 
     def _used(self, cluster: Cluster, one: Candidate, options: GroupOptions, usage: Counts, now: float) -> Stay | None:
@@ -285,7 +286,7 @@ class ScaleDown:
     def _held(
         self, one: Unneeded, groups: Mapping[str, GroupSize], left: dict[str, int], spare: dict[str, int], now: float
     ) -> Stay | None:
-        """Why an unneeded node does not go yet. One that goes uses up its group's room. Source: RemovableAt in unneeded/nodes.go."""
+        """Why an unneeded node does not go yet; one that goes uses up its group's room. Source: RemovableAt in unneeded."""
         node = one.node
         options = groups[node.group].options if node.group in groups else self.settings.default
         wanted = options.unneeded if node.ready else options.unready

@@ -1,7 +1,8 @@
 """Which groups grow, by how many nodes, for which pending pods; and why the others do not.
 
-Upstream's order (core/scaleup/orchestrator): leave out groups that may not grow, see which shapes a new node of each other group would
-take, estimate, choose, cap, balance. Beyond upstream, the decision can go on with the pods that are left until no group takes any.
+Upstream's order (core/scaleup/orchestrator): leave out groups that may not grow, see which shapes a new node of each other group
+would take, estimate, choose, cap, balance. Beyond upstream, the decision can go on with the pods that are left until no group
+takes any.
 """
 
 from collections.abc import Mapping, Sequence
@@ -294,9 +295,9 @@ def _similar(work: _Round, group: Group, able: list[Group], fits: dict[str, set[
     mine = _empty(group.template)
     found = []
     for other in able:
-        if other.name != group.name and other.template is not None and fits[group.name] <= fits[other.name]:
-            if similarity.alike(mine, _empty(other.template), rules):
-                found.append(other)
+        able_too = other.name != group.name and fits[group.name] <= fits[other.name]
+        if able_too and other.template is not None and similarity.alike(mine, _empty(other.template), rules):
+            found.append(other)
     return found
 
 

@@ -1,7 +1,8 @@
 """What the scheduler needs to know of a pod and of a node, as values.
 
-A `Shape` is everything about a pod that decides where it may run. Pods of one controller share one, so a simulation asks each question
-once a shape and not once a pod. Nothing here is checked: who reads the objects of others checks them and refuses what is absurd.
+A `Shape` is everything about a pod that decides where it may run. Pods of one controller share one, so a simulation asks each
+question once a shape and not once a pod. Nothing here is checked: who reads the objects of others checks them and refuses what is
+absurd.
 """
 
 from dataclasses import dataclass, field

@@ -53,7 +53,7 @@ class Empty:
 
 
 def alike(one: Empty, other: Empty, rules: Likeness) -> bool:
-    """Whether two templates are similar. Source: IsCloudProviderNodeInfoSimilar in processors/nodegroupset/compare_nodegroups.go."""
+    """Whether two templates are similar. Source: IsCloudProviderNodeInfoSimilar in processors/nodegroupset."""
     if rules.labels:
         mine, yours = dict(one.node.labels), dict(other.node.labels)
         return all(key in mine and key in yours and mine[key] == yours[key] for key in rules.labels)

@@ -9,9 +9,9 @@ OPTION_TAG = "k8s.io/cluster-autoscaler/node-template/autoscaling-options/"
 
 _FLOAT = re.compile(r"[+-]?(?:[0-9]+(?:_[0-9]+)*\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,9})?", re.ASCII)
 _HEX = re.compile(r"[+-]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?[0-9]{1,9}", re.ASCII)
-_DURATION = re.compile(r"[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:ns|us|µs|μs|ms|s|m|h))+")  # noqa: RUF001 - Go takes both letters
-_PART = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)")  # noqa: RUF001 - as above
-_UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}  # noqa: RUF001 - as above
+_DURATION = re.compile(r"[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:ns|us|µs|μs|ms|s|m|h))+")
+_PART = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)")
+_UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _LONGEST = 2**63 / 1e9
 _MOST_CHARACTERS = 64
 _YES = frozenset(("1", "t", "T", "true", "TRUE", "True"))
@@ -33,7 +33,7 @@ class GroupOptions:
 
 
 def duration(text: str) -> float | None:
-    """Seconds from Go's way to write a duration ('1h30m', '-5m', '0'), or None if it is none. Source: ParseDuration in Go's time."""
+    """Seconds of a duration as Go writes it ('1h30m', '-5m', '0'), or None if it is none. Source: ParseDuration in Go's time."""
     if text in ("0", "+0", "-0"):
         return 0.0
     if len(text) > _MOST_CHARACTERS or _DURATION.fullmatch(text) is None:

@@ -195,7 +195,7 @@ class Provider:
         return tuple(Instance(identity.placeholder(one.name, number), one.zones[0], "", health) for number in missing)
 
     def _failed(self, name: str, activities: Sequence[Activity]) -> bool:
-        """Whether an activity since we last set the size failed; they come newest first. A group we do not know yet is not judged."""
+        """Whether an activity since we last set the size failed; they come newest first. A new group is not judged yet."""
         group = self.groups.get(name)
         if group is None:
             return False
@@ -250,7 +250,7 @@ class Provider:
         group.size, group.resized = size, now
 
     def delete(self, group: Group, nodes: Sequence[NodeRef], now: float) -> Asking:
-        """Terminate the instances of nodes and lower the group's size by as many. The minimum is looked at once, before the first."""
+        """Terminate the instances of nodes and lower the group's size by as many. The minimum is looked at once, at first."""
         if group.size <= group.least:
             raise ProviderError("min size reached, nodes will not be deleted")
         for node in nodes:
@@ -274,14 +274,6 @@ class Provider:
             if not identity.is_placeholder(one.name) and one.lifecycle not in DYING:
                 yield Call("TerminateInstanceInAutoScalingGroup", instance=one.name)
                 group.size -= 1
-
-    def atomic_increase(self, group: Group, delta: int) -> None:
-        """All or nothing: not on AWS."""
-        raise NotImplementedHere
-
-    def force_delete(self, group: Group, nodes: Sequence[NodeRef]) -> None:
-        """Deleting below the minimum: not on AWS."""
-        raise NotImplementedHere
 
     def _owner(self, provider_id: str) -> Group | None:
         found = self._by_id.get(provider_id)

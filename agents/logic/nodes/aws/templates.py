@@ -49,7 +49,7 @@ class InstanceRequirements:
 
 @dataclass(frozen=True, slots=True)
 class LaunchTemplate:
-    """A version of a launch template, as far as it decides the type. `fitting`: the first type that AWS names for `requirements`."""
+    """A version of a launch template, as far as it decides the type. `fitting`: the first type that AWS names for it."""
 
     instance_type: str = ""
     image: str = ""
@@ -175,7 +175,7 @@ def managed_by(labels: Mapping[str, str]) -> tuple[str, str] | None:
 
 
 def label_tags(tags: Mapping[str, str]) -> dict[str, str]:
-    """The labels that a group's tags promise, those of EKS included. The marks are looked for anywhere in a tag, as upstream does."""
+    """The labels that a group's tags promise, those of EKS too. The marks are looked for anywhere in a tag, as upstream does."""
     found: dict[str, str] = {}
     for mark in (f"{_TEMPLATE}label/", "eks:"):
         found.update({key: value for key, value in _after(tags, mark).items() if key})

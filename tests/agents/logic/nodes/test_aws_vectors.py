@@ -1,4 +1,4 @@
-"""Provider ids, specs, tags, templates and the calls to AWS against upstream's answers; AWS is a fake that behaves as theirs did."""
+"""Provider ids, specs, tags, templates and calls against upstream's answers; AWS is a fake that behaves as theirs did."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -159,7 +159,7 @@ def test_a_group_promises_the_node_that_upstream_expects(vector: Vector) -> None
     assert dict(made.labels) == expected["labels"]
     taints = sorted((one.key, one.value, one.effect) for one in made.taints)
     assert taints == sorted((one["key"], one.get("value", ""), one["effect"]) for one in expected["taints"])
-    assert templates.KUBE_PROXY_CPU == expected["kube_proxy_mirror_pod_cpu_m"]
+    assert expected["kube_proxy_mirror_pod_cpu_m"] == templates.KUBE_PROXY_CPU
     assert templates.gpu_of(made) == expected.get("gpu_config", {}).get("type")
 
 
@@ -312,10 +312,8 @@ class Scene:
             self.aws.run(self.mine.decrease(group, delta, at))
         elif operation == "delete":
             self.aws.run(self.mine.delete(group, nodes, at))
-        elif operation == "atomic_increase":
-            self.mine.atomic_increase(group, delta)
-        else:
-            self.mine.force_delete(group, nodes)
+        else:  # growing all or nothing, deleting by force: the provider has no such thing
+            raise provider.NotImplementedHere
         return None
 
 

@@ -37,10 +37,11 @@ def _priorities(inputs: Vector, events: list[tuple[str, str]]) -> priorities.Pri
     """The priorities as the edge reads them: no ConfigMap is no event, one that means nothing is."""
     if inputs.get("configmap_missing"):
         return None
+    text = inputs.get("priorities_yaml") or ""
+    if not text and "priority" in inputs["chain"]:
+        events.append((expanders.INVALID, ""))
+        return None
     try:
-        text = inputs.get("priorities_yaml") or ""
-        if not text and "priority" in inputs["chain"]:
-            raise priorities.PrioritiesError("empty")
         return priorities.read(yaml.safe_load(text))
     except (priorities.PrioritiesError, yaml.YAMLError):
         events.append((expanders.INVALID, ""))

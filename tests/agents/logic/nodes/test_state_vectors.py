@@ -131,7 +131,7 @@ def _written(state: ClusterState, failed: list[FailedScaleUp], targets: dict[str
 
 def _group(state: ClusterState, name: str, now: float) -> Vector:
     mine, bounds, failure = state.groups.get(name, Readiness()), state.ranges[name], state.backoff.of(name, now)
-    kinds = "registered ready unready not_started suspended deleted unregistered long_unregistered".split()
+    kinds = ("registered", "ready", "unready", "not_started", "suspended", "deleted", "unregistered", "long_unregistered")
     found: Vector = {
         "healthy": state.group_healthy(name),
         "backed_off": failure is not None,

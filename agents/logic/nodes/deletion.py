@@ -1,0 +1,88 @@
+"""How a node goes: the steps in their order, whom to evict when, and how much time each pod gets.
+
+The consumer carries the steps out, each only after the one before it was done; whatever fails, the taint and the cordon go again.
+Source: core/scaledown/actuation.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from agents.logic.nodes.pods import DEFAULT_GRACE, Pod
+
+DAEMON_EVICTION = "cluster-autoscaler.kubernetes.io/enable-ds-eviction"
+HOOK = "delay-deletion.cluster-autoscaler.kubernetes.io/"
+
+
+class Step(StrEnum):
+    """What is done with a node that goes."""
+
+    TAINT = "taint"
+    CORDON = "cordon"
+    WAIT = "wait"
+    CHECK = "check"
+    EVICT = "evict"
+    WAIT_GONE = "wait-gone"
+    HOOKS = "hooks"
+    TERMINATE = "terminate"
+
+
+@dataclass(frozen=True, slots=True)
+class DeletionSettings:
+    """Seconds, and whether nodes are cordoned and DaemonSet pods evicted. Upstream's defaults."""
+
+    cordon: bool = True
+    delay: float = 5.0
+    longest_grace: float = 600.0
+    eviction: float = 120.0
+    eviction_retry: float = 10.0
+    gone_margin: float = 30.0
+    hooks: float = 120.0
+    batch: float = 0.0
+    daemons_of_empty: bool = False
+    daemons_of_occupied: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Wave:
+    """Pods that are evicted together, and the most seconds that each of them gets."""
+
+    priority: int
+    grace: float
+    pods: tuple[Pod, ...]
+
+
+def steps(*, empty: bool, settings: DeletionSettings) -> tuple[Step, ...]:
+    """The steps in their order. An empty node is checked again before it goes: it may have been given a pod meanwhile."""
+    first = (Step.TAINT, Step.CORDON) if settings.cordon else (Step.TAINT,)
+    drained = () if empty else (Step.EVICT, Step.WAIT_GONE)
+    return (*first, Step.WAIT, Step.CHECK, *drained, Step.HOOKS, Step.TERMINATE)
+
+
+def grace(pod: Pod, longest: float) -> float:
+    """Seconds that an evicted pod gets: its own grace period, but no more than `longest`."""
+    own = pod.nature.grace
+    return min(DEFAULT_GRACE if own is None else own, longest)
+
+
+def waves(pods: Sequence[Pod], graces: dict[int, float]) -> list[Wave]:
+    """Pods in the order of their eviction, by the priorities of a drain-priority configuration, lowest first.
+
+    A pod belongs to the highest listed priority that is not above its own, or to the lowest if all are.
+    Source: drain-priority-config in core/scaledown/actuation/priority.go.
+    """
+    listed = sorted(graces)
+    found: dict[int, list[Pod]] = {}
+    for pod in pods:
+        own = pod.nature.priority or 0
+        mine = max((one for one in listed if one <= own), default=listed[0])
+        found.setdefault(mine, []).append(pod)
+    return [Wave(one, graces[one], tuple(found[one])) for one in listed if one in found]
+
+
+def evicts_daemon(pod: Pod, *, empty: bool, settings: DeletionSettings) -> bool:
+    """Whether a DaemonSet's pod is evicted from a node that goes; its annotation overrides the setting."""
+    said = pod.nature.annotations.get(DAEMON_EVICTION)
+    if said in ("true", "false"):
+        return said == "true"
+    return settings.daemons_of_empty if empty else settings.daemons_of_occupied

@@ -1,0 +1,430 @@
+"""What the inventory of the Cluster Autoscaler's behaviour lists, as input and expected outcome, under its numbers (C1 …)."""
+
+import numpy as np
+import pytest
+
+from agents.logic.nodes import budgets, deletion, estimator, expanders, grouping, pending, scaleup, similarity
+from agents.logic.nodes.aws.options import GroupOptions
+from agents.logic.nodes.budgets import Parallelism, Running
+from agents.logic.nodes.cluster import Cluster
+from agents.logic.nodes.drain import DisruptionBudgets, DrainSettings, Scene, Workloads
+from agents.logic.nodes.estimator import PodGroup, Rules, Template
+from agents.logic.nodes.expanders import Circumstances, Expander, Option, Prices
+from agents.logic.nodes.pending import PendingSettings
+from agents.logic.nodes.pods import Nature, Owner, Pod
+from agents.logic.nodes.scaledown import Candidate, GroupSize, Reason, ScaleDown, ScaleDownSettings
+from agents.logic.nodes.scaleup import Group, Limits, ScaleUp, ScaleUpSettings
+from agents.logic.nodes.selectors import equals
+from agents.logic.nodes.shapes import HOSTNAME, ZONE, Audience, HostPort, Node, Shape, Term
+
+MIB = 2**20
+GPU = "nvidia.com/gpu"
+
+
+def a_node(name: str, cpu: int, memory: int, pods: int = 110, **extra: int) -> Node:
+    offered = {"cpu": cpu, "memory": memory, "pods": pods, **extra}
+    return Node(name, ((HOSTNAME, name), (ZONE, "z1")), allocatable=offered, capacity=offered)
+
+
+def a_shape(cpu: int, memory: int, **more: object) -> Shape:
+    return Shape(requests=(("cpu", cpu), ("memory", memory)), **more)  # type: ignore[arg-type]
+
+
+def an_estimate(template: Node, groups: list[PodGroup], most: int = 0) -> tuple[int, int]:
+    cluster = Cluster()
+    cluster.add(Node("other", ((HOSTNAME, "other"), (ZONE, "z2")), allocatable={"cpu": 100, "memory": 100 * MIB, "pods": 10}))
+    found = estimator.estimate(cluster, Template(template), groups, Rules((most,)))
+    return found.nodes, sum(found.placed)
+
+
+# 9.1 Estimator
+
+
+@pytest.mark.parametrize(
+    ("template", "groups", "most", "expected"),
+    [
+        pytest.param(a_node("t", 1000, 2000 * MIB, 10), [PodGroup(a_shape(350, 1000), 10)], 0, (5, 10), id="C1"),
+        pytest.param(a_node("t", 10000, 20000 * MIB, 10), [PodGroup(a_shape(10, 100), 20)], 0, (2, 20), id="C2"),
+        pytest.param(
+            a_node("t", 1000, 5000 * MIB, 10), [PodGroup(a_shape(200, 1000, ports=(HostPort(5555),)), 8)], 0, (8, 8), id="C3"
+        ),
+        pytest.param(a_node("t", 1000, 5000 * MIB, 10), [PodGroup(a_shape(500, 1000), 20)], 5, (5, 10), id="C4"),
+        pytest.param(
+            a_node("t", 1000, 5000 * MIB, 10),
+            [PodGroup(a_shape(50, 1000), 10), PodGroup(a_shape(500, 1000), 10)],
+            5,
+            (5, 10),
+            id="C5",
+        ),
+        pytest.param(
+            a_node("t", 1000, 5000 * MIB, 100),
+            [PodGroup(a_shape(50, 100), 50_000), PodGroup(a_shape(95, 190), 1000)],
+            3000,
+            (2595, 51_000),
+            id="C9",
+        ),
+    ],
+)
+def test_an_estimate_is_upstreams(template: Node, groups: list[PodGroup], most: int, expected: tuple[int, int]) -> None:
+    assert an_estimate(template, groups, most) == expected
+
+
+def test_c5_places_the_larger_pods_although_the_smaller_came_first() -> None:
+    groups = [PodGroup(a_shape(50, 1000), 10), PodGroup(a_shape(500, 1000), 10)]
+    found = estimator.estimate(Cluster(), Template(a_node("t", 1000, 5000 * MIB, 10)), groups, Rules((5,)))
+    assert found.placed == (0, 10)
+
+
+@pytest.mark.parametrize(("thresholds", "expected"), [((0,), None), ((-1,), 0), ((0, 5, 10), 5), ((5, -1), 0)])
+def test_c10_a_negative_threshold_forbids_and_zero_does_not_limit(thresholds: tuple[int, ...], expected: int | None) -> None:
+    assert estimator.limit(thresholds) == expected
+
+
+# 9.2 Expanders
+
+
+def an_option(group: str, nodes: int, template: Node, pods: int = 1) -> Option:
+    return Option(group, nodes, template, pods, pods, pods)
+
+
+def test_c12_c13_least_waste_goes_by_both_resources() -> None:
+    balanced, highmem, lowcpu = (
+        an_option(name, 1, a_node(name, c, m)) for name, c, m in (("b", 16, 16), ("h", 16, 32), ("l", 8, 16))
+    )
+    assert expanders.keep(Expander.LEAST_WASTE, [balanced, highmem], Circumstances(), []) == [balanced]
+    assert expanders.keep(Expander.LEAST_WASTE, [balanced, highmem, lowcpu], Circumstances(), []) == [lowcpu]
+
+
+def test_c14_least_nodes_keeps_ties_and_skips_none() -> None:
+    node = a_node("t", 1000, 1000)
+    options = [an_option(str(place), number, node) for place, number in enumerate((0, 2, 2, 4))]
+    assert [one.group for one in expanders.keep(Expander.LEAST_NODES, options, Circumstances(), [])] == ["1", "2"]
+    assert expanders.keep(Expander.LEAST_NODES, options[:1], Circumstances(), []) == []
+
+
+def test_the_cheaper_group_wins_by_price_and_one_without_a_price_is_none() -> None:
+    options = [Option(name, 1, a_node(name, 4000, 2**34), 4, 4000, 2**33) for name in ("dear", "cheap", "unknown")]
+    prices = Prices({"dear": 0.4, "cheap": 0.1}, core=0.03, gib=0.004)
+    found = expanders.keep(Expander.PRICE, options, Circumstances(prices=prices, cluster_nodes=10), [])
+    assert [one.group for one in found] == ["cheap"]
+
+
+def test_a_price_score_is_the_sum_that_can_be_redone() -> None:
+    option = Option("g", 2, a_node("g", 4000, 2**34), 4, 4000, 2**33)
+    prices = Prices({"g": 0.2}, core=0.03, gib=0.004)
+    stable = 0.5 * 0.03 + 500 / 1024 * 0.004
+    worth = 4 * 0.03 + 8 * 0.004
+    suppressed = (1.0 - 1) * (1 - np.tanh(1 / 15)) + 1  # a cluster of 20 nodes suits nodes of four cores, which these are
+    assert expanders.price_score(option, prices, 20) == pytest.approx(suppressed * (0.4 + stable) / (worth + stable))
+
+
+def test_chance_is_the_seeds_and_reaches_every_option() -> None:
+    node = a_node("t", 1000, 1000)
+    options = [an_option(str(place), 1, node) for place in range(4)]
+    chosen = [expanders.choose((Expander.RANDOM,), options, Circumstances(seed=seed)).best for seed in range(60)]
+    again = [expanders.choose((Expander.RANDOM,), options, Circumstances(seed=seed)).best for seed in range(60)]
+    assert chosen == again
+    assert {one.group for one in chosen if one is not None} == {"0", "1", "2", "3"}
+
+
+# 9.4 Limits and orchestration
+
+
+def decided(groups: list[Group], pods: list[Shape], settings: ScaleUpSettings, nodes: list[Node] | None = None) -> ScaleUp:
+    cluster = Cluster()
+    cluster.add_all(nodes or [])
+    pending_shapes = np.array([cluster.shape(pod) for pod in pods], np.int64)
+    return scaleup.decide(cluster, groups, pending_shapes, settings, Circumstances())
+
+
+def grown(found: ScaleUp) -> dict[str, int]:
+    return {one.group: one.after for one in found.increases}
+
+
+def test_c33_a_limit_on_cores_caps_the_growth_and_all_pods_count_as_triggered() -> None:
+    group = Group("g", 1, 10, Template(a_node("t", 2000, 2**30)))
+    found = decided(
+        [group],
+        [a_shape(2000, 1)] * 2,
+        ScaleUpSettings(limits=Limits(resources={"cpu": 9000})),
+        [a_node("a", 2000, 2**30), a_node("b", 4000, 2**30)],
+    )
+    assert grown(found) == {"g": 2}
+    assert found.triggered == [0, 1]
+
+
+def test_c34_a_limit_on_memory_caps_the_growth() -> None:
+    group = Group("g", 1, 10, Template(a_node("t", 1000, 100 * MIB)))
+    limits = Limits(resources={"memory": 1300 * MIB})
+    nodes = [a_node("a", 1000, 100 * MIB), a_node("b", 1000, 1000 * MIB)]
+    assert grown(decided([group], [a_shape(1, 100 * MIB)] * 3, ScaleUpSettings(limits=limits), nodes)) == {"g": 3}
+
+
+def test_c35_the_most_nodes_of_the_cluster_cap_the_growth() -> None:
+    group = Group("g", 2, 10, Template(a_node("t", 1000, 2**30)))
+    nodes = [a_node("a", 100, 2**30), a_node("b", 100, 2**30)]
+    assert grown(decided([group], [a_shape(900, 1)] * 3, ScaleUpSettings(limits=Limits(nodes=3)), nodes)) == {"g": 3}
+
+
+def test_c36_a_group_of_which_one_node_passes_a_limit_is_skipped_with_upstreams_words() -> None:
+    groups = [
+        Group("small", 0, 10, Template(a_node("s", 2000, 2**30))),
+        Group("large", 0, 10, Template(a_node("l", 9000, 2**30))),
+    ]
+    found = decided(groups, [a_shape(1000, 1)], ScaleUpSettings(limits=Limits(resources={"cpu": 8000})))
+    assert grown(found) == {"small": 1}
+    assert found.skipped == {"large": 'exceeded quota: "cluster-wide", resources: cpu'}
+
+
+def test_c38_pods_are_triggered_remain_or_await() -> None:
+    groups = [
+        Group("one", 0, 10, Template(a_node("o", 1000, 2**30, gpu=1))),
+        Group("two", 0, 10, Template(a_node("t", 4000, 2**30))),
+    ]
+    fits_two, fits_none = a_shape(3900, 2**29), a_shape(9000, 1)
+    fits_one = Shape(requests=(("cpu", 10), ("gpu", 1), ("memory", 1)))
+    found = decided(groups, [fits_two, fits_none, fits_one], ScaleUpSettings())
+    assert grown(found) == {"two": 1}
+    assert (found.triggered, found.remaining, found.awaiting) == ([0], [1], [2])
+
+
+def test_beyond_upstream_several_groups_grow_in_one_decision() -> None:
+    groups = [
+        Group("one", 0, 10, Template(a_node("o", 1000, 2**30, gpu=1))),
+        Group("two", 0, 10, Template(a_node("t", 4000, 2**30))),
+    ]
+    fits_one = Shape(requests=(("cpu", 10), ("gpu", 1), ("memory", 1)))
+    found = decided(groups, [a_shape(3900, 2**29), fits_one, a_shape(9000, 1)], ScaleUpSettings(several=True))
+    assert grown(found) == {"one": 1, "two": 1}
+    assert (found.triggered, found.remaining) == ([0, 1], [2])
+
+
+def test_c39_nodes_with_more_gpus_need_fewer_of_them() -> None:
+    pod = Shape(requests=((GPU, 1),))
+    for gpus, nodes in ((1, 3), (2, 2), (4, 1)):
+        group = Group("g", 0, 10, Template(a_node("t", 1000, 2**30, **{GPU: gpus})))
+        assert grown(decided([group], [pod] * 3, ScaleUpSettings())) == {"g": nodes}
+
+
+def test_c40_similar_groups_share_the_growth() -> None:
+    sizes = (("ng1", 1, 1), ("ng2", 1, 2), ("ng3", 1, 5), ("ng4", 3, 5))
+    groups = [Group(name, target, most, Template(a_node(name, 1000, 2**30))) for name, target, most in sizes]
+    found = decided(groups, [a_shape(900, 1)] * 2, ScaleUpSettings(likeness=similarity.Likeness()))
+    assert grown(found) == {"ng2": 2, "ng3": 2}
+    assert found.skipped == {"ng1": "max node group size reached"}
+
+
+def test_c42_a_minimum_is_enforced_as_far_as_the_limits_let_it() -> None:
+    cluster = Cluster()
+    cluster.add_all([a_node("a", 16000, 2**30), a_node("b", 16000, 2**30)])
+    group = Group("g", 1, 10, Template(a_node("t", 16000, 2**30)))
+    settings = ScaleUpSettings(limits=Limits(resources={"cpu": 48_000}))
+    raised = scaleup.below_minimum([group], {"g": 3}, cluster, settings)
+    assert [(one.group, one.after) for one in raised] == [("g", 2)]
+
+
+def test_c43_a_group_says_why_it_may_not_grow() -> None:
+    template = Template(a_node("t", 1000, 2**30))
+    groups = [
+        Group("full", 3, 3, template),
+        Group("failed", 0, 3, template, backed_off=True),
+        Group("sick", 0, 3, template, healthy=False),
+        Group("unknown", 0, 3, None),
+    ]
+    found = decided(groups, [a_shape(1, 1)], ScaleUpSettings())
+    assert found.skipped == {
+        "full": "max node group size reached",
+        "failed": "in backoff after failed scale-up",
+        "sick": "not ready for scale-up",
+        "unknown": "not ready for scale-up",
+    }
+    assert found.increases == []
+
+
+def test_c44_eleven_different_pods_of_one_owner_make_ten_groups_and_a_single() -> None:
+    owner = (Owner("ReplicaSet", "r", "apps/v1", "uid"),)
+    different = [Pod(f"p{i}", Nature(a_shape(i, 1), owner)) for i in range(11)]
+    again = [Pod("q0", Nature(a_shape(0, 1), owner)), Pod("q10", Nature(a_shape(10, 1), owner))]
+    groups = grouping.equivalence([*different, *again])
+    assert [len(one) for one in groups] == [2, *[1] * 11]
+
+
+# 9.5 Which pods count
+
+
+def a_pod(age: float, *, delay: str = "", priority: int | None = None, gpu: int = 0) -> Pod:
+    shape = Shape(requests=(("cpu", 100), *(((GPU, gpu),) if gpu else ())))
+    return Pod("p", Nature(shape, annotations={pending.DELAY: delay} if delay else {}, priority=priority), created=1000 - age)
+
+
+@pytest.mark.parametrize(
+    ("pod", "overall", "counts"),
+    [
+        pytest.param(a_pod(60, delay="5m"), 0, False, id="C45 too young for its annotation"),
+        pytest.param(a_pod(301, delay="5m"), 0, True, id="C45 old enough"),
+        pytest.param(a_pod(200, delay="2m"), 300, False, id="C46 the longer delay of all applies"),
+        pytest.param(a_pod(301, delay="x"), 300, True, id="C46 nonsense is ignored"),
+    ],
+)
+def test_a_pod_waits_for_its_delay(pod: Pod, overall: float, counts: bool) -> None:
+    assert (pending.old_enough([pod], PendingSettings(delay=overall), 1000.0) == [pod]) is counts
+
+
+def test_c47_c48_pods_that_are_all_new_are_waited_for() -> None:
+    settings = PendingSettings()
+    assert pending.all_new([a_pod(1)], settings, 1000.0)
+    assert not pending.all_new([a_pod(1), a_pod(3)], settings, 1000.0)
+    assert pending.all_new([a_pod(3), a_pod(20, gpu=1)], settings, 1000.0)
+    assert not pending.all_new([a_pod(3), a_pod(31, gpu=1)], settings, 1000.0)
+
+
+@pytest.mark.parametrize(("priority", "expected"), [(-11, True), (-10, False), (None, False)])
+def test_c49_pods_below_the_cutoff_are_expendable(priority: int | None, expected: bool) -> None:
+    assert pending.expendable(a_pod(60, priority=priority), PendingSettings()) is expected
+
+
+# 9.7 Scale-down
+
+
+@pytest.mark.parametrize(
+    ("previous", "unneeded_time", "interval", "expected"),
+    [(0, 60, 10, 20), (3, 60, 10, 23), (70, 60, 10, 70), (77, 60, 10, 70), (0, 0, 10, 20), (13, 60, 1, 33), (13, 60, 30, 30)],
+)
+def test_c76_c77_only_so_many_unneeded_nodes_are_looked_for(
+    previous: int, unneeded_time: float, interval: float, expected: int
+) -> None:
+    assert budgets.unneeded(previous, 10, unneeded_time, interval) == expected
+
+
+@pytest.mark.parametrize(
+    ("empty", "drain", "most", "running", "expected"),
+    [
+        pytest.param(11, 0, Parallelism(10, 5), Running(), (10, 0), id="C80 too many"),
+        pytest.param(10, 0, Parallelism(10, 5), Running(1, 1), (8, 0), id="C80 some run"),
+        pytest.param(3, 3, Parallelism(10, 5), Running(5, 5), (0, 0), id="C80 all run"),
+        pytest.param(0, 6, Parallelism(10, 5), Running(), (0, 5), id="C81 too many"),
+        pytest.param(0, 5, Parallelism(10, 5), Running(1, 2), (0, 3), id="C81 some drain"),
+        pytest.param(0, 4, Parallelism(10, 5), Running(7, 1), (0, 2), id="C81 little is left"),
+        pytest.param(8, 8, Parallelism(10, 5), Running(), (8, 2), id="C82"),
+        pytest.param(3, 4, Parallelism(), Running(), (3, 1), id="C83"),
+    ],
+)
+def test_budgets_crop_the_nodes_that_go(
+    empty: int, drain: int, most: Parallelism, running: Running, expected: tuple[int, int]
+) -> None:
+    chosen = budgets.crop([f"e{i}" for i in range(empty)], [f"d{i}" for i in range(drain)], most, running)
+    assert (len(chosen[0]), len(chosen[1])) == expected
+
+
+REPLICATED = (Owner("ReplicaSet", "rs", "apps/v1"),)
+SAFE = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "true"}
+
+
+def a_scene(now: float) -> Scene:
+    return Scene(now, DrainSettings(), Workloads({("ReplicaSet", "default", "rs"): 10}), DisruptionBudgets([]))
+
+
+def looked(down: ScaleDown, used: list[int], now: float, *, ready: bool = True) -> Cluster:
+    """One look at nodes of 1000 m each, of which the n-th runs one pod of `used[n]` m (none if 0)."""
+    cluster = Cluster()
+    cluster.add_all([a_node(f"n{i}", 1000, 2**30) for i in range(len(used))])
+    nodes = []
+    for row, cpu in enumerate(used):
+        pods = [Pod(f"p{row}", Nature(a_shape(cpu, 1), REPLICATED, SAFE))] if cpu else []
+        for pod in pods:
+            cluster.place(cluster.shape(pod.shape), row)
+        nodes.append(Candidate(row, f"n{row}", "g", pods, ready=ready))
+    down.look(cluster, nodes, {"g": GroupSize(10, 1)}, a_scene(now))
+    return cluster
+
+
+def test_c75_a_node_used_by_more_than_the_threshold_is_no_candidate() -> None:
+    down = ScaleDown(ScaleDownSettings())
+    looked(down, [600, 500, 100], 0.0)
+    assert down.stays["n0"].reason is Reason.USED
+    assert set(down.unneeded) == {"n1"}, "its pod goes to n2, which then finds no room for both"
+    assert down.stays["n2"].reason is Reason.NO_PLACE
+
+
+@pytest.mark.parametrize(
+    ("target", "draining", "expected"),
+    [
+        pytest.param(10, 2, (3, 2), id="C78 room for all"),
+        pytest.param(10, 5, (3, 4), id="C78 room for four to drain"),
+        pytest.param(5, 5, (2, 0), id="C79"),
+    ],
+)
+def test_the_minimum_counts_running_deletions(target: int, draining: int, expected: tuple[int, int]) -> None:
+    settings = ScaleDownSettings(parallelism=Parallelism(100, 100), default=GroupOptions(unneeded=0))
+    down = ScaleDown(settings)
+    cluster = looked(down, [900, *[10] * draining, 0, 0, 0], 0.0)
+    groups = {"g": GroupSize(target, 1, GroupOptions(unneeded=0), deleting=2)}
+    chosen = down.choose(groups, Running(), cluster, 1.0)
+    assert (len(chosen.empty), len(chosen.drain)) == expected
+    left = 3 + draining - sum(expected)
+    assert sum(stay.reason is Reason.MIN_SIZE for stay in chosen.waiting.values()) == left
+
+
+def test_c92_a_node_that_becomes_unready_waits_longer_from_the_same_start() -> None:
+    down = ScaleDown(ScaleDownSettings())
+    looked(down, [900, 0], 0.0)
+    groups = {"g": GroupSize(10, 1)}
+    cluster = looked(down, [900, 0], 601.0, ready=False)
+    assert down.choose(groups, Running(), cluster, 601.0).waiting["n1"].reason is Reason.NOT_UNREADY_LONG_ENOUGH
+    cluster = looked(down, [900, 0], 1201.0, ready=False)
+    assert [one.node.name for one in down.choose(groups, Running(), cluster, 1201.0).empty] == ["n1"]
+
+
+def test_a_timer_starts_anew_when_a_node_was_needed_in_between() -> None:
+    down = ScaleDown(ScaleDownSettings())
+    looked(down, [900, 0], 0.0)
+    looked(down, [900, 800], 300.0)
+    cluster = looked(down, [900, 0], 601.0)
+    assert down.choose({"g": GroupSize(10, 1)}, Running(), cluster, 601.0).waiting["n1"].reason is Reason.NOT_LONG_ENOUGH
+
+
+def test_c93_a_pod_that_moved_in_the_simulation_counts_where_it_went() -> None:
+    down = ScaleDown(ScaleDownSettings())
+    looked(down, [420, 300, 250], 0.0)
+    # 250 m would go beside 300 m, both again beside 420 m; one of the three nodes must keep them all.
+    assert len(down.unneeded) == 2
+    destinations = {row for one in down.unneeded.values() for _pod, row in one.moves}
+    last = {f"n{row}" for row in destinations} - set(down.unneeded)
+    assert len(last) == 1
+
+
+def test_c94_a_failed_simulation_is_believed_for_five_minutes() -> None:
+    down = ScaleDown(ScaleDownSettings())
+    looked(down, [950, 100], 0.0)
+    assert down.stays["n1"].reason is Reason.NO_PLACE
+    looked(down, [100, 100], 200.0)
+    assert down.stays["n1"].reason is Reason.RECENT
+    looked(down, [100, 100], 300.0)
+    assert "n1" not in down.stays or down.stays["n1"].reason is not Reason.RECENT
+
+
+def test_c98_pods_are_evicted_in_waves_of_their_priority() -> None:
+    graces = {10: 1.0, 1000: 2.0, 2000: 3.0, 2_000_000_000: 4.0}
+    pods = [Pod(str(p), Nature(a_shape(1, 1), priority=p)) for p in (0, 100, 500, 1000, 2_000_000_005)]
+    found = [(wave.priority, [pod.name for pod in wave.pods]) for wave in deletion.waves(pods, graces)]
+    assert found == [(10, ["0", "100", "500"]), (1000, ["1000"]), (2_000_000_000, ["2000000005"])]
+
+
+@pytest.mark.parametrize(("own", "expected"), [(900.0, 600.0), (None, 30.0), (5.0, 5.0)])
+def test_c99_an_evicted_pod_gets_its_own_grace_up_to_the_limit(own: float | None, expected: float) -> None:
+    assert deletion.grace(Pod("p", Nature(a_shape(1, 1), grace=own)), 600.0) == expected
+
+
+def test_a_node_is_tainted_first_and_terminated_last() -> None:
+    steps = deletion.steps(empty=False, settings=deletion.DeletionSettings())
+    assert [str(step) for step in steps] == ["taint", "cordon", "wait", "check", "evict", "wait-gone", "hooks", "terminate"]
+    assert deletion.Step.EVICT not in deletion.steps(empty=True, settings=deletion.DeletionSettings(cordon=False))
+
+
+# Rules that the vectors do not reach
+
+
+def test_pods_that_keep_apart_by_host_need_a_node_each() -> None:
+    term = Term(Audience(equals({"app": "x"}), frozenset(("default",))), HOSTNAME)
+    pod = a_shape(10, 1, labels=(("app", "x"),), anti_affinity=(term,))
+    assert an_estimate(a_node("t", 1000, 2**30), [PodGroup(pod, 7)]) == (7, 7)
