@@ -1,0 +1,240 @@
+"""What holds of the cluster in columns whatever happens: nothing over capacity, counts kept up, steps taken back, bounds kept."""
+
+import contextlib
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agents.logic.nodes import estimator, filters, placement, priorities, quantities, reading
+from agents.logic.nodes.cluster import Cluster
+from agents.logic.nodes.drain import DisruptionBudget, DisruptionBudgets
+from agents.logic.nodes.estimator import PodGroup, Rules, Template
+from agents.logic.nodes.pods import Nature, Pod
+from agents.logic.nodes.selectors import EVERYTHING, equals, requirement
+from agents.logic.nodes.shapes import HOSTNAME, ZONE, Audience, HostPort, Node, NodeTerm, Shape, Spread, Term, Volume
+
+HERE = frozenset(("default",))
+
+
+def a_node(name: str, cpu: int = 1000, pods: int = 10, zone: str = "a", **attachable: int) -> Node:
+    offered = {"cpu": cpu, "memory": 2**30, "pods": pods}
+    return Node(name, ((HOSTNAME, name), (ZONE, zone)), allocatable=offered, capacity=offered, attachable=attachable)
+
+
+apps = st.sampled_from(["x", "y"])
+keys = st.sampled_from([HOSTNAME, ZONE, "rack"])
+terms = st.builds(lambda app, key: Term(Audience(equals({"app": app}), HERE), key), apps, keys)
+spreads = st.builds(lambda app, key, skew: Spread(key, skew, equals({"app": app})), apps, keys, st.integers(1, 2))
+
+
+@st.composite
+def shapes(draw: st.DrawFn) -> Shape:
+    return Shape(
+        labels=(("app", draw(apps)),),
+        requests=(("cpu", draw(st.integers(1, 600))),),
+        ports=tuple(HostPort(one) for one in draw(st.sets(st.sampled_from([80, 81]), max_size=1))),
+        affinity=tuple(draw(st.lists(terms, max_size=1))),
+        anti_affinity=tuple(draw(st.lists(terms, max_size=1))),
+        spread=tuple(draw(st.lists(spreads, max_size=1))),
+    )
+
+
+@st.composite
+def clusters(draw: st.DrawFn) -> Cluster:
+    cluster = Cluster()
+    for number in range(draw(st.integers(1, 6))):
+        cluster.add(a_node(f"n{number}", draw(st.integers(100, 2000)), draw(st.integers(1, 6)), draw(st.sampled_from("ab"))))
+    return cluster
+
+
+def seen(cluster: Cluster, bodies: list[Shape]) -> list[list[bool]]:
+    """What the filters say of each shape, by a cluster that has counted nothing before."""
+    fresh = Cluster()
+    fresh.add_all(cluster.nodes)
+    for number, body in enumerate(cluster.shapes):
+        for row, count in cluster.on[number].items():
+            fresh.place(fresh.shape(body), row, count)
+    return [filters.passes(fresh, fresh.shape(body)).tolist() for body in bodies]
+
+
+@given(clusters(), st.lists(shapes(), min_size=1, max_size=8))
+def test_counts_that_are_kept_up_say_the_same_as_counting_again(cluster: Cluster, bodies: list[Shape]) -> None:
+    for body in bodies:
+        placement.fill(cluster, cluster.shape(body), 2)
+        assert [filters.passes(cluster, cluster.shape(one)).tolist() for one in bodies] == seen(cluster, bodies)
+
+
+@given(clusters(), st.lists(shapes(), min_size=1, max_size=8))
+def test_taking_back_leaves_everything_as_it_was(cluster: Cluster, bodies: list[Shape]) -> None:
+    numbers = [cluster.shape(body) for body in bodies]
+    placement.schedule(cluster, numbers[::2])
+    before = [filters.passes(cluster, number).tolist() for number in numbers]
+    free, mark = cluster.free[: cluster.size].copy(), cluster.mark()
+    cluster.add(a_node("more", zone="c"))
+    placement.schedule(cluster, numbers[::-1])
+    cluster.revert(mark)
+    assert np.array_equal(cluster.free[: cluster.size], free)
+    assert [filters.passes(cluster, number).tolist() for number in numbers] == before
+
+
+@given(clusters(), st.lists(shapes(), min_size=1, max_size=12))
+def test_no_node_takes_more_than_it_has_and_no_pod_is_lost(cluster: Cluster, bodies: list[Shape]) -> None:
+    rows = placement.schedule(cluster, [cluster.shape(body) for body in bodies])
+    assert (cluster.free[: cluster.size] >= 0).all()
+    assert sum(sum(on.values()) for on in cluster.on) == int((rows != placement.NOWHERE).sum())
+
+
+@given(clusters(), st.integers(1, 40), st.booleans())
+def test_pods_together_and_one_by_one_leave_the_same_room(cluster: Cluster, pods: int, scattered: bool) -> None:
+    plain = Shape(requests=(("cpu", 90),))
+    way = placement.Scatter() if scattered else None
+    together = int(placement.fill(cluster, cluster.shape(plain), pods, None, way)[1].sum())
+    alone = Cluster()
+    alone.add_all(cluster.nodes)
+    singly = sum(len(placement.fill(alone, alone.shape(plain), 1)[0]) for _pod in range(pods))
+    assert together == singly
+
+
+@given(clusters(), st.lists(st.tuples(shapes(), st.integers(1, 20)), min_size=1, max_size=4), st.integers(0, 5))
+def test_an_estimate_keeps_its_limits_and_the_cluster(cluster: Cluster, wanted: list[tuple[Shape, int]], most: int) -> None:
+    groups = [PodGroup(body, count) for body, count in wanted]
+    before = cluster.free[: cluster.size].copy()
+    found = estimator.estimate(cluster, Template(a_node("t")), groups, Rules((most,)))
+    assert all(placed <= group.count for placed, group in zip(found.placed, groups, strict=True))
+    assert found.nodes <= (most or 10_000) + cluster.size
+    assert np.array_equal(cluster.free[: cluster.size], before)
+
+
+# Volumes
+
+
+def test_a_volume_of_one_zone_keeps_its_pod_there() -> None:
+    cluster = Cluster()
+    cluster.add_all([a_node("n1", zone="a"), a_node("n2", zone="b")])
+    term = NodeTerm((requirement(ZONE, "In", ("b",)),))
+    pod = cluster.shape(Shape(volumes=(Volume("ebs", "v1", (term,)),)))
+    assert filters.passes(cluster, pod).tolist() == [False, True]
+    verdict = filters.explain(cluster, pod)[0]
+    assert verdict is not None
+    assert verdict.plugin == "VolumeBinding"
+
+
+def test_a_node_attaches_no_more_volumes_than_it_can_and_a_shared_one_only_once() -> None:
+    cluster = Cluster()
+    cluster.add(a_node("n1", ebs=1))
+    first, second = (cluster.shape(Shape(volumes=(Volume("ebs", name),))) for name in ("v1", "v2"))
+    assert filters.passes(cluster, second).tolist() == [True]
+    cluster.place(first, 0)
+    assert filters.passes(cluster, second).tolist() == [False]
+    assert filters.passes(cluster, first).tolist() == [True], "v1 is attached already"
+    cluster.place(first, 0, -1)
+    assert filters.passes(cluster, second).tolist() == [True]
+
+
+def test_a_volume_for_one_pod_has_one_user_in_the_whole_cluster() -> None:
+    cluster = Cluster()
+    cluster.add_all([a_node("n1"), a_node("n2")])
+    pod = cluster.shape(Shape(volumes=(Volume("ebs", "v1", exclusive=True),)))
+    assert placement.schedule(cluster, [pod, pod]).tolist() == [0, placement.NOWHERE]
+
+
+# Hostile objects
+
+json = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=12,
+)
+words = st.sampled_from(
+    (
+        *("nodeAffinity", "podAffinity", "labelSelector", "matchLabels", "matchExpressions", "key", "operator", "values"),
+        *("topologyKey", reading.REQUIRED, "nodeSelectorTerms", "matchFields", "namespaces", "maxSkew", "In", "metadata.name"),
+    )
+)
+objects = st.recursive(json | words, lambda i: st.lists(i, max_size=3) | st.dictionaries(words, i, max_size=4), max_leaves=20)
+
+
+@given(objects)
+def test_whatever_an_object_says_it_is_read_or_refused_in_words(thing: Any) -> None:
+    whose = reading.Whose("default", {})
+    readers = (
+        reading.selector,
+        reading.tolerations,
+        reading.taints,
+        reading.ports,
+        reading.node_terms,
+        lambda one: reading.pod_terms(one, "podAffinity", whose),
+        lambda one: reading.spread(one, whose),
+    )
+    for read in readers:
+        with contextlib.suppress(reading.Unreadable):
+            read(thing)
+
+
+@given(
+    st.text(max_size=40) | st.from_regex(r"[+-]?[0-9]{0,20}\.?[0-9]{0,20}([eE][+-]?[0-9]{1,9}|[numkMGTPE]i?)?", fullmatch=True)
+)
+def test_a_quantity_is_read_or_refused_and_never_too_large(text: str) -> None:
+    try:
+        found = quantities.parse(text)
+    except quantities.QuantityError:
+        return
+    assert -quantities.LARGEST <= found.value <= quantities.LARGEST
+
+
+def test_a_pod_with_too_many_terms_is_refused_and_fits_nowhere() -> None:
+    term = {"labelSelector": {}, "topologyKey": "zone"}
+    affinity = {"podAntiAffinity": {reading.REQUIRED: [term] * (reading.MOST_TERMS + 1)}}
+    with pytest.raises(reading.Unreadable, match="513 entries"):
+        reading.pod_terms(affinity, "podAntiAffinity", reading.Whose("default", {}))
+    cluster = Cluster()
+    cluster.add(a_node("n1"))
+    pod = cluster.shape(Shape(refused="513 entries"))
+    assert not filters.passes(cluster, pod).any()
+    verdict = filters.explain(cluster, pod)[0]
+    assert verdict is not None
+    assert verdict.reasons == ("513 entries",)
+
+
+def test_absurd_amounts_are_cut_and_do_not_overflow() -> None:
+    cluster = Cluster()
+    cluster.add(Node("n1", allocatable={"cpu": 2**62, "memory": 2**62, "pods": 2**40}))
+    pod = cluster.shape(Shape(requests=(("cpu", 2**62), ("memory", 1))))
+    rows, takes = placement.fill(cluster, pod, 5)
+    assert (rows.tolist(), takes.tolist()) == ([0], [1])
+    assert (cluster.free >= 0).all()
+
+
+def test_ten_thousand_budgets_are_asked_for_a_thousand_pods_within_a_second() -> None:
+    budgets = DisruptionBudgets([DisruptionBudget(f"b{i}", f"ns{i % 100}", equals({"app": str(i)}), 1) for i in range(10_000)])
+    pods = [Pod(f"p{i}", Nature(Shape(namespace=f"ns{i % 100}", labels=(("app", str(i)),)))) for i in range(1000)]
+    start = time.perf_counter()
+    assert budgets.allow_at_once(pods)
+    assert time.perf_counter() - start < 1.0
+    assert DisruptionBudgets([DisruptionBudget("b", "default", EVERYTHING, 0)] * 20_001).unread == 1
+
+
+def test_pods_with_five_hundred_terms_are_placed_within_bounds() -> None:
+    cluster = Cluster()
+    cluster.add_all([a_node(f"n{i}") for i in range(100)])
+    terms = tuple(Term(Audience(equals({"app": str(i)}), HERE), HOSTNAME) for i in range(500))
+    pod = cluster.shape(Shape(labels=(("app", "7"),), anti_affinity=terms))
+    start = time.perf_counter()
+    rows, _takes = placement.fill(cluster, pod, 20)
+    assert len(rows) == 20
+    assert time.perf_counter() - start < 5.0
+
+
+@pytest.mark.parametrize("text", ["(a+)+$", "(a|a)*b", "(?!x)a", r"(a)\1", "[", "x" * 513, "(.*)*", "(?=a)"])
+def test_a_pattern_that_go_does_not_take_or_that_may_never_end_is_refused(text: str) -> None:
+    with pytest.raises(priorities.PrioritiesError):
+        priorities.pattern(text)
+
+
+@pytest.mark.parametrize("text", [r".*t2\.large.*", "^large$", "(small|large)-[0-9]+", "(?i)LARGE", "[(]+x", r"a\(b\)+"])
+def test_an_ordinary_pattern_is_taken(text: str) -> None:
+    assert priorities.pattern(text).pattern == text
