@@ -153,8 +153,11 @@ class Cluster:
 
     def _apply(self, shape: ShapeId, rows: Counts, pods: Counts) -> None:
         request = self.requests[shape]
-        for column in np.flatnonzero(request):
-            self.free[rows, column] -= request[column] * pods
+        if len(rows) == 1:
+            self.free[int(rows[0])] -= request * int(pods[0])
+        else:
+            for column in np.flatnonzero(request):
+                self.free[rows, column] -= request[column] * pods
         mine, body = self.on[shape], self.shapes[shape]
         for row, number in zip(rows.tolist(), pods.tolist(), strict=True):
             mine[row] = mine.get(row, 0) + number

@@ -3,9 +3,12 @@
 The rules are upstream's, in its order; the first that has something to say decides (simulator/drainability/rules).
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import groupby
+from operator import attrgetter
 
 from agents.logic.nodes.pods import Nature, Owner, Pod, controller, is_daemon, is_mirror, lingers
 from agents.logic.nodes.selectors import Selector
@@ -15,6 +18,8 @@ SAFE_VOLUMES = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"
 SYSTEM = "kube-system"
 APPS = "apps"
 FINISHED = ("Succeeded", "Failed")
+
+NATURE, PHASE, DELETED = attrgetter("nature"), attrgetter("phase"), attrgetter("deleted")
 
 MOST_DISRUPTION_BUDGETS = 20_000
 """More PodDisruptionBudgets than this are not read; the rest of them then blocks nothing, and the caller is told."""
@@ -94,24 +99,27 @@ class DisruptionBudgets:
             found = self._known[nature] = tuple(place for place in places if self.budgets[place].selector.matches(labels))
         return found
 
-    def exhausted(self, pod: Pod) -> bool:
-        """Whether a budget lets no pod like this one go now."""
-        places = self.of(pod.nature)
+    def exhausted(self, nature: Nature) -> bool:
+        """Whether a budget lets no pod of this nature go now."""
+        places = self.of(nature)
         return bool(places) and any(self.left[place] < 1 for place in places)
 
     def allow_at_once(self, pods: Iterable[Pod]) -> bool:
         """Whether all of these pods may go at the same time."""
-        wanted: dict[int, int] = {}
-        for pod in pods:
-            for place in self.of(pod.nature):
-                wanted[place] = wanted.get(place, 0) + 1
-        return all(number <= self.left[place] for place, number in wanted.items())
+        return all(number <= self.left[place] for place, number in self._wanted(pods).items())
 
     def use(self, pods: Iterable[Pod]) -> None:
         """Count pods as gone."""
-        for pod in pods:
-            for place in self.of(pod.nature):
-                self.left[place] -= 1
+        for place, number in self._wanted(pods).items():
+            self.left[place] -= number
+
+    def _wanted(self, pods: Iterable[Pod]) -> dict[int, int]:
+        """How many of the pods each budget protects."""
+        wanted: dict[int, int] = {}
+        for nature, number in Counter(map(NATURE, pods)).items():
+            for place in self.of(nature):
+                wanted[place] = wanted.get(place, 0) + number
+        return wanted
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +151,15 @@ class Drained:
     blocker: Pod | None = None
     reason: Blocking | None = None
 
+    def keep(self, outcome: Outcome, pods: list[Pod]) -> None:
+        """Note pods that do not block."""
+        if outcome is Outcome.MOVE:
+            self.move += pods
+        elif outcome is Outcome.DAEMON:
+            self.daemons += pods
+        elif outcome is Outcome.WAIT:
+            self.wait += pods
+
     @property
     def empty(self) -> bool:
         """Whether nothing has to move."""
@@ -156,31 +173,39 @@ def of_node(pods: Iterable[Pod], scene: Scene) -> Drained:
     them.
     """
     found = Drained()
-    for pod in pods:
-        verdict = of_pod(pod, scene)
-        if verdict.outcome is Outcome.BLOCK:
-            found.blocker, found.reason = pod, verdict.reason
-            return found
-        kept = {Outcome.MOVE: found.move, Outcome.DAEMON: found.daemons, Outcome.WAIT: found.wait}.get(verdict.outcome)
-        if kept is not None:
-            kept.append(pod)
-    found.blocker = next((pod for pod in found.move if scene.budgets.exhausted(pod)), None)
-    found.reason = None if found.blocker is None else Blocking.DISRUPTION_BUDGET
+    for nature, alike in groupby(pods, NATURE):
+        some = list(alike)
+        usual = _usual(nature, set(map(PHASE, some)), set(map(DELETED, some)))
+        for same in (some,) if usual else ([pod] for pod in some):
+            verdict = of_pod(same[0], scene)
+            if verdict.outcome is Outcome.BLOCK:
+                found.blocker, found.reason = same[0], verdict.reason
+                return found
+            found.keep(verdict.outcome, same)
+    spent = {nature for nature in set(map(NATURE, found.move)) if scene.budgets.exhausted(nature)}
+    if spent:
+        found.blocker = next(pod for pod in found.move if pod.nature in spent)
+        found.reason = Blocking.DISRUPTION_BUDGET
     return found
 
 
 def of_pod(pod: Pod, scene: Scene) -> Verdict:
     """The verdict on one pod."""
     nature = pod.nature
-    usual = pod.deleted is None and pod.phase not in FINISHED and nature.shape.namespace != SYSTEM
+    usual = _usual(nature, {pod.phase}, {pod.deleted})
     verdict = scene.known.get(nature) if usual else None
     if verdict is None:
         verdict = _verdict(pod, scene)
         if usual:
             scene.known[nature] = verdict
-    if verdict.outcome is Outcome.MOVE and verdict.protected and scene.budgets.exhausted(pod):
+    if verdict.outcome is Outcome.MOVE and verdict.protected and scene.budgets.exhausted(nature):
         return Verdict(Outcome.BLOCK, Blocking.DISRUPTION_BUDGET)
     return verdict
+
+
+def _usual(nature: Nature, phases: set[str], deleted: set[float | None]) -> bool:
+    """Whether such pods differ in nothing that the rules look at: they run, they stay, and their age does not matter."""
+    return deleted == {None} and phases.isdisjoint(FINISHED) and nature.shape.namespace != SYSTEM
 
 
 def _verdict(pod: Pod, scene: Scene) -> Verdict:

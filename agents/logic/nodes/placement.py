@@ -90,6 +90,8 @@ def _together(cluster: Cluster, wanted: _Wanted, allowed: Mask) -> Placed:
     rows = wanted.way[mask[wanted.way]] if isinstance(wanted.way, np.ndarray) else np.flatnonzero(mask)
     if not len(rows):
         return _none()
+    if not isinstance(wanted.way, Scatter):
+        rows = rows[: wanted.pods]  # each of them takes one at least
     takes = np.minimum(room(cluster, wanted.shape, rows), wanted.pods)
     if not isinstance(wanted.way, Scatter):
         before = np.cumsum(takes) - takes

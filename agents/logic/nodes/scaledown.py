@@ -8,6 +8,7 @@ unneeded).
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import groupby, islice
 
 import numpy as np
 
@@ -97,13 +98,13 @@ class ScaleDownSettings:
 
 @dataclass(frozen=True, slots=True)
 class Unneeded:
-    """A node that could go: since when, what it drains, and where its pods would go (row of each)."""
+    """A node that could go: since when, what it drains, and which pods would go to which row."""
 
     node: Candidate
     since: float
     drained: Drained
     risky: bool
-    moves: tuple[tuple[Pod, Row], ...] = ()
+    moves: tuple[tuple[Row, list[Pod]], ...] = ()
 
     @property
     def empty(self) -> bool:
@@ -156,7 +157,7 @@ class ScaleDown:
 
     def _first(self, one: Candidate) -> tuple[bool, bool]:
         """Empty nodes first, then those that were unneeded before."""
-        natures = {pod.nature for pod in one.pods}
+        natures = set(map(draining.NATURE, one.pods))
         moving = any(not is_mirror(nature.annotations) and not is_daemon(nature) for nature in natures)
         return moving, one.name not in self.unneeded
 
@@ -192,7 +193,7 @@ class ScaleDown:
         """Whether too much of a node is asked for. Where no pod is left out, the columns know it already."""
         ignored = utilization.Ignored(options.ignore_daemonsets, self.settings.ignore_mirrors)
         threshold = options.gpu_utilization_threshold if one.gpu else options.utilization_threshold
-        special = one.gpu or ignored.daemons or ignored.mirrors or any(pod.deleted is not None for pod in one.pods)
+        special = one.gpu or ignored.daemons or ignored.mirrors or not set(map(draining.DELETED, one.pods)) <= {None}
         share = float(usage[one.row])
         if special or not np.isfinite(share):
             try:
@@ -219,8 +220,8 @@ class ScaleDown:
             if moves is None:
                 self._fail(one, Stay(Reason.NO_PLACE), scene.now)
                 continue
-            for pod, row in moves:
-                arrived.setdefault(row, []).append(pod)
+            for row, pods in moves:
+                arrived.setdefault(row, []).extend(pods)
             risky = not scene.budgets.allow_at_once(drained.move)
             scene.budgets.use(drained.move)
             before = self.unneeded.get(one.name)
@@ -232,7 +233,7 @@ class ScaleDown:
         self.stays[one.name] = stay
         self._failed[one.name] = now + self.settings.recheck
 
-    def _move(self, cluster: Cluster, one: Candidate, drained: Drained, order: Counts) -> list[tuple[Pod, Row]] | None:
+    def _move(self, cluster: Cluster, one: Candidate, drained: Drained, order: Counts) -> list[tuple[Row, list[Pod]]] | None:
         """Place the pods that must move on other nodes; None if one of them finds no place.
 
         Nodes are filled from the last one back: those that are looked at later are less likely to be emptied again.
@@ -245,14 +246,15 @@ class ScaleDown:
             waiting.setdefault(cluster.shape(nature.shape), []).extend(pods)
         for shape, pods in waiting.items():
             cluster.place(shape, one.row, -len(pods))
-        moves: list[tuple[Pod, Row]] = []
+        moves: list[tuple[Row, list[Pod]]] = []
         for shape, pods in waiting.items():
             rows, takes = placement.fill(cluster, shape, len(pods), None, order)
             if int(takes.sum()) < len(pods):
                 cluster.revert(mark)
                 cluster.open[one.row] = was_open
                 return None
-            moves += zip(pods, np.repeat(rows, takes).tolist(), strict=True)
+            left = iter(pods)
+            moves += [(row, list(islice(left, number))) for row, number in zip(rows.tolist(), takes.tolist(), strict=True)]
         return moves
 
     # Choosing
@@ -307,8 +309,8 @@ class ScaleDown:
 
 def _by_nature(pods: Iterable[Pod]) -> dict[Nature, list[Pod]]:
     found: dict[Nature, list[Pod]] = {}
-    for pod in pods:
-        found.setdefault(pod.nature, []).append(pod)
+    for nature, alike in groupby(pods, draining.NATURE):
+        found.setdefault(nature, []).extend(alike)
     return found
 
 

@@ -388,7 +388,7 @@ def test_c93_a_pod_that_moved_in_the_simulation_counts_where_it_went() -> None:
     looked(down, [420, 300, 250], 0.0)
     # 250 m would go beside 300 m, both again beside 420 m; one of the three nodes must keep them all.
     assert len(down.unneeded) == 2
-    destinations = {row for one in down.unneeded.values() for _pod, row in one.moves}
+    destinations = {row for one in down.unneeded.values() for row, _pods in one.moves}
     last = {f"n{row}" for row in destinations} - set(down.unneeded)
     assert len(last) == 1
 
