@@ -4,22 +4,21 @@ It asks nobody: the world comes in as a value, and decisions go out; whether the
 `started` and `failed_to_start`. Source: RunOnce in core/static_autoscaler.go.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-
-import numpy as np
 
 from agents.logic.nodes import pending, scaleup
 from agents.logic.nodes.aws.options import GroupOptions
 from agents.logic.nodes.backoff import Backoff, BackoffSettings, Failure
 from agents.logic.nodes.budgets import Running
-from agents.logic.nodes.cluster import Cluster, Row
+from agents.logic.nodes.cluster import Cluster, Row, numbers
 from agents.logic.nodes.clusterstate import ClusterState, Look, SeenInstance, SeenNode, StateSettings
 from agents.logic.nodes.drain import DisruptionBudgets, DrainSettings, Scene, Workloads
 from agents.logic.nodes.estimator import Template
 from agents.logic.nodes.expanders import Circumstances
 from agents.logic.nodes.pending import PendingSettings
-from agents.logic.nodes.pods import Pod, recreated
+from agents.logic.nodes.pods import Nature, Pod, recreated
 from agents.logic.nodes.scaledown import DISABLED, Candidate, Chosen, GroupSize, ScaleDown, ScaleDownSettings
 from agents.logic.nodes.scaleup import Group, Increase, ScaleUp, ScaleUpSettings
 from agents.logic.nodes.shapes import Node
@@ -219,7 +218,7 @@ class Autoscaler:
         elif left and limit and sum(one.ready for one in world.nodes) >= limit:
             found.not_triggered = left
         elif left:
-            shapes = np.array([cluster.shape(pod.shape) for pod in left], np.int64)
+            shapes = pending.shapes(cluster, left)
             found.scale_up = scaleup.decide(cluster, self._groups(world, now), shapes, self.settings.scale_up, around)
             found.grow = list(found.scale_up.increases)
             found.triggered = [left[place] for place in found.scale_up.triggered]
@@ -295,14 +294,13 @@ def _picture(world: World, settings: PendingSettings) -> Cluster:
     """The cluster in columns, a row for each node, without pods that are expendable; nodes under deletion take no more pods."""
     cluster = Cluster(world.namespaces)
     cluster.add_all([one.node for one in world.nodes])
-    shares: dict[int, dict[int, int]] = {}
+    shares: dict[Nature, dict[int, int]] = {}
     for row, one in enumerate(world.nodes):
         cluster.open[row] &= one.deleting is None
-        for pod in one.pods:
-            if not pending.expendable(pod, settings):
-                counts = shares.setdefault(cluster.shape(pod.shape), {})
-                counts[row] = counts.get(row, 0) + 1
-    for shape, counts in shares.items():
-        cluster.move(shape, np.array(list(counts), np.int64), np.array(list(counts.values()), np.int64))
+        for nature, number in Counter(map(pending.NATURE, one.pods)).items():
+            shares.setdefault(nature, {})[row] = number
+    for nature, counts in shares.items():
+        if not pending.expendable(nature, settings):
+            cluster.move(cluster.shape(nature.shape), *numbers(counts))
     cluster.settle()
     return cluster

@@ -2,18 +2,22 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 import numpy as np
 
 from agents.logic.nodes import placement
 from agents.logic.nodes.aws.options import duration
 from agents.logic.nodes.cluster import Cluster, Row
-from agents.logic.nodes.pods import Pod, is_daemon
+from agents.logic.nodes.columns import Counts
+from agents.logic.nodes.pods import Nature, Pod, is_daemon
 
 DELAY = "cluster-autoscaler.kubernetes.io/pod-scale-up-delay"
 NEW = 2.0
 """Seconds for which pods count as new: if all of them are, the next look may see more of them."""
 NEW_GPU = 30.0
+
+NATURE = attrgetter("nature")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +29,9 @@ class PendingSettings:
     gpus: frozenset[str] = frozenset(("nvidia.com/gpu",))
 
 
-def expendable(pod: Pod, settings: PendingSettings) -> bool:
-    """Whether a pod is not worth a node. Source: IsExpendablePod in core/utils/expendable.go."""
-    return pod.nature.priority is not None and pod.nature.priority < settings.cutoff
+def expendable(nature: Nature, settings: PendingSettings) -> bool:
+    """Whether such a pod is not worth a node. Source: IsExpendablePod in core/utils/expendable.go."""
+    return nature.priority is not None and nature.priority < settings.cutoff
 
 
 def delay(annotations: Mapping[str, str], settings: PendingSettings) -> float:
@@ -36,14 +40,23 @@ def delay(annotations: Mapping[str, str], settings: PendingSettings) -> float:
     return settings.delay if own is None or own < settings.delay else own
 
 
+def shapes(cluster: Cluster, pods: Sequence[Pod]) -> Counts:
+    """The shapes of pods, as the cluster numbers them."""
+    natures = list(map(NATURE, pods))
+    numbers = {nature: cluster.shape(nature.shape) for nature in dict.fromkeys(natures)}
+    return np.array([numbers[nature] for nature in natures], np.int64)
+
+
 def old_enough(pods: Sequence[Pod], settings: PendingSettings, now: float) -> list[Pod]:
     """The pods whose delay has passed. Source: filterOutYoungPods in core/static_autoscaler.go."""
-    return [pod for pod in pods if now - pod.created > delay(pod.nature.annotations, settings)]
+    delays = {nature: delay(nature.annotations, settings) for nature in set(map(NATURE, pods))}
+    return [pod for pod in pods if now - pod.created > delays[pod.nature]]
 
 
 def all_new(pods: Sequence[Pod], settings: PendingSettings, now: float) -> bool:
     """Whether all pods are so new that more of them may be about to come. Source: allPodsAreNew in core/static_autoscaler.go."""
-    gpu = [pod for pod in pods if any(pod.shape.request(name) for name in settings.gpus)]
+    asking = {nature for nature in set(map(NATURE, pods)) if any(nature.shape.request(name) for name in settings.gpus)}
+    gpu = [pod for pod in pods if pod.nature in asking] if asking else []
     return all(now - pod.created < NEW for pod in pods) or (bool(gpu) and all(now - pod.created < NEW_GPU for pod in gpu))
 
 
@@ -60,14 +73,17 @@ def place(cluster: Cluster, pods: Sequence[Pod], settings: PendingSettings) -> S
 
     Expendable pods are left out and take no room; pods of DaemonSets are never said to need a node.
     """
-    wanted = [pod for pod in pods if not expendable(pod, settings)]
-    shapes = np.array([cluster.shape(pod.shape) for pod in wanted], np.int64)
-    priorities = np.array([-(pod.nature.priority or 0) for pod in wanted], np.int64)
-    order = np.lexsort((shapes, priorities)) if wanted else np.zeros(0, np.int64)
-    rows = placement.schedule(cluster, shapes[order].tolist())
+    natures = set(map(NATURE, pods))
+    unworthy = {nature for nature in natures if expendable(nature, settings)}
+    daemons = {nature for nature in natures if is_daemon(nature)}
+    wanted = [pod for pod in pods if pod.nature not in unworthy] if unworthy else list(pods)
+    kinds = shapes(cluster, wanted)
+    ranks = {nature: -(nature.priority or 0) for nature in natures}
+    order = np.lexsort((kinds, np.array([ranks[pod.nature] for pod in wanted], np.int64)))
+    rows = placement.schedule(cluster, kinds[order].tolist())
     placed: dict[Row, list[Pod]] = {}
     for place, row in zip(order.tolist(), rows.tolist(), strict=True):
         if row != placement.NOWHERE:
             placed.setdefault(row, []).append(wanted[place])
     left = [wanted[place] for place in sorted(order[rows == placement.NOWHERE].tolist())]
-    return Sorted(placed, [pod for pod in left if not is_daemon(pod.nature)])
+    return Sorted(placed, [pod for pod in left if pod.nature not in daemons])

@@ -280,7 +280,7 @@ def test_c47_c48_pods_that_are_all_new_are_waited_for() -> None:
 
 @pytest.mark.parametrize(("priority", "expected"), [(-11, True), (-10, False), (None, False)])
 def test_c49_pods_below_the_cutoff_are_expendable(priority: int | None, expected: bool) -> None:
-    assert pending.expendable(a_pod(60, priority=priority), PendingSettings()) is expected
+    assert pending.expendable(a_pod(60, priority=priority).nature, PendingSettings()) is expected
 
 
 # 9.7 Scale-down
