@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from agents.logic.nodes import reading, requests
-from agents.logic.nodes.cluster import MOST_AMOUNT, Cluster
 from agents.logic.nodes.pods import Nature, Owner, Pod
-from agents.logic.nodes.shapes import Node, Shape, pairs
+from agents.logic.nodes.scheduling import reading, requests
+from agents.logic.nodes.scheduling.cluster import MOST_AMOUNT, Cluster
+from agents.logic.nodes.scheduling.shapes import Node, Shape, pairs
 
 ROOT = Path(os.environ.get("ULLAGE_SHARED", Path(__file__).parents[3] / "shared")) / "golden" / "ca"
 NAMESPACES = {"default": {"team": "a"}, "other": {"team": "b"}, "kube-system": {}}

@@ -18,9 +18,9 @@ from agents.logic.nodes.drain import DisruptionBudget, DisruptionBudgets, Worklo
 from agents.logic.nodes.estimator import Template
 from agents.logic.nodes.expanders import Circumstances
 from agents.logic.nodes.pods import Pod, is_daemon, is_mirror
-from agents.logic.nodes.reading import selector
 from agents.logic.nodes.scaledown import CANDIDATE, TO_BE_DELETED
-from agents.logic.nodes.shapes import HOSTNAME, Node, Taint
+from agents.logic.nodes.scheduling.reading import selector
+from agents.logic.nodes.scheduling.shapes import HOSTNAME, Node, Taint
 
 Json = dict[str, Any]
 LISTED_AGAIN = 120.0

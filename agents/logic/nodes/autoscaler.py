@@ -12,7 +12,6 @@ from agents.logic.nodes import pending, scaleup
 from agents.logic.nodes.aws.options import GroupOptions
 from agents.logic.nodes.backoff import Backoff, BackoffSettings, Failure
 from agents.logic.nodes.budgets import Running
-from agents.logic.nodes.cluster import Cluster, Row, numbers
 from agents.logic.nodes.clusterstate import ClusterState, Look, SeenInstance, SeenNode, StateSettings
 from agents.logic.nodes.drain import DisruptionBudgets, DrainSettings, Scene, Workloads
 from agents.logic.nodes.estimator import Template
@@ -21,8 +20,9 @@ from agents.logic.nodes.pending import PendingSettings
 from agents.logic.nodes.pods import Nature, Pod, recreated
 from agents.logic.nodes.scaledown import DISABLED, Candidate, Chosen, GroupSize, ScaleDown, ScaleDownSettings
 from agents.logic.nodes.scaleup import Group, Increase, ScaleUp, ScaleUpSettings
-from agents.logic.nodes.shapes import Node
-from agents.logic.nodes.tallies import Namespaces
+from agents.logic.nodes.scheduling.cluster import Cluster, Row, numbers
+from agents.logic.nodes.scheduling.shapes import Node
+from agents.logic.nodes.scheduling.tallies import Namespaces
 
 LONG_AGO = 3600.0
 """Seconds before the start at which growth and shrinkage count as having happened last."""

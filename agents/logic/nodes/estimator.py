@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from agents.logic.nodes import filters, placement
-from agents.logic.nodes.cluster import Cluster, Row, ShapeId
-from agents.logic.nodes.requests import CPU, MEMORY
-from agents.logic.nodes.shapes import HOSTNAME, Node, Shape
+from agents.logic.nodes.scheduling import filters, placement
+from agents.logic.nodes.scheduling.cluster import Cluster, Row, ShapeId
+from agents.logic.nodes.scheduling.requests import CPU, MEMORY
+from agents.logic.nodes.scheduling.shapes import HOSTNAME, Node, Shape
 
 MOST_NODES = 100_000
 """No estimate adds more nodes than this, whatever the limits say."""

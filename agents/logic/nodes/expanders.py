@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from agents.logic.nodes.priorities import Priorities
-from agents.logic.nodes.requests import CPU, MEMORY
-from agents.logic.nodes.shapes import Node
+from agents.logic.nodes.scheduling.requests import CPU, MEMORY
+from agents.logic.nodes.scheduling.shapes import Node
 
 NOT_MATCHED = "PriorityConfigMapNotMatchedGroup"
 NONE_MATCHED = "PriorityConfigMapNoGroupMatched"

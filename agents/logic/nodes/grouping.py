@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from agents.logic.nodes.cluster import ShapeId
-from agents.logic.nodes.columns import Counts
 from agents.logic.nodes.pods import Pod, controller
+from agents.logic.nodes.scheduling.cluster import ShapeId
+from agents.logic.nodes.scheduling.columns import Counts
 
 MOST_GROUPS = 10
 """Groups of one controller; its further pods that differ stand alone."""

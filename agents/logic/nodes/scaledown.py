@@ -12,15 +12,16 @@ from itertools import groupby, islice
 
 import numpy as np
 
-from agents.logic.nodes import budgets, placement, utilization
+from agents.logic.nodes import budgets, utilization
 from agents.logic.nodes import drain as draining
 from agents.logic.nodes.aws.options import GroupOptions
 from agents.logic.nodes.budgets import Parallelism, Running
-from agents.logic.nodes.cluster import Cluster, Row
-from agents.logic.nodes.columns import Counts
 from agents.logic.nodes.drain import Blocking, Drained, Scene
 from agents.logic.nodes.pods import Nature, Pod, is_daemon, is_mirror
-from agents.logic.nodes.requests import CPU, MEMORY
+from agents.logic.nodes.scheduling import placement
+from agents.logic.nodes.scheduling.cluster import Cluster, Row
+from agents.logic.nodes.scheduling.columns import Counts
+from agents.logic.nodes.scheduling.requests import CPU, MEMORY
 
 DISABLED = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
 TO_BE_DELETED = "ToBeDeletedByClusterAutoscaler"

@@ -10,14 +10,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from agents.logic.nodes import balancing, estimator, expanders, filters, grouping, placement, similarity
+from agents.logic.nodes import balancing, estimator, expanders, grouping, similarity
 from agents.logic.nodes.balancing import Size
-from agents.logic.nodes.cluster import Cluster, ShapeId
-from agents.logic.nodes.columns import Counts
 from agents.logic.nodes.estimator import PodGroup, Rules, Template
 from agents.logic.nodes.expanders import Circumstances, Expander, Option
-from agents.logic.nodes.requests import CPU, MEMORY
-from agents.logic.nodes.shapes import HOSTNAME
+from agents.logic.nodes.scheduling import filters, placement
+from agents.logic.nodes.scheduling.cluster import Cluster, ShapeId
+from agents.logic.nodes.scheduling.columns import Counts
+from agents.logic.nodes.scheduling.requests import CPU, MEMORY
+from agents.logic.nodes.scheduling.shapes import HOSTNAME
 
 MOST_ESTIMATES = 256
 """Different templates that one decision estimates; groups beyond that are left out with a reason."""
@@ -355,6 +356,25 @@ def _assume(work: _Round, best: Option, nodes: int, pending: Counts, taken: Coun
     among[start:] = True
     if work.settings.several:
         placement.schedule(work.cluster, np.sort(pending[taken]).tolist(), among)
+
+
+def why_not(cluster: Cluster, groups: Sequence[Group], shape: ShapeId) -> dict[str, filters.Verdict]:
+    """For each group with a template whose new node would not take a pod: the filter that keeps it away, and its reasons."""
+    found: dict[str, filters.Verdict] = {}
+    known: dict[object, filters.Verdict | None] = {}
+    for group in groups:
+        if group.template is None:
+            continue
+        kind = _kind(group)
+        if kind not in known:
+            mark = cluster.mark()
+            add(cluster, group.template)
+            known[kind] = filters.explain(cluster, shape)[-1]
+            cluster.revert(mark)
+        verdict = known[kind]
+        if verdict is not None:
+            found[group.name] = verdict
+    return found
 
 
 def below_minimum(

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from agents.logic.nodes.pods import Pod, is_daemon, is_mirror, lingers
-from agents.logic.nodes.requests import CPU, MEMORY
-from agents.logic.nodes.shapes import Node
+from agents.logic.nodes.scheduling.requests import CPU, MEMORY
+from agents.logic.nodes.scheduling.shapes import Node
 
 
 class UtilizationError(ValueError):

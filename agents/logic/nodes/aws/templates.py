@@ -4,9 +4,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from agents.logic.nodes import quantities
-from agents.logic.nodes.requests import CPU, MEMORY, PODS
-from agents.logic.nodes.shapes import HOSTNAME, REGION, ZONE, Node, Taint, pairs
+from agents.logic.nodes.scheduling import quantities
+from agents.logic.nodes.scheduling.requests import CPU, MEMORY, PODS
+from agents.logic.nodes.scheduling.shapes import HOSTNAME, REGION, ZONE, Node, Taint, pairs
 
 GPU = "nvidia.com/gpu"
 GPU_LABEL = "k8s.amazonaws.com/accelerator"

@@ -9,13 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.logic.nodes import estimator, filters, placement, priorities, quantities, reading
-from agents.logic.nodes.cluster import Cluster
+from agents.logic.nodes import estimator, priorities
 from agents.logic.nodes.drain import DisruptionBudget, DisruptionBudgets
 from agents.logic.nodes.estimator import PodGroup, Rules, Template
 from agents.logic.nodes.pods import Nature, Pod
-from agents.logic.nodes.selectors import EVERYTHING, equals, requirement
-from agents.logic.nodes.shapes import HOSTNAME, ZONE, Audience, HostPort, Node, NodeTerm, Shape, Spread, Term, Volume
+from agents.logic.nodes.scheduling import filters, placement, quantities, reading
+from agents.logic.nodes.scheduling.cluster import Cluster
+from agents.logic.nodes.scheduling.selectors import EVERYTHING, equals, requirement
+from agents.logic.nodes.scheduling.shapes import HOSTNAME, ZONE, Audience, HostPort, Node, NodeTerm, Shape, Spread, Term, Volume
 
 HERE = frozenset(("default",))
 

@@ -6,7 +6,6 @@ import pytest
 from agents.logic.nodes import budgets, deletion, estimator, expanders, grouping, pending, scaleup, similarity
 from agents.logic.nodes.aws.options import GroupOptions
 from agents.logic.nodes.budgets import Parallelism, Running
-from agents.logic.nodes.cluster import Cluster
 from agents.logic.nodes.drain import DisruptionBudgets, DrainSettings, Scene, Workloads
 from agents.logic.nodes.estimator import PodGroup, Rules, Template
 from agents.logic.nodes.expanders import Circumstances, Expander, Option, Prices
@@ -14,8 +13,10 @@ from agents.logic.nodes.pending import PendingSettings
 from agents.logic.nodes.pods import Nature, Owner, Pod
 from agents.logic.nodes.scaledown import Candidate, GroupSize, Reason, ScaleDown, ScaleDownSettings
 from agents.logic.nodes.scaleup import Group, Limits, ScaleUp, ScaleUpSettings
-from agents.logic.nodes.selectors import equals
-from agents.logic.nodes.shapes import HOSTNAME, ZONE, Audience, HostPort, Node, Shape, Term
+from agents.logic.nodes.scheduling import filters
+from agents.logic.nodes.scheduling.cluster import Cluster
+from agents.logic.nodes.scheduling.selectors import Operator, Requirement, equals
+from agents.logic.nodes.scheduling.shapes import HOSTNAME, ZONE, Audience, HostPort, Node, NodeTerm, Shape, Term
 
 MIB = 2**20
 GPU = "nvidia.com/gpu"
@@ -428,3 +429,24 @@ def test_pods_that_keep_apart_by_host_need_a_node_each() -> None:
     term = Term(Audience(equals({"app": "x"}), frozenset(("default",))), HOSTNAME)
     pod = a_shape(10, 1, labels=(("app", "x"),), anti_affinity=(term,))
     assert an_estimate(a_node("t", 1000, 2**30), [PodGroup(pod, 7)]) == (7, 7)
+
+
+def test_a_pod_that_waits_is_told_for_each_group_why() -> None:
+    cluster = Cluster()
+    pod = cluster.shape(a_shape(2000, 1, node_selector=(("pool", "a"),)))
+    labelled = Node("l", ((HOSTNAME, "l"), ("pool", "a")), allocatable={"cpu": 1000, "memory": 2**30, "pods": 10})
+    groups = [Group("plain", 0, 1, Template(a_node("p", 4000, 2**30))), Group("small", 0, 1, Template(labelled))]
+    found = {name: (one.plugin, one.reasons) for name, one in scaleup.why_not(cluster, groups, pod).items()}
+    assert found == {
+        "plain": ("NodeAffinity", ("node(s) didn't match Pod's node affinity/selector",)),
+        "small": ("NodeResourcesFit", ("Insufficient cpu",)),
+    }
+    assert cluster.size == 0
+
+
+def test_affinity_to_two_names_at_once_is_refused_before_any_node_is_looked_at() -> None:
+    names = tuple(Requirement("metadata.name", Operator.IN, frozenset((name,))) for name in ("n1", "n2"))
+    verdict = filters.rejects(Shape(node_terms=(NodeTerm((), names),)))
+    assert verdict is not None
+    assert (verdict.plugin, verdict.reasons) == ("NodeAffinity", ("pod affinity terms conflict",))
+    assert filters.rejects(Shape()) is None

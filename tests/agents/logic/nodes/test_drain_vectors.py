@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 from ca_vectors import node, pod, shape, vectors
 
-from agents.logic.nodes import daemons, drain, pods, reading, utilization
+from agents.logic.nodes import drain, pods, utilization
 from agents.logic.nodes.drain import DisruptionBudget, DisruptionBudgets, DrainSettings, Scene, Workloads
+from agents.logic.nodes.scheduling import daemons, reading
 
 Vector = dict[str, Any]
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from ca_vectors import amounts, cluster, containers, shape, vectors
 
-from agents.logic.nodes import filters, placement, quantities, reading, requests
+from agents.logic.nodes.scheduling import filters, placement, quantities, reading, requests
 
 Vector = dict[str, Any]
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from agents.logic.nodes import filters
-from agents.logic.nodes.cluster import Cluster, Row, ShapeId
-from agents.logic.nodes.columns import Counts, Mask
+from agents.logic.nodes.scheduling import filters
+from agents.logic.nodes.scheduling.cluster import Cluster, Row, ShapeId
+from agents.logic.nodes.scheduling.columns import Counts, Mask
 
 Placed = tuple[Counts, Counts]
 """Rows, and how many pods each of them took."""

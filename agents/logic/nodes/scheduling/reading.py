@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import cast
 
-from agents.logic.nodes.selectors import (
+from agents.logic.nodes.scheduling.selectors import (
     EVERYTHING,
     NOTHING,
     Operator,
@@ -18,7 +18,7 @@ from agents.logic.nodes.selectors import (
     label_selector,
     requirement,
 )
-from agents.logic.nodes.shapes import (
+from agents.logic.nodes.scheduling.shapes import (
     EVERY_ADDRESS,
     NODE_NAME_FIELD,
     Audience,

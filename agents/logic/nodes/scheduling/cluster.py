@@ -9,11 +9,22 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from agents.logic.nodes.columns import Counts, LabelTable, Mask, grown
-from agents.logic.nodes.requests import CPU, EPHEMERAL, MEMORY, PODS
-from agents.logic.nodes.selectors import equals
-from agents.logic.nodes.shapes import HARD, UNSCHEDULABLE_TAINT, HostPort, Node, NodeTerm, Pairs, Shape, Taint, Term, Toleration
-from agents.logic.nodes.tallies import AllOf, Counting, Eligible, Holders, Namespaces, Spreading, Tally, hears
+from agents.logic.nodes.scheduling.columns import Counts, LabelTable, Mask, grown
+from agents.logic.nodes.scheduling.requests import CPU, EPHEMERAL, MEMORY, PODS
+from agents.logic.nodes.scheduling.selectors import equals
+from agents.logic.nodes.scheduling.shapes import (
+    HARD,
+    UNSCHEDULABLE_TAINT,
+    HostPort,
+    Node,
+    NodeTerm,
+    Pairs,
+    Shape,
+    Taint,
+    Term,
+    Toleration,
+)
+from agents.logic.nodes.scheduling.tallies import AllOf, Counting, Eligible, Holders, Namespaces, Spreading, Tally, hears
 
 MOST_AMOUNT = 2**50
 """The largest amount of one resource that a pod or a node is taken to have; sums over thousands of pods then fit 64 bits."""

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from agents.logic.nodes.cluster import Cluster, Row, ShapeId
-from agents.logic.nodes.columns import Mask
-from agents.logic.nodes.requests import PODS
-from agents.logic.nodes.selectors import Operator
-from agents.logic.nodes.shapes import Shape, Spread
-from agents.logic.nodes.tallies import AllOf, Eligible, Spreading, hears
+from agents.logic.nodes.scheduling.cluster import Cluster, Row, ShapeId
+from agents.logic.nodes.scheduling.columns import Mask
+from agents.logic.nodes.scheduling.requests import PODS
+from agents.logic.nodes.scheduling.selectors import Operator
+from agents.logic.nodes.scheduling.shapes import Shape, Spread
+from agents.logic.nodes.scheduling.tallies import AllOf, Eligible, Spreading, hears
 
 Filter = Callable[[Cluster, ShapeId, slice], Mask]
 
@@ -88,6 +88,13 @@ def only_nodes(shape: Shape) -> tuple[str, ...] | None:
             return None
         union |= frozenset.intersection(*wanted)
     return tuple(sorted(union))
+
+
+def rejects(shape: Shape) -> Verdict | None:
+    """Why a pod is refused before any node is looked at, or None: it could not be read, or its affinity contradicts itself."""
+    if shape.refused:
+        return Verdict("Unreadable", (shape.refused,))
+    return Verdict("NodeAffinity", (CONFLICTING_TERMS,)) if only_nodes(shape) == () else None
 
 
 # Filters, each with what it says
