@@ -19,20 +19,26 @@ from agents.logic.nodes.aws.templates import (
 
 Vector = dict[str, Any]
 
+ARM = ("t4g", "c6g", "c7g", "a1", "m6g", "r6g", "g5g")
 TYPES = {
-    one.name: one
-    for one in (
-        InstanceType("c5.xlarge", 4, 8192),
-        InstanceType("m5.24xlarge", 96, 393216),
-        InstanceType("p4d.24xlarge", 96, 1179648, 8),
-        InstanceType("inf1.xlarge", 4, 8192),
-        InstanceType("x1e.32xlarge", 128, 3997696),
-        InstanceType("g4dn.xlarge", 4, 16384, 1),
-        InstanceType("p3.2xlarge", 8, 62464, 1),
-        InstanceType("t3.micro", 2, 1024),
-        InstanceType("m6g.large", 2, 8192, 0, "arm64"),
+    name: InstanceType(name, vcpus, int(gib * 1024), gpus, "arm64" if name.split(".")[0].rstrip("dn") in ARM else "amd64")
+    for name, vcpus, gib, gpus in (
+        *(("t2.nano", 1, 0.5, 0), ("t3.nano", 2, 0.5, 0), ("t3.micro", 2, 1, 0), ("t3.large", 2, 8, 0), ("t4g.nano", 2, 0.5, 0)),
+        *(("c5.large", 2, 4, 0), ("c5.xlarge", 4, 8, 0), ("c6g.xlarge", 4, 8, 0), ("c7g.xlarge", 4, 8, 0), ("a1.large", 2, 4, 0)),
+        *(
+            ("m5.large", 2, 8, 0),
+            ("m5.xlarge", 4, 16, 0),
+            ("m5.24xlarge", 96, 384, 0),
+            ("m6g.large", 2, 8, 0),
+            ("m4.4xlarge", 16, 64, 0),
+        ),
+        *(("r5.large", 2, 16, 0), ("r6g.large", 2, 16, 0), ("x1e.32xlarge", 128, 3904, 0), ("i3.large", 2, 15.25, 0)),
+        *(("p2.xlarge", 4, 61, 1), ("p3.2xlarge", 8, 61, 1), ("p3.16xlarge", 64, 488, 8), ("p4d.24xlarge", 96, 1152, 8)),
+        *(("g4dn.xlarge", 4, 16, 1), ("g5.xlarge", 4, 16, 1), ("g5g.xlarge", 4, 8, 1), ("p5.48xlarge", 192, 2048, 8)),
+        *(("inf1.xlarge", 4, 8, 0), ("inf2.xlarge", 4, 16, 0), ("trn1.2xlarge", 8, 32, 0)),
     )
 }
+"""Types that the vectors name, and some of their relatives, as AWS lists them."""
 
 
 @pytest.mark.parametrize("vector", vectors("aws_provider_id"))

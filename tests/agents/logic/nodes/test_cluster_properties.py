@@ -110,6 +110,19 @@ def test_an_estimate_keeps_its_limits_and_the_cluster(cluster: Cluster, wanted: 
     assert np.array_equal(cluster.free[: cluster.size], before)
 
 
+def test_a_zone_that_was_only_assumed_no_longer_counts_as_empty() -> None:
+    cluster = Cluster()
+    cluster.add(a_node("n1", zone="a"))
+    pod = cluster.shape(Shape(labels=(("app", "x"),), spread=(Spread(ZONE, 1, equals({"app": "x"})),)))
+    cluster.place(pod, 0)
+    assert filters.passes(cluster, pod).tolist() == [True]
+    mark = cluster.mark()
+    cluster.add(a_node("n2", zone="b"))
+    assert filters.passes(cluster, pod).tolist() == [False, True], "zone b has none yet"
+    cluster.revert(mark)
+    assert filters.passes(cluster, pod).tolist() == [True]
+
+
 # Volumes
 
 
