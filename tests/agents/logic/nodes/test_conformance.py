@@ -6,7 +6,7 @@ import pytest
 from agents.logic.nodes import budgets, deletion, estimator, expanders, grouping, pending, scaleup, similarity
 from agents.logic.nodes.aws.options import GroupOptions
 from agents.logic.nodes.budgets import Parallelism, Running
-from agents.logic.nodes.drain import DisruptionBudgets, DrainSettings, Scene, Workloads
+from agents.logic.nodes.drain import Blocking, DisruptionBudget, DisruptionBudgets, DrainSettings, Scene, Workloads
 from agents.logic.nodes.estimator import PodGroup, Rules, Template
 from agents.logic.nodes.expanders import Circumstances, Expander, Option, Prices
 from agents.logic.nodes.pending import PendingSettings
@@ -402,6 +402,36 @@ def test_c94_a_failed_simulation_is_believed_for_five_minutes() -> None:
     assert down.stays["n1"].reason is Reason.RECENT
     looked(down, [100, 100], 300.0)
     assert "n1" not in down.stays or down.stays["n1"].reason is not Reason.RECENT
+
+
+def a_look(pods: list[Pod], scene: Scene) -> ScaleDown:
+    """One look at as many nodes of 1000 m as there are pods, each of which runs one of them."""
+    cluster = Cluster()
+    cluster.add_all([a_node(f"n{i}", 1000, 2**30) for i in range(len(pods))])
+    nodes = [Candidate(row, f"n{row}", "g", [pod]) for row, pod in enumerate(pods)]
+    for row, pod in enumerate(pods):
+        cluster.place(cluster.shape(pod.shape), row)
+    down = ScaleDown(ScaleDownSettings())
+    down.look(cluster, nodes, {"g": GroupSize(10, 1)}, scene)
+    return down
+
+
+def test_a_node_whose_removal_failed_still_takes_pods_of_others() -> None:
+    pinned = Pod("pinned", Nature(a_shape(100, 1, node_selector=((HOSTNAME, "n0"),)), REPLICATED, SAFE))
+    full, small = (Pod(str(cpu), Nature(a_shape(cpu, 1), REPLICATED, SAFE)) for cpu in (950, 100))
+    down = a_look([pinned, full, small], a_scene(0.0))
+    assert down.stays["n0"].reason is Reason.NO_PLACE
+    assert [(row, [pod.name for pod in pods]) for row, pods in down.unneeded["n2"].moves] == [(0, ["100"])]
+
+
+def test_what_one_removal_takes_from_a_disruption_budget_the_next_does_not_have() -> None:
+    protected = [Pod(f"p{i}", Nature(a_shape(100, 1, labels=(("app", "x"),)), REPLICATED)) for i in range(3)]
+    budget = DisruptionBudget("one", "default", equals({"app": "x"}), 1)
+    scene = Scene(0.0, DrainSettings(), Workloads({("ReplicaSet", "default", "rs"): 3}), DisruptionBudgets([budget]))
+    down = a_look(protected, scene)
+    assert set(down.unneeded) == {"n0"}
+    assert down.stays["n1"].reason is Reason.BLOCKED
+    assert down.stays["n1"].blocking is Blocking.DISRUPTION_BUDGET
 
 
 def test_c98_pods_are_evicted_in_waves_of_their_priority() -> None:
