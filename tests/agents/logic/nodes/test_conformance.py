@@ -3,20 +3,29 @@
 import numpy as np
 import pytest
 
-from agents.logic.nodes import budgets, deletion, estimator, expanders, grouping, pending, scaleup, similarity
-from agents.logic.nodes.aws.options import GroupOptions
-from agents.logic.nodes.budgets import Parallelism, Running
-from agents.logic.nodes.drain import Blocking, DisruptionBudget, DisruptionBudgets, DrainSettings, Scene, Workloads
-from agents.logic.nodes.estimator import PodGroup, Rules, Template
+from agents.logic.nodes import (
+    deletion_budgets,
+    equivalence_groups,
+    expanders,
+    node_deletion,
+    node_estimator,
+    pending_pods,
+    scale_up,
+    similar_groups,
+)
+from agents.logic.nodes.aws.group_options import GroupOptions
+from agents.logic.nodes.deletion_budgets import Parallelism, Running
+from agents.logic.nodes.drain_rules import Blocking, DisruptionBudget, DisruptionBudgets, DrainSettings, Scene, Workloads
 from agents.logic.nodes.expanders import Circumstances, Expander, Option, Prices
-from agents.logic.nodes.pending import PendingSettings
-from agents.logic.nodes.pods import Nature, Owner, Pod
-from agents.logic.nodes.scaledown import Candidate, GroupSize, Reason, ScaleDown, ScaleDownSettings
-from agents.logic.nodes.scaleup import Group, Limits, ScaleUp, ScaleUpSettings
-from agents.logic.nodes.scheduling import filters
-from agents.logic.nodes.scheduling.cluster import Cluster
-from agents.logic.nodes.scheduling.selectors import Operator, Requirement, equals
-from agents.logic.nodes.scheduling.shapes import HOSTNAME, ZONE, Audience, HostPort, Node, NodeTerm, Shape, Term
+from agents.logic.nodes.node_estimator import PodGroup, Rules, Template
+from agents.logic.nodes.pending_pods import PendingSettings
+from agents.logic.nodes.pod_natures import Nature, Owner, Pod
+from agents.logic.nodes.scale_down import Candidate, GroupSize, Reason, ScaleDown, ScaleDownSettings
+from agents.logic.nodes.scale_up import Group, Limits, ScaleUp, ScaleUpSettings
+from agents.logic.nodes.scheduling import scheduler_filters
+from agents.logic.nodes.scheduling.pod_shapes import HOSTNAME, ZONE, Audience, HostPort, Node, NodeTerm, Shape, Term
+from agents.logic.nodes.scheduling.scheduled_cluster import Cluster
+from agents.logic.nodes.scheduling.scheduling_selectors import Operator, Requirement, equals
 
 MIB = 2**20
 GPU = "nvidia.com/gpu"
@@ -34,7 +43,7 @@ def a_shape(cpu: int, memory: int, **more: object) -> Shape:
 def an_estimate(template: Node, groups: list[PodGroup], most: int = 0) -> tuple[int, int]:
     cluster = Cluster()
     cluster.add(Node("other", ((HOSTNAME, "other"), (ZONE, "z2")), allocatable={"cpu": 100, "memory": 100 * MIB, "pods": 10}))
-    found = estimator.estimate(cluster, Template(template), groups, Rules((most,)))
+    found = node_estimator.estimate(cluster, Template(template), groups, Rules((most,)))
     return found.nodes, sum(found.placed)
 
 
@@ -72,13 +81,13 @@ def test_an_estimate_is_upstreams(template: Node, groups: list[PodGroup], most: 
 
 def test_c5_places_the_larger_pods_although_the_smaller_came_first() -> None:
     groups = [PodGroup(a_shape(50, 1000), 10), PodGroup(a_shape(500, 1000), 10)]
-    found = estimator.estimate(Cluster(), Template(a_node("t", 1000, 5000 * MIB, 10)), groups, Rules((5,)))
+    found = node_estimator.estimate(Cluster(), Template(a_node("t", 1000, 5000 * MIB, 10)), groups, Rules((5,)))
     assert found.placed == (0, 10)
 
 
 @pytest.mark.parametrize(("thresholds", "expected"), [((0,), None), ((-1,), 0), ((0, 5, 10), 5), ((5, -1), 0)])
 def test_c10_a_negative_threshold_forbids_and_zero_does_not_limit(thresholds: tuple[int, ...], expected: int | None) -> None:
-    assert estimator.limit(thresholds) == expected
+    assert node_estimator.limit(thresholds) == expected
 
 
 # 9.2 Expanders
@@ -135,7 +144,7 @@ def decided(groups: list[Group], pods: list[Shape], settings: ScaleUpSettings, n
     cluster = Cluster()
     cluster.add_all(nodes or [])
     pending_shapes = np.array([cluster.shape(pod) for pod in pods], np.int64)
-    return scaleup.decide(cluster, groups, pending_shapes, settings, Circumstances())
+    return scale_up.decide(cluster, groups, pending_shapes, settings, Circumstances())
 
 
 def grown(found: ScaleUp) -> dict[str, int]:
@@ -210,7 +219,7 @@ def test_c39_nodes_with_more_gpus_need_fewer_of_them() -> None:
 def test_c40_similar_groups_share_the_growth() -> None:
     sizes = (("ng1", 1, 1), ("ng2", 1, 2), ("ng3", 1, 5), ("ng4", 3, 5))
     groups = [Group(name, target, most, Template(a_node(name, 1000, 2**30))) for name, target, most in sizes]
-    found = decided(groups, [a_shape(900, 1)] * 2, ScaleUpSettings(likeness=similarity.Likeness()))
+    found = decided(groups, [a_shape(900, 1)] * 2, ScaleUpSettings(likeness=similar_groups.Likeness()))
     assert grown(found) == {"ng2": 2, "ng3": 2}
     assert found.skipped == {"ng1": "max node group size reached"}
 
@@ -220,7 +229,7 @@ def test_c42_a_minimum_is_enforced_as_far_as_the_limits_let_it() -> None:
     cluster.add_all([a_node("a", 16000, 2**30), a_node("b", 16000, 2**30)])
     group = Group("g", 1, 10, Template(a_node("t", 16000, 2**30)))
     settings = ScaleUpSettings(limits=Limits(resources={"cpu": 48_000}))
-    raised = scaleup.below_minimum([group], {"g": 3}, cluster, settings)
+    raised = scale_up.below_minimum([group], {"g": 3}, cluster, settings)
     assert [(one.group, one.after) for one in raised] == [("g", 2)]
 
 
@@ -246,7 +255,7 @@ def test_c44_eleven_different_pods_of_one_owner_make_ten_groups_and_a_single() -
     owner = (Owner("ReplicaSet", "r", "apps/v1", "uid"),)
     different = [Pod(f"p{i}", Nature(a_shape(i, 1), owner)) for i in range(11)]
     again = [Pod("q0", Nature(a_shape(0, 1), owner)), Pod("q10", Nature(a_shape(10, 1), owner))]
-    groups = grouping.equivalence([*different, *again])
+    groups = equivalence_groups.equivalence([*different, *again])
     assert [len(one) for one in groups] == [2, *[1] * 11]
 
 
@@ -255,7 +264,9 @@ def test_c44_eleven_different_pods_of_one_owner_make_ten_groups_and_a_single() -
 
 def a_pod(age: float, *, delay: str = "", priority: int | None = None, gpu: int = 0) -> Pod:
     shape = Shape(requests=(("cpu", 100), *(((GPU, gpu),) if gpu else ())))
-    return Pod("p", Nature(shape, annotations={pending.DELAY: delay} if delay else {}, priority=priority), created=1000 - age)
+    return Pod(
+        "p", Nature(shape, annotations={pending_pods.DELAY: delay} if delay else {}, priority=priority), created=1000 - age
+    )
 
 
 @pytest.mark.parametrize(
@@ -268,20 +279,20 @@ def a_pod(age: float, *, delay: str = "", priority: int | None = None, gpu: int 
     ],
 )
 def test_a_pod_waits_for_its_delay(pod: Pod, overall: float, counts: bool) -> None:
-    assert (pending.old_enough([pod], PendingSettings(delay=overall), 1000.0) == [pod]) is counts
+    assert (pending_pods.old_enough([pod], PendingSettings(delay=overall), 1000.0) == [pod]) is counts
 
 
 def test_c47_c48_pods_that_are_all_new_are_waited_for() -> None:
     settings = PendingSettings()
-    assert pending.all_new([a_pod(1)], settings, 1000.0)
-    assert not pending.all_new([a_pod(1), a_pod(3)], settings, 1000.0)
-    assert pending.all_new([a_pod(3), a_pod(20, gpu=1)], settings, 1000.0)
-    assert not pending.all_new([a_pod(3), a_pod(31, gpu=1)], settings, 1000.0)
+    assert pending_pods.all_new([a_pod(1)], settings, 1000.0)
+    assert not pending_pods.all_new([a_pod(1), a_pod(3)], settings, 1000.0)
+    assert pending_pods.all_new([a_pod(3), a_pod(20, gpu=1)], settings, 1000.0)
+    assert not pending_pods.all_new([a_pod(3), a_pod(31, gpu=1)], settings, 1000.0)
 
 
 @pytest.mark.parametrize(("priority", "expected"), [(-11, True), (-10, False), (None, False)])
 def test_c49_pods_below_the_cutoff_are_expendable(priority: int | None, expected: bool) -> None:
-    assert pending.expendable(a_pod(60, priority=priority).nature, PendingSettings()) is expected
+    assert pending_pods.expendable(a_pod(60, priority=priority).nature, PendingSettings()) is expected
 
 
 # 9.7 Scale-down
@@ -294,7 +305,7 @@ def test_c49_pods_below_the_cutoff_are_expendable(priority: int | None, expected
 def test_c76_c77_only_so_many_unneeded_nodes_are_looked_for(
     previous: int, unneeded_time: float, interval: float, expected: int
 ) -> None:
-    assert budgets.unneeded(previous, 10, unneeded_time, interval) == expected
+    assert deletion_budgets.unneeded(previous, 10, unneeded_time, interval) == expected
 
 
 @pytest.mark.parametrize(
@@ -313,7 +324,7 @@ def test_c76_c77_only_so_many_unneeded_nodes_are_looked_for(
 def test_budgets_crop_the_nodes_that_go(
     empty: int, drain: int, most: Parallelism, running: Running, expected: tuple[int, int]
 ) -> None:
-    chosen = budgets.crop([f"e{i}" for i in range(empty)], [f"d{i}" for i in range(drain)], most, running)
+    chosen = deletion_budgets.crop([f"e{i}" for i in range(empty)], [f"d{i}" for i in range(drain)], most, running)
     assert (len(chosen[0]), len(chosen[1])) == expected
 
 
@@ -437,19 +448,19 @@ def test_what_one_removal_takes_from_a_disruption_budget_the_next_does_not_have(
 def test_c98_pods_are_evicted_in_waves_of_their_priority() -> None:
     graces = {10: 1.0, 1000: 2.0, 2000: 3.0, 2_000_000_000: 4.0}
     pods = [Pod(str(p), Nature(a_shape(1, 1), priority=p)) for p in (0, 100, 500, 1000, 2_000_000_005)]
-    found = [(wave.priority, [pod.name for pod in wave.pods]) for wave in deletion.waves(pods, graces)]
+    found = [(wave.priority, [pod.name for pod in wave.pods]) for wave in node_deletion.waves(pods, graces)]
     assert found == [(10, ["0", "100", "500"]), (1000, ["1000"]), (2_000_000_000, ["2000000005"])]
 
 
 @pytest.mark.parametrize(("own", "expected"), [(900.0, 600.0), (None, 30.0), (5.0, 5.0)])
 def test_c99_an_evicted_pod_gets_its_own_grace_up_to_the_limit(own: float | None, expected: float) -> None:
-    assert deletion.grace(Pod("p", Nature(a_shape(1, 1), grace=own)), 600.0) == expected
+    assert node_deletion.grace(Pod("p", Nature(a_shape(1, 1), grace=own)), 600.0) == expected
 
 
 def test_a_node_is_tainted_first_and_terminated_last() -> None:
-    steps = deletion.steps(empty=False, settings=deletion.DeletionSettings())
+    steps = node_deletion.steps(empty=False, settings=node_deletion.DeletionSettings())
     assert [str(step) for step in steps] == ["taint", "cordon", "wait", "check", "evict", "wait-gone", "hooks", "terminate"]
-    assert deletion.Step.EVICT not in deletion.steps(empty=True, settings=deletion.DeletionSettings(cordon=False))
+    assert node_deletion.Step.EVICT not in node_deletion.steps(empty=True, settings=node_deletion.DeletionSettings(cordon=False))
 
 
 # Rules that the vectors do not reach
@@ -466,7 +477,7 @@ def test_a_pod_that_waits_is_told_for_each_group_why() -> None:
     pod = cluster.shape(a_shape(2000, 1, node_selector=(("pool", "a"),)))
     labelled = Node("l", ((HOSTNAME, "l"), ("pool", "a")), allocatable={"cpu": 1000, "memory": 2**30, "pods": 10})
     groups = [Group("plain", 0, 1, Template(a_node("p", 4000, 2**30))), Group("small", 0, 1, Template(labelled))]
-    found = {name: (one.plugin, one.reasons) for name, one in scaleup.why_not(cluster, groups, pod).items()}
+    found = {name: (one.plugin, one.reasons) for name, one in scale_up.why_not(cluster, groups, pod).items()}
     assert found == {
         "plain": ("NodeAffinity", ("node(s) didn't match Pod's node affinity/selector",)),
         "small": ("NodeResourcesFit", ("Insufficient cpu",)),
@@ -476,7 +487,7 @@ def test_a_pod_that_waits_is_told_for_each_group_why() -> None:
 
 def test_affinity_to_two_names_at_once_is_refused_before_any_node_is_looked_at() -> None:
     names = tuple(Requirement("metadata.name", Operator.IN, frozenset((name,))) for name in ("n1", "n2"))
-    verdict = filters.rejects(Shape(node_terms=(NodeTerm((), names),)))
+    verdict = scheduler_filters.rejects(Shape(node_terms=(NodeTerm((), names),)))
     assert verdict is not None
     assert (verdict.plugin, verdict.reasons) == ("NodeAffinity", ("pod affinity terms conflict",))
-    assert filters.rejects(Shape()) is None
+    assert scheduler_filters.rejects(Shape()) is None

@@ -3,11 +3,11 @@
 from typing import Any
 
 import pytest
-from ca_vectors import node, pod, shape, vectors
 
-from agents.logic.nodes import drain, pods, utilization
-from agents.logic.nodes.drain import DisruptionBudget, DisruptionBudgets, DrainSettings, Scene, Workloads
-from agents.logic.nodes.scheduling import daemons, reading
+from agents.logic.nodes import drain_rules, node_utilization, pod_natures
+from agents.logic.nodes.drain_rules import DisruptionBudget, DisruptionBudgets, DrainSettings, Scene, Workloads
+from agents.logic.nodes.scheduling import daemonset_pods, kube_fragments
+from tests.support.ca_vectors import node, pod, shape, vectors
 
 Vector = dict[str, Any]
 
@@ -19,12 +19,13 @@ def test_a_pod_is_of_the_kind_that_upstream_sees(vector: Vector) -> None:
     inputs = vector["inputs"]
     annotations = inputs["annotations"] or {}
     owners = tuple(
-        pods.Owner(one["kind"], one["name"], controller=bool(one.get("controller"))) for one in inputs["owner_references"] or ()
+        pod_natures.Owner(one["kind"], one["name"], controller=bool(one.get("controller")))
+        for one in inputs["owner_references"] or ()
     )
-    mine = pods.controller(owners)
+    mine = pod_natures.controller(owners)
     assert {
-        "is_mirror": pods.is_mirror(annotations),
-        "is_static": pods.is_static(annotations),
+        "is_mirror": pod_natures.is_mirror(annotations),
+        "is_static": pod_natures.is_static(annotations),
         "controller_kind": "" if mine is None else mine.kind,
     } == vector["expected"]
 
@@ -32,21 +33,21 @@ def test_a_pod_is_of_the_kind_that_upstream_sees(vector: Vector) -> None:
 @pytest.mark.parametrize("vector", vectors("daemonset_on_node"))
 def test_a_daemonset_runs_where_upstream_runs_it(vector: Vector) -> None:
     inputs, expected = vector["inputs"], vector["expected"]
-    found = daemons.runs(shape(inputs["daemonset_pod_template"]), node(inputs["node"]))
+    found = daemonset_pods.runs(shape(inputs["daemonset_pod_template"]), node(inputs["node"]))
     assert found == (expected["should_run"], expected["should_continue_running"])
 
 
 @pytest.mark.parametrize("vector", vectors("utilization"))
 def test_a_node_is_used_as_much_as_upstream_says(vector: Vector) -> None:
     inputs, expected = vector["inputs"], vector["expected"]
-    ignored = utilization.Ignored(inputs["ignore_daemonsets"], inputs["ignore_mirror_pods"])
+    ignored = node_utilization.Ignored(inputs["ignore_daemonsets"], inputs["ignore_mirror_pods"])
     running = [pod(one, NOW) for one in inputs["node"].get("running_pods", ())]
     gpu = inputs.get("gpu_resource", "")
     if "error" in expected:
-        with pytest.raises(utilization.UtilizationError):
-            utilization.of_node(node(inputs["node"]), running, ignored, NOW, gpu=gpu)
+        with pytest.raises(node_utilization.UtilizationError):
+            node_utilization.of_node(node(inputs["node"]), running, ignored, NOW, gpu=gpu)
         return
-    mine = utilization.of_node(node(inputs["node"]), running, ignored, NOW, gpu=gpu)
+    mine = node_utilization.of_node(node(inputs["node"]), running, ignored, NOW, gpu=gpu)
     assert (mine.resource, mine.highest) == (expected["resource"], pytest.approx(expected["utilization"], rel=1e-12))
     if "gpu" in expected:
         assert mine.gpu == pytest.approx(expected["gpu"], rel=1e-12)
@@ -67,7 +68,7 @@ def drain_scene(inputs: Vector, now: float) -> Scene:
     known = {(one["kind"], one.get("namespace", "default"), one["name"]): one.get("replicas") for one in inputs["controllers"]}
     budgets = [
         DisruptionBudget(
-            one["name"], one.get("namespace", "default"), reading.selector(one["selector"]), one["disruptions_allowed"]
+            one["name"], one.get("namespace", "default"), kube_fragments.selector(one["selector"]), one["disruptions_allowed"]
         )
         for one in inputs["pdbs"]
     ]
@@ -80,10 +81,10 @@ def test_a_pod_blocks_its_node_when_and_why_upstream_says(vector: Vector) -> Non
     scene = drain_scene(inputs, NOW)
     given = [pod(one, NOW) for one in inputs["pods"]]
     for one in given:
-        verdict = drain.of_pod(one, scene)
+        verdict = drain_rules.of_pod(one, scene)
         theirs = expected["per_pod"][one.name]
         assert (verdict.outcome, verdict.reason) == (theirs["outcome"], theirs.get("reason"))
-    found = drain.of_node(given, scene)
+    found = drain_rules.of_node(given, scene)
     assert (found.blocker is not None) == expected["blocked"]
     if found.blocker is not None:
         assert (found.blocker.name, found.reason) == (expected["first_blocking_pod"], expected["first_blocking_reason"])

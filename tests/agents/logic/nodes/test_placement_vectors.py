@@ -3,9 +3,9 @@
 from typing import Any
 
 import pytest
-from ca_vectors import amounts, cluster, containers, shape, vectors
 
-from agents.logic.nodes.scheduling import filters, placement, quantities, reading, requests
+from agents.logic.nodes.scheduling import kube_fragments, placement, pod_requests, scheduler_filters, scheduling_quantities
+from tests.support.ca_vectors import amounts, cluster, containers, shape, vectors
 
 Vector = dict[str, Any]
 
@@ -14,10 +14,10 @@ Vector = dict[str, Any]
 def test_a_quantity_means_what_kubernetes_says(vector: Vector) -> None:
     expected = vector["expected"]
     if expected["error"]:
-        with pytest.raises(quantities.QuantityError):
-            quantities.parse(vector["inputs"]["text"])
+        with pytest.raises(scheduling_quantities.QuantityError):
+            scheduling_quantities.parse(vector["inputs"]["text"])
         return
-    mine = quantities.parse(vector["inputs"]["text"])
+    mine = scheduling_quantities.parse(vector["inputs"]["text"])
     assert mine.value == expected.get("value", mine.value)
     assert mine.milli == expected.get("milli_value", mine.milli)
 
@@ -26,10 +26,10 @@ def test_a_quantity_means_what_kubernetes_says(vector: Vector) -> None:
 def test_a_selector_is_valid_and_matches_as_upstream_says(vector: Vector) -> None:
     inputs, expected = vector["inputs"], vector["expected"]
     if expected["error"]:
-        with pytest.raises(reading.Unreadable):
-            reading.selector(inputs["selector"])
+        with pytest.raises(kube_fragments.Unreadable):
+            kube_fragments.selector(inputs["selector"])
     else:
-        assert reading.selector(inputs["selector"]).matches(inputs["labels"] or {}) == expected["matches"]
+        assert kube_fragments.selector(inputs["selector"]).matches(inputs["labels"] or {}) == expected["matches"]
 
 
 @pytest.mark.parametrize("vector", vectors("pod_requests"))
@@ -37,7 +37,7 @@ def test_a_pod_asks_for_what_upstream_computes(vector: Vector) -> None:
     inputs = vector["inputs"]
     level, overhead = amounts(inputs.get("pod_level_requests", {})), amounts(inputs.get("overhead", {}))
     init = containers(inputs.get("init_containers", []))
-    mine = requests.of_pod(containers(inputs["containers"]), init, overhead, level)
+    mine = pod_requests.of_pod(containers(inputs["containers"]), init, overhead, level)
     theirs = amounts(vector["expected"])
     assert {k: v for k, v in mine.items() if v} == {k: v for k, v in theirs.items() if v}
 
@@ -47,9 +47,9 @@ def test_each_node_takes_or_refuses_a_pod_as_the_scheduler_does(vector: Vector) 
     inputs, expected = vector["inputs"], vector["expected"]
     picture = cluster(inputs["nodes"])
     pod = picture.shape(shape(inputs["pod"]))
-    verdicts = dict(zip(picture.names, filters.explain(picture, pod), strict=True))
-    fits = dict(zip(picture.names, filters.passes(picture, pod), strict=True))
-    only = filters.only_nodes(picture.shapes[pod])
+    verdicts = dict(zip(picture.names, scheduler_filters.explain(picture, pod), strict=True))
+    fits = dict(zip(picture.names, scheduler_filters.passes(picture, pod), strict=True))
+    only = scheduler_filters.only_nodes(picture.shapes[pod])
     assert only == (tuple(expected["prefilter_only_nodes"]) if "prefilter_only_nodes" in expected else None)
     for name, theirs in expected["nodes"].items():
         mine = verdicts[name]

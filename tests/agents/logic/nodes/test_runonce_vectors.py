@@ -4,16 +4,16 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from ca_vectors import vectors
-from ca_world import Pace, Scenario, counted
 
-from agents.logic.nodes import expanders, similarity
-from agents.logic.nodes.autoscaler import Delays, Settings
-from agents.logic.nodes.aws.options import GroupOptions, duration
-from agents.logic.nodes.budgets import Parallelism
-from agents.logic.nodes.drain import DrainSettings
-from agents.logic.nodes.scaledown import ScaleDownSettings
-from agents.logic.nodes.scaleup import Limits, ScaleUpSettings
+from agents.logic.nodes import expanders, similar_groups
+from agents.logic.nodes.aws.group_options import GroupOptions, duration
+from agents.logic.nodes.deletion_budgets import Parallelism
+from agents.logic.nodes.drain_rules import DrainSettings
+from agents.logic.nodes.node_autoscaler import Delays, Settings
+from agents.logic.nodes.scale_down import ScaleDownSettings
+from agents.logic.nodes.scale_up import Limits, ScaleUpSettings
+from tests.support.ca_vectors import vectors
+from tests.support.ca_world import Pace, Scenario, counted
 
 Vector = dict[str, Any]
 GIB = 2**30
@@ -54,7 +54,7 @@ class Flags:
     def settings(self) -> Settings:
         balance = self.yes("balance-similar-node-groups", default=False)
         chain = expanders.chain(self.given.get("expander", "least-waste").split(","))
-        up = ScaleUpSettings(chain, self.limits(), similarity.Likeness() if balance else None)
+        up = ScaleUpSettings(chain, self.limits(), similar_groups.Likeness() if balance else None)
         parallelism = Parallelism(self.number("max-scale-down-parallelism", 10), self.number("max-drain-parallelism", 1))
         down = ScaleDownSettings(
             unready_too=self.yes("scale-down-unready-enabled", default=True),

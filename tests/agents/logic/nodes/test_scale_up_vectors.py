@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 import yaml
-from ca_vectors import amounts, cluster, node, shape, total, vectors
 
-from agents.logic.nodes import estimator, expanders, priorities
-from agents.logic.nodes.estimator import PodGroup, Template
+from agents.logic.nodes import expanders, node_estimator, priority_config
+from agents.logic.nodes.node_estimator import PodGroup, Template
+from tests.support.ca_vectors import amounts, cluster, node, shape, total, vectors
 
 Vector = dict[str, Any]
 
@@ -18,8 +18,8 @@ def test_an_estimate_adds_as_many_nodes_as_upstream(vector: Vector) -> None:
     picture = cluster(inputs.get("existing_nodes", []))
     pods = tuple(shape(pod) for pod in inputs["template"].get("running_pods", ()))
     groups = [PodGroup(shape(one["pod"]), one["count"]) for one in inputs["pod_groups"]]
-    rules = estimator.Rules((inputs["max_nodes"], *inputs.get("limits", ())), inputs.get("fastpath", False))
-    found = estimator.estimate(picture, Template(node(inputs["template"]), pods), groups, rules)
+    rules = node_estimator.Rules((inputs["max_nodes"], *inputs.get("limits", ())), inputs.get("fastpath", False))
+    found = node_estimator.estimate(picture, Template(node(inputs["template"]), pods), groups, rules)
     mine = {"nodes": found.nodes, "placed_per_group": list(found.placed), "pods_placed": sum(found.placed)}
     assert mine in expected.get("any_of", [expected])
     assert picture.size == len(inputs.get("existing_nodes", []))
@@ -33,7 +33,7 @@ def _option(given: Vector) -> expanders.Option:
     return expanders.Option(given["group"], given["node_count"], made, sum(count for _one, count in asked), cpu, memory)
 
 
-def _priorities(inputs: Vector, events: list[tuple[str, str]]) -> priorities.Priorities | None:
+def _priorities(inputs: Vector, events: list[tuple[str, str]]) -> priority_config.Priorities | None:
     """The priorities as the edge reads them: no ConfigMap is no event, one that means nothing is."""
     if inputs.get("configmap_missing"):
         return None
@@ -42,8 +42,8 @@ def _priorities(inputs: Vector, events: list[tuple[str, str]]) -> priorities.Pri
         events.append((expanders.INVALID, ""))
         return None
     try:
-        return priorities.read(yaml.safe_load(text))
-    except (priorities.PrioritiesError, yaml.YAMLError):
+        return priority_config.read(yaml.safe_load(text))
+    except (priority_config.PrioritiesError, yaml.YAMLError):
         events.append((expanders.INVALID, ""))
         return None
 

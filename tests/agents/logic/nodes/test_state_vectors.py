@@ -3,11 +3,11 @@
 from typing import Any
 
 import pytest
-from ca_vectors import node, total, vectors
 
-from agents.logic.nodes import balancing, similarity
-from agents.logic.nodes.backoff import Backoff, BackoffSettings, Failure
-from agents.logic.nodes.clusterstate import ClusterState, FailedScaleUp, Look, Readiness, SeenInstance, SeenNode, StateSettings
+from agents.logic.nodes import group_balancing, similar_groups
+from agents.logic.nodes.cluster_state import ClusterState, FailedScaleUp, Look, Readiness, SeenInstance, SeenNode, StateSettings
+from agents.logic.nodes.group_backoff import Backoff, BackoffSettings, Failure
+from tests.support.ca_vectors import node, total, vectors
 
 Vector = dict[str, Any]
 
@@ -36,10 +36,10 @@ def _backoff_step(backoff: Backoff, step: Vector) -> Vector:
 
 @pytest.mark.parametrize("vector", vectors("balance"))
 def test_new_nodes_are_shared_out_to_the_smallest_groups(vector: Vector) -> None:
-    groups = [balancing.Size(one["name"], one["target"], one["max"]) for one in vector["inputs"]["groups"]]
-    targets = balancing.share(groups, vector["inputs"]["new_nodes"])
+    groups = [group_balancing.Size(one["name"], one["target"], one["max"]) for one in vector["inputs"]["groups"]]
+    targets = group_balancing.share(groups, vector["inputs"]["new_nodes"])
     expected = vector["expected"]
-    assert balancing.added(groups, targets) == expected["added"]
+    assert group_balancing.added(groups, targets) == expected["added"]
     before = {one.name: one.target for one in groups}
     # Another choice among equal groups is as good: the sizes must agree, not the names.
     assert sorted({**before, **targets}.values()) == sorted({**before, **expected["new_target"]}.values())
@@ -49,18 +49,18 @@ def test_new_nodes_are_shared_out_to_the_smallest_groups(vector: Vector) -> None
 def test_groups_are_similar_when_upstream_says_so(vector: Vector) -> None:
     inputs = vector["inputs"]
     memory, allocatable, free = inputs["memory_allocatable_free_ratios"]
-    base = similarity.AWS_IGNORED if inputs["comparator"] == "aws" else similarity.GENERIC_IGNORED
+    base = similar_groups.AWS_IGNORED if inputs["comparator"] == "aws" else similar_groups.GENERIC_IGNORED
     ignored = base | frozenset(inputs.get("balancing_ignore_labels", ()))
-    rules = similarity.Likeness(memory, allocatable, free, ignored, tuple(inputs.get("balancing_labels", ())))
-    assert similarity.alike(_empty(inputs["a"]), _empty(inputs["b"]), rules) == vector["expected"]["similar"]
+    rules = similar_groups.Likeness(memory, allocatable, free, ignored, tuple(inputs.get("balancing_labels", ())))
+    assert similar_groups.alike(_empty(inputs["a"]), _empty(inputs["b"]), rules) == vector["expected"]["similar"]
 
 
-def _empty(given: Vector) -> similarity.Empty:
+def _empty(given: Vector) -> similar_groups.Empty:
     used: dict[str, int] = {}
     for pod in given.get("running_pods", ()):
         for name, amount in total(pod).items():
             used[name] = used.get(name, 0) + amount
-    return similarity.Empty(node(given), used)
+    return similar_groups.Empty(node(given), used)
 
 
 @pytest.mark.parametrize("vector", vectors("clusterstate"))

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from agents.logic.nodes.scheduling.cluster import Cluster, tolerates
-from agents.logic.nodes.scheduling.shapes import Effect, Node, Shape, Toleration
+from agents.logic.nodes.scheduling.pod_shapes import Effect, Node, Shape, Toleration
+from agents.logic.nodes.scheduling.scheduled_cluster import Cluster, tolerates
 
 _ALWAYS = tuple(
     Toleration(f"node.kubernetes.io/{name}", "Exists", "", effect)

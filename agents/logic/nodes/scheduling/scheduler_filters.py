@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from agents.logic.nodes.scheduling.cluster import Cluster, Row, ShapeId
-from agents.logic.nodes.scheduling.columns import Mask
-from agents.logic.nodes.scheduling.requests import PODS
-from agents.logic.nodes.scheduling.selectors import Operator
-from agents.logic.nodes.scheduling.shapes import Shape, Spread
-from agents.logic.nodes.scheduling.tallies import AllOf, Eligible, Spreading, hears
+from agents.logic.nodes.scheduling.label_columns import Mask
+from agents.logic.nodes.scheduling.pod_requests import PODS
+from agents.logic.nodes.scheduling.pod_shapes import Shape, Spread
+from agents.logic.nodes.scheduling.scheduled_cluster import Cluster, Row, ShapeId
+from agents.logic.nodes.scheduling.scheduling_selectors import Operator
+from agents.logic.nodes.scheduling.topology_counts import AllOf, Eligible, Spreading, hears
 
 Filter = Callable[[Cluster, ShapeId, slice], Mask]
 

@@ -7,7 +7,7 @@ scale-ups run until when, and which groups are backed off. Source: ClusterStateR
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from agents.logic.nodes.backoff import Backoff, Failure
+from agents.logic.nodes.group_backoff import Backoff, Failure
 
 SCALE_DOWN_FORGOTTEN = 300.0
 """Seconds after which a scale-down no longer explains a missing node."""

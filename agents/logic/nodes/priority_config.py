@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from agents.logic.nodes.scheduling.selectors import integer
+from agents.logic.nodes.scheduling.scheduling_selectors import integer
 
 MOST_PATTERNS = 10_000
 LONGEST_PATTERN = 512

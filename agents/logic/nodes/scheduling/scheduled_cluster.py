@@ -9,10 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from agents.logic.nodes.scheduling.columns import Counts, LabelTable, Mask, grown
-from agents.logic.nodes.scheduling.requests import CPU, EPHEMERAL, MEMORY, PODS
-from agents.logic.nodes.scheduling.selectors import equals
-from agents.logic.nodes.scheduling.shapes import (
+from agents.logic.nodes.scheduling.label_columns import Counts, LabelTable, Mask, grown
+from agents.logic.nodes.scheduling.pod_requests import CPU, EPHEMERAL, MEMORY, PODS
+from agents.logic.nodes.scheduling.pod_shapes import (
     HARD,
     UNSCHEDULABLE_TAINT,
     HostPort,
@@ -24,7 +23,8 @@ from agents.logic.nodes.scheduling.shapes import (
     Term,
     Toleration,
 )
-from agents.logic.nodes.scheduling.tallies import AllOf, Counting, Eligible, Holders, Namespaces, Spreading, Tally, hears
+from agents.logic.nodes.scheduling.scheduling_selectors import equals
+from agents.logic.nodes.scheduling.topology_counts import AllOf, Counting, Eligible, Holders, Namespaces, Spreading, Tally, hears
 
 MOST_AMOUNT = 2**50
 """The largest amount of one resource that a pod or a node is taken to have; sums over thousands of pods then fit 64 bits."""

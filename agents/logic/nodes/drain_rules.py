@@ -10,8 +10,8 @@ from enum import StrEnum
 from itertools import groupby
 from operator import attrgetter
 
-from agents.logic.nodes.pods import Nature, Owner, Pod, controller, is_daemon, is_mirror, lingers
-from agents.logic.nodes.scheduling.selectors import Selector
+from agents.logic.nodes.pod_natures import Nature, Owner, Pod, controller, is_daemon, is_mirror, lingers
+from agents.logic.nodes.scheduling.scheduling_selectors import Selector
 
 SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 SAFE_VOLUMES = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"

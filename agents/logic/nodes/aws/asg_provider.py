@@ -7,8 +7,8 @@ result. So the rules stand here, pure, in the order in which upstream makes its 
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from agents.logic.nodes.aws import identity, specs
-from agents.logic.nodes.aws.identity import IdentityError
+from agents.logic.nodes.aws import group_specs, provider_ids
+from agents.logic.nodes.aws.provider_ids import IdentityError
 
 REFRESH_AFTER = 60.0
 """Seconds for which the groups are not asked for again."""
@@ -60,7 +60,7 @@ class Instance:
     @property
     def provider_id(self) -> str:
         """The id that its node carries."""
-        return identity.provider_id(self.zone, self.name)
+        return provider_ids.provider_id(self.zone, self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,7 @@ class NodeRef:
 class Provider:
     """All groups, from specs by hand and from tags. Source: asgCache and AwsManager in cloudprovider/aws."""
 
-    def __init__(self, explicit: Iterable[specs.Spec] = (), tags: Mapping[str, str] | None = None) -> None:
+    def __init__(self, explicit: Iterable[group_specs.Spec] = (), tags: Mapping[str, str] | None = None) -> None:
         self.groups = {one.name: Group(one.name, one.least, one.most, explicit=True) for one in explicit}
         self.types: dict[str, str] = {}
         """The instance type of each group with a launch configuration."""
@@ -134,7 +134,7 @@ class Provider:
     def group_of(self, node: NodeRef) -> Group | None:
         """The group of a node, or None if it is not ours to manage."""
         try:
-            identity.instance_name(node.provider_id)
+            provider_ids.instance_name(node.provider_id)
         except IdentityError:
             return None
         return self._owner(node.provider_id)
@@ -145,7 +145,7 @@ class Provider:
             raise NotImplementedHere
         if node.annotations.get(OPT_OUT) == "false":
             return False
-        name = identity.instance_name(node.provider_id)
+        name = provider_ids.instance_name(node.provider_id)
         found = self._by_id.get(node.provider_id)
         if found is None:
             raise ProviderError(f"node is not present in aws: could not find instance {{{node.provider_id} {name}}}")
@@ -168,7 +168,7 @@ class Provider:
             call = Call("DescribeAutoScalingGroups", names=tuple(names[start : start + DESCRIBED_AT_ONCE]))
             described += _groups((yield call))
         if self._tags:
-            found = _groups((yield Call("DescribeAutoScalingGroups", filters=tuple(specs.filters(self._tags)))))
+            found = _groups((yield Call("DescribeAutoScalingGroups", filters=tuple(group_specs.filters(self._tags)))))
             described += [one for one in found if one.name not in names]
         instances: dict[str, tuple[Instance, ...]] = {}
         for one in described:
@@ -192,7 +192,7 @@ class Provider:
         except ApiError:
             activities = []
         health = UNFULFILLED if self._failed(one.name, activities) else ""
-        return tuple(Instance(identity.placeholder(one.name, number), one.zones[0], "", health) for number in missing)
+        return tuple(Instance(provider_ids.placeholder(one.name, number), one.zones[0], "", health) for number in missing)
 
     def _failed(self, name: str, activities: Sequence[Activity]) -> bool:
         """Whether an activity since we last set the size failed; they come newest first. A new group is not judged yet."""
@@ -254,7 +254,7 @@ class Provider:
         if group.size <= group.least:
             raise ProviderError("min size reached, nodes will not be deleted")
         for node in nodes:
-            identity.instance_name(node.provider_id)
+            provider_ids.instance_name(node.provider_id)
             owner = self._owner(node.provider_id)
             if owner is None:
                 raise ProviderError(f"{node.name} doesn't belong to a known asg")
@@ -265,13 +265,13 @@ class Provider:
 
     def _delete_instances(self, group: Group, instances: Sequence[Instance], now: float) -> Asking:
         """Placeholders first, all at once: the size becomes what AWS lists at that moment. Then one instance after the other."""
-        if any(identity.is_placeholder(one.name) for one in instances):
+        if any(provider_ids.is_placeholder(one.name) for one in instances):
             found = _groups((yield Call("DescribeAutoScalingGroups", names=(group.name,))))
             if not found:
                 raise ProviderError(f"AWS does not list the group {group.name}")
             yield from self._resize(group, len(found[0].instances), now)
         for one in instances:
-            if not identity.is_placeholder(one.name) and one.lifecycle not in DYING:
+            if not provider_ids.is_placeholder(one.name) and one.lifecycle not in DYING:
                 yield Call("TerminateInstanceInAutoScalingGroup", instance=one.name)
                 group.size -= 1
 

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from agents.logic.nodes.scheduling.requests import MEMORY
-from agents.logic.nodes.scheduling.shapes import HOSTNAME, REGION, ZONE, Node
+from agents.logic.nodes.scheduling.pod_requests import MEMORY
+from agents.logic.nodes.scheduling.pod_shapes import HOSTNAME, REGION, ZONE, Node
 
 GENERIC_IGNORED = frozenset(
     (

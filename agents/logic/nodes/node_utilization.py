@@ -4,9 +4,9 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from agents.logic.nodes.pods import Pod, is_daemon, is_mirror, lingers
-from agents.logic.nodes.scheduling.requests import CPU, MEMORY
-from agents.logic.nodes.scheduling.shapes import Node
+from agents.logic.nodes.pod_natures import Pod, is_daemon, is_mirror, lingers
+from agents.logic.nodes.scheduling.pod_requests import CPU, MEMORY
+from agents.logic.nodes.scheduling.pod_shapes import Node
 
 
 class UtilizationError(ValueError):

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from agents.logic.nodes.pods import Pod, controller
-from agents.logic.nodes.scheduling.cluster import ShapeId
-from agents.logic.nodes.scheduling.columns import Counts
+from agents.logic.nodes.pod_natures import Pod, controller
+from agents.logic.nodes.scheduling.label_columns import Counts
+from agents.logic.nodes.scheduling.scheduled_cluster import ShapeId
 
 MOST_GROUPS = 10
 """Groups of one controller; its further pods that differ stand alone."""

@@ -8,17 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import cast
 
-from agents.logic.nodes.scheduling.selectors import (
-    EVERYTHING,
-    NOTHING,
-    Operator,
-    Requirement,
-    Selector,
-    SelectorError,
-    label_selector,
-    requirement,
-)
-from agents.logic.nodes.scheduling.shapes import (
+from agents.logic.nodes.scheduling.pod_shapes import (
     EVERY_ADDRESS,
     NODE_NAME_FIELD,
     Audience,
@@ -28,6 +18,16 @@ from agents.logic.nodes.scheduling.shapes import (
     Taint,
     Term,
     Toleration,
+)
+from agents.logic.nodes.scheduling.scheduling_selectors import (
+    EVERYTHING,
+    NOTHING,
+    Operator,
+    Requirement,
+    Selector,
+    SelectorError,
+    label_selector,
+    requirement,
 )
 
 MOST_TERMS = 512

@@ -8,21 +8,22 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from agents.logic.nodes import pending, scaleup
-from agents.logic.nodes.aws.options import GroupOptions
-from agents.logic.nodes.backoff import Backoff, BackoffSettings, Failure
-from agents.logic.nodes.budgets import Running
-from agents.logic.nodes.clusterstate import ClusterState, Look, SeenInstance, SeenNode, StateSettings
-from agents.logic.nodes.drain import DisruptionBudgets, DrainSettings, Scene, Workloads
-from agents.logic.nodes.estimator import Template
+from agents.logic.nodes import pending_pods
+from agents.logic.nodes import scale_up as scaleup
+from agents.logic.nodes.aws.group_options import GroupOptions
+from agents.logic.nodes.cluster_state import ClusterState, Look, SeenInstance, SeenNode, StateSettings
+from agents.logic.nodes.deletion_budgets import Running
+from agents.logic.nodes.drain_rules import DisruptionBudgets, DrainSettings, Scene, Workloads
 from agents.logic.nodes.expanders import Circumstances
-from agents.logic.nodes.pending import PendingSettings
-from agents.logic.nodes.pods import Nature, Pod, recreated
-from agents.logic.nodes.scaledown import DISABLED, Candidate, Chosen, GroupSize, ScaleDown, ScaleDownSettings
-from agents.logic.nodes.scaleup import Group, Increase, ScaleUp, ScaleUpSettings
-from agents.logic.nodes.scheduling.cluster import Cluster, Row, numbers
-from agents.logic.nodes.scheduling.shapes import Node
-from agents.logic.nodes.scheduling.tallies import Namespaces
+from agents.logic.nodes.group_backoff import Backoff, BackoffSettings, Failure
+from agents.logic.nodes.node_estimator import Template
+from agents.logic.nodes.pending_pods import PendingSettings
+from agents.logic.nodes.pod_natures import Nature, Pod, recreated
+from agents.logic.nodes.scale_down import DISABLED, Candidate, Chosen, GroupSize, ScaleDown, ScaleDownSettings
+from agents.logic.nodes.scale_up import Group, Increase, ScaleUp, ScaleUpSettings
+from agents.logic.nodes.scheduling.pod_shapes import Node
+from agents.logic.nodes.scheduling.scheduled_cluster import Cluster, Row, numbers
+from agents.logic.nodes.scheduling.topology_counts import Namespaces
 
 LONG_AGO = 3600.0
 """Seconds before the start at which growth and shrinkage count as having happened last."""
@@ -209,16 +210,16 @@ class Autoscaler:
             for _node in range(self.state.upcoming(group.name, now) if group.template is not None else 0):
                 scaleup.add(cluster, group.template)
         fled = [pod for one in world.nodes if one.draining for pod in one.pods if recreated(pod)]
-        waiting = pending.place(cluster, [*world.waiting, *fled], self.settings.pending)
-        left = pending.old_enough(waiting.left, self.settings.pending, now)
+        waiting = pending_pods.place(cluster, [*world.waiting, *fled], self.settings.pending)
+        left = pending_pods.old_enough(waiting.left, self.settings.pending, now)
         limit = self.settings.scale_up.limits.nodes
         calm = True
-        if left and pending.all_new(left, self.settings.pending, now):
+        if left and pending_pods.all_new(left, self.settings.pending, now):
             calm = False
         elif left and limit and sum(one.ready for one in world.nodes) >= limit:
             found.not_triggered = left
         elif left:
-            shapes = pending.shapes(cluster, left)
+            shapes = pending_pods.shapes(cluster, left)
             found.scale_up = scaleup.decide(cluster, self._groups(world, now), shapes, self.settings.scale_up, around)
             found.grow = list(found.scale_up.increases)
             found.triggered = [left[place] for place in found.scale_up.triggered]
@@ -297,10 +298,10 @@ def _picture(world: World, settings: PendingSettings) -> Cluster:
     shares: dict[Nature, dict[int, int]] = {}
     for row, one in enumerate(world.nodes):
         cluster.open[row] &= one.deleting is None
-        for nature, number in Counter(map(pending.NATURE, one.pods)).items():
+        for nature, number in Counter(map(pending_pods.NATURE, one.pods)).items():
             shares.setdefault(nature, {})[row] = number
     for nature, counts in shares.items():
-        if not pending.expendable(nature, settings):
+        if not pending_pods.expendable(nature, settings):
             cluster.move(cluster.shape(nature.shape), *numbers(counts))
     cluster.settle()
     return cluster

@@ -8,8 +8,8 @@ absurd.
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from agents.logic.nodes.scheduling.requests import Amounts
-from agents.logic.nodes.scheduling.selectors import NOTHING, Requirement, Selector
+from agents.logic.nodes.scheduling.pod_requests import Amounts
+from agents.logic.nodes.scheduling.scheduling_selectors import NOTHING, Requirement, Selector
 
 HOSTNAME = "kubernetes.io/hostname"
 ZONE = "topology.kubernetes.io/zone"

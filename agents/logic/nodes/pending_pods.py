@@ -6,11 +6,11 @@ from operator import attrgetter
 
 import numpy as np
 
-from agents.logic.nodes.aws.options import duration
-from agents.logic.nodes.pods import Nature, Pod, is_daemon
+from agents.logic.nodes.aws.group_options import duration
+from agents.logic.nodes.pod_natures import Nature, Pod, is_daemon
 from agents.logic.nodes.scheduling import placement
-from agents.logic.nodes.scheduling.cluster import Cluster, Row
-from agents.logic.nodes.scheduling.columns import Counts
+from agents.logic.nodes.scheduling.label_columns import Counts
+from agents.logic.nodes.scheduling.scheduled_cluster import Cluster, Row
 
 DELAY = "cluster-autoscaler.kubernetes.io/pod-scale-up-delay"
 NEW = 2.0

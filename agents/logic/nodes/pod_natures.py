@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from agents.logic.nodes.scheduling.shapes import Shape
+from agents.logic.nodes.scheduling.pod_shapes import Shape
 
 MIRROR = "kubernetes.io/config.mirror"
 SOURCE = "kubernetes.io/config.source"

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from agents.logic.nodes.scheduling.selectors import Requirement
+from agents.logic.nodes.scheduling.scheduling_selectors import Requirement
 
 Mask = npt.NDArray[np.bool_]
 Counts = npt.NDArray[np.int64]

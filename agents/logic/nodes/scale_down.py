@@ -12,16 +12,16 @@ from itertools import groupby, islice
 
 import numpy as np
 
-from agents.logic.nodes import budgets, utilization
-from agents.logic.nodes import drain as draining
-from agents.logic.nodes.aws.options import GroupOptions
-from agents.logic.nodes.budgets import Parallelism, Running
-from agents.logic.nodes.drain import Blocking, Drained, Scene
-from agents.logic.nodes.pods import Nature, Pod, is_daemon, is_mirror
+from agents.logic.nodes import deletion_budgets, node_utilization
+from agents.logic.nodes import drain_rules as draining
+from agents.logic.nodes.aws.group_options import GroupOptions
+from agents.logic.nodes.deletion_budgets import Parallelism, Running
+from agents.logic.nodes.drain_rules import Blocking, Drained, Scene
+from agents.logic.nodes.pod_natures import Nature, Pod, is_daemon, is_mirror
 from agents.logic.nodes.scheduling import placement
-from agents.logic.nodes.scheduling.cluster import Cluster, Row
-from agents.logic.nodes.scheduling.columns import Counts
-from agents.logic.nodes.scheduling.requests import CPU, MEMORY
+from agents.logic.nodes.scheduling.label_columns import Counts
+from agents.logic.nodes.scheduling.pod_requests import CPU, MEMORY
+from agents.logic.nodes.scheduling.scheduled_cluster import Cluster, Row
 
 DISABLED = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
 TO_BE_DELETED = "ToBeDeletedByClusterAutoscaler"
@@ -165,7 +165,7 @@ class ScaleDown:
     def _enough(self) -> int:
         settings = self.settings
         interval = self.interval if self.interval < float("inf") else 0.0
-        return budgets.unneeded(len(self.unneeded), settings.parallelism.total, settings.default.unneeded, interval)
+        return deletion_budgets.unneeded(len(self.unneeded), settings.parallelism.total, settings.default.unneeded, interval)
 
     def _eligible(self, cluster: Cluster, one: Candidate, groups: Mapping[str, GroupSize], usage: Counts, now: float) -> bool:
         stay = self._unfit(cluster, one, groups, usage, now)
@@ -192,14 +192,14 @@ class ScaleDown:
 
     def _used(self, cluster: Cluster, one: Candidate, options: GroupOptions, usage: Counts, now: float) -> Stay | None:
         """Whether too much of a node is asked for. Where no pod is left out, the columns know it already."""
-        ignored = utilization.Ignored(options.ignore_daemonsets, self.settings.ignore_mirrors)
+        ignored = node_utilization.Ignored(options.ignore_daemonsets, self.settings.ignore_mirrors)
         threshold = options.gpu_utilization_threshold if one.gpu else options.utilization_threshold
         special = one.gpu or ignored.daemons or ignored.mirrors or not set(map(draining.DELETED, one.pods)) <= {None}
         share = float(usage[one.row])
         if special or not np.isfinite(share):
             try:
-                share = utilization.of_node(cluster.nodes[one.row], one.pods, ignored, now, gpu=one.gpu).highest
-            except utilization.UtilizationError:
+                share = node_utilization.of_node(cluster.nodes[one.row], one.pods, ignored, now, gpu=one.gpu).highest
+            except node_utilization.UtilizationError:
                 return Stay(Reason.UNEXPECTED)
         return Stay(Reason.USED) if share > threshold else None
 
@@ -275,7 +275,7 @@ class ScaleDown:
                 found.waiting[one.node.name] = stay
         names = {one.node.name: one for one in ripe}
         empty, drained = (tuple(one.node.name for one in ripe if one.empty is kind) for kind in (True, False))
-        chosen = budgets.crop(empty, drained, self.settings.parallelism, running)
+        chosen = deletion_budgets.crop(empty, drained, self.settings.parallelism, running)
         found.empty, found.drain = ([names[name] for name in some] for some in chosen)
         going = {*chosen[0], *chosen[1]}
         found.waiting.update({name: Stay(Reason.MAX_DELETIONS) for name in names if name not in going})

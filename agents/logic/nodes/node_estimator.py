@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from agents.logic.nodes.scheduling import filters, placement
-from agents.logic.nodes.scheduling.cluster import Cluster, Row, ShapeId
-from agents.logic.nodes.scheduling.requests import CPU, MEMORY
-from agents.logic.nodes.scheduling.shapes import HOSTNAME, Node, Shape
+from agents.logic.nodes.scheduling import placement, scheduler_filters
+from agents.logic.nodes.scheduling.pod_requests import CPU, MEMORY
+from agents.logic.nodes.scheduling.pod_shapes import HOSTNAME, Node, Shape
+from agents.logic.nodes.scheduling.scheduled_cluster import Cluster, Row, ShapeId
 
 MOST_NODES = 100_000
 """No estimate adds more nodes than this, whatever the limits say."""
@@ -179,7 +179,7 @@ class _Packing:
     def _while_fits(self, shape: ShapeId, pods: int) -> int:
         row = self.cluster.size - 1
         for done in range(pods):
-            if not filters.passes(self.cluster, shape, slice(row, row + 1))[0]:
+            if not scheduler_filters.passes(self.cluster, shape, slice(row, row + 1))[0]:
                 return done
             self.cluster.place(shape, row)
         return pods
@@ -195,7 +195,7 @@ class _Packing:
     def _on_last(self, shape: ShapeId, pods: int) -> int:
         """As many pods on the newest node as fit, and on as many more empty copies of it as they need."""
         last = self.cluster.size - 1
-        if last < self.first or not filters.passes(self.cluster, shape, slice(last, last + 1))[0]:
+        if last < self.first or not scheduler_filters.passes(self.cluster, shape, slice(last, last + 1))[0]:
             return 0
         takes = min(int(placement.room(self.cluster, shape, np.array([last]))[0]), pods)
         self.cluster.place(shape, last, takes)
@@ -208,7 +208,7 @@ class _Packing:
         if last < self.first:
             return 0
         here = slice(last, last + 1)
-        if filters.passes(self.cluster, shape, here)[0]:
+        if scheduler_filters.passes(self.cluster, shape, here)[0]:
             row = last
         elif self.cluster.shapes[shape].spreads_over_hosts and _only_spread_fails(self.cluster, shape, here):
             others = np.ones(self.cluster.size, np.bool_)
@@ -227,7 +227,7 @@ class _Packing:
         last = self.cluster.size - 1
         if (last >= self.first and last not in self.used) or not self._new():
             return False
-        return bool(filters.passes(self.cluster, shape, slice(last + 1, last + 2))[0])
+        return bool(scheduler_filters.passes(self.cluster, shape, slice(last + 1, last + 2))[0])
 
     def _new(self) -> bool:
         """A new node with its own pods, if there may be one."""
@@ -250,6 +250,6 @@ def copy(node: Node, number: int) -> Node:
 
 def _only_spread_fails(cluster: Cluster, shape: ShapeId, here: slice) -> bool:
     """Whether the skew of a spread constraint is the first thing that keeps a pod away."""
-    if not filters.by_node(cluster, shape, here)[0] or filters.topology_spread(cluster, shape, here)[0]:
+    if not scheduler_filters.by_node(cluster, shape, here)[0] or scheduler_filters.topology_spread(cluster, shape, here)[0]:
         return False
-    return filters.REASONS["PodTopologySpread"](cluster, shape, here.start) == (filters.SKEWED,)
+    return scheduler_filters.REASONS["PodTopologySpread"](cluster, shape, here.start) == (scheduler_filters.SKEWED,)

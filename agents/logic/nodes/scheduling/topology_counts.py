@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from agents.logic.nodes.scheduling.columns import Column, Counts, Mask, grown
-from agents.logic.nodes.scheduling.selectors import Selector
-from agents.logic.nodes.scheduling.shapes import Audience, NodeTerm, Pairs, Shape, Term, Toleration
+from agents.logic.nodes.scheduling.label_columns import Column, Counts, Mask, grown
+from agents.logic.nodes.scheduling.pod_shapes import Audience, NodeTerm, Pairs, Shape, Term, Toleration
+from agents.logic.nodes.scheduling.scheduling_selectors import Selector
 
 Namespaces = Mapping[str, Mapping[str, str]]
 """The labels of every namespace; one that is missing has none."""

@@ -10,15 +10,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from agents.logic.nodes import balancing, estimator, expanders, grouping, similarity
-from agents.logic.nodes.balancing import Size
-from agents.logic.nodes.estimator import PodGroup, Rules, Template
+from agents.logic.nodes import equivalence_groups, expanders, group_balancing, node_estimator, similar_groups
 from agents.logic.nodes.expanders import Circumstances, Expander, Option
-from agents.logic.nodes.scheduling import filters, placement
-from agents.logic.nodes.scheduling.cluster import Cluster, ShapeId
-from agents.logic.nodes.scheduling.columns import Counts
-from agents.logic.nodes.scheduling.requests import CPU, MEMORY
-from agents.logic.nodes.scheduling.shapes import HOSTNAME
+from agents.logic.nodes.group_balancing import Size
+from agents.logic.nodes.node_estimator import PodGroup, Rules, Template
+from agents.logic.nodes.scheduling import placement, scheduler_filters
+from agents.logic.nodes.scheduling.label_columns import Counts
+from agents.logic.nodes.scheduling.pod_requests import CPU, MEMORY
+from agents.logic.nodes.scheduling.pod_shapes import HOSTNAME
+from agents.logic.nodes.scheduling.scheduled_cluster import Cluster, ShapeId
 
 MOST_ESTIMATES = 256
 """Different templates that one decision estimates; groups beyond that are left out with a reason."""
@@ -59,7 +59,7 @@ class ScaleUpSettings:
 
     expanders: tuple[Expander, ...] = (Expander.LEAST_WASTE,)
     limits: Limits = field(default_factory=Limits)
-    likeness: similarity.Likeness | None = None
+    likeness: similar_groups.Likeness | None = None
     several: bool = False
     fast_path: bool = False
 
@@ -154,7 +154,7 @@ def decide(
 
 def _round(work: _Round, pending: Counts, left: Counts, found: ScaleUp, around: Circumstances) -> Counts:
     """Choose one group for the pods that are left; the answer is which are left then."""
-    shapes = grouping.by_shape(pending[left])
+    shapes = equivalence_groups.by_shape(pending[left])
     capacity = work.capacity
     able = _able(work, capacity, found)
     fits = _fits(work, able, [shape for shape, _places in shapes])
@@ -222,25 +222,27 @@ def _fits(work: _Round, able: list[Group], shapes: list[ShapeId]) -> dict[str, s
     for template in templates:
         add(cluster, template)
     rows = slice(start, cluster.size)
-    taken = {shape: filters.by_node(cluster, shape, rows) for shape in shapes}
+    taken = {shape: scheduler_filters.by_node(cluster, shape, rows) for shape in shapes}
     cluster.revert(mark)
     found: dict[str, set[ShapeId]] = {}
     for number, alike in enumerate(kinds.values()):
         mine = {shape for shape in shapes if taken[shape][number]}
-        mine = {shape for shape in mine if not filters.between_pods(cluster, shape)} | _between(cluster, templates[number], mine)
+        mine = {shape for shape in mine if not scheduler_filters.between_pods(cluster, shape)} | _between(
+            cluster, templates[number], mine
+        )
         found.update({group.name: mine for group in alike})
     return found
 
 
 def _between(cluster: Cluster, template: Template | None, shapes: set[ShapeId]) -> set[ShapeId]:
     """The shapes with rules between pods that a new node takes."""
-    bound = [shape for shape in sorted(shapes) if filters.between_pods(cluster, shape)]
+    bound = [shape for shape in sorted(shapes) if scheduler_filters.between_pods(cluster, shape)]
     if not bound:
         return set()
     mark = cluster.mark()
     row = cluster.size
     add(cluster, template)
-    found = {shape for shape in bound if filters.passes(cluster, shape, slice(row, row + 1))[0]}
+    found = {shape for shape in bound if scheduler_filters.passes(cluster, shape, slice(row, row + 1))[0]}
     cluster.revert(mark)
     return found
 
@@ -248,7 +250,7 @@ def _between(cluster: Cluster, template: Template | None, shapes: set[ShapeId]) 
 def add(cluster: Cluster, template: Template | None) -> None:
     """Add a copy of a template, with the pods that come with it."""
     if template is not None:
-        row = cluster.add(estimator.copy(template.node, cluster.size))
+        row = cluster.add(node_estimator.copy(template.node, cluster.size))
         for pod in template.pods:
             cluster.place(cluster.shape(pod), row)
 
@@ -262,7 +264,7 @@ def _options(
     """What each group would add, and how many pods of each shape would run there."""
     options: list[Option] = []
     placed: dict[str, list[int]] = {}
-    known: dict[object, tuple[estimator.Estimate, list[int]]] = {}
+    known: dict[object, tuple[node_estimator.Estimate, list[int]]] = {}
     for group in able:
         template = group.template
         if template is None or not fits[group.name]:
@@ -273,7 +275,7 @@ def _options(
         if key not in known:
             mine = [place for place, (shape, _places) in enumerate(shapes) if shape in fits[group.name]]
             wanted = [PodGroup(work.cluster.shapes[shapes[place][0]], len(shapes[place][1])) for place in mine]
-            known[key] = (estimator.estimate(work.cluster, template, wanted, rules), mine)
+            known[key] = (node_estimator.estimate(work.cluster, template, wanted, rules), mine)
         estimate, mine = known[key]
         counts = [0] * len(shapes)
         for place, number in zip(mine, estimate.placed, strict=True):
@@ -297,17 +299,17 @@ def _similar(work: _Round, group: Group, able: list[Group], fits: dict[str, set[
     found = []
     for other in able:
         able_too = other.name != group.name and fits[group.name] <= fits[other.name]
-        if able_too and other.template is not None and similarity.alike(mine, _empty(other.template), rules):
+        if able_too and other.template is not None and similar_groups.alike(mine, _empty(other.template), rules):
             found.append(other)
     return found
 
 
-def _empty(template: Template) -> similarity.Empty:
+def _empty(template: Template) -> similar_groups.Empty:
     used: dict[str, int] = {}
     for pod in template.pods:
         for name, amount in pod.requests:
             used[name] = used.get(name, 0) + amount
-    return similarity.Empty(template.node, used)
+    return similar_groups.Empty(template.node, used)
 
 
 def _thresholds(work: _Round, group: Group, similar: list[Group]) -> tuple[int, ...]:
@@ -335,7 +337,7 @@ def _capped(work: _Round, best: Option, capacity: Mapping[str, int]) -> tuple[in
 def _grow(work: _Round, best: Option, nodes: int, pods: list[int], found: ScaleUp) -> None:
     """Share the nodes out among the chosen group and those like it; all of the pods count for the chosen one."""
     names = [best.group, *best.similar]
-    targets = balancing.share([Size(name, work.targets[name], work.groups[name].most) for name in names], nodes)
+    targets = group_balancing.share([Size(name, work.targets[name], work.groups[name].most) for name in names], nodes)
     for name in names:
         if name in targets:
             mine = tuple(pods) if name == best.group else ()
@@ -358,10 +360,10 @@ def _assume(work: _Round, best: Option, nodes: int, pending: Counts, taken: Coun
         placement.schedule(work.cluster, np.sort(pending[taken]).tolist(), among)
 
 
-def why_not(cluster: Cluster, groups: Sequence[Group], shape: ShapeId) -> dict[str, filters.Verdict]:
+def why_not(cluster: Cluster, groups: Sequence[Group], shape: ShapeId) -> dict[str, scheduler_filters.Verdict]:
     """For each group with a template whose new node would not take a pod: the filter that keeps it away, and its reasons."""
-    found: dict[str, filters.Verdict] = {}
-    known: dict[object, filters.Verdict | None] = {}
+    found: dict[str, scheduler_filters.Verdict] = {}
+    known: dict[object, scheduler_filters.Verdict | None] = {}
     for group in groups:
         if group.template is None:
             continue
@@ -369,7 +371,7 @@ def why_not(cluster: Cluster, groups: Sequence[Group], shape: ShapeId) -> dict[s
         if kind not in known:
             mark = cluster.mark()
             add(cluster, group.template)
-            known[kind] = filters.explain(cluster, shape)[-1]
+            known[kind] = scheduler_filters.explain(cluster, shape)[-1]
             cluster.revert(mark)
         verdict = known[kind]
         if verdict is not None:
