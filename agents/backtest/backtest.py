@@ -26,7 +26,7 @@ from streams.log.memory_log import MemoryLog
 from streams.log.port import Log, NewRecord, Positions, Record
 from streams.log_context import LogContext
 from streams.sources import clock
-from streams.sources.traces import Player, Playing, Trace
+from streams.sources.traces import Trace, TracePlayer
 from streams.topics import TOPICS, Topics
 
 __all__ = ["Backtest", "ScoreCard", "Side", "Spread", "lines", "over_log", "over_trace"]
@@ -112,11 +112,11 @@ def over_log(log: Log, stages: Sequence[Stage], topics: Topics) -> ScoreCard:
     return backtest.card()
 
 
-def over_trace(trace: Trace, stages: Sequence[Stage], topics: Topics, playing: Playing | None = None) -> Iterator[Backtest]:
+def over_trace(trace: Trace, stages: Sequence[Stage], topics: Topics, *, cluster: str = "trace") -> Iterator[Backtest]:
     """The backtest while it goes through `trace`, after each stretch: ask it for its card, at the end for the last time."""
     tape = _all_topics(topics)
     backtest, recording = Backtest(stages, topics), Recording(tape, topics, stages)
-    for _ in Player(trace, log=tape, codec=Codec(topics), topics=topics, ticked=ticked_topics(), playing=playing).play():
+    for _ in TracePlayer(trace, LogContext.of(tape, topics, cluster), ticked=ticked_topics()).play():
         for frame in recording.frames():
             backtest.take(frame)
         _forget(tape, topics, keep=recording.positions)

@@ -15,7 +15,7 @@ from schemas.policies.vertical import UpdateMode, VerticalPolicyChanged
 from schemas.units import Fraction
 from streams.codec.event_codec import Codec
 from streams.log.port import NewRecord
-from streams.publishing.operator import spoken
+from streams.publishing.operator import policy_records
 from streams.topics import Topics
 
 START = datetime(2026, 1, 5, tzinfo=UTC)
@@ -87,4 +87,4 @@ def opening(day: Day) -> Sequence[NewRecord]:
     said: list[Policy] = [ControlChanged(day.start, day.cluster, Mode.APPLY, reason="the demo acts", budget=Fraction(0.1))]
     for name, mode in (("*", UpdateMode.IN_PLACE_OR_RECREATE), *((jvm, UpdateMode.RECREATE) for jvm in JVMS)):
         said.append(VerticalPolicyChanged(day.start, f"{day.cluster}/{name}", "demo-1", mode))
-    return spoken(said, Codec(day.topics), source=SOURCE)
+    return policy_records(said, Codec(day.topics), source=SOURCE)

@@ -20,7 +20,7 @@ from agents.runner import Runner
 from agents.settings.tree import Settings
 from streams.log.memory_log import MemoryLog
 from streams.log_context import LogContext
-from streams.sources.traces import Player, Playing, Trace
+from streams.sources.traces import Playback, Trace, TracePlayer
 from streams.sources.traces.player import START
 
 CLUSTER = "trace"
@@ -37,11 +37,10 @@ def day_of(file: Path, seconds: float, partitions: int) -> Day:
 
 def played(day: Day, settings: Settings, log: MemoryLog, file: Path) -> Generator[Picture, None, None]:
     """The trace through the stages in this process, a picture after each stretch."""
-    context = LogContext.of(log, day.topics)
+    context = LogContext.of(log, day.topics, day.cluster)
     runner, watch = Runner(stages(settings), context), Watch(log, day.topics)
     with Trace(file) as trace:
-        playing = Playing(cluster=day.cluster, speed=day.speed)
-        for _ in Player(trace, log=log, codec=context.codec, topics=day.topics, ticked=ticked_topics(), playing=playing).play():
+        for _ in TracePlayer(trace, context, Playback(speed=day.speed), ticked=ticked_topics()).play():
             runner.run()
             watch.take()
             yield watch.picture

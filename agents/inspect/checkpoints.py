@@ -26,7 +26,7 @@ from schemas import times
 from schemas.facts.vpa_checkpoints import CheckpointSeen
 from schemas.names import Workload
 from streams.clients.kube.api import Api
-from streams.clients.kube.vpa_checkpoints import as_list, object_name, put
+from streams.clients.kube.vpa_checkpoints import checkpoint_list, object_name, write
 from streams.consumers.executing.rate_limit import Pace
 from streams.errors import BadInput, EdgeError, Unreachable
 from streams.log.port import Log
@@ -70,7 +70,7 @@ def _put(api: Api, pace: Pace, kept: CheckpointSeen) -> bool:
     """Whether the cluster took it. Raises Unreachable, because then it would not take the others either."""
     try:
         pace.wait()
-        put(api, kept)
+        write(api, kept)
     except Unreachable:
         raise
     except EdgeError as error:
@@ -80,7 +80,7 @@ def _put(api: Api, pace: Pace, kept: CheckpointSeen) -> bool:
 
 
 def _write(to: Path, kept: list[CheckpointSeen]) -> None:
-    body = as_list(kept)
+    body = checkpoint_list(kept)
     text = json.dumps(body, indent=2) + "\n" if to.suffix == ".json" else yaml.safe_dump(body, sort_keys=False)
     try:
         to.write_text(text, encoding="utf-8")

@@ -20,8 +20,9 @@ from schemas.times import to_ms
 from streams.codec.event_codec import Codec, header, tick_number
 from streams.errors import BadRecord
 from streams.log.port import Log, Record
+from streams.log_context import LogContext
 from streams.log_range import event_time_ms, read_range
-from streams.publishing.operator import Operator, Tick
+from streams.publishing.operator import NewestTick, OperatorLog
 from streams.topics import Topics
 
 _HOUR = timedelta(hours=1)
@@ -31,8 +32,8 @@ def run(settings: Settings) -> None:
     """Print the newest tick, what is allowed, the last hour of stages and consumers, and the number of dead letters."""
     topics = log_factory.topics(settings)
     with log_factory.log(settings) as log:
-        operator = Operator(log, topics, Codec(topics))
-        tick, control = operator.tick(), operator.control(settings.cluster.name)
+        operator = OperatorLog(LogContext.of(log, topics))
+        tick, control = operator.newest_tick(), operator.control(settings.cluster.name)
         data(f"{'newest tick':<14}{_tick(tick)}")
         allowed = "shadow: nobody has set a mode" if control is None else mode.describe(control)
         data(f"{'cluster':<14}{settings.cluster.name}: {allowed}")
@@ -41,17 +42,17 @@ def run(settings: Settings) -> None:
         data(f"{'dead letters':<14}{_dead_letters(log, topics)}")
 
 
-def _tick(tick: Tick | None) -> str:
+def _tick(tick: NewestTick | None) -> str:
     if tick is None:
         return "none: no clock has ticked, so nothing is decided"
     at = f"{tick.at:%Y-%m-%d %H:%M:%S} UTC"
-    if tick.taken_ms < 0:
+    if tick.appended_ms < 0:
         return at
-    age = max(0.0, time.time_ns() / 1e6 - tick.taken_ms) / 1000
+    age = max(0.0, time.time_ns() / 1e6 - tick.appended_ms) / 1000
     return f"{at}, written {_length(age)} ago"
 
 
-def _last_hour(log: Log, topics: Topics, tick: Tick) -> Iterator[str]:
+def _last_hour(log: Log, topics: Topics, tick: NewestTick) -> Iterator[str]:
     now = to_ms(tick.at)
     for stage, topic in decision_topics().items():
         found = _last_hour_of(log, topics, topic, tick)
@@ -63,7 +64,7 @@ def _last_hour(log: Log, topics: Topics, tick: Tick) -> Iterator[str]:
     yield f"{'consumers':<14}{_listed(outcomes).removeprefix('; ') or 'no outcome in the last hour'}"
 
 
-def _last_hour_of(log: Log, topics: Topics, name: str, tick: Tick) -> list[Record]:
+def _last_hour_of(log: Log, topics: Topics, name: str, tick: NewestTick) -> list[Record]:
     """The records of the last hour, without ticks and repeats."""
     records = read_range(log, [topics.wire(name)], since=tick.at - _HOUR)
     return list({header(record, "ce_id"): record for record in records if tick_number(record) is None}.values())

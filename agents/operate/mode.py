@@ -32,7 +32,7 @@ def change_control(
             paused=last.paused if paused is None else paused,
             reason=reason if paused is not None or not last.paused else last.reason,
         )
-        operator.say(changed)
+        operator.publish(changed)
     data(f"{cluster}: {describe(changed)}")
 
 

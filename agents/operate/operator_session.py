@@ -6,15 +6,15 @@ from datetime import UTC, datetime
 
 from agents.settings import log_factory
 from agents.settings.tree import Settings
-from streams.codec.event_codec import Codec
-from streams.publishing.operator import Operator
+from streams.log_context import LogContext
+from streams.publishing.operator import OperatorLog
 
 
 @contextmanager
-def operator_session(settings: Settings) -> Iterator[tuple[Operator, datetime]]:
+def operator_session(settings: Settings) -> Iterator[tuple[OperatorLog, datetime]]:
     """What publishes to the log of these settings, and event time: the newest tick, or this machine's time before the first."""
     topics = log_factory.topics(settings)
     with log_factory.log(settings) as log:
-        operator = Operator(log, topics, Codec(topics))
-        tick = operator.tick()
+        operator = OperatorLog(LogContext.of(log, topics))
+        tick = operator.newest_tick()
         yield operator, datetime.now(UTC) if tick is None else tick.at  # noqa: TID251  # a driver, and the log has no time yet

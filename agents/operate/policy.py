@@ -16,7 +16,7 @@ from agents.settings.tree import Settings
 from schemas.names import Amounts, Workload
 from schemas.policies.vertical import ContainerPolicy, UpdateMode, VerticalPolicyChanged, VerticalPolicyRemoved
 from streams.errors import BadInput
-from streams.publishing.operator import Operator
+from streams.publishing.operator import OperatorLog
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ def remove(settings: Settings, target: str) -> None:
         in_force = operator.policies()
         if target not in in_force:
             raise BadInput(f"there is no policy with the target '{target}'; there are: {', '.join(in_force) or 'none'}")
-        operator.say(VerticalPolicyRemoved(at, target))
+        operator.publish(VerticalPolicyRemoved(at, target))
     data(f"removed {target}")
 
 
@@ -90,7 +90,7 @@ def check_target(target: str, where: str) -> None:
     )
 
 
-def _publish(operator: Operator, at: datetime, wanted: Sequence[VerticalPolicyChanged]) -> None:
+def _publish(operator: OperatorLog, at: datetime, wanted: Sequence[VerticalPolicyChanged]) -> None:
     """Publish the policies that change something, each with the version that follows from its content."""
     in_force, changed = operator.policies(), []
     for policy in wanted:
@@ -101,7 +101,7 @@ def _publish(operator: Operator, at: datetime, wanted: Sequence[VerticalPolicyCh
         if not same:
             changed.append(new)
         data(f"{'unchanged' if same else 'set'} {policy.target}: {policy_file.describe(policy)}")
-    operator.say(*changed)
+    operator.publish(*changed)
 
 
 def _check_bounds(policy: VerticalPolicyChanged) -> None:

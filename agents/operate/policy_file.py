@@ -21,7 +21,7 @@ from schemas.names import Amounts
 from schemas.policies.vertical import ContainerPolicy, UpdateMode, VerticalPolicyChanged
 from schemas.times import EPOCH
 from schemas.units import Bytes
-from streams.clients.kube.amounts import read as read_amounts
+from streams.clients.kube.quantities import read_amounts
 from streams.errors import BadInput
 
 _Quantities = dict[Literal["cpu", "memory"], str | int | float]

@@ -14,7 +14,7 @@ from agents.settings.tree import Settings
 from agents.telemetry import ConsumerMetrics, ObservedLog
 from streams.clients.kube.api import Api
 from streams.clients.kube.cluster_client import KubernetesClient
-from streams.clients.kube.vpa_statuses import Vpas
+from streams.clients.kube.vpa_status_client import VpaStatusClient
 from streams.codec.event_codec import Codec
 from streams.consumers.executing.executor import Post
 from streams.consumers.pods.evictor import evictor
@@ -37,7 +37,7 @@ def status(post: Post, settings: Settings) -> StatusConsumer:
     how, vertical = settings.status, settings.vertical
     return StatusConsumer(
         post,
-        Vpas(Api(cluster_factory.connection(settings.cluster)), settings.cluster.namespaces),
+        VpaStatusClient(Api(cluster_factory.connection(settings.cluster)), settings.cluster.namespaces),
         Service(vertical.recommender, vertical.heartbeat, refuse),
         judging=Judging(vertical.humanize_memory),
         limits=Limits(how.writers, how.rate, how.burst),

@@ -20,10 +20,11 @@ from streams.consumers.executing.executor import Post
 from streams.consumers.pods.new_pod_recommendations import NewPodRecommendations
 from streams.consumers.pods.patcher import Patcher
 from streams.log.port import Log
+from streams.log_context import LogContext
 from streams.simulated.cluster import SimulatedCluster
 from streams.simulated.demo_shop import ShopSettings, demo_cluster
 from streams.simulated.simulated_client import SimulatedClient
-from streams.sources.cluster_poller import ClusterSource
+from streams.sources.cluster_poller import ClusterPoller
 from streams.topics import Topics
 
 
@@ -83,5 +84,5 @@ def open_untouched(settings: ShopSettings, log: Log, topics: Topics) -> Shop:
 def _shop(settings: ShopSettings, log: Log, topics: Topics, *, admit: Admission, after: Callable[[], object]) -> Shop:
     cluster = demo_cluster(settings.seed, start=settings.start, name=settings.name, admit=admit)
     client = SimulatedClient(cluster)
-    source = ClusterSource(client, log, topics=topics, codec=Codec(topics))
+    source = ClusterPoller(client, LogContext.of(log, topics, client.cluster))
     return Shop(cluster, client, source.scrape, after, lambda: source.dropped)

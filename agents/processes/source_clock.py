@@ -18,7 +18,7 @@ from agents.telemetry import ClockMetrics
 from schemas import times
 from streams.codec.event_codec import header, tick_number
 from streams.log.port import Log
-from streams.sources.clock import Clock, ClockSettings, TimeBase, wall_ms
+from streams.sources.clock import Clock, ClockTiming, TimeBase, wall_ms
 from streams.topics import Topics
 
 PATIENCE = 1.0
@@ -33,8 +33,8 @@ def run(settings: Settings, *, in_step: bool) -> None:
         with log_factory.log(settings) as aside:
             time.sleep(max(0, ours.anchor_ms - wall_ms()) / 1000)
             sleep = SimulationPace(aside, topics).sleep if in_step else time.sleep
-            how = ClockSettings(ours.period_ms, time_base(settings))
-            Clock(log, topics, how, ticked=ticked_topics(), sleep=sleep, tell=note).run(lambda: False)
+            how = ClockTiming(ours.period_ms, time_base(settings))
+            Clock(log, topics, how, ticked=ticked_topics(), sleep=sleep, warn=note).run(lambda: False)
 
 
 def time_base(settings: Settings) -> TimeBase:

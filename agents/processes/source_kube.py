@@ -13,9 +13,9 @@ from agents.settings import cluster_factory, log_factory
 from agents.settings.tree import Settings
 from agents.telemetry import ObservedLog, SourceMetrics
 from streams.clients.kube.api import Api
-from streams.codec.event_codec import Codec
-from streams.sources.kube.kube_source import NAME, Desk
-from streams.sources.kube.watch.watch_threads import Watchers
+from streams.log_context import LogContext
+from streams.sources.kube.kube_source import NAME, SourceOptions
+from streams.sources.kube.watch_threads import WatchThreads
 
 
 def run(settings: Settings) -> None:
@@ -24,21 +24,22 @@ def run(settings: Settings) -> None:
     api = Api(cluster_factory.connection(ours))
     with until_stopped(), telemetry_for(NAME, settings, readiness.reasons) as registry, log_factory.log(settings) as log:
         metrics = SourceMetrics(registry, topics, NAME)
-        desk = Desk(ours.name, ObservedLog(log, metrics), topics, Codec(topics), partial(event_time, settings), ours.namespaces)
-        readiness.watchers = watchers = Watchers(api, desk)
+        context = LogContext.of(ObservedLog(log, metrics), topics, ours.name)
+        options = SourceOptions(partial(event_time, settings), ours.namespaces)
+        readiness.threads = threads = WatchThreads(api, context, options)
         note(f"watching cluster '{ours.name}' at {cluster_factory.address(ours)}")
 
         def after() -> None:
-            metrics.dropped(watchers.source.dropped)
+            metrics.dropped(threads.source.dropped)
             readiness.settle()
 
-        watchers.run(threading.Event(), after=after)
+        threads.run(threading.Event(), after=after)
 
 
 class _Readiness:
-    """Whether everything was listed. The health server starts before the watchers, so at first there are none."""
+    """Whether everything was listed. The health server starts before the watches, so at first there are none."""
 
-    watchers: Watchers | None = None
+    threads: WatchThreads | None = None
     settled = False
 
     def settle(self) -> None:
@@ -50,4 +51,4 @@ class _Readiness:
 
     def reasons(self) -> Sequence[str]:
         """Why not ready."""
-        return ["nothing is watched yet"] if self.watchers is None else self.watchers.sights.reasons()
+        return ["nothing is watched yet"] if self.threads is None else self.threads.sync_status.reasons()

@@ -10,11 +10,11 @@ from agents.processes.process_telemetry import running_source
 from agents.settings.tree import Settings
 from agents.telemetry import SourceMetrics
 from schemas import times
-from streams.codec.event_codec import Codec
 from streams.errors import BadInput
 from streams.log.port import Log
-from streams.publishing.operator import Operator
-from streams.sources.traces import Player, Playing, Trace
+from streams.log_context import LogContext
+from streams.publishing.operator import OperatorLog
+from streams.sources.traces import Playback, Trace, TracePlayer
 from streams.topics import Topics
 
 
@@ -23,8 +23,8 @@ def run(settings: Settings, file: Path, speed: float, seconds: float | None) -> 
     with running_source("traces", settings, partial(SourceMetrics, source="traces")) as (log, topics, _), Trace(file) as trace:
         pace = speed if seconds is None else max(1.0, (trace.last - trace.first) / seconds)
         note(f"playing {trace.rows} samples of {len(trace.names)} containers" + (f" at speed {pace:.0f}" if pace else ""))
-        playing = Playing(cluster=settings.cluster.name, speed=pace)
-        player = Player(trace, log=log, codec=Codec(topics), topics=topics, ticked=ticked_topics(), playing=playing)
+        context = LogContext.of(log, topics, settings.cluster.name)
+        player = TracePlayer(trace, context, Playback(speed=pace), ticked=ticked_topics())
         _refuse_the_past(log, topics, begin=times.from_seconds(trace.first + player.shift()))
         reported = 0
         for progress in player.play():
@@ -35,7 +35,7 @@ def run(settings: Settings, file: Path, speed: float, seconds: float | None) -> 
 
 def _refuse_the_past(log: Log, topics: Topics, *, begin: datetime) -> None:
     """Raises BadInput for a trace from before the log's newest tick: a tick counts only above all earlier ones."""
-    newest = Operator(log, topics, Codec(topics)).tick()
+    newest = OperatorLog(LogContext.of(log, topics)).newest_tick()
     if newest is not None and newest.at >= begin:
         raise BadInput(
             f"the trace begins at {begin:%Y-%m-%d %H:%M:%S} UTC, but the newest tick in '{topics.wire('control')}' is of "

@@ -19,13 +19,14 @@ from schemas.units import Seconds
 from streams.clients.kube.api import Api
 from streams.clients.prometheus import Credentials, Prometheus
 from streams.errors import BadInput, EdgeError, LogUnavailable
-from streams.sources.usage.history.history_source import History, Period, Progress, Store
-from streams.sources.usage.history.past_workloads import PodLabels
+from streams.log_context import LogContext
+from streams.sources.usage.history.history_source import HistoryPeriod, HistoryProgress, HistorySource, MetricsStore
+from streams.sources.usage.history.past_workloads import PodLabelQuery
+from streams.sources.usage.metrics_api_usage import MetricsApiUsage
 from streams.sources.usage.prometheus_usage import PrometheusUsage
-from streams.sources.usage.promql import Words
+from streams.sources.usage.promql import MetricNames
 from streams.sources.usage.readings import Readings
-from streams.sources.usage.resource_metrics import MetricsApi
-from streams.sources.usage.usage_source import NAME, UsageSource, Ways
+from streams.sources.usage.usage_source import NAME, UsageOptions, UsageSource
 
 _log = structlog.get_logger(__name__)
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -35,16 +36,17 @@ def usage(settings: Settings) -> None:
     """Publish what containers use, until stopped."""
     topics, ours = log_factory.topics(settings), settings.usage
     read, where = _reader(settings)
-    ways = Ways(settings.cluster.name, Seconds(ours.interval_seconds), ours.missing_is_zero)
+    options = UsageOptions(Seconds(ours.interval_seconds), ours.missing_is_zero)
     with until_stopped(), telemetry_for("usage", settings) as registry, log_factory.log(settings) as log:
         log_metrics, metrics = SourceMetrics(registry, topics, NAME), UsageMetrics(registry)
-        source = UsageSource(read, ObservedLog(log, log_metrics), topics=topics, ways=ways)
-        note(f"asking {where} for usage of cluster '{ways.cluster}' every {ours.interval_seconds:g} s")
+        context = LogContext.of(ObservedLog(log, log_metrics), topics, settings.cluster.name)
+        source = UsageSource(read, context, options)
+        note(f"asking {where} for usage of cluster '{context.cluster}' every {ours.interval_seconds:g} s")
         while True:
             begun = time.monotonic()
             _scrape(source, event_time(settings), metrics)
             log_metrics.dropped(source.dropped)
-            metrics.rows(source.counts, source.held)
+            metrics.rows(source.counts, source.pending)
             time.sleep(max(0.0, begun + ours.interval_seconds - time.monotonic()))
 
 
@@ -71,10 +73,10 @@ def _headers(text: str) -> Iterator[tuple[str, str]]:
             yield name.strip(), value.strip()
 
 
-def words(settings: Settings) -> Words:
+def metric_names(settings: Settings) -> MetricNames:
     """The names of metrics and labels on that server."""
     ours = settings.prometheus
-    return Words(
+    return MetricNames(
         cpu_metric=ours.cpu_metric,
         memory_metric=ours.memory_metric,
         job=ours.job,
@@ -90,11 +92,11 @@ def _reader(settings: Settings) -> tuple[Callable[[datetime], Readings], str]:
     ours = settings.usage
     if ours.reads == "prometheus":
         server = prometheus(settings.prometheus)
-        return PrometheusUsage(server, words(settings), Seconds(ours.rate_seconds)).read, server.url
+        return PrometheusUsage(server, metric_names(settings), Seconds(ours.rate_seconds)).read, server.url
     api = Api(cluster_factory.connection(settings.cluster), timeout=Seconds(ours.timeout_seconds))
-    return MetricsApi(api, cluster=settings.cluster.name, namespaces=settings.cluster.namespaces).read, cluster_factory.address(
-        settings.cluster
-    )
+    return MetricsApiUsage(
+        api, cluster=settings.cluster.name, namespaces=settings.cluster.namespaces
+    ).read, cluster_factory.address(settings.cluster)
 
 
 def _scrape(source: UsageSource, at: datetime, metrics: UsageMetrics) -> None:
@@ -113,28 +115,28 @@ def history(settings: Settings, *, until: datetime | None, force: bool) -> None:
     if until is not None and until.tzinfo is None:
         raise BadInput(f"--until '{until.isoformat()}' has no offset from UTC; say {until.isoformat()}+00:00 if it is UTC")
     topics, ours, server = log_factory.topics(settings), settings.history, prometheus(settings.prometheus)
-    period = Period(
-        settings.cluster.name,
+    period = HistoryPeriod(
         (until or event_time(settings)).replace(microsecond=0),
         Seconds(ours.length_seconds),
         Seconds(ours.resolution_seconds),
     )
     with until_stopped(), telemetry_for("history", settings) as registry, log_factory.log(settings) as log:
         observed = ObservedLog(log, SourceMetrics(registry, topics, "history"))
-        source = History(Store(server, words(settings), _labels(settings.prometheus)), observed, topics, period)
+        context = LogContext.of(observed, topics, settings.cluster.name)
+        source = HistorySource(MetricsStore(server, metric_names(settings), _labels(settings.prometheus)), context, period)
         begin = source.begin(force=force)
-        note(f"asking {server.url} what cluster '{period.cluster}' used from {begin:%Y-%m-%d %H:%M} UTC on")
-        progress = Progress(begin)
-        for progress in source.play(begin):
+        note(f"asking {server.url} what cluster '{context.cluster}' used from {begin:%Y-%m-%d %H:%M} UTC on")
+        progress = HistoryProgress(begin)
+        for progress in source.publish(begin):
             note(f"{progress.rows} samples of {len(progress.containers)} containers, up to {progress.at:%Y-%m-%d %H:%M} UTC")
         note(_ended(progress))
 
 
-def _labels(ours: PrometheusSettings) -> PodLabels:
-    return PodLabels(ours.pod_labels, ours.pod_labels_prefix, ours.pod_labels_namespace, ours.pod_labels_pod)
+def _labels(ours: PrometheusSettings) -> PodLabelQuery:
+    return PodLabelQuery(ours.pod_labels, ours.pod_labels_prefix, ours.pod_labels_namespace, ours.pod_labels_pod)
 
 
-def _ended(progress: Progress) -> str:
+def _ended(progress: HistoryProgress) -> str:
     said = f"history is in the log: {progress.rows} samples, {progress.left_out} left out"
     if not progress.unmatched:
         return f"{said}; every pod belongs to a workload"

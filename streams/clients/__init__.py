@@ -1,1 +1,1 @@
-"""Clients of the outside world: the cluster port, Kubernetes API servers, Prometheus."""
+"""Clients of the outside world: the cluster port, Kubernetes API servers and Prometheus servers."""

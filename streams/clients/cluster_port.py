@@ -1,10 +1,11 @@
-"""The client port: what sources and consumers may ask of a cluster, whoever answers.
+"""The cluster port: what sources and consumers may ask of a cluster, whatever stands behind it.
 
-Two answer today: a Kubernetes API server (`kubernetes`) and the simulated cluster in memory. Both pass one conformance suite.
+There are two implementations: a real API server and the simulated cluster in memory. Both pass one conformance suite.
 
-Every call says what went wrong in one of two words. `TryAgain`: the other side may yet do it (throttled, broken, an answer that
-cannot be read, a disruption budget that is used up; as `Unreachable`: nobody answered). `GiveUp`: it will not (no such pod,
-another pod under that name, amounts that make no sense, not allowed). Nothing here decides anything, and nothing retries.
+Every call fails in one of two ways. `TryAgain` means that the cluster may yet do it: it throttles, it is broken, its answer
+cannot be read, a disruption budget is used up, or, as `Unreachable`, nobody answered. `GiveUp` means that it will not: there is
+no such pod, another pod has that name, the amounts make no sense, or we may not. Nothing here decides anything, and nothing
+retries.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +20,7 @@ from schemas.units import Seconds
 
 @dataclass(frozen=True, slots=True)
 class OOMKill:
-    """The last end of a container, when it was an OOM kill. `restarts` is the restart count of its successor."""
+    """How a container last ended, when that was an OOM kill. `restarts` is the restart count of its successor."""
 
     container: str
     restarts: int
@@ -30,8 +31,8 @@ class OOMKill:
 class Pod:
     """One pod as the cluster shows it now.
 
-    `containers` carries what is in force: the status' resources where the cluster reports them, else the spec's. The two `asked`
-    mappings carry what the spec asks for, by container; they differ from what is in force while a resize is on its way.
+    `containers` has the amounts in force: from the status where the cluster reports them, else from the spec. The two `asked`
+    mappings have what the spec asks for, by container. They differ from the amounts in force while a resize is under way.
     """
 
     workload: Workload
@@ -54,7 +55,7 @@ class Pod:
 
 @dataclass(frozen=True, slots=True)
 class PodUsage:
-    """What the containers of one pod used, averaged over the window that ended at `at`. None means "not seen"."""
+    """What the containers of one pod used, on average over the window that ended at `at`. None means "not reported"."""
 
     namespace: str
     pod: str
@@ -65,23 +66,23 @@ class PodUsage:
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """New requests and limits by container for a pod that is about to be created. Empty: leave it as it is."""
+    """New requests and limits, by container, for a pod that is about to be created. An empty patch leaves it as it is."""
 
     requests: Mapping[str, Amounts] = field(default_factory=dict)
     limits: Mapping[str, Amounts] = field(default_factory=dict)
 
 
 Admission = Callable[[Pod], Patch]
-"""Asked once for each pod before it is created. Never raises: a pod must not fail to start because of us."""
+"""Called once for each pod before it is created. It must never raise: no pod may fail to start because of us."""
 
 
 def admit_unchanged(_pod: Pod) -> Patch:
-    """No pod is changed."""
+    """The admission that changes no pod."""
     return Patch()
 
 
 class ClusterClient(Protocol):
-    """One cluster. All calls may raise TryAgain and GiveUp, and raise nothing else."""
+    """One cluster. Every call may raise TryAgain and GiveUp, and nothing else."""
 
     @property
     def cluster(self) -> str:
@@ -97,10 +98,11 @@ class ClusterClient(Protocol):
         """What running pods used lately, by namespace and name."""
 
     def resize(self, pod: PodName, *, requests: Mapping[str, Amounts], limits: Mapping[str, Amounts]) -> None:
-        """Ask for new amounts in place. Returns when the cluster has accepted, which may be before they are in force.
+        """Ask for new amounts in place. Returns once the cluster has accepted them, which may be before they are in force.
 
-        GiveUp when the pod with this uid is gone. What its node could never hold is accepted, and the pod then shows INFEASIBLE.
+        Raises GiveUp when the pod with this uid is gone. The cluster accepts amounts that the node could never hold; the pod then
+        shows INFEASIBLE.
         """
 
     def evict(self, pod: PodName) -> None:
-        """Evict the pod. TryAgain while its disruption budget is used up; GiveUp when the pod with this uid is gone."""
+        """Evict the pod. Raises TryAgain while its disruption budget is used up, GiveUp when the pod with this uid is gone."""

@@ -1,8 +1,8 @@
-"""A Prometheus server, or what speaks its query API: questions in PromQL, answers as numbers by label.
+"""A Prometheus server, or anything with its query API: queries in PromQL, results as numbers by label.
 
-Three questions: a value now, the samples that a selector names, and values over a stretch of time. No retries and no state; a
-token or password that lies in a file is read again for each question, because such files change. Credentials go to the server
-and nowhere else: no error and no log line holds them.
+A query asks for values at one moment or over a range of time. There are no retries and no state. A token or password in a file is
+read again for each query, because such files change. Credentials go to the server and nowhere else: no error and no log line
+holds them.
 """
 
 import base64
@@ -20,16 +20,16 @@ from schemas.units import Seconds
 from streams.clients.kube import refusals
 from streams.errors import BadInput, GiveUp, TryAgain, Unreachable
 
-_ACCEPTED = 300
+_FIRST_REFUSAL = 300
 _FORM = "application/x-www-form-urlencoded"
 _SHOWN = 120
 _SENDABLE = re.compile(r"[\t\x20-\x7e\xa0-\xff]*")
-PATIENCE = Seconds(300.0)
+TIMEOUT = Seconds(300.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """Who we are: a user with a password, or a token; each as it is or in a file. `headers` go with every question."""
+    """Who we are: a user with a password, or a token, each given as text or in a file. `headers` go with every query."""
 
     username: str | None = None
     password: str | None = field(default=None, repr=False)
@@ -39,7 +39,7 @@ class Credentials:
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
-        """Raises BadInput for two ways at once, and for half a way."""
+        """Raises BadInput for two kinds of credentials at once, and for half of one."""
         token, password = self.token is not None or self.token_file is not None, self.password is not None
         password = password or self.password_file is not None
         if token and (self.username is not None or password):
@@ -47,8 +47,8 @@ class Credentials:
         if password != (self.username is not None):
             raise BadInput("prometheus.username and a password go together, and one of them is missing")
 
-    def given(self) -> dict[str, str]:
-        """The headers of a question. Raises BadInput for a file that cannot be read, and for what no header may hold."""
+    def as_headers(self) -> dict[str, str]:
+        """The headers of a query. Raises BadInput for a file that cannot be read and for text that no header may hold."""
         headers = dict(self.headers)
         if self.username is not None:
             both = f"{self.username}:{_secret(self.password, self.password_file)}".encode()
@@ -62,7 +62,7 @@ class Credentials:
 
 
 class Series(msgspec.Struct, frozen=True, gc=False):
-    """One series of an answer: its labels, and one sample or several as (seconds since the epoch, number as text)."""
+    """One series of a result: its labels, and one sample or several as (seconds since the epoch, number as text)."""
 
     metric: dict[str, str] = {}
     value: tuple[float, str] | None = None
@@ -83,8 +83,8 @@ class _Refusal(msgspec.Struct):
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
-    """Moments from `first` to `last`, each `step` seconds."""
+class TimeRange:
+    """Moments from `first` to `last`, in seconds since the epoch, one each `step` seconds."""
 
     first: float
     last: float
@@ -92,18 +92,18 @@ class Stretch:
 
 
 class Prometheus:
-    """One server at `url`, which may end in a path. `ca`: a file of authorities to trust instead of the system's."""
+    """One server at `url`, which may end in a path. `ca` is a file of authorities to trust instead of the system's."""
 
     def __init__(
         self,
         url: str,
         credentials: Credentials | None = None,
         *,
-        timeout: Seconds = PATIENCE,
+        timeout: Seconds = TIMEOUT,
         insecure: bool = False,
         ca: Path | None = None,
     ) -> None:
-        """Raises BadInput for what is no address."""
+        """`timeout` bounds each query, in seconds. Raises BadInput for a `url` that is no address."""
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.username is not None:
             shown = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
@@ -116,45 +116,45 @@ class Prometheus:
 
     @property
     def url(self) -> str:
-        """Where the server is."""
+        """The server's address."""
         return self._url
 
-    def instant(self, query: str, at: datetime) -> list[Series]:
-        """The value of each series at a moment. Raises TryAgain and GiveUp."""
-        return self._ask("query", query, {"time": f"{at.timestamp():.3f}"})
+    def query(self, query: str, at: datetime) -> list[Series]:
+        """The value of each series at a moment, or the samples that a range selector names. Raises TryAgain and GiveUp."""
+        return self._post("query", query, {"time": f"{at.timestamp():.3f}"})
 
-    def over(self, query: str, stretch: Stretch) -> list[Series]:
-        """The values of each series over a stretch. Raises as `instant`."""
-        more = {"start": f"{stretch.first:.3f}", "end": f"{stretch.last:.3f}", "step": f"{stretch.step:.3f}"}
-        return self._ask("query_range", query, more)
+    def query_range(self, query: str, over: TimeRange) -> list[Series]:
+        """The values of each series over a range of time. Raises as `query`."""
+        parameters = {"start": f"{over.first:.3f}", "end": f"{over.last:.3f}", "step": f"{over.step:.3f}"}
+        return self._post("query_range", query, parameters)
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Close all connections."""
         self._pool.clear()
 
-    def _ask(self, what: str, query: str, more: Mapping[str, str]) -> list[Series]:
-        fields = {"query": query, "timeout": duration(self._timeout), **more}
-        headers = {"Content-Type": _FORM, "Accept-Encoding": "gzip", **self._given(query)}
-        url = f"{self._url}/api/v1/{what}"
+    def _post(self, endpoint: str, query: str, parameters: Mapping[str, str]) -> list[Series]:
+        fields = {"query": query, "timeout": duration(self._timeout), **parameters}
+        headers = {"Content-Type": _FORM, "Accept-Encoding": "gzip", **self._headers(query)}
+        url = f"{self._url}/api/v1/{endpoint}"
         try:
-            answer = self._pool.request("POST", url, body=urlencode(fields), headers=headers, timeout=self._timeout + 5.0)
+            response = self._pool.request("POST", url, body=urlencode(fields), headers=headers, timeout=self._timeout + 5.0)
         except (urllib3.exceptions.HTTPError, OSError) as error:
-            said = f"{type(error).__name__}: {error}"
-            raise Unreachable(doing=_doing(query), to=self._url, answer=said, after=refusals.PATIENCE) from error
-        if answer.status >= _ACCEPTED:
-            raise self._refused(query, answer.status, answer.data)
+            answer = f"{type(error).__name__}: {error}"
+            raise Unreachable(doing=_doing(query), to=self._url, answer=answer, after=refusals.RETRY_AFTER) from error
+        if response.status >= _FIRST_REFUSAL:
+            raise self._refused(query, response.status, response.data)
         try:
-            return msgspec.json.decode(answer.data, type=_Answer).data.result
+            return msgspec.json.decode(response.data, type=_Answer).data.result
         except ValueError as error:
-            said = f"an answer that cannot be read: {error}"
-            raise TryAgain(doing=_doing(query), to=self._url, answer=said, after=refusals.PATIENCE) from error
+            answer = f"an answer that cannot be read: {error}"
+            raise TryAgain(doing=_doing(query), to=self._url, answer=answer, after=refusals.RETRY_AFTER) from error
 
-    def _given(self, query: str) -> dict[str, str]:
-        """Who we are. A file that is not there now may be there soon: it is being renewed."""
+    def _headers(self, query: str) -> dict[str, str]:
+        """The credentials as headers. A file that is missing now may be there soon, because somebody is renewing it."""
         try:
-            return self._credentials.given()
+            return self._credentials.as_headers()
         except BadInput as error:
-            raise TryAgain(doing=_doing(query), to=self._url, answer=str(error), after=refusals.PATIENCE) from error
+            raise TryAgain(doing=_doing(query), to=self._url, answer=str(error), after=refusals.RETRY_AFTER) from error
 
     def _refused(self, query: str, code: int, body: bytes) -> TryAgain | GiveUp:
         try:
@@ -162,11 +162,11 @@ class Prometheus:
             message = f"{refusal.kind}: {refusal.error}"
         except ValueError:
             message = body[:200].decode(errors="replace")
-        return refusals.refused(doing=_doing(query), to=self._url, code=code, message=message)
+        return refusals.error_for_status(doing=_doing(query), to=self._url, code=code, message=message)
 
 
 def duration(seconds: Seconds) -> str:
-    """A length of time in PromQL, which knows neither fractions nor exponents."""
+    """A length of time in PromQL, which has neither fractions nor exponents."""
     return f"{seconds:.0f}s" if float(seconds).is_integer() else f"{seconds * 1000:.0f}ms"
 
 

@@ -1,1 +1,1 @@
-"""What sources share when they publish: records, an outbox with a bound, and what was published before."""
+"""What sources share: facts become records, wait for the log in an outbox, and are compared with what was published before."""

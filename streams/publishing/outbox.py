@@ -1,7 +1,7 @@
-"""What a source has to say while the log is away: kept within a bound, and what is dropped is said.
+"""The outbox of a source: records wait here while the log is away, within a bound, and losses are counted and reported.
 
-Batches go out whole and in order. When there is no room the oldest scrape goes first, because the next one makes up for it; only
-then the oldest of the rest. Never blocks and never grows beyond the bound.
+A flush appends everything in order, or nothing. When the bound is reached, the oldest scrape is dropped first, because the next
+one makes up for it, and only then the oldest fact. The outbox never blocks and never grows beyond its bound.
 """
 
 from collections import Counter, deque
@@ -16,25 +16,25 @@ _log = structlog.get_logger(__name__)
 
 
 class Outbox:
-    """Two queues for one log: `facts`, each of which counts, and `scrapes`. `bound` is in bytes for both together."""
+    """Two queues for one log: facts, each of which matters, and scrapes. `bound` is in bytes, for both together."""
 
     def __init__(self, log: Log, *, bound: int = 32 << 20) -> None:
         self._log, self._bound, self._size = log, bound, 0
         self._facts: deque[NewRecord] = deque()
         self._scrapes: deque[NewRecord] = deque()
-        self._unsaid: Counter[str] = Counter()
+        self._unreported: Counter[str] = Counter()
         self._lost_facts = False
         self.dropped: Counter[str] = Counter()
-        """Records dropped since the start, by topic (wire name). Never falls, so that a metric can follow it."""
+        """Records dropped since the start, by topic (wire name). It never falls, so a metric can follow it."""
 
-    def put(self, *, facts: Sequence[NewRecord], scrapes: Sequence[NewRecord]) -> None:
-        """Take records in, to go out with the next `flush`."""
+    def publish(self, *, facts: Sequence[NewRecord], scrapes: Sequence[NewRecord]) -> None:
+        """Add records, to be appended by the next `flush`."""
         self._facts.extend(facts)
         self._scrapes.extend(scrapes)
         self._size += sum(map(_size, facts)) + sum(map(_size, scrapes))
 
     def flush(self) -> bool:
-        """Append everything; False when the log is away, and then what is over the bound is dropped."""
+        """Append everything. False when the log is away; then records beyond the bound are dropped."""
         try:
             if self._facts or self._scrapes:
                 self._log.append([*self._facts, *self._scrapes])
@@ -47,21 +47,21 @@ class Outbox:
         self._size = 0
         return True
 
-    def forget_losses(self) -> bool:
-        """Say what was dropped, once the log is back. Whether there were facts among it, so that all must be told again."""
-        if self._unsaid:
-            _log.error("facts were dropped while the log was away", dropped=dict(self._unsaid))
-            self._unsaid.clear()
+    def report_losses(self) -> bool:
+        """Log what was dropped, once the log is back. True if facts were among it, so that everything must be compared again."""
+        if self._unreported:
+            _log.error("facts were dropped while the log was away", dropped=dict(self._unreported))
+            self._unreported.clear()
         lost, self._lost_facts = self._lost_facts, False
         return lost
 
     def _trim(self) -> None:
         while self._size > self._bound and (self._scrapes or self._facts):
             self._lost_facts = self._lost_facts or not self._scrapes
-            gone = (self._scrapes or self._facts).popleft()
-            self._size -= _size(gone)
-            self._unsaid[gone.topic] += 1
-            self.dropped[gone.topic] += 1
+            oldest = (self._scrapes or self._facts).popleft()
+            self._size -= _size(oldest)
+            self._unreported[oldest.topic] += 1
+            self.dropped[oldest.topic] += 1
 
 
 def _size(record: NewRecord) -> int:

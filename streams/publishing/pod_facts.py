@@ -1,4 +1,4 @@
-"""A pod of the client port as the facts that say so: one form for every source that sees pods."""
+"""The facts about a pod of the cluster port, the same from every source that sees pods."""
 
 from datetime import datetime
 
@@ -8,7 +8,7 @@ from streams.clients.cluster_port import OOMKill, Pod
 
 
 def pod_changed(pod: Pod, at: datetime) -> PodChanged:
-    """What is to be said of this pod."""
+    """The fact about a pod as it is now."""
     return PodChanged(
         at=at,
         workload=pod.workload,
@@ -25,14 +25,14 @@ def pod_changed(pod: Pod, at: datetime) -> PodChanged:
     )
 
 
-def oom_killed(pod: Pod, kill: OOMKill, under: ContainerSeen) -> ContainerOOMKilled:
-    """What is to be said of this kill; `under`: the container as it was when it was killed."""
+def oom_killed(pod: Pod, kill: OOMKill, killed: ContainerSeen) -> ContainerOOMKilled:
+    """The fact about an OOM kill. `killed` is the container as it was when it was killed."""
     return ContainerOOMKilled(
         at=kill.at,
         workload=pod.workload,
         pod=pod.pod,
         container=kill.container,
         restarts=kill.restarts,
-        memory_request=under.requests.memory,
-        memory_limit=under.limits.memory,
+        memory_request=killed.requests.memory,
+        memory_limit=killed.limits.memory,
     )

@@ -1,12 +1,12 @@
-"""What the log says that a cluster source said before: what is not said to be gone, and OOM kills told.
+"""What a cluster source published before, as the log tells: so that a restart repeats nothing and notices what is gone.
 
-Read back once at the start, at most `MOST` of the newest records of each partition: a pod or node that was last spoken of before
-these and deleted while the source was down is not noticed, and a kill told before these is not known. Ticks of half a second
-fill so many records in 27 hours. Policies are
-told once and never again, so theirs is read from its beginning.
+It is read back once at a start, at most `MOST` of the newest records of each partition. A pod or node whose last record lies
+further back and which was deleted while the source was down is not noticed, and an OOM kill further back is not known. Ticks of
+half a second fill so many records in 27 hours. Policies are published once and never again, so their topic is read from its
+beginning.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from schemas.facts.nodes import NodeChanged, NodeRemoved
@@ -15,98 +15,106 @@ from schemas.facts.usage import ContainerOOMKilled
 from schemas.names import PodName, Workload
 from schemas.policies.limit_ranges import LimitRangeChanged, LimitRangeRemoved
 from schemas.policies.vpa import VpaChanged, VpaRemoved
-from streams.codec.event_codec import Codec
 from streams.log.port import Log, Record
-from streams.topics import Topics
+from streams.log_context import LogContext
 
 MOST = 200_000
 """Records of one partition to read back."""
 
 
 @dataclass(slots=True)
-class Memory:
-    """By uid: the pods believed to exist, what was said of them last, and for each container the restart count of the last kill.
+class PublishedState:
+    """By uid: `pods` believed to exist, the `newest` record of each, and `kills`, the restart count of each last kill.
 
-    By name or key: nodes, VPAs and limit ranges as they were told last.
+    By name or key: the newest record of each node, VPA and limit range.
     """
 
     pods: dict[str, tuple[Workload, PodName]] = field(default_factory=dict)
-    said: dict[str, PodChanged] = field(default_factory=dict)
+    newest: dict[str, PodChanged] = field(default_factory=dict)
     kills: dict[str, dict[str, int]] = field(default_factory=dict)
     nodes: dict[str, NodeChanged] = field(default_factory=dict)
     vpas: dict[str, VpaChanged] = field(default_factory=dict)
     limits: dict[str, LimitRangeChanged] = field(default_factory=dict)
 
-    def say(self, fact: PodChanged) -> None:
-        """This was said of a pod."""
+    def record_pod(self, fact: PodChanged) -> None:
+        """This fact about a pod is published."""
         self.pods[fact.pod.uid] = fact.workload, fact.pod
-        self.said[fact.pod.uid] = fact
+        self.newest[fact.pod.uid] = fact
 
-    def tell(self, uid: str, container: str, restarts: int) -> bool:
-        """Whether this kill is news; from now on it is not."""
-        told = self.kills.setdefault(uid, {})
-        news = restarts > told.get(container, -1)
+    def record_kill(self, uid: str, container: str, restarts: int) -> bool:
+        """This kill is published. Returns whether it is news, so whether it was not published before."""
+        published = self.kills.setdefault(uid, {})
+        news = restarts > published.get(container, -1)
         if news:
-            told[container] = restarts
+            published[container] = restarts
         return news
 
-    def forget(self, uid: str) -> None:
+    def forget_pod(self, uid: str) -> None:
         """The pod is gone; its uid never comes back."""
         self.pods.pop(uid, None)
-        self.said.pop(uid, None)
+        self.newest.pop(uid, None)
         self.kills.pop(uid, None)
 
-
-def remember(log: Log, topics: Topics, codec: Codec, *, cluster: str) -> Memory:
-    """What the log tells. Raises LogUnavailable."""
-    memory = Memory()
-    places = [(topics.wire("oom-events"), partition) for partition in range(topics.partitions)]
-    places.append((topics.wire("pod-changes-by-cluster"), topics.partition_of(cluster)))
-    for place in places:
-        for record in _newest(log, *place, MOST):
-            _take(memory, record, codec, cluster)
-    return memory
+    def keep_namespaces(self, namespaces: Sequence[str]) -> None:
+        """Forget what lies in other namespaces, so that nobody takes it for gone. No namespaces means all of them."""
+        if not namespaces:
+            return
+        for uid in [uid for uid, (_, pod) in self.pods.items() if pod.namespace not in namespaces]:
+            self.forget_pod(uid)
+        self.vpas = {key: vpa for key, vpa in self.vpas.items() if vpa.namespace in namespaces}
+        self.limits = {key: limit for key, limit in self.limits.items() if limit.namespace in namespaces}
 
 
-def remember_all(log: Log, topics: Topics, codec: Codec, *, cluster: str) -> Memory:
-    """As `remember`, with nodes, VPAs and limit ranges. Each partition has all of these. Raises LogUnavailable."""
-    memory = remember(log, topics, codec, cluster=cluster)
+def read_pods(context: LogContext) -> PublishedState:
+    """The pods and kills of the context's cluster. Raises LogUnavailable."""
+    state = PublishedState()
+    topics = context.topics
+    partitions = [(topics.wire("oom-events"), partition) for partition in range(topics.partitions)]
+    for topic, partition in (*partitions, context.cluster_partition("pod-changes-by-cluster")):
+        for record in _newest(context.log, topic, partition, MOST):
+            _apply_pod_record(state, record, context)
+    return state
+
+
+def read_all(context: LogContext) -> PublishedState:
+    """As `read_pods`, with nodes, VPAs and limit ranges. Raises LogUnavailable."""
+    state = read_pods(context)
     for name, most in (("cluster-changes", MOST), ("policies", None)):
-        for record in _newest(log, topics.wire(name), 0, most):
-            _take_other(memory, record, codec, cluster)
-    return memory
+        for record in _newest(context.log, context.topics.wire(name), 0, most):  # each partition has a copy of everything
+            _apply_object_record(state, record, context)
+    return state
 
 
-def _take_other(memory: Memory, record: Record, codec: Codec, cluster: str) -> None:
-    event = codec.decode_or_none(record)
-    match event:
-        case NodeChanged() if event.cluster == cluster:
-            memory.nodes[event.node] = event
-        case NodeRemoved() if event.cluster == cluster:
-            memory.nodes.pop(event.node, None)
-        case VpaChanged() if event.cluster == cluster:
-            memory.vpas[event.key] = event
-        case VpaRemoved():
-            memory.vpas.pop(event.key, None)
-        case LimitRangeChanged() if event.cluster == cluster:
-            memory.limits[event.key] = event
-        case LimitRangeRemoved():
-            memory.limits.pop(event.key, None)
-        case _:
-            pass
-
-
-def _take(memory: Memory, record: Record, codec: Codec, cluster: str) -> None:
-    """A record that cannot be read is left to the stages, which set it aside."""
-    event = codec.decode_or_none(record)
-    if not isinstance(event, (PodChanged, PodDeleted, ContainerOOMKilled)) or event.workload.cluster != cluster:
+def _apply_pod_record(state: PublishedState, record: Record, context: LogContext) -> None:
+    """A record that cannot be read is passed over; the stages set it aside."""
+    event = context.codec.decode_or_none(record)
+    if not isinstance(event, (PodChanged, PodDeleted, ContainerOOMKilled)) or event.workload.cluster != context.cluster:
         return
     if isinstance(event, PodChanged):
-        memory.say(event)
+        state.record_pod(event)
     elif isinstance(event, PodDeleted):
-        memory.forget(event.pod.uid)
+        state.forget_pod(event.pod.uid)
     else:
-        memory.tell(event.pod.uid, event.container, event.restarts)
+        state.record_kill(event.pod.uid, event.container, event.restarts)
+
+
+def _apply_object_record(state: PublishedState, record: Record, context: LogContext) -> None:
+    event = context.codec.decode_or_none(record)
+    match event:
+        case NodeChanged(cluster=context.cluster):
+            state.nodes[event.node] = event
+        case NodeRemoved(cluster=context.cluster):
+            state.nodes.pop(event.node, None)
+        case VpaChanged(cluster=context.cluster):
+            state.vpas[event.key] = event
+        case VpaRemoved():
+            state.vpas.pop(event.key, None)
+        case LimitRangeChanged(cluster=context.cluster):
+            state.limits[event.key] = event
+        case LimitRangeRemoved():
+            state.limits.pop(event.key, None)
+        case _:
+            pass
 
 
 def _newest(log: Log, topic: str, partition: int, most: int | None) -> Iterator[Record]:

@@ -1,7 +1,7 @@
-"""Rows of usage to records: cut by the partition of their workload, in order, at most so many in one record.
+"""Usage as records: rows are cut by the partition of their workload, in order, at most so many in one record.
 
-In the order of workload, pod and container, so that a cluster whose containers stay the same gives the same name columns again
-and again; and the cut is kept for as long as the names stay, so that the codec knows the columns by identity.
+Rows are sorted by workload, pod and container, so that a cluster whose containers stay the same gives the same name columns each
+time. The cut is kept for as long as the names stay, so that the codec recognises the columns by identity.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,22 +12,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from schemas import times
 from schemas.facts.usage import MetricsScraped
 from schemas.units import Seconds
-from streams.codec.event_codec import Codec
 from streams.codec.usage_columns import ROWS
 from streams.log.port import NewRecord
+from streams.log_context import LogContext
 from streams.topics import Topics
 
 Floats = NDArray[np.float64]
-Names = tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]
+Names = tuple[Sequence[str], Sequence[str], Sequence[str]]
+"""Workload keys, pod names and container names, of equal length."""
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
-    """Columns of equal length: workload keys, pod and container names, and amounts, NaN where nothing was seen.
+class UsageColumns:
+    """Columns of equal length: workload keys, pod and container names, cores and bytes, which are NaN where nothing was seen.
 
-    `ends`: when each row's window ended, in seconds since the epoch; none means at the time of the scrape.
+    `ends` is when each row's window ended, in seconds since the epoch; None means at the time of the scrape.
     """
 
     workloads: Sequence[str]
@@ -39,8 +41,8 @@ class Rows:
 
 
 @dataclass(frozen=True, slots=True)
-class Scraped:
-    """What all records of one scrape share."""
+class Scrape:
+    """What all records of one scrape share. `history` marks usage of the past that was imported."""
 
     at: datetime
     window: Seconds
@@ -48,58 +50,57 @@ class Scraped:
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
-    """The rows that go into one record: where they stand among all, and their names."""
+class _Batch:
+    """The rows of one record: their indexes among all rows, and their names."""
 
     partition: int
     rows: Any
-    names: Names
+    names: tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]
 
 
 @dataclass(slots=True)
-class Scrapes:
-    """Makes the records of one cluster's usage. `source`: who tells, as records name it."""
+class ScrapeBatcher:
+    """Makes the records of the usage of the context's cluster. `source` is the `ce_source` of the records."""
 
-    topics: Topics
-    codec: Codec
-    cluster: str
+    context: LogContext
     source: str
-    _names: tuple[Sequence[str], Sequence[str], Sequence[str]] = ((), (), ())
-    _parts: list[_Part] = field(default_factory=list)
+    _names: Names = ((), (), ())
+    _batches: list[_Batch] = field(default_factory=list)
 
-    def records(self, rows: Rows, scraped: Scraped) -> list[NewRecord]:
+    def records(self, columns: UsageColumns, scrape: Scrape) -> list[NewRecord]:
         """One record for each partition that has rows, more where one would be too long; by partition."""
-        names = (rows.workloads, rows.pods, rows.containers)
+        names = (columns.workloads, columns.pods, columns.containers)
         if names != self._names:
-            self._names, self._parts = names, list(_cut(names, self.topics))
-        ages = None if rows.ends is None else np.asarray(scraped.at.timestamp() - rows.ends)
-        return [self._record(rows, part, ages, scraped) for part in self._parts]
+            self._names, self._batches = names, list(_cut(names, self.context.topics))
+        ages = None if columns.ends is None else np.asarray(times.to_seconds(scrape.at) - columns.ends)
+        return [self._record(columns, batch, ages, scrape) for batch in self._batches]
 
-    def _record(self, rows: Rows, part: _Part, ages: Floats | None, scraped: Scraped) -> NewRecord:
-        own = () if ages is None or not ages[part.rows].any() else ages[part.rows]
+    def _record(self, columns: UsageColumns, batch: _Batch, ages: Floats | None, scrape: Scrape) -> NewRecord:
+        own_ages = () if ages is None or not ages[batch.rows].any() else ages[batch.rows]
+        cluster = self.context.cluster
         event = MetricsScraped(
-            scraped.at,
-            self.cluster,
-            *part.names,
-            cores=rows.cores[part.rows],
-            memory=rows.memory[part.rows],
-            window=Seconds(float(scraped.window)),
-            ages=own,
-            history=scraped.history,
+            scrape.at,
+            cluster,
+            *batch.names,
+            cores=columns.cores[batch.rows],
+            memory=columns.memory[batch.rows],
+            window=Seconds(float(scrape.window)),
+            ages=own_ages,
+            history=scrape.history,
         )
-        return self.codec.encode(event, topic="pod-metrics", key=self.cluster, partition=part.partition, source=self.source)
+        return self.context.codec.encode(event, topic="pod-metrics", key=cluster, partition=batch.partition, source=self.source)
 
 
-def _cut(names: tuple[Sequence[str], Sequence[str], Sequence[str]], topics: Topics) -> Iterable[_Part]:
-    """The sort is stable: rows of the same container stay in the order they were given in."""
+def _cut(names: Names, topics: Topics) -> Iterable[_Batch]:
+    """The sort is stable: rows of the same container stay in the order in which they were given."""
     keys = list(zip(*names, strict=True))
     order = np.array(sorted(range(len(keys)), key=keys.__getitem__), np.int64)
-    of = {workload: topics.partition_of(workload) for workload in set(names[0])}
-    partitions = np.array([of[workload] for workload in names[0]], np.int64)[order]
+    partition_of = {workload: topics.partition_of(workload) for workload in set(names[0])}
+    partitions = np.array([partition_of[workload] for workload in names[0]], np.int64)[order]
     for partition in np.unique(partitions).tolist():
         mine = order[partitions == partition]
         for first in range(0, len(mine), ROWS):
             rows = mine[first : first + ROWS]
             columns = zip(*(keys[row] for row in rows.tolist()), strict=True)
             workloads, pods, containers = columns
-            yield _Part(partition, rows, (workloads, pods, containers))
+            yield _Batch(partition, rows, (workloads, pods, containers))

@@ -15,7 +15,7 @@ from typing import Self
 import msgspec
 
 from schemas.names import PodName
-from streams.clients.kube import amounts
+from streams.clients.kube import quantities
 from streams.simulated import kube_json
 from streams.simulated.api_errors import Refused, not_found
 from streams.simulated.cluster import SimulatedCluster
@@ -117,8 +117,8 @@ class Face:
     def _resize(self, namespace: str, name: str, body: _ResizeBody) -> None:
         self._cluster.resize(
             PodName(namespace, name, body.metadata.uid or self._uid(namespace, name)),
-            requests={c.name: amounts.read(c.resources.get("requests", {})) for c in body.spec.containers},
-            limits={c.name: amounts.read(c.resources.get("limits", {})) for c in body.spec.containers},
+            requests={c.name: quantities.read_amounts(c.resources.get("requests", {})) for c in body.spec.containers},
+            limits={c.name: quantities.read_amounts(c.resources.get("limits", {})) for c in body.spec.containers},
         )
 
     def _pod(self, namespace: str, name: str) -> object:

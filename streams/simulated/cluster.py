@@ -17,7 +17,7 @@ from schemas.facts.pods import ResizeState
 from schemas.names import Amounts, PodName
 from schemas.units import Seconds
 from streams.clients.cluster_port import Admission, Pod, PodUsage, admit_unchanged
-from streams.clients.kube.amounts import over, settled
+from streams.clients.kube.quantities import merged, settled
 from streams.simulated import api_errors, scheduler
 from streams.simulated.api_errors import Refused
 from streams.simulated.cluster_spec import Deployment, Node
@@ -203,7 +203,7 @@ def _changed(
         if name not in result:
             raise Refused(HTTPStatus.UNPROCESSABLE_ENTITY, f"pod '{pod.name.name}' has no container '{name}'")
         before, capped = result[name]
-        after = over(before, settled(requests.get(name, Amounts()))), over(capped, settled(limits.get(name, Amounts())))
+        after = merged(before, settled(requests.get(name, Amounts()))), merged(capped, settled(limits.get(name, Amounts())))
         _check_limits(pod, name, *after)
         result[name] = after
     return result

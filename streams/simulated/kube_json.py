@@ -9,7 +9,7 @@ from datetime import datetime
 from schemas.facts.pods import ContainerSeen, ResizeState
 from schemas.names import Amounts
 from streams.clients.cluster_port import OOMKill, Pod, PodUsage
-from streams.clients.kube import amounts
+from streams.clients.kube import quantities
 from streams.simulated.api_errors import Refused
 from streams.simulated.kubelet import KIB, NANO
 
@@ -67,8 +67,8 @@ def _container(pod: Pod, name: str) -> Json:
 
 
 def _resources(requests: Amounts, limits: Amounts) -> Json:
-    spelled = {"requests": amounts.spell(requests), "limits": amounts.spell(limits)}
-    return {kind: quantities for kind, quantities in spelled.items() if quantities}
+    spelled = {"requests": quantities.spell_amounts(requests), "limits": quantities.spell_amounts(limits)}
+    return {kind: texts for kind, texts in spelled.items() if texts}
 
 
 def _status(pod: Pod) -> Json:

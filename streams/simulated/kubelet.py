@@ -12,7 +12,7 @@ from datetime import datetime
 from schemas.facts.pods import PodPhase, ResizeState
 from schemas.names import Amounts, PodName
 from schemas.units import Bytes, Seconds
-from streams.clients.kube.amounts import millicores
+from streams.clients.kube.quantities import millicores
 from streams.simulated.cluster_spec import Deployment
 from streams.simulated.load_shapes import Moment, Shape
 

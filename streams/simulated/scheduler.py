@@ -5,7 +5,7 @@ Room counts requests alone, as Kubernetes does. Never moves a pod that has a nod
 
 from collections.abc import Iterable, Mapping
 
-from streams.clients.kube.amounts import millicores
+from streams.clients.kube.quantities import millicores
 from streams.simulated.cluster_spec import Node
 from streams.simulated.kubelet import SimulatedPod
 

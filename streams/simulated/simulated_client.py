@@ -48,4 +48,6 @@ class SimulatedClient:
 
 
 def _error(doing: str, pod: PodName, no: Refused) -> Exception:
-    return refusals.refused(doing=doing, to=f"{pod.namespace}/{pod.name}", code=no.code, message=no.message, after=no.after)
+    return refusals.error_for_status(
+        doing=doing, to=f"{pod.namespace}/{pod.name}", code=no.code, message=no.message, after=no.after
+    )

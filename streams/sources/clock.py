@@ -1,9 +1,10 @@
-"""The clock source: writes a tick to every partition of every topic that a stage reads, each period.
+"""The clock source: appends a tick to every partition of every topic that a stage reads, once each period.
 
-The number of a tick is its time, rounded down to the period. So any number of clocks may run, restart and repeat themselves:
-they write the same bytes, and a tick that is not above the last one is nothing. What would harm is a clock that runs ahead:
-stages take its tick, and every honest tick is nothing until time has caught up. So before the first tick, again every so often,
-and whenever its time has jumped, the clock compares itself with the broker's and writes nothing while they are too far apart.
+The number of a tick is its time, rounded down to the period. So any number of clocks may run, restart and repeat themselves: they
+append the same bytes, and a tick that is not above the last one counts for nothing. A clock that runs ahead would do harm: stages
+would act on its tick, and every honest tick would count for nothing until time has caught up. So before its first tick, now and
+then after that, and whenever its time has jumped, the clock compares itself with the broker, and it appends nothing while the two
+are too far apart.
 """
 
 import time
@@ -13,22 +14,22 @@ from dataclasses import dataclass
 from streams.codec import event_codec
 from streams.errors import BadInput, LogUnavailable, TryAgain
 from streams.log.port import Log, NewRecord
-from streams.sources.clock_skew import highest_tick, refuse_skew, text
+from streams.sources.clock_skew import highest_tick, readable, refuse_skew
 from streams.topics import Topics
 
 
 def wall_ms() -> int:
-    """What this machine says the time is."""
+    """This machine's time, in milliseconds since the epoch."""
     return int(time.time() * 1000)  # noqa: TID251  # the clock source is where time comes in
 
 
-def silent(_sentence: str) -> None:
-    """Tell nobody."""
+def discard(_sentence: str) -> None:
+    """Ignore a sentence."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimeBase:
-    """Event time from the wall's: `origin + (wall - anchor) * speed`, in milliseconds. The default is the wall itself."""
+    """Event time from wall time: `origin + (wall - anchor) * speed`, in milliseconds. By default both are the same."""
 
     origin: int = 0
     anchor: int = 0
@@ -44,8 +45,8 @@ class TimeBase:
 
 
 @dataclass(frozen=True, slots=True)
-class ClockSettings:
-    """`period_ms` is event time. Above `skew_ms` between this machine and the broker is too much; looked at each `check_ms`."""
+class ClockTiming:
+    """`period_ms` is event time. A skew to the broker above `skew_ms` is too much; it is checked every `check_ms`."""
 
     period_ms: int = 500
     base: TimeBase = TimeBase()
@@ -66,48 +67,51 @@ def ticks(topics: Topics, names: Iterable[str], number: int) -> list[NewRecord]:
 
 
 class Clock:
-    """One clock. `now` gives the wall's milliseconds, `sleep` waits some seconds."""
+    """One clock. `now` returns wall time in milliseconds, `sleep` waits some seconds."""
 
     def __init__(  # noqa: PLR0913  # wired once, by keyword
         self,
         log: Log,
         topics: Topics,
-        settings: ClockSettings | None = None,
+        timing: ClockTiming | None = None,
         *,
         ticked: Sequence[str],
         now: Callable[[], int] = wall_ms,
         sleep: Callable[[float], object] = time.sleep,
-        tell: Callable[[str], None] = silent,
+        warn: Callable[[str], None] = discard,
     ) -> None:
-        """`ticked` are the short names of all topics that some stage reads; `tell` hears why the clock cannot tick."""
+        """`ticked` are the short names of all topics that some stage reads; `warn` receives why the clock cannot tick."""
         self._log, self._topics, self._ticked = log, topics, tuple(ticked)
-        self._settings = settings or ClockSettings()
-        self._now, self._sleep, self._tell = now, sleep, tell
+        self._timing = timing or ClockTiming()
+        self._now, self._sleep, self._warn = now, sleep, warn
         self._last = -1
-        self._looked: int | None = None
+        self._last_look: int | None = None
         self._checked = 0
 
     def run(self, stop: Callable[[], bool]) -> None:
-        """Tick until `stop()`. Retries whatever may pass: a tick that is missed is nothing, the next one closes the turn."""
-        said = False
+        """Tick until `stop()`. Retries what may pass: a missed tick does no harm, because the next one closes the turn."""
+        compared = False
         while not stop():
             try:
-                if self.step() is not None and not said:
-                    self._say_ahead()
-                    said = True
+                if self.step() is not None and not compared:
+                    self._warn_of_future_tick()
+                    compared = True
                 self._sleep(self.wait())
             except TryAgain as error:
-                self._tell(str(error))
+                self._warn(str(error))
                 self._sleep(error.after)
             except LogUnavailable as error:
-                self._tell(str(error))
-                self._looked = None
+                self._warn(str(error))
+                self._last_look = None
                 self._sleep(1.0)
 
     def step(self) -> int | None:
-        """Write the tick that is due, in one append; None when that is done. Raises TryAgain while the skew is too big."""
+        """Append the tick that is due, unless it was appended before. Returns its number, else None.
+
+        Raises TryAgain while the skew is too big.
+        """
         wall = self._now()
-        self._guard(wall)
+        self._check_skew(wall)
         number = self._due(wall)
         if number <= self._last:
             return None
@@ -117,30 +121,29 @@ class Clock:
 
     def wait(self) -> float:
         """Seconds until the next tick is due, one period at most."""
-        period, base = self._settings.period_ms, self._settings.base
+        period, base = self._timing.period_ms, self._timing.base
         wall = self._now()
         left = (base.wall(self._due(wall) + period) - wall) / 1000
         return min(max(left, 0.001), period / base.speed / 1000)
 
-    def _say_ahead(self) -> None:
-        """Whatever wrote a tick of the future, nobody can take it back; at least say what the turns are waiting for."""
-        settings = self._settings
+    def _warn_of_future_tick(self) -> None:
+        """Nobody can take a tick of the future back, but operators should know what the turns wait for."""
+        timing = self._timing
         highest = highest_tick(self._log, self._topics)
-        if (
-            highest > self._last + settings.period_ms + settings.skew_ms * settings.base.speed
-        ):  # further than an honest clock can be
-            self._tell(f"the log holds a tick of {text(highest)}, and ours is {text(self._last)}: turns wait until then")
+        honest = self._last + timing.period_ms + timing.skew_ms * timing.base.speed
+        if highest > honest:
+            self._warn(f"the log holds a tick of {readable(highest)}, and ours is {readable(self._last)}: turns wait until then")
 
     def _due(self, wall: int) -> int:
-        period = self._settings.period_ms
-        return max(self._settings.base.event(wall), 0) // period * period
+        period = self._timing.period_ms
+        return max(self._timing.base.event(wall), 0) // period * period
 
-    def _guard(self, wall: int) -> None:
-        """Compare with the broker at the start, every `check_ms`, and when this machine's time jumped since the last look."""
-        looked, self._looked = self._looked, None
-        settings = self._settings
-        jumped = looked is None or not 0 <= wall - looked <= settings.skew_ms
-        if jumped or wall - self._checked >= settings.check_ms:
-            refuse_skew(self._log, self._topics, self._now, settings.skew_ms)
+    def _check_skew(self, wall: int) -> None:
+        """Compare with the broker at the start, every `check_ms`, and when this machine's time has jumped since the last step."""
+        looked, self._last_look = self._last_look, None
+        timing = self._timing
+        jumped = looked is None or not 0 <= wall - looked <= timing.skew_ms
+        if jumped or wall - self._checked >= timing.check_ms:
+            refuse_skew(self._log, self._topics, self._now, timing.skew_ms)
             self._checked = wall
-        self._looked = wall
+        self._last_look = wall

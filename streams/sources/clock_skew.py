@@ -1,7 +1,7 @@
-"""How far a machine's time and the log's are apart, and whether the log has been told a time that is still to come.
+"""How far this machine's time and the log's are apart, and whether the log holds a tick of the future.
 
-A record's timestamp is the broker's (LogAppendTime). So a probe, looked at again, tells what the broker thinks the time is.
-Probes look like ticks, which every reader knows to pass over, and go where no stage reads.
+A record's timestamp is the broker's (LogAppendTime). So a probe that is appended and read back shows the broker's time. Probes
+look like ticks, which every reader passes over, and go to a topic that no stage reads.
 """
 
 from collections.abc import Callable
@@ -15,13 +15,13 @@ from streams.topics import Topics
 
 PROBE_TOPIC = "dead-letters"
 LOOK_BACK = 1_000
-"""Records looked at for the highest tick: ticks are never far from the end of a topic that has a clock."""
+"""Records to look at for the highest tick: in a log with a clock, ticks are never far from the end of a topic."""
 
 
 def refuse_skew(log: Log, topics: Topics, now: Callable[[], int], bound_ms: int) -> None:
-    """Append a probe and compare the time the log gave it with ours before and after. Raises TryAgain beyond `bound_ms`.
+    """Append a probe and compare its timestamp with our time before and after. Raises TryAgain beyond `bound_ms`.
 
-    A log that gives no times (`timestamp_ms` -1) cannot be compared with, and is trusted.
+    A log without timestamps (`timestamp_ms` -1) cannot be compared, and is trusted.
     """
     before = now()
     (place,) = log.append([event_codec.tick(topics.wire(PROBE_TOPIC), 0, before)])
@@ -34,20 +34,20 @@ def refuse_skew(log: Log, topics: Topics, now: Callable[[], int], bound_ms: int)
     if broker >= 0 and abs(ahead) > bound_ms:
         which = "ahead of" if ahead > 0 else "behind"
         answer = (
-            f"this machine says {text(before)}, the log says {text(broker)}: {abs(ahead) / 1000:.1f} s {which} it, "
+            f"this machine says {readable(before)}, the log says {readable(broker)}: {abs(ahead) / 1000:.1f} s {which} it, "
             f"and at most {bound_ms / 1000:.1f} s are allowed; set the time of one of them right"
         )
         raise TryAgain(doing="ticking", to=topics.prefix, answer=answer, after=Seconds(2.0))
 
 
 def highest_tick(log: Log, topics: Topics) -> int:
-    """The highest tick among the last records of one partition that every stage's turns depend on; -1 without any."""
+    """The highest tick among the last records of a partition that every stage reads; -1 without any."""
     place = (topics.wire("policies"), 0)
     start = max(log.begin(*place), log.end(*place) - LOOK_BACK)
     numbers = (event_codec.tick_number(record) for record in log.poll({place: start}, limit=LOOK_BACK))
     return max((number for number in numbers if number is not None), default=-1)
 
 
-def text(ms: int) -> str:
-    """A time for people."""
+def readable(ms: int) -> str:
+    """A time in milliseconds since the epoch, for people."""
     return times.from_ms(ms).isoformat(timespec="milliseconds")

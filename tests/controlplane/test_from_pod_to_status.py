@@ -19,8 +19,8 @@ from agents.runner import Runner
 from agents.settings.tree import Settings
 from schemas.units import Seconds
 from streams.clients.kube.api import Api
-from streams.clients.kube.list_watch import Watching
-from streams.clients.kube.vpa_statuses import Vpas
+from streams.clients.kube.list_watch import ListWatchClient
+from streams.clients.kube.vpa_status_client import VpaStatusClient
 from streams.codec.event_codec import Codec, tick
 from streams.consumers.executing.executor import Post
 from streams.consumers.vpa_status.conditions import Judging
@@ -28,10 +28,10 @@ from streams.consumers.vpa_status.projection import Service
 from streams.consumers.vpa_status.status_consumer import Limits, StatusConsumer
 from streams.log.memory_log import MemoryLog
 from streams.log_context import LogContext
-from streams.sources.kube.kube_source import Desk
-from streams.sources.kube.watch.watch_threads import Watchers
-from streams.sources.usage.resource_metrics import MetricsApi
-from streams.sources.usage.usage_source import UsageSource, Ways
+from streams.sources.kube.kube_source import SourceOptions
+from streams.sources.kube.watch_threads import WatchThreads
+from streams.sources.usage.metrics_api_usage import MetricsApiUsage
+from streams.sources.usage.usage_source import UsageSource
 from streams.topics import TOPICS, Topics
 from tests.controlplane.asking import wait_for
 from tests.controlplane.plane import Plane
@@ -50,7 +50,7 @@ class Way:
         for topic in TOPICS:
             self.log.create(TOPICS_HERE.wire(topic.name), TOPICS_HERE.partitions)
         self.codec, self.api = Codec(TOPICS_HERE), Api(plane.api_client())
-        self.usage = UsageSource(MetricsApi(self.api, cluster="real").read, self.log, topics=TOPICS_HERE, ways=Ways("real"))
+        self.usage = UsageSource(MetricsApiUsage(self.api, cluster="real").read, LogContext.of(self.log, TOPICS_HERE, "real"))
         listed = stages(Settings())
         self.stages = Runner(listed, LogContext.of(self.log, TOPICS_HERE))
         self.status = self.consumer()
@@ -59,13 +59,14 @@ class Way:
         post = Post(self.log, TOPICS_HERE, Codec(TOPICS_HERE), "real")
         limits = Limits(rate=1000.0, burst=1000)
         service = Service(refuse=refuse)
-        return StatusConsumer(post, Vpas(Api(self.plane.api_client())), service, judging=Judging(), limits=limits)
+        return StatusConsumer(post, VpaStatusClient(Api(self.plane.api_client())), service, judging=Judging(), limits=limits)
 
-    def watch(self, stop: threading.Event) -> tuple[Watchers, threading.Thread]:
+    def watch(self, stop: threading.Event) -> tuple[WatchThreads, threading.Thread]:
         api = Api(self.plane.api_client())
-        desk = Desk("real", self.log, TOPICS_HERE, Codec(TOPICS_HERE), lambda: self.now, (self.world.namespace,))
-        watchers = Watchers(api, desk, watching=Watching(api, patience=Seconds(300.0)))
-        return watchers, threading.Thread(target=watchers.run, args=(stop,), daemon=True)
+        context, options = LogContext.of(self.log, TOPICS_HERE, "real"), SourceOptions(lambda: self.now, (self.world.namespace,))
+        list_watch = ListWatchClient(api, stream_timeout=Seconds(300.0))
+        threads = WatchThreads(api, context, options, list_watch=list_watch)
+        return threads, threading.Thread(target=threads.run, args=(stop,), daemon=True)
 
     def minute(self, *pods: str) -> None:
         """A minute passes in which these pods used as much as ever."""
@@ -98,9 +99,9 @@ class Way:
 @pytest.fixture
 def way(plane: Plane, world: World) -> Iterator[Way]:
     made, stop = Way(plane, world), threading.Event()
-    watchers, thread = made.watch(stop)
+    threads, thread = made.watch(stop)
     thread.start()
-    wait_for(lambda: not watchers.sights.reasons(), what="everything is in sight")
+    wait_for(lambda: not threads.sync_status.reasons(), what="everything is in sight")
     yield made
     stop.set()
     thread.join(10.0)

@@ -15,16 +15,16 @@ from streams.clients.kube.cluster_client import KubernetesClient
 from tests.controlplane import stages
 from tests.controlplane.asking import wait_for
 from tests.controlplane.plane import Plane
-from tests.controlplane.watched import Scene, gone, repeats, runs, uid_of
+from tests.controlplane.watched import WatchedScene, gone, repeats, runs, uid_of
 from tests.controlplane.world import World, make_nodes
 
 
 @pytest.fixture
-def scene(plane: Plane, world: World) -> Scene:
-    return Scene(plane, world)
+def scene(plane: Plane, world: World) -> WatchedScene:
+    return WatchedScene(plane, world)
 
 
-def test_a_deployments_pods_are_told_with_their_workload_in_both_topics(scene: Scene, world: World) -> None:
+def test_a_deployments_pods_are_told_with_their_workload_in_both_topics(scene: WatchedScene, world: World) -> None:
     with scene.watching():
         (pod,) = world.deployment("web", {"app": {"requests": {"cpu": "250m"}}})
         wait_for(lambda: runs(scene, uid_of(pod)), what="it is told to run")
@@ -33,13 +33,13 @@ def test_a_deployments_pods_are_told_with_their_workload_in_both_topics(scene: S
     newest = told[-1]
     assert isinstance(newest, PodChanged)
     assert (newest.qos, newest.containers[0].requests.cpu) == ("Burstable", 0.25)
-    copies = [event for event in scene.said("pod-changes-by-cluster") if getattr(event, "pod", None) == newest.pod]
+    copies = [event for event in scene.events("pod-changes-by-cluster") if getattr(event, "pod", None) == newest.pod]
     assert copies == told
     assert repeats(scene) == []
 
 
 def test_a_resize_is_told_once_when_asked_for_and_once_when_in_force(
-    scene: Scene, world: World, client: KubernetesClient
+    scene: WatchedScene, world: World, client: KubernetesClient
 ) -> None:
     with scene.watching():
         (pod,) = world.deployment("web", {"app": {"requests": {"cpu": "100m"}}}, annotations={stages.RESIZE: "Slow"})
@@ -59,8 +59,8 @@ def test_a_resize_is_told_once_when_asked_for_and_once_when_in_force(
     assert repeats(scene) == []
 
 
-def test_streams_that_end_every_second_lose_nothing_and_repeat_nothing(scene: Scene, world: World) -> None:
-    with scene.watching(patience=1.0):
+def test_streams_that_end_every_second_lose_nothing_and_repeat_nothing(scene: WatchedScene, world: World) -> None:
+    with scene.watching(stream_timeout=1.0):
         uids = [uid_of(world.deployment(f"web-{i}")[0]) for i in range(8)]
         world.ask.delete(world.path("deployments", "web-0"))
         wait_for(lambda: all(runs(scene, uid) for uid in uids[1:]) and gone(scene, uids[0]), what="all is told")
@@ -69,33 +69,35 @@ def test_streams_that_end_every_second_lose_nothing_and_repeat_nothing(scene: Sc
 
 @pytest.mark.parametrize("kill", [False, True])
 def test_after_a_restart_of_the_server_the_rest_is_told_and_nothing_twice(
-    plane: Plane, scene: Scene, world: World, kill: bool
+    plane: Plane, scene: WatchedScene, world: World, kill: bool
 ) -> None:
-    with scene.watching() as watchers:
+    with scene.watching() as threads:
         uids = [uid_of(world.deployment(f"web-{i}")[0]) for i in range(2)]
         wait_for(lambda: all(runs(scene, uid) for uid in uids))
         plane.restart_apiserver(kill=kill)
         world.ask.delete(world.path("deployments", "web-0"))
         uids.append(uid_of(world.deployment("web-2")[0]))
         wait_for(lambda: gone(scene, uids[0]) and runs(scene, uids[1]) and runs(scene, uids[2]), timeout=40.0)
-        wait_for(lambda: not watchers.sights.reasons(), timeout=40.0, what="everything is in sight again")
+        wait_for(lambda: not threads.sync_status.reasons(), timeout=40.0, what="everything is in sight again")
     assert repeats(scene) == []
 
 
-def test_a_version_that_expired_is_listed_anew_and_only_what_changed_is_told(plane: Plane, scene: Scene, world: World) -> None:
-    with scene.watching() as watchers:
+def test_a_version_that_expired_is_listed_anew_and_only_what_changed_is_told(
+    plane: Plane, scene: WatchedScene, world: World
+) -> None:
+    with scene.watching() as threads:
         uids = [uid_of(world.deployment(f"web-{i}")[0]) for i in range(2)]
         world.vpa("web", "web-1")
         wait_for(lambda: all(runs(scene, uid) for uid in uids) and scene.vpas("web"))
         plane.expire_versions()
         world.ask.delete(world.path("deployments", "web-0"))
         wait_for(lambda: gone(scene, uids[0]), timeout=40.0)
-        wait_for(lambda: not watchers.sights.reasons(), timeout=40.0, what="everything is in sight again")
+        wait_for(lambda: not threads.sync_status.reasons(), timeout=40.0, what="everything is in sight again")
     assert repeats(scene) == []
     assert len(scene.vpas("web")) == 1
 
 
-def test_what_went_while_the_source_was_away_is_told_as_gone_and_the_rest_not_again(scene: Scene, world: World) -> None:
+def test_what_went_while_the_source_was_away_is_told_as_gone_and_the_rest_not_again(scene: WatchedScene, world: World) -> None:
     with scene.watching():
         old = uid_of(world.deployment("web")[0])
         kept = uid_of(world.deployment("kept")[0])
@@ -117,23 +119,23 @@ def test_what_went_while_the_source_was_away_is_told_as_gone_and_the_rest_not_ag
 
 
 def test_an_oom_kill_is_told_once_over_restarts_of_the_source_and_with_the_request_of_its_time(
-    scene: Scene, world: World
+    scene: WatchedScene, world: World
 ) -> None:
     (pod,) = world.deployment("web", {"app": {"requests": {"memory": "64Mi"}}})
     at = datetime(2026, 11, 21, 12, 0, 5, tzinfo=UTC)
     with scene.watching():
         wait_for(lambda: runs(scene, uid_of(pod)))
         world.oom_kill(pod["metadata"]["name"], "app", at=at)
-        wait_for(lambda: scene.said("oom-events"))
+        wait_for(lambda: scene.events("oom-events"))
     with scene.watching():
         pass
-    (kill,) = scene.said("oom-events")
+    (kill,) = scene.events("oom-events")
     assert isinstance(kill, ContainerOOMKilled)
     assert (kill.at, kill.container, kill.restarts, kill.memory_request) == (at, "app", 1, 64 << 20)
     assert kill.workload == scene.workload("Deployment", "web")
 
 
-def test_an_eviction_for_want_of_memory_is_a_kill_with_what_was_used(scene: Scene, world: World) -> None:
+def test_an_eviction_for_want_of_memory_is_a_kill_with_what_was_used(scene: WatchedScene, world: World) -> None:
     (pod,) = world.deployment("web", {"app": {"requests": {"memory": "64Mi"}}})
     annotations = {
         "offending_containers": "app",
@@ -144,20 +146,20 @@ def test_an_eviction_for_want_of_memory_is_a_kill_with_what_was_used(scene: Scen
     event = {"metadata": {"name": "e1", "annotations": annotations}, "involvedObject": about, "reason": "Evicted"}
     with scene.watching():
         made = world.ask.post(world.path("events"), event)
-        wait_for(lambda: scene.said("oom-events"))
-    (kill,) = scene.said("oom-events")
+        wait_for(lambda: scene.events("oom-events"))
+    (kill,) = scene.events("oom-events")
     assert isinstance(kill, ContainerOOMKilled)
     assert (kill.memory_used, kill.memory_request) == (1048576, 64 << 20)
     assert kill.at == datetime.fromisoformat(made["metadata"]["creationTimestamp"])
 
 
-def test_nodes_are_told_with_what_they_have_and_when_they_go(scene: Scene, world: World) -> None:
+def test_nodes_are_told_with_what_they_have_and_when_they_go(scene: WatchedScene, world: World) -> None:
     with scene.watching():
         name = f"node-of-{scene.namespace}"
         make_nodes(world.ask, [name], cpu="8", memory="32Gi", labels={})
 
         def of_node() -> list[NodeChanged | NodeRemoved]:
-            said = scene.said("cluster-changes", 0)
+            said = scene.events("cluster-changes", 0)
             return [event for event in said if isinstance(event, (NodeChanged, NodeRemoved)) and event.node == name]
 
         def ready() -> bool:
@@ -171,9 +173,11 @@ def test_nodes_are_told_with_what_they_have_and_when_they_go(scene: Scene, world
     assert repeats(scene) == []
 
 
-def test_the_source_says_what_it_sees_and_that_it_sees_nothing_while_the_server_is_away(plane: Plane, scene: Scene) -> None:
+def test_the_source_says_what_it_sees_and_that_it_sees_nothing_while_the_server_is_away(
+    plane: Plane, scene: WatchedScene
+) -> None:
     def newest() -> SourceReported:
-        return [event for event in scene.said("cluster-changes", 1) if isinstance(event, SourceReported)][-1]
+        return [event for event in scene.events("cluster-changes", 1) if isinstance(event, SourceReported)][-1]
 
     everything = ("cluster-changes", "oom-events", "pod-changes", "pod-changes-by-cluster", "policies")
     with scene.watching():

@@ -10,16 +10,16 @@ from schemas.policies.selectors import Operator, Requirement
 from schemas.policies.vpa import VpaChanged
 from tests.controlplane.asking import Refused, wait_for
 from tests.controlplane.plane import Plane
-from tests.controlplane.watched import Scene, runs, uid_of
+from tests.controlplane.watched import WatchedScene, runs, uid_of
 from tests.controlplane.world import World
 
 
 @pytest.fixture
-def scene(plane: Plane, world: World) -> Scene:
-    return Scene(plane, world)
+def scene(plane: Plane, world: World) -> WatchedScene:
+    return WatchedScene(plane, world)
 
 
-def test_a_vpa_is_unsupported_until_its_target_is_there_and_again_when_it_is_gone(scene: Scene, world: World) -> None:
+def test_a_vpa_is_unsupported_until_its_target_is_there_and_again_when_it_is_gone(scene: WatchedScene, world: World) -> None:
     with scene.watching():
         world.vpa("web", "web")
         wait_for(lambda: scene.vpas("web"), what="it is told without a target")
@@ -35,11 +35,11 @@ def test_a_vpa_is_unsupported_until_its_target_is_there_and_again_when_it_is_gon
     assert (first.selector, first.unsupported) == (None, missing)
     assert (second.selector, second.unsupported) == ((Requirement("app", Operator.IN, ("web",)),), "")
     assert third.unsupported == missing
-    copies = [event for event in scene.said("policies", 1) if isinstance(event, VpaChanged) and event.name == "web"]
+    copies = [event for event in scene.events("policies", 1) if isinstance(event, VpaChanged) and event.name == "web"]
     assert copies == [first, second, third]
 
 
-def test_two_vpas_on_one_workload_are_both_told_with_its_selector(scene: Scene, world: World) -> None:
+def test_two_vpas_on_one_workload_are_both_told_with_its_selector(scene: WatchedScene, world: World) -> None:
     world.deployment("web")
     world.vpa("one", "web")
     world.vpa("two", "web")
@@ -52,7 +52,7 @@ def test_two_vpas_on_one_workload_are_both_told_with_its_selector(scene: Scene, 
     assert one.unsupported == two.unsupported == ""
 
 
-def test_a_vpa_on_a_replica_set_of_a_deployment_is_unsupported(scene: Scene, world: World) -> None:
+def test_a_vpa_on_a_replica_set_of_a_deployment_is_unsupported(scene: WatchedScene, world: World) -> None:
     (pod,) = world.deployment("web")
     owner = pod["metadata"]["ownerReferences"][0]["name"]
     world.vpa("inner", owner, kind="ReplicaSet")
@@ -67,7 +67,7 @@ def test_a_vpa_on_a_replica_set_of_a_deployment_is_unsupported(scene: Scene, wor
     )
 
 
-def test_a_vpa_that_upstream_would_refuse_is_told_with_value_and_place(scene: Scene, world: World) -> None:
+def test_a_vpa_that_upstream_would_refuse_is_told_with_value_and_place(scene: WatchedScene, world: World) -> None:
     world.deployment("web")
     world.vpa("odd", "web", spec={"updatePolicy": {"updateMode": "Recreate", "minReplicas": 0}})
     with scene.watching():
@@ -77,7 +77,7 @@ def test_a_vpa_that_upstream_would_refuse_is_told_with_value_and_place(scene: Sc
     assert told.unsupported == "The spec cannot be carried out: spec.updatePolicy.minReplicas is 0; it must be at least 1"
 
 
-def test_a_status_that_is_written_to_a_vpa_is_no_change_of_it(scene: Scene, world: World) -> None:
+def test_a_status_that_is_written_to_a_vpa_is_no_change_of_it(scene: WatchedScene, world: World) -> None:
     world.deployment("web")
     world.vpa("web", "web")
     with scene.watching():
@@ -90,7 +90,7 @@ def test_a_status_that_is_written_to_a_vpa_is_no_change_of_it(scene: Scene, worl
     assert len(scene.vpas("web")) == 1
 
 
-def test_a_checkpoint_seeds_the_workload_of_its_vpa_once(scene: Scene, world: World) -> None:
+def test_a_checkpoint_seeds_the_workload_of_its_vpa_once(scene: WatchedScene, world: World) -> None:
     world.deployment("web")
     world.vpa("web", "web")
     histogram = {"referenceTimestamp": "2026-11-20T00:00:00Z", "totalWeight": 0.4, "bucketWeights": {"8": 10000, "36": 3333}}
@@ -113,15 +113,15 @@ def test_a_checkpoint_seeds_the_workload_of_its_vpa_once(scene: Scene, world: Wo
         },
     )
     with scene.watching():
-        wait_for(lambda: any(isinstance(event, CheckpointSeen) for event in scene.said("pod-changes")))
-    (seen,) = [event for event in scene.said("pod-changes") if isinstance(event, CheckpointSeen)]
+        wait_for(lambda: any(isinstance(event, CheckpointSeen) for event in scene.events("pod-changes")))
+    (seen,) = [event for event in scene.events("pod-changes") if isinstance(event, CheckpointSeen)]
     midnight = datetime(2026, 11, 20, tzinfo=UTC).timestamp()
     assert (seen.workload, seen.vpa, seen.container) == (scene.workload("Deployment", "web"), "web", "app")
     assert (seen.first, seen.last, seen.count) == (midnight, midnight + 180.0, 4)
     assert seen.cpu == SavedHistogram(midnight, 0.4, {"36": 3333, "8": 10000})
 
 
-def test_a_custom_controller_with_a_scale_is_the_workload_and_gives_the_selector(scene: Scene, world: World) -> None:
+def test_a_custom_controller_with_a_scale_is_the_workload_and_gives_the_selector(scene: WatchedScene, world: World) -> None:
     make_scalable_type(world)
     roots = f"/apis/test.ullage.example/v1/namespaces/{scene.namespace}/rollouts"
     made = wait_for(lambda: _posted(world, roots), timeout=20.0, what="the type is served")

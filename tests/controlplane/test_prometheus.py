@@ -20,9 +20,9 @@ from schemas.facts.usage import MetricsScraped
 from schemas.policies.selectors import Operator, Requirement
 from schemas.policies.vpa import TargetRef, VpaChanged
 from streams.clients.prometheus import Prometheus
-from streams.sources.usage.history.history_source import History, Period, Store
+from streams.sources.usage.history.history_source import HistoryPeriod, HistorySource, MetricsStore
 from streams.sources.usage.prometheus_usage import PrometheusUsage
-from tests.support.usage_scene import CART, WEB, Scene
+from tests.support.usage_scene import CART, WEB, UsageScene
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "ullage" / "prometheus"
 NOW = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
@@ -145,9 +145,9 @@ def _wait(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
 
 
 @pytest.fixture
-def scene() -> Scene:
+def scene() -> UsageScene:
     """A log that knows two living pods, and a VPA for the web."""
-    scene = Scene()
+    scene = UsageScene()
     seconds = (NOW - timedelta(hours=1) - datetime(2026, 11, 21, 12, tzinfo=UTC)).total_seconds()
     scene.has("web-1", when=seconds)
     scene.has("cart-0", CART, when=seconds)
@@ -163,8 +163,8 @@ def scene() -> Scene:
     return scene
 
 
-def test_what_is_used_now_is_told_with_the_time_of_the_newest_sample(server: Prometheus, scene: Scene) -> None:
-    reader = PrometheusUsage(server, Store(server).words)
+def test_what_is_used_now_is_told_with_the_time_of_the_newest_sample(server: Prometheus, scene: UsageScene) -> None:
+    reader = PrometheusUsage(server, MetricsStore(server).names)
     scene.asks = reader.read
     source = scene.source()
     source.scrape(NOW + timedelta(seconds=30))
@@ -178,10 +178,12 @@ def test_what_is_used_now_is_told_with_the_time_of_the_newest_sample(server: Pro
     assert source.counts["repeated"] == 2
 
 
-def test_history_is_told_in_order_of_time_for_living_pods_and_for_those_that_are_gone(server: Prometheus, scene: Scene) -> None:
-    period = Period("prod", NOW, length=HOURS * 3600.0)
-    source = History(Store(server), scene.log, scene.topics, period)
-    *_, progress = source.play(source.begin())
+def test_history_is_told_in_order_of_time_for_living_pods_and_for_those_that_are_gone(
+    server: Prometheus, scene: UsageScene
+) -> None:
+    period = HistoryPeriod(NOW, length=HOURS * 3600.0)
+    source = HistorySource(MetricsStore(server), scene.context, period)
+    *_, progress = source.publish(source.begin())
     told: dict[str, list[tuple[int, float, float]]] = {}
     for workload, pod, container, cores, memory, end in scene.rows():
         assert container == "main"
@@ -204,27 +206,27 @@ def test_history_is_told_in_order_of_time_for_living_pods_and_for_those_that_are
 
 
 def test_upstreams_way_to_ask_for_labels_gives_the_same(server: Prometheus) -> None:
-    ours = Store(server).labels
+    ours = MetricsStore(server).labels
     theirs = type(ours)(metric="kube_pod_labels[48h]")
     asked = (NOW, HOURS * 3600.0, 3600.0)
     wanted = {("shop", "web-old"): {"app_kubernetes_io_name": "web"}, ("shop", "stray"): {"app_kubernetes_io_name": "none"}}
     assert ours.ask(server, *asked) == theirs.ask(server, *asked) == wanted
 
 
-def test_history_goes_on_where_it_ended(server: Prometheus, scene: Scene) -> None:
-    half = Period("prod", NOW - timedelta(hours=24), length=24 * 3600.0)
-    first = History(Store(server), scene.log, scene.topics, half)
-    list(first.play(first.begin()))
-    whole = History(Store(server), scene.log, scene.topics, Period("prod", NOW, length=HOURS * 3600.0))
+def test_history_goes_on_where_it_ended(server: Prometheus, scene: UsageScene) -> None:
+    half = HistoryPeriod(NOW - timedelta(hours=24), length=24 * 3600.0)
+    first = HistorySource(MetricsStore(server), scene.context, half)
+    list(first.publish(first.begin()))
+    whole = HistorySource(MetricsStore(server), scene.context, HistoryPeriod(NOW, length=HOURS * 3600.0))
     begin = whole.begin()
     assert begin == NOW - timedelta(hours=24)
-    list(whole.play(begin))
+    list(whole.publish(begin))
     hours = sorted({event.at for _, event in scene.scrapes() if isinstance(event, MetricsScraped)})
     assert hours == [NOW - timedelta(hours=HOURS - hour) for hour in range(HOURS + 1)]
 
 
 def test_a_month_and_a_fraction_of_a_second_are_lengths_that_a_real_server_takes(server: Prometheus) -> None:
-    month = Store(server).labels.ask(server, NOW, 30 * 86_400.0, 3600.0)
+    month = MetricsStore(server).labels.ask(server, NOW, 30 * 86_400.0, 3600.0)
     assert set(month) == {("shop", "web-old"), ("shop", "stray")}
-    read = PrometheusUsage(server, Store(server).words, window=600.5).read(NOW + timedelta(seconds=30))
+    read = PrometheusUsage(server, MetricsStore(server).names, window=600.5).read(NOW + timedelta(seconds=30))
     assert sorted(zip(read.pods, read.cores.tolist(), strict=True)) == [("cart-0", 0.5), ("web-1", 0.5)]

@@ -13,9 +13,9 @@ from schemas.facts.vpa_checkpoints import CheckpointSeen, SavedHistogram
 from schemas.names import Workload
 from schemas.outcomes import Result
 from schemas.policies.vpa import VpaChanged, VpaRemoved
-from streams.clients.kube import vpa_statuses
+from streams.clients.kube import vpa_status_client
 from streams.clients.kube.api import Api
-from streams.clients.kube.vpa_checkpoints import put
+from streams.clients.kube.vpa_checkpoints import write
 from streams.consumers.vpa_status.status_consumer import StatusConsumer
 from tests.controlplane.plane import Plane
 from tests.controlplane.world import World
@@ -183,8 +183,8 @@ def test_a_checkpoint_is_made_and_replaced_as_a_whole(scene: Scene) -> None:
     cpu, memory = SavedHistogram(1767225600.0, 0.5, {"8": 10000, "36": 3333}), SavedHistogram(-62135596800.0, 0.0, {})
     kept = CheckpointSeen(plain().at, workload, "web", "app", "v3", 1767225600.0, 1767229200.0, 4, cpu, memory)
     api = Api(scene.desk.api or scene.plane.api_client())
-    put(api, kept)
-    put(api, replace(kept, count=5, cpu=replace(cpu, weights={"9": 10000})))
+    write(api, kept)
+    write(api, replace(kept, count=5, cpu=replace(cpu, weights={"9": 10000})))
     path = f"/apis/autoscaling.k8s.io/v1/namespaces/{scene.world.namespace}/verticalpodautoscalercheckpoints/web-app"
     made = scene.world.ask.get(path)
     assert made["spec"] == {"vpaObjectName": "web", "containerName": "app"}
@@ -205,8 +205,8 @@ def test_objects_are_listed_page_by_page_of_the_namespaces_that_are_asked_for(
     names = [f"v{number}" for number in range(5)]
     for name in names:
         scene.world.vpa(name, name)
-    monkeypatch.setattr(vpa_statuses, "PAGE", 2)
+    monkeypatch.setattr(vpa_status_client, "PAGE", 2)
     api = Api(scene.plane.api_client())
-    found = [each.name for each in vpa_statuses.Vpas(api, (scene.world.namespace, "default")).all()]
+    found = [each.name for each in vpa_status_client.VpaStatusClient(api, (scene.world.namespace, "default")).all()]
     assert found == [f"{scene.world.namespace}/{name}" for name in names]
-    assert {each.name for each in vpa_statuses.Vpas(api).all()} >= set(found)
+    assert {each.name for each in vpa_status_client.VpaStatusClient(api).all()} >= set(found)

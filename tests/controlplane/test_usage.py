@@ -11,13 +11,14 @@ from streams.clients.cluster_port import Pod, PodUsage
 from streams.clients.kube.api import Api
 from streams.clients.kube.cluster_client import KubernetesClient
 from streams.errors import EdgeError, GiveUp, TryAgain, Unreachable
-from streams.sources.cluster_poller import ClusterSource
-from streams.sources.usage.resource_metrics import MetricsApi
+from streams.log_context import LogContext
+from streams.sources.cluster_poller import ClusterPoller
+from streams.sources.usage.metrics_api_usage import MetricsApiUsage
 from streams.sources.usage.usage_source import UsageSource
 from tests.controlplane.asking import wait_for
 from tests.controlplane.plane import Plane
 from tests.controlplane.world import World
-from tests.support.usage_scene import Scene, at
+from tests.support.usage_scene import UsageScene, at
 
 MIB = 1 << 20
 ROLE = "/apis/rbac.authorization.k8s.io/v1"
@@ -34,18 +35,18 @@ class PodsOnly(KubernetesClient):
 
 
 @pytest.fixture
-def scene(plane: Plane) -> Iterator[Scene]:
-    scene = Scene()
+def scene(plane: Plane) -> Iterator[UsageScene]:
+    scene = UsageScene()
     api = Api(plane.api_client(), timeout=Seconds(5.0))
-    scene.asks = MetricsApi(api, cluster="prod").read
+    scene.asks = MetricsApiUsage(api, cluster="prod").read
     yield scene
     api.close()
 
 
 @pytest.fixture
-def pods(plane: Plane, scene: Scene) -> Iterator[ClusterSource]:
+def pods(plane: Plane, scene: UsageScene) -> Iterator[ClusterPoller]:
     client = PodsOnly("prod", plane.api_client())
-    yield ClusterSource(client, scene.log, topics=scene.topics, codec=scene.codec)
+    yield ClusterPoller(client, LogContext(scene.log, scene.topics, scene.codec, client.cluster))
     client.close()
 
 
@@ -58,7 +59,7 @@ def use(plane: Plane, world: World, pod: str, millicores: int, end: float) -> No
     plane.metrics.serve(world.namespace, pod, {"app": {"cpu": f"{millicores}m", "memory": f"{millicores}Mi"}}, at=at(end))
 
 
-def told(scene: Scene, world: World) -> list[tuple[str, str, float, float, float]]:
+def told(scene: UsageScene, world: World) -> list[tuple[str, str, float, float, float]]:
     """What was told of this test's pods: workload's name, pod, millicores, MiB, and the window's end."""
     rows = [(Workload.parse(key), *rest) for key, *rest in scene.rows()]
     ours = [row for row in rows if row[0].namespace == world.namespace]
@@ -78,7 +79,7 @@ def scrape(source: UsageSource, seconds: float) -> None:
 
 
 def test_changing_usage_reaches_the_log_once_under_its_workload_though_the_server_restarts(
-    plane: Plane, world: World, scene: Scene, pods: ClusterSource
+    plane: Plane, world: World, scene: UsageScene, pods: ClusterPoller
 ) -> None:
     one, two = names(world.deployment("web", replicas=2))
     (cart,) = names(world.deployment("cart"))
@@ -108,7 +109,7 @@ def test_changing_usage_reaches_the_log_once_under_its_workload_though_the_serve
 
 
 def test_usage_of_a_pod_that_is_newer_than_the_last_look_at_pods_is_told_when_that_has_come(
-    plane: Plane, world: World, scene: Scene, pods: ClusterSource
+    plane: Plane, world: World, scene: UsageScene, pods: ClusterPoller
 ) -> None:
     pods.scrape(at(0))
     source = scene.source()
@@ -123,7 +124,7 @@ def test_usage_of_a_pod_that_is_newer_than_the_last_look_at_pods_is_told_when_th
 
 
 def test_a_metrics_api_that_is_broken_is_told_as_blindness_and_not_as_idleness(
-    plane: Plane, world: World, scene: Scene, pods: ClusterSource
+    plane: Plane, world: World, scene: UsageScene, pods: ClusterPoller
 ) -> None:
     (pod,) = names(world.deployment("web"))
     pods.scrape(at(0))
@@ -159,7 +160,7 @@ def test_the_right_to_list_usage_is_all_that_the_source_needs(plane: Plane, worl
     limited = Api(connection, timeout=Seconds(5.0))
     use(plane, world, "web-1", 100, end=50.0)
     wait_for(lambda: _may(limited), what="the right is in force")
-    read = MetricsApi(limited, cluster="prod").read(datetime(2026, 11, 21, tzinfo=UTC))
+    read = MetricsApiUsage(limited, cluster="prod").read(datetime(2026, 11, 21, tzinfo=UTC))
     assert "web-1" in read.pods
     with pytest.raises(GiveUp, match="403"):
         PodsOnly("prod", connection).pods()
@@ -169,6 +170,6 @@ def test_the_right_to_list_usage_is_all_that_the_source_needs(plane: Plane, worl
 
 def _may(api: Api) -> bool:
     try:
-        return bool(MetricsApi(api, cluster="prod").read(datetime(2026, 11, 21, tzinfo=UTC)).pods)
+        return bool(MetricsApiUsage(api, cluster="prod").read(datetime(2026, 11, 21, tzinfo=UTC)).pods)
     except EdgeError:
         return False

@@ -1,4 +1,4 @@
-"""One namespace of the plane watched by the kube source into a log in memory, and what stands there then."""
+"""One namespace of the plane, watched by the kube source into a log in memory, and what the log holds then."""
 
 import threading
 from collections.abc import Iterator
@@ -15,11 +15,12 @@ from schemas.names import Workload
 from schemas.policies.vpa import VpaChanged, VpaRemoved
 from schemas.units import Seconds
 from streams.clients.kube.api import Api
-from streams.clients.kube.list_watch import Watching
+from streams.clients.kube.list_watch import ListWatchClient
 from streams.codec.event_codec import Codec, tick_number
 from streams.log.memory_log import MemoryLog
-from streams.sources.kube.kube_source import Desk
-from streams.sources.kube.watch.watch_threads import Watchers
+from streams.log_context import LogContext
+from streams.sources.kube.kube_source import SourceOptions
+from streams.sources.kube.watch_threads import WatchThreads
 from streams.topics import TOPICS, Topics
 from tests.controlplane.asking import wait_for
 from tests.controlplane.plane import Plane
@@ -32,7 +33,7 @@ def now() -> datetime:
     return datetime.now(UTC)
 
 
-class Scene:
+class WatchedScene:
     """One log, and a source that watches one namespace of the plane into it."""
 
     def __init__(self, plane: Plane, world: World) -> None:
@@ -42,22 +43,24 @@ class Scene:
             self.log.create(self.topics.wire(topic.name), PARTITIONS)
 
     @contextmanager
-    def watching(self, *, patience: float = 5.0) -> Iterator[Watchers]:
-        """The source at work; everything that is there was seen when the block begins."""
+    def watching(self, *, stream_timeout: float = 5.0) -> Iterator[WatchThreads]:
+        """The source at work. When the block begins it has seen everything that exists."""
         stop, api = threading.Event(), Api(cluster_factory.connection(ClusterSettings(kubeconfig=self.plane.kubeconfig)))
-        desk = Desk("real", self.log, self.topics, Codec(self.topics), now, (self.namespace,), timedelta(seconds=1))
-        watchers = Watchers(api, desk, watching=Watching(api, patience=Seconds(patience)))
-        thread = threading.Thread(target=watchers.run, args=(stop,), daemon=True)
+        context = LogContext.of(self.log, self.topics, "real")
+        options = SourceOptions(now, (self.namespace,), timedelta(seconds=1))
+        list_watch = ListWatchClient(api, stream_timeout=Seconds(stream_timeout))
+        threads = WatchThreads(api, context, options, list_watch=list_watch)
+        thread = threading.Thread(target=threads.run, args=(stop,), daemon=True)
         thread.start()
         try:
-            wait_for(lambda: not watchers.sights.reasons(), what="everything is in sight")
-            yield watchers
+            wait_for(lambda: not threads.sync_status.reasons(), what="everything is in sight")
+            yield threads
         finally:
             stop.set()
             thread.join(10.0)
 
-    def said(self, topic: str, partition: int | None = None) -> list[Event]:
-        """What stands in a topic, in the order of its partitions; of broadcasts, one partition is enough."""
+    def events(self, topic: str, partition: int | None = None) -> list[Event]:
+        """The events of a topic, in the order of its partitions. Of a broadcast topic one partition is enough."""
         found = []
         for p in range(PARTITIONS) if partition is None else [partition]:
             at = (self.topics.wire(topic), p)
@@ -66,21 +69,23 @@ class Scene:
         return found
 
     def pods(self, uid: str) -> list[PodChanged | PodDeleted]:
-        found = self.said("pod-changes")
+        found = self.events("pod-changes")
         return [event for event in found if isinstance(event, (PodChanged, PodDeleted)) and event.pod.uid == uid]
 
     def vpas(self, name: str) -> list[VpaChanged | VpaRemoved]:
-        return [event for event in self.said("policies", 0) if isinstance(event, (VpaChanged, VpaRemoved)) and event.name == name]
+        return [
+            event for event in self.events("policies", 0) if isinstance(event, (VpaChanged, VpaRemoved)) and event.name == name
+        ]
 
     def workload(self, kind: str, name: str) -> Workload:
         return Workload("real", self.namespace, kind, name)
 
 
-def repeats(scene: Scene) -> list[Event]:
-    """Facts that say of a pod, VPA or node what was said of it just before."""
+def repeats(scene: WatchedScene) -> list[Event]:
+    """Facts that repeat what was published about the same pod, VPA or node just before."""
     last: dict[str, Event] = {}
     found = []
-    for event in [*scene.said("pod-changes-by-cluster"), *scene.said("policies", 0), *scene.said("cluster-changes", 0)]:
+    for event in [*scene.events("pod-changes-by-cluster"), *scene.events("policies", 0), *scene.events("cluster-changes", 0)]:
         name = (
             event.pod.uid if isinstance(event, (PodChanged, PodDeleted)) else getattr(event, "name", getattr(event, "node", ""))
         )
@@ -94,12 +99,12 @@ def uid_of(pod: Any) -> str:
     return str(pod["metadata"]["uid"])
 
 
-def runs(scene: Scene, uid: str) -> bool:
-    """Whether the newest word of a pod is that it runs, ready."""
-    told = scene.pods(uid)
-    newest = told[-1] if told else None
+def runs(scene: WatchedScene, uid: str) -> bool:
+    """Whether the newest fact about a pod is that it runs and is ready."""
+    facts = scene.pods(uid)
+    newest = facts[-1] if facts else None
     return isinstance(newest, PodChanged) and newest.phase is PodPhase.RUNNING and newest.containers[0].ready
 
 
-def gone(scene: Scene, uid: str) -> bool:
+def gone(scene: WatchedScene, uid: str) -> bool:
     return bool(scene.pods(uid)) and isinstance(scene.pods(uid)[-1], PodDeleted)

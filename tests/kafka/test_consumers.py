@@ -19,10 +19,11 @@ from streams.consumers.executing.executor import Post
 from streams.consumers.pods.evictor import evictor
 from streams.log.connection import Connection
 from streams.log.kafka_log import KafkaLog
+from streams.log_context import LogContext
 from streams.simulated.api_server import SimulatedServer
 from streams.simulated.cluster import SimulatedCluster
 from streams.simulated.demo_shop import demo_cluster
-from streams.sources.cluster_poller import ClusterSource
+from streams.sources.cluster_poller import ClusterPoller
 from streams.topics import Topics
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
@@ -71,7 +72,9 @@ def stage(broker: str, topics_made: Callable[..., Topics]) -> Iterator[Stage]:
 
 
 def test_facts_get_into_kafka_and_a_plan_is_carried_out_once(stage: Stage) -> None:
-    ClusterSource(stage.client, stage.log, topics=stage.post.topics, codec=stage.post.codec).scrape(stage.cluster.now)
+    ClusterPoller(stage.client, LogContext(stage.log, stage.post.topics, stage.post.codec, stage.post.cluster)).scrape(
+        stage.cluster.now
+    )
     seen = [event for event in stage.read("pod-changes-by-cluster") if isinstance(event, PodChanged)]
     assert [event.pod for event in seen] == [pod.pod for pod in stage.cluster.pods()]
     stage.plan(stage.cluster.pods()[0])

@@ -13,15 +13,16 @@ from streams.codec.event_codec import Codec
 from streams.errors import TryAgain
 from streams.log.connection import Connection
 from streams.log.kafka_log import KafkaLog
-from streams.sources.clock import Clock, ClockSettings, wall_ms
-from streams.sources.traces import Player, Trace
+from streams.log_context import LogContext
+from streams.sources.clock import Clock, ClockTiming, wall_ms
+from streams.sources.traces import Trace, TracePlayer
 from streams.topics import Topics
 
 
 def test_a_clock_ticks_in_every_partition_that_a_stage_reads(broker: str, topics_made: Callable[..., Topics]) -> None:
     topics = topics_made(partitions=2)
     with KafkaLog(Connection(broker)) as log:
-        clock = Clock(log, topics, ClockSettings(period_ms=100), ticked=ticked_topics())
+        clock = Clock(log, topics, ClockTiming(period_ms=100), ticked=ticked_topics())
         first = clock.step()
         time.sleep(clock.wait())
         second = clock.step()
@@ -52,7 +53,7 @@ def test_every_row_of_a_trace_arrives(broker: str, topics_made: Callable[..., To
     path.write_text("\n".join(["container_id,timestamp_s,cpu_cores,memory_bytes", *lines]))
     reader = Codec(topics)
     with KafkaLog(Connection(broker)) as log, Trace(path) as trace:
-        *_, last = Player(trace, log=log, codec=Codec(topics), topics=topics, ticked=ticked_topics()).play()
+        *_, last = TracePlayer(trace, LogContext.of(log, topics, "trace"), ticked=ticked_topics()).play()
         assert last.rows == 700
         cores: list[float] = []
         for partition in range(2):

@@ -16,7 +16,7 @@ from agents.verify.committed_turns import committed
 from streams.codec.event_codec import header, tick_number
 from streams.log.connection import Connection
 from streams.log.kafka_log import KafkaLog
-from streams.sources.traces import Playing, Trace
+from streams.sources.traces import Trace
 from streams.topics import Topics
 from tests.support.commands import Commands
 from tests.support.real_traces import trace
@@ -46,7 +46,7 @@ def expected(folder: Path, topics: Topics, monkeypatch: pytest.MonkeyPatch) -> t
     monkeypatch.setattr(backtest.Backtest, "_hear", listen)
     with Trace(folder) as trace:
         listed = stages(Settings())
-        for step in backtest.over_trace(trace, listed, topics, Playing(cluster=CLUSTER)):
+        for step in backtest.over_trace(trace, listed, topics, cluster=CLUSTER):
             last = step
     assert last.card().recommendations == len(found)
     return found, last._runner.tasks[0].turn

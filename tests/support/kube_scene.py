@@ -1,4 +1,4 @@
-"""The kube source on a log in memory, told by hand what a cluster shows. Its clock stands still until a test moves it."""
+"""The kube source on a log in memory, notified by the test of what a cluster shows. Its clock moves only when a test moves it."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
@@ -8,15 +8,16 @@ from schemas.facts.pods import PodChanged, PodDeleted
 from schemas.facts.sources import SourceReported
 from schemas.facts.usage import ContainerOOMKilled
 from schemas.policies.vpa import VpaChanged, VpaRemoved
-from streams.clients.kube.watched_objects import Named
+from streams.clients.kube.watched_objects import KubeObject
 from streams.codec.event_codec import Codec, tick_number
 from streams.errors import LogUnavailable
 from streams.log.memory_log import MemoryLog
 from streams.log.port import NewRecord
+from streams.log_context import LogContext
 from streams.publishing.outbox import Outbox
-from streams.sources.kube.kube_source import Desk, KubeSource
-from streams.sources.kube.watch.notifications import Blind, Change, Errand, Gone, InSync, Seen
-from streams.sources.kube.watch.sync_status import Sights
+from streams.sources.kube.kube_source import KubeSource, SourceOptions
+from streams.sources.kube.watch.notifications import Lookup, Notification, ObjectGone, ObjectSeen, WatchFailed, WatchSynced
+from streams.sources.kube.watch.sync_status import SyncStatus
 from streams.sources.kube.watch.watched_resources import CONTROLLERS, watches
 from streams.topics import TOPICS, Topics
 from tests.support.kube_objects import START
@@ -36,47 +37,47 @@ class AwayLog(MemoryLog):
         return super().append(records)
 
 
-class Scene:
+class KubeScene:
     """A log, and a source that can be started anew on it."""
 
     def __init__(self, bound: int = 32 << 20) -> None:
         self.topics, self.log, self.at = Topics(partitions=PARTITIONS), AwayLog(), START
         for topic in TOPICS:
             self.log.create(self.topics.wire(topic.name), PARTITIONS)
-        self.errands: list[Errand] = []
+        self.lookups: list[Lookup] = []
         self.bound = bound
         self.restart()
 
     def restart(self) -> None:
-        """Another process: it knows what the log tells, and nothing else."""
-        self.sights = Sights({watch.resource.name: watch.kind for watch in watches()})
-        desk = Desk("real", self.log, self.topics, Codec(self.topics), lambda: self.at)
-        self.source = KubeSource(desk, self.sights, self.errands.append, Outbox(self.log, bound=self.bound))
-        self.source.begin()
+        """Another process, which knows only what the log tells."""
+        self.sync_status = SyncStatus({watch.name: watch.kind for watch in watches()})
+        context, outbox = LogContext.of(self.log, self.topics, "real"), Outbox(self.log, bound=self.bound)
+        self.source = KubeSource(context, SourceOptions(lambda: self.at), self.sync_status, self.lookups.append, outbox)
+        self.source.restore()
 
     def later(self, by: timedelta) -> bool:
         self.at += by
-        return self.source.beat()
+        return self.source.publish_due()
 
-    def see(self, kind: str, *objects: Named) -> None:
-        self.take(*(Seen(kind, each) for each in objects))
+    def see(self, kind: str, *objects: KubeObject) -> None:
+        self.handle(*(ObjectSeen(kind, each) for each in objects))
 
-    def lose(self, kind: str, each: Named) -> None:
+    def lose(self, kind: str, each: KubeObject) -> None:
         meta = each.metadata
-        self.take(Gone(kind, meta.namespace, meta.name, meta.uid))
+        self.handle(ObjectGone(kind, meta.namespace, meta.name, meta.uid))
 
     def sync(self, *kinds: str) -> None:
         """All of these are listed; none named means everything."""
-        self.take(*(InSync(kind) for kind in kinds or (*CONTROLLERS, *KINDS)))
+        self.handle(*(WatchSynced(kind) for kind in kinds or (*CONTROLLERS, *KINDS)))
 
-    def blind(self, kind: str) -> None:
-        self.take(Blind(kind, "403 forbidden"))
+    def fail(self, kind: str) -> None:
+        self.handle(WatchFailed(kind, "403 forbidden"))
 
-    def take(self, *changes: Change) -> None:
-        self.source.take(changes)
-        self.source.beat()
+    def handle(self, *notifications: Notification) -> None:
+        self.source.handle(notifications)
+        self.source.publish_due()
 
-    def said(self, topic: str, partition: int | None = None) -> list[Event]:
+    def events(self, topic: str, partition: int | None = None) -> list[Event]:
         found = []
         for p in range(PARTITIONS) if partition is None else [partition]:
             records = self.log.poll({(self.topics.wire(topic), p): 0}, limit=1_000_000)
@@ -84,18 +85,18 @@ class Scene:
         return found
 
     def pods(self, name: str = "") -> list[PodChanged | PodDeleted]:
-        """What was said of pods, to the cluster."""
-        events = self.said("pod-changes-by-cluster")
+        """The facts about pods, in the cluster's own topic."""
+        events = self.events("pod-changes-by-cluster")
         return [e for e in events if isinstance(e, (PodChanged, PodDeleted)) and name in ("", e.pod.name)]
 
     def kills(self) -> list[ContainerOOMKilled]:
-        return [event for event in self.said("oom-events") if isinstance(event, ContainerOOMKilled)]
+        return [event for event in self.events("oom-events") if isinstance(event, ContainerOOMKilled)]
 
     def vpas(self) -> list[VpaChanged | VpaRemoved]:
-        return [event for event in self.said("policies", 0) if isinstance(event, (VpaChanged, VpaRemoved))]
+        return [event for event in self.events("policies", 0) if isinstance(event, (VpaChanged, VpaRemoved))]
 
     def reports(self) -> list[SourceReported]:
-        return [event for event in self.said("cluster-changes", 0) if isinstance(event, SourceReported)]
+        return [event for event in self.events("cluster-changes", 0) if isinstance(event, SourceReported)]
 
     def now(self) -> datetime:
         return self.at

@@ -16,7 +16,7 @@ from schemas.outcomes import StatusWritten
 from schemas.policies.vpa import TargetRef, VpaChanged, VpaRemoved
 from schemas.units import Bytes, Cores
 from streams.clients.kube.api import Api
-from streams.clients.kube.vpa_statuses import Vpas
+from streams.clients.kube.vpa_status_client import VpaStatusClient
 from streams.codec.event_codec import Codec, tick
 from streams.consumers.executing.cursor import Reading
 from streams.consumers.executing.executor import Post
@@ -88,7 +88,7 @@ class StatusDesk:
         """A consumer that has read nothing yet."""
         configuration = official.Configuration(host=self.url, retries=False)
         configuration.proxy = None
-        vpas = Vpas(Api(self.api or official.ApiClient(configuration)))
+        vpas = VpaStatusClient(Api(self.api or official.ApiClient(configuration)))
         post = Post(self.log, self.topics, self.codec, "demo")
         limits = Limits(writers=4, rate=1e6, burst=1000)
         made = Service(**service)  # type: ignore[arg-type]  # a test may say anything

@@ -1,4 +1,4 @@
-"""A log in memory with pods in it, and what a usage source says there."""
+"""A log in memory that holds pods, and what a usage source publishes there."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -16,9 +16,10 @@ from streams.codec.event_codec import Codec, tick_number
 from streams.errors import LogUnavailable
 from streams.log.memory_log import MemoryLog
 from streams.log.port import NewRecord
+from streams.log_context import LogContext
 from streams.publishing.outbox import Outbox
 from streams.sources.usage.readings import Readings
-from streams.sources.usage.usage_source import UsageSource, Ways
+from streams.sources.usage.usage_source import UsageOptions, UsageSource
 from streams.topics import TOPICS, Topics
 
 START = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -58,8 +59,8 @@ def readings(*rows: Row, window: float = 30.0) -> Readings:
 
 
 @dataclass
-class Scene:
-    """`asks`: who answers the next scrape."""
+class UsageScene:
+    """A log with a usage source. `asks` answers the next scrape."""
 
     topics: Topics = field(default_factory=lambda: Topics(partitions=2))
     log: AwayLog = field(default_factory=AwayLog)
@@ -67,12 +68,13 @@ class Scene:
 
     def __post_init__(self) -> None:
         self.codec = Codec(self.topics)
+        self.context = LogContext(self.log, self.topics, self.codec, "prod")
         for topic in TOPICS:
             self.log.create(self.topics.wire(topic.name), self.topics.partitions)
 
     def source(self, *, zero: bool = False, bound: int = 32 << 20) -> UsageSource:
-        outbox, ways = Outbox(self.log, bound=bound), Ways("prod", missing_is_zero=zero)
-        return UsageSource(self._asked, self.log, topics=self.topics, ways=ways, outbox=outbox)
+        outbox = Outbox(self.log, bound=bound)
+        return UsageSource(self._asked, self.context, UsageOptions(missing_is_zero=zero), outbox)
 
     def _asked(self, moment: datetime) -> Readings:
         return self.asks(moment)
@@ -81,12 +83,12 @@ class Scene:
         self, pod: str, workload: Workload = WEB, *, when: float = 0.0, uid: str = "", containers: tuple[str, ...] = ()
     ) -> None:
         name, seen = PodName(workload.namespace, pod, uid or f"uid-{pod}"), tuple(map(ContainerSeen, containers))
-        self.say(PodChanged(at(when), workload, name, PodPhase.RUNNING, at(when), seen, labels={"app": workload.name}))
+        self.publish(PodChanged(at(when), workload, name, PodPhase.RUNNING, at(when), seen, labels={"app": workload.name}))
 
     def loses(self, pod: str, workload: Workload = WEB, *, when: float = 0.0, uid: str = "") -> None:
-        self.say(PodDeleted(at(when), workload, PodName(workload.namespace, pod, uid or f"uid-{pod}")))
+        self.publish(PodDeleted(at(when), workload, PodName(workload.namespace, pod, uid or f"uid-{pod}")))
 
-    def say(self, event: PodChanged | PodDeleted) -> None:
+    def publish(self, event: PodChanged | PodDeleted) -> None:
         for topic, key in (("pod-changes", event.workload.key), ("pod-changes-by-cluster", event.workload.cluster)):
             partition = self.topics.partition_of(key)
             self.log.append([self.codec.encode(event, topic=topic, key=key, partition=partition, source="test")])
@@ -102,7 +104,7 @@ class Scene:
         return [(partition, event) for partition, event in self.events("pod-metrics") if isinstance(event, MetricsScraped)]
 
     def rows(self) -> list[tuple[str, str, str, float, float, float]]:
-        """Every row told: workload, pod, container, cores, bytes, and seconds after START at which its window ended."""
+        """Every row published: workload, pod, container, cores, bytes, and seconds after START at which its window ended."""
         told = []
         for partition, scrape in self.scrapes():
             ages = scrape.ages if len(scrape.ages) else [0.0] * len(scrape.pods)

@@ -20,12 +20,13 @@ from streams.codec.event_codec import Codec
 from streams.errors import BadRecord
 from streams.log.connection import Connection
 from streams.log.kafka_log import KafkaLog
+from streams.log_context import LogContext
 from streams.simulated.api_server import SimulatedServer
 from streams.simulated.cluster import SimulatedCluster
 from streams.simulated.demo_shop import DEPLOYMENTS, NODES
 from streams.simulated.simulated_client import SimulatedClient
 from streams.simulated.world import World
-from streams.sources.cluster_poller import ClusterSource
+from streams.sources.cluster_poller import ClusterPoller
 from streams.topics import Topics
 from tests.torture import reading
 
@@ -66,7 +67,7 @@ class Shop:
         self.log = KafkaLog(Connection(brokers))
         self.server = SimulatedServer(self.cluster)
         self.stop = threading.Event()
-        source = ClusterSource(SimulatedClient(self.cluster), self.log, topics=topics, codec=self.codec)
+        source = ClusterPoller(SimulatedClient(self.cluster), LogContext(self.log, topics, self.codec, self.cluster.name))
         self.world = World(self.cluster, self.log, topics, source.scrape)
         self.thread = threading.Thread(target=self.world.run, args=(self.stop,), daemon=True)
 

@@ -1,1 +1,1 @@
-"""The client of a Kubernetes API server: requests, lists and watches, and the objects in its answers."""
+"""A Kubernetes API server as a client sees it: requests, lists and watches, and how the objects in its answers are read."""

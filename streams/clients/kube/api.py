@@ -1,7 +1,7 @@
-"""Questions to a Kubernetes API server, over the official client's connection: raw answers, typed decoding, streams of lines.
+"""Requests to a Kubernetes API server over the official client's connection: raw answers, typed decoding, streams of lines.
 
-The official client brings credentials, TLS and connections; its models are left out because they cost a hundred times the
-decoding. It knows no resource, does not retry and holds no state. Bodies of patches and objects are plain mappings.
+The official client brings credentials, TLS and connections. Its models stay unused because decoding into them costs a hundred
+times as much. This module knows no resource, never retries and holds no state. Bodies of requests are plain mappings.
 """
 
 from collections.abc import Iterator, Mapping
@@ -20,150 +20,151 @@ from streams.clients.kube import pod_objects, refusals
 from streams.errors import GiveUp, TryAgain, Unreachable
 
 T = TypeVar("T")
-PATIENCE = Seconds(10.0)
-STRATEGIC = "application/strategic-merge-patch+json"
-MERGE = "application/merge-patch+json"
-"""The patch that custom resources take."""
+TIMEOUT = Seconds(10.0)
+STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
+MERGE_PATCH = "application/merge-patch+json"
+"""The only kind of patch that custom resources accept."""
 _JSON = "application/json"
-_ACCEPTED = 300
-_PIECE = 1 << 16
+_FIRST_REFUSAL = 300
+_CHUNK_BYTES = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
-    """What is asked. `doing` and `to` are for the error: a gerund phrase, and the object's name."""
+class ApiRequest:
+    """One request. `doing` (a gerund phrase) and `to` (the object's name) go into the error if it fails."""
 
     path: str
     doing: str
     to: str
     method: str = "GET"
     body: Mapping[str, object] | None = None
-    content: str = _JSON
+    content_type: str = _JSON
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """Status code, body, and the server's own wish for a pause (`Retry-After`), if it had one."""
+class ApiResponse:
+    """Status code, body, and the pause that the server asked for in `Retry-After`, if it did."""
 
     code: int
     body: bytes
-    after: str | None = None
+    retry_after: str | None = None
 
 
 class Api:
     """One API server."""
 
-    def __init__(self, api: official.ApiClient, *, timeout: Seconds = PATIENCE) -> None:
-        """`timeout` bounds each question, in seconds."""
+    def __init__(self, api: official.ApiClient, *, timeout: Seconds = TIMEOUT) -> None:
+        """`timeout` bounds each request, in seconds."""
         self._api, self._timeout = api, timeout
 
-    def ask(self, question: Question) -> Answer:
-        """Whatever it answers. Raises Unreachable when there is no answer."""
+    def send(self, request: ApiRequest) -> ApiResponse:
+        """The response, whatever its status code. Raises Unreachable when there is none."""
         try:
-            response = self._send(question, self._timeout)
-            return Answer(response.status, response.data, response.headers.get("Retry-After"))
+            response = self._send(request, self._timeout)
+            return ApiResponse(response.status, response.data, response.headers.get("Retry-After"))
         except _NO_ANSWER as error:
-            raise _unreachable(question, error) from error
+            raise _unreachable(request, error) from error
 
-    def read(self, question: Question, kind: type[T]) -> T:
-        """A good answer as `kind`. Raises Unreachable, TryAgain and GiveUp."""
-        return decoded(accepted(self.ask(question), question), kind, question)
+    def read(self, request: ApiRequest, kind: type[T]) -> T:
+        """The body of a successful response, decoded. Raises Unreachable, TryAgain and GiveUp."""
+        return decode_body(accepted_body(self.send(request), request), kind, request)
 
-    def find(self, question: Question, kind: type[T]) -> T | None:
-        """As `read`; None when the server says that there is no such thing."""
-        answer = self.ask(question)
-        return None if answer.code == 404 else decoded(accepted(answer, question), kind, question)  # noqa: PLR2004  # "not found"
+    def find(self, request: ApiRequest, kind: type[T]) -> T | None:
+        """As `read`, but None when the server answers 404."""
+        response = self.send(request)
+        return None if response.code == 404 else decode_body(accepted_body(response, request), kind, request)  # noqa: PLR2004  # "not found"
 
-    def lines(self, question: Question, *, silence: Seconds) -> Iterator[bytes]:
-        """The lines of an answer that goes on, until the server ends it. `silence`: seconds without a byte that break it.
+    def stream_lines(self, request: ApiRequest, *, idle_timeout: Seconds) -> Iterator[bytes]:
+        """The lines of a response that goes on until the server ends it; after `idle_timeout` without a byte it counts as broken.
 
-        It has begun when this returns. Raises TryAgain and GiveUp when the server refuses, Unreachable also when it breaks.
+        The stream is open when this returns. Raises TryAgain and GiveUp when the server refuses it, and Unreachable also later,
+        when it breaks.
         """
         try:
-            response = self._send(question, (self._timeout, silence))
-            if response.status >= _ACCEPTED:
-                raise refusal(Answer(response.status, response.data, response.headers.get("Retry-After")), question)
+            response = self._send(request, (self._timeout, idle_timeout))
+            if response.status >= _FIRST_REFUSAL:
+                raise refusal_error(ApiResponse(response.status, response.data, response.headers.get("Retry-After")), request)
         except _NO_ANSWER as error:
-            raise _unreachable(question, error) from error
-        return _lines(response, question)
+            raise _unreachable(request, error) from error
+        return _lines(response, request)
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Close all connections."""
         self._api.rest_client.pool_manager.clear()
 
-    def _send(self, question: Question, timeout: float | tuple[float, float]) -> urllib3.BaseHTTPResponse:
-        """Credentials are read anew now and then. What they say is in no error, so that of an odd header is not passed on."""
+    def _send(self, request: ApiRequest, timeout: float | tuple[float, float]) -> urllib3.BaseHTTPResponse:
+        """Reads the credentials anew when they are due. An error about them is not quoted, because it may hold a secret."""
         headers = {"Accept": _JSON}
-        if question.body is not None:
-            headers["Content-Type"] = question.content
+        if request.body is not None:
+            headers["Content-Type"] = request.content_type
         try:
             call = self._api.param_serialize(
-                question.method, question.path, header_params=headers, body=question.body, auth_settings=["BearerToken"]
+                request.method, request.path, header_params=headers, body=request.body, auth_settings=["BearerToken"]
             )
             response: urllib3.BaseHTTPResponse = self._api.call_api(*call, _request_timeout=timeout).response
         except (ConfigException, ValueError) as error:
             if isinstance(error, _NO_ANSWER):
                 raise
             answer = f"the credentials cannot be used ({type(error).__name__}); nothing was sent"
-            raise TryAgain(doing=question.doing, to=question.to, answer=answer, after=refusals.PATIENCE) from None
+            raise TryAgain(doing=request.doing, to=request.to, answer=answer, after=refusals.RETRY_AFTER) from None
         return response
 
 
 _NO_ANSWER = (urllib3.exceptions.HTTPError, exceptions.OpenApiException, OSError)
 
 
-def accepted(answer: Answer, question: Question) -> bytes:
-    """The body of a good answer. Raises TryAgain and GiveUp for a refusal."""
-    if answer.code < _ACCEPTED:
-        return answer.body
-    raise refusal(answer, question)
+def accepted_body(response: ApiResponse, request: ApiRequest) -> bytes:
+    """The body of a successful response. Raises TryAgain and GiveUp for a refusal."""
+    if response.code < _FIRST_REFUSAL:
+        return response.body
+    raise refusal_error(response, request)
 
 
-def refusal(answer: Answer, question: Question) -> TryAgain | GiveUp:
-    """The server's own words where it speaks Kubernetes, else the beginning of what it said."""
+def refusal_error(response: ApiResponse, request: ApiRequest) -> TryAgain | GiveUp:
+    """The error for a refusal: in the server's words where it sent a Kubernetes Status, else with the beginning of the body."""
     try:
-        status = msgspec.json.decode(answer.body, type=pod_objects.Status)
+        status = msgspec.json.decode(response.body, type=pod_objects.ApiStatus)
     except ValueError:
-        status = pod_objects.Status(message=answer.body[:200].decode(errors="replace"))
-    wait = float(answer.after) if answer.after is not None and answer.after.isdecimal() else 0.0
+        status = pod_objects.ApiStatus(message=response.body[:200].decode(errors="replace"))
+    wait = float(response.retry_after) if response.retry_after is not None and response.retry_after.isdecimal() else 0.0
     if status.details is not None:
         wait = wait or status.details.retry_after_seconds
     message = status.message or status.reason
     after = Seconds(wait) if wait else None
-    return refusals.refused(doing=question.doing, to=question.to, code=answer.code, message=message, after=after)
+    return refusals.error_for_status(doing=request.doing, to=request.to, code=response.code, message=message, after=after)
 
 
-def decoded(body: bytes, kind: type[T], question: Question) -> T:
-    """The body as `kind`. Raises TryAgain for what cannot be read."""
+def decode_body(body: bytes, kind: type[T], request: ApiRequest) -> T:
+    """The body, decoded. Raises TryAgain for one that cannot be read."""
     try:
         return msgspec.json.decode(body, type=kind)
     except ValueError as error:
-        raise nonsense(error, question) from error
+        raise unreadable_error(error, request) from error
 
 
-def nonsense(error: ValueError, question: Question) -> TryAgain:
-    """The error for an answer that makes no sense."""
+def unreadable_error(error: ValueError, request: ApiRequest) -> TryAgain:
+    """The error for a response that makes no sense."""
     answer = f"an answer that cannot be read: {error}"
-    return TryAgain(doing=question.doing, to=question.to, answer=answer, after=refusals.PATIENCE)
+    return TryAgain(doing=request.doing, to=request.to, answer=answer, after=refusals.RETRY_AFTER)
 
 
-def _unreachable(question: Question, error: Exception) -> Unreachable:
+def _unreachable(request: ApiRequest, error: Exception) -> Unreachable:
     answer = f"{type(error).__name__}: {error}"
-    return Unreachable(doing=question.doing, to=question.to, answer=answer, after=refusals.PATIENCE)
+    return Unreachable(doing=request.doing, to=request.to, answer=answer, after=refusals.RETRY_AFTER)
 
 
-def _lines(response: urllib3.BaseHTTPResponse, question: Question) -> Iterator[bytes]:
+def _lines(response: urllib3.BaseHTTPResponse, request: ApiRequest) -> Iterator[bytes]:
     try:
         with closing(response):
-            yield from _split(response)
+            yield from _split_lines(response)
     except _NO_ANSWER as error:
-        raise _unreachable(question, error) from error
+        raise _unreachable(request, error) from error
 
 
-def _split(response: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
+def _split_lines(response: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
     rest = b""
-    while piece := response.read1(_PIECE):
-        *whole, rest = (rest + piece).split(b"\n")
+    while chunk := response.read1(_CHUNK_BYTES):
+        *whole, rest = (rest + chunk).split(b"\n")
         yield from filter(None, whole)
     if rest:
         yield rest

@@ -1,6 +1,6 @@
-"""Label selectors in Kubernetes' two spellings, as requirements: the object (`matchLabels`, ...) and the text (`a=b,c in (d)`).
+"""Label selectors as requirements, from both forms that Kubernetes has: objects (`matchLabels`, ...) and text (`a=b,c in (d)`).
 
-A selector that is there and empty matches every pod. Refuses what Kubernetes would refuse, quoting it.
+A selector that is present and empty matches every pod. What Kubernetes would refuse is refused here with a quotation.
 """
 
 import re
@@ -17,27 +17,27 @@ _PARTS = re.compile(r",(?![^()]*\))")
 
 
 def of_labels(labels: Mapping[str, str]) -> tuple[Requirement, ...]:
-    """Each label must be as it is here."""
+    """Each label must have exactly this value."""
     return tuple(Requirement(key, Operator.IN, (value,)) for key, value in sorted(labels.items()))
 
 
 def of_object(selector: LabelSelector) -> tuple[Requirement, ...]:
-    """Raises ValueError for an operator that is none."""
+    """From the object form. Raises ValueError for an unknown operator."""
     expressions = sorted(selector.match_expressions or (), key=lambda each: (each.key, each.operator))
     return of_labels(selector.match_labels or {}) + tuple(map(_expression, expressions))
 
 
 def of_text(text: str) -> tuple[Requirement, ...]:
-    """The text that a scale carries. Raises ValueError that quotes the part which is none."""
+    """From the text form, which scales use. Raises ValueError that quotes the part which makes no sense."""
     parts = [part.strip() for part in _PARTS.split(text)]
     return tuple(sorted((_part(part) for part in parts if part), key=lambda each: (each.key, each.operator, each.values)))
 
 
-def _expression(said: LabelExpression) -> Requirement:
+def _expression(given: LabelExpression) -> Requirement:
     try:
-        return Requirement(said.key, Operator(said.operator), tuple(sorted(said.values or ())))
+        return Requirement(given.key, Operator(given.operator), tuple(sorted(given.values or ())))
     except ValueError:
-        raise ValueError(f"the selector's operator '{said.operator}' for '{said.key}' is none") from None
+        raise ValueError(f"the selector's operator '{given.operator}' for '{given.key}' is none") from None
 
 
 def _part(part: str) -> Requirement:

@@ -1,7 +1,7 @@
-"""Lists in pages and watches as streams, for one kind of object of a Kubernetes API server.
+"""Lists in pages and watches as streams, for one kind of object on a Kubernetes API server.
 
-Knows how the server spells pages, events and versions. Keeps nothing: what a broken stream means is for who reads it. An object
-that cannot be read comes with its fault instead of stopping the rest.
+This module knows how the server spells pages, events and versions. It keeps nothing: what a broken stream means is the caller's
+business. An object that cannot be read comes with the reason, so that it does not stop the others.
 """
 
 from collections.abc import Iterator
@@ -13,69 +13,72 @@ import msgspec
 
 from schemas.units import Seconds
 from streams.clients.kube import refusals
-from streams.clients.kube.api import Api, Question
-from streams.clients.kube.pod_objects import Metadata, Status
-from streams.clients.kube.watched_objects import AnyObject, Named
+from streams.clients.kube.api import Api, ApiRequest
+from streams.clients.kube.pod_objects import ApiStatus, ObjectMeta
+from streams.clients.kube.watched_objects import KubeObject, PartialObject
 from streams.errors import GiveUp, Outdated
 
-T_co = TypeVar("T_co", bound=Named, covariant=True)
-T = TypeVar("T", bound=Named)
-PATIENCE = Seconds(300.0)
-SILENCE = Seconds(100.0)
+T_co = TypeVar("T_co", bound=KubeObject, covariant=True)
+T = TypeVar("T", bound=KubeObject)
+STREAM_TIMEOUT = Seconds(300.0)
+IDLE_TIMEOUT = Seconds(100.0)
 PAGE = 500
-"""Objects asked for at once."""
+"""Objects in one page of a list."""
 
 
 @dataclass(frozen=True, slots=True)
-class Resource(Generic[T_co]):
-    """What is listed and watched. `name` is for people. Without `bookmarks`, a quiet stream is quiet until it ends."""
+class ApiResource(Generic[T_co]):
+    """What to list and watch. `name` is for people, `type` is what its objects are decoded as.
+
+    Without `bookmarks` a quiet stream stays silent until it ends.
+    """
 
     name: str
     path: str
-    kind: type[T_co]
-    select: str = ""
+    type: type[T_co]
+    field_selector: str = ""
     bookmarks: bool = True
 
     @property
     def may_be_missing(self) -> bool:
-        """Whether its type is one that is installed: only their groups have dots."""
+        """Whether its type may be absent from a healthy server: only groups of installed types have dots."""
         _, root, group, *_ = self.path.split("/")
         return root == "apis" and "." in group
 
 
 @dataclass(frozen=True, slots=True)
-class Item(Generic[T_co]):
-    """An object as far as it can be read: `object` is None where it cannot be, and then `fault` says why."""
+class ListedObject(Generic[T_co]):
+    """An object as far as it could be read. `object` is None where it could not be, and then `fault` says why."""
 
-    metadata: Metadata
+    metadata: ObjectMeta
     object: T_co | None
     fault: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Page(Generic[T_co]):
-    """A part of a list, and the version that the list shows."""
+class ListPage(Generic[T_co]):
+    """One page of a list, and the resource version that the whole list shows."""
 
-    items: tuple[Item[T_co], ...]
+    items: tuple[ListedObject[T_co], ...]
     version: str
 
 
 @dataclass(frozen=True, slots=True)
-class Happened(Generic[T_co]):
+class WatchEvent(Generic[T_co]):
     """One line of a watch. `type` is ADDED, MODIFIED, DELETED or BOOKMARK."""
 
     type: str
-    item: Item[T_co]
+    item: ListedObject[T_co]
 
 
-class Lister(Protocol):
-    """Lists and watches; the protocol is for sources, which name no server."""
+class ListWatch(Protocol):
+    """Lists and watches, whatever stands behind them."""
 
-    def pages(self, resource: Resource[T]) -> Iterator[Page[T]]:
+    def list_pages(self, resource: ApiResource[T]) -> Iterator[ListPage[T]]:
         """All objects, page by page."""
 
-    def events(self, resource: Resource[T], version: str) -> Iterator[Happened[T]]:
-        """What happens after a version. Has begun when it returns."""
+    def watch(self, resource: ApiResource[T], version: str) -> Iterator[WatchEvent[T]]:
+        """What happens after a version. The stream is open when this returns."""
 
 
 class _Meta(msgspec.Struct, frozen=True, rename="camel"):
@@ -98,79 +101,83 @@ class _Line(msgspec.Struct, frozen=True):
 
 
 class NotServed(GiveUp):
-    """The server has no such resource: its type is not installed, so there is none of it. Built-in types always are."""
+    """The server does not know the resource: its type is not installed, so no such objects exist. Built-in types always are."""
 
 
-class Watching:
-    """Lists and watches of one server. `patience` bounds a stream, in seconds; then the server ends it and it is opened again."""
+class ListWatchClient:
+    """Lists and watches of one API server."""
 
-    def __init__(self, api: Api, *, patience: Seconds = PATIENCE, silence: Seconds = SILENCE) -> None:
-        """`silence`: seconds without a byte after which a stream with bookmarks is taken for broken."""
-        self._api, self._patience, self._silence = api, patience, silence
+    def __init__(self, api: Api, *, stream_timeout: Seconds = STREAM_TIMEOUT, idle_timeout: Seconds = IDLE_TIMEOUT) -> None:
+        """`stream_timeout`: after this long the server ends a watch, and the caller opens the next.
 
-    def pages(self, resource: Resource[T]) -> Iterator[Page[T]]:
-        """All objects, page by page. Raises TryAgain, GiveUp, NotServed, and Outdated when the list took too long to read."""
+        `idle_timeout`: a stream with bookmarks that sends no byte for this long counts as broken. Both in seconds.
+        """
+        self._api, self._stream_timeout, self._idle_timeout = api, stream_timeout, idle_timeout
+
+    def list_pages(self, resource: ApiResource[T]) -> Iterator[ListPage[T]]:
+        """All objects, page by page. Raises TryAgain, GiveUp, NotServed, and Outdated when reading the list took too long."""
         after = ""
         while True:
-            question = self._question(resource, {"limit": str(PAGE), "continue": after}, "listing")
-            page = self._api.find(question, _List)
+            request = self._request(resource, {"limit": str(PAGE), "continue": after}, "listing")
+            page = self._api.find(request, _List)
             if page is None:
                 kind = NotServed if resource.may_be_missing else GiveUp
-                raise kind(doing=question.doing, to=question.to, answer="404: the server has no such resource")
-            yield Page(tuple(_item(raw, resource) for raw in page.items or ()), page.metadata.resource_version)
+                raise kind(doing=request.doing, to=request.to, answer="404: the server has no such resource")
+            yield ListPage(tuple(_item(raw, resource) for raw in page.items or ()), page.metadata.resource_version)
             after = page.metadata.continue_
             if not after:
                 return
 
-    def events(self, resource: Resource[T], version: str) -> Iterator[Happened[T]]:
-        """What happens after a version, until the server ends the stream. Raises as `pages`; has begun when it returns.
+    def watch(self, resource: ApiResource[T], version: str) -> Iterator[WatchEvent[T]]:
+        """What happens after a version, until the server ends the stream, which is open when this returns.
 
-        A line that is no JSON raises Outdated: what it said cannot be known but from a list.
+        Raises as `list_pages`. A line that is no JSON raises Outdated, because only a new list can tell what it said.
         """
-        wanted = {
+        parameters = {
             "watch": "true",
             "resourceVersion": version,
             "allowWatchBookmarks": "true",
-            "timeoutSeconds": str(int(self._patience)),
+            "timeoutSeconds": str(int(self._stream_timeout)),
         }
-        question = self._question(resource, wanted, "watching")
-        silence = self._silence if resource.bookmarks else Seconds(self._patience + 30.0)
-        lines = self._api.lines(question, silence=Seconds(min(silence, self._patience + 30.0)))
-        return (_happened(line, resource, question) for line in lines)
+        request = self._request(resource, parameters, "watching")
+        longest = Seconds(self._stream_timeout + 30.0)
+        idle = min(self._idle_timeout, longest) if resource.bookmarks else longest
+        lines = self._api.stream_lines(request, idle_timeout=Seconds(idle))
+        return (_watch_event(line, resource, request) for line in lines)
 
-    def _question(self, resource: Resource[T], wanted: dict[str, str], doing: str) -> Question:
-        query = {**wanted, "fieldSelector": resource.select}
+    def _request(self, resource: ApiResource[T], parameters: dict[str, str], doing: str) -> ApiRequest:
+        query = {**parameters, "fieldSelector": resource.field_selector}
         text = urlencode({name: value for name, value in query.items() if value})
-        return Question(f"{resource.path}?{text}", doing, resource.name)
+        return ApiRequest(f"{resource.path}?{text}", doing, resource.name)
 
 
-def _happened(line: bytes, resource: Resource[T], question: Question) -> Happened[T]:
+def _watch_event(line: bytes, resource: ApiResource[T], request: ApiRequest) -> WatchEvent[T]:
     try:
-        return _read(line, resource, question)
+        return _decode_line(line, resource, request)
     except ValueError as error:
         answer = f"a line that cannot be read: {error}: {line[:100]!r}"
-        raise Outdated(doing=question.doing, to=question.to, answer=answer) from error
+        raise Outdated(doing=request.doing, to=request.to, answer=answer) from error
 
 
-def _read(line: bytes, resource: Resource[T], question: Question) -> Happened[T]:
-    said = msgspec.json.decode(line, type=_Line)
-    if said.type == "ERROR":
-        status = msgspec.json.decode(said.object, type=Status)
+def _decode_line(line: bytes, resource: ApiResource[T], request: ApiRequest) -> WatchEvent[T]:
+    event = msgspec.json.decode(line, type=_Line)
+    if event.type == "ERROR":
+        status = msgspec.json.decode(event.object, type=ApiStatus)
         message = status.message or status.reason
-        raise refusals.refused(doing=question.doing, to=question.to, code=status.code or 500, message=message)
-    if said.type == "BOOKMARK":
-        version = msgspec.json.decode(said.object, type=_Versioned).metadata.resource_version
-        return Happened(said.type, Item(Metadata(name="", resource_version=version), None))
-    return Happened(said.type, _item(said.object, resource))
+        raise refusals.error_for_status(doing=request.doing, to=request.to, code=status.code or 500, message=message)
+    if event.type == "BOOKMARK":
+        version = msgspec.json.decode(event.object, type=_Versioned).metadata.resource_version
+        return WatchEvent(event.type, ListedObject(ObjectMeta(name="", resource_version=version), None))
+    return WatchEvent(event.type, _item(event.object, resource))
 
 
-def _item(raw: msgspec.Raw, resource: Resource[T]) -> Item[T]:
-    """The object; of one that cannot be read, its name, and of one that has none, its beginning."""
+def _item(raw: msgspec.Raw, resource: ApiResource[T]) -> ListedObject[T]:
+    """The object. If it cannot be read, its metadata; if it has no name either, the fault quotes its beginning."""
     try:
-        found = msgspec.json.decode(raw, type=resource.kind)
-        return Item(found.metadata, found)
+        found = msgspec.json.decode(raw, type=resource.type)
+        return ListedObject(found.metadata, found)
     except ValueError as fault:
         try:
-            return Item(msgspec.json.decode(raw, type=AnyObject).metadata, None, str(fault))
+            return ListedObject(msgspec.json.decode(raw, type=PartialObject).metadata, None, str(fault))
         except ValueError:
-            return Item(Metadata(name=""), None, f"{fault}: {bytes(raw)[:100]!r}")
+            return ListedObject(ObjectMeta(name=""), None, f"{fault}: {bytes(raw)[:100]!r}")

@@ -1,8 +1,9 @@
-"""The few fields of Kubernetes' JSON that matter here, and how they become the client port's words.
+"""The few fields of pods and their metrics that matter here, and how they become the cluster port's `Pod` and `PodUsage`.
 
-Typed decoding of raw responses: about a hundredth of the cost of the official client's models. Trees of JSON have no circles,
-so the garbage collector need not look at them; beside a large state that is a third of the cost. Unknown fields are skipped; a
-missing name or a quantity that is none raises ValueError (msgspec's errors are of that family) with the path or the value.
+Raw responses are decoded straight into these structs, at about a hundredth of the cost of the official client's models. Trees of
+JSON have no circles, so the garbage collector skips them (`gc=False`); beside a large state that saves a third of the cost.
+Unknown fields are ignored. A missing name or a bad quantity raises ValueError (msgspec's errors are of that family) that quotes
+the path or the value.
 """
 
 from collections.abc import Mapping
@@ -15,15 +16,15 @@ from schemas.facts.pods import ContainerSeen, PodPhase, ResizeState
 from schemas.names import Amounts, PodName, Workload
 from schemas.units import Seconds
 from streams.clients.cluster_port import OOMKill, Pod, PodUsage
-from streams.clients.kube import amounts
+from streams.clients.kube import quantities
 
 HASH_LABEL = "pod-template-hash"
 Time = Annotated[datetime, msgspec.Meta(tz=True)]
-"""A time that says its offset, as all of Kubernetes' do."""
+"""A time with an offset, as all of Kubernetes' times have."""
 
 
-class Owner(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """An owner reference."""
+class OwnerReference(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """An entry of `ownerReferences`."""
 
     kind: str
     name: str
@@ -31,8 +32,8 @@ class Owner(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     api_version: str = ""
 
 
-class Metadata(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """Object metadata."""
+class ObjectMeta(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """Metadata that every object has."""
 
     name: str
     namespace: str = "default"
@@ -41,38 +42,38 @@ class Metadata(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     creation_timestamp: Time | None = None
     deletion_timestamp: Time | None = None
     labels: dict[str, str] | None = None
-    owner_references: list[Owner] = []
+    owner_references: list[OwnerReference] = []
 
 
-class Resources(msgspec.Struct, frozen=True, gc=False):
-    """Requests and limits as quantities."""
+class ResourceRequirements(msgspec.Struct, frozen=True, gc=False):
+    """Requests and limits as quantities, by resource."""
 
     requests: dict[str, str] | None = None
     limits: dict[str, str] | None = None
 
 
-class Container(msgspec.Struct, frozen=True, gc=False):
-    """A container of a pod's spec."""
+class PodContainer(msgspec.Struct, frozen=True, gc=False):
+    """A container in a pod's spec."""
 
     name: str
-    resources: Resources = Resources()
+    resources: ResourceRequirements = ResourceRequirements()
 
 
-class Terminated(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """How a container ended."""
+class ContainerTerminated(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """How and when a container ended."""
 
     reason: str = ""
     finished_at: Time | None = None
 
 
-class Running(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """A container at work."""
+class ContainerRunning(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """Since when a container runs."""
 
     started_at: Time | None = None
 
 
-class Condition(msgspec.Struct, frozen=True, gc=False):
-    """A pod condition."""
+class StatusCondition(msgspec.Struct, frozen=True, gc=False):
+    """A condition of a pod or a node."""
 
     type: str
     status: str
@@ -80,95 +81,95 @@ class Condition(msgspec.Struct, frozen=True, gc=False):
 
 
 class ContainerState(msgspec.Struct, frozen=True, gc=False):
-    """One of: running, terminated, or neither (waiting)."""
+    """One of running and terminated; neither when the container waits."""
 
-    running: Running | None = None
-    terminated: Terminated | None = None
+    running: ContainerRunning | None = None
+    terminated: ContainerTerminated | None = None
 
 
 class ContainerStatus(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """What the kubelet says of a container. `resources` is what is in force."""
+    """What the kubelet reports of a container. `resources` are the amounts in force."""
 
     name: str
     restart_count: int = 0
     ready: bool = False
     state: ContainerState = ContainerState()
     last_state: ContainerState = ContainerState()
-    resources: Resources | None = None
+    resources: ResourceRequirements | None = None
 
 
 class PodSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """A pod's spec."""
+    """What the pod is to run, and where."""
 
-    containers: list[Container]
-    init_containers: list[Container] = []
+    containers: list[PodContainer]
+    init_containers: list[PodContainer] = []
     node_name: str | None = None
 
 
 class PodStatus(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """A pod's status."""
+    """How the pod is doing, as the kubelet reports it."""
 
     phase: PodPhase = PodPhase.UNKNOWN
     start_time: Time | None = None
-    conditions: list[Condition] = []
+    conditions: list[StatusCondition] = []
     container_statuses: list[ContainerStatus] = []
     init_container_statuses: list[ContainerStatus] = []
     qos_class: str = ""
 
 
 class PodObject(msgspec.Struct, frozen=True, gc=False):
-    """A pod."""
+    """A pod as the API server sends it."""
 
-    metadata: Metadata
+    metadata: ObjectMeta
     spec: PodSpec
     status: PodStatus = PodStatus()
 
 
 class PodList(msgspec.Struct, frozen=True, gc=False):
-    """A list of pods."""
+    """The answer to a list of pods."""
 
     items: list[PodObject]
 
 
-class MetricsContainer(msgspec.Struct, frozen=True, gc=False):
-    """Usage of one container."""
+class ContainerMetrics(msgspec.Struct, frozen=True, gc=False):
+    """What one container used, as quantities."""
 
     name: str
     usage: dict[str, str]
 
 
 class PodMetrics(msgspec.Struct, frozen=True, gc=False):
-    """metrics.k8s.io's usage of one pod."""
+    """What one pod used, as metrics.k8s.io reports it."""
 
-    metadata: Metadata
+    metadata: ObjectMeta
     timestamp: Time
     window: str
-    containers: list[MetricsContainer]
+    containers: list[ContainerMetrics]
 
 
 class PodMetricsList(msgspec.Struct, frozen=True, gc=False):
-    """A list of usages."""
+    """The answer to a list of pod metrics."""
 
     items: list[PodMetrics]
 
 
-class StatusDetails(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """Details of a refusal."""
+class ApiStatusDetails(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """The part of a Status that may ask for a pause."""
 
     retry_after_seconds: float = 0
 
 
-class Status(msgspec.Struct, frozen=True, gc=False):
-    """A refusal."""
+class ApiStatus(msgspec.Struct, frozen=True, gc=False):
+    """The Status object with which a server refuses."""
 
     message: str = ""
     reason: str = ""
     code: int = 0
-    details: StatusDetails | None = None
+    details: ApiStatusDetails | None = None
 
 
 def read_pod(cluster: str, pod: PodObject) -> Pod:
-    """A pod in the port's words. Raises ValueError when it lacks a creation time or carries a bad quantity."""
+    """A pod as the cluster port has it. Raises ValueError when it has no creation time or a bad quantity."""
     meta = pod.metadata
     if meta.creation_timestamp is None:
         msg = f"pod '{meta.namespace}/{meta.name}' has no creation timestamp"
@@ -181,8 +182,8 @@ def read_pod(cluster: str, pod: PodObject) -> Pod:
         phase=pod.status.phase,
         created=meta.creation_timestamp,
         containers=tuple(_container(container, statuses.get(container.name)) for container in pod.spec.containers),
-        asked_requests={c.name: amounts.read(c.resources.requests or {}) for c in pod.spec.containers},
-        asked_limits={c.name: amounts.read(c.resources.limits or {}) for c in pod.spec.containers},
+        asked_requests={c.name: quantities.read_amounts(c.resources.requests or {}) for c in pod.spec.containers},
+        asked_limits={c.name: quantities.read_amounts(c.resources.limits or {}) for c in pod.spec.containers},
         node=pod.spec.node_name,
         labels=meta.labels or {},
         resize=_resize(pod.status.conditions),
@@ -195,18 +196,18 @@ def read_pod(cluster: str, pod: PodObject) -> Pod:
 
 
 def read_usage(usage: PodMetrics) -> PodUsage:
-    """A usage in the port's words. Raises ValueError for a bad quantity or window."""
+    """A usage as the cluster port has it. Raises ValueError for a bad quantity or window."""
     return PodUsage(
         namespace=usage.metadata.namespace,
         pod=usage.metadata.name,
         at=usage.timestamp,
-        window=seconds(usage.window),
-        containers={container.name: amounts.read(container.usage) for container in usage.containers},
+        window=parse_duration(usage.window),
+        containers={container.name: quantities.read_amounts(container.usage) for container in usage.containers},
     )
 
 
-def _workload(cluster: str, meta: Metadata) -> Workload:
-    """The topmost controller as far as the pod itself tells: a Deployment is its ReplicaSet's name without the template hash."""
+def _workload(cluster: str, meta: ObjectMeta) -> Workload:
+    """The topmost controller as far as the pod shows: a Deployment's name is its ReplicaSet's without the template hash."""
     owner = next((owner for owner in meta.owner_references if owner.controller), None)
     if owner is None:
         return Workload(cluster, meta.namespace, "Pod", meta.name)
@@ -216,7 +217,7 @@ def _workload(cluster: str, meta: Metadata) -> Workload:
     return Workload(cluster, meta.namespace, owner.kind, owner.name)
 
 
-def _container(container: Container, status: ContainerStatus | None) -> ContainerSeen:
+def _container(container: PodContainer, status: ContainerStatus | None) -> ContainerSeen:
     resources = container.resources if status is None or status.resources is None else status.resources
     return ContainerSeen(
         name=container.name,
@@ -227,15 +228,15 @@ def _container(container: Container, status: ContainerStatus | None) -> Containe
     )
 
 
-def _read(quantities: Mapping[str, str] | None) -> Amounts:
-    return Amounts() if quantities is None else amounts.read(quantities)
+def _read(texts: Mapping[str, str] | None) -> Amounts:
+    return Amounts() if texts is None else quantities.read_amounts(texts)
 
 
 def _ooms(status: ContainerStatus) -> list[OOMKill]:
-    """Those that the last two ends were, by restarts. A container that waits for its restart still counts one restart too few."""
+    """OOM kills among the container's last two ends. While it waits for its restart, `restart_count` is still one too low."""
     last, now = status.last_state.terminated, status.state.terminated
-    runs = status.state.running is not None or now is not None
-    ends = ((last, status.restart_count + (0 if runs else 1)), (now, status.restart_count + 1))
+    counted = status.state.running is not None or now is not None
+    ends = ((last, status.restart_count + (0 if counted else 1)), (now, status.restart_count + 1))
     return [
         OOMKill(status.name, restarts, end.finished_at)
         for end, restarts in ends
@@ -243,8 +244,8 @@ def _ooms(status: ContainerStatus) -> list[OOMKill]:
     ]
 
 
-def _resize(conditions: list[Condition]) -> ResizeState:
-    """The first of the two resize conditions that is true; a pending one for a reason we do not know counts as deferred."""
+def _resize(conditions: list[StatusCondition]) -> ResizeState:
+    """From the first resize condition that is true. A pending resize with an unknown reason counts as deferred."""
     for condition in conditions:
         if condition.status == "True" and condition.type == "PodResizePending":
             return ResizeState.INFEASIBLE if condition.reason == "Infeasible" else ResizeState.DEFERRED
@@ -256,8 +257,8 @@ def _resize(conditions: list[Condition]) -> ResizeState:
 _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0}
 
 
-def seconds(duration: str) -> Seconds:
-    """Go's spelling of a duration, as far as metrics servers use it: `1m0s`, `30.5s`."""
+def parse_duration(duration: str) -> Seconds:
+    """A duration in seconds, from Go's spelling as far as metrics servers use it: `1m0s`, `30.5s`. Raises ValueError."""
     total, number = 0.0, ""
     for letter in duration:
         if letter in _UNITS:

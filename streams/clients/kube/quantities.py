@@ -1,25 +1,97 @@
-"""Amounts as Kubernetes writes them, so that a status reads like upstream's.
+"""Kubernetes quantities: text to amounts and back, and when two amounts are the same to a cluster.
 
-CPU is decimal: 1.5 cores are `1500m`, 0.2505 are `250500u`. Memory is binary while that is exact: 262144000 bytes are `250Mi`,
-764046746 are just that. Below 1024 bytes memory is decimal too. An amount that a policy's bound gave keeps its value here, not
-the unit in which the policy wrote it.
+A cluster keeps CPU in whole millicores and memory in whole bytes, so amounts that differ by less are the same to it. Whatever
+Kubernetes would refuse as a quantity is refused here too. `canonical_cpu` and `canonical_memory` write amounts the way
+Kubernetes itself does, so that a status that we write reads like upstream's.
 """
 
+import math
+from collections.abc import Mapping
 from fractions import Fraction
+from functools import lru_cache
 
+from kubernetes.utils.quantity import parse_quantity
+
+from schemas.names import Amounts
+from schemas.units import Bytes, Cores
+
+_DUST = 1e-6
+"""Millicores below this are what binary fractions leave behind, not a wish for one more."""
 _DECIMAL = ("u", "m", "", "k", "M", "G", "T", "P", "E")
 _BINARY = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
-
 _KI = 1024
 
 
-def cpu(cores: float) -> str:
-    """Cores as text, to the millionth."""
+@lru_cache(maxsize=1 << 14)
+def parse(quantity: str) -> float:
+    """A quantity as a number, in its base unit. Raises ValueError that quotes text which is no quantity."""
+    number = float(parse_quantity(quantity))  # type: ignore[no-untyped-call]  # the official client types no function of its utils
+    if not math.isfinite(number):
+        msg = f"'{quantity}' is no quantity"
+        raise ValueError(msg)
+    return number
+
+
+def read_amounts(quantities: Mapping[str, str]) -> Amounts:
+    """CPU and memory of a `requests`, `limits` or `usage` object. Raises ValueError as `parse`."""
+    cpu, memory = quantities.get("cpu"), quantities.get("memory")
+    return Amounts(
+        cpu=None if cpu is None else Cores(parse(cpu)),
+        memory=None if memory is None else Bytes(math.ceil(parse(memory))),
+    )
+
+
+def spell_amounts(amounts: Amounts) -> dict[str, str]:
+    """The object that sets these amounts, such as `{"cpu": "250m", "memory": "1048576"}`; amounts that are not set are absent."""
+    spelled: dict[str, str] = {}
+    if amounts.cpu is not None:
+        spelled["cpu"] = f"{millicores(amounts.cpu)}m"
+    if amounts.memory is not None:
+        spelled["memory"] = str(math.ceil(amounts.memory))
+    return spelled
+
+
+def millicores(cores: Cores) -> int:
+    """Whole millicores, rounded up as Kubernetes rounds anything finer."""
+    return math.ceil(cores * 1000 - _DUST)
+
+
+def settled(amounts: Amounts) -> Amounts:
+    """The amounts as the cluster shows them once it has accepted them."""
+    return Amounts(
+        cpu=None if amounts.cpu is None else Cores(millicores(amounts.cpu) / 1000),
+        memory=None if amounts.memory is None else Bytes(math.ceil(amounts.memory)),
+    )
+
+
+def same(left: Mapping[str, Amounts], right: Mapping[str, Amounts]) -> bool:
+    """Whether a cluster would show both alike, container by container. A missing container counts as one without amounts."""
+    names = left.keys() | right.keys()
+    return all(settled(left.get(name, Amounts())) == settled(right.get(name, Amounts())) for name in names)
+
+
+def merged(old: Amounts, new: Amounts) -> Amounts:
+    """What a patch leaves behind: the new amounts, and the old ones where the patch sets none."""
+    return Amounts(old.cpu if new.cpu is None else new.cpu, old.memory if new.memory is None else new.memory)
+
+
+def meets(asked: Mapping[str, Amounts], wanted: Mapping[str, Amounts]) -> bool:
+    """Whether `asked` already has every amount in `wanted`, container by container."""
+    before = {name: asked.get(name, Amounts()) for name in wanted}
+    return same({name: merged(before[name], new) for name, new in wanted.items()}, before)
+
+
+def canonical_cpu(cores: float) -> str:
+    """Cores as Kubernetes writes them, to the millionth: 1.5 is `1500m`, 0.2505 is `250500u`."""
     return _decimal(round(cores * 1_000_000))
 
 
-def memory(amount: int, *, humanize: bool = False) -> str:
-    """Bytes as text; humanized ones as upstream's API server gives them back, cut to two decimals of their unit."""
+def canonical_memory(amount: int, *, humanize: bool = False) -> str:
+    """Bytes as Kubernetes writes them: 262144000 is `250Mi`, but 764046746 stays as it is, because no binary unit is exact.
+
+    Below 1024 bytes the text is decimal. With `humanize` the amount is first cut to two decimals of its unit (see `humanized`),
+    and the text is what upstream's API server returns for that. The unit in which a policy wrote a bound is not kept.
+    """
     exact = Fraction(humanized(amount)[0]) if humanize else Fraction(amount)
     if exact.denominator != 1:
         return _decimal(-(-exact.numerator * 1000 // exact.denominator) * 1000)
@@ -33,7 +105,7 @@ def memory(amount: int, *, humanize: bool = False) -> str:
 
 
 def humanized(amount: int) -> tuple[Fraction, str]:
-    """Bytes in the largest unit that gives at least 1, with two decimals: what the text means, and the text."""
+    """Bytes in the largest unit that gives at least 1, with two decimals: the value in bytes, and the text."""
     power = min(4, max(0, (amount.bit_length() - 1) // 10)) if amount > 0 else 0
     if power == 0:
         return Fraction(amount), str(amount)

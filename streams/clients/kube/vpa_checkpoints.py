@@ -1,7 +1,7 @@
-"""VerticalPodAutoscalerCheckpoint objects: how a saved history is written for another recommender to read.
+"""VerticalPodAutoscalerCheckpoint objects: saved histories, written so that another recommender can read them.
 
-One object for each container name of a VPA, called `<vpa>-<container>`, in the VPA's namespace. Times are whole seconds; one that
-never was is left out. An object that is there keeps its metadata and gets a new spec and status, both as a whole.
+There is one object for each container name of a VPA, called `<vpa>-<container>`, in the VPA's namespace. Times are whole seconds,
+and a time that never was is left out. Replacing an object keeps its metadata and replaces its spec and status as a whole.
 """
 
 from collections.abc import Iterable, Mapping
@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from schemas import times
 from schemas.facts.vpa_checkpoints import CheckpointSeen, SavedHistogram
-from streams.clients.kube.api import Answer, Api, Question, accepted
+from streams.clients.kube.api import Api, ApiRequest, ApiResponse, accepted_body
 
 API_VERSION = "autoscaling.k8s.io/v1"
 KIND = "VerticalPodAutoscalerCheckpoint"
@@ -20,8 +20,8 @@ _TRIES = 5
 Body = dict[str, object]
 
 
-def as_object(kept: CheckpointSeen) -> Body:
-    """The object that holds a checkpoint."""
+def checkpoint_object(kept: CheckpointSeen) -> Body:
+    """The checkpoint as a Kubernetes object."""
     return {
         "apiVersion": API_VERSION,
         "kind": KIND,
@@ -39,41 +39,41 @@ def as_object(kept: CheckpointSeen) -> Body:
     }
 
 
-def as_list(kept: Iterable[CheckpointSeen]) -> Body:
-    """Several of them as one document, as `kubectl apply -f` takes it."""
-    return {"apiVersion": "v1", "kind": "List", "items": [as_object(each) for each in kept]}
+def checkpoint_list(kept: Iterable[CheckpointSeen]) -> Body:
+    """Several checkpoints as one `List` document, which `kubectl apply -f` accepts."""
+    return {"apiVersion": "v1", "kind": "List", "items": [checkpoint_object(each) for each in kept]}
 
 
 def object_name(kept: CheckpointSeen) -> str:
-    """The name of the object that holds a checkpoint."""
+    """The object's name: `<vpa>-<container>`."""
     return f"{kept.vpa}-{kept.container}"
 
 
-def put(api: Api, kept: CheckpointSeen) -> None:
-    """Make the object, or replace what is there. Raises TryAgain and GiveUp."""
-    made = as_object(kept)
-    folder = f"/apis/{API_VERSION}/namespaces/{quote(kept.workload.namespace)}/verticalpodautoscalercheckpoints"
-    place, name = f"{folder}/{quote(object_name(kept))}", f"{kept.workload.namespace}/{object_name(kept)}"
-    read = Question(place, "reading checkpoint", name)
+def write(api: Api, kept: CheckpointSeen) -> None:
+    """Create the object or replace it. Raises TryAgain and GiveUp; conflicts are tried again a few times first."""
+    wanted = checkpoint_object(kept)
+    collection = f"/apis/{API_VERSION}/namespaces/{quote(kept.workload.namespace)}/verticalpodautoscalercheckpoints"
+    path, name = f"{collection}/{quote(object_name(kept))}", f"{kept.workload.namespace}/{object_name(kept)}"
+    read = ApiRequest(path, "reading checkpoint", name)
     for left in reversed(range(_TRIES)):
         there = api.find(read, dict[str, object])
         if there is None:
-            question = Question(folder, "making checkpoint", name, method="POST", body=made)
+            request = ApiRequest(collection, "making checkpoint", name, method="POST", body=wanted)
         else:
-            question = Question(place, "replacing checkpoint", name, method="PUT", body=_over(there, made))
-        answer = api.ask(question)
-        if not left or not _moved(answer):
-            accepted(answer, question)
+            request = ApiRequest(path, "replacing checkpoint", name, method="PUT", body=_replaced(there, wanted))
+        response = api.send(request)
+        if not left or not _conflicts(response):
+            accepted_body(response, request)
             return
 
 
-def _over(there: Mapping[str, object], made: Body) -> Body:
-    return {**there, "spec": made["spec"], "status": made["status"]}
+def _replaced(there: Mapping[str, object], wanted: Body) -> Body:
+    return {**there, "spec": wanted["spec"], "status": wanted["status"]}
 
 
-def _moved(answer: Answer) -> bool:
-    """Somebody else made, changed or removed it since it was read."""
-    return answer.code == HTTPStatus.CONFLICT
+def _conflicts(response: ApiResponse) -> bool:
+    """Whether somebody else created, changed or removed the object after it was read."""
+    return response.code == HTTPStatus.CONFLICT
 
 
 def _histogram(kept: SavedHistogram) -> Body:

@@ -1,6 +1,6 @@
-"""A VerticalPodAutoscaler's spec as the API server has it, and what can be read of one that breaks its own schema.
+"""A VerticalPodAutoscaler's spec as the API server has it, also when it breaks its own schema.
 
-Enumerations and quantities stay text here: who gives them meaning can then name the value that has none.
+Enumerations and quantities stay text here, so that the code which interprets them can quote the value that makes no sense.
 """
 
 from typing import TypeVar
@@ -12,32 +12,32 @@ from streams.clients.kube.watched_objects import Quantity
 T = TypeVar("T")
 
 
-class Target(msgspec.Struct, frozen=True, rename="camel"):
-    """The target reference."""
+class TargetReference(msgspec.Struct, frozen=True, rename="camel"):
+    """The reference to the controller that the VPA is for."""
 
     kind: str = ""
     name: str = ""
     api_version: str = ""
 
 
-class EvictionSpec(msgspec.Struct, frozen=True, rename="camel"):
-    """An eviction requirement."""
+class EvictionRequirementSpec(msgspec.Struct, frozen=True, rename="camel"):
+    """An entry of `evictionRequirements`."""
 
     resources: list[str] = []
     change_requirement: str = ""
 
 
-class UpdateSpec(msgspec.Struct, frozen=True, rename="camel"):
-    """The update policy."""
+class UpdatePolicySpec(msgspec.Struct, frozen=True, rename="camel"):
+    """The `updatePolicy`."""
 
     update_mode: str = ""
     min_replicas: int | None = None
     evict_after_oom_seconds: int | None = msgspec.field(default=None, name="evictAfterOOMSeconds")
-    eviction_requirements: list[EvictionSpec] | None = None
+    eviction_requirements: list[EvictionRequirementSpec] | None = None
 
 
-class BoostCpu(msgspec.Struct, frozen=True, rename="camel"):
-    """A boost of CPU."""
+class CpuBoostSpec(msgspec.Struct, frozen=True, rename="camel"):
+    """The CPU part of a startup boost."""
 
     type: str = ""
     factor: float | None = None
@@ -45,14 +45,14 @@ class BoostCpu(msgspec.Struct, frozen=True, rename="camel"):
     duration_seconds: float | None = None
 
 
-class BoostSpec(msgspec.Struct, frozen=True):
-    """A startup boost."""
+class StartupBoostSpec(msgspec.Struct, frozen=True):
+    """The `startupBoost`, of a VPA or of one container."""
 
-    cpu: BoostCpu | None = None
+    cpu: CpuBoostSpec | None = None
 
 
-class ContainerSpec(msgspec.Struct, frozen=True, rename="camel"):
-    """A container policy."""
+class ContainerPolicySpec(msgspec.Struct, frozen=True, rename="camel"):
+    """An entry of `containerPolicies`."""
 
     container_name: str = ""
     mode: str | None = None
@@ -64,49 +64,49 @@ class ContainerSpec(msgspec.Struct, frozen=True, rename="camel"):
     oom_min_bump_up: Quantity | None = None
     memory_aggregation_interval_seconds: int | None = None
     memory_aggregation_interval_count: int | None = None
-    startup_boost: BoostSpec | None = None
+    startup_boost: StartupBoostSpec | None = None
 
 
-class ResourceSpec(msgspec.Struct, frozen=True, rename="camel"):
-    """The resource policy."""
+class ResourcePolicySpec(msgspec.Struct, frozen=True, rename="camel"):
+    """The `resourcePolicy`."""
 
-    container_policies: list[ContainerSpec] | None = None
+    container_policies: list[ContainerPolicySpec] | None = None
 
 
-class Recommender(msgspec.Struct, frozen=True):
-    """Who is asked to serve it."""
+class RecommenderSelector(msgspec.Struct, frozen=True):
+    """An entry of `recommenders`."""
 
     name: str
 
 
-class Spec(msgspec.Struct, frozen=True, rename="camel"):
-    """All of it."""
+class VpaSpec(msgspec.Struct, frozen=True, rename="camel"):
+    """The whole spec."""
 
-    target_ref: Target | None = None
-    update_policy: UpdateSpec | None = None
-    resource_policy: ResourceSpec | None = None
-    startup_boost: BoostSpec | None = None
-    recommenders: list[Recommender] | None = None
+    target_ref: TargetReference | None = None
+    update_policy: UpdatePolicySpec | None = None
+    resource_policy: ResourcePolicySpec | None = None
+    startup_boost: StartupBoostSpec | None = None
+    recommenders: list[RecommenderSelector] | None = None
 
 
-class _Whose(msgspec.Struct, frozen=True, rename="camel"):
+class _TargetAndRecommenders(msgspec.Struct, frozen=True, rename="camel"):
     target_ref: msgspec.Raw = msgspec.Raw(b"null")
     recommenders: msgspec.Raw = msgspec.Raw(b"null")
 
 
-def whole(spec: msgspec.Raw) -> Spec:
-    """Raises ValueError with the path of what breaks the schema."""
-    return msgspec.json.decode(spec, type=Spec)
+def decode(spec: msgspec.Raw) -> VpaSpec:
+    """The whole spec. Raises ValueError with the path of what breaks the schema."""
+    return msgspec.json.decode(spec, type=VpaSpec)
 
 
-def rescued(spec: msgspec.Raw) -> Spec:
-    """Target and recommenders of a spec that cannot be read as a whole, as far as they can be."""
-    parts = msgspec.json.decode(spec, type=_Whose)
-    recommenders: list[Recommender] | None = _try(parts.recommenders, list[Recommender])
-    return Spec(target_ref=_try(parts.target_ref, Target), recommenders=recommenders)
+def decode_leniently(spec: msgspec.Raw) -> VpaSpec:
+    """Only target and recommenders, each as far as it can be read: for a spec that `decode` refuses."""
+    parts = msgspec.json.decode(spec, type=_TargetAndRecommenders)
+    recommenders: list[RecommenderSelector] | None = _decode_or_none(parts.recommenders, list[RecommenderSelector])
+    return VpaSpec(target_ref=_decode_or_none(parts.target_ref, TargetReference), recommenders=recommenders)
 
 
-def _try(raw: msgspec.Raw, kind: type[T]) -> T | None:
+def _decode_or_none(raw: msgspec.Raw, kind: type[T]) -> T | None:
     try:
         return msgspec.json.decode(raw, type=kind)
     except ValueError:

@@ -1,63 +1,63 @@
-"""The few fields of the objects, pods aside, that a source watches: nodes, limit ranges, events, controllers, VPAs, checkpoints.
+"""The few fields of watched objects other than pods: nodes, limit ranges, events, controllers, scales, VPAs and checkpoints.
 
-Structs alone, decoded from raw answers as in `wire`. Where a person's mistake may hide (a VPA's spec) it stays raw, so that one
-bad field does not hide the object's name.
+These are structs to decode raw responses into, without any logic. A VPA's spec stays raw, because people write it: one bad field
+must not hide the object's name.
 """
 
 from typing import Protocol
 
 import msgspec
 
-from streams.clients.kube.pod_objects import Condition, Metadata, Time
+from streams.clients.kube.pod_objects import ObjectMeta, StatusCondition, Time
 
 Quantity = str | int | float
-"""A quantity in a custom resource: the API server leaves it as it was written."""
+"""A quantity in a custom resource. The API server leaves it as somebody wrote it."""
 
 
-class Named(Protocol):
-    """Anything with metadata."""
+class KubeObject(Protocol):
+    """Any object that has metadata."""
 
     @property
-    def metadata(self) -> Metadata:
+    def metadata(self) -> ObjectMeta:
         """Name, namespace, uid, version."""
 
 
-class AnyObject(msgspec.Struct, frozen=True, gc=False):
-    """An object of which nothing but the name is wanted."""
+class PartialObject(msgspec.Struct, frozen=True, gc=False):
+    """An object of which only the metadata is read."""
 
-    metadata: Metadata
+    metadata: ObjectMeta
 
 
-class Described(Metadata, frozen=True, gc=False, rename="camel"):
-    """Metadata with what most objects carry for nothing."""
+class AnnotatedMeta(ObjectMeta, frozen=True, gc=False, rename="camel"):
+    """Metadata with the annotations and the generation, which few objects are read for."""
 
     annotations: dict[str, str] | None = None
     generation: int = 0
 
 
 class NodeSpec(msgspec.Struct, frozen=True, gc=False):
-    """A node's spec."""
+    """Whether the node accepts new pods."""
 
     unschedulable: bool = False
 
 
 class NodeStatus(msgspec.Struct, frozen=True, gc=False):
-    """A node's status."""
+    """What the node has for pods, and its conditions."""
 
     allocatable: dict[str, str] = {}
-    conditions: list[Condition] = []
+    conditions: list[StatusCondition] = []
 
 
 class NodeObject(msgspec.Struct, frozen=True, gc=False):
-    """A node."""
+    """A node as the API server sends it."""
 
-    metadata: Metadata
+    metadata: ObjectMeta
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
 
 
-class LimitItem(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """One entry of a limit range."""
+class LimitRangeItem(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """One entry of a limit range, with quantities by resource."""
 
     type: str
     min: dict[str, str] | None = None
@@ -68,20 +68,20 @@ class LimitItem(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 
 
 class LimitRangeSpec(msgspec.Struct, frozen=True, gc=False):
-    """A limit range's spec."""
+    """The entries of a limit range."""
 
-    limits: list[LimitItem] = []
+    limits: list[LimitRangeItem] = []
 
 
 class LimitRangeObject(msgspec.Struct, frozen=True, gc=False):
-    """A limit range."""
+    """A LimitRange as the API server sends it."""
 
-    metadata: Metadata
+    metadata: ObjectMeta
     spec: LimitRangeSpec = LimitRangeSpec()
 
 
-class Involved(msgspec.Struct, frozen=True, gc=False):
-    """What an event is about."""
+class InvolvedObject(msgspec.Struct, frozen=True, gc=False):
+    """The object that an event is about."""
 
     kind: str = ""
     namespace: str = ""
@@ -90,15 +90,15 @@ class Involved(msgspec.Struct, frozen=True, gc=False):
 
 
 class EventObject(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """An event."""
+    """An Event as the API server sends it."""
 
-    metadata: Described
-    involved_object: Involved = Involved()
+    metadata: AnnotatedMeta
+    involved_object: InvolvedObject = InvolvedObject()
     reason: str = ""
 
 
 class LabelExpression(msgspec.Struct, frozen=True, gc=False):
-    """One expression of a label selector."""
+    """One entry of `matchExpressions`."""
 
     key: str
     operator: str
@@ -106,7 +106,7 @@ class LabelExpression(msgspec.Struct, frozen=True, gc=False):
 
 
 class LabelSelector(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """A label selector."""
+    """A label selector in the form of an object."""
 
     match_labels: dict[str, str] | None = None
     match_expressions: list[LabelExpression] | None = None
@@ -121,89 +121,89 @@ class ControllerSpec(msgspec.Struct, frozen=True, gc=False):
 class ControllerObject(msgspec.Struct, frozen=True, gc=False):
     """A Deployment, ReplicaSet, StatefulSet, DaemonSet or Job."""
 
-    metadata: Metadata
+    metadata: ObjectMeta
     spec: ControllerSpec = ControllerSpec()
 
 
-class PlainSpec(msgspec.Struct, frozen=True, gc=False):
+class ReplicationControllerSpec(msgspec.Struct, frozen=True, gc=False):
     """The spec of a ReplicationController, whose selector is a map."""
 
     selector: dict[str, str] | None = None
 
 
 class ReplicationControllerObject(msgspec.Struct, frozen=True, gc=False):
-    """A ReplicationController."""
+    """A ReplicationController as the API server sends it."""
 
-    metadata: Metadata
-    spec: PlainSpec = PlainSpec()
+    metadata: ObjectMeta
+    spec: ReplicationControllerSpec = ReplicationControllerSpec()
 
 
-class Labelled(msgspec.Struct, frozen=True, gc=False):
-    """Metadata of a pod template."""
+class PodTemplateMeta(msgspec.Struct, frozen=True, gc=False):
+    """The labels that pods made from a template get."""
 
     labels: dict[str, str] | None = None
 
 
-class Template(msgspec.Struct, frozen=True, gc=False):
-    """A pod template."""
+class PodTemplate(msgspec.Struct, frozen=True, gc=False):
+    """The template that a job makes pods from."""
 
-    metadata: Labelled = Labelled()
+    metadata: PodTemplateMeta = PodTemplateMeta()
 
 
 class JobSpec(msgspec.Struct, frozen=True, gc=False):
-    """The spec of a job template."""
+    """The spec inside a job template."""
 
-    template: Template = Template()
+    template: PodTemplate = PodTemplate()
 
 
 class JobTemplate(msgspec.Struct, frozen=True, gc=False):
-    """A job template."""
+    """The template that a CronJob makes jobs from."""
 
     spec: JobSpec = JobSpec()
 
 
 class CronJobSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """A CronJob's spec."""
+    """A CronJob's spec, as far as its pods' labels."""
 
     job_template: JobTemplate = JobTemplate()
 
 
 class CronJobObject(msgspec.Struct, frozen=True, gc=False):
-    """A CronJob."""
+    """A CronJob as the API server sends it."""
 
-    metadata: Metadata
+    metadata: ObjectMeta
     spec: CronJobSpec = CronJobSpec()
 
 
 class ScaleStatus(msgspec.Struct, frozen=True, gc=False):
-    """The status of a scale."""
+    """The pod selector of a scale, as text."""
 
     selector: str = ""
 
 
 class ScaleObject(msgspec.Struct, frozen=True, gc=False):
-    """The scale subresource of anything."""
+    """The scale subresource of any object."""
 
-    metadata: Metadata
+    metadata: ObjectMeta
     status: ScaleStatus = ScaleStatus()
 
 
 class VpaObject(msgspec.Struct, frozen=True, gc=False):
-    """A VerticalPodAutoscaler."""
+    """A VerticalPodAutoscaler with its spec undecoded."""
 
-    metadata: Described
+    metadata: AnnotatedMeta
     spec: msgspec.Raw = msgspec.Raw(b"{}")
 
 
 class CheckpointSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """Whose history it is."""
+    """The VPA and the container whose history it is."""
 
     vpa_object_name: str = ""
     container_name: str = ""
 
 
 class HistogramObject(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """A histogram in a checkpoint."""
+    """A histogram in a checkpoint: integer weights by bucket number, which add up to `total_weight`."""
 
     reference_timestamp: Time | None = None
     total_weight: float = 0.0
@@ -211,7 +211,7 @@ class HistogramObject(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 
 
 class CheckpointStatus(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """The history."""
+    """The saved history of one container."""
 
     version: str = ""
     first_sample_start: Time | None = None
@@ -222,8 +222,8 @@ class CheckpointStatus(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 
 
 class CheckpointObject(msgspec.Struct, frozen=True, gc=False):
-    """A VerticalPodAutoscalerCheckpoint."""
+    """A VerticalPodAutoscalerCheckpoint as the API server sends it."""
 
-    metadata: Metadata
+    metadata: ObjectMeta
     spec: CheckpointSpec = CheckpointSpec()
     status: CheckpointStatus = CheckpointStatus()

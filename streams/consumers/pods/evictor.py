@@ -7,7 +7,7 @@ from schemas.decisions.pod_updates import EvictionPlanned
 from schemas.names import Amounts, PodName
 from schemas.outcomes import Action, Result
 from streams.clients.cluster_port import ClusterClient, Pod
-from streams.clients.kube.amounts import same
+from streams.clients.kube.quantities import same
 from streams.consumers.executing.executor import Acting, Finding, Post
 from streams.consumers.executing.wording import spelled
 from streams.errors import GiveUp

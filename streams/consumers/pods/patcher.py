@@ -17,7 +17,7 @@ from schemas.names import Amounts, Workload
 from schemas.outcomes import Action, ActionFinished, Result
 from schemas.subjects import Subject
 from streams.clients.cluster_port import Patch, Pod
-from streams.clients.kube.amounts import meets
+from streams.clients.kube.quantities import meets
 from streams.consumers.executing.control import Switch
 from streams.consumers.executing.cursor import Reading
 from streams.consumers.executing.executor import Post

@@ -8,7 +8,7 @@ from schemas.decisions.pod_updates import ResizePlanned
 from schemas.names import Amounts
 from schemas.outcomes import Action, Result
 from streams.clients.cluster_port import ClusterClient
-from streams.clients.kube.amounts import meets, same
+from streams.clients.kube.quantities import meets, same
 from streams.consumers.executing.executor import Acting, Finding, Post
 from streams.consumers.executing.wording import spelled
 

@@ -14,7 +14,7 @@ from schemas.decisions.recommendations import ContainerRecommendation
 from schemas.names import Amounts
 from schemas.policies.vpa import VpaChanged
 from streams.clients.kube import quantities
-from streams.clients.kube.vpa_statuses import Condition, ContainerText, Recommendation, VpaStatus
+from streams.clients.kube.vpa_status_client import RecommendedContainerResources, RecommendedPodResources, VpaCondition, VpaStatus
 
 PROVIDED = "RecommendationProvided"
 NO_PODS = "NoPodsMatched"
@@ -50,42 +50,42 @@ class Judging:
         held = {condition.type: condition for condition in before.conditions if condition.type != DEPRECATED}
         unsupported = vpa.unsupported or _rivalled(vpa, known.rival)
         pods = 0 if unsupported else known.pods
-        _set(held, Condition(UNSUPPORTED, _TRUE, at, "", unsupported), holds=bool(unsupported))
+        _set(held, VpaCondition(UNSUPPORTED, _TRUE, at, "", unsupported), holds=bool(unsupported))
         if pods is not None:
-            _set(held, Condition(NO_PODS, _TRUE, at, NO_PODS, NO_PODS_MESSAGE), holds=pods == 0)
+            _set(held, VpaCondition(NO_PODS, _TRUE, at, NO_PODS, NO_PODS_MESSAGE), holds=pods == 0)
         said = self._said(vpa, known, before)
         why = None if said else held.get(NO_PODS)
-        provided = Condition(PROVIDED, _TRUE if said else _FALSE, at, why.reason if why else "", why.message if why else "")
+        provided = VpaCondition(PROVIDED, _TRUE if said else _FALSE, at, why.reason if why else "", why.message if why else "")
         _put(held, provided)
         return VpaStatus(tuple(held[name] for name in sorted(held)), said, vpa.generation)
 
-    def _said(self, vpa: VpaChanged, known: Known, before: VpaStatus) -> Recommendation | None:
+    def _said(self, vpa: VpaChanged, known: Known, before: VpaStatus) -> RecommendedPodResources | None:
         if known.rival:
             return None
         if known.containers is None:
             return _kept(vpa, before)
         found = sorted(known.containers, key=lambda each: each.container)
-        return Recommendation(tuple(text(each, humanize=self.humanize) for each in found)) if found else None
+        return RecommendedPodResources(tuple(text(each, humanize=self.humanize) for each in found)) if found else None
 
 
-def text(said: ContainerRecommendation, *, humanize: bool = False) -> ContainerText:
+def text(said: ContainerRecommendation, *, humanize: bool = False) -> RecommendedContainerResources:
     """One container's recommendation as the API has it."""
     lower, target, upper, uncapped = (
         _resources(amounts, humanize) for amounts in (said.lower, said.target, said.upper, said.uncapped)
     )
-    return ContainerText(target, said.container, lower, upper, uncapped)
+    return RecommendedContainerResources(target, said.container, lower, upper, uncapped)
 
 
 def _resources(amounts: Amounts, humanize: bool) -> Mapping[str, str]:
     found = {}
     if amounts.cpu is not None:
-        found["cpu"] = quantities.cpu(amounts.cpu)
+        found["cpu"] = quantities.canonical_cpu(amounts.cpu)
     if amounts.memory is not None:
-        found["memory"] = quantities.memory(amounts.memory, humanize=humanize)
+        found["memory"] = quantities.canonical_memory(amounts.memory, humanize=humanize)
     return found
 
 
-def _kept(vpa: VpaChanged, before: VpaStatus) -> Recommendation | None:
+def _kept(vpa: VpaChanged, before: VpaStatus) -> RecommendedPodResources | None:
     """The recommendation that stands in the object, if it was made for this spec."""
     provided = any(condition.type == PROVIDED and condition.status == _TRUE for condition in before.conditions)
     return before.recommendation if provided and before.observed_generation == vpa.generation else None
@@ -98,7 +98,7 @@ def _rivalled(vpa: VpaChanged, rival: str) -> str:
     return f"The targetRef '{ref.kind}/{ref.name}' is governed by the older VPA '{rival}' already"
 
 
-def _set(held: dict[str, Condition], new: Condition, *, holds: bool) -> None:
+def _set(held: dict[str, VpaCondition], new: VpaCondition, *, holds: bool) -> None:
     """Set a condition that is True or not there at all."""
     if holds:
         _put(held, new)
@@ -106,7 +106,7 @@ def _set(held: dict[str, Condition], new: Condition, *, holds: bool) -> None:
         held.pop(new.type, None)
 
 
-def _put(held: dict[str, Condition], new: Condition) -> None:
+def _put(held: dict[str, VpaCondition], new: VpaCondition) -> None:
     old = held.get(new.type)
     flipped = old is None or old.status != new.status
     held[new.type] = new if flipped or old is None else replace(new, last_transition_time=old.last_transition_time)

@@ -18,7 +18,7 @@ import structlog
 
 from schemas.outcomes import Result, StatusWritten
 from schemas.policies.vpa import VpaChanged, VpaRemoved
-from streams.clients.kube.vpa_statuses import VpaObject
+from streams.clients.kube.vpa_status_client import VpaStatusObject
 from streams.codec.event_codec import tick_number
 from streams.consumers.executing.cursor import Reading
 from streams.consumers.executing.executor import Post
@@ -47,7 +47,7 @@ _log = structlog.get_logger(__name__)
 class Listed(Holder, Protocol):
     """Who holds the objects and can list them."""
 
-    def all(self) -> Iterable[VpaObject]:
+    def all(self) -> Iterable[VpaStatusObject]:
         """All objects."""
 
 

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Protocol
 
 from schemas.policies.vpa import DEFAULT_RECOMMENDER, VpaChanged
-from streams.clients.kube.vpa_statuses import Conflict, VpaObject, VpaStatus, same
+from streams.clients.kube.vpa_status_client import Conflict, VpaStatus, VpaStatusObject, same
 from streams.consumers.executing.rate_limit import Pace
 from streams.consumers.vpa_status.conditions import Judging
 from streams.consumers.vpa_status.projection import Order
@@ -30,12 +30,12 @@ class Written:
 
 
 class Holder(Protocol):
-    """Who holds the objects: as `streams.clients.kube.vpa_statuses`."""
+    """Who holds the objects: as `streams.clients.kube.vpa_status_client`."""
 
-    def read(self, namespace: str, name: str) -> VpaObject | None:
+    def read(self, namespace: str, name: str) -> VpaStatusObject | None:
         """The object; None when there is none."""
 
-    def write(self, read: VpaObject, status: VpaStatus) -> VpaObject | None:
+    def write(self, read: VpaStatusObject, status: VpaStatus) -> VpaStatusObject | None:
         """The object with this status; None when it is gone. Raises Conflict."""
 
 
@@ -44,9 +44,9 @@ class Objects:
 
     def __init__(self, vpas: Holder, pace: Pace, judging: Judging, recommender: str = DEFAULT_RECOMMENDER) -> None:
         self._vpas, self._pace, self._judging, self._recommender = vpas, pace, judging, recommender
-        self._held: dict[tuple[str, str], VpaObject] = {}
+        self._held: dict[tuple[str, str], VpaStatusObject] = {}
 
-    def remember(self, found: Sequence[VpaObject]) -> None:
+    def remember(self, found: Sequence[VpaStatusObject]) -> None:
         """These objects were listed."""
         self._held = {(each.metadata.namespace, each.metadata.name): each for each in found}
 
@@ -84,7 +84,7 @@ class Objects:
             return Written(wanted, now.metadata.resource_version)
         raise conflict or AssertionError("there is a conflict after each try")
 
-    def _current(self, vpa: VpaChanged) -> VpaObject | None:
+    def _current(self, vpa: VpaChanged) -> VpaStatusObject | None:
         """The object as remembered, if that is of the spec that the log tells of; else as it is."""
         held = self._held.get((vpa.namespace, vpa.name))
         if held is None or vpa.uid not in ("", held.metadata.uid) or vpa.generation != held.metadata.generation:
@@ -96,7 +96,7 @@ class Objects:
                 self._held[vpa.namespace, vpa.name] = held
         return held
 
-    def _ours(self, held: VpaObject, vpa: VpaChanged) -> bool:
+    def _ours(self, held: VpaStatusObject, vpa: VpaChanged) -> bool:
         """Whether it is the object that the log tells of, and ours to write."""
         names = [named.name for named in held.spec.recommenders] or [DEFAULT_RECOMMENDER]
         return self._recommender in names and vpa.uid in ("", held.metadata.uid)

@@ -1,7 +1,7 @@
 """The kube source: what comes in from the cluster becomes facts in the log.
 
-One thread calls it: `begin` once the log can be read, then `take` and `beat` in turn. After a restart only what changed meanwhile
-is told, and what is gone meanwhile; when facts had to be dropped because the log was away for too long, it is the same again.
+One thread calls it: `restore` once the log can be read, then `handle` and `publish_due` in turn. After a restart it publishes
+only what changed meanwhile and what is gone. So it does after it had to drop facts because the log was away for too long.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -12,238 +12,253 @@ import structlog
 
 from schemas.facts.nodes import NodeChanged
 from schemas.facts.sources import SourceReported
+from schemas.names import Workload
 from schemas.policies.limit_ranges import LimitRangeChanged
+from schemas.policies.vpa import VpaChanged
 from schemas.units import Seconds
+from streams.clients.kube import controllers, pod_objects
+from streams.clients.kube.controllers import ControllerKey
 from streams.clients.kube.pod_objects import PodObject
-from streams.clients.kube.watched_objects import EventObject, LimitRangeObject, Named, NodeObject, VpaObject
-from streams.codec.event_codec import Codec
+from streams.clients.kube.watched_objects import EventObject, KubeObject, LimitRangeObject, NodeObject, VpaObject
 from streams.errors import LogUnavailable
-from streams.log.port import Log
+from streams.log_context import LogContext
 from streams.publishing.outbox import Outbox
-from streams.publishing.published_state import Memory, remember_all
-from streams.sources.kube.owners import controllers
-from streams.sources.kube.owners.controllers import Key
-from streams.sources.kube.owners.owner_chain import FRESH, Owners
-from streams.sources.kube.owners.vpa_targets import Aims
-from streams.sources.kube.publish import limit_ranges, nodes
-from streams.sources.kube.publish.evictions import Evictions
-from streams.sources.kube.publish.pod_tracker import TELL_AGAIN, Pods
-from streams.sources.kube.publish.published import Told
-from streams.sources.kube.publish.publisher import Pen
+from streams.publishing.published_state import PublishedState, read_all
+from streams.sources.kube.owners.owner_graph import REFRESH_AFTER, OwnerGraph
+from streams.sources.kube.owners.pod_owners import PodOwners
+from streams.sources.kube.owners.vpa_targets import VpaTargets
+from streams.sources.kube.publish import limit_ranges, nodes, vpa_policies
+from streams.sources.kube.publish.pods import REPUBLISH_AFTER, PodPublisher
+from streams.sources.kube.publish.published_facts import PublishedFacts
+from streams.sources.kube.publish.publisher import Publisher
+from streams.sources.kube.publish.vpa_publisher import VpaPublisher
 from streams.sources.kube.watch.notifications import (
-    Blind,
-    Change,
     CheckpointsFound,
-    Errand,
-    Gone,
-    InSync,
-    LookAnew,
+    ForgetKinds,
+    Lookup,
+    Notification,
+    ObjectGone,
+    ObjectSeen,
     ScaleFound,
-    Seen,
+    ScaleLookup,
+    WatchFailed,
+    WatchSynced,
 )
-from streams.sources.kube.watch.sync_status import Sights
+from streams.sources.kube.watch.sync_status import SyncStatus
 from streams.sources.kube.watch.watched_resources import CONTROLLERS
-from streams.topics import Topics
 
 _log = structlog.get_logger(__name__)
 NAME = "kube"
-PERIOD = timedelta(seconds=30)
-"""How often the source says that it is at work."""
-SLOW = timedelta(minutes=1)
+REPORT_PERIOD = timedelta(seconds=30)
+"""How often the source reports that it is at work."""
+UPKEEP_PERIOD = timedelta(minutes=1)
 """How often it looks for what is due by time alone."""
+_KINDS = ("pods", "nodes", "limitranges", "verticalpodautoscalers")
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
-    """What the source writes with: the cluster's name, and the log with its words. `now` gives event time."""
+class SourceOptions:
+    """`now` gives event time. `namespaces` are the only ones watched, none means all; `period` is how often it reports."""
 
-    cluster: str
-    log: Log
-    topics: Topics
-    codec: Codec
     now: Callable[[], datetime]
     namespaces: tuple[str, ...] = ()
-    period: timedelta = PERIOD
+    period: timedelta = REPORT_PERIOD
 
 
 class KubeSource:
-    """One cluster into one log. `errand` is called with what is to be asked aside."""
+    """One cluster into one log. `look_up` is called for what has to be looked up; the answers come back as notifications."""
 
-    def __init__(self, desk: Desk, sights: Sights, errand: Callable[[Errand], None], outbox: Outbox | None = None) -> None:
+    def __init__(
+        self,
+        context: LogContext,
+        options: SourceOptions,
+        sync_status: SyncStatus,
+        look_up: Callable[[Lookup], None],
+        outbox: Outbox | None = None,
+    ) -> None:
         """`outbox` is another one in tests of its bound."""
-        self._desk, self._sights, self._now, self._errand = desk, sights, desk.now, errand
-        self._outbox = Outbox(desk.log) if outbox is None else outbox
-        pen = self._pen = Pen(desk.cluster, desk.topics, desk.codec)
-        self._owners = Owners(desk.now, errand)
-        self._pods = Pods(pen, self._owners)
-        self._aims = Aims(pen, self._owners, desk.now, errand)
-        self._nodes: Told[NodeChanged] = Told(pen.about_cluster, lambda said: pen.about_cluster(nodes.removed(said, desk.now())))
-        self._limits: Told[LimitRangeChanged] = Told(pen.policy, lambda said: pen.policy(limit_ranges.removed(said, desk.now())))
-        self._evictions = Evictions(self._pods)
+        self._context, self._options, self._sync_status, self._look_up = context, options, sync_status, look_up
+        self._outbox = Outbox(context.log) if outbox is None else outbox
+        self._cluster, self._now = context.cluster, options.now
+        publisher = self._publisher = Publisher(context)
+        self._graph = OwnerGraph(self._now, lambda key: look_up(ScaleLookup(key)))
+        published = PublishedState()
+        self._pod_owners, self._pods = PodOwners(self._graph, published), PodPublisher(publisher, published)
+        self._vpa_targets, self._vpas = VpaTargets(self._graph), VpaPublisher(publisher, self._now, look_up)
+        self._nodes: PublishedFacts[NodeChanged] = PublishedFacts(
+            publisher.publish, lambda node: publisher.publish(nodes.removed(node, self._now()))
+        )
+        self._limits: PublishedFacts[LimitRangeChanged] = PublishedFacts(
+            publisher.publish, lambda limit: publisher.publish(limit_ranges.removed(limit, self._now()))
+        )
         self._reported: datetime | None = None
-        self._slow = self._anew = self._now()
-        self._start_over = self._pods_told = False
+        self._upkeep = self._refreshed = self._now()
+        self._must_restore = self._first_pods_published = False
 
     @property
     def dropped(self) -> Mapping[str, int]:
         """Records dropped since the start because the log was away for too long, by topic (wire name)."""
         return self._outbox.dropped
 
-    def begin(self) -> None:
-        """Read what was said before. Raises LogUnavailable."""
-        desk = self._desk
-        memory = remember_all(desk.log, desk.topics, desk.codec, cluster=desk.cluster)
-        _forget_elsewhere(memory, desk.namespaces)
-        self._pods.remember(memory, self._now())
-        self._nodes.remember(memory.nodes)
-        self._limits.remember(memory.limits)
-        self._aims.remember(memory.vpas)
-        for kind in ("pods", "nodes", "limitranges", "verticalpodautoscalers"):
-            if self._sights.seen(kind):
-                self._settle(kind)
+    def restore(self) -> None:
+        """Read from the log what was published before, and publish what differs. Raises LogUnavailable."""
+        published = read_all(self._context)
+        published.keep_namespaces(self._options.namespaces)
+        self._pods.restore(published)
+        self._publish_pods(self._pod_owners.restore(published, self._now()))
+        self._nodes.restore(published.nodes)
+        self._limits.restore(published.limits)
+        self._vpas.restore(published.vpas)
+        for kind in _KINDS:
+            self._mark_synced(kind)
 
-    def take(self, changes: Sequence[Change]) -> None:
-        """Take in what happened, in order."""
-        for change in changes:
-            match change:
-                case Seen():
-                    self._seen(self._sights.kind(change.resource), change.object)
-                case Gone():
-                    self._gone(self._sights.kind(change.resource), change)
-                case InSync():
-                    self._sights.set(change.resource, seen=True)
-                    self._settle(self._sights.kind(change.resource))
-                case Blind():
-                    self._sights.set(change.resource, seen=False, why=change.why)
-                    self._unseen(self._sights.kind(change.resource), change.why)
+    def handle(self, notifications: Sequence[Notification]) -> None:
+        """Handle what came in, in order. What follows from it waits for `publish_due`."""
+        for notification in notifications:
+            match notification:
+                case ObjectSeen():
+                    self._object_seen(notification)
+                case ObjectGone():
+                    self._object_gone(notification)
+                case WatchSynced():
+                    self._sync_status.mark_synced(notification.watch)
+                    self._mark_synced(self._sync_status.kind_of(notification.watch))
+                case WatchFailed():
+                    self._sync_status.mark_failed(notification.watch, notification.reason)
+                    self._mark_unseen(self._sync_status.kind_of(notification.watch), notification.reason)
                 case ScaleFound():
-                    if self._owners.answer(change.key, change.scale, change.why):
-                        self._under(change.key)
+                    if self._graph.record_scale(notification.key, notification.scale, notification.reason):
+                        self._controller_changed(notification.key)
                 case CheckpointsFound():
-                    self._aims.seed(change.namespace, change.found)
+                    self._vpas.publish_checkpoints(notification.namespace, notification.found)
 
-    def beat(self) -> bool:
-        """What is due by time; then everything goes out. False when the log is away and the facts wait."""
+    def publish_due(self) -> bool:
+        """Publish what is due by time, then append everything. False when the log is away and the facts wait."""
         at = self._now()
-        if all(self._sights.seen(kind) or self._sights.blind(kind) for kind in CONTROLLERS):
-            self._pods.look_again(at)
-        self._pods_told = self._pods_told or (self._sights.seen("pods") and not self._pods.waiting)
-        if at - self._slow >= SLOW:
-            self._slow = at
-            self._slowly(at)
-        facts = self._pen.take()
+        if self._sync_status.all_heard_of(CONTROLLERS):
+            self._publish_pods(self._pod_owners.retry_waiting(at))
+        if self._sync_status.synced("pods") and not self._pod_owners.waiting:
+            self._first_pods_published = True
+        if not self._vpa_targets.waiting:
+            self._vpas.request_checkpoints()
+        if at - self._upkeep >= UPKEEP_PERIOD:
+            self._upkeep = at
+            self._do_upkeep(at)
+        facts = self._publisher.drain()
         self._report(at)
-        self._outbox.put(facts=facts, scrapes=self._pen.take())
+        self._outbox.publish(facts=facts, scrapes=self._publisher.drain())
         flushed = self._outbox.flush()
-        if flushed and (self._outbox.forget_losses() or self._start_over):
-            return self._begun_anew()
+        if flushed and (self._outbox.report_losses() or self._must_restore):
+            return self._restored()
         return flushed
 
-    def _begun_anew(self) -> bool:
-        """Facts were dropped, so what this source believes to have said is not what the log holds: as after a restart."""
-        self._start_over = True
+    def _restored(self) -> bool:
+        """Facts were dropped, so the log does not hold what we believe to have published. Read it again, as after a restart."""
+        self._must_restore = True
         try:
-            self.begin()
+            self.restore()
         except LogUnavailable:
             return False
-        self._start_over = False
+        self._must_restore = False
         return True
 
-    def _slowly(self, at: datetime) -> None:
-        self._pods.repeat(at)
-        self._nodes.repeat(at, TELL_AGAIN)
-        self._owners.tidy()
-        if at - self._anew >= FRESH:
-            self._anew = at
-            self._errand(LookAnew())
-        self._aims.refresh()
+    def _do_upkeep(self, at: datetime) -> None:
+        self._pods.republish(at)
+        self._nodes.republish(at, REPUBLISH_AFTER)
+        self._graph.prune()
+        if at - self._refreshed >= REFRESH_AFTER:
+            self._refreshed = at
+            self._look_up(ForgetKinds())
+        self._publish_vpas(self._vpa_targets.refresh_scales())
 
     def _report(self, at: datetime) -> None:
-        """Pods are not vouched for before those of the first list were told: nobody is to take one that waits for none."""
-        if self._reported is None or at - self._reported >= self._desk.period:
+        """Vouch for pods only after the initial list is published: a pod that still waits for its owners would look absent."""
+        if self._reported is None or at - self._reported >= self._options.period:
             self._reported = at
-            period = Seconds(self._desk.period.total_seconds())
-            sees = self._sights.sees(untold=() if self._pods_told else ("pods",))
-            self._pen.about_cluster(SourceReported(at, self._desk.cluster, NAME, sees, period))
+            period = Seconds(self._options.period.total_seconds())
+            sees = self._sync_status.topics_in_sight(unpublished=() if self._first_pods_published else ("pods",))
+            self._publisher.publish(SourceReported(at, self._cluster, NAME, sees, period))
 
-    def _seen(self, kind: str, found: Named) -> None:
+    def _object_seen(self, seen: ObjectSeen) -> None:
         try:
-            self._put(kind, found)
+            self._upsert(seen.kind, seen.object)
         except ValueError as error:
-            name = f"{found.metadata.namespace}/{found.metadata.name}"
-            _log.error("an object cannot be read", resource=kind, object=name, reason=str(error))
+            name = f"{seen.object.metadata.namespace}/{seen.object.metadata.name}"
+            _log.error("an object cannot be read", resource=seen.kind, object=name, reason=str(error))
 
-    def _put(self, kind: str, found: Named) -> None:
+    def _upsert(self, kind: str, found: KubeObject) -> None:
+        at = self._now()
         match found:
             case PodObject():
-                self._pods.put(found, self._now())
-                self._evictions.look_again(found.metadata.uid)
+                pod = pod_objects.read_pod(self._cluster, found)
+                owner = controllers.owner_of(found.metadata.namespace, found.metadata.owner_references)
+                self._pods.upsert(pod, self._pod_owners.upsert(pod, owner, at), at)
             case NodeObject():
-                self._nodes.put(found.metadata.name, nodes.changed(found, self._desk.cluster, self._now()))
+                self._nodes.upsert(found.metadata.name, nodes.changed(found, self._cluster, at))
             case LimitRangeObject():
-                fact = limit_ranges.changed(found, self._desk.cluster, self._now())
-                self._limits.put(fact.key, fact)
+                limit = limit_ranges.changed(found, self._cluster, at)
+                self._limits.upsert(limit.key, limit)
             case VpaObject():
-                self._aims.put(found)
+                self._publish_vpas(self._vpa_targets.upsert(vpa_policies.changed(found, self._cluster, at)))
             case EventObject():
-                self._evictions.put(found)
+                self._pods.record_eviction(found)
             case _:
-                controller = controllers.read(CONTROLLERS[kind], found)
-                if self._owners.put(controller):
-                    self._under(controller.key)
+                controller = controllers.from_object(CONTROLLERS[kind], found)
+                if self._graph.upsert(controller):
+                    self._controller_changed(controller.key)
 
-    def _gone(self, kind: str, gone: Gone) -> None:
-        match kind:
+    def _object_gone(self, gone: ObjectGone) -> None:
+        match gone.kind:
             case "pods":
-                self._pods.drop(gone.uid, self._now())
+                self._pod_owners.remove(gone.uid)
+                self._pods.remove(gone.uid, self._now())
             case "nodes":
-                self._nodes.drop(gone.name)
+                self._nodes.remove(gone.name)
             case "limitranges":
-                self._limits.drop(f"{self._desk.cluster}/{gone.namespace}/LimitRange/{gone.name}")
+                self._limits.remove(f"{self._cluster}/{gone.namespace}/LimitRange/{gone.name}")
             case "verticalpodautoscalers":
-                self._aims.drop(gone.namespace, gone.name)
-            case _ if kind in CONTROLLERS:
-                key = Key(gone.namespace, CONTROLLERS[kind], gone.name)
-                self._owners.drop(key)
-                self._under(key)
+                key = f"{self._cluster}/{gone.namespace}/{gone.name}"
+                self._vpa_targets.remove(key)
+                self._vpas.remove(key)
+            case kind if kind in CONTROLLERS:
+                controller = ControllerKey(gone.namespace, CONTROLLERS[kind], gone.name)
+                self._graph.remove(controller)
+                self._controller_changed(controller)
 
-    def _under(self, key: Key) -> None:
-        self._pods.under((key,), self._now())
-        self._aims.under((key,))
+    def _controller_changed(self, key: ControllerKey) -> None:
+        self._publish_pods(self._pod_owners.controller_changed(key, self._now()))
+        self._publish_vpas(self._vpa_targets.controller_changed(key))
 
-    def _settle(self, kind: str) -> None:
-        """A watch is in sync: if all of its kind are, what was not seen is not there."""
-        if not self._sights.seen(kind):
+    def _mark_synced(self, kind: str) -> None:
+        """A watch is in sync. If all of its kind are, what was published and was not seen is gone."""
+        if not self._sync_status.synced(kind):
             return
         match kind:
             case "pods":
-                self._pods.settle(self._now())
-                self._evictions.settle()
+                self._pods.mark_synced(self._now())
             case "nodes":
-                self._nodes.settle()
+                self._nodes.mark_synced()
             case "limitranges":
-                self._limits.settle()
+                self._limits.mark_synced()
             case "verticalpodautoscalers":
-                self._aims.settle()
+                self._vpas.mark_synced(self._vpa_targets.waiting)
             case _ if kind in CONTROLLERS:
-                self._owners.listed(CONTROLLERS[kind])
-                self._look_again()
+                self._graph.mark_synced(CONTROLLERS[kind])
+                self._retry_waiting()
 
-    def _unseen(self, kind: str, why: str) -> None:
+    def _mark_unseen(self, kind: str, reason: str) -> None:
         if kind in CONTROLLERS:
-            self._owners.unseen(CONTROLLERS[kind], why)
-            self._look_again()
+            self._graph.mark_unseen(CONTROLLERS[kind], reason)
+            self._retry_waiting()
 
-    def _look_again(self) -> None:
-        self._pods.look_again(self._now())
-        self._aims.look_again()
+    def _retry_waiting(self) -> None:
+        self._publish_pods(self._pod_owners.retry_waiting(self._now()))
+        self._publish_vpas(self._vpa_targets.retry_waiting())
 
+    def _publish_pods(self, resolved: Sequence[tuple[str, Workload]]) -> None:
+        for uid, workload in resolved:
+            self._pods.publish(uid, workload, self._now())
 
-def _forget_elsewhere(memory: Memory, namespaces: Sequence[str]) -> None:
-    """What lies in namespaces that are not watched is not ours to take back."""
-    if not namespaces:
-        return
-    for uid in [uid for uid, (_, pod) in memory.pods.items() if pod.namespace not in namespaces]:
-        memory.forget(uid)
-    memory.vpas = {key: vpa for key, vpa in memory.vpas.items() if vpa.namespace in namespaces}
-    memory.limits = {key: limit for key, limit in memory.limits.items() if limit.namespace in namespaces}
+    def _publish_vpas(self, resolved: Sequence[VpaChanged]) -> None:
+        for vpa in resolved:
+            self._vpas.publish(vpa)

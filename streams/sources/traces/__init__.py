@@ -1,14 +1,14 @@
-"""The traces source: a recorded usage trace (Parquet or CSV), played into the log as if a cluster were watched.
+"""The traces source: a recorded usage trace (Parquet or CSV), played into the log as if somebody watched the cluster.
 
     with Trace(Path("usage.parquet")) as trace:
-        for progress in Player(trace, log=log, codec=codec, topics=topics, ticked=names).play():
+        for progress in TracePlayer(trace, context, ticked=names).play():
             ...
 
-Columns are found by name (columns), the file is sorted by time in bounded memory (table), rows become facts (facts), and facts
-go to the log at a pace or as fast as it takes them (play).
+Columns are found by name (`trace_columns`), the file is sorted by time in bounded memory (`trace_table`), rows become facts
+(`trace_facts`), and facts go to the log at a pace or as fast as it accepts them (`player`).
 """
 
-from streams.sources.traces.player import Player, Playing, Progress
+from streams.sources.traces.player import Playback, PlaybackProgress, TracePlayer
 from streams.sources.traces.trace_table import Trace
 
-__all__ = ["Player", "Playing", "Progress", "Trace"]
+__all__ = ["Playback", "PlaybackProgress", "Trace", "TracePlayer"]

@@ -1,7 +1,7 @@
-"""Plays a usage trace into a log: at the pace of a time base, or as fast as the log takes it.
+"""Plays a usage trace into a log: at the pace of a time base, or as fast as the log accepts it.
 
-With a time base, a clock source with the same base writes the ticks. Without one, event time is the trace's own and nobody else
-can know it, so the ticks are written here: one after each scrape, and one after the end.
+With a time base, a clock source with the same base writes the ticks. Without one, event time is the trace's own, which nobody
+else can know, so the player writes the ticks: one after each scrape, and one after the end.
 """
 
 import time
@@ -11,28 +11,26 @@ from datetime import UTC, datetime
 
 from schemas import times
 from schemas.units import Seconds
-from streams.codec.event_codec import Codec
 from streams.errors import BadInput
-from streams.log.port import Log, NewRecord
+from streams.log.port import NewRecord
+from streams.log_context import LogContext
 from streams.sources.clock import TimeBase, ticks, wall_ms
-from streams.sources.traces.trace_facts import Facts, Writer
+from streams.sources.traces.trace_facts import TraceFacts, TraceRecords
 from streams.sources.traces.trace_table import Trace
-from streams.topics import Topics
 
 BATCH = 2_000
-"""Records in one append when nobody waits for them; each append waits for the log."""
+"""Records in one append at full speed. Each append waits for the log."""
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
-class Playing:
+class Playback:
     """How to play. `start` is the event time of the trace's second 0, or of its first scrape when its seconds are Unix time.
 
-    Without `start` Unix time stays what it is, and other traces begin in 2026. `speed` is seconds of the trace for each second
-    from now on, 0 as fast as the log takes it; `base` says instead which event time it is, for a log that has a clock.
+    Without `start`, Unix time stays as it is, and other traces begin in 2026. `speed` is seconds of the trace for each second
+    from now on; 0 means as fast as the log accepts it. `base` gives event time instead, for a log that has a clock.
     """
 
-    cluster: str = "trace"
     start: datetime | None = None
     loops: int = 1
     speed: float = 0.0
@@ -47,8 +45,8 @@ class Playing:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
-    """How far: rows so far and in all, records written (ticks too), and the event time."""
+class PlaybackProgress:
+    """How far the player is: rows so far and in all, records appended (ticks too), and the event time."""
 
     rows: int
     of: int
@@ -56,32 +54,32 @@ class Progress:
     at: datetime
 
 
-class Player:
-    """Plays one trace into one log. `now` and `sleep` are the wall's, used at a pace only."""
+class TracePlayer:
+    """Plays one trace into one log. `now` and `sleep` are the wall clock's; only a pace needs them."""
 
     def __init__(  # noqa: PLR0913  # wired once, by keyword
         self,
         trace: Trace,
+        context: LogContext,
+        playback: Playback | None = None,
         *,
-        log: Log,
-        codec: Codec,
-        topics: Topics,
         ticked: Sequence[str],
-        playing: Playing | None = None,
         now: Callable[[], int] = wall_ms,
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
-        """`ticked` are the short names of the topics that get the ticks: all that some stage reads."""
-        self._trace, self._log, self._topics, self._ticked = trace, log, topics, tuple(ticked)
-        self._playing = playing or Playing()
-        self._writer = Writer(trace, codec, topics, self._playing.cluster)
+        """`ticked` are the short names of the topics that get ticks: all that some stage reads.
+
+        The context's cluster is the one that the trace stands for.
+        """
+        self._trace, self._context, self._playback, self._ticked = trace, context, playback or Playback(), tuple(ticked)
+        self._trace_records = TraceRecords(trace, context)
         self._now, self._sleep = now, sleep
         self._rows = self._records = 0
 
-    def play(self) -> Iterator[Progress]:
-        """Write everything, and say how far after each append and each second of waiting. Who stops listening stops it.
+    def play(self) -> Iterator[PlaybackProgress]:
+        """Append everything, and yield how far it is after each append and second of waiting; the caller may stop at any.
 
-        An append that fails ends it: part of it may be in the log, and to write samples again would count them twice.
+        An append that fails ends it: part of it may be in the log, and appending samples again would count them twice.
         """
         batch: list[NewRecord] = []
         base, at = self._base(), START
@@ -96,8 +94,8 @@ class Player:
         yield self._append(batch, at)
 
     def shift(self, loop: int = 0) -> Seconds:
-        """What is added to the trace's seconds to give Unix time."""
-        trace, start = self._trace, self._playing.start
+        """What to add to the trace's seconds to get Unix time."""
+        trace, start = self._trace, self._playback.start
         length = trace.last - trace.first + 2 * trace.step
         if start is not None:
             shift = times.to_seconds(start) - (trace.first if trace.is_unix else 0.0)
@@ -106,43 +104,43 @@ class Player:
         return Seconds(shift + loop * length)
 
     def _moments(self) -> Iterator[tuple[datetime, int, list[NewRecord]]]:
-        """Event time, rows and records of each scrape, and of the end."""
+        """Event time, number of rows, and records of each scrape and of the end."""
         trace = self._trace
-        for loop in range(self._playing.loops):
-            facts = Facts(trace, cluster=self._playing.cluster, shift=self.shift(loop), life=loop)
+        for loop in range(self._playback.loops):
+            facts = TraceFacts(trace, cluster=self._context.cluster, shift=self.shift(loop), life=loop)
             before: datetime | None = None
             for scrape in trace.scrapes():
                 at = facts.at(scrape.at)
                 if before is not None and at > before:
                     yield before, 0, self._ticks(before)
                 before = at
-                records = [*self._writer.pods(facts.about_pods(scrape)), *self._writer.metrics(scrape, at)]
+                records = [*self._trace_records.pods(facts.about_pods(scrape)), *self._trace_records.metrics(scrape, at)]
                 yield at, len(scrape.who), records
             if before is not None:
                 yield before, 0, self._ticks(before)
             after = trace.last + trace.step
-            yield facts.at(after), 0, [*self._writer.pods(facts.gone(after)), *self._ticks(facts.at(after))]
+            yield facts.at(after), 0, [*self._trace_records.pods(facts.gone(after)), *self._ticks(facts.at(after))]
 
     def _ticks(self, at: datetime) -> list[NewRecord]:
-        return [] if self._playing.base is not None else ticks(self._topics, self._ticked, times.nearest_ms(at))
+        return [] if self._playback.base is not None else ticks(self._context.topics, self._ticked, times.nearest_ms(at))
 
-    def _append(self, batch: list[NewRecord], at: datetime) -> Progress:
+    def _append(self, batch: list[NewRecord], at: datetime) -> PlaybackProgress:
         if batch:
-            self._log.append(batch)
+            self._context.log.append(batch)
             self._records += len(batch)
         return self._progress(at)
 
-    def _progress(self, at: datetime) -> Progress:
-        return Progress(self._rows, self._trace.rows * self._playing.loops, self._records, at)
+    def _progress(self, at: datetime) -> PlaybackProgress:
+        return PlaybackProgress(self._rows, self._trace.rows * self._playback.loops, self._records, at)
 
     def _base(self) -> TimeBase | None:
-        """The pace that was asked for; None when nobody waits."""
-        if self._playing.base is not None or not self._playing.speed:
-            return self._playing.base
+        """The time base to wait by; None at full speed."""
+        if self._playback.base is not None or not self._playback.speed:
+            return self._playback.base
         origin = round((self._trace.first + self.shift()) * 1000)
-        return TimeBase(origin, self._now(), self._playing.speed)
+        return TimeBase(origin, self._now(), self._playback.speed)
 
-    def _wait_for(self, at: datetime, base: TimeBase) -> Iterator[Progress]:
+    def _wait_for(self, at: datetime, base: TimeBase) -> Iterator[PlaybackProgress]:
         due = base.wall(times.nearest_ms(at))
         while (left := due - self._now()) > 0:
             self._sleep(min(left / 1000, 1.0))

@@ -1,8 +1,7 @@
-"""Turns the scrapes of a trace into the facts that a watcher of the cluster would have seen, as records.
+"""The scrapes of a trace as the facts that a source would have published while watching the cluster, and as records.
 
-A pod is seen with its first sample, changes when its requests or limits do, and is gone one step after its last sample. OOM kills
-come only from a column that counts them; they are never guessed from falling memory. The trace does not obey: what is recommended
-for it changes nothing in it.
+A pod appears with its first sample, changes when its requests or limits do, and is gone one step after its last sample. OOM kills
+come only from a column that counts them; they are never guessed from falling memory. Recommendations change nothing in a trace.
 """
 
 from collections.abc import Iterator
@@ -18,12 +17,11 @@ from schemas.facts.pods import ContainerSeen, PodChanged, PodDeleted, PodPhase
 from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
 from schemas.names import Amounts, PodName, Workload
 from schemas.units import Bytes, Cores, Seconds
-from streams.codec.event_codec import Codec
 from streams.codec.usage_columns import ROWS
 from streams.log.port import NewRecord
-from streams.sources.traces.columns import REQUESTS
-from streams.sources.traces.trace_table import Scrape, Trace
-from streams.topics import Topics
+from streams.log_context import LogContext
+from streams.sources.traces.trace_columns import REQUESTS
+from streams.sources.traces.trace_table import Trace, TraceScrape
 
 KIND = "Deployment"
 SOURCE = "/ullage/source/traces"
@@ -33,8 +31,8 @@ Columns = tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]
 
 
 @dataclass(slots=True)
-class Pod:
-    """One pod of the trace: its containers (indexes of the trace), and when the last of them ends."""
+class TracePod:
+    """One pod of the trace: its containers, as indexes into the trace's names, and the second at which the last of them ends."""
 
     workload: Workload
     name: PodName
@@ -43,8 +41,8 @@ class Pod:
     created: datetime | None = None
 
 
-class Facts:
-    """One passage through a trace. `shift` seconds are added to its times; `life` tells its pods from another passage's."""
+class TraceFacts:
+    """The facts of one pass through a trace. `shift` seconds are added to its times; `life` tells its pods from other passes'."""
 
     def __init__(self, trace: Trace, *, cluster: str, shift: float = 0.0, life: int = 0) -> None:
         self._trace, self._cluster, self._shift = trace, cluster, shift
@@ -58,8 +56,8 @@ class Facts:
         """Event time of a second of the trace."""
         return times.from_ms(round((second + self._shift) * 1000))
 
-    def about_pods(self, scrape: Scrape) -> Iterator[PodDeleted | PodChanged | ContainerOOMKilled]:
-        """What happened to pods up to this scrape: first who is gone, then who is new or changed, then who was killed."""
+    def about_pods(self, scrape: TraceScrape) -> Iterator[PodDeleted | PodChanged | ContainerOOMKilled]:
+        """What happened to pods up to this scrape: first those that are gone, then new and changed ones, then OOM kills."""
         yield from self.gone(scrape.at)
         amounts = np.column_stack([scrape.numbers[name] for name in REQUESTS])
         changed = ~((amounts == self._amounts[scrape.who]) | (np.isnan(amounts) & np.isnan(self._amounts[scrape.who]))).all(
@@ -73,12 +71,12 @@ class Facts:
             yield from self._killed(scrape)
 
     def gone(self, second: float) -> Iterator[PodDeleted]:
-        """Pods whose last sample is a step or more before `second`."""
+        """The pods whose last sample is a step or more before `second`."""
         while self._ends and self._ends[-1].last + self._trace.step <= second:
             pod = self._ends.pop()
             yield PodDeleted(self.at(pod.last + self._trace.step), pod.workload, pod.name)
 
-    def _seen(self, pod: Pod, at: datetime) -> PodChanged:
+    def _seen(self, pod: TracePod, at: datetime) -> PodChanged:
         pod.created = pod.created or at
         there = [i for i in pod.who if (self._amounts[i] != -1.0).any()]
         containers = tuple(
@@ -89,7 +87,7 @@ class Facts:
         )
         return PodChanged(at, pod.workload, pod.name, PodPhase.RUNNING, pod.created, containers, started=pod.created)
 
-    def _killed(self, scrape: Scrape) -> Iterator[ContainerOOMKilled]:
+    def _killed(self, scrape: TraceScrape) -> Iterator[ContainerOOMKilled]:
         kills = scrape.numbers["oom_kills"]
         for row in np.flatnonzero(kills > 0):
             i = int(scrape.who[row])
@@ -99,17 +97,17 @@ class Facts:
             yield ContainerOOMKilled(self.at(scrape.at), pod.workload, pod.name, name, restarts, request.memory, limit.memory)
 
 
-class Writer:
-    """Facts to records: about pods twice (by workload and by cluster), scrapes once for each partition that has rows."""
+class TraceRecords:
+    """Facts as records: pod facts twice (by workload and by cluster), scrapes once for each partition that has rows."""
 
-    def __init__(self, trace: Trace, codec: Codec, topics: Topics, cluster: str) -> None:
-        self._trace, self._codec, self._topics, self._cluster = trace, codec, topics, cluster
-        self._keys = [Workload(cluster, n.namespace, KIND, n.workload).key for n in trace.names]
-        self._partitions = np.array([topics.partition_of(key) for key in self._keys])
+    def __init__(self, trace: Trace, context: LogContext) -> None:
+        self._trace, self._context, self._cluster = trace, context, context.cluster
+        self._keys = [Workload(context.cluster, n.namespace, KIND, n.workload).key for n in trace.names]
+        self._partitions = np.array([context.topics.partition_of(key) for key in self._keys])
         self._columns: dict[bytes, Columns] = {}
 
     def pods(self, facts: Iterator[PodDeleted | PodChanged | ContainerOOMKilled]) -> Iterator[NewRecord]:
-        """Records of facts about pods."""
+        """The records of facts about pods."""
         for fact in facts:
             if isinstance(fact, ContainerOOMKilled):
                 yield self._record(fact, "oom-events", fact.workload.key)
@@ -117,8 +115,8 @@ class Writer:
                 yield self._record(fact, "pod-changes", fact.workload.key)
                 yield self._record(fact, "pod-changes-by-cluster", self._cluster)
 
-    def metrics(self, scrape: Scrape, at: datetime) -> Iterator[NewRecord]:
-        """A record for each partition, more where one would be too long."""
+    def metrics(self, scrape: TraceScrape, at: datetime) -> Iterator[NewRecord]:
+        """One record for each partition that has rows, more where one would be too long."""
         partitions = self._partitions[scrape.who]
         for partition, rows in _parts(partitions):
             names = self._names(scrape.who[rows])
@@ -127,7 +125,7 @@ class Writer:
             yield self._record(fact, "pod-metrics", self._cluster, partition)
 
     def _names(self, who: Any) -> Columns:
-        """The same tuples for the same containers, so that the codec knows them again."""
+        """The same tuples for the same containers, so that the codec recognises them."""
         mark = who.tobytes()
         names = self._columns.get(mark)
         if names is None:
@@ -144,8 +142,8 @@ class Writer:
         return names
 
     def _record(self, fact: Event, topic: str, key: str, partition: int | None = None) -> NewRecord:
-        to = self._topics.partition_of(key) if partition is None else partition
-        return self._codec.encode(fact, topic=topic, key=key, partition=to, source=SOURCE)
+        partition = self._context.topics.partition_of(key) if partition is None else partition
+        return self._context.codec.encode(fact, topic=topic, key=key, partition=partition, source=SOURCE)
 
 
 def _parts(partitions: Any) -> Iterator[tuple[int, Any]]:
@@ -156,15 +154,17 @@ def _parts(partitions: Any) -> Iterator[tuple[int, Any]]:
             yield int(partition), rows[first : first + ROWS]
 
 
-def _pods(trace: Trace, cluster: str, life: int) -> list[Pod]:
-    """Containers with the same namespace, workload and pod are one pod."""
-    pods: dict[tuple[str, str, str], Pod] = {}
+def _pods(trace: Trace, cluster: str, life: int) -> list[TracePod]:
+    """Containers with the same namespace, workload and pod name make one pod."""
+    pods: dict[tuple[str, str, str], TracePod] = {}
     for i, name in enumerate(trace.names):
         key = (name.namespace, name.workload, name.pod)
         uid = f"{name.namespace}.{name.workload}.{name.pod}.{life}"
         pod = pods.setdefault(
             key,
-            Pod(Workload(cluster, name.namespace, KIND, name.workload), PodName(name.namespace, name.pod, uid), [], trace.first),
+            TracePod(
+                Workload(cluster, name.namespace, KIND, name.workload), PodName(name.namespace, name.pod, uid), [], trace.first
+            ),
         )
         pod.who.append(i)
         pod.last = max(pod.last, trace.scrape_of(name.last))
@@ -172,7 +172,7 @@ def _pods(trace: Trace, cluster: str, life: int) -> list[Pod]:
 
 
 def _amounts(row: Any) -> tuple[Amounts, Amounts]:
-    """Requests and limits. A trace that has limits only is read as Kubernetes would: the request is the limit."""
+    """Requests and limits. If a trace has only limits, the request is the limit, as in Kubernetes."""
     cpu, memory, cpu_limit, memory_limit = (None if np.isnan(value) else float(value) for value in row)
     limits = _amount(cpu_limit, memory_limit)
     return _amount(cpu_limit if cpu is None else cpu, memory_limit if memory is None else memory), limits

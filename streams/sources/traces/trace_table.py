@@ -1,7 +1,7 @@
-"""A usage trace as a table in time order, of any size: DuckDB sorts it once into a file of its own and gives it in chunks.
+"""A usage trace of any size as a table in time order: DuckDB sorts it once into a file of its own and returns it in chunks.
 
-Rows are gathered into scrapes: a scrape at T holds what each container used in (T - step, T], with the step that most containers
-of the trace have. A container that has two rows in one such window gives both, in two scrapes of the same time.
+Rows are gathered into scrapes: the scrape at T holds what each container used in (T - step, T], where step is the interval that
+most containers of the trace have. A container with two rows in one such window gives two scrapes of the same time.
 """
 
 import math
@@ -15,20 +15,20 @@ from typing import Any, Self
 import numpy as np
 
 from streams.errors import BadInput
-from streams.sources.traces import columns
-from streams.sources.traces.columns import REQUESTS, TEXTS, Column
+from streams.sources.traces import trace_columns
+from streams.sources.traces.trace_columns import REQUESTS, TEXTS, TraceColumn
 
 CHUNK = 200_000
-"""Rows in memory at one time, a few more when one scrape has more."""
+"""Rows in memory at a time; more if one scrape has more."""
 UNIX_S = 500_000_000
-"""Seconds below this are counted from the trace's own start; above, from 1970."""
+"""Seconds below this count from the trace's own start, seconds above it from 1970."""
 
 _NUMBERS = ("cores", "memory", *REQUESTS, "oom_kills")
 
 
 @dataclass(frozen=True, slots=True)
-class Name:
-    """The names of one container of a trace, and its first and last second."""
+class TraceContainer:
+    """The names of one container of a trace, and the seconds of its first and last row."""
 
     container: str
     workload: str
@@ -39,8 +39,8 @@ class Name:
 
 
 @dataclass(frozen=True, slots=True)
-class Scrape:
-    """Rows of one scrape: `who` are indexes into the trace's names, rising; numbers are NaN where the trace has none."""
+class TraceScrape:
+    """The rows of one scrape. `who` (rows,) are rising indexes into the trace's names; missing numbers are NaN."""
 
     at: float
     who: Any
@@ -48,7 +48,7 @@ class Scrape:
 
 
 class Trace:
-    """One trace file, opened. `rows`, `names`, and the `step` between two samples of a container in seconds."""
+    """One open trace file: its number of `rows`, its containers in `names`, and the `step` between two samples in seconds."""
 
     def __init__(self, path: Path, *, step: float | None = None) -> None:
         """Reads and sorts the file. Raises BadInput when that is not possible; the sentence names the file and the column."""
@@ -76,15 +76,15 @@ class Trace:
         self.close()
 
     def close(self) -> None:
-        """Let go of the sorted copy."""
+        """Delete the sorted copy."""
         self._db.close()
         self._folder.cleanup()
 
     def has(self, what: str) -> bool:
-        """Whether the trace has a column for this."""
+        """Whether the trace has a column that holds this."""
         return what in self._found
 
-    def _columns(self) -> dict[str, Column]:
+    def _columns(self) -> dict[str, TraceColumn]:
         if not self.path.is_file():
             raise BadInput(f"there is no trace at '{self.path}'")
         readers = {".parquet": "read_parquet", ".csv": "read_csv", ".tsv": "read_csv", ".gz": "read_csv"}
@@ -94,7 +94,7 @@ class Trace:
         file = str(self.path).replace("'", "''")
         self._db.execute(f"create view file as select * from {reader}('{file}')")  # noqa: S608  # quoted above
         present = [str(row[0]) for row in self._db.execute("describe file").fetchall()]
-        return columns.find(present, str(self.path))
+        return trace_columns.find_columns(present, str(self.path))
 
     def _load(self, step: float | None) -> None:
         texts = ", ".join(f"{self._text(what)} as {what}" for what in TEXTS)
@@ -108,14 +108,14 @@ class Trace:
         rows = self._db.execute("select container, workload, pod, namespace, first, last from names order by who").fetchall()
         if not rows:
             raise BadInput(f"the trace '{self.path}' has no rows with a container and a time")
-        self.names = tuple(Name(*row) for row in rows)
+        self.names = tuple(TraceContainer(*row) for row in rows)
         self.step = step or self._usual_step()
         self._sort()
 
     def _text(self, what: str) -> str:
-        """Without a pod column each container id is a pod of its own, whose container has the same name in all of them.
+        """SQL for a name. Without a pod column each container id is a pod of its own, with a container called `main`.
 
-        Without a workload column each is a workload of its own. Slashes would break workload keys.
+        Without a workload column each is a workload of its own. Slashes are replaced, because they would break workload keys.
         """
         if what == "container" and "pod" not in self._found:
             return "'main'"
@@ -140,7 +140,7 @@ class Trace:
         return f"cast({column.quoted} as double) * {column.factor!r}"
 
     def _usual_step(self) -> float:
-        """The most frequent step between samples of one container, of the first few containers; a minute if there is none."""
+        """The most frequent step between samples of one container, over the first few containers; a minute if there is none."""
         found = self._db.execute(
             "select mode(d) from (select round(t - lag(t) over (partition by who order by t)) as d from clean "
             "join (select * from names where who < 16) using (container, workload, pod, namespace)) where d > 0"
@@ -160,15 +160,15 @@ class Trace:
 
     @property
     def is_unix(self) -> bool:
-        """Whether its seconds are counted from 1970."""
+        """Whether its seconds count from 1970."""
         return self.first >= UNIX_S
 
     def scrape_of(self, second: float) -> float:
         """The time of the scrape that holds a sample of this second."""
         return math.ceil(second / self.step) * self.step
 
-    def scrapes(self) -> Iterator[Scrape]:
-        """All rows in order of time. Holds about CHUNK rows at a time."""
+    def scrapes(self) -> Iterator[TraceScrape]:
+        """All rows in order of time, with about CHUNK rows in memory at a time."""
         for low, high in self._ranges():
             chunk = self._db.execute(
                 "select * from sorted where scraped between ? and ? order by scraped, who", [low, high]
@@ -184,8 +184,8 @@ class Trace:
                 low, size = self._counts[min(i + 1, len(self._counts) - 1)][0], 0
 
 
-def _split(chunk: dict[str, Any]) -> Iterator[Scrape]:
-    """Cut a chunk at each change of time; rows of a container beyond its first in one scrape go to further scrapes."""
+def _split(chunk: dict[str, Any]) -> Iterator[TraceScrape]:
+    """Cut a chunk at each change of time. A container's second row at one time goes into a second scrape."""
     at, who = chunk["scraped"], chunk["who"]
     edges = np.flatnonzero(np.diff(at)) + 1
     for rows in np.split(np.arange(len(at)), edges):
@@ -193,5 +193,5 @@ def _split(chunk: dict[str, Any]) -> Iterator[Scrape]:
         while len(left):
             first = np.concatenate(([True], who[left][1:] != who[left][:-1]))
             now = left[first]
-            yield Scrape(float(at[now[0]]), who[now], {name: chunk[name][now] for name in _NUMBERS})
+            yield TraceScrape(float(at[now[0]]), who[now], {name: chunk[name][now] for name in _NUMBERS})
             left = left[~first]

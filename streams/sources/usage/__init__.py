@@ -1,1 +1,1 @@
-"""The usage source: what containers used, from the metrics API or Prometheus."""
+"""Usage: what containers used, read from a metrics API or a Prometheus server, now and for the past."""

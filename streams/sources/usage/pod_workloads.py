@@ -1,86 +1,88 @@
-"""Which workload a pod is of, as the log tells it: so what is said of usage and of pods has the same keys.
+"""Which workload a pod belongs to, as the log tells: so facts about usage and facts about pods have the same keys.
 
-Follows the pod facts of one cluster, from a few hours back on: sources tell each pod again at least every three hours. A pod
-that is gone is remembered for a while as gone, because metrics servers speak of it for a minute longer.
+This read model follows the pod facts of one cluster, beginning a few hours back, because sources publish each pod again at least
+every three hours. It remembers a deleted pod for a while, because metrics servers report it for a minute longer.
 """
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 
+from schemas import times
 from schemas.facts.pods import PodChanged, PodDeleted
 from streams import log_range
-from streams.codec.event_codec import Codec, tick_number
-from streams.log.port import Log, Record
-from streams.topics import Topics
+from streams.codec.event_codec import tick_number
+from streams.log.port import Record
+from streams.log_context import LogContext
 
-BACK = timedelta(hours=4)
-"""How far back to begin: what sources need to tell every pod again, and an hour for one that was away."""
-GONE = timedelta(hours=1)
-"""How long a pod is remembered as gone."""
+READ_BACK = timedelta(hours=4)
+"""Where to begin: three hours, in which sources publish every pod again, and one more for a source that was away."""
+REMEMBER_DELETED = timedelta(hours=1)
+"""How long a deleted pod is remembered."""
 Name = tuple[str, str]
 """Namespace and pod."""
-Known = dict[Name, tuple[str, str]]
-"""Uid and workload key by name."""
 
 
-class Pods:
-    """The pods of one cluster."""
+class PodWorkloads:
+    """The pods of the context's cluster."""
 
-    def __init__(self, log: Log, topics: Topics, codec: Codec, *, cluster: str, gone_for: timedelta = GONE) -> None:
-        """`gone_for`: how long a pod is remembered after its end."""
-        self._log, self._codec, self._cluster, self._gone_for = log, codec, cluster, gone_for
-        self._place = topics.wire("pod-changes-by-cluster"), topics.partition_of(cluster)
+    def __init__(self, context: LogContext, *, remember_deleted: timedelta = REMEMBER_DELETED) -> None:
+        """`remember_deleted`: how long a pod is remembered after its end."""
+        self._context, self._remember_deleted = context, remember_deleted
+        self._partition = context.cluster_partition("pod-changes-by-cluster")
         self._next: int | None = None
-        self._known: Known = {}
-        self._gone: dict[Name, tuple[datetime, str]] = {}
+        self._pods: dict[Name, tuple[str, str]] = {}
+        """Uid and workload key of each pod that exists."""
+        self._deleted: dict[Name, tuple[datetime, str]] = {}
+        """End and workload key of each pod that was deleted lately."""
 
-    def follow(self, at: datetime, *, back: timedelta = BACK) -> None:
-        """Take in what the log says by now. Raises LogUnavailable."""
+    def catch_up(self, at: datetime, *, read_back: timedelta = READ_BACK) -> None:
+        """Read to the end of the log, the first time from `read_back` before `at`. Raises LogUnavailable."""
+        log = self._context.log
         if self._next is None:
-            self._next = log_range.offset_at(self._log, *self._place, at - back)
-        end = self._log.end(*self._place)
+            self._next = log_range.offset_at(log, *self._partition, at - read_back)
+        end = log.end(*self._partition)
         while self._next < end:
-            records = self._log.poll({self._place: self._next}, wait=5.0)
+            records = log.poll({self._partition: self._next}, wait=5.0)
             if not records:
                 break
             for record in records:
                 if tick_number(record) is None:
-                    self._take(record)
+                    self._apply(record)
             self._next = records[-1].offset + 1
-        self._gone = {name: gone for name, gone in self._gone.items() if gone[0] > at - self._gone_for}
+        self._deleted = {name: gone for name, gone in self._deleted.items() if gone[0] > at - self._remember_deleted}
 
     def workload(self, namespace: str, pod: str) -> str | None:
-        """The key of the workload; None for a pod that no source told of, and for one that is gone."""
-        known = self._known.get((namespace, pod))
+        """The key of the pod's workload; None for a pod that no source published, and for one that was deleted."""
+        known = self._pods.get((namespace, pod))
         return None if known is None else known[1]
 
     def workloads(self, namespaces: Sequence[str], pods: Sequence[str]) -> Iterator[str | None]:
-        """`workload`, row by row."""
-        known = self._known
+        """As `workload`, row by row."""
+        known = self._pods
         return ((found[1] if (found := known.get(name)) is not None else None) for name in zip(namespaces, pods, strict=True))
 
     def is_gone(self, namespace: str, pod: str, *, since: float) -> bool:
-        """Whether what this pod did since then (in seconds since the epoch) was done by one that is no more.
+        """Whether what a pod of this name did since then (in seconds since the epoch) was done by one that is deleted by now.
 
-        What began after its end is of a successor that has its name, of which no source has told yet.
+        What began after that pod's end is a successor's, which has the same name and which no source has published yet.
         """
-        gone = self._gone.get((namespace, pod))
-        return gone is not None and since < gone[0].timestamp()
+        gone = self._deleted.get((namespace, pod))
+        return gone is not None and since < times.to_seconds(gone[0])
 
-    def former(self, namespace: str, pod: str) -> str | None:
-        """The workload key of a pod that is gone; None for one that is not remembered."""
-        gone = self._gone.get((namespace, pod))
+    def former_workload(self, namespace: str, pod: str) -> str | None:
+        """The key of a deleted pod's workload; None for a pod that is not remembered."""
+        gone = self._deleted.get((namespace, pod))
         return None if gone is None else gone[1]
 
-    def _take(self, record: Record) -> None:
-        """A record that cannot be read is left to the stages, which set it aside."""
-        event = self._codec.decode_or_none(record)
-        if not isinstance(event, (PodChanged, PodDeleted)) or event.workload.cluster != self._cluster:
+    def _apply(self, record: Record) -> None:
+        """A record that cannot be read is passed over; the stages set it aside."""
+        event = self._context.codec.decode_or_none(record)
+        if not isinstance(event, (PodChanged, PodDeleted)) or event.workload.cluster != self._context.cluster:
             return
         name = event.pod.namespace, event.pod.name
         if isinstance(event, PodChanged):
-            self._known[name] = event.pod.uid, event.workload.key
-            self._gone.pop(name, None)
-        elif self._known.get(name, (event.pod.uid, ""))[0] == event.pod.uid:
-            self._known.pop(name, None)
-            self._gone[name] = event.at, event.workload.key
+            self._pods[name] = event.pod.uid, event.workload.key
+            self._deleted.pop(name, None)
+        elif self._pods.get(name, (event.pod.uid, ""))[0] == event.pod.uid:
+            self._pods.pop(name, None)
+            self._deleted[name] = event.at, event.workload.key

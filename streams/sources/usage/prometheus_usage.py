@@ -1,8 +1,8 @@
-"""Usage as a Prometheus server has it: an alternative to the metrics API, for clusters whose kubelets are scraped anyway.
+"""Usage from a Prometheus server: an alternative to the metrics API, for clusters whose kubelets are scraped anyway.
 
-CPU is the rate over a window, memory the newest value. A row is stamped with the time at which its newest sample was taken, not
-with that of the question, so that a kubelet that is not scraped any more gives no news. A container of which there is no current
-sample is gone and has no row, though its rate may linger.
+CPU is the rate over a window, memory the newest value. The end of a row's window is the time of its newest sample, not that of
+the query, so a kubelet that is no longer scraped gives no news. A container without a current sample is gone and has no row,
+though its rate may linger.
 """
 
 from dataclasses import dataclass
@@ -12,8 +12,8 @@ import numpy as np
 
 from schemas.units import Seconds
 from streams.clients.prometheus import Prometheus
-from streams.sources.usage.promql import Container, Words
-from streams.sources.usage.readings import Floats, Readings, nothing
+from streams.sources.usage.promql import Container, MetricNames
+from streams.sources.usage.readings import Floats, Readings, no_readings
 
 _NAN = float("nan")
 _DUST = 1e-6
@@ -21,20 +21,20 @@ _DUST = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class PrometheusUsage:
-    """One server's view of one cluster. `window`: what CPU is averaged over; four times the server's own interval is good."""
+    """One cluster as one server sees it. CPU is averaged over `window`; four times the server's scrape interval is good."""
 
     client: Prometheus
-    words: Words
+    names: MetricNames
     window: Seconds = Seconds(300.0)
 
     def read(self, at: datetime) -> Readings:
         """What is used now. Raises TryAgain and GiveUp."""
         ends, cores, memory = (
-            self.words.values(self.client.instant(query, at))
-            for query in (self.words.ends(), self.words.cpu(self.window), self.words.memory())
+            self.names.values(self.client.query(query, at))
+            for query in (self.names.ends(), self.names.cpu(self.window), self.names.memory())
         )
         if not ends:
-            return nothing()
+            return no_readings()
         keys = sorted(ends)
         namespaces, pods, containers = zip(*keys, strict=True)
         return Readings(

@@ -1,7 +1,7 @@
-"""The questions about usage in PromQL, and their answers by container.
+"""The PromQL queries about usage, and their results by container.
 
-Of a container that has several series (it was restarted, or its CPUs are counted one by one) the CPU is the sum and the memory
-the largest. The pause container of a pod and the totals of whole pods are left out, as in the VPA recommender's queries.
+A container may have several series, because it was restarted or because its CPUs are counted one by one. Then CPU is their sum
+and memory the largest. Pause containers and totals of whole pods are left out, as in the VPA recommender's queries.
 """
 
 import json
@@ -16,8 +16,8 @@ Container = tuple[str, str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
-    """What things are called on this server. An empty `job` is not asked for; no `namespaces` means all of them."""
+class MetricNames:
+    """What metrics and labels are called on this server. An empty `job` means any, and no `namespaces` means all of them."""
 
     cpu_metric: str = "container_cpu_usage_seconds_total"
     memory_metric: str = "container_memory_working_set_bytes"
@@ -28,31 +28,31 @@ class Words:
     container_label: str = "container"
 
     def cpu(self, window: Seconds) -> str:
-        """Cores, over the window that ends at the moment asked for."""
+        """The query for cores, on average over the window that ends at the moment of the query."""
         return f"sum by ({self._by}) (rate({self.cpu_metric}{self._selector}[{duration(window)}]))"
 
     def memory(self) -> str:
-        """Bytes."""
+        """The query for bytes."""
         return f"max by ({self._by}) ({self.memory_metric}{self._selector})"
 
     def ends(self) -> str:
-        """When the newest sample of a container was taken."""
+        """The query for the time of each container's newest sample."""
         selector = self._selector
         newest = f"timestamp({self.cpu_metric}{selector}) or timestamp({self.memory_metric}{selector})"
         return f"max by ({self._by}) ({newest})"
 
     def count(self) -> str:
-        """How many containers there are."""
+        """The query for the number of containers."""
         return f"count({self.memory()})"
 
     def container(self, series: Series) -> Container:
-        """Which container a series is of."""
+        """The container that a series is about."""
         labels = series.metric
         return labels.get(self.namespace_label, ""), labels.get(self.pod_label, ""), labels.get(self.container_label, "")
 
-    def values(self, answer: Iterable[Series]) -> dict[Container, float]:
-        """The value of each container, for an answer about one moment."""
-        return {self.container(series): float(series.value[1]) for series in answer if series.value is not None}
+    def values(self, result: Iterable[Series]) -> dict[Container, float]:
+        """The value of each container, from the result of a query about one moment."""
+        return {self.container(series): float(series.value[1]) for series in result if series.value is not None}
 
     @property
     def _by(self) -> str:
@@ -62,5 +62,5 @@ class Words:
     def _selector(self) -> str:
         job = f"job={json.dumps(self.job)}, " if self.job else ""
         namespace = f", {self.namespace_label}=~{json.dumps('|'.join(self.namespaces))}" if self.namespaces else ""
-        ours = f'{self.pod_label}=~".+", {self.container_label}!="POD", {self.container_label}!=""'
-        return "{" + job + ours + namespace + "}"
+        containers = f'{self.pod_label}=~".+", {self.container_label}!="POD", {self.container_label}!=""'
+        return "{" + job + containers + namespace + "}"

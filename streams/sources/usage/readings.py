@@ -1,7 +1,7 @@
-"""What containers used, as columns: the form in which a metrics API and a Prometheus server give the same thing.
+"""What containers used, as columns: one form for the answers of metrics APIs and Prometheus servers.
 
-No object for each row: a cluster has a hundred thousand. What cannot be read or cannot be is sieved out here with a reason that
-names the value, so that one bad row costs one row.
+There is no object for each row, because a cluster has a hundred thousand. Rows that cannot be read or cannot be true are rejected
+here with a reason that names the value, so that one bad row costs one row.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,14 +20,14 @@ Floats = NDArray[np.float64]
 MOST_CORES = 1e6
 MOST_BYTES = 1e16
 AHEAD = Seconds(120.0)
-"""A window that ends later than this from now is a clock that is wrong, and would push everything behind it aside."""
+"""A window that ends this much later than now comes from a wrong clock, and would hide every window that follows."""
 BEHIND = Seconds(3600.0)
-"""A window that ended longer ago than this is no news of what is used now."""
+"""A window that ended this long ago says nothing about what is used now."""
 
 
 @dataclass(frozen=True, slots=True)
-class Bad:
-    """One row that is left out. `value` is what was found, as it was spelled."""
+class RejectedRow:
+    """A row that is left out. `value` is the bad value as it was spelled."""
 
     kind: str
     namespace: str
@@ -39,7 +39,7 @@ class Bad:
 
 @dataclass(frozen=True, slots=True)
 class Readings:
-    """Columns of equal length. Amounts are NaN where nothing was seen; `ends` are seconds since the epoch."""
+    """Columns of equal length (rows,). Cores and bytes are NaN where nothing was seen; `ends` are in seconds since the epoch."""
 
     namespaces: Sequence[str]
     pods: Sequence[str]
@@ -48,14 +48,14 @@ class Readings:
     memory: Floats
     ends: Floats
     window: Seconds
-    bad: tuple[Bad, ...] = ()
+    rejected: tuple[RejectedRow, ...] = ()
 
     def __len__(self) -> int:
         """How many rows."""
         return len(self.pods)
 
     def pick(self, wanted: Any) -> "Readings":
-        """The rows for which `wanted`, an array of booleans, is true."""
+        """The rows for which `wanted`, an array of booleans (rows,), is true."""
         if wanted.all():
             return self
         chosen = wanted.tolist()
@@ -70,14 +70,14 @@ class Readings:
         )
 
 
-def nothing() -> Readings:
+def no_readings() -> Readings:
     """No rows."""
     none = np.empty(0, np.float64)
     return Readings((), (), (), none, none, none, Seconds(0.0))
 
 
-def sieve(readings: Readings, at: datetime) -> Readings:
-    """Without the rows that say nothing, and without those that cannot be, which are then among `bad`."""
+def reject_impossible(readings: Readings, at: datetime) -> Readings:
+    """The rows that say something and can be true. Those that cannot be true are then in `rejected`."""
     now = at.timestamp()
     faults = (
         ("cores", readings.cores, _impossible(readings.cores, MOST_CORES), f"cores must be between 0 and {MOST_CORES:g}"),
@@ -85,12 +85,12 @@ def sieve(readings: Readings, at: datetime) -> Readings:
         ("future", readings.ends, readings.ends > now + AHEAD, f"the window ends more than {AHEAD:g} s from now"),
         ("old", readings.ends, readings.ends < now - BEHIND, f"the window ended more than {BEHIND:g} s ago"),
     )
-    bad = list(readings.bad)
-    good = ~(np.isnan(readings.cores) & np.isnan(readings.memory))
+    rejected = list(readings.rejected)
+    kept = ~(np.isnan(readings.cores) & np.isnan(readings.memory))
     for kind, column, wrong, reason in faults:
-        bad += _named(readings, kind, column, np.flatnonzero(wrong & good), reason)
-        good &= ~wrong
-    return replace(readings.pick(good), bad=tuple(bad))
+        rejected += _rejected(readings, kind, column, np.flatnonzero(wrong & kept), reason)
+        kept &= ~wrong
+    return replace(readings.pick(kept), rejected=tuple(rejected))
 
 
 def _impossible(amounts: Floats, most: float) -> NDArray[np.bool_]:
@@ -98,15 +98,15 @@ def _impossible(amounts: Floats, most: float) -> NDArray[np.bool_]:
         return (amounts < 0.0) | (amounts > most)
 
 
-def _named(readings: Readings, kind: str, column: Floats, rows: NDArray[np.int64], reason: str) -> Iterator[Bad]:
+def _rejected(readings: Readings, kind: str, column: Floats, rows: NDArray[np.int64], reason: str) -> Iterator[RejectedRow]:
     for row in rows.tolist():
         number = float(column[row])
         value = _moment(number) if kind in ("future", "old") else f"{number:g}"
-        yield Bad(kind, readings.namespaces[row], readings.pods[row], readings.containers[row], value, reason)
+        yield RejectedRow(kind, readings.namespaces[row], readings.pods[row], readings.containers[row], value, reason)
 
 
 def _moment(seconds: float) -> str:
-    """The time in words, or the number where it is no time."""
+    """The time as text, or the number where it is no time."""
     try:
         return times.from_seconds(seconds).isoformat()
     except (ValueError, OverflowError):

@@ -19,7 +19,7 @@ from agents.settings.tree import Settings
 from streams.clients.kube.watched_objects import CheckpointObject
 from streams.log.file_log import FileLog
 from streams.log.port import NewRecord
-from streams.sources.kube.publish.vpa_histories import seen
+from streams.sources.kube.publish.vpa_publisher import checkpoint_seen
 from streams.topics import state_topic
 from tests.support.cluster_events import API, MINUTE, START, pod, scrape, turn, vpa
 from tests.support.vpa_server import VpaServer
@@ -170,4 +170,4 @@ def test_what_was_exported_comes_in_again_as_it_was(desk: Desk, tmp_path: Path) 
     with FileLog(desk.path) as log:
         settings = Settings.model_validate({"topics": {"partitions": 2}})
         (kept,) = checkpoints(log, settings)
-    assert seen(msgspec.convert(made, CheckpointObject), vpa(), kept.at) == kept
+    assert checkpoint_seen(msgspec.convert(made, CheckpointObject), vpa(), kept.at) == kept

@@ -11,10 +11,11 @@ from schemas.names import Amounts
 from schemas.policies.control import ControlChanged, Mode
 from schemas.policies.vertical import ContainerPolicy, UpdateMode, VerticalPolicyChanged
 from schemas.units import Bytes, Cores, Fraction
-from streams.codec.event_codec import Codec, tick
+from streams.codec.event_codec import tick
 from streams.log.file_log import FileLog
 from streams.log.port import NewRecord
-from streams.publishing.operator import Operator
+from streams.log_context import LogContext
+from streams.publishing.operator import OperatorLog
 from streams.topics import TOPICS, Topics
 
 AT = datetime(2026, 1, 5, 12, tzinfo=UTC)
@@ -41,11 +42,11 @@ class Desk:
 
     def control(self) -> ControlChanged | None:
         with FileLog(self.path) as log:
-            return Operator(log, SHOP, Codec(SHOP)).control("demo")
+            return OperatorLog(LogContext.of(log, SHOP)).control("demo")
 
     def policies(self) -> dict[str, VerticalPolicyChanged]:
         with FileLog(self.path) as log:
-            return Operator(log, SHOP, Codec(SHOP)).policies()
+            return OperatorLog(LogContext.of(log, SHOP)).policies()
 
 
 @pytest.fixture
@@ -221,7 +222,7 @@ def test_a_tap_that_follows_shows_what_is_appended_after_it_began(desk: Desk, ca
 
     def speak() -> None:
         with FileLog(desk.path) as log:
-            Operator(log, SHOP, Codec(SHOP)).say(said)
+            OperatorLog(LogContext.of(log, SHOP)).publish(said)
 
     later = threading.Timer(0.3, speak)
     later.start()

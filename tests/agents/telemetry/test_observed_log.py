@@ -13,7 +13,7 @@ from streams.codec.event_codec import Codec, tick
 from streams.errors import LogUnavailable
 from streams.log.memory_log import MemoryLog
 from streams.log.port import NewRecord
-from streams.sources.clock import Clock, ClockSettings
+from streams.sources.clock import Clock, ClockTiming
 from streams.topics import TOPICS, Topics
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
@@ -97,7 +97,7 @@ def test_a_clock_counts_ticks_once_for_all_partitions_and_no_probes(registry: Co
     clock = Clock(
         ObservedLog(log, ClockMetrics(registry, T, ticked_topics())),
         T,
-        ClockSettings(period_ms=100),
+        ClockTiming(period_ms=100),
         ticked=ticked_topics(),
         now=lambda: next(now),
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from schemas.units import Seconds
-from streams.clients.prometheus import Credentials, Prometheus, Stretch, duration
+from streams.clients.prometheus import Credentials, Prometheus, TimeRange, duration
 from streams.errors import BadInput, GiveUp, TryAgain, Unreachable
 from tests.support.answering import Answering, answering
 
@@ -30,7 +30,7 @@ def server() -> Iterator[Answering]:
 
 def test_an_instant_question_is_a_form_with_query_and_time(server: Answering) -> None:
     server.answer = lambda _: (200, _vector(({"pod": "web-1"}, "0.25"), ({"pod": "web-2"}, "NaN")))
-    answer = Prometheus(f"{server.url}/").instant('up{job="x"}', AT)
+    answer = Prometheus(f"{server.url}/").query('up{job="x"}', AT)
     assert [(series.metric["pod"], series.value and series.value[1]) for series in answer] == [
         ("web-1", "0.25"),
         ("web-2", "NaN"),
@@ -43,7 +43,7 @@ def test_an_instant_question_is_a_form_with_query_and_time(server: Answering) ->
 def test_a_question_about_a_stretch_names_its_ends_and_its_step(server: Answering) -> None:
     result = [{"metric": {"pod": "web-1"}, "values": [[0, "1"], [3600, "2"]]}]
     server.answer = lambda _: (200, json.dumps({"data": {"resultType": "matrix", "result": result}}).encode())
-    (series,) = Prometheus(server.url).over("up", Stretch(0.0, 7200.0, 3600.0))
+    (series,) = Prometheus(server.url).query_range("up", TimeRange(0.0, 7200.0, 3600.0))
     assert series.values == [(0.0, "1"), (3600.0, "2")]
     fields = server.asked[0].fields
     assert [float(fields[name]) for name in ("start", "end", "step")] == [0.0, 7200.0, 3600.0]
@@ -54,11 +54,11 @@ def test_credentials_go_into_the_headers(server: Answering, tmp_path: Path) -> N
     (tmp_path / "token").write_text("first\n")
     basic = base64.b64encode(f"reader:{WORD}".encode()).decode()
     given = Credentials(username="reader", password=WORD, headers={"X-Scope-OrgID": "shop"})
-    Prometheus(server.url, given).instant("up", AT)
+    Prometheus(server.url, given).query("up", AT)
     by_token = Prometheus(server.url, Credentials(token_file=tmp_path / "token"))
-    by_token.instant("up", AT)
+    by_token.query("up", AT)
     (tmp_path / "token").write_text("second\n")
-    by_token.instant("up", AT)
+    by_token.query("up", AT)
     assert [asked.headers.get("Authorization") for asked in server.asked] == [f"Basic {basic}", "Bearer first", "Bearer second"]
     assert server.asked[0].headers["X-Scope-OrgID"] == "shop"
 
@@ -67,12 +67,12 @@ def test_credentials_are_in_no_text(server: Answering, tmp_path: Path) -> None:
     given = Credentials(username="reader", password=WORD, headers={"X-Key": WORD})
     server.answer = lambda _: (401, b"who are you?")
     with pytest.raises(TryAgain) as error:
-        Prometheus(server.url, given).instant("up", AT)
+        Prometheus(server.url, given).query("up", AT)
     with pytest.raises(BadInput, match=r"prometheus.url 'http://here'") as address:
         Prometheus(f"http://reader:{WORD}@here")
     assert WORD not in f"{given!r} {error.value} {address.value}"
     with pytest.raises(TryAgain, match=r"none' of prometheus cannot be read: No such file"):
-        Prometheus(server.url, Credentials(token_file=tmp_path / "none")).instant("up", AT)
+        Prometheus(server.url, Credentials(token_file=tmp_path / "none")).query("up", AT)
 
 
 @pytest.mark.parametrize("word", [f"{WORD}\nsecond", f"{WORD}\x00", f"{WORD}\u2026"])
@@ -80,7 +80,7 @@ def test_a_secret_that_no_header_may_hold_is_said_without_it(server: Answering, 
     (tmp_path / "token").write_text(word, encoding="utf-8")
     for given in (Credentials(token_file=tmp_path / "token"), Credentials(headers={"X-Key": word})):
         with pytest.raises(TryAgain, match=r"the header '(Authorization|X-Key)' for prometheus holds") as error:
-            Prometheus(server.url, given).instant("up", AT)
+            Prometheus(server.url, given).query("up", AT)
         assert WORD not in str(error.value)
     assert not server.asked
 
@@ -114,12 +114,12 @@ def test_what_is_no_address_is_refused(url: str) -> None:
 def test_a_refusal_quotes_question_and_server(server: Answering, code: int, error: type[Exception]) -> None:
     server.answer = lambda _: (code, json.dumps({"status": "error", "errorType": "execution", "error": "too many"}).encode())
     with pytest.raises(error, match=f"asking for up of '{server.url}' did not work: {code} execution: too many"):
-        Prometheus(server.url).instant("up", AT)
+        Prometheus(server.url).query("up", AT)
 
 
 def test_an_answer_that_makes_no_sense_and_none_at_all_are_tried_again(server: Answering) -> None:
     server.answer = lambda _: (200, b"<html>log in here</html>")
     with pytest.raises(TryAgain, match="an answer that cannot be read"):
-        Prometheus(server.url).instant("up", AT)
+        Prometheus(server.url).query("up", AT)
     with pytest.raises(Unreachable, match="asking for up of"):
-        Prometheus("http://127.0.0.1:9").instant("up", AT)
+        Prometheus("http://127.0.0.1:9").query("up", AT)

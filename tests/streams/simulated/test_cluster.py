@@ -11,7 +11,7 @@ from schemas.facts.pods import PodPhase, ResizeState
 from schemas.names import Amounts, PodName
 from schemas.units import Bytes, Cores
 from streams.clients.cluster_port import Patch, Pod
-from streams.clients.kube.amounts import millicores
+from streams.clients.kube.quantities import millicores
 from streams.simulated.api_errors import Refused
 from streams.simulated.cluster import SimulatedCluster
 from streams.simulated.cluster_spec import ContainerTemplate, Deployment, Node, amounts

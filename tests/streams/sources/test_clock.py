@@ -9,7 +9,7 @@ from streams.codec import event_codec
 from streams.errors import BadInput, LogUnavailable, TryAgain
 from streams.log.memory_log import MemoryLog
 from streams.log.port import NewRecord, Record
-from streams.sources.clock import Clock, ClockSettings, TimeBase
+from streams.sources.clock import Clock, ClockTiming, TimeBase
 from streams.topics import TOPICS, Topics
 
 READ = ticked_topics()
@@ -35,7 +35,7 @@ class World:
         self.slept.append(seconds)
         self.time += round(seconds * 1000)
 
-    def clock(self, settings: ClockSettings | None = None, **more: object) -> Clock:
+    def clock(self, settings: ClockTiming | None = None, **more: object) -> Clock:
         return Clock(self.log, PAPERS, settings, ticked=READ, now=self.now, sleep=self.sleep, **more)
 
     def records(self, name: str, partition: int) -> Sequence[Record]:
@@ -95,7 +95,7 @@ def test_a_clock_that_slept_too_long_writes_the_tick_of_now_only() -> None:
 
 def test_it_runs_on_time_until_it_is_stopped() -> None:
     world = World()
-    world.clock(ClockSettings(period_ms=1000)).run(lambda: world.time >= START + 5_000)
+    world.clock(ClockTiming(period_ms=1000)).run(lambda: world.time >= START + 5_000)
     assert world.ticks() == [1_767_225_600_000 + 1000 * i for i in range(6)]
 
 
@@ -128,7 +128,7 @@ def turns(world: World) -> list[int]:
 def test_event_time_may_run_faster_than_the_wall() -> None:
     world = World()
     base = TimeBase(origin=60_000_000, anchor=START, speed=1440.0)  # a day in a minute
-    clock = world.clock(ClockSettings(period_ms=60_000, base=base))
+    clock = world.clock(ClockTiming(period_ms=60_000, base=base))
     assert clock.step() == 60_000_000
     assert clock.wait() == pytest.approx(60 / 1440, abs=0.001)
     world.time += 60_000
@@ -161,7 +161,7 @@ def test_a_clock_that_is_set_right_ticks_again() -> None:
         told.append(sentence)
         world.lead = 0 if len(told) == 3 else world.lead
 
-    world.clock(tell=tell).run(lambda: world.time >= START + 8_000)
+    world.clock(warn=tell).run(lambda: world.time >= START + 8_000)
     assert len(told) == 3
     assert world.ticks()[0] == 1_767_225_606_000  # three waits of 2 s later
     assert all(number <= world.time for number in world.ticks())
@@ -199,7 +199,7 @@ def test_a_tick_of_the_future_in_the_log_is_told_once() -> None:
     world = World()
     world.log.append([event_codec.tick(PAPERS.wire("policies"), 0, START + 3_600_000)])
     told: list[str] = []
-    world.clock(tell=told.append).run(lambda: world.time >= START + 3_000)
+    world.clock(warn=told.append).run(lambda: world.time >= START + 3_000)
     assert told == [
         "the log holds a tick of 2026-01-01T01:00:00.123+00:00, and ours is 2026-01-01T00:00:00.000+00:00: turns wait until then"
     ]
@@ -209,7 +209,7 @@ def test_another_clock_that_is_a_little_ahead_is_not_told() -> None:
     world = World()
     world.log.append([event_codec.tick(PAPERS.wire("policies"), 0, START + 1_500)])
     told: list[str] = []
-    world.clock(tell=told.append).run(lambda: world.time >= START + 3_000)
+    world.clock(warn=told.append).run(lambda: world.time >= START + 3_000)
     assert told == []
 
 
@@ -231,7 +231,7 @@ def test_a_log_that_is_away_for_a_while_costs_ticks_and_nothing_else() -> None:
         return append(records)
 
     world.log.append = broken
-    world.clock(tell=told.append).run(lambda: world.time >= START + 5_000)
+    world.clock(warn=told.append).run(lambda: world.time >= START + 5_000)
     assert set(told) == {"the broker is away; start it"}
     assert turns(world) == world.ticks()
     assert world.ticks()[-1] == 1_767_225_605_000
@@ -240,4 +240,4 @@ def test_a_log_that_is_away_for_a_while_costs_ticks_and_nothing_else() -> None:
 @pytest.mark.parametrize("settings", [{"period_ms": 0}, {"base": TimeBase(speed=0.0)}])
 def test_a_clock_that_could_never_tick_is_refused(settings: dict[str, object]) -> None:
     with pytest.raises(BadInput, match="clock"):
-        ClockSettings(**settings)
+        ClockTiming(**settings)

@@ -15,11 +15,12 @@ from streams.codec.event_codec import Codec
 from streams.errors import LogUnavailable, TryAgain
 from streams.log.memory_log import MemoryLog
 from streams.log.port import NewRecord, Record
+from streams.log_context import LogContext
 from streams.publishing.outbox import Outbox
 from streams.simulated.cluster import SimulatedCluster
 from streams.simulated.demo_shop import demo_cluster
 from streams.simulated.simulated_client import SimulatedClient
-from streams.sources.cluster_poller import ClusterSource
+from streams.sources.cluster_poller import ClusterPoller
 from streams.topics import TOPICS, Topics
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
@@ -45,11 +46,15 @@ class Scene:
     topics: Topics
     codec: Codec
     cluster: SimulatedCluster
-    source: ClusterSource
+    source: ClusterPoller
 
-    def another_source(self, bound: int = 32 << 20) -> ClusterSource:
+    @property
+    def context(self) -> LogContext:
+        return LogContext(self.log, self.topics, self.codec, self.cluster.name)
+
+    def another_source(self, bound: int = 32 << 20) -> ClusterPoller:
         outbox = Outbox(self.log, bound=bound)
-        return ClusterSource(SimulatedClient(self.cluster), self.log, topics=self.topics, codec=self.codec, outbox=outbox)
+        return ClusterPoller(SimulatedClient(self.cluster), self.context, outbox=outbox)
 
     def minutes(self, first: int, last: int) -> None:
         for minute in range(first, last + 1):
@@ -71,7 +76,9 @@ def scene() -> Scene:
     for topic in TOPICS:
         log.create(topics.wire(topic.name), topics.partitions)
     codec = Codec(topics)
-    return Scene(log, topics, codec, cluster, ClusterSource(SimulatedClient(cluster), log, topics=topics, codec=codec))
+    return Scene(
+        log, topics, codec, cluster, ClusterPoller(SimulatedClient(cluster), LogContext(log, topics, codec, cluster.name))
+    )
 
 
 def test_every_pod_is_announced_once_to_both_topics_and_then_only_when_it_changes(scene: Scene) -> None:
@@ -160,7 +167,7 @@ def test_what_was_not_seen_is_nan(scene: Scene) -> None:
             ]
 
     scene.cluster.advance(START + MINUTE)
-    ClusterSource(HalfBlind(scene.cluster), scene.log, topics=scene.topics, codec=scene.codec).scrape(START + MINUTE)
+    ClusterPoller(HalfBlind(scene.cluster), scene.context).scrape(START + MINUTE)
     for scrape in scene.events("pod-metrics"):
         assert isinstance(scrape, MetricsScraped)
         assert all(memory != memory for memory in scrape.memory)  # noqa: PLR0124  # NaN is what differs from itself
@@ -210,7 +217,9 @@ def test_two_sources_over_the_same_cluster_write_the_same_bytes() -> None:
         for topic in TOPICS:
             log.create(topics.wire(topic.name), topics.partitions)
         codec = Codec(topics)
-        scene = Scene(log, topics, codec, cluster, ClusterSource(SimulatedClient(cluster), log, topics=topics, codec=codec))
+        scene = Scene(
+            log, topics, codec, cluster, ClusterPoller(SimulatedClient(cluster), LogContext(log, topics, codec, cluster.name))
+        )
         scene.minutes(1, 30)
         written.append([record for topic in TOPICS for record in scene.records(topic.name)])
     assert written[0] == written[1]
@@ -274,7 +283,7 @@ def test_a_cluster_that_is_away_is_the_callers_to_wait_for(scene: Scene) -> None
         def pods(self) -> Sequence[object]:  # type: ignore[override]  # never returns
             raise TryAgain(doing="listing pods of", to="demo", answer="no route to host", after=10.0)  # type: ignore[arg-type]
 
-    source = ClusterSource(Away(scene.cluster), scene.log, topics=scene.topics, codec=scene.codec)
+    source = ClusterPoller(Away(scene.cluster), scene.context)
     with pytest.raises(TryAgain, match="no route to host"):
         source.scrape(START)
     assert scene.events("pod-metrics") == []

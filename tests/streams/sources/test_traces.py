@@ -20,8 +20,9 @@ from streams.codec.event_codec import Codec
 from streams.errors import BadInput
 from streams.log.memory_log import MemoryLog
 from streams.log.port import Record
+from streams.log_context import LogContext
 from streams.sources.clock import TimeBase
-from streams.sources.traces import Player, Playing, Progress, Trace, trace_facts, trace_table
+from streams.sources.traces import Playback, PlaybackProgress, Trace, TracePlayer, trace_facts, trace_table
 from streams.topics import TOPICS, Topics
 
 PAPERS = Topics(partitions=2)
@@ -52,10 +53,10 @@ def events(log: MemoryLog, name: str) -> list[Event]:
     return [reader.decode(r) for r in records(log, name) if event_codec.tick_number(r) is None]
 
 
-def play(path: Path, playing: Playing | None = None) -> tuple[MemoryLog, Progress]:
+def play(path: Path, playback: Playback | None = None, cluster: str = "trace") -> tuple[MemoryLog, PlaybackProgress]:
     log = empty_log()
     with Trace(path) as trace:
-        progress = list(Player(trace, log=log, codec=Codec(PAPERS), topics=PAPERS, ticked=READ, playing=playing).play())
+        progress = list(TracePlayer(trace, LogContext.of(log, PAPERS, cluster), playback, ticked=READ).play())
     return log, progress[-1]
 
 
@@ -156,7 +157,7 @@ def test_unix_time_stays_unless_a_start_is_given(tmp_path: Path) -> None:
     with Trace(path) as trace:
         assert (trace.is_unix, trace.step, trace.first) == (True, 300, 1_372_629_900)
     assert [e.at for e in events(play(path)[0], "pod-metrics")] == [datetime(2013, 6, 30, 22, m, tzinfo=UTC) for m in (5, 10)]
-    moved = play(path, Playing(start=Y2026))[0]
+    moved = play(path, Playback(start=Y2026))[0]
     assert [e.at for e in events(moved, "pod-metrics")] == [Y2026, Y2026 + timedelta(seconds=300)]
 
 
@@ -176,7 +177,7 @@ def test_jobs_are_workloads_and_limits_stand_for_requests(tmp_path: Path) -> Non
         "t-1,7,120,1,10,2,100",
         "t-1,7,180,1,10,2,150",
     )
-    log, _ = play(path, Playing(cluster="demo"))
+    log, _ = play(path, cluster="demo")
     seen = [e for e in events(log, "pod-changes") if isinstance(e, PodChanged)]
     assert {e.workload for e in seen} == {Workload("demo", "trace", "Deployment", "7")}
     found = [(e.pod.name, (e.at - Y2026).total_seconds(), e.containers[0]) for e in seen]
@@ -243,7 +244,7 @@ def test_chunks_of_any_size_give_the_same_scrapes(tmp_path: Path, monkeypatch: p
 
 
 def test_each_loop_comes_after_the_one_before_with_pods_of_its_own(tmp_path: Path) -> None:
-    log, progress = play(csv(tmp_path, *SMALL), Playing(loops=2))
+    log, progress = play(csv(tmp_path, *SMALL), Playback(loops=2))
     assert progress.rows == progress.of == 6
     assert [row[0] for row in rows(log)] == [60, 60, 120, 240, 240, 300]  # 60 to 120 and a step on both sides
     uids = [e.pod.uid for e in events(log, "pod-changes") if isinstance(e, PodChanged)]
@@ -265,15 +266,13 @@ def test_at_a_pace_it_waits_until_each_scrape_is_due_and_leaves_ticks_to_the_clo
     def sleep(seconds: float) -> None:
         wall[0] += max(round(seconds * 1000), 1)
 
-    playing = Playing(base=TimeBase(origin=origin, anchor=wall[0], speed=60.0))
+    playback = Playback(base=TimeBase(origin=origin, anchor=wall[0], speed=60.0))
     with Trace(csv(tmp_path, *SMALL)) as trace:
-        player = Player(
+        player = TracePlayer(
             trace,
-            log=log,
-            codec=Codec(PAPERS),
-            topics=PAPERS,
+            LogContext.of(log, PAPERS, "trace"),
+            playback,
             ticked=READ,
-            playing=playing,
             now=lambda: wall[0],
             sleep=sleep,
         )
@@ -292,14 +291,12 @@ def test_at_a_speed_it_begins_now_and_writes_its_own_ticks(tmp_path: Path) -> No
         wall[0] += max(round(seconds * 1000), 1)
 
     with Trace(csv(tmp_path, *SMALL)) as trace:
-        playing = Playing(speed=120.0)
-        player = Player(
+        playback = Playback(speed=120.0)
+        player = TracePlayer(
             trace,
-            log=log,
-            codec=Codec(PAPERS),
-            topics=PAPERS,
+            LogContext.of(log, PAPERS, "trace"),
+            playback,
             ticked=READ,
-            playing=playing,
             now=lambda: wall[0],
             sleep=sleep,
         )
@@ -354,9 +351,9 @@ def test_parquet_is_read_like_csv(tmp_path: Path) -> None:
 
 def test_a_trace_must_be_played_once_at_least() -> None:
     with pytest.raises(BadInput, match="played 0 times"):
-        Playing(loops=0)
+        Playback(loops=0)
     with pytest.raises(BadInput, match="at speed -1"):
-        Playing(speed=-1)
+        Playback(speed=-1)
 
 
 SHARED = Path(os.environ.get("ULLAGE_SHARED", Path(__file__).parents[4] / "shared")) / "traces"

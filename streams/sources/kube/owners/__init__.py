@@ -1,1 +1,1 @@
-"""Owners: the controller chain above a pod, its workload, and the targets of VPAs."""
+"""Owners: the chain of controllers above a pod, the pod's workload, and the targets of VPAs."""

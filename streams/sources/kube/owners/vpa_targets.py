@@ -1,131 +1,118 @@
-"""All VPAs with their targets: told when either changes, and seeded with the history that checkpoints hold, once each.
+"""The target of each VPA: the selector of its pods, or the sentence that says why the VPA cannot be served.
 
-A VPA waits while its target is being listed or asked for. One that is new, or can be served for the first time, asks for the
-checkpoints of its namespace; the first time all namespaces are asked for at once.
+A target must exist, select pods, and itself be the topmost well-known or scalable controller: where it has a parent, somebody
+else decides about its replicas. A VPA waits while its target is being listed or looked up.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
-from datetime import datetime
+from dataclasses import dataclass, replace
 
 from schemas.policies.vpa import VpaChanged
-from streams.clients.kube.watched_objects import CheckpointObject, VpaObject
-from streams.sources.kube.owners.controllers import Key
-from streams.sources.kube.owners.owner_chain import Owners
-from streams.sources.kube.owners.target_check import judge
-from streams.sources.kube.publish import vpa_histories, vpas
-from streams.sources.kube.publish.published import Told
-from streams.sources.kube.publish.publisher import Pen
-
-EVERYWHERE = ""
+from streams.clients.kube.controllers import Controller, ControllerKey, key_of
+from streams.sources.kube.owners.owner_graph import WHOLE, Dependents, Missing, OwnerChain, OwnerGraph
 
 
-class Aims:
-    """`ask` is called with a namespace whose checkpoints are wanted; they come by `seed`. `now` gives the time."""
+@dataclass(frozen=True, slots=True)
+class TargetCheck:
+    """What became of a VPA's target. `vpa` has its selector or says why it is unsupported; None while the target is unknown.
 
-    def __init__(self, pen: Pen, owners: Owners, now: Callable[[], datetime], ask: Callable[[str], None]) -> None:
-        self._pen, self._owners, self._now, self._ask = pen, owners, now, ask
-        self._told: Told[VpaChanged] = Told(pen.policy, lambda said: pen.policy(vpas.removed(said, now())))
-        self._here: dict[str, VpaChanged] = {}
-        self._visited: dict[str, tuple[Key, ...]] = {}
-        self._under: dict[Key, dict[str, None]] = {}
+    `visited` are the controllers that the result rests on.
+    """
+
+    vpa: VpaChanged | None
+    visited: tuple[ControllerKey, ...] = ()
+
+
+class VpaTargets:
+    """All VPAs of a cluster. Methods return those whose target is known now or may have changed."""
+
+    def __init__(self, graph: OwnerGraph) -> None:
+        self._graph = graph
+        self._vpas: dict[str, VpaChanged] = {}
+        self._dependents = Dependents()
         self._waiting: set[str] = set()
-        self._served: dict[str, VpaChanged] = {}
-        self._seeded: set[str] = set()
-        self._settled = self._begun = False
 
-    def remember(self, said: Mapping[str, VpaChanged]) -> None:
-        """What the log holds. Whether it holds the checkpoints is not known, and telling them again does no harm."""
-        self._told.remember(said)
-        self._seeded.clear()
-        if self._begun:
-            self._ask(EVERYWHERE)
+    @property
+    def waiting(self) -> frozenset[str]:
+        """The keys of VPAs whose targets are not known yet."""
+        return frozenset(self._waiting)
 
-    def put(self, found: VpaObject) -> None:
-        """A VPA is there, new or changed."""
-        vpa = vpas.changed(found, self._pen.cluster, self._now())
-        self._here[vpa.key] = vpa
-        self._judge(vpa.key)
+    def upsert(self, vpa: VpaChanged) -> list[VpaChanged]:
+        """A VPA exists, new or changed; `vpa` is as its object says, without a target."""
+        self._vpas[vpa.key] = vpa
+        return self._checked([vpa.key])
 
-    def drop(self, namespace: str, name: str) -> None:
-        """It is gone."""
-        key = f"{self._pen.cluster}/{namespace}/{name}"
-        self._here.pop(key, None)
-        self._served.pop(key, None)
+    def remove(self, key: str) -> None:
+        """A VPA is gone."""
+        self._vpas.pop(key, None)
         self._waiting.discard(key)
-        self._index(key, ())
-        self._told.drop(key)
-        self._begin()
+        self._dependents.set(key, ())
 
-    def settle(self) -> None:
-        """All VPAs that are there were put."""
-        self._told.settle(self._waiting)
-        self._settled = True
-        self._begin()
+    def controller_changed(self, key: ControllerKey) -> list[VpaChanged]:
+        """A controller came, changed or went."""
+        return self._checked(self._dependents.on(key))
 
-    def under(self, keys: Iterable[Key]) -> None:
-        """Something is new about these controllers."""
-        for key in keys:
-            for name in list(self._under.get(key, ())):
-                self._judge(name)
-        self._begin()
+    def retry_waiting(self) -> list[VpaChanged]:
+        """A list is complete or cannot be had: look again at VPAs that wait, and at those whose chain ended at a watched kind."""
+        names = (name for name in sorted(self._vpas) if name in self._waiting or self._ends_watched(name))
+        return self._checked(list(names))
 
-    def look_again(self) -> None:
-        """For VPAs that wait: a list is complete, or cannot be had."""
-        for name in sorted(self._here):
-            if name in self._waiting or any(key.well_known for key in self._visited.get(name, ())[-1:]):
-                self._judge(name)
-        self._begin()
+    def refresh_scales(self) -> list[VpaChanged]:
+        """Look again at VPAs that rest on scales, because no watch tells when a scale changes."""
+        names = (name for name, keys in self._dependents.items() if not all(key.well_known for key in keys))
+        return self._checked(list(names))
 
-    def refresh(self) -> None:
-        """Scales are looked at from time to time: nobody tells when one changes."""
-        for name, visited in list(self._visited.items()):
-            if not all(key.well_known for key in visited):
-                self._judge(name)
+    def _ends_watched(self, name: str) -> bool:
+        return any(key.well_known for key in self._dependents.controllers(name)[-1:])
 
-    def seed(self, namespace: str, found: Sequence[CheckpointObject]) -> None:
-        """These are the checkpoints of a namespace, or of all."""
-        by_vpa: dict[str, list[CheckpointObject]] = {}
-        for each in found:
-            by_vpa.setdefault(f"{self._pen.cluster}/{each.metadata.namespace}/{each.spec.vpa_object_name}", []).append(each)
-        for key, vpa in sorted(self._served.items()):
-            if vpa.uid not in self._seeded and namespace in (EVERYWHERE, vpa.namespace):
-                self._seeded.add(vpa.uid)
-                for each in sorted(by_vpa.get(key, ()), key=lambda each: each.spec.container_name):
-                    self._pen.seed(vpa_histories.seen(each, vpa, self._now()))
+    def _checked(self, names: list[str]) -> list[VpaChanged]:
+        known = []
+        for name in names:
+            check = check_target(self._vpas[name], self._graph)
+            self._dependents.set(name, check.visited)
+            if check.vpa is None:
+                self._waiting.add(name)
+            else:
+                self._waiting.discard(name)
+                known.append(check.vpa)
+        return known
 
-    def _begin(self) -> None:
-        """As soon as all that is there is told, look for checkpoints, for all at once."""
-        if self._settled and not self._waiting and not self._begun:
-            self._begun = True
-            self._ask(EVERYWHERE)
 
-    def _judge(self, name: str) -> None:
-        judged = judge(self._here[name], self._owners)
-        self._index(name, judged.visited)
-        if judged.vpa is None:
-            self._waiting.add(name)
-            return
-        self._waiting.discard(name)
-        self._told.put(name, replace(judged.vpa, at=self._now()))
-        self._serve(name, judged.vpa)
+def check_target(vpa: VpaChanged, graph: OwnerGraph) -> TargetCheck:
+    """Resolve a VPA's target. A VPA whose own spec makes no sense stays as it is."""
+    if vpa.unsupported:
+        return TargetCheck(vpa)
+    ref = vpa.target_ref
+    if ref is None:
+        return _unsupported(vpa, (), "Cannot read targetRef. Reason: there is no targetRef with kind and name")
+    start = key_of(vpa.namespace, ref.api_version, ref.kind, ref.name)
+    target, chain = graph.get(start), graph.chain(start)
+    if chain.stop is Missing.NOT_YET:
+        return TargetCheck(None, chain.visited)
+    if isinstance(target, Missing):
+        sentence = f"Cannot read targetRef. Reason: {start} {target.value}{_failure(graph, start)}"
+        return _unsupported(vpa, chain.visited, sentence)
+    return _found(vpa, target, chain, graph)
 
-    def _serve(self, name: str, vpa: VpaChanged) -> None:
-        if vpa.unsupported:
-            self._served.pop(name, None)
-            return
-        news = name not in self._served
-        self._served[name] = vpa
-        if news and self._begun and vpa.uid not in self._seeded:
-            self._ask(vpa.namespace)
 
-    def _index(self, name: str, now: tuple[Key, ...]) -> None:
-        before = self._visited.pop(name, ())
-        if now:
-            self._visited[name] = now
-        for key in before:
-            self._under.get(key, {}).pop(name, None)
-            if not self._under.get(key, True):
-                del self._under[key]
-        for key in now:
-            self._under.setdefault(key, {})[name] = None
+def _found(vpa: VpaChanged, target: Controller, chain: OwnerChain, graph: OwnerGraph) -> TargetCheck:
+    if target.selector is None:
+        return _unsupported(vpa, chain.visited, f"Cannot read targetRef. Reason: {target.key}: {target.fault}")
+    if chain.stop is not None and chain.stop not in WHOLE:
+        last = chain.visited[-1]
+        sentence = f"{last}, which owns {target.key}, {chain.stop.value}{_failure(graph, last)}"
+        return _unsupported(
+            vpa, chain.visited, f"Error checking if target is a topmost well-known or scalable controller: {sentence}"
+        )
+    if chain.top != target.key:
+        sentence = f"The target {target.key} has a parent controller, {chain.top}"
+        return _unsupported(vpa, chain.visited, f"{sentence}, but it should point to a topmost well-known or scalable controller")
+    return TargetCheck(replace(vpa, selector=target.selector), chain.visited)
+
+
+def _failure(graph: OwnerGraph, key: ControllerKey) -> str:
+    answer = graph.failure(key)
+    return f": {answer}" if answer else ""
+
+
+def _unsupported(vpa: VpaChanged, visited: tuple[ControllerKey, ...], sentence: str) -> TargetCheck:
+    return TargetCheck(replace(vpa, unsupported=sentence), visited)

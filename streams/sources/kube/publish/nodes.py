@@ -1,25 +1,25 @@
-"""Nodes as facts: what they have for pods, and whether pods may come. Refuses amounts that are none, quoting them."""
+"""Nodes as facts: what they have for pods, and whether they accept any. A bad quantity is refused with a quotation."""
 
 from datetime import datetime
 
 from schemas.facts.nodes import NodeChanged, NodeRemoved
-from streams.clients.kube import amounts
+from streams.clients.kube import quantities
 from streams.clients.kube.watched_objects import NodeObject
 
 
 def changed(found: NodeObject, cluster: str, at: datetime) -> NodeChanged:
-    """A node as it is. Raises ValueError for a quantity that is none."""
+    """The fact about a node. Raises ValueError for a bad quantity."""
     return NodeChanged(
         at=at,
         cluster=cluster,
         node=found.metadata.name,
-        allocatable=amounts.read(found.status.allocatable),
+        allocatable=quantities.read_amounts(found.status.allocatable),
         ready=any(condition.type == "Ready" and condition.status == "True" for condition in found.status.conditions),
         schedulable=not found.spec.unschedulable,
         labels=dict(sorted((found.metadata.labels or {}).items())),
     )
 
 
-def removed(said: NodeChanged, at: datetime) -> NodeRemoved:
-    """It is gone."""
-    return NodeRemoved(at, said.cluster, said.node)
+def removed(published: NodeChanged, at: datetime) -> NodeRemoved:
+    """The fact that a node is gone, from what was last published about it."""
+    return NodeRemoved(at, published.cluster, published.node)

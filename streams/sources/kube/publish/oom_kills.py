@@ -1,8 +1,8 @@
-"""OOM kills as pods and events show them.
+"""OOM kills, as pods and eviction events show them.
 
-A container's last end tells of a kill, whether it stands at its end or runs again; that it is told once is the memory's work. The
-request that counts is the one it was killed under: the old pod's when its successor runs already, else the new pod's. An eviction
-for want of memory says what was used. Everything malformed is no kill.
+A container's last end shows a kill, while it is stopped and also once it runs again; the published state sees to it that each
+kill is published once. The request that counts is the one that the container was killed under: the old pod object's if its
+successor runs already, else the new one's. An eviction for lack of memory also says what was used. Anything malformed is no kill.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,43 +13,31 @@ from schemas.facts.usage import ContainerOOMKilled
 from schemas.names import Workload
 from schemas.units import Bytes
 from streams.clients.cluster_port import Pod
-from streams.clients.kube import amounts
+from streams.clients.kube import quantities
 from streams.clients.kube.watched_objects import EventObject
 from streams.publishing.pod_facts import oom_killed
 
 LONG_AGO = timedelta(days=1)
-"""What was known for so long was told, though the log may be read back less far than to the word of it."""
+"""A kill so much older than the last record of its pod was published, even if we no longer read back to its own record."""
 _LISTS = ("offending_containers", "offending_containers_usage", "starved_resource")
+"""Annotations of an eviction event: three lists of equal length, as the kubelet writes them."""
 
 
-def of_pod(pod: Pod, before: PodChanged | None) -> Iterator[ContainerOOMKilled]:
-    """Every kill that the pod shows, in the order of containers."""
+def of_pod(pod: Pod, before: PodChanged | None) -> list[ContainerOOMKilled]:
+    """Every kill that the pod shows, by container. `before` is the pod as it was seen the time before."""
     now = {seen.name: seen for seen in pod.containers}
     then = {seen.name: seen for seen in before.containers} if before is not None else {}
-    for kill in sorted(pod.ooms, key=lambda kill: kill.container):
-        seen = _under(kill.restarts, now[kill.container], then.get(kill.container))
-        yield oom_killed(pod, kill, seen)
+    kills = sorted(pod.ooms, key=lambda kill: kill.container)
+    return [oom_killed(pod, kill, _killed(kill.restarts, now[kill.container], then.get(kill.container))) for kill in kills]
 
 
-def of_late(shown: Iterable[ContainerOOMKilled], said: PodChanged | None) -> Iterator[ContainerOOMKilled]:
-    """Those that may not have been told yet; `said` is the log's last word of the pod."""
-    return (kill for kill in shown if not _told_long_ago(kill, said))
-
-
-def _told_long_ago(kill: ContainerOOMKilled, said: PodChanged | None) -> bool:
-    """Whether the log's word of the pod is so much later that the kill, which showed then, must have been told, too."""
-    if said is None or said.at - kill.at < LONG_AGO:
-        return False
-    return any(seen.name == kill.container and kill.restarts <= seen.restarts + 1 for seen in said.containers)
-
-
-def _under(restarts: int, now: ContainerSeen, then: ContainerSeen | None) -> ContainerSeen:
-    """The container as it was when it was killed: its restart count was one less than its successor's."""
-    return then if then is not None and now.restarts == restarts and then.restarts < restarts else now
+def unpublished(shown: Iterable[ContainerOOMKilled], published: PodChanged | None) -> list[ContainerOOMKilled]:
+    """The kills that may not have been published yet. `published` is the log's newest record of the pod."""
+    return [kill for kill in shown if not _published_long_ago(kill, published)]
 
 
 def of_event(event: EventObject, pod: PodChanged, workload: Workload) -> Iterator[ContainerOOMKilled]:
-    """The kills of an eviction. An evicted pod's restart counts are final, so the number after them is the eviction's."""
+    """The kills of an eviction. The restart counts of an evicted pod are final, so the eviction gets the next number."""
     seen = {container.name: container for container in pod.containers}
     at = event.metadata.creation_timestamp
     for name, used in _offending(event.metadata.annotations or {}):
@@ -66,8 +54,20 @@ def of_event(event: EventObject, pod: PodChanged, workload: Workload) -> Iterato
             )
 
 
+def _published_long_ago(kill: ContainerOOMKilled, published: PodChanged | None) -> bool:
+    """Whether the log's record of the pod is so much newer than the kill, which showed then, that the kill was published too."""
+    if published is None or published.at - kill.at < LONG_AGO:
+        return False
+    return any(seen.name == kill.container and kill.restarts <= seen.restarts + 1 for seen in published.containers)
+
+
+def _killed(restarts: int, now: ContainerSeen, then: ContainerSeen | None) -> ContainerSeen:
+    """The container as it was when it was killed: its restart count was one less than its successor's."""
+    return then if then is not None and now.restarts == restarts and then.restarts < restarts else now
+
+
 def _offending(annotations: Mapping[str, str]) -> Iterator[tuple[str, Bytes]]:
-    """Containers that starved others of memory, and what they used. Lists of unequal length mean nothing."""
+    """The containers that used too much memory, and how much. Lists of unequal length mean nothing."""
     lists = [annotations.get(name, "").split(",") for name in _LISTS]
     if len({len(each) for each in lists}) > 1:
         return
@@ -79,6 +79,6 @@ def _offending(annotations: Mapping[str, str]) -> Iterator[tuple[str, Bytes]]:
 
 def _bytes(quantity: str) -> Bytes | None:
     try:
-        return amounts.read({"memory": quantity}).memory
+        return quantities.read_amounts({"memory": quantity}).memory
     except ValueError:
         return None

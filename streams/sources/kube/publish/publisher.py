@@ -1,4 +1,4 @@
-"""How the kube source's facts become records: which topic, which key, which partitions."""
+"""How the kube source's facts become records: to which topic, under which key, in which partitions."""
 
 from collections.abc import Sequence
 
@@ -7,63 +7,57 @@ from schemas.facts.pods import PodChanged, PodDeleted
 from schemas.facts.sources import SourceReported
 from schemas.facts.usage import ContainerOOMKilled
 from schemas.facts.vpa_checkpoints import CheckpointSeen
-from schemas.names import Workload
 from schemas.policies.limit_ranges import LimitRangeChanged, LimitRangeRemoved
 from schemas.policies.vpa import VpaChanged, VpaRemoved
-from streams.codec.event_codec import Codec
 from streams.log.port import NewRecord
-from streams.topics import Topics
+from streams.log_context import LogContext
 
-Named = VpaChanged | VpaRemoved | LimitRangeChanged | LimitRangeRemoved
-Cluster = NodeChanged | NodeRemoved | SourceReported
-ByWorkload = PodChanged | PodDeleted | ContainerOOMKilled | CheckpointSeen
+PodFact = PodChanged | PodDeleted
+WorkloadFact = ContainerOOMKilled | CheckpointSeen
+ObjectPolicy = VpaChanged | VpaRemoved | LimitRangeChanged | LimitRangeRemoved
+ClusterFact = NodeChanged | NodeRemoved | SourceReported
+SOURCE = "/ullage/source/kube"
 
 
-class Pen:
-    """Writes for one cluster. What was written is taken with `take`, in order."""
+class Publisher:
+    """Encodes the facts of one cluster. They wait here, in order, until `drain` hands their records on."""
 
-    def __init__(self, cluster: str, topics: Topics, codec: Codec) -> None:
-        self.cluster, self._topics, self._codec = cluster, topics, codec
-        self._source = "/ullage/source/kube"
-        self._written: list[NewRecord] = []
+    def __init__(self, context: LogContext) -> None:
+        self._context = context
+        self._records: list[NewRecord] = []
 
-    def take(self) -> Sequence[NewRecord]:
-        """What was written since the last time."""
-        written, self._written = self._written, []
-        return written
+    def publish(self, *facts: PodFact | WorkloadFact | ObjectPolicy | ClusterFact) -> None:
+        """A fact about a workload goes to the workload's partition, and one about a pod to its cluster's too.
 
-    def pod(self, fact: PodChanged | PodDeleted) -> None:
-        """To its workload, and to the cluster."""
-        self._one("pod-changes", fact, fact.workload.key)
-        self._one("pod-changes-by-cluster", fact, self.cluster)
+        A policy or a fact about the cluster goes to every partition.
+        """
+        cluster = self._context.cluster
+        for fact in facts:
+            match fact:
+                case PodChanged() | PodDeleted():
+                    self._to_one("pod-changes", fact, fact.workload.key)
+                    self._to_one("pod-changes-by-cluster", fact, cluster)
+                case ContainerOOMKilled():
+                    self._to_one("oom-events", fact, fact.workload.key)
+                case CheckpointSeen():
+                    self._to_one("pod-changes", fact, fact.workload.key)
+                case NodeChanged() | NodeRemoved() | SourceReported():
+                    self._to_all("cluster-changes", fact, cluster)
+                case _:
+                    self._to_all("policies", fact, fact.key)
 
-    def left(self, fact: PodDeleted) -> None:
-        """To its workload alone: the pod is there still, and another's."""
-        self._one("pod-changes", fact, fact.workload.key)
+    def publish_left(self, fact: PodDeleted) -> None:
+        """A pod has left its workload for another one: only the old workload's partition learns of it, because the pod exists."""
+        self._to_one("pod-changes", fact, fact.workload.key)
 
-    def kill(self, fact: ContainerOOMKilled) -> None:
-        """To its workload."""
-        self._one("oom-events", fact, fact.workload.key)
+    def drain(self) -> Sequence[NewRecord]:
+        """The records published since the last call."""
+        records, self._records = self._records, []
+        return records
 
-    def seed(self, fact: CheckpointSeen) -> None:
-        """To the workload that is seeded."""
-        self._one("pod-changes", fact, fact.workload.key)
+    def _to_one(self, topic: str, fact: PodFact | WorkloadFact, key: str) -> None:
+        partition = self._context.topics.partition_of(key)
+        self._records.append(self._context.codec.encode(fact, topic=topic, key=key, partition=partition, source=SOURCE))
 
-    def policy(self, fact: Named) -> None:
-        """To everybody, under its own key."""
-        self._all("policies", fact, fact.key)
-
-    def about_cluster(self, fact: Cluster) -> None:
-        """To everybody."""
-        self._all("cluster-changes", fact, self.cluster)
-
-    def workload(self, namespace: str, kind: str, name: str) -> Workload:
-        """A workload of this cluster."""
-        return Workload(self.cluster, namespace, kind, name)
-
-    def _one(self, topic: str, fact: ByWorkload, key: str) -> None:
-        partition = self._topics.partition_of(key)
-        self._written.append(self._codec.encode(fact, topic=topic, key=key, partition=partition, source=self._source))
-
-    def _all(self, topic: str, fact: Named | Cluster, key: str) -> None:
-        self._written += self._codec.encode_for_all(fact, topic=topic, key=key, source=self._source)
+    def _to_all(self, topic: str, fact: ObjectPolicy | ClusterFact, key: str) -> None:
+        self._records += self._context.codec.encode_for_all(fact, topic=topic, key=key, source=SOURCE)

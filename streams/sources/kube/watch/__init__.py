@@ -1,1 +1,1 @@
-"""Watching: list-watch of the API server, its threads, and what they bring in."""
+"""Watching: list-watch of the API server, look-ups beside it, and the notifications that both bring in."""

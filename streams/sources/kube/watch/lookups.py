@@ -1,4 +1,4 @@
-"""Questions that are asked aside, one after the other, so that nothing else waits for them: scales, and checkpoints."""
+"""Look-ups beside the watches: scales and VPA checkpoints, one after the other, so that no watch waits for them."""
 
 import queue
 import threading
@@ -6,72 +6,79 @@ import threading
 import structlog
 
 from schemas.units import Seconds
-from streams.clients.kube.list_watch import Lister, Resource
-from streams.clients.kube.scales import Scales
+from streams.clients.kube.controllers import ControllerKey
+from streams.clients.kube.list_watch import ApiResource, ListWatch
+from streams.clients.kube.scales import ScaleClient
 from streams.clients.kube.watched_objects import CheckpointObject
 from streams.errors import EdgeError, GiveUp, Outdated, TryAgain
-from streams.sources.kube.owners.controllers import Key
-from streams.sources.kube.watch.notifications import Change, CheckpointsFound, Errand, LookAnew, ScaleFound
+from streams.sources.kube.watch.notifications import (
+    CheckpointLookup,
+    CheckpointsFound,
+    ForgetKinds,
+    Lookup,
+    Notification,
+    ScaleFound,
+    ScaleLookup,
+)
 from streams.sources.kube.watch.watched_resources import CHECKPOINTS, namespaced
 
 _log = structlog.get_logger(__name__)
 
 
-class Errands:
-    """`put` from any thread, `step` from one. `namespaces` are those that may be looked at; none means all."""
+class Lookups:
+    """A queue of look-ups. Any thread may call `enqueue`, one calls `step`. No `namespaces` means that all are listed."""
 
-    def __init__(self, lister: Lister, scales: Scales, namespaces: tuple[str, ...] = ()) -> None:
-        self._lister, self._scales, self._namespaces = lister, scales, namespaces
-        self._queue: queue.SimpleQueue[Errand] = queue.SimpleQueue()
-        self._due: set[Errand] = set()
+    def __init__(self, list_watch: ListWatch, scales: ScaleClient, namespaces: tuple[str, ...] = ()) -> None:
+        self._list_watch, self._scales, self._namespaces = list_watch, scales, namespaces
+        self._queue: queue.SimpleQueue[Lookup] = queue.SimpleQueue()
+        self._enqueued: set[Lookup] = set()
         self._lock = threading.Lock()
 
-    def put(self, errand: Errand) -> None:
-        """Ask this some time; once if it is put twice before."""
+    def enqueue(self, lookup: Lookup) -> None:
+        """Add a look-up, unless it is in the queue already."""
         with self._lock:
-            if errand not in self._due:
-                self._due.add(errand)
-                self._queue.put(errand)
+            if lookup not in self._enqueued:
+                self._enqueued.add(lookup)
+                self._queue.put(lookup)
 
-    def step(self, wait: Seconds) -> tuple[list[Change], Seconds]:
-        """One answer, if there is a question within so long; and how long to pause then."""
+    def step(self, wait: Seconds) -> tuple[list[Notification], Seconds]:
+        """Do the next look-up, if there is one within `wait` seconds. Returns what it found, and how long to pause then."""
         try:
-            errand = self._queue.get(timeout=wait)
+            lookup = self._queue.get(timeout=wait)
         except queue.Empty:
             return [], Seconds(0.0)
         with self._lock:
-            self._due.discard(errand)
-        match errand:
-            case Key():
-                return self._scale(errand)
-            case LookAnew():
-                self._scales.forget()
+            self._enqueued.discard(lookup)
+        match lookup:
+            case ScaleLookup():
+                return [self._look_up_scale(lookup.key)], Seconds(0.0)
+            case CheckpointLookup():
+                return self._list_checkpoints(lookup)
+            case ForgetKinds():
+                self._scales.forget_kinds()
                 return [], Seconds(0.0)
-            case _:
-                return self._checkpoints(errand)
 
-    def _scale(self, key: Key) -> tuple[list[Change], Seconds]:
+    def _look_up_scale(self, key: ControllerKey) -> Notification:
         try:
-            found = self._scales.find(key.namespace, key.api_version, key.kind, key.name)
+            return ScaleFound(key, self._scales.look_up(key))
         except EdgeError as error:
-            return [ScaleFound(key, None, str(error))], Seconds(0.0)
-        return [ScaleFound(key, found)], Seconds(0.0)
+            return ScaleFound(key, None, str(error))
 
-    def _checkpoints(self, namespace: str) -> tuple[list[Change], Seconds]:
-        """Asked again when it may yet be answered, and when the list took too long to read."""
+    def _list_checkpoints(self, lookup: CheckpointLookup) -> tuple[list[Notification], Seconds]:
+        """A look-up that may yet succeed goes back into the queue, also when the server dropped the list while we read it."""
         try:
-            found = tuple(each for where in self._where(namespace) for each in self._allowed(where))
+            found = tuple(each for resource in self._resources(lookup.namespace) for each in self._list_if_allowed(resource))
         except (TryAgain, Outdated) as error:
-            self.put(namespace)
+            self.enqueue(lookup)
             return [], Seconds(min(error.after, 30.0) if isinstance(error, TryAgain) else 1.0)
-        return [CheckpointsFound(namespace, found)], Seconds(0.0)
+        return [CheckpointsFound(lookup.namespace, found)], Seconds(0.0)
 
-    def _where(self, namespace: str) -> list[Resource[CheckpointObject]]:
+    def _resources(self, namespace: str) -> list[ApiResource[CheckpointObject]]:
         wanted = [namespace] if namespace else list(self._namespaces)
         return [namespaced(CHECKPOINTS, each) for each in wanted] or [CHECKPOINTS]
 
-    def _allowed(self, resource: Resource[CheckpointObject]) -> list[CheckpointObject]:
-        """None where they may not be read, or have no type."""
+    def _list_if_allowed(self, resource: ApiResource[CheckpointObject]) -> list[CheckpointObject]:
+        """No checkpoints where we may not read them or their type is not installed."""
         try:
             return self._list(resource)
         except Outdated:
@@ -80,9 +87,9 @@ class Errands:
             _log.warning("a resource cannot be seen", resource=resource.name, error=str(error))
             return []
 
-    def _list(self, resource: Resource[CheckpointObject]) -> list[CheckpointObject]:
+    def _list(self, resource: ApiResource[CheckpointObject]) -> list[CheckpointObject]:
         found = []
-        for page in self._lister.pages(resource):
+        for page in self._list_watch.list_pages(resource):
             for item in page.items:
                 if item.object is None:
                     name = f"{item.metadata.namespace}/{item.metadata.name}"

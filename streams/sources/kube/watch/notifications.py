@@ -1,69 +1,84 @@
-"""What comes in from the cluster: objects seen and gone, resources in sync or out of sight, and answers to errands."""
+"""What comes in from the cluster, and what is asked of it beside the watches.
+
+Notifications say that objects were seen or are gone, that watches are in sync or failed, and what look-ups found.
+"""
 
 from dataclasses import dataclass
 
-from streams.clients.kube.scales import Scale
-from streams.clients.kube.watched_objects import CheckpointObject, Named
-from streams.sources.kube.owners.controllers import Key
+from streams.clients.kube.controllers import ControllerKey, ObjectScale
+from streams.clients.kube.watched_objects import CheckpointObject, KubeObject
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """An object is there, new or changed. `resource` is the name of the watched resource."""
+class ObjectSeen:
+    """An object exists, new or changed. `kind` is that of its watch, such as `pods`."""
 
-    resource: str
-    object: Named
+    kind: str
+    object: KubeObject
 
 
 @dataclass(frozen=True, slots=True)
-class Gone:
-    """An object that was seen is no more."""
+class ObjectGone:
+    """An object that was seen no longer exists."""
 
-    resource: str
+    kind: str
     namespace: str
     name: str
     uid: str
 
 
 @dataclass(frozen=True, slots=True)
-class InSync:
-    """Everything that is there was seen, and from now on changes are."""
+class WatchSynced:
+    """The watch of this name has shown every object that exists, and from now on shows each change."""
 
-    resource: str
+    watch: str
 
 
 @dataclass(frozen=True, slots=True)
-class Blind:
-    """The resource cannot be seen now; `why` is a sentence."""
+class WatchFailed:
+    """The watch of this name shows nothing at the moment; `reason` is a sentence."""
 
-    resource: str
-    why: str
+    watch: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class ScaleFound:
-    """The scale of a controller, None where it has none; `why` is not empty when it could not be asked for."""
+    """The scale of a controller; None where it has none. `reason` is not empty when the look-up failed."""
 
-    key: Key
-    scale: Scale | None
-    why: str = ""
+    key: ControllerKey
+    scale: ObjectScale | None
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointsFound:
-    """The checkpoints of a namespace; of all where it is empty."""
+    """The VPA checkpoints of a namespace; of every namespace where it is empty."""
 
     namespace: str
     found: tuple[CheckpointObject, ...]
 
 
-Change = Seen | Gone | InSync | Blind | ScaleFound | CheckpointsFound
+Notification = ObjectSeen | ObjectGone | WatchSynced | WatchFailed | ScaleFound | CheckpointsFound
 
 
 @dataclass(frozen=True, slots=True)
-class LookAnew:
-    """Kinds may have come and gone."""
+class ScaleLookup:
+    """Look up the scale of a controller."""
+
+    key: ControllerKey
 
 
-Errand = Key | str | LookAnew
-"""A question to be asked aside: a controller's scale, or the checkpoints of a namespace. `LookAnew` asks nothing."""
+@dataclass(frozen=True, slots=True)
+class CheckpointLookup:
+    """List the VPA checkpoints of a namespace; of every namespace where it is empty."""
+
+    namespace: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetKinds:
+    """Look up kinds anew from now on, because types may have been installed or removed. Finds nothing by itself."""
+
+
+Lookup = ScaleLookup | CheckpointLookup | ForgetKinds

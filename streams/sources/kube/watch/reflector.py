@@ -1,44 +1,44 @@
-"""One resource, kept in sight: lists it, watches from there, resumes after a break, and lists again when its place is too old.
+"""Keeps one resource in sight: lists it, watches from there, resumes after a break, and lists again when its version is too old.
 
-After a list it tells what changed while nobody looked and what is gone, by uid and version, so nothing is told twice. It keeps
-names and versions, not objects. `step` does one list or one stream and says how long to wait; it never raises for what the
-server does, and it sleeps nowhere.
+After a list it reports what changed since the last one and what is gone, by uid and version, so that nothing is reported twice.
+It keeps names and versions, not objects. `step` does one list or one stream and returns how long to wait before the next; it
+never raises for anything that the server does, and it never sleeps.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Generic, TypeVar
 
 import structlog
 
 from schemas.units import Seconds
-from streams.clients.kube.list_watch import Happened, Item, Lister, NotServed, Resource
-from streams.clients.kube.pod_objects import Metadata
-from streams.clients.kube.watched_objects import Named
+from streams.clients.kube.list_watch import ListedObject, ListWatch, NotServed, WatchEvent
+from streams.clients.kube.pod_objects import ObjectMeta
+from streams.clients.kube.watched_objects import KubeObject
 from streams.errors import GiveUp, Outdated, TryAgain, Unreachable
-from streams.sources.kube.watch.notifications import Blind, Change, Gone, InSync, Seen
+from streams.sources.kube.watch.notifications import Notification, ObjectGone, ObjectSeen, WatchFailed, WatchSynced
+from streams.sources.kube.watch.watched_resources import ResourceWatch
 
 _log = structlog.get_logger(__name__)
-T = TypeVar("T", bound=Named)
 FIRST_WAIT = Seconds(0.25)
 LONGEST_WAIT = Seconds(30.0)
 FORBIDDEN_WAIT = Seconds(60.0)
-"""Rights may be granted and resources installed later; who has none is not asked often."""
+"""Somebody may grant the right or install the type later; until then the server need not be asked often."""
 MOST_REFUSALS = 5
-"""A server that was restored from a backup never knows our version; a list helps. And a type that was there is not taken for
-uninstalled at the first word."""
-MOST_EMPTY = 4
-"""The pause after streams that end without a word doubles so often."""
-Tell = Callable[[Sequence[Change]], None]
+"""After so many refusals in a row, list again: a server that was restored from a backup never knows our version. It also takes so
+many before a type that was there counts as uninstalled."""
+MOST_DOUBLINGS = 4
+"""The pause after a stream that ends without an event doubles up to so many times."""
+Notify = Callable[[Sequence[Notification]], None]
 
 
-class Reflector(Generic[T]):
-    """One resource. `tell` is handed changes in order, and may block."""
+class Reflector:
+    """One watch. `notify` receives what it shows, in order, and may block."""
 
-    def __init__(self, lister: Lister, resource: Resource[T], tell: Tell) -> None:
-        self._lister, self._tell, self.resource = lister, tell, resource
-        self._known: dict[tuple[str, str], tuple[str, str]] = {}
+    def __init__(self, list_watch: ListWatch, watch: ResourceWatch, notify: Notify) -> None:
+        self._list_watch, self.watch, self._notify = list_watch, watch, notify
+        self._versions: dict[tuple[str, str], tuple[str, str]] = {}
+        """By namespace and name: uid and resource version of each object that was reported."""
         self._version: str | None = None
-        self._failures = self._empty = 0
+        self._failures = self._empty_streams = 0
         self._in_sync: bool | None = None
 
     def step(self) -> Seconds:
@@ -49,12 +49,12 @@ class Reflector(Generic[T]):
             self._version = None
             return self._failed(error, LONGEST_WAIT)
         except NotServed as error:
-            self._missing(error)
+            self._not_served(error)
             return FORBIDDEN_WAIT
         except GiveUp as error:
             self._version = None
             self._failures += 1
-            self._blind(error)
+            self._report_failed(error)
             return FORBIDDEN_WAIT
         except Unreachable as error:
             return self._failed(error, error.after)
@@ -65,93 +65,93 @@ class Reflector(Generic[T]):
             return Seconds(min(error.after, LONGEST_WAIT))
 
     def _list(self) -> Seconds:
-        here: set[tuple[str, str]] = set()
+        listed: set[tuple[str, str]] = set()
         version = ""
-        for page in self._lister.pages(self.resource):
+        for page in self._list_watch.list_pages(self.watch.resource):
             version = page.version
-            here.update(_key(item.metadata) for item in page.items)
-            self._say([change for item in page.items for change in self._seen(item)])
-        self._say([self._forget(key) for key in sorted(self._known.keys() - here)])
+            listed.update(_key(item.metadata) for item in page.items)
+            self._report([notification for item in page.items for notification in self._seen(item)])
+        self._report([self._forget(key) for key in sorted(self._versions.keys() - listed)])
         self._version = version
-        self._seeing()
+        self._report_synced()
         return Seconds(0.0)
 
-    def _missing(self, error: NotServed) -> None:
-        """Objects go before their type does. While some were there, the server or who stands before it may be in error."""
+    def _not_served(self, error: NotServed) -> None:
+        """Objects go before their type does. So while we know of some, the server, or a proxy before it, may just be in error."""
         self._version = None
         self._failures += 1
-        if self._known and self._failures < MOST_REFUSALS:
-            self._blind(error)
+        if self._versions and self._failures < MOST_REFUSALS:
+            self._report_failed(error)
         else:
-            self._nothing()
+            self._not_installed()
 
-    def _nothing(self) -> None:
-        """The type is not installed, or no more: there is none of it, which is something seen."""
+    def _not_installed(self) -> None:
+        """The type is not installed, or no longer: that there are no such objects is something we see."""
         if self._in_sync is not True:
-            _log.info("a resource is not served, so there is none", resource=self.resource.name)
-        self._say([self._forget(key) for key in sorted(self._known)])
-        self._seeing()
+            _log.info("a resource is not served, so there is none", resource=self.watch.name)
+        self._report([self._forget(key) for key in sorted(self._versions)])
+        self._report_synced()
 
     def _watch(self, version: str) -> Seconds:
-        """How long to wait then: streams that end without a word, one after the other, may be a server's that only says yes."""
-        events = self._lister.events(self.resource, version)
-        self._seeing()
-        empty = self._empty + 1
-        for happened in events:
-            self._say(self._changes(happened))
-            self._version = happened.item.metadata.resource_version or self._version
-            self._failures = empty = 0
-        self._failures, self._empty = 0, empty
-        return Seconds(FIRST_WAIT * 2 ** min(empty - 1, MOST_EMPTY) if empty else 0.0)
+        """Waits longer after each stream without an event, in case the server ends every stream at once."""
+        events = self._list_watch.watch(self.watch.resource, version)
+        self._report_synced()
+        empty_streams = self._empty_streams + 1
+        for event in events:
+            self._report(self._notifications(event))
+            self._version = event.item.metadata.resource_version or self._version
+            self._failures = empty_streams = 0
+        self._failures, self._empty_streams = 0, empty_streams
+        return Seconds(FIRST_WAIT * 2 ** min(empty_streams - 1, MOST_DOUBLINGS) if empty_streams else 0.0)
 
-    def _changes(self, happened: Happened[T]) -> list[Change]:
-        key = _key(happened.item.metadata)
-        if happened.type == "DELETED":
-            return [self._forget(key)] if key in self._known else []
-        if happened.type in {"ADDED", "MODIFIED"}:
-            return self._seen(happened.item)
+    def _notifications(self, event: WatchEvent[KubeObject]) -> list[Notification]:
+        key = _key(event.item.metadata)
+        if event.type == "DELETED":
+            return [self._forget(key)] if key in self._versions else []
+        if event.type in {"ADDED", "MODIFIED"}:
+            return self._seen(event.item)
         return []
 
-    def _seen(self, item: Item[T]) -> list[Change]:
-        """Nothing for a version that was told; another uid under a name means that its predecessor is gone."""
+    def _seen(self, item: ListedObject[KubeObject]) -> list[Notification]:
+        """Nothing for a version that was reported. Another uid under the same name means that the former object is gone."""
         key, identity = _key(item.metadata), (item.metadata.uid, item.metadata.resource_version)
-        known = self._known.get(key)
-        if known == identity:
+        reported = self._versions.get(key)
+        if reported == identity:
             return []
-        before: list[Change] = [self._forget(key)] if known is not None and known[0] != identity[0] else []
+        before: list[Notification] = [self._forget(key)] if reported is not None and reported[0] != identity[0] else []
         if item.object is None:
-            _log.error("an object cannot be read", resource=self.resource.name, object="/".join(key), reason=item.fault)
+            _log.error("an object cannot be read", resource=self.watch.name, object="/".join(key), reason=item.fault)
             return before
-        self._known[key] = identity
-        return [*before, Seen(self.resource.name, item.object)]
+        self._versions[key] = identity
+        return [*before, ObjectSeen(self.watch.kind, item.object)]
 
-    def _forget(self, key: tuple[str, str]) -> Change:
-        uid, _ = self._known.pop(key)
-        return Gone(self.resource.name, *key, uid)
+    def _forget(self, key: tuple[str, str]) -> Notification:
+        uid, _ = self._versions.pop(key)
+        return ObjectGone(self.watch.kind, *key, uid)
 
-    def _say(self, changes: Sequence[Change]) -> None:
-        if changes:
-            self._tell(changes)
+    def _report(self, notifications: Sequence[Notification]) -> None:
+        if notifications:
+            self._notify(notifications)
 
-    def _seeing(self) -> None:
+    def _report_synced(self) -> None:
         if self._in_sync is not True:
             self._in_sync = True
-            self._tell([InSync(self.resource.name)])
+            self._notify([WatchSynced(self.watch.name)])
 
-    def _failed(self, error: Exception, most: Seconds) -> Seconds:
-        """One break is no news: the next step resumes. From the second on, and before the first list, nothing is seen."""
-        self._failures += 1
-        if self._failures > 1 or self._in_sync is None:
-            self._blind(error)
-        wait = FIRST_WAIT * 2 ** min(self._failures - 1, 10)
-        return Seconds(min(wait, most, LONGEST_WAIT))
-
-    def _blind(self, error: Exception) -> None:
+    def _report_failed(self, error: Exception) -> None:
         if self._in_sync is not False:
             self._in_sync = False
-            _log.warning("a resource cannot be seen", resource=self.resource.name, error=str(error))
-            self._tell([Blind(self.resource.name, str(error))])
+            _log.warning("a resource cannot be seen", resource=self.watch.name, error=str(error))
+            self._notify([WatchFailed(self.watch.name, str(error))])
+
+    def _failed(self, error: Exception, longest: Seconds) -> Seconds:
+        """One break is no news, because the next step resumes. The second is, and so is one before the first list is complete."""
+        self._failures += 1
+        if self._failures > 1 or self._in_sync is None:
+            self._report_failed(error)
+        wait = FIRST_WAIT * 2 ** min(self._failures - 1, 10)
+        return Seconds(min(wait, longest, LONGEST_WAIT))
 
 
-def _key(metadata: Metadata) -> tuple[str, str]:
+def _key(metadata: ObjectMeta) -> tuple[str, str]:
     return metadata.namespace, metadata.name

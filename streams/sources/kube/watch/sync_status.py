@@ -1,54 +1,66 @@
-"""Which resources are in sight, and so which topics the source can vouch for.
+"""Which watches are in sync, and so for which topics the source can vouch.
 
-A kind may be watched in several namespaces; it is in sight when each of its watches is.
+A kind of object may be watched in several namespaces. It is in sync when each of its watches is.
 """
 
 from collections.abc import Collection, Iterable, Mapping
 
-NEEDS: Mapping[str, tuple[str, ...]] = {
+KINDS_BEHIND: Mapping[str, tuple[str, ...]] = {
     "cluster-changes": ("nodes",),
     "oom-events": ("pods", "events"),
     "pod-changes": ("pods",),
     "pod-changes-by-cluster": ("pods",),
     "policies": ("verticalpodautoscalers", "limitranges"),
 }
-"""Topics, and the kinds without which their facts would be missing."""
+"""By topic, the kinds that its facts come from: while one is out of sync, facts are missing."""
 
 
-class Sights:
-    """`kinds` gives the kind of each watch by its name."""
+class SyncStatus:
+    """The state of each watch. `kinds` gives the kind of each watch by the watch's name."""
 
     def __init__(self, kinds: Mapping[str, str]) -> None:
         self._kinds = dict(kinds)
-        self._states: dict[str, bool] = {}
-        self._why: dict[str, str] = {}
+        self._synced: dict[str, bool] = {}
+        self._reasons: dict[str, str] = {}
 
-    def kind(self, watch: str) -> str:
-        """The kind that a watch is of."""
+    def kind_of(self, watch: str) -> str:
+        """The kind of object that a watch shows."""
         return self._kinds[watch]
 
-    def set(self, watch: str, *, seen: bool, why: str = "") -> None:
-        """A watch is in sync, or cannot see."""
-        self._states[watch], self._why[watch] = seen, why
+    def mark_synced(self, watch: str) -> None:
+        """A watch is in sync."""
+        self._synced[watch], self._reasons[watch] = True, ""
 
-    def seen(self, kind: str) -> bool:
-        """Whether all watches of this kind are in sync."""
-        return all(self._states.get(watch, False) for watch in self._of(kind))
+    def mark_failed(self, watch: str, reason: str) -> None:
+        """A watch shows nothing at the moment, for this reason."""
+        self._synced[watch], self._reasons[watch] = False, reason
 
-    def blind(self, kind: str) -> bool:
-        """Whether a watch of this kind said that it cannot see."""
-        return any(self._states.get(watch) is False for watch in self._of(kind))
+    def synced(self, kind: str) -> bool:
+        """Whether every watch of this kind is in sync."""
+        return all(self._synced.get(watch, False) for watch in self._watches(kind))
 
-    def sees(self, untold: Collection[str] = ()) -> tuple[str, ...]:
-        """The topics that can be vouched for. `untold`: kinds of which not all that is in sight was told."""
-        return tuple(topic for topic in sorted(NEEDS) if all(self.seen(kind) and kind not in untold for kind in NEEDS[topic]))
+    def all_heard_of(self, kinds: Collection[str]) -> bool:
+        """Whether each of these kinds is in sync or has a watch that failed: for none of them a first list is still under way."""
+        return all(self.synced(kind) or self._failed(kind) for kind in kinds)
+
+    def topics_in_sight(self, unpublished: Collection[str] = ()) -> tuple[str, ...]:
+        """The topics that the source can vouch for. `unpublished`: kinds of which not every object seen is published yet."""
+        return tuple(
+            topic
+            for topic in sorted(KINDS_BEHIND)
+            if all(self.synced(kind) and kind not in unpublished for kind in KINDS_BEHIND[topic])
+        )
 
     def reasons(self) -> list[str]:
-        """Why not everything is in sight; empty when it is."""
-        return [self._reason(watch) for watch in sorted(self._kinds) if not self._states.get(watch, False)]
+        """Why not every watch is in sync; empty when all are."""
+        return [self._reason(watch) for watch in sorted(self._kinds) if not self._synced.get(watch, False)]
 
     def _reason(self, watch: str) -> str:
-        return f"{watch} cannot be seen: {self._why[watch]}" if self._why.get(watch) else f"{watch} are not listed yet"
+        reason = self._reasons.get(watch)
+        return f"{watch} cannot be seen: {reason}" if reason else f"{watch} are not listed yet"
 
-    def _of(self, kind: str) -> Iterable[str]:
+    def _failed(self, kind: str) -> bool:
+        return any(self._synced.get(watch) is False for watch in self._watches(kind))
+
+    def _watches(self, kind: str) -> Iterable[str]:
         return (watch for watch, of in self._kinds.items() if of == kind)

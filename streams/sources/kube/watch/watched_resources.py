@@ -4,21 +4,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from streams.clients.kube.list_watch import Resource
+from streams.clients.kube.list_watch import ApiResource
 from streams.clients.kube.pod_objects import PodObject
 from streams.clients.kube.watched_objects import (
     CheckpointObject,
     ControllerObject,
     CronJobObject,
     EventObject,
+    KubeObject,
     LimitRangeObject,
-    Named,
     NodeObject,
     ReplicationControllerObject,
     VpaObject,
 )
 
-T = TypeVar("T", bound=Named)
+T = TypeVar("T", bound=KubeObject)
 _VPA = "/apis/autoscaling.k8s.io/v1"
 CONTROLLERS: Mapping[str, str] = {
     "replicasets": "ReplicaSet",
@@ -29,41 +29,46 @@ CONTROLLERS: Mapping[str, str] = {
     "cronjobs": "CronJob",
     "replicationcontrollers": "ReplicationController",
 }
-"""Watched names of controllers, and their kinds."""
-NODES: Resource[Named] = Resource("nodes", "/api/v1/nodes", NodeObject)
-CHECKPOINTS = Resource("verticalpodautoscalercheckpoints", f"{_VPA}/verticalpodautoscalercheckpoints", CheckpointObject)
-_IN_NAMESPACES: Sequence[Resource[Named]] = (
-    Resource("replicasets", "/apis/apps/v1/replicasets", ControllerObject),
-    Resource("deployments", "/apis/apps/v1/deployments", ControllerObject),
-    Resource("statefulsets", "/apis/apps/v1/statefulsets", ControllerObject),
-    Resource("daemonsets", "/apis/apps/v1/daemonsets", ControllerObject),
-    Resource("jobs", "/apis/batch/v1/jobs", ControllerObject),
-    Resource("cronjobs", "/apis/batch/v1/cronjobs", CronJobObject),
-    Resource("replicationcontrollers", "/api/v1/replicationcontrollers", ReplicationControllerObject),
-    Resource("pods", "/api/v1/pods", PodObject),
-    Resource("verticalpodautoscalers", f"{_VPA}/verticalpodautoscalers", VpaObject),
-    Resource("limitranges", "/api/v1/limitranges", LimitRangeObject),
-    Resource("events", "/api/v1/events", EventObject, select="reason=Evicted", bookmarks=False),
+"""The watched controllers: from the kind of the watch to the kind of its objects."""
+NODES: ApiResource[KubeObject] = ApiResource("nodes", "/api/v1/nodes", NodeObject)
+CHECKPOINTS = ApiResource("verticalpodautoscalercheckpoints", f"{_VPA}/verticalpodautoscalercheckpoints", CheckpointObject)
+_IN_NAMESPACES: Sequence[ApiResource[KubeObject]] = (
+    ApiResource("replicasets", "/apis/apps/v1/replicasets", ControllerObject),
+    ApiResource("deployments", "/apis/apps/v1/deployments", ControllerObject),
+    ApiResource("statefulsets", "/apis/apps/v1/statefulsets", ControllerObject),
+    ApiResource("daemonsets", "/apis/apps/v1/daemonsets", ControllerObject),
+    ApiResource("jobs", "/apis/batch/v1/jobs", ControllerObject),
+    ApiResource("cronjobs", "/apis/batch/v1/cronjobs", CronJobObject),
+    ApiResource("replicationcontrollers", "/api/v1/replicationcontrollers", ReplicationControllerObject),
+    ApiResource("pods", "/api/v1/pods", PodObject),
+    ApiResource("verticalpodautoscalers", f"{_VPA}/verticalpodautoscalers", VpaObject),
+    ApiResource("limitranges", "/api/v1/limitranges", LimitRangeObject),
+    ApiResource("events", "/api/v1/events", EventObject, field_selector="reason=Evicted", bookmarks=False),
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Watch:
-    """One watch; `kind` is what it is of, and the resource's name says where, too."""
+class ResourceWatch:
+    """One watch. `kind` says what it shows (`pods`); the resource's name, which is also the watch's, says where, too."""
 
     kind: str
-    resource: Resource[Named]
+    resource: ApiResource[KubeObject]
+
+    @property
+    def name(self) -> str:
+        """The watch's name, for people and for its sync status."""
+        return self.resource.name
 
 
-def watches(namespaces: Sequence[str] = ()) -> tuple[Watch, ...]:
-    """All that is to be watched, controllers first. No namespaces means all of them."""
-    found = [Watch(each.name, each) for each in _IN_NAMESPACES]
+def watches(namespaces: Sequence[str] = ()) -> tuple[ResourceWatch, ...]:
+    """Every watch, controllers first. No namespaces means all of them."""
+    found = [ResourceWatch(each.name, each) for each in _IN_NAMESPACES]
     if namespaces:
-        found = [Watch(each.name, namespaced(each, namespace)) for each in _IN_NAMESPACES for namespace in namespaces]
-    return (*found, Watch("nodes", NODES))
+        found = [ResourceWatch(each.name, namespaced(each, namespace)) for each in _IN_NAMESPACES for namespace in namespaces]
+    return (*found, ResourceWatch("nodes", NODES))
 
 
-def namespaced(resource: Resource[T], namespace: str) -> Resource[T]:
-    """The resource in one namespace."""
+def namespaced(resource: ApiResource[T], namespace: str) -> ApiResource[T]:
+    """The resource in one namespace only."""
     root, _, plural = resource.path.rpartition("/")
     return replace(resource, name=f"{resource.name} in {namespace}", path=f"{root}/namespaces/{namespace}/{plural}")

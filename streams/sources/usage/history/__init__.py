@@ -1,1 +1,1 @@
-"""The history source: what a Prometheus server remembers becomes facts, once, before there are live ones."""
+"""Usage of the past: what a metrics store recorded before there was a log."""

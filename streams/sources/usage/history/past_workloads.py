@@ -1,7 +1,7 @@
-"""Which workload a pod of the past was of: as the log says, else by its labels and the VPAs that match them.
+"""Which workload a pod of the past belonged to: as the log tells, else by its labels and the VPAs that select them.
 
-A metrics store knows pods by name, and by labels where somebody exports those. A pod that was gone before the first source of
-pods began is matched as upstream matches it, by the selectors of VPAs in its namespace; the oldest of several has it.
+A metrics store knows pods by name, and by labels where somebody exports those. A pod that was deleted before the first source of
+pods began is matched as upstream matches it, by the selectors of the VPAs in its namespace; of several, the oldest VPA gets it.
 """
 
 import re
@@ -15,20 +15,18 @@ from schemas.policies.vpa import VpaChanged, VpaRemoved
 from schemas.units import Seconds
 from streams import log_range
 from streams.clients.prometheus import Prometheus, Series, duration
-from streams.codec.event_codec import Codec
-from streams.log.port import Log
-from streams.sources.usage.pod_workloads import Name, Pods
-from streams.topics import Topics
+from streams.log_context import LogContext
+from streams.sources.usage.pod_workloads import Name, PodWorkloads
 
 _ODD = re.compile(r"[^a-zA-Z0-9_]")
 Labels = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class PodLabels:
-    """The metric that carries pods' labels, and what its own labels are called. An empty `metric` is not asked for.
+class PodLabelQuery:
+    """The metric that has pods' labels, and what its own labels are called. An empty `metric` means that there is none.
 
-    `metric` may be a selector with a range, as upstream has it; then it is asked for as it stands.
+    `metric` may be a range selector, as upstream has it. Then the query is that selector.
     """
 
     metric: str = "kube_pod_labels"
@@ -37,13 +35,13 @@ class PodLabels:
     pod_label: str = "pod"
 
     def ask(self, server: Prometheus, at: datetime, length: Seconds, step: Seconds) -> dict[Name, Labels]:
-        """The labels of each pod in the time before `at`, those that it had last. Raises TryAgain and GiveUp."""
+        """The labels that each pod had last in the `length` before `at`. Raises TryAgain and GiveUp."""
         if not self.metric:
             return {}
-        whole = self.metric.rstrip().endswith("]")
-        query = self.metric if whole else f"max_over_time(timestamp({self.metric})[{duration(length)}:{duration(step)}])"
+        is_range = self.metric.rstrip().endswith("]")
+        query = self.metric if is_range else f"max_over_time(timestamp({self.metric})[{duration(length)}:{duration(step)}])"
         newest: dict[Name, tuple[float, Labels]] = {}
-        for series in server.instant(query, at):
+        for series in server.query(query, at):
             name = series.metric.get(self.namespace_label, ""), series.metric.get(self.pod_label, "")
             last = _last(series)
             if last >= newest.get(name, (last, {}))[0]:
@@ -54,22 +52,22 @@ class PodLabels:
         return {key.removeprefix(self.prefix): value for key, value in series.metric.items() if key.startswith(self.prefix)}
 
 
-class Owners:
-    """The workloads of one cluster's pods, living and gone."""
+class PastWorkloads:
+    """The workloads of one cluster's pods, existing and deleted."""
 
-    def __init__(self, pods: Pods, vpas: Iterable[VpaChanged], labels: Mapping[Name, Labels]) -> None:
+    def __init__(self, pods: PodWorkloads, served_vpas: Iterable[VpaChanged], labels: Mapping[Name, Labels]) -> None:
         self._pods, self._labels = pods, labels
         self._vpas: dict[str, list[VpaChanged]] = {}
-        for vpa in sorted(vpas, key=lambda vpa: (vpa.created, vpa.name)):
+        for vpa in sorted(served_vpas, key=lambda vpa: (vpa.created, vpa.name)):
             self._vpas.setdefault(vpa.namespace, []).append(vpa)
         self._found: dict[Name, str | None] = {}
 
     def workload(self, namespace: str, pod: str) -> str | None:
-        """The key of the workload; None when nothing tells."""
+        """The key of a pod's workload; None when neither the log nor a VPA tells."""
         name = namespace, pod
         if name not in self._found:
-            said = self._pods.workload(*name) or self._pods.former(*name)
-            self._found[name] = said or self._by_labels(*name)
+            logged = self._pods.workload(*name) or self._pods.former_workload(*name)
+            self._found[name] = logged or self._by_labels(*name)
         return self._found[name]
 
     def _by_labels(self, namespace: str, pod: str) -> str | None:
@@ -79,22 +77,22 @@ class Owners:
         return next((_target(vpa) for vpa in self._vpas.get(namespace, ()) if _matches(vpa, labels)), None)
 
 
-def vpas(log: Log, topics: Topics, codec: Codec, cluster: str) -> list[VpaChanged]:
-    """The VPAs of a cluster that have a target and a selector, as the log has them. Raises LogUnavailable."""
+def served_vpas(context: LogContext) -> list[VpaChanged]:
+    """The VPAs of the context's cluster that have a target and a selector. Raises LogUnavailable."""
     found: dict[str, VpaChanged] = {}
-    wire = topics.wire("policies")
-    elsewhere = {(wire, partition): log.end(wire, partition) for partition in range(1, topics.partitions)}
-    for record in log_range.read_range(log, [wire], since=elsewhere):
-        event = codec.decode_or_none(record)
-        if isinstance(event, VpaChanged) and event.cluster == cluster:
+    wire, log = context.topics.wire("policies"), context.log
+    copies = {(wire, partition): log.end(wire, partition) for partition in range(1, context.topics.partitions)}
+    for record in log_range.read_range(log, [wire], since=copies):
+        event = context.codec.decode_or_none(record)
+        if isinstance(event, VpaChanged) and event.cluster == context.cluster:
             found[event.key] = event
         elif isinstance(event, VpaRemoved):
             found.pop(event.key, None)
     return list(_served(found.values()))
 
 
-def _served(vpas: Iterable[VpaChanged]) -> Iterator[VpaChanged]:
-    return (vpa for vpa in vpas if vpa.selector is not None and vpa.target_ref is not None and not vpa.unsupported)
+def _served(served_vpas: Iterable[VpaChanged]) -> Iterator[VpaChanged]:
+    return (vpa for vpa in served_vpas if vpa.selector is not None and vpa.target_ref is not None and not vpa.unsupported)
 
 
 def _target(vpa: VpaChanged) -> str | None:
@@ -107,12 +105,12 @@ def _matches(vpa: VpaChanged, labels: Labels) -> bool:
 
 
 def _holds(requirement: Requirement, labels: Labels) -> bool:
-    """The names of labels are spelled as a metrics store spells them."""
+    """Labels are looked up under their own names, and under the names that a metrics store makes of them."""
     return requirement.holds(labels.get(requirement.key, labels.get(_ODD.sub("_", requirement.key))))
 
 
 def _last(series: Series) -> float:
-    """When the newest sample was taken: the value of the question about that, or the last of the samples."""
+    """When the newest sample was taken: the value, where the query asked for that, else the time of the last sample."""
     if series.value is not None:
         return float(series.value[1])
     return max((at for at, _ in series.values), default=0.0)

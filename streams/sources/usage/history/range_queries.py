@@ -1,6 +1,6 @@
-"""What a metrics store remembers of containers, a stretch of time at a time, as a table of containers and moments.
+"""What a metrics store recorded of containers, as matrices of containers and moments, one range of time after the other.
 
-The stretch is cut so that no answer is large; a server that finds one too large nevertheless is asked for halves of it.
+Ranges are cut so that no result is large. If the server still refuses one as too large, it is asked for each half.
 """
 
 from collections.abc import Iterator
@@ -10,20 +10,20 @@ import numpy as np
 
 from schemas import times
 from schemas.units import Seconds
-from streams.clients.prometheus import Prometheus, Series, Stretch
+from streams.clients.prometheus import Prometheus, Series, TimeRange
 from streams.errors import GiveUp, TryAgain, Unreachable
-from streams.sources.usage.promql import Container, Words
+from streams.sources.usage.promql import Container, MetricNames
 from streams.sources.usage.readings import Floats
 
 POINTS = 500_000
-"""Samples of one answer at most, as far as can be known before: about 15 MB."""
+"""Most samples in one result, as far as we can estimate it: about 15 MB."""
 MOMENTS = 10_000
-"""Servers refuse more than 11,000 moments of one series."""
+"""Most moments in one result. Servers refuse more than 11,000."""
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
-    """Cores and bytes, a row for each container and a column for each moment; NaN where nothing was remembered."""
+class UsageMatrix:
+    """Cores and bytes, each (containers, moments), NaN where nothing was recorded. Moments are in seconds since the epoch."""
 
     moments: tuple[float, ...]
     containers: tuple[Container, ...]
@@ -32,51 +32,51 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True)
-class Remembered:
-    """One server's memory of one cluster; CPU is averaged over `step`."""
+class UsageHistory:
+    """The usage of one cluster that one server recorded. CPU is averaged over `step`."""
 
     server: Prometheus
-    words: Words
+    names: MetricNames
     step: Seconds
 
-    def tables(self, first: float, last: float) -> Iterator[Table]:
-        """From `first` to `last`, in order. Raises TryAgain and GiveUp."""
+    def matrices(self, first: float, last: float) -> Iterator[UsageMatrix]:
+        """From `first` to `last`, in seconds since the epoch and in order. Raises TryAgain and GiveUp."""
         steps = int((last - first) // self.step) + 1
         at_once = max(1, min(MOMENTS, POINTS // max(1, self._count(last))))
         for begin in range(0, steps, at_once):
             moments = [first + self.step * i for i in range(begin, min(begin + at_once, steps))]
-            yield self._table(tuple(moments))
+            yield self._matrix(tuple(moments))
 
     def _count(self, at: float) -> int:
-        """How many containers there are, to know what can be asked for at once."""
-        answer = self.server.instant(self.words.count(), times.from_seconds(at))
-        return max((int(float(series.value[1])) for series in answer if series.value is not None), default=0)
+        """How many containers there are, to know how many moments to ask for at once."""
+        result = self.server.query(self.names.count(), times.from_seconds(at))
+        return max((int(float(series.value[1])) for series in result if series.value is not None), default=0)
 
-    def _table(self, moments: tuple[float, ...]) -> Table:
-        cores = self._numbers(self.words.cpu(self.step), moments)
-        memory = self._numbers(self.words.memory(), moments)
+    def _matrix(self, moments: tuple[float, ...]) -> UsageMatrix:
+        cores = self._numbers(self.names.cpu(self.step), moments)
+        memory = self._numbers(self.names.memory(), moments)
         containers = tuple(sorted(cores.keys() | memory.keys()))
         none = np.full(len(moments), np.nan)
         shape = len(containers), len(moments)
         columns = [np.array([found.get(name, none) for name in containers]).reshape(shape) for found in (cores, memory)]
-        return Table(moments, containers, *columns)
+        return UsageMatrix(moments, containers, *columns)
 
     def _numbers(self, query: str, moments: tuple[float, ...]) -> dict[Container, Floats]:
         found: dict[Container, Floats] = {}
-        for series in self._over(query, moments):
-            column = found.setdefault(self.words.container(series), np.full(len(moments), np.nan))
-            places = [round((at - moments[0]) / self.step) for at, _ in series.values]
-            column[places] = [float(number) for _, number in series.values]
+        for series in self._query(query, moments):
+            column = found.setdefault(self.names.container(series), np.full(len(moments), np.nan))
+            indexes = [round((at - moments[0]) / self.step) for at, _ in series.values]
+            column[indexes] = [float(number) for _, number in series.values]
         return found
 
-    def _over(self, query: str, moments: tuple[float, ...]) -> list[Series]:
-        """The answer, in halves where the whole is refused."""
+    def _query(self, query: str, moments: tuple[float, ...]) -> list[Series]:
+        """The result, in halves where the server refuses the whole."""
         try:
-            return self.server.over(query, Stretch(moments[0], moments[-1], self.step))
+            return self.server.query_range(query, TimeRange(moments[0], moments[-1], self.step))
         except Unreachable:
             raise
         except (GiveUp, TryAgain):
             if len(moments) == 1:
                 raise
         half = len(moments) // 2
-        return [*self._over(query, moments[:half]), *self._over(query, moments[half:])]
+        return [*self._query(query, moments[:half]), *self._query(query, moments[half:])]

@@ -73,7 +73,7 @@ def test_amounts_are_rounded_up_to_a_step(amount: float, step: int, up: float) -
      (0, "0"), (1000, "1k"), (1023, "1023"), (1024, "1Ki")],
 )  # fmt: skip
 def test_memory_is_binary_while_that_is_exact(amount: int, text: str) -> None:
-    assert quantities.memory(amount) == text
+    assert quantities.canonical_memory(amount) == text
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_memory_is_binary_while_that_is_exact(amount: int, text: str) -> None:
     [(1.0, "1"), (1.5, "1500m"), (0.126, "126m"), (0.2505, "250500u"), (1e11, "100G"), (0.0, "0"), (1000.0, "1k")],
 )
 def test_cpu_is_decimal(cores: float, text: str) -> None:
-    assert quantities.cpu(cores) == text
+    assert quantities.canonical_cpu(cores) == text
 
 
 @pytest.mark.parametrize(
@@ -94,5 +94,5 @@ def test_humanized_memory_has_two_decimals(amount: int, text: str) -> None:
 def test_humanized_memory_comes_back_from_the_api_as_what_its_text_means() -> None:
     # 800.61 Mi = 800.61 * 1048576 = 839500431.36 bytes
     assert quantities.humanized(839500000)[0] == Fraction("839500431.36")
-    assert quantities.memory(839500000, humanize=True) == "839500431360m"
-    assert quantities.memory(1050000, humanize=True) == "1Mi"
+    assert quantities.canonical_memory(839500000, humanize=True) == "839500431360m"
+    assert quantities.canonical_memory(1050000, humanize=True) == "1Mi"

@@ -16,7 +16,7 @@ from schemas.facts.pods import ResizeState
 from schemas.names import Amounts, PodName
 from schemas.units import Bytes, Cores
 from streams.clients.cluster_port import OOMKill
-from streams.clients.kube import amounts, pod_objects, refusals
+from streams.clients.kube import pod_objects, quantities, refusals
 from streams.clients.kube.cluster_client import KubernetesClient, connect
 from streams.errors import GiveUp, TryAgain, Unreachable
 
@@ -41,14 +41,14 @@ POD = PodName("shop", "web-1", "u1")
     ],
 )
 def test_a_status_code_means_try_again_or_give_up(code: int, message: str, kind: type[Exception]) -> None:
-    assert type(refusals.refused(doing="evicting", to="a/b", code=code, message=message)) is kind
+    assert type(refusals.error_for_status(doing="evicting", to="a/b", code=code, message=message)) is kind
 
 
 def test_nobody_there_means_try_again_and_says_what_was_tried() -> None:
     client = connect("demo", "http://127.0.0.1:1")
     with pytest.raises(Unreachable, match=r"evicting 'shop/web-1' did not work: .*refused") as caught:
         client.evict(POD)
-    assert caught.value.after == refusals.PATIENCE
+    assert caught.value.after == refusals.RETRY_AFTER
 
 
 @pytest.mark.parametrize("token", ["Bearer geheim\nsecond", "Bearer geheim\u2026"])
@@ -219,22 +219,22 @@ def test_an_oom_kill_is_counted_by_the_restart_that_follows_it(
 @given(st.integers(1, 10_000_000), st.integers(1, 1 << 50))
 def test_amounts_that_a_cluster_can_hold_come_back_as_they_were(milli: int, memory: int) -> None:
     held = Amounts(Cores(milli / 1000), Bytes(memory))
-    assert amounts.read(amounts.spell(held)) == amounts.settled(held) == held
+    assert quantities.read_amounts(quantities.spell_amounts(held)) == quantities.settled(held) == held
 
 
 def test_quantities_are_read_in_every_spelling() -> None:
-    assert amounts.read({"cpu": "2", "memory": "1Gi"}) == Amounts(Cores(2.0), Bytes(1 << 30))
-    assert amounts.read({"cpu": "1500000n", "memory": "1500k"}) == Amounts(Cores(0.0015), Bytes(1_500_000))
-    assert amounts.read({}) == Amounts()
+    assert quantities.read_amounts({"cpu": "2", "memory": "1Gi"}) == Amounts(Cores(2.0), Bytes(1 << 30))
+    assert quantities.read_amounts({"cpu": "1500000n", "memory": "1500k"}) == Amounts(Cores(0.0015), Bytes(1_500_000))
+    assert quantities.read_amounts({}) == Amounts()
 
 
 def test_a_difference_below_a_millicore_is_none() -> None:
-    assert amounts.same({"a": Amounts(cpu=Cores(0.1 + 0.2))}, {"a": Amounts(cpu=Cores(0.3))})
-    assert not amounts.same({"a": Amounts(cpu=Cores(0.3))}, {"a": Amounts(cpu=Cores(0.301))})
-    assert amounts.same({"a": Amounts()}, {})
+    assert quantities.same({"a": Amounts(cpu=Cores(0.1 + 0.2))}, {"a": Amounts(cpu=Cores(0.3))})
+    assert not quantities.same({"a": Amounts(cpu=Cores(0.3))}, {"a": Amounts(cpu=Cores(0.301))})
+    assert quantities.same({"a": Amounts()}, {})
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("1m0s", 60), ("30s", 30), ("15.5s", 15.5), ("1h2m3s", 3723)])
 def test_windows_are_read_as_go_spells_them(text: str, seconds: float) -> None:
-    usage = pod_objects.PodMetrics(pod_objects.Metadata("p"), datetime(2026, 1, 1, tzinfo=UTC), text, [])
+    usage = pod_objects.PodMetrics(pod_objects.ObjectMeta("p"), datetime(2026, 1, 1, tzinfo=UTC), text, [])
     assert pod_objects.read_usage(usage).window == seconds

@@ -11,7 +11,7 @@ from schemas.decisions.recommendations import RequestsRecommended
 from schemas.ids import DecisionId
 from schemas.names import Place
 from schemas.policies.vpa import VpaChanged, VpaRemoved
-from streams.clients.kube.vpa_statuses import VpaMetadata, VpaObject, VpaStatus, same
+from streams.clients.kube.vpa_status_client import VpaStatus, VpaStatusMeta, VpaStatusObject, same
 from streams.consumers.executing.rate_limit import Pace
 from streams.consumers.vpa_status.conditions import Judging
 from streams.consumers.vpa_status.projection import Desk, Service
@@ -27,17 +27,17 @@ class Shelf:
     """The objects, and a look at each write."""
 
     def __init__(self) -> None:
-        self.held = {name: VpaObject(VpaMetadata(name, "web", "u1", "0", 1)) for name in NAMES}
+        self.held = {name: VpaStatusObject(VpaStatusMeta(name, "web", "u1", "0", 1)) for name in NAMES}
 
-    def read(self, _namespace: str, name: str) -> VpaObject | None:
+    def read(self, _namespace: str, name: str) -> VpaStatusObject | None:
         return self.held[name]
 
-    def write(self, read: VpaObject, status: VpaStatus) -> VpaObject | None:
+    def write(self, read: VpaStatusObject, status: VpaStatus) -> VpaStatusObject | None:
         name = read.metadata.name
         assert self.held[name] == read
         assert not same(self.held[name].status, status), "a write that says nothing new"
         version = str(int(read.metadata.resource_version) + 1)
-        self.held[name] = VpaObject(VpaMetadata(name, "web", "u1", version, 1), status=status)
+        self.held[name] = VpaStatusObject(VpaStatusMeta(name, "web", "u1", version, 1), status=status)
         return self.held[name]
 
 

@@ -7,7 +7,7 @@ import msgspec
 
 from schemas.decisions.recommendations import ContainerRecommendation
 from schemas.names import Amounts
-from streams.clients.kube.vpa_statuses import Condition, VpaStatus
+from streams.clients.kube.vpa_status_client import VpaCondition, VpaStatus
 from streams.consumers.vpa_status.conditions import Judging, Known
 from tests.support.cluster_events import START, vpa, when
 
@@ -77,6 +77,6 @@ def test_a_condition_keeps_the_time_of_its_last_flip() -> None:
 
 
 def test_conditions_of_others_stay_and_the_deprecated_one_goes() -> None:
-    others = [Condition(kind, "True", NOW) for kind in ("LowConfidence", "ConfigDeprecated")]
+    others = [VpaCondition(kind, "True", NOW) for kind in ("LowConfidence", "ConfigDeprecated")]
     found = said(of(Known(pods=1, containers=(SAID,)), others))
     assert found == [("LowConfidence", True, ""), ("RecommendationProvided", True, "")]

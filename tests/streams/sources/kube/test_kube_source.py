@@ -9,17 +9,17 @@ from schemas.policies.limit_ranges import Limit, LimitRangeChanged, LimitRangeRe
 from schemas.units import Bytes, Cores
 from streams.clients.kube.pod_objects import PodObject
 from streams.clients.kube.watched_objects import NodeObject
-from streams.sources.kube.publish.pod_tracker import TELL_AGAIN
+from streams.sources.kube.publish.pods import REPUBLISH_AFTER
 from streams.sources.kube.watch.watched_resources import CONTROLLERS
 from tests.support.kube_objects import MINUTE, START, controller, decoded, limit_range, meta, node, owner, pod, running
-from tests.support.kube_scene import KINDS, Scene
+from tests.support.kube_scene import KINDS, KubeScene
 
 GIB = 1 << 30
 EVERYTHING = ("cluster-changes", "oom-events", "pod-changes", "pod-changes-by-cluster", "policies")
 
 
 def test_a_pod_is_told_when_it_changes_and_not_otherwise() -> None:
-    scene = Scene()
+    scene = KubeScene()
     scene.sync()
     scene.see("pods", pod("p"))
     scene.later(MINUTE)
@@ -29,11 +29,11 @@ def test_a_pod_is_told_when_it_changes_and_not_otherwise() -> None:
     assert isinstance(second, PodChanged)
     assert (first.at, second.at) == (START, START + MINUTE)
     assert [each.containers[0].requests.memory for each in (first, second)] == [64 << 20, 65 << 20]
-    assert scene.said("pod-changes") == [first, second]
+    assert scene.events("pod-changes") == [first, second]
 
 
 def test_init_containers_and_quality_of_service_are_told() -> None:
-    scene = Scene()
+    scene = KubeScene()
     scene.sync()
     containers = [{"name": "app"}]
     init = [{"name": "first", "resources": {"requests": {"cpu": "100m"}}}]
@@ -50,24 +50,24 @@ def test_init_containers_and_quality_of_service_are_told() -> None:
 
 
 def test_a_pod_that_stays_as_it_is_is_told_again_after_three_hours() -> None:
-    scene = Scene()
+    scene = KubeScene()
     scene.sync()
     scene.see("pods", pod("p"))
-    scene.later(TELL_AGAIN - MINUTE)
+    scene.later(REPUBLISH_AFTER - MINUTE)
     assert len(scene.pods()) == 1
     scene.later(MINUTE)
-    assert [event.at for event in scene.pods()] == [START, START + TELL_AGAIN]
+    assert [event.at for event in scene.pods()] == [START, START + REPUBLISH_AFTER]
 
 
 def test_a_pod_with_a_quantity_that_is_none_is_passed_over_and_the_next_is_told() -> None:
-    scene = Scene()
+    scene = KubeScene()
     scene.sync()
     scene.see("pods", pod("odd", memory="much"), pod("good"))
     assert [event.pod.name for event in scene.pods()] == ["good"]
 
 
 def test_what_the_log_tells_is_not_told_again_after_a_restart_and_what_is_gone_is() -> None:
-    scene = Scene()
+    scene = KubeScene()
     limits = limit_range("small", {"type": "Container", "max": {"cpu": "1"}})
     scene.see("pods", pod("stays"), pod("goes"))
     scene.see("nodes", node("n1"), node("n2"))
@@ -80,9 +80,9 @@ def test_what_the_log_tells_is_not_told_again_after_a_restart_and_what_is_gone_i
     scene.see("limitranges", limits)
     scene.sync()
     assert [(type(event), event.pod.name) for event in scene.pods()[before:]] == [(PodDeleted, "goes")]
-    nodes = [event for event in scene.said("cluster-changes", 0) if isinstance(event, (NodeChanged, NodeRemoved))]
+    nodes = [event for event in scene.events("cluster-changes", 0) if isinstance(event, (NodeChanged, NodeRemoved))]
     assert [(type(event), event.node) for event in nodes] == [(NodeChanged, "n1"), (NodeChanged, "n2"), (NodeRemoved, "n2")]
-    ranges = [event for event in scene.said("policies", 1) if isinstance(event, (LimitRangeChanged, LimitRangeRemoved))]
+    ranges = [event for event in scene.events("policies", 1) if isinstance(event, (LimitRangeChanged, LimitRangeRemoved))]
     assert [(type(event), event.name) for event in ranges] == [
         (LimitRangeChanged, "small"),
         (LimitRangeChanged, "big"),
@@ -91,7 +91,7 @@ def test_what_the_log_tells_is_not_told_again_after_a_restart_and_what_is_gone_i
 
 
 def test_a_pod_is_not_said_to_be_gone_before_all_pods_were_listed() -> None:
-    scene = Scene()
+    scene = KubeScene()
     scene.see("pods", pod("p"))
     scene.sync()
     scene.restart()
@@ -101,7 +101,7 @@ def test_a_pod_is_not_said_to_be_gone_before_all_pods_were_listed() -> None:
 
 
 def test_a_node_is_told_with_what_it_has_to_every_partition() -> None:
-    scene = Scene()
+    scene = KubeScene()
     scene.sync()
     whole = {
         "metadata": {"name": "n1", "uid": "u", "labels": {"zone": "b", "arch": "arm"}},
@@ -112,11 +112,11 @@ def test_a_node_is_told_with_what_it_has_to_every_partition() -> None:
     allocatable = Amounts(Cores(3.92), Bytes(15 * GIB))
     told = NodeChanged(START, "real", "n1", allocatable, ready=False, schedulable=False, labels={"arch": "arm", "zone": "b"})
     for partition in range(2):
-        assert [event for event in scene.said("cluster-changes", partition) if isinstance(event, NodeChanged)] == [told]
+        assert [event for event in scene.events("cluster-changes", partition) if isinstance(event, NodeChanged)] == [told]
 
 
 def test_a_limit_range_is_told_with_its_bounds_and_without_entries_of_other_types() -> None:
-    scene = Scene()
+    scene = KubeScene()
     scene.sync()
     entry = {
         "type": "Container",
@@ -127,7 +127,7 @@ def test_a_limit_range_is_told_with_its_bounds_and_without_entries_of_other_type
         "maxLimitRequestRatio": {"cpu": "4"},
     }
     scene.see("limitranges", limit_range("small", entry, {"type": "PersistentVolumeClaim", "max": {"storage": "1Gi"}}))
-    (told,) = [event for event in scene.said("policies", 0) if isinstance(event, LimitRangeChanged)]
+    (told,) = [event for event in scene.events("policies", 0) if isinstance(event, LimitRangeChanged)]
     assert told.key == "real/shop/LimitRange/small"
     assert told.limits == (
         Limit(
@@ -142,17 +142,17 @@ def test_a_limit_range_is_told_with_its_bounds_and_without_entries_of_other_type
 
 
 def test_the_source_reports_each_period_and_names_only_what_it_sees() -> None:
-    scene = Scene()
-    scene.source.beat()
+    scene = KubeScene()
+    scene.source.publish_due()
     scene.sync()
     scene.later(timedelta(seconds=29))
     assert [report.sees for report in scene.reports()] == [()]
     scene.later(timedelta(seconds=1))
     assert scene.reports()[-1].sees == EVERYTHING
-    scene.blind("events")
+    scene.fail("events")
     scene.later(timedelta(seconds=30))
     assert scene.reports()[-1].sees == tuple(topic for topic in EVERYTHING if topic != "oom-events")
-    scene.blind("pods")
+    scene.fail("pods")
     scene.sync("events")
     scene.later(timedelta(seconds=30))
     assert scene.reports()[-1].sees == ("cluster-changes", "policies")
@@ -160,31 +160,31 @@ def test_the_source_reports_each_period_and_names_only_what_it_sees() -> None:
 
 
 def test_it_is_not_ready_until_everything_is_listed_and_says_what_is_missing() -> None:
-    scene = Scene()
+    scene = KubeScene()
     scene.sync(*(kind for kind in KINDS if kind not in {"nodes", "events"}))
-    scene.blind("events")
-    reasons = scene.sights.reasons()
+    scene.fail("events")
+    reasons = scene.sync_status.reasons()
     assert "nodes are not listed yet" in reasons
     assert "events cannot be seen: 403 forbidden" in reasons
     scene.sync()
-    assert scene.sights.reasons() == []
+    assert scene.sync_status.reasons() == []
 
 
 def test_while_the_log_is_away_facts_wait_and_go_out_in_order() -> None:
-    scene = Scene()
+    scene = KubeScene()
     scene.sync()
     scene.log.away = True
     scene.see("pods", pod("p"))
     scene.see("pods", pod("p", memory="65Mi"))
     assert scene.pods() == []
     scene.log.away = False
-    scene.source.beat()
+    scene.source.publish_due()
     memory = [event.containers[0].requests.memory for event in scene.pods() if isinstance(event, PodChanged)]
     assert memory == [64 << 20, 65 << 20]
 
 
 def test_after_facts_were_dropped_everything_is_compared_with_the_log_again() -> None:
-    scene = Scene(bound=3_000)
+    scene = KubeScene(bound=3_000)
     scene.see("pods", pod("goes"))
     scene.sync()
     scene.log.away = True
@@ -194,15 +194,15 @@ def test_after_facts_were_dropped_everything_is_compared_with_the_log_again() ->
         scene.see("pods", pod(name))
     assert scene.source.dropped
     scene.log.away = False
-    scene.source.beat()
-    scene.source.beat()
+    scene.source.publish_due()
+    scene.source.publish_due()
     here = {event.pod.name: type(event) for event in scene.pods()}
     assert here == {"goes": PodDeleted, "a": PodChanged, "b": PodChanged, "c": PodChanged}
-    assert any(isinstance(event, NodeChanged) for event in scene.said("cluster-changes", 0))
+    assert any(isinstance(event, NodeChanged) for event in scene.events("cluster-changes", 0))
 
 
 def test_a_kill_that_was_dropped_while_the_log_was_away_is_told_when_it_is_back_and_once() -> None:
-    scene = Scene(bound=3_000)
+    scene = KubeScene(bound=3_000)
     scene.sync()
     scene.see("pods", pod("p"))
     scene.log.away = True
@@ -212,12 +212,12 @@ def test_a_kill_that_was_dropped_while_the_log_was_away_is_told_when_it_is_back_
     assert scene.source.dropped[scene.topics.wire("oom-events")] == 1
     scene.log.away = False
     for _ in range(3):
-        scene.source.beat()
+        scene.source.publish_due()
     assert [(kill.pod.name, kill.restarts) for kill in scene.kills()] == [("p", 1)]
 
 
 def test_pods_are_not_vouched_for_while_those_of_the_first_list_wait_for_their_owners() -> None:
-    scene = Scene()
+    scene = KubeScene()
     scene.see("pods", pod("p", owner("ReplicaSet", "web-1")))
     scene.sync(*(kind for kind in (*CONTROLLERS, *KINDS) if kind != "replicasets"))
     scene.later(timedelta(seconds=30))

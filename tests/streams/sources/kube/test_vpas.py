@@ -10,19 +10,18 @@ from schemas.policies.selectors import Operator, Requirement
 from schemas.policies.vertical import BoostKind, ContainerMode, ContainerPolicy, ControlledValues, StartupBoost, UpdateMode
 from schemas.policies.vpa import ChangeRequirement, EvictionRequirement, TargetRef, VpaChanged, VpaRemoved
 from schemas.units import Bytes, Cores, Seconds
-from streams.clients.kube.scales import Scale
+from streams.clients.kube.controllers import ControllerKey, ObjectScale
 from streams.clients.kube.watched_objects import CheckpointObject, ControllerObject, VpaObject
-from streams.sources.kube.owners.controllers import Key
-from streams.sources.kube.publish import vpas
-from streams.sources.kube.watch.notifications import CheckpointsFound, ScaleFound
+from streams.sources.kube.publish import vpa_policies
+from streams.sources.kube.watch.notifications import CheckpointLookup, CheckpointsFound, ScaleFound, ScaleLookup
 from tests.support.kube_objects import START, controller, cron_job, decoded, meta, owner, pod, vpa
-from tests.support.kube_scene import Scene
+from tests.support.kube_scene import KubeScene
 
 WEB = (Requirement("app", Operator.IN, ("web",)),)
 MIB = 1 << 20
 
 
-def newest(scene: Scene) -> VpaChanged:
+def newest(scene: KubeScene) -> VpaChanged:
     last = scene.vpas()[-1]
     assert isinstance(last, VpaChanged)
     return last
@@ -55,7 +54,7 @@ def test_every_field_of_the_spec_is_told() -> None:
         startupBoost={"cpu": {"type": "Factor", "factor": 2, "durationSeconds": 30}},
         recommenders=[{"name": "mine"}],
     )
-    assert vpas.changed(found, "real", START) == VpaChanged(
+    assert vpa_policies.changed(found, "real", START) == VpaChanged(
         at=START,
         cluster="real",
         namespace="shop",
@@ -124,14 +123,14 @@ POLICY = "spec.resourcePolicy.containerPolicies[0]"
     ],
 )
 def test_a_spec_that_makes_no_sense_is_told_with_value_and_place(spec: dict[str, object], sentence: str) -> None:
-    told = vpas.changed(vpa("web", **spec), "real", START)
+    told = vpa_policies.changed(vpa("web", **spec), "real", START)
     assert told.unsupported == f"The spec cannot be carried out: {sentence}"
     assert (told.target_ref, told.generation) == (TargetRef("Deployment", "web", "apps/v1"), 3)
     assert told.containers == ()
 
 
 def test_a_selector_comes_from_the_target_and_changes_with_it() -> None:
-    scene = Scene()
+    scene = KubeScene()
     scene.sync()
     scene.see("deployments", controller("web"))
     scene.see("verticalpodautoscalers", vpa("web"))
@@ -141,12 +140,12 @@ def test_a_selector_comes_from_the_target_and_changes_with_it() -> None:
     assert isinstance(second, VpaChanged)
     assert first.selector == WEB
     assert second.selector == (*WEB, Requirement("tier", Operator.IN, ("front",)))
-    copies = [event for event in scene.said("policies", 1) if isinstance(event, VpaChanged)]
+    copies = [event for event in scene.events("policies", 1) if isinstance(event, VpaChanged)]
     assert copies == [first, second]
 
 
 def test_a_vpa_is_not_told_before_its_target_can_be_known() -> None:
-    scene = Scene()
+    scene = KubeScene()
     scene.sync("verticalpodautoscalers")
     scene.see("verticalpodautoscalers", vpa("web"))
     assert scene.vpas() == []
@@ -155,7 +154,7 @@ def test_a_vpa_is_not_told_before_its_target_can_be_known() -> None:
 
 
 def test_a_target_that_is_missing_is_named_and_the_vpa_told_anew_when_it_comes_and_goes() -> None:
-    scene = Scene()
+    scene = KubeScene()
     scene.sync()
     scene.see("verticalpodautoscalers", vpa("web"))
     missing = "Cannot read targetRef. Reason: Deployment shop/web was not found"
@@ -168,7 +167,7 @@ def test_a_target_that_is_missing_is_named_and_the_vpa_told_anew_when_it_comes_a
 
 
 def test_a_replica_set_of_a_deployment_is_no_target() -> None:
-    scene = Scene()
+    scene = KubeScene()
     scene.sync()
     scene.see("deployments", controller("web"))
     scene.see("replicasets", controller("web-1", owner("Deployment", "web")))
@@ -181,26 +180,26 @@ def test_a_replica_set_of_a_deployment_is_no_target() -> None:
 
 
 def test_a_target_out_of_sight_cannot_be_looked_up() -> None:
-    scene = Scene()
-    scene.blind("deployments")
+    scene = KubeScene()
+    scene.fail("deployments")
     scene.see("verticalpodautoscalers", vpa("web"))
     assert newest(scene).unsupported == "Cannot read targetRef. Reason: Deployment shop/web cannot be looked up: 403 forbidden"
 
 
 def test_a_server_that_is_away_for_a_while_changes_nothing_of_what_was_found() -> None:
-    scene = Scene()
+    scene = KubeScene()
     scene.sync()
     scene.see("deployments", controller("web"))
     scene.see("verticalpodautoscalers", vpa("web"), vpa("lost", "nowhere"))
     told = len(scene.vpas())
-    scene.blind("deployments")
+    scene.fail("deployments")
     scene.sync("deployments")
     assert len(scene.vpas()) == told
 
 
 @pytest.mark.parametrize("version", ["extensions/v1beta1", "v1", "apps/v1beta2", ""])
 def test_a_target_of_kubernetes_own_is_found_by_its_kind_whatever_its_group_was_called(version: str) -> None:
-    scene = Scene()
+    scene = KubeScene()
     scene.sync()
     scene.see("deployments", controller("web"))
     scene.see("verticalpodautoscalers", vpa("web", version=version))
@@ -210,7 +209,7 @@ def test_a_target_of_kubernetes_own_is_found_by_its_kind_whatever_its_group_was_
 
 
 def test_a_target_without_selector_is_unsupported() -> None:
-    scene = Scene()
+    scene = KubeScene()
     scene.sync()
     scene.see("deployments", decoded(ControllerObject, {"metadata": meta("web")}))
     scene.see("verticalpodautoscalers", vpa("web"))
@@ -218,14 +217,14 @@ def test_a_target_without_selector_is_unsupported() -> None:
 
 
 def test_a_vpa_without_target_is_unsupported() -> None:
-    scene = Scene()
+    scene = KubeScene()
     scene.sync()
     scene.see("verticalpodautoscalers", decoded(VpaObject, {"metadata": meta("web"), "spec": {}}))
     assert newest(scene).unsupported == "Cannot read targetRef. Reason: there is no targetRef with kind and name"
 
 
 def test_the_selector_of_a_cron_job_is_its_pods_labels() -> None:
-    scene = Scene()
+    scene = KubeScene()
     scene.sync()
     scene.see("cronjobs", cron_job("nightly", {"app": "web"}))
     scene.see("verticalpodautoscalers", vpa("nightly", "nightly", kind="CronJob", version="batch/v1"))
@@ -233,24 +232,24 @@ def test_the_selector_of_a_cron_job_is_its_pods_labels() -> None:
 
 
 def test_the_selector_of_anything_else_is_its_scales_and_looked_at_again_after_ten_minutes() -> None:
-    scene = Scene()
+    scene = KubeScene()
     scene.sync()
-    key = Key("shop", "Rollout", "big", "argo.example/v1")
+    key = ControllerKey("shop", "Rollout", "big", "argo.example/v1")
     scene.see("verticalpodautoscalers", vpa("big", "big", kind="Rollout", version="argo.example/v1"))
     assert scene.vpas() == []
-    scene.take(ScaleFound(key, Scale("app=web")))
+    scene.handle(ScaleFound(key, ObjectScale("app=web")))
     assert newest(scene).selector == WEB
-    before = scene.errands.count(key)
+    before = scene.lookups.count(ScaleLookup(key))
     scene.later(timedelta(minutes=5))
-    assert scene.errands.count(key) == before
+    assert scene.lookups.count(ScaleLookup(key)) == before
     scene.later(timedelta(minutes=5))
-    assert scene.errands.count(key) == before + 1
-    scene.take(ScaleFound(key, None))
+    assert scene.lookups.count(ScaleLookup(key)) == before + 1
+    scene.handle(ScaleFound(key, None))
     assert newest(scene).unsupported == "Cannot read targetRef. Reason: Rollout shop/big has no scale"
 
 
 def test_a_change_of_the_status_alone_is_not_told() -> None:
-    scene = Scene()
+    scene = KubeScene()
     scene.sync()
     scene.see("deployments", controller("web"))
     scene.see("verticalpodautoscalers", vpa("web"))
@@ -261,7 +260,7 @@ def test_a_change_of_the_status_alone_is_not_told() -> None:
 
 
 def test_a_vpa_that_went_while_the_source_was_away_is_taken_back_and_one_that_stayed_is_not_told_again() -> None:
-    scene = Scene()
+    scene = KubeScene()
     scene.sync()
     scene.see("deployments", controller("web"))
     scene.see("verticalpodautoscalers", vpa("web"), vpa("other"))
@@ -289,16 +288,16 @@ CHECKPOINT = decoded(
 
 
 def test_checkpoints_are_asked_for_once_for_all_and_again_for_a_vpa_that_is_new() -> None:
-    scene = Scene()
+    scene = KubeScene()
     scene.see("deployments", controller("web"), controller("late"))
     scene.see("verticalpodautoscalers", vpa("web"))
     scene.sync()
-    assert scene.errands == [""]
-    scene.take(CheckpointsFound("", (CHECKPOINT,)))
+    assert scene.lookups == [CheckpointLookup()]
+    scene.handle(CheckpointsFound("", (CHECKPOINT,)))
     scene.see("verticalpodautoscalers", vpa("late", "late"))
-    assert scene.errands == ["", "shop"]
-    scene.take(CheckpointsFound("shop", (CHECKPOINT,)))
-    (seen,) = [event for event in scene.said("pod-changes") if isinstance(event, CheckpointSeen)]
+    assert scene.lookups == [CheckpointLookup(), CheckpointLookup("shop")]
+    scene.handle(CheckpointsFound("shop", (CHECKPOINT,)))
+    (seen,) = [event for event in scene.events("pod-changes") if isinstance(event, CheckpointSeen)]
     never = -62135596800.0
     assert seen == CheckpointSeen(
         at=START,
@@ -317,38 +316,38 @@ def test_checkpoints_are_asked_for_once_for_all_and_again_for_a_vpa_that_is_new(
 @pytest.mark.parametrize("end", ["answered", "deleted"])
 def test_checkpoints_are_asked_for_as_soon_as_the_last_vpa_waits_no_more(end: str) -> None:
     """All is listed long before a server says what it knows of a custom controller."""
-    scene, rollout = Scene(), vpa("big", "big", kind="Rollout", version="argo.example/v1")
-    key = Key("shop", "Rollout", "big", "argo.example/v1")
+    scene, rollout = KubeScene(), vpa("big", "big", kind="Rollout", version="argo.example/v1")
+    key = ControllerKey("shop", "Rollout", "big", "argo.example/v1")
     scene.see("deployments", controller("web"))
     scene.see("verticalpodautoscalers", vpa("web"), rollout)
     scene.sync()
-    assert scene.errands == [key]
+    assert scene.lookups == [ScaleLookup(key)]
     if end == "answered":
-        scene.take(ScaleFound(key, Scale("app=big")))
+        scene.handle(ScaleFound(key, ObjectScale("app=big")))
     else:
         scene.lose("verticalpodautoscalers", rollout)
-    assert scene.errands == [key, ""]
+    assert scene.lookups == [ScaleLookup(key), CheckpointLookup()]
 
 
 def test_a_vpa_that_cannot_be_served_is_not_seeded() -> None:
-    scene = Scene()
+    scene = KubeScene()
     scene.see("verticalpodautoscalers", vpa("web"))
     scene.sync()
-    scene.take(CheckpointsFound("", (CHECKPOINT,)))
-    assert scene.said("pod-changes") == []
+    scene.handle(CheckpointsFound("", (CHECKPOINT,)))
+    assert scene.events("pod-changes") == []
 
 
 def test_checkpoints_that_were_dropped_while_the_log_was_away_are_told_when_it_is_back() -> None:
-    scene = Scene(bound=3_000)
+    scene = KubeScene(bound=3_000)
     scene.see("deployments", controller("web"))
     scene.see("verticalpodautoscalers", vpa("web"))
     scene.sync()
     scene.log.away = True
-    scene.take(CheckpointsFound("", (CHECKPOINT,)))
+    scene.handle(CheckpointsFound("", (CHECKPOINT,)))
     scene.see("pods", pod("a"), pod("b"), pod("c"))
     assert scene.source.dropped
     scene.log.away = False
-    scene.source.beat()
-    assert scene.errands == ["", ""]
-    scene.take(CheckpointsFound("", (CHECKPOINT,)))
-    assert [type(event) for event in scene.said("pod-changes")].count(CheckpointSeen) == 1
+    scene.source.publish_due()
+    assert scene.lookups == [CheckpointLookup(), CheckpointLookup()]
+    scene.handle(CheckpointsFound("", (CHECKPOINT,)))
+    assert [type(event) for event in scene.events("pod-changes")].count(CheckpointSeen) == 1

@@ -10,9 +10,9 @@ from schemas.units import Seconds
 from streams.clients.prometheus import Prometheus
 from streams.errors import Unreachable
 from streams.sources.usage.prometheus_usage import PrometheusUsage
-from streams.sources.usage.promql import Words
+from streams.sources.usage.promql import MetricNames
 from tests.support.answering import Answer, Answering, Asked, answering
-from tests.support.usage_scene import START, WEB, Scene, at
+from tests.support.usage_scene import START, WEB, UsageScene, at
 
 S = '{job="kubernetes-cadvisor", pod=~".+", container!="POD", container!=""}'
 
@@ -24,7 +24,7 @@ def server() -> Iterator[Answering]:
 
 
 def test_the_questions_select_as_upstream_does() -> None:
-    words = Words()
+    words = MetricNames()
     by = "by (namespace, pod, container)"
     assert words.cpu(Seconds(300.0)) == f"sum {by} (rate(container_cpu_usage_seconds_total{S}[300s]))"
     assert words.memory() == f"max {by} (container_memory_working_set_bytes{S})"
@@ -33,16 +33,18 @@ def test_the_questions_select_as_upstream_does() -> None:
 
 
 def test_a_month_and_a_half_second_are_lengths_that_promql_knows() -> None:
-    assert Words().cpu(Seconds(2_592_000.0)).endswith("[2592000s]))")
-    assert Words().cpu(Seconds(90.5)).endswith("[90500ms]))")
+    assert MetricNames().cpu(Seconds(2_592_000.0)).endswith("[2592000s]))")
+    assert MetricNames().cpu(Seconds(90.5)).endswith("[90500ms]))")
 
 
 def test_every_word_can_be_another() -> None:
-    words = Words("cpu", "mem", job="", namespaces=("a", "b"), namespace_label="ns", pod_label="pod_name", container_label="name")
+    words = MetricNames(
+        "cpu", "mem", job="", namespaces=("a", "b"), namespace_label="ns", pod_label="pod_name", container_label="name"
+    )
     assert words.memory() == 'max by (ns, pod_name, name) (mem{pod_name=~".+", name!="POD", name!="", ns=~"a|b"})'
     assert words.count() == f"count({words.memory()})"
     assert (
-        Words(job='odd"one')
+        MetricNames(job='odd"one')
         .memory()
         .startswith('max by (namespace, pod, container) (container_memory_working_set_bytes{job="odd\\"one"')
     )
@@ -63,7 +65,7 @@ def answer(cpu: dict[str, str], memory: dict[str, str], ends: dict[str, float]) 
 def test_rows_are_joined_by_container_and_only_those_with_a_current_sample_are_there(server: Answering) -> None:
     ends = {"web-1": 47.25, "web-2": 50.0}
     server.answer = answer({"web-1": "0.0101", "gone": "0.5"}, {"web-1": "1.5", "web-2": "3"}, ends)
-    read = PrometheusUsage(Prometheus(server.url), Words()).read(at(60))
+    read = PrometheusUsage(Prometheus(server.url), MetricNames()).read(at(60))
     assert (list(read.namespaces), list(read.pods), list(read.containers)) == (["shop"] * 2, ["web-1", "web-2"], ["main"] * 2)
     assert read.cores[0] == 0.011
     assert math.isnan(read.cores[1])
@@ -73,9 +75,9 @@ def test_rows_are_joined_by_container_and_only_those_with_a_current_sample_are_t
 
 
 def test_a_kubelet_that_is_not_scraped_any_more_gives_no_news(server: Answering) -> None:
-    scene = Scene()
+    scene = UsageScene()
     scene.has("web-1")
-    scene.asks = PrometheusUsage(Prometheus(server.url), Words()).read
+    scene.asks = PrometheusUsage(Prometheus(server.url), MetricNames()).read
     source = scene.source()
     for seconds in (60, 120, 180):
         server.answer = answer({"web-1": f"0.{seconds}"}, {"web-1": "1e8"}, {"web-1": 47.0})
@@ -84,12 +86,12 @@ def test_a_kubelet_that_is_not_scraped_any_more_gives_no_news(server: Answering)
 
 
 def test_numbers_that_are_none_are_absent_and_those_that_cannot_be_are_left_out(server: Answering) -> None:
-    scene = Scene()
+    scene = UsageScene()
     for pod in ("web-1", "web-2", "web-3"):
         scene.has(pod)
     cpu, memory = {"web-1": "NaN", "web-2": "+Inf", "web-3": "-1"}, {"web-1": "1e8", "web-2": "1e8", "web-3": "1e8"}
     server.answer = answer(cpu, memory, dict.fromkeys(cpu, 30.0))
-    scene.asks = PrometheusUsage(Prometheus(server.url), Words()).read
+    scene.asks = PrometheusUsage(Prometheus(server.url), MetricNames()).read
     source = scene.source()
     source.scrape(at(60))
     assert [(pod, math.isnan(cores)) for _, pod, _, cores, *_ in scene.rows()] == [("web-1", True)]
@@ -97,8 +99,8 @@ def test_numbers_that_are_none_are_absent_and_those_that_cannot_be_are_left_out(
 
 
 def test_a_server_that_is_away_is_told_as_blindness() -> None:
-    scene = Scene()
-    scene.asks = PrometheusUsage(Prometheus("http://127.0.0.1:9"), Words()).read
+    scene = UsageScene()
+    scene.asks = PrometheusUsage(Prometheus("http://127.0.0.1:9"), MetricNames()).read
     with pytest.raises(Unreachable):
         scene.source().scrape(at(60))
     assert [report.sees for _, report in scene.reports()] == [(), ()]

@@ -9,8 +9,8 @@ from kubernetes import client as official
 
 from streams.clients.kube.api import Api
 from streams.errors import GiveUp, TryAgain, Unreachable
-from streams.sources.usage.readings import Bad, sieve
-from streams.sources.usage.resource_metrics import MetricsApi
+from streams.sources.usage.metrics_api_usage import MetricsApiUsage
+from streams.sources.usage.readings import RejectedRow, reject_impossible
 from tests.support.answering import Answering, Asked, answering
 from tests.support.usage_scene import START, at
 
@@ -36,13 +36,13 @@ def server() -> Iterator[Answering]:
 
 
 @pytest.fixture
-def metrics(server: Answering) -> MetricsApi:
+def metrics(server: Answering) -> MetricsApiUsage:
     settings = official.Configuration(host=server.url, retries=False)
     settings.proxy = None
-    return MetricsApi(Api(official.ApiClient(settings)), cluster="prod")
+    return MetricsApiUsage(Api(official.ApiClient(settings)), cluster="prod")
 
 
-def test_amounts_are_rounded_up_to_whole_millicores_and_bytes(server: Answering, metrics: MetricsApi) -> None:
+def test_amounts_are_rounded_up_to_whole_millicores_and_bytes(server: Answering, metrics: MetricsApiUsage) -> None:
     spelled = [("12345678n", "1.5"), ("250m", "64Mi"), ("2", "2e6"), ("1500u", "1000Ki"), ("0", "0"), ("3000000n", "1G")]
     pods = [_pod(f"web-{i}", ("main", {"cpu": cpu, "memory": memory})) for i, (cpu, memory) in enumerate(spelled)]
     server.answer = lambda _: (200, _list(*pods))
@@ -52,7 +52,7 @@ def test_amounts_are_rounded_up_to_whole_millicores_and_bytes(server: Answering,
     assert {asked.path for asked in server.asked} == {PATH}
 
 
-def test_each_row_has_its_pods_window_end_and_the_longest_window_counts(server: Answering, metrics: MetricsApi) -> None:
+def test_each_row_has_its_pods_window_end_and_the_longest_window_counts(server: Answering, metrics: MetricsApiUsage) -> None:
     used: tuple[str, dict[str, object]] = ("main", {"cpu": "1", "memory": "1"})
     server.answer = lambda _: (
         200,
@@ -68,15 +68,15 @@ def test_each_row_has_its_pods_window_end_and_the_longest_window_counts(server: 
     assert read.window == 60.0
 
 
-def test_what_an_answer_leaves_out_is_absent(server: Answering, metrics: MetricsApi) -> None:
+def test_what_an_answer_leaves_out_is_absent(server: Answering, metrics: MetricsApiUsage) -> None:
     server.answer = lambda _: (200, _list(_pod("web-1", ("main", {"cpu": "1"}), ("side", {"memory": "5"}), ("none", {}))))
     read = metrics.read(START)
     assert [math.isnan(number) for number in read.cores] == [False, True, True]
     assert [math.isnan(number) for number in read.memory] == [True, False, True]
-    assert list(sieve(read, at(60)).containers) == ["main", "side"]
+    assert list(reject_impossible(read, at(60)).containers) == ["main", "side"]
 
 
-def test_what_cannot_be_read_is_named_and_the_rest_is_there(server: Answering, metrics: MetricsApi) -> None:
+def test_what_cannot_be_read_is_named_and_the_rest_is_there(server: Answering, metrics: MetricsApiUsage) -> None:
     good: tuple[str, dict[str, object]] = ("main", {"cpu": "1", "memory": "1"})
     server.answer = lambda _: (
         200,
@@ -90,24 +90,24 @@ def test_what_cannot_be_read_is_named_and_the_rest_is_there(server: Answering, m
     )
     read = metrics.read(START)
     assert list(zip(read.pods, read.containers, read.cores, strict=True)) == [("web-1", "main", 1.0), ("web-5", "number", 2.0)]
-    assert set(read.bad) == {
-        Bad("unreadable", "shop", "web-1", "odd", "1x", "cpu is no quantity"),
-        Bad("unreadable", "shop", "web-1", "odder", "Ki", "memory is no quantity"),
-        Bad("unreadable", "shop", "web-2", "*", "yesterday", "the timestamp is no time"),
-        Bad("unreadable", "shop", "web-3", "*", "2026-11-21T12:00:00", "the timestamp is no time"),
-        Bad("unreadable", "shop", "web-4", "*", "-5s", "the window is no duration"),
-        Bad("unreadable", "shop", "web-5", "void", "", "cpu is no quantity"),
+    assert set(read.rejected) == {
+        RejectedRow("unreadable", "shop", "web-1", "odd", "1x", "cpu is no quantity"),
+        RejectedRow("unreadable", "shop", "web-1", "odder", "Ki", "memory is no quantity"),
+        RejectedRow("unreadable", "shop", "web-2", "*", "yesterday", "the timestamp is no time"),
+        RejectedRow("unreadable", "shop", "web-3", "*", "2026-11-21T12:00:00", "the timestamp is no time"),
+        RejectedRow("unreadable", "shop", "web-4", "*", "-5s", "the window is no duration"),
+        RejectedRow("unreadable", "shop", "web-5", "void", "", "cpu is no quantity"),
     }
 
 
-def test_a_negative_amount_is_read_and_sieved_out_with_its_value(server: Answering, metrics: MetricsApi) -> None:
+def test_a_negative_amount_is_read_and_sieved_out_with_its_value(server: Answering, metrics: MetricsApiUsage) -> None:
     server.answer = lambda _: (200, _list(_pod("web-1", ("main", {"cpu": "-250m", "memory": "1"}))))
-    read = sieve(metrics.read(START), at(60))
+    read = reject_impossible(metrics.read(START), at(60))
     assert len(read) == 0
-    assert [(bad.kind, bad.value) for bad in read.bad] == [("cores", "-0.25")]
+    assert [(bad.kind, bad.value) for bad in read.rejected] == [("cores", "-0.25")]
 
 
-def test_all_pages_are_asked_for(server: Answering, metrics: MetricsApi) -> None:
+def test_all_pages_are_asked_for(server: Answering, metrics: MetricsApiUsage) -> None:
     def pages(asked: Asked) -> tuple[int, bytes]:
         page = int(asked.fields.get("continue", "p=0").removeprefix("p="))
         pod = _pod(f"web-{page}", ("main", {"cpu": "1", "memory": "1"}))
@@ -123,14 +123,14 @@ def test_only_the_namespaces_that_are_wanted_are_asked_for(server: Answering) ->
     settings = official.Configuration(host=server.url, retries=False)
     settings.proxy = None
     server.answer = lambda asked: (200, _list(_pod(asked.path.split("/")[5], ("main", {"cpu": "1"}))))
-    metrics = MetricsApi(Api(official.ApiClient(settings)), cluster="prod", namespaces=("shop", "bank"))
+    metrics = MetricsApiUsage(Api(official.ApiClient(settings)), cluster="prod", namespaces=("shop", "bank"))
     assert list(metrics.read(START).pods) == ["shop", "bank"]
     assert [asked.path for asked in server.asked] == [
         PATH.replace("pods", f"namespaces/{name}/pods") for name in ("shop", "bank")
     ]
 
 
-def test_nulls_cost_only_the_pods_that_hold_them(server: Answering, metrics: MetricsApi) -> None:
+def test_nulls_cost_only_the_pods_that_hold_them(server: Answering, metrics: MetricsApiUsage) -> None:
     good = _pod("web-1", ("main", {"cpu": "1", "memory": "1"}))
     empty = {"metadata": {"name": "web-2", "namespace": "shop"}, "timestamp": "2026-11-21T12:00:47Z", "containers": None}
     never = {"metadata": {"name": "web-3", "namespace": "shop"}, "timestamp": None, "window": "15s", "containers": []}
@@ -138,28 +138,30 @@ def test_nulls_cost_only_the_pods_that_hold_them(server: Answering, metrics: Met
     server.answer = lambda _: (200, _list(good, empty, never, unused))
     read = metrics.read(START)
     assert (read.pods[0], read.cores[0]) == ("web-1", 1.0)
-    assert [(bad.pod, bad.reason) for bad in read.bad] == [("web-3", "the timestamp is no time")]
-    assert sieve(read, at(60)).pods == ("web-1",)
+    assert [(bad.pod, bad.reason) for bad in read.rejected] == [("web-3", "the timestamp is no time")]
+    assert reject_impossible(read, at(60)).pods == ("web-1",)
     server.answer = lambda _: (200, b'{"items": null}')
     assert len(metrics.read(START)) == 0
 
 
-def test_no_pods_are_no_rows(metrics: MetricsApi) -> None:
+def test_no_pods_are_no_rows(metrics: MetricsApiUsage) -> None:
     assert len(metrics.read(START)) == 0
 
 
 @pytest.mark.parametrize(("code", "error"), [(403, GiveUp), (404, GiveUp), (429, TryAgain), (503, TryAgain)])
-def test_a_refusal_says_what_was_asked_of_whom(server: Answering, metrics: MetricsApi, code: int, error: type[Exception]) -> None:
+def test_a_refusal_says_what_was_asked_of_whom(
+    server: Answering, metrics: MetricsApiUsage, code: int, error: type[Exception]
+) -> None:
     server.answer = lambda _: (code, json.dumps({"kind": "Status", "message": "not like this"}).encode())
     with pytest.raises(error, match=f"reading usage of 'prod' did not work: {code} not like this"):
         metrics.read(START)
 
 
-def test_an_answer_that_makes_no_sense_and_none_at_all_are_tried_again(server: Answering, metrics: MetricsApi) -> None:
+def test_an_answer_that_makes_no_sense_and_none_at_all_are_tried_again(server: Answering, metrics: MetricsApiUsage) -> None:
     server.answer = lambda _: (200, b'{"items": [{"metadata": {}}]}')
     with pytest.raises(TryAgain, match="cannot be read"):
         metrics.read(START)
     settings = official.Configuration(host="http://127.0.0.1:9", retries=False)
     settings.proxy = None
     with pytest.raises(Unreachable):
-        MetricsApi(Api(official.ApiClient(settings)), cluster="prod").read(START)
+        MetricsApiUsage(Api(official.ApiClient(settings)), cluster="prod").read(START)

@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.usage_scene import Row, Scene, at, readings
+from tests.support.usage_scene import Row, UsageScene, at, readings
 
 PODS = ("web-1", "web-2", "web-3")
 STEP = 15.0
@@ -24,7 +24,7 @@ SCRAPES = st.lists(
 @given(SCRAPES, st.tuples(*(st.sampled_from([0, 1, 2, 3, NEVER]) for _ in PODS)))
 def test_every_window_is_told_once_and_in_order(scrapes: list[Any], told_at: tuple[int, ...]) -> None:
     """A pod's word comes within what is held of its usage; until all are there, nothing is restarted and the log is not away."""
-    scene = Scene()
+    scene = UsageScene()
     source, before = scene.source(), ""
     ends: dict[str, float] = {}
     wanted: dict[str, list[float]] = defaultdict(list)

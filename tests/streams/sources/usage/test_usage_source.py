@@ -8,19 +8,19 @@ import structlog
 
 from schemas.facts.sources import SourceReported
 from streams.errors import LogUnavailable, TryAgain
-from streams.sources.usage import pending
+from streams.sources.usage import pending_rows
 from streams.sources.usage.readings import Readings
-from tests.support.usage_scene import CART, NAN, WEB, Scene, at, readings
+from tests.support.usage_scene import CART, NAN, WEB, UsageScene, at, readings
 
 ROW = ("shop", "web-1", "main", 0.25, 1e8)
 
 
 @pytest.fixture
-def scene() -> Scene:
-    return Scene()
+def scene() -> UsageScene:
+    return UsageScene()
 
 
-def test_a_row_goes_to_its_workload_with_its_own_windows_end(scene: Scene) -> None:
+def test_a_row_goes_to_its_workload_with_its_own_windows_end(scene: UsageScene) -> None:
     scene.has("web-1")
     scene.has("cart-0", CART)
     scene.asks = lambda _: readings(("shop", "cart-0", "main", 0.5, 2e8, 40.0), (*ROW, 47.0), window=15.5)
@@ -32,14 +32,14 @@ def test_a_row_goes_to_its_workload_with_its_own_windows_end(scene: Scene) -> No
     assert {(scrape.at, scrape.window, scrape.history) for _, scrape in scene.scrapes()} == {(at(47), 15.5, False)}
 
 
-def test_there_are_no_ages_where_all_windows_ended_together(scene: Scene) -> None:
+def test_there_are_no_ages_where_all_windows_ended_together(scene: UsageScene) -> None:
     scene.has("web-1")
     scene.asks = lambda _: readings((*ROW, 47.0), ("shop", "web-1", "side", 0.1, 1e7, 47.0))
     scene.source().scrape(at(60))
     assert [scrape.ages for _, scrape in scene.scrapes()] == [()]
 
 
-def test_what_was_told_already_is_not_told_twice(scene: Scene) -> None:
+def test_what_was_told_already_is_not_told_twice(scene: UsageScene) -> None:
     scene.has("web-1")
     source = scene.source()
     scene.asks = lambda _: readings((*ROW, 47.0))
@@ -53,7 +53,7 @@ def test_what_was_told_already_is_not_told_twice(scene: Scene) -> None:
     assert (source.counts["told"], source.counts["repeated"]) == (2, 2)
 
 
-def test_nor_after_a_restart(scene: Scene) -> None:
+def test_nor_after_a_restart(scene: UsageScene) -> None:
     scene.has("web-1")
     scene.has("web-2")
     scene.asks = lambda _: readings((*ROW, 47.0), ("shop", "web-2", "main", 0.5, 2e8, 50.0))
@@ -63,7 +63,7 @@ def test_nor_after_a_restart(scene: Scene) -> None:
     assert [(pod, end) for _, pod, *_, end in scene.rows()] == [("web-1", 47.0), ("web-2", 50.0), ("web-2", 65.0)]
 
 
-def test_nor_after_an_answer_that_left_it_out(scene: Scene) -> None:
+def test_nor_after_an_answer_that_left_it_out(scene: UsageScene) -> None:
     scene.has("web-1")
     source = scene.source()
     for rows in ([(*ROW, 47.0)], [], [(*ROW, 47.0)], [(*ROW, 77.0)]):
@@ -72,7 +72,7 @@ def test_nor_after_an_answer_that_left_it_out(scene: Scene) -> None:
     assert [end for *_, end in scene.rows()] == [47.0, 77.0]
 
 
-def test_a_missing_resource_is_absent(scene: Scene) -> None:
+def test_a_missing_resource_is_absent(scene: UsageScene) -> None:
     scene.has("web-1")
     scene.asks = lambda _: readings(("shop", "web-1", "main", 0.25, NAN, 1.0), ("shop", "web-1", "side", NAN, NAN, 1.0))
     scene.source().scrape(at(60))
@@ -81,7 +81,7 @@ def test_a_missing_resource_is_absent(scene: Scene) -> None:
     assert math.isnan(memory)
 
 
-def test_a_missing_resource_is_zero_for_who_wants_upstreams_way(scene: Scene) -> None:
+def test_a_missing_resource_is_zero_for_who_wants_upstreams_way(scene: UsageScene) -> None:
     scene.has("web-1")
     scene.asks = lambda _: readings(("shop", "web-1", "main", 0.25, NAN, 1.0), ("shop", "web-1", "side", NAN, NAN, 1.0))
     scene.source(zero=True).scrape(at(60))
@@ -100,7 +100,7 @@ def test_a_missing_resource_is_zero_for_who_wants_upstreams_way(scene: Scene) ->
     ],
 )
 def test_a_row_that_cannot_be_is_named_and_left_out_and_the_rest_goes_on(
-    scene: Scene, row: tuple[float, float, float], kind: str, value: str, reason: str
+    scene: UsageScene, row: tuple[float, float, float], kind: str, value: str, reason: str
 ) -> None:
     scene.has("web-1")
     scene.asks = lambda _: readings(("shop", "web-1", "odd", *row), (*ROW, 1.0))
@@ -113,7 +113,7 @@ def test_a_row_that_cannot_be_is_named_and_left_out_and_the_rest_goes_on(
     assert source.counts[kind] == 1
 
 
-def test_of_very_many_bad_rows_twenty_are_named_and_the_rest_is_counted(scene: Scene) -> None:
+def test_of_very_many_bad_rows_twenty_are_named_and_the_rest_is_counted(scene: UsageScene) -> None:
     scene.asks = lambda _: readings(*(("shop", f"web-{i}", "main", -1.0, 1.0, 1.0) for i in range(25)))
     source = scene.source()
     with structlog.testing.capture_logs() as lines:
@@ -123,13 +123,13 @@ def test_of_very_many_bad_rows_twenty_are_named_and_the_rest_is_counted(scene: S
     assert source.counts["cores"] == 25
 
 
-def test_usage_of_a_pod_that_nobody_told_of_yet_is_told_once_somebody_has(scene: Scene) -> None:
+def test_usage_of_a_pod_that_nobody_told_of_yet_is_told_once_somebody_has(scene: UsageScene) -> None:
     scene.has("web-1")
     source = scene.source()
     scene.asks = lambda _: readings((*ROW, 30.0), ("shop", "web-2", "main", 0.5, 2e8, 31.0))
     source.scrape(at(60))
     assert [pod for _, pod, *_ in scene.rows()] == ["web-1"]
-    assert source.held == 1
+    assert source.pending == 1
     scene.has("web-2", when=61)
     scene.asks = lambda _: readings((*ROW, 60.0), ("shop", "web-2", "main", 0.6, 3e8, 61.0))
     source.scrape(at(120))
@@ -139,42 +139,42 @@ def test_usage_of_a_pod_that_nobody_told_of_yet_is_told_once_somebody_has(scene:
         ("web-1", 60.0),
         ("web-2", 61.0),
     ]
-    assert source.held == 0
+    assert source.pending == 0
     assert source.counts["told"] == 4
 
 
-def test_usage_of_a_pod_that_nobody_ever_tells_of_is_dropped_after_five_looks_with_a_line(scene: Scene) -> None:
+def test_usage_of_a_pod_that_nobody_ever_tells_of_is_dropped_after_five_looks_with_a_line(scene: UsageScene) -> None:
     source = scene.source()
     scene.asks = lambda _: readings(("shop", "ghost", "main", 0.5, 2e8, 1.0))
     with structlog.testing.capture_logs() as lines:
         for scrape in range(1, 6):
             assert source.counts["unknown"] == 0
             source.scrape(at(60 * scrape))
-    assert (source.counts["unknown"], source.held) == (1, 0)
+    assert (source.counts["unknown"], source.pending) == (1, 0)
     event = "usage of pods that no source has told of was dropped"
     assert lines == [{"event": event, "log_level": "warning", "rows": 1, "first": "shop/ghost"}]
 
 
-def test_what_is_held_is_bounded(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pending, "MOST", 3)
+def test_what_is_held_is_bounded(scene: UsageScene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pending_rows, "MOST_ROWS", 3)
     source = scene.source()
     for scrape in (1, 2):
         scene.asks = lambda _, end=60.0 * scrape: readings(*(("shop", f"ghost-{i}", "main", 0.5, 2e8, end) for i in range(2)))
         source.scrape(at(60 * scrape))
-    assert (source.held, source.counts["unknown"]) == (2, 2)
+    assert (source.pending, source.counts["unknown"]) == (2, 2)
 
 
-def test_what_a_server_says_of_a_pod_that_is_gone_is_nothing(scene: Scene) -> None:
+def test_what_a_server_says_of_a_pod_that_is_gone_is_nothing(scene: UsageScene) -> None:
     scene.has("web-1")
     scene.loses("web-1", when=30)
     scene.asks = lambda _: readings((*ROW, 29.0))
     source = scene.source()
     with structlog.testing.capture_logs() as lines:
         source.scrape(at(60))
-    assert (scene.rows(), lines, source.held, source.counts["gone"]) == ([], [], 0, 1)
+    assert (scene.rows(), lines, source.pending, source.counts["gone"]) == ([], [], 0, 1)
 
 
-def test_the_end_of_an_earlier_pod_of_the_same_name_does_not_end_the_new_one(scene: Scene) -> None:
+def test_the_end_of_an_earlier_pod_of_the_same_name_does_not_end_the_new_one(scene: UsageScene) -> None:
     scene.has("cart-0", CART, uid="first")
     scene.has("cart-0", CART, uid="second", when=20)
     scene.loses("cart-0", CART, uid="first", when=25)
@@ -183,19 +183,19 @@ def test_the_end_of_an_earlier_pod_of_the_same_name_does_not_end_the_new_one(sce
     assert [row[0] for row in scene.rows()] == [CART.key]
 
 
-def test_usage_of_a_successor_under_the_same_name_waits_for_its_word(scene: Scene) -> None:
+def test_usage_of_a_successor_under_the_same_name_waits_for_its_word(scene: UsageScene) -> None:
     scene.has("cart-0", CART, uid="first")
     scene.loses("cart-0", CART, uid="first", when=10)
     scene.asks = lambda _: readings(("shop", "cart-0", "main", 0.5, 2e8, 50.0), window=30.0)
     source = scene.source()
     source.scrape(at(60))
-    assert (scene.rows(), source.held) == ([], 1)
+    assert (scene.rows(), source.pending) == ([], 1)
     scene.has("cart-0", CART, uid="second", when=65)
     source.scrape(at(120))
     assert [row[:3] for row in scene.rows()] == [(CART.key, "cart-0", "main")]
 
 
-def test_pods_told_of_three_hours_ago_are_known_and_those_of_other_clusters_are_not(scene: Scene) -> None:
+def test_pods_told_of_three_hours_ago_are_known_and_those_of_other_clusters_are_not(scene: UsageScene) -> None:
     scene.has("web-1", when=-3 * 3600)
     scene.has("web-2", type(WEB)("test", "shop", "Deployment", "web"))
     scene.asks = lambda _: readings((*ROW, 1.0), ("shop", "web-2", "main", 0.5, 2e8, 1.0))
@@ -203,7 +203,7 @@ def test_pods_told_of_three_hours_ago_are_known_and_those_of_other_clusters_are_
     assert [pod for _, pod, *_ in scene.rows()] == ["web-1"]
 
 
-def test_every_partition_hears_that_the_source_is_at_work_and_when_it_sees_nothing(scene: Scene) -> None:
+def test_every_partition_hears_that_the_source_is_at_work_and_when_it_sees_nothing(scene: UsageScene) -> None:
     source = scene.source()
     source.scrape(at(60))
     scene.asks = _unable
@@ -214,7 +214,7 @@ def test_every_partition_hears_that_the_source_is_at_work_and_when_it_sees_nothi
     assert scene.reports() == [(partition, event) for partition in (0, 1) for event in (seen, blind)]
 
 
-def test_while_the_log_is_away_usage_waits_and_goes_out_in_order(scene: Scene) -> None:
+def test_while_the_log_is_away_usage_waits_and_goes_out_in_order(scene: UsageScene) -> None:
     scene.has("web-1")
     source = scene.source()
     source.scrape(at(0))
@@ -229,7 +229,7 @@ def test_while_the_log_is_away_usage_waits_and_goes_out_in_order(scene: Scene) -
     assert [report.at for partition, report in scene.reports() if partition == 0] == [at(s) for s in (0, 60, 120, 180)]
 
 
-def test_usage_over_the_bound_is_dropped_oldest_first_and_counted(scene: Scene) -> None:
+def test_usage_over_the_bound_is_dropped_oldest_first_and_counted(scene: UsageScene) -> None:
     scene.has("web-1")
     source = scene.source(bound=2_500)
     source.scrape(at(0))
@@ -247,13 +247,13 @@ def test_usage_over_the_bound_is_dropped_oldest_first_and_counted(scene: Scene) 
     assert source.dropped[scene.topics.wire("pod-metrics")] >= 1
 
 
-def test_the_first_scrape_needs_the_log(scene: Scene) -> None:
+def test_the_first_scrape_needs_the_log(scene: UsageScene) -> None:
     scene.log.away = True
     with pytest.raises(LogUnavailable, match="away"):
         scene.source().scrape(at(0))
 
 
-def test_the_name_columns_stay_the_same_whatever_order_a_server_answers_in(scene: Scene) -> None:
+def test_the_name_columns_stay_the_same_whatever_order_a_server_answers_in(scene: UsageScene) -> None:
     for pod in ("web-1", "web-2", "web-3"):
         scene.has(pod)
     source = scene.source()

@@ -6,19 +6,21 @@ from datetime import UTC, datetime, timedelta
 import pytest
 import structlog.testing
 
+from schemas.facts.pods import PodChanged, PodDeleted
+from schemas.names import Workload
 from streams.clients.kube.pod_objects import PodObject
 from streams.codec.event_codec import tick
 from streams.publishing import published_state
-from tests.support.kube_objects import ended, eviction, pod, running, waiting
-from tests.support.kube_scene import PARTITIONS, Scene
+from tests.support.kube_objects import ended, eviction, owner, pod, running, waiting
+from tests.support.kube_scene import PARTITIONS, KubeScene
 
 AT = datetime(2026, 3, 1, 0, 0, 30, tzinfo=UTC)
 MIB = 1 << 20
 Status = Mapping[str, object]
 
 
-def seen(*pods: PodObject) -> Scene:
-    scene = Scene()
+def seen(*pods: PodObject) -> KubeScene:
+    scene = KubeScene()
     scene.sync()
     for each in pods:
         scene.see("pods", each)
@@ -105,7 +107,7 @@ def test_a_kill_that_was_told_before_what_the_log_is_read_back_to_is_not_told_ag
 
 def test_nor_is_it_when_facts_were_dropped_and_the_log_is_compared_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(published_state, "MOST", 3)
-    scene = Scene(bound=3_000)
+    scene = KubeScene(bound=3_000)
     scene.sync()
     scene.see("pods", pod("p", status=running(4, "OOMKilled")))
     scene.later(timedelta(hours=26))
@@ -115,8 +117,8 @@ def test_nor_is_it_when_facts_were_dropped_and_the_log_is_compared_again(monkeyp
     scene.see("pods", *(pod(name) for name in ("a", "b", "c")))
     assert scene.source.dropped
     scene.log.away = False
-    scene.source.beat()
-    scene.source.beat()
+    scene.source.publish_due()
+    scene.source.publish_due()
     assert [(kill.pod.name, kill.restarts) for kill in scene.kills()] == [("p", 4)]
 
 
@@ -128,7 +130,7 @@ def test_an_eviction_for_want_of_memory_counts_with_what_was_used() -> None:
 
 
 def test_an_eviction_that_is_seen_before_its_pod_waits_for_it_and_is_told_once() -> None:
-    scene = Scene()
+    scene = KubeScene()
     scene.see("events", eviction("p", "app", "1024Ki", "memory"))
     scene.see("pods", pod("p"))
     scene.see("events", eviction("p", "app", "1024Ki", "memory"))
@@ -155,10 +157,29 @@ def test_an_eviction_that_says_nothing_of_memory_is_no_kill(containers: str, usa
 
 
 def test_an_eviction_of_a_pod_that_is_gone_is_dropped_with_a_line() -> None:
-    scene = Scene()
+    scene = KubeScene()
     with structlog.testing.capture_logs() as lines:
         scene.see("events", eviction("p", "app", "1024Ki", "memory"))
         scene.sync()
         scene.see("pods", pod("p"))
     assert scene.kills() == []
     assert "shop/p" in str(lines)
+
+
+def test_a_pod_that_goes_before_its_owner_is_known_leaves_its_kills_behind() -> None:
+    scene = KubeScene()
+    scene.sync("pods")
+    killed = pod("p", owner("ReplicaSet", "web-1"), labels={"pod-template-hash": "1"}, status=running(4, "OOMKilled"))
+    scene.see("pods", killed)
+    assert (scene.pods(), scene.kills()) == ([], [])
+    scene.lose("pods", killed)
+    assert [type(event) for event in scene.pods()] == [PodChanged, PodDeleted]
+    (kill,) = scene.kills()
+    assert (kill.restarts, kill.workload) == (4, Workload("real", "shop", "Deployment", "web"))
+
+
+def test_a_pod_that_goes_with_kills_that_were_published_repeats_none() -> None:
+    killed = pod("p", status=running(4, "OOMKilled"))
+    scene = seen(killed)
+    scene.lose("pods", killed)
+    assert [kill.restarts for kill in scene.kills()] == [4]

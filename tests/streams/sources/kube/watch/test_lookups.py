@@ -1,4 +1,4 @@
-"""Questions asked aside, against a scripted server: scales by discovery, and checkpoints."""
+"""Look-ups beside the watches, against a scripted server: scales by discovery, and checkpoints."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -7,14 +7,14 @@ from agents.settings import cluster_factory
 from agents.settings.tree import ClusterSettings
 from schemas.units import Seconds
 from streams.clients.kube.api import Api
-from streams.clients.kube.list_watch import Watching
-from streams.clients.kube.scales import Scale, Scales
-from streams.sources.kube.owners.controllers import Key
-from streams.sources.kube.watch.lookups import Errands
-from streams.sources.kube.watch.notifications import CheckpointsFound, LookAnew, ScaleFound
+from streams.clients.kube.controllers import ControllerKey, ObjectScale
+from streams.clients.kube.list_watch import ListWatchClient
+from streams.clients.kube.scales import ScaleClient
+from streams.sources.kube.watch.lookups import Lookups
+from streams.sources.kube.watch.notifications import CheckpointLookup, CheckpointsFound, ForgetKinds, ScaleFound, ScaleLookup
 from tests.support.scripted_api import Said, Scripted, listed, refusal
 
-BIG = Key("shop", "Rollout", "big", "argo.example/v1")
+BIG = ControllerKey("shop", "Rollout", "big", "argo.example/v1")
 GROUP = Said({"versions": [{"groupVersion": "argo.example/v1"}]})
 KINDS = Said({"resources": [{"name": "rollouts", "kind": "Rollout"}, {"name": "rollouts/scale", "kind": "Scale"}]})
 SCALE = Said({"metadata": {"name": "big"}, "status": {"selector": "app=web"}})
@@ -23,54 +23,54 @@ NOW = Seconds(0.001)
 
 
 @contextmanager
-def errands(*script: Said, namespaces: tuple[str, ...] = ()) -> Iterator[tuple[Errands, Scripted]]:
+def lookups(*script: Said, namespaces: tuple[str, ...] = ()) -> Iterator[tuple[Lookups, Scripted]]:
     with ExitStack() as stack:
         server = stack.enter_context(Scripted(script).serving())
         api = Api(cluster_factory.connection(ClusterSettings(url=server.url)), timeout=Seconds(5.0))
-        yield Errands(Watching(api), Scales(api), namespaces), server
+        yield Lookups(ListWatchClient(api), ScaleClient(api), namespaces), server
 
 
 def test_a_scale_is_found_by_its_kind_and_the_kind_is_looked_up_once() -> None:
-    with errands(GROUP, KINDS, SCALE, GROUP, NOT_FOUND, GROUP, KINDS, SCALE) as (made, server):
-        made.put(BIG)
-        made.put(BIG)
-        assert made.step(NOW) == ([ScaleFound(BIG, Scale("app=web"))], 0.0)
-        assert made.step(NOW) == ([], 0.0)
-        made.put(BIG)
-        assert made.step(NOW) == ([ScaleFound(BIG, None)], 0.0)
-        made.put(LookAnew())
-        made.step(NOW)
-        made.put(BIG)
-        made.step(NOW)
+    with lookups(GROUP, KINDS, SCALE, GROUP, NOT_FOUND, GROUP, KINDS, SCALE) as (queue, server):
+        queue.enqueue(ScaleLookup(BIG))
+        queue.enqueue(ScaleLookup(BIG))
+        assert queue.step(NOW) == ([ScaleFound(BIG, ObjectScale("app=web"))], 0.0)
+        assert queue.step(NOW) == ([], 0.0)
+        queue.enqueue(ScaleLookup(BIG))
+        assert queue.step(NOW) == ([ScaleFound(BIG, None)], 0.0)
+        queue.enqueue(ForgetKinds())
+        queue.step(NOW)
+        queue.enqueue(ScaleLookup(BIG))
+        queue.step(NOW)
     scale = "/apis/argo.example/v1/namespaces/shop/rollouts/big/scale"
     group, kinds = "/apis/argo.example", "/apis/argo.example/v1"
     assert [path for path, _ in server.asked] == [group, kinds, scale, group, scale, group, kinds, scale]
 
 
 def test_a_kind_that_the_server_does_not_know_cannot_be_looked_up() -> None:
-    with errands(NOT_FOUND, NOT_FOUND) as (made, _):
-        made.put(BIG)
-        ((found,), _) = made.step(NOW)
+    with lookups(NOT_FOUND, NOT_FOUND) as (queue, _):
+        queue.enqueue(ScaleLookup(BIG))
+        ((found,), _) = queue.step(NOW)
     assert isinstance(found, ScaleFound)
-    assert found.why == "looking up 'Rollout shop/big' did not work: no 'Rollout' is known in 'argo.example/v1'"
+    assert found.reason == "looking up 'Rollout shop/big' did not work: no 'Rollout' is known in 'argo.example/v1'"
 
 
 def test_a_scale_that_may_not_be_read_says_so() -> None:
-    with errands(GROUP, KINDS, Said(refusal(403, "forbidden"), 403)) as (made, _):
-        made.put(BIG)
-        ((found,), _) = made.step(NOW)
+    with lookups(GROUP, KINDS, Said(refusal(403, "forbidden"), 403)) as (queue, _):
+        queue.enqueue(ScaleLookup(BIG))
+        ((found,), _) = queue.step(NOW)
     assert isinstance(found, ScaleFound)
-    assert found.why == "reading the scale of 'Rollout shop/big' did not work: 403 forbidden"
+    assert found.reason == "reading the scale of 'Rollout shop/big' did not work: 403 forbidden"
 
 
 def test_checkpoints_are_asked_for_again_after_a_pause_and_a_bad_one_is_passed_over() -> None:
     good = {"metadata": {"name": "a", "namespace": "shop"}, "spec": {"vpaObjectName": "web", "containerName": "app"}}
     bad = {"metadata": {"name": "b", "namespace": "shop"}, "spec": {"vpaObjectName": 7}}
     throttled = Said(refusal(429, "slow down"), 429, headers={"Retry-After": "3"})
-    with errands(throttled, listed(bad, good, version="9")) as (made, server):
-        made.put("shop")
-        assert made.step(NOW) == ([], 3.0)
-        ((found,), _) = made.step(NOW)
+    with lookups(throttled, listed(bad, good, version="9")) as (queue, server):
+        queue.enqueue(CheckpointLookup("shop"))
+        assert queue.step(NOW) == ([], 3.0)
+        ((found,), _) = queue.step(NOW)
     assert isinstance(found, CheckpointsFound)
     assert [each.metadata.name for each in found.found] == ["a"]
     path = "/apis/autoscaling.k8s.io/v1/namespaces/shop/verticalpodautoscalercheckpoints"
@@ -78,18 +78,18 @@ def test_checkpoints_are_asked_for_again_after_a_pause_and_a_bad_one_is_passed_o
 
 
 def test_checkpoints_that_may_not_be_read_are_none() -> None:
-    with errands(Said(refusal(403, "forbidden"), 403)) as (made, _):
-        made.put("")
-        assert made.step(NOW) == ([CheckpointsFound("", ())], 0.0)
+    with lookups(Said(refusal(403, "forbidden"), 403)) as (queue, _):
+        queue.enqueue(CheckpointLookup())
+        assert queue.step(NOW) == ([CheckpointsFound("", ())], 0.0)
 
 
 def test_a_list_of_checkpoints_that_took_too_long_is_read_anew_and_not_taken_for_empty() -> None:
     found = {"metadata": {"name": "a", "namespace": "shop"}, "spec": {"vpaObjectName": "web", "containerName": "app"}}
     expired = Said(refusal(410, "the provided continue parameter is too old"), 410)
-    with errands(listed(found, version="9", more="next"), expired, listed(found, version="12")) as (made, _):
-        made.put("")
-        assert made.step(NOW) == ([], 1.0)
-        ((answer,), _) = made.step(NOW)
+    with lookups(listed(found, version="9", more="next"), expired, listed(found, version="12")) as (queue, _):
+        queue.enqueue(CheckpointLookup())
+        assert queue.step(NOW) == ([], 1.0)
+        ((answer,), _) = queue.step(NOW)
     assert isinstance(answer, CheckpointsFound)
     assert [each.metadata.name for each in answer.found] == ["a"]
 
@@ -97,15 +97,15 @@ def test_a_list_of_checkpoints_that_took_too_long_is_read_anew_and_not_taken_for
 def test_a_namespace_whose_checkpoints_may_not_be_read_does_not_hide_those_of_another() -> None:
     found = {"metadata": {"name": "a", "namespace": "web"}, "spec": {"vpaObjectName": "web", "containerName": "app"}}
     no = Said(refusal(403, "forbidden"), 403)
-    with errands(no, listed(found, version="9"), namespaces=("shop", "web")) as (made, _):
-        made.put("")
-        ((answer,), _) = made.step(NOW)
+    with lookups(no, listed(found, version="9"), namespaces=("shop", "web")) as (queue, _):
+        queue.enqueue(CheckpointLookup())
+        ((answer,), _) = queue.step(NOW)
     assert isinstance(answer, CheckpointsFound)
     assert [each.metadata.name for each in answer.found] == ["a"]
 
 
 def test_a_name_that_somebody_wrote_into_a_reference_stays_a_name() -> None:
-    with errands(GROUP, KINDS, SCALE) as (made, server):
-        made.put(Key("shop", "Rollout", "big?a/../b", "argo.example/v1"))
-        made.step(NOW)
+    with lookups(GROUP, KINDS, SCALE) as (queue, server):
+        queue.enqueue(ScaleLookup(ControllerKey("shop", "Rollout", "big?a/../b", "argo.example/v1")))
+        queue.step(NOW)
     assert server.asked[-1] == ("/apis/argo.example/v1/namespaces/shop/rollouts/big%3Fa%2F..%2Fb/scale", {})

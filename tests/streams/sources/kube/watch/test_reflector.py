@@ -10,22 +10,25 @@ from agents.settings import cluster_factory
 from agents.settings.tree import ClusterSettings
 from schemas.units import Seconds
 from streams.clients.kube.api import Api
-from streams.clients.kube.list_watch import Resource, Watching
+from streams.clients.kube.list_watch import ApiResource, ListWatchClient
 from streams.clients.kube.watched_objects import NodeObject
-from streams.sources.kube.watch.notifications import Blind, Change, Gone, InSync, Seen
+from streams.sources.kube.watch.notifications import Notification, ObjectGone, ObjectSeen, WatchFailed, WatchSynced
 from streams.sources.kube.watch.reflector import FORBIDDEN_WAIT, Reflector
+from streams.sources.kube.watch.watched_resources import ResourceWatch
 from tests.support.scripted_api import Said, Scripted, line, listed, refusal, stream
 
-NODES = Resource("nodes", "/api/v1/nodes", NodeObject)
-INSTALLED = Resource("gizmos", "/apis/example.org/v1/gizmos", NodeObject)
+NODES = ApiResource("nodes", "/api/v1/nodes", NodeObject)
+INSTALLED = ApiResource("gizmos", "/apis/example.org/v1/gizmos", NodeObject)
 
 
 class Scene:
-    def __init__(self, server: Scripted, resource: Resource[NodeObject] = NODES) -> None:
+    def __init__(self, server: Scripted, resource: ApiResource[NodeObject] = NODES) -> None:
         self.server = server
-        self.told: list[Change] = []
+        self.notifications: list[Notification] = []
         api = Api(cluster_factory.connection(ClusterSettings(url=server.url)), timeout=Seconds(5.0))
-        self.reflector = Reflector(Watching(api, patience=Seconds(3.0)), resource, self.told.extend)
+        self.reflector = Reflector(
+            ListWatchClient(api, stream_timeout=Seconds(3.0)), ResourceWatch(resource.name, resource), self.notifications.extend
+        )
 
     def steps(self, count: int) -> list[float]:
         return [float(self.reflector.step()) for _ in range(count)]
@@ -33,15 +36,15 @@ class Scene:
     def words(self) -> list[str]:
         """`+a2` for a seen at version 2, `-a` for a gone, `in sync`, `blind`."""
         found = []
-        for change in self.told:
+        for change in self.notifications:
             match change:
-                case Seen():
+                case ObjectSeen():
                     found.append(f"+{change.object.metadata.name}{change.object.metadata.resource_version}")
-                case Gone():
+                case ObjectGone():
                     found.append(f"-{change.name}")
-                case InSync():
+                case WatchSynced():
                     found.append("in sync")
-                case Blind():
+                case WatchFailed():
                     found.append("blind")
         return found
 
@@ -119,7 +122,7 @@ def test_a_name_that_came_back_with_another_uid_means_that_the_first_is_gone(sce
     )
     here.steps(3)
     assert here.words() == ["+a1", "in sync", "-a", "+a9"]
-    assert [change.uid for change in here.told if isinstance(change, Gone)] == ["old"]
+    assert [change.uid for change in here.notifications if isinstance(change, ObjectGone)] == ["old"]
 
 
 def test_an_object_that_cannot_be_read_is_passed_over_and_named(scene: Making) -> None:
@@ -154,8 +157,8 @@ def test_what_is_not_allowed_is_said_once_and_asked_for_seldom(scene: Making) ->
     here = scene(no, no, listed(version="7"))
     assert here.steps(3) == [FORBIDDEN_WAIT, FORBIDDEN_WAIT, 0.0]
     assert here.words() == ["blind", "in sync"]
-    (blind,) = [change for change in here.told if isinstance(change, Blind)]
-    assert blind.why == "listing 'nodes' did not work: 403 nodes is forbidden"
+    (blind,) = [change for change in here.notifications if isinstance(change, WatchFailed)]
+    assert blind.reason == "listing 'nodes' did not work: 403 nodes is forbidden"
 
 
 MISSING = Said(refusal(404, "the server could not find the requested resource"), 404)

@@ -24,9 +24,9 @@ from streams.log.port import NewRecord
 from streams.log_context import LogContext
 from streams.sources.clock import ticks
 from streams.sources.usage.history import range_queries
-from streams.sources.usage.history.history_source import History, Period, Store
+from streams.sources.usage.history.history_source import HistoryPeriod, HistorySource, MetricsStore
 from tests.support.answering import Answering, Asked, answering
-from tests.support.usage_scene import CART, START, WEB, Scene, at, readings
+from tests.support.usage_scene import CART, START, WEB, UsageScene, at, readings
 
 HOUR = 3600.0
 Number = Callable[[int], float | None]
@@ -73,35 +73,35 @@ def server() -> Iterator[Answering]:
 
 
 @pytest.fixture
-def scene() -> Scene:
-    return Scene()
+def scene() -> UsageScene:
+    return UsageScene()
 
 
-def history(server: Answering, scene: Scene, *, hours: int = 4, end: datetime = START) -> History:
-    period = Period("prod", end, Seconds(hours * HOUR))
-    return History(Store(Prometheus(server.url)), scene.log, scene.topics, period)
+def history(server: Answering, scene: UsageScene, *, hours: int = 4, end: datetime = START) -> HistorySource:
+    period = HistoryPeriod(end, Seconds(hours * HOUR))
+    return HistorySource(MetricsStore(Prometheus(server.url)), scene.context, period)
 
 
-def vpa(scene: Scene, name: str, *, age: int = 0, **requirements: Any) -> None:
+def vpa(scene: UsageScene, name: str, *, age: int = 0, **requirements: Any) -> None:
     selector = tuple(requirements.get("selector", (Requirement("app.kubernetes.io/name", Operator.IN, (name,)),)))
     target = TargetRef("Deployment", name, "apps/v1")
     _policy(scene, VpaChanged(START, "prod", "shop", name, START - timedelta(days=age), target, selector))
 
 
-def _policy(scene: Scene, event: VpaChanged | VpaRemoved) -> None:
+def _policy(scene: UsageScene, event: VpaChanged | VpaRemoved) -> None:
     for partition in range(scene.topics.partitions):
         record = scene.codec.encode(event, topic="policies", key=event.key, partition=partition, source="test")
         scene.log.append([record])
 
 
-def test_each_moment_is_one_record_a_partition_marked_as_history_in_order_of_time(server: Answering, scene: Scene) -> None:
+def test_each_moment_is_one_record_a_partition_marked_as_history_in_order_of_time(server: Answering, scene: UsageScene) -> None:
     scene.has("web-1")
     scene.has("cart-0", CART)
     server.answer = Memory(
         cpu={"web-1": lambda _: 0.0019, "cart-0": lambda hour: 1.25 if hour >= -1 else None},
         memory={"web-1": lambda hour: 1e8 + hour + 0.9, "cart-0": lambda hour: 2e8 if hour >= -1 else None},
     )
-    *_, progress = history(server, scene).play(START - timedelta(hours=4))
+    *_, progress = history(server, scene).publish(START - timedelta(hours=4))
     rows = scene.rows()
     assert [row for row in rows if row[1] == "web-1"] == [
         (WEB.key, "web-1", "main", 0.001, 1e8 + hour, hour * HOUR) for hour in (-4, -3, -2, -1, 0)
@@ -114,27 +114,27 @@ def test_each_moment_is_one_record_a_partition_marked_as_history_in_order_of_tim
 
 
 def test_the_past_is_asked_for_in_stretches_and_in_halves_where_they_are_refused(
-    server: Answering, scene: Scene, monkeypatch: pytest.MonkeyPatch
+    server: Answering, scene: UsageScene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(range_queries, "POINTS", 6)
     scene.has("web-1")
     server.answer = Memory({"web-1": lambda _: 0.5}, {"web-1": lambda _: 1e8}, most=4)
-    list(history(server, scene, hours=12).play(START - timedelta(hours=12)))
+    list(history(server, scene, hours=12).publish(START - timedelta(hours=12)))
     assert [end / HOUR for *_, end in scene.rows()] == list(range(-12, 1))
     asked = [asked.fields for asked in server.asked if asked.path.endswith("query_range") and "rate(" in asked.fields["query"]]
     moments = [round((float(f["end"]) - float(f["start"])) / HOUR) + 1 for f in asked]
     assert moments == [6, 3, 3, 6, 3, 3, 1]
 
 
-def test_a_question_that_is_wrong_by_itself_is_not_asked_for_ever(server: Answering, scene: Scene) -> None:
+def test_a_question_that_is_wrong_by_itself_is_not_asked_for_ever(server: Answering, scene: UsageScene) -> None:
     server.answer = Memory({"web-1": lambda _: 0.5}, {"web-1": lambda _: 1e8}, most=0)
     with pytest.raises(GiveUp, match="too many samples"):
-        list(history(server, scene, hours=8).play(START - timedelta(hours=8)))
+        list(history(server, scene, hours=8).publish(START - timedelta(hours=8)))
     assert len([asked for asked in server.asked if asked.path.endswith("query_range")]) == 4
 
 
 def test_a_pod_that_is_gone_is_of_the_oldest_vpa_that_matches_its_labels_as_metrics_spell_them(
-    server: Answering, scene: Scene
+    server: Answering, scene: UsageScene
 ) -> None:
     vpa(scene, "web")
     vpa(scene, "elder", age=7, selector=[Requirement("tier", Operator.EXISTS)])
@@ -149,7 +149,7 @@ def test_a_pod_that_is_gone_is_of_the_oldest_vpa_that_matches_its_labels_as_metr
             {**labels, "pod": "other", "label_app_kubernetes_io_name": "none"},
         ],
     )
-    *_, progress = history(server, scene).play(START)
+    *_, progress = history(server, scene).publish(START)
     elder = replace(WEB, name="elder").key
     assert sorted(row[:2] for row in scene.rows()) == [(elder, "tier-old"), (WEB.key, "web-old")]
     assert progress.unmatched == {("shop", "other"), ("shop", "ghost")}
@@ -170,34 +170,34 @@ def test_a_pod_that_is_gone_is_of_the_oldest_vpa_that_matches_its_labels_as_metr
     ],
 )
 def test_selectors_mean_what_they_mean_in_kubernetes(  # noqa: PLR0917  # a table
-    server: Answering, scene: Scene, operator: Operator, values: tuple[str, ...], label: str | None, matches: bool
+    server: Answering, scene: UsageScene, operator: Operator, values: tuple[str, ...], label: str | None, matches: bool
 ) -> None:
     vpa(scene, "web", selector=[Requirement("tier", operator, values)])
     labels = {"namespace": "shop", "pod": "old", **({} if label is None else {"label_tier": label})}
     server.answer = Memory({"old": lambda _: 0.5}, labels=[labels])
-    list(history(server, scene).play(START))
+    list(history(server, scene).publish(START))
     assert bool(scene.rows()) == matches
 
 
-def test_a_pod_whose_end_the_log_knows_is_of_the_workload_that_it_was_of(server: Answering, scene: Scene) -> None:
+def test_a_pod_whose_end_the_log_knows_is_of_the_workload_that_it_was_of(server: Answering, scene: UsageScene) -> None:
     scene.has("web-1", when=-3 * HOUR)
     scene.loses("web-1", when=-1 * HOUR)
     server.answer = Memory({"web-1": lambda hour: 0.5 if hour < 0 else None})
-    list(history(server, scene).play(START - timedelta(hours=4)))
+    list(history(server, scene).publish(START - timedelta(hours=4)))
     assert [row[0] for row in scene.rows()] == [WEB.key] * 4
 
 
-def test_what_cannot_be_is_left_out_with_a_line(server: Answering, scene: Scene) -> None:
+def test_what_cannot_be_is_left_out_with_a_line(server: Answering, scene: UsageScene) -> None:
     scene.has("web-1")
     server.answer = Memory({"web-1": lambda hour: -0.5 if hour == -1 else 0.5})
     with structlog.testing.capture_logs() as lines:
-        *_, progress = history(server, scene, hours=2).play(START - timedelta(hours=2))
+        *_, progress = history(server, scene, hours=2).publish(START - timedelta(hours=2))
     assert [(row[3], row[5] / HOUR) for row in scene.rows()] == [(0.5, -2), (0.5, 0)]
     assert (progress.rows, progress.left_out) == (2, 1)
     assert [(line["pod"], line["container"], line["value"]) for line in lines] == [("shop/web-1", "main", "-0.5")]
 
 
-def test_it_refuses_a_log_with_live_usage_from_after_its_beginning_unless_forced(server: Answering, scene: Scene) -> None:
+def test_it_refuses_a_log_with_live_usage_from_after_its_beginning_unless_forced(server: Answering, scene: UsageScene) -> None:
     scene.has("web-1")
     scene.asks = lambda _: readings(("shop", "web-1", "main", 0.5, 1e8, 50.0))
     scene.source().scrape(at(60))
@@ -205,28 +205,28 @@ def test_it_refuses_a_log_with_live_usage_from_after_its_beginning_unless_forced
     with pytest.raises(BadInput, match="the log holds usage of cluster 'prod' of 2026-11-21 12:00 UTC, later than the beginning"):
         later.begin()
     assert later.begin(force=True) == START - timedelta(hours=3)
-    period = Period("test", START + timedelta(hours=1), Seconds(4 * HOUR))
-    other = History(Store(Prometheus(server.url)), scene.log, scene.topics, period)
+    period = HistoryPeriod(START + timedelta(hours=1), Seconds(4 * HOUR))
+    other = HistorySource(MetricsStore(Prometheus(server.url)), LogContext.of(scene.log, scene.topics, "test"), period)
     assert other.begin() == START - timedelta(hours=3)
     much_later = history(server, scene, end=START + timedelta(hours=5))
     assert much_later.begin() == START + timedelta(hours=1)
 
 
-def test_a_run_that_was_ended_goes_on_where_it_was(server: Answering, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_was_ended_goes_on_where_it_was(server: Answering, scene: UsageScene, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(range_queries, "POINTS", 2)
     scene.has("web-1")
     server.answer = Memory({"web-1": lambda _: 0.5}, {"web-1": lambda _: 1e8})
     first = history(server, scene)
-    for _ in first.play(first.begin()):
+    for _ in first.publish(first.begin()):
         break
     again = history(server, scene)
     begin = again.begin()
     assert begin == START - timedelta(hours=3)
-    list(again.play(begin))
+    list(again.publish(begin))
     assert sorted({end / HOUR for *_, end in scene.rows()}) == [-4, -3, -2, -1, 0]
 
 
-def test_an_append_of_which_one_partition_took_nothing_loses_nothing(server: Answering, scene: Scene) -> None:
+def test_an_append_of_which_one_partition_took_nothing_loses_nothing(server: Answering, scene: UsageScene) -> None:
     scene.has("web-1")
     scene.has("cart-0", CART)
     assert scene.topics.partition_of(WEB.key) != scene.topics.partition_of(CART.key)
@@ -240,18 +240,18 @@ def test_an_append_of_which_one_partition_took_nothing_loses_nothing(server: Ans
     first = history(server, scene)
     scene.log.append = partly  # type: ignore[method-assign]  # a broker that is lost in the middle of an append
     with pytest.raises(LogUnavailable, match="away"):
-        list(first.play(first.begin()))
+        list(first.publish(first.begin()))
     scene.log.append = taken  # type: ignore[method-assign]  # and is back
     again = history(server, scene)
-    list(again.play(again.begin()))
+    list(again.publish(again.begin()))
     for pod in ("web-1", "cart-0"):
         assert sorted({row[5] / HOUR for row in scene.rows() if row[1] == pod}) == [-4, -3, -2, -1, 0]
 
 
-def test_an_append_that_fails_ends_it(server: Answering, scene: Scene) -> None:
+def test_an_append_that_fails_ends_it(server: Answering, scene: UsageScene) -> None:
     scene.has("web-1")
     server.answer = Memory({"web-1": lambda _: 0.5})
-    playing = history(server, scene).play(START)
+    playing = history(server, scene).publish(START)
     scene.log.append = _away  # type: ignore[method-assign]  # the log goes away after it was read
     with pytest.raises(LogUnavailable, match="away"):
         next(playing)
@@ -261,12 +261,12 @@ def _away(_records: object) -> Any:
     raise LogUnavailable("the log in this test is away")
 
 
-def test_a_server_that_knows_no_containers_is_told_apart_from_a_success(server: Answering, scene: Scene) -> None:
+def test_a_server_that_knows_no_containers_is_told_apart_from_a_success(server: Answering, scene: UsageScene) -> None:
     with pytest.raises(BadInput, match=r"remembers no containers of job 'kubernetes-cadvisor' .* must be those of its cAdvisor"):
-        list(history(server, scene).play(START))
+        list(history(server, scene).publish(START))
 
 
-def _last_said(scene: Scene) -> dict[str, Any]:
+def _last_said(scene: UsageScene) -> dict[str, Any]:
     """What was said last of each workload: the amounts, and what they rest on, but for places."""
     said = {}
     for _, event in scene.events("recommendations"):
@@ -275,7 +275,7 @@ def _last_said(scene: Scene) -> dict[str, Any]:
     return said
 
 
-def _take(scene: Scene) -> None:
+def _take(scene: UsageScene) -> None:
     pipeline = stages(Settings(vertical=VerticalSettings(bounds_step=0.0)))[:1]
     Runner(pipeline, LogContext(scene.log, scene.topics, scene.codec)).run()
 
@@ -286,11 +286,11 @@ def test_what_is_recommended_from_history_is_what_the_same_samples_give_live(ser
         cpu={"web-1": lambda hour: 0.1 + (hour % 7) / 10, "cart-0": lambda hour: 2.0 if hour % 3 else 0.2},
         memory={"web-1": lambda hour: 1e8 + 1e7 * (hour % 24), "cart-0": lambda hour: 5e8 - 1e6 * hour},
     )
-    before, live = Scene(), Scene()
+    before, live = UsageScene(), UsageScene()
     for scene in (before, live):
         scene.has("web-1", when=-51 * HOUR, containers=("main",))
         scene.has("cart-0", CART, when=-51 * HOUR, containers=("main",))
-    list(history(server, before, hours=50).play(START - timedelta(hours=50)))
+    list(history(server, before, hours=50).publish(START - timedelta(hours=50)))
     told = [event for _, event in before.scrapes()]
     for moment in sorted({event.at for event in told}):
         for event in told:
@@ -306,7 +306,7 @@ def test_what_is_recommended_from_history_is_what_the_same_samples_give_live(ser
     assert said[WEB.key][1]["main"]["samples"] == 51
 
 
-def _say_live(scene: Scene, event: MetricsScraped) -> None:
+def _say_live(scene: UsageScene, event: MetricsScraped) -> None:
     partition = scene.topics.partition_of(event.workloads[0])
     live = replace(event, history=False)
     scene.log.append([scene.codec.encode(live, topic="pod-metrics", key="prod", partition=partition, source="test")])

@@ -1,8 +1,8 @@
-"""Usage as the metrics API has it: `metrics.k8s.io`, whatever stands behind it.
+"""Usage from a cluster's metrics API, `metrics.k8s.io`, whatever serves it.
 
-Amounts are rounded up to whole millicores and bytes, as the VPA recommender rounds them, so that figures can be compared. Needs
-the right to list pods of metrics.k8s.io and no other. A server that cuts its answer into pages is asked for all of them. Servers
-are written in Go, where an empty list, map or time may be a `null`.
+Amounts are rounded up to whole millicores and bytes, as the VPA recommender rounds them, so that figures can be compared. It
+needs no right but to list pods of metrics.k8s.io. If the server cuts its answer into pages, all of them are read. Servers are
+written in Go, where an empty list, map or time may be `null`.
 """
 
 import math
@@ -15,13 +15,13 @@ import msgspec
 import numpy as np
 
 from schemas.units import Seconds
-from streams.clients.kube import amounts, pod_objects
-from streams.clients.kube.api import Api, Question
-from streams.sources.usage.readings import Bad, Floats, Readings
+from streams.clients.kube import pod_objects, quantities
+from streams.clients.kube.api import Api, ApiRequest
+from streams.sources.usage.readings import Floats, Readings, RejectedRow
 
 ROOT = "/apis/metrics.k8s.io/v1beta1"
 PAGE = 5_000
-"""Pods of one page, for servers that have pages; metrics-server gives everything at once."""
+"""Pods in one page. Only some servers have pages; metrics-server answers with everything at once."""
 _DUST = 1e-6
 _NAN = float("nan")
 Quantity = str | int | float | None
@@ -61,8 +61,8 @@ class _Pods(msgspec.Struct):
     metadata: _Page = _Page()
 
 
-class MetricsApi:
-    """The metrics API of one cluster. `namespaces`: the only ones to ask for; none means all."""
+class MetricsApiUsage:
+    """The metrics API of one cluster. `namespaces` are the only ones to ask for; none means all."""
 
     def __init__(self, api: Api, *, cluster: str, namespaces: Sequence[str] = ()) -> None:
         self._api, self._cluster = api, cluster
@@ -76,7 +76,7 @@ class MetricsApi:
         again = ""
         while True:
             path = f"{where}?limit={PAGE}" + (f"&continue={quote(again, safe='')}" if again else "")
-            page = self._api.read(Question(path, "reading usage of", self._cluster), _Pods)
+            page = self._api.read(ApiRequest(path, "reading usage of", self._cluster), _Pods)
             yield page.items or []
             again = page.metadata.again
             if not again:
@@ -84,9 +84,9 @@ class MetricsApi:
 
 
 def readings(pods: Sequence[_Pod]) -> Readings:
-    """The columns, and which rows could not be read."""
-    bad: list[Bad] = []
-    pods = _timed(pods, bad)
+    """The answer as columns, with the rows that could not be read in `rejected`."""
+    rejected: list[RejectedRow] = []
+    pods = _with_times(pods, rejected)
     containers = [container for pod in pods for container in pod.containers or ()]
     usages = [container.usage or _NOTHING for container in containers]
     cores = _column([usage.cpu for usage in usages], _cores)
@@ -96,8 +96,10 @@ def readings(pods: Sequence[_Pod]) -> Readings:
     unreadable = np.isneginf(cores) | np.isneginf(memory)
     for row in np.flatnonzero(unreadable).tolist():
         usage = usages[row]
-        said, name = (usage.cpu, "cpu") if np.isneginf(cores[row]) else (usage.memory, "memory")
-        bad.append(Bad("unreadable", namespaces[row], names[row], containers[row].name, str(said), f"{name} is no quantity"))
+        value, name = (usage.cpu, "cpu") if np.isneginf(cores[row]) else (usage.memory, "memory")
+        rejected.append(
+            RejectedRow("unreadable", namespaces[row], names[row], containers[row].name, str(value), f"{name} is no quantity")
+        )
     ends = np.array([_moment(pod.timestamp or "") for pod in pods], np.float64)
     return Readings(
         namespaces=namespaces,
@@ -107,12 +109,12 @@ def readings(pods: Sequence[_Pod]) -> Readings:
         memory=np.ceil(memory),
         ends=np.repeat(ends, [len(pod.containers or ()) for pod in pods]),
         window=Seconds(max((_seconds(window) for window in {pod.window for pod in pods}), default=0.0)),
-        bad=tuple(bad),
+        rejected=tuple(rejected),
     ).pick(~unreadable)
 
 
-def _timed(pods: Sequence[_Pod], bad: list[Bad]) -> Sequence[_Pod]:
-    """Those that say when their windows ended and how long they were."""
+def _with_times(pods: Sequence[_Pod], rejected: list[RejectedRow]) -> Sequence[_Pod]:
+    """The pods that say when their window ended and how long it was. The others are added to `rejected`."""
     stamps = {stamp for stamp in {pod.timestamp for pod in pods} if math.isnan(_moment(stamp or ""))}
     windows = {window for window in {pod.window for pod in pods} if math.isnan(_seconds(window))}
     for pod in pods if stamps or windows else ():
@@ -120,12 +122,12 @@ def _timed(pods: Sequence[_Pod], bad: list[Bad]) -> Sequence[_Pod]:
         if pod.timestamp not in stamps:
             value, reason = pod.window, "the window is no duration"
         if pod.timestamp in stamps or pod.window in windows:
-            bad.append(Bad("unreadable", pod.metadata.namespace, pod.metadata.name, "*", value, reason))
+            rejected.append(RejectedRow("unreadable", pod.metadata.namespace, pod.metadata.name, "*", value, reason))
     return [pod for pod in pods if pod.timestamp not in stamps and pod.window not in windows]
 
 
 def _column(quantities: Sequence[Quantity], read: Callable[[Sequence[Quantity]], list[float]]) -> Floats:
-    """Absent is NaN; unreadable is minus infinity, which no quantity is."""
+    """Numbers, with NaN for an absent quantity and minus infinity, which no quantity is, for an unreadable one."""
     try:
         return np.array(read(quantities), np.float64)
     except ValueError:
@@ -133,7 +135,7 @@ def _column(quantities: Sequence[Quantity], read: Callable[[Sequence[Quantity]],
 
 
 def _cores(quantities: Sequence[Quantity]) -> list[float]:
-    """Metrics servers say nanocores; anything else takes the longer way. Raises ValueError when one cannot be read."""
+    """Quantities of CPU. Metrics servers write nanocores; others take the slower way. Raises ValueError for an unreadable one."""
     return [
         int(quantity[:-1]) / 1e9 if isinstance(quantity, str) and quantity[-1:] == "n" else _number(quantity)
         for quantity in quantities
@@ -141,7 +143,7 @@ def _cores(quantities: Sequence[Quantity]) -> list[float]:
 
 
 def _bytes(quantities: Sequence[Quantity]) -> list[float]:
-    """As for cores, but they say kibibytes."""
+    """Quantities of memory. Metrics servers write kibibytes; the rest is as for cores."""
     return [
         int(quantity[:-2]) * 1024.0 if isinstance(quantity, str) and quantity[-2:] == "Ki" else _number(quantity)
         for quantity in quantities
@@ -152,14 +154,14 @@ def _number(quantity: Quantity) -> float:
     if quantity is None:
         return _NAN
     try:
-        return amounts.number(str(quantity))
+        return quantities.parse(str(quantity))
     except ValueError:
         return -math.inf
 
 
 @lru_cache(maxsize=4096)
 def _moment(text: str) -> float:
-    """Seconds since the epoch; NaN for what is no time with an offset."""
+    """Seconds since the epoch; NaN for text that is no time with an offset."""
     try:
         at = datetime.fromisoformat(text)
     except ValueError:
@@ -169,9 +171,9 @@ def _moment(text: str) -> float:
 
 @lru_cache(maxsize=256)
 def _seconds(window: str) -> float:
-    """A duration; NaN for what is none. No duration at all is a window of no length."""
+    """A duration in seconds; NaN for text that is none. Empty text is a window of length zero."""
     try:
-        length = pod_objects.seconds(window)
+        length = pod_objects.parse_duration(window)
     except ValueError:
         return _NAN
     return length if 0.0 <= length < math.inf else _NAN

@@ -4,16 +4,15 @@ from datetime import timedelta
 
 from schemas.facts.pods import PodChanged, PodDeleted
 from schemas.names import Workload
-from streams.clients.kube.pod_objects import Owner
-from streams.clients.kube.scales import Scale
+from streams.clients.kube.controllers import ControllerKey, ObjectScale
+from streams.clients.kube.pod_objects import OwnerReference
 from streams.errors import GiveUp
-from streams.sources.kube.owners.controllers import Key
-from streams.sources.kube.owners.pod_owner import PATIENCE
-from streams.sources.kube.watch.notifications import ScaleFound
+from streams.sources.kube.owners.pod_owners import PATIENCE
+from streams.sources.kube.watch.notifications import CheckpointLookup, ScaleFound, ScaleLookup
 from tests.support.kube_objects import controller, cron_job, owner, pod
-from tests.support.kube_scene import Scene
+from tests.support.kube_scene import KubeScene
 
-ROLLOUT = Key("shop", "Rollout", "big", "argo.example/v1")
+ROLLOUT = ControllerKey("shop", "Rollout", "big", "argo.example/v1")
 SECOND = timedelta(seconds=1)
 
 
@@ -21,12 +20,12 @@ def workload(kind: str, name: str) -> Workload:
     return Workload("real", "shop", kind, name)
 
 
-def told(scene: Scene, name: str = "") -> list[Workload]:
+def told(scene: KubeScene, name: str = "") -> list[Workload]:
     return [event.workload for event in scene.pods(name)]
 
 
 def test_a_pod_of_a_replica_set_of_a_deployment_is_the_deployments() -> None:
-    scene = Scene()
+    scene = KubeScene()
     scene.sync()
     scene.see("deployments", controller("web"))
     scene.see("replicasets", controller("web-1", owner("Deployment", "web")))
@@ -35,7 +34,7 @@ def test_a_pod_of_a_replica_set_of_a_deployment_is_the_deployments() -> None:
 
 
 def test_a_pod_of_a_job_of_a_cron_job_is_the_cron_jobs() -> None:
-    scene = Scene()
+    scene = KubeScene()
     scene.sync()
     scene.see("cronjobs", cron_job("nightly", {}))
     scene.see("jobs", controller("nightly-1", owner("CronJob", "nightly", "batch/v1")))
@@ -44,53 +43,53 @@ def test_a_pod_of_a_job_of_a_cron_job_is_the_cron_jobs() -> None:
 
 
 def test_a_deployment_whose_owner_has_no_scale_is_the_topmost() -> None:
-    scene = Scene()
+    scene = KubeScene()
     scene.sync()
     scene.see("deployments", controller("web", owner("App", "shop", "apps.example/v1")))
     scene.see("pods", pod("p", owner("Deployment", "web")))
     assert told(scene) == []
-    key = Key("shop", "App", "shop", "apps.example/v1")
-    assert scene.errands[-1] == key
-    scene.take(ScaleFound(key, None))
+    key = ControllerKey("shop", "App", "shop", "apps.example/v1")
+    assert scene.lookups[-1] == ScaleLookup(key)
+    scene.handle(ScaleFound(key, None))
     assert told(scene) == [workload("Deployment", "web")]
 
 
 def test_a_custom_owner_with_a_scale_is_the_topmost() -> None:
-    scene = Scene()
+    scene = KubeScene()
     scene.sync()
     scene.see("replicasets", controller("big-1", owner("Rollout", "big", "argo.example/v1")))
     scene.see("pods", pod("p", owner("ReplicaSet", "big-1")))
-    scene.take(ScaleFound(ROLLOUT, Scale("app=big")))
+    scene.handle(ScaleFound(ROLLOUT, ObjectScale("app=big")))
     assert told(scene) == [workload("Rollout", "big")]
 
 
 def test_a_job_of_another_group_is_no_well_known_one() -> None:
-    scene = Scene()
+    scene = KubeScene()
     scene.sync()
     scene.see("pods", pod("p", owner("Job", "train", "batch.volcano.example/v1")))
-    scene.take(ScaleFound(Key("shop", "Job", "train", "batch.volcano.example/v1"), None))
+    scene.handle(ScaleFound(ControllerKey("shop", "Job", "train", "batch.volcano.example/v1"), None))
     assert told(scene) == [workload("Job", "train")]
 
 
 def test_a_reference_to_a_group_of_old_names_the_same_controller() -> None:
-    scene = Scene()
+    scene = KubeScene()
     scene.sync()
     scene.see("deployments", controller("web"))
     scene.see("replicasets", controller("web-1", owner("Deployment", "web", "extensions/v1beta1")))
     scene.see("pods", pod("p", owner("ReplicaSet", "web-1", "extensions/v1beta1")))
     assert told(scene) == [workload("Deployment", "web")]
-    assert scene.errands == [""]
+    assert scene.lookups == [CheckpointLookup()]
 
 
 def test_a_pod_of_a_node_and_one_of_nobody_are_their_own() -> None:
-    scene = Scene()
+    scene = KubeScene()
     scene.sync()
     scene.see("pods", pod("static", owner("Node", "n1", "v1")), pod("alone"))
     assert told(scene) == [workload("Pod", "static"), workload("Pod", "alone")]
 
 
 def test_owners_in_a_circle_end_and_the_first_that_is_known_does() -> None:
-    scene = Scene()
+    scene = KubeScene()
     scene.sync()
     scene.see("replicasets", controller("a", owner("Deployment", "b")))
     scene.see("deployments", controller("b", owner("ReplicaSet", "a")))
@@ -99,16 +98,20 @@ def test_owners_in_a_circle_end_and_the_first_that_is_known_does() -> None:
 
 
 def test_owners_of_a_scale_are_followed() -> None:
-    scene = Scene()
+    scene = KubeScene()
     scene.sync()
     scene.see("deployments", controller("top"))
     scene.see("pods", pod("p", owner("Rollout", "big", "argo.example/v1")))
-    scene.take(ScaleFound(ROLLOUT, Scale("app=big", (Owner("Deployment", "top", controller=True, api_version="apps/v1"),))))
+    scene.handle(
+        ScaleFound(
+            ROLLOUT, ObjectScale("app=big", (OwnerReference("Deployment", "top", controller=True, api_version="apps/v1"),))
+        )
+    )
     assert told(scene) == [workload("Deployment", "top")]
 
 
 def test_a_pod_waits_for_as_long_as_its_owners_are_being_listed() -> None:
-    scene = Scene()
+    scene = KubeScene()
     scene.sync("pods")
     scene.see("pods", pod("p", owner("ReplicaSet", "web-1"), labels={"pod-template-hash": "1"}))
     scene.later(PATIENCE * 10)
@@ -119,7 +122,7 @@ def test_a_pod_waits_for_as_long_as_its_owners_are_being_listed() -> None:
 
 
 def test_a_pod_whose_owner_is_not_there_is_told_after_some_seconds_by_what_it_tells_itself() -> None:
-    scene = Scene()
+    scene = KubeScene()
     scene.sync()
     scene.see("pods", pod("p", owner("ReplicaSet", "web-1"), labels={"pod-template-hash": "1"}))
     scene.later(PATIENCE - SECOND)
@@ -129,7 +132,7 @@ def test_a_pod_whose_owner_is_not_there_is_told_after_some_seconds_by_what_it_te
 
 
 def test_a_guess_stands_when_the_owner_comes_late() -> None:
-    scene = Scene()
+    scene = KubeScene()
     scene.sync()
     scene.see("pods", pod("p", owner("Job", "nightly-1", "batch/v1")))
     scene.later(PATIENCE)
@@ -140,8 +143,8 @@ def test_a_guess_stands_when_the_owner_comes_late() -> None:
 
 
 def test_an_owner_out_of_sight_is_waited_for_some_seconds_only() -> None:
-    scene = Scene()
-    scene.blind("replicasets")
+    scene = KubeScene()
+    scene.fail("replicasets")
     scene.see("pods", pod("p", owner("ReplicaSet", "web-1"), labels={"pod-template-hash": "1"}))
     for kind in ("deployments", "statefulsets", "daemonsets", "jobs", "cronjobs", "replicationcontrollers"):
         scene.sync(kind)
@@ -150,28 +153,28 @@ def test_an_owner_out_of_sight_is_waited_for_some_seconds_only() -> None:
 
 
 def test_a_scale_that_cannot_be_asked_for_is_waited_for_some_seconds_only() -> None:
-    scene = Scene()
+    scene = KubeScene()
     scene.sync()
     scene.see("replicasets", controller("big-1", owner("Rollout", "big", "argo.example/v1")))
     scene.see("pods", pod("p", owner("ReplicaSet", "big-1")))
-    scene.take(ScaleFound(ROLLOUT, None, str(GiveUp(doing="reading", to="big", answer="403"))))
+    scene.handle(ScaleFound(ROLLOUT, None, str(GiveUp(doing="reading", to="big", answer="403"))))
     scene.later(PATIENCE)
     assert told(scene) == [workload("ReplicaSet", "big-1")]
 
 
 def test_a_guess_for_want_of_an_answer_gives_way_to_the_answer() -> None:
-    scene = Scene()
+    scene = KubeScene()
     scene.sync()
     scene.see("replicasets", controller("big-1", owner("Rollout", "big", "argo.example/v1")))
     scene.see("pods", pod("p", owner("ReplicaSet", "big-1")))
-    scene.take(ScaleFound(ROLLOUT, None, str(GiveUp(doing="reading", to="big", answer="503"))))
+    scene.handle(ScaleFound(ROLLOUT, None, str(GiveUp(doing="reading", to="big", answer="503"))))
     scene.later(PATIENCE)
-    scene.take(ScaleFound(ROLLOUT, Scale("app=big")))
+    scene.handle(ScaleFound(ROLLOUT, ObjectScale("app=big")))
     assert told(scene) == [workload("ReplicaSet", "big-1"), workload("Rollout", "big")]
 
 
 def test_a_controller_that_goes_before_its_pods_takes_nothing_away() -> None:
-    scene = Scene()
+    scene = KubeScene()
     scene.sync()
     web, inner = controller("web"), controller("web-1", owner("Deployment", "web"))
     scene.see("deployments", web)
@@ -186,19 +189,19 @@ def test_a_controller_that_goes_before_its_pods_takes_nothing_away() -> None:
 
 
 def test_a_custom_controller_that_goes_before_its_pods_takes_nothing_away() -> None:
-    scene = Scene()
+    scene = KubeScene()
     scene.sync()
     scene.see("replicasets", controller("big-1", owner("Rollout", "big", "argo.example/v1")))
     scene.see("pods", pod("p", owner("ReplicaSet", "big-1")))
-    scene.take(ScaleFound(ROLLOUT, Scale("app=big")))
-    scene.take(ScaleFound(ROLLOUT, None))
+    scene.handle(ScaleFound(ROLLOUT, ObjectScale("app=big")))
+    scene.handle(ScaleFound(ROLLOUT, None))
     scene.see("pods", pod("p", owner("ReplicaSet", "big-1"), memory="65Mi"))
     scene.lose("pods", pod("p"))
     assert told(scene) == [workload("Rollout", "big")] * 3
 
 
 def test_a_pod_whose_chain_changed_leaves_its_old_workload_and_joins_the_new() -> None:
-    scene = Scene()
+    scene = KubeScene()
     scene.sync()
     scene.see("deployments", controller("web"))
     scene.see("replicasets", controller("web-1", owner("Deployment", "web")))
@@ -206,12 +209,12 @@ def test_a_pod_whose_chain_changed_leaves_its_old_workload_and_joins_the_new() -
     scene.see("replicasets", controller("web-1"))
     assert told(scene) == [workload("Deployment", "web"), workload("ReplicaSet", "web-1")]
     assert all(isinstance(event, PodChanged) for event in scene.pods())
-    left = [event.workload for event in scene.said("pod-changes") if isinstance(event, PodDeleted)]
+    left = [event.workload for event in scene.events("pod-changes") if isinstance(event, PodDeleted)]
     assert left == [workload("Deployment", "web")]
 
 
 def test_after_a_restart_a_pod_keeps_the_workload_that_the_log_tells_until_its_owners_are_known() -> None:
-    scene = Scene()
+    scene = KubeScene()
     scene.sync()
     scene.see("deployments", controller("web"))
     scene.see("replicasets", controller("web-1", owner("Deployment", "web")))

@@ -1,7 +1,7 @@
-"""Which column of a usage trace is what: found by name, with the unit that the name says.
+"""Which column of a usage trace holds what: found by name, with the unit that the name states.
 
-Traces come from many hands. A column that must be there and is not is BadInput with the file, the names that would do and the
-names that are there. A unit is never guessed from values.
+Traces come from many people. If a required column is missing, BadInput lists the names that would do and the names that are
+there. A unit is never guessed from values.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,7 +15,7 @@ _TIME = {"timestamp_s": 1.0, "timestamp_ms": 1e-3, "time_s": 1.0, "time_ms": 1e-
 
 
 def _with_units(words: Iterable[str], units: Mapping[str, float]) -> dict[str, float]:
-    """`cpu_cores`, `cpu_millicores` … in the order of preference."""
+    """`cpu_cores`, `cpu_millicores` and so on, best first, with the factor to our unit."""
     return {f"{word}_{unit}": factor for word in words for unit, factor in units.items()}
 
 
@@ -37,7 +37,7 @@ ALIASES: Mapping[str, Mapping[str, float]] = {
     "memory_limit": _with_units(("memory_limit",), _MEMORY),
     "oom_kills": _names("oom_kills", "oom_killed"),
 }
-"""For each thing we want: the column names that stand for it, best first, and the factor that makes cores, bytes and seconds."""
+"""By what a column holds: the names that mean it, best first, each with the factor that makes it cores, bytes or seconds."""
 
 NEEDED = ("container", "time", "cores", "memory")
 TEXTS = ("container", "workload", "pod", "namespace")
@@ -45,23 +45,23 @@ REQUESTS = ("cpu_request", "memory_request", "cpu_limit", "memory_limit")
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
-    """A column of the file and the factor that brings it to our unit."""
+class TraceColumn:
+    """A column of the file, and the factor that converts it to our unit."""
 
     name: str
     factor: float
 
     @property
     def quoted(self) -> str:
-        """As SQL wants it."""
+        """The name as an SQL identifier."""
         return '"' + self.name.replace('"', '""') + '"'
 
 
-def find(present: Sequence[str], file: str) -> dict[str, Column]:
-    """The columns of a trace by what they are. Raises BadInput when one of NEEDED is missing."""
+def find_columns(present: Sequence[str], file: str) -> dict[str, TraceColumn]:
+    """The columns of a trace by what they hold. Raises BadInput when one of NEEDED is missing."""
     there = {name.lower(): name for name in present}
     found = {
-        what: Column(there[name], factor)
+        what: TraceColumn(there[name], factor)
         for what, aliases in ALIASES.items()
         for name, factor in [next(((n, f) for n, f in aliases.items() if n in there), ("", 0.0))]
         if name

@@ -1,6 +1,7 @@
-"""Controllers as the chain of owners needs them: a key, who owns it, and which pods it selects.
+"""Controllers as the chain of owners needs them: which one a reference names, who owns it, and which pods it selects.
 
-The seven well-known kinds are read from their objects; a kind of the same name in a group that was installed is not one of them.
+The seven well-known kinds are read from their objects, any other kind from its scale. A kind of the same name in a group that was
+installed is not one of the seven.
 """
 
 from collections.abc import Iterable
@@ -9,16 +10,15 @@ from typing import NamedTuple
 
 from schemas.policies.selectors import Requirement
 from streams.clients.kube import label_selectors
-from streams.clients.kube.pod_objects import Owner
-from streams.clients.kube.scales import Scale
-from streams.clients.kube.watched_objects import ControllerObject, CronJobObject, Named, ReplicationControllerObject
+from streams.clients.kube.pod_objects import OwnerReference
+from streams.clients.kube.watched_objects import ControllerObject, CronJobObject, KubeObject, ReplicationControllerObject
 
 WELL_KNOWN = frozenset({"Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job", "CronJob", "ReplicationController"})
-"""Kinds whose objects are watched."""
+"""Kinds whose objects the kube source watches."""
 
 
-class Key(NamedTuple):
-    """One controller. A well-known kind has no `api_version`: its versions are one and the same."""
+class ControllerKey(NamedTuple):
+    """Names one controller. A well-known kind has no `api_version`, because its versions are all the same objects."""
 
     namespace: str
     kind: str
@@ -37,42 +37,50 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Controller:
-    """What is known of a controller. Without a selector, `fault` says why."""
+    """A controller, its own controller if it has one, and its pod selector. Where that is None, `fault` says why."""
 
-    key: Key
-    owner: Key | None
+    key: ControllerKey
+    owner: ControllerKey | None
     selector: tuple[Requirement, ...] | None
     fault: str = ""
 
 
-def key_of(namespace: str, api_version: str, kind: str, name: str) -> Key:
-    """The key that a reference names.
+@dataclass(frozen=True, slots=True)
+class ObjectScale:
+    """The scale subresource of an object: its selector as text, and the object's owners."""
 
-    Groups of Kubernetes' own have no dot, and no two of them have a kind in common: old references say `extensions/v1beta1` of
-    what is `apps/v1` now, people leave the group out, and upstream looks at the kind alone.
+    selector: str
+    owners: tuple[OwnerReference, ...] = ()
+
+
+def key_of(namespace: str, api_version: str, kind: str, name: str) -> ControllerKey:
+    """The controller that a reference names.
+
+    Kubernetes' own groups have no dot, and no two of them share a kind. So the kind alone decides there, as it does upstream:
+    old references say `extensions/v1beta1` for what is `apps/v1` now, and people leave the group out.
     """
     well_known = kind in WELL_KNOWN and "." not in api_version.rpartition("/")[0]
-    return Key(namespace, kind, name, "" if well_known else api_version)
+    return ControllerKey(namespace, kind, name, "" if well_known else api_version)
 
 
-def owner_of(namespace: str, owners: Iterable[Owner]) -> Key | None:
-    """The controller among the owners."""
+def owner_of(namespace: str, owners: Iterable[OwnerReference]) -> ControllerKey | None:
+    """The owner that is marked as the controller; None when there is none."""
     owner = next((owner for owner in owners if owner.controller), None)
     return None if owner is None else key_of(namespace, owner.api_version, owner.kind, owner.name)
 
 
-def read(kind: str, found: Named) -> Controller:
-    """A watched object as a controller."""
+def from_object(kind: str, found: KubeObject) -> Controller:
+    """A watched object of a well-known kind as a controller."""
     meta = found.metadata
-    key, owner = Key(meta.namespace, kind, meta.name), owner_of(meta.namespace, meta.owner_references)
+    key, owner = ControllerKey(meta.namespace, kind, meta.name), owner_of(meta.namespace, meta.owner_references)
     try:
         return Controller(key, owner, _selector(found))
     except ValueError as error:
         return Controller(key, owner, None, str(error))
 
 
-def scaled(key: Key, scale: Scale) -> Controller:
-    """An object with a scale as a controller."""
+def from_scale(key: ControllerKey, scale: ObjectScale) -> Controller:
+    """Any object that has a scale as a controller."""
     owner = owner_of(key.namespace, scale.owners)
     if not scale.selector:
         return Controller(key, owner, None, "its scale has no selector")
@@ -82,7 +90,7 @@ def scaled(key: Key, scale: Scale) -> Controller:
         return Controller(key, owner, None, f"the selector of its scale is '{scale.selector}', and {error}")
 
 
-def _selector(found: Named) -> tuple[Requirement, ...]:
+def _selector(found: KubeObject) -> tuple[Requirement, ...]:
     match found:
         case ControllerObject() if found.spec.selector is not None:
             return label_selectors.of_object(found.spec.selector)

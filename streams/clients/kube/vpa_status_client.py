@@ -1,0 +1,196 @@
+"""The status of VerticalPodAutoscaler objects: list, read and write it.
+
+A write names the version of the object that it rests on. So a second writer is noticed, as `Conflict`, and never overwritten
+unseen. Of the spec only the recommenders are read, to know who is to serve the object; the rest of it is a source's business.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
+from functools import lru_cache
+from http import HTTPStatus
+from urllib.parse import quote
+
+import msgspec
+from kubernetes.utils.quantity import parse_quantity
+
+from schemas.units import Seconds
+from streams.clients.kube.api import MERGE_PATCH, Api, ApiRequest, accepted_body, decode_body
+from streams.clients.kube.pod_objects import Time
+from streams.errors import TryAgain
+
+ResourceTexts = Mapping[str, str | int]
+"""Quantities as text, by resource."""
+
+PAGE = 500
+"""Objects in one page of a list."""
+_GROUP = "/apis/autoscaling.k8s.io/v1"
+
+
+class Conflict(TryAgain):
+    """Somebody changed the object after it was read, so read it again."""
+
+
+class VpaCondition(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """One entry of a VPA's `status.conditions`."""
+
+    type: str
+    status: str
+    last_transition_time: Time | None = None
+    reason: str = ""
+    message: str = ""
+    observed_generation: int | None = None
+
+
+class RecommendedContainerResources(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """The recommendation for one container. The API requires a target."""
+
+    target: ResourceTexts
+    container_name: str = ""
+    lower_bound: ResourceTexts | None = None
+    upper_bound: ResourceTexts | None = None
+    uncapped_target: ResourceTexts | None = None
+
+
+class RecommendedPodResources(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """The recommendation for the containers of a pod."""
+
+    container_recommendations: tuple[RecommendedContainerResources, ...] = ()
+
+
+class VpaStatus(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """A VPA's whole status."""
+
+    conditions: tuple[VpaCondition, ...] = ()
+    recommendation: RecommendedPodResources | None = None
+    observed_generation: int | None = None
+
+
+class _RecommenderEntry(msgspec.Struct, frozen=True):
+    """An entry of `spec.recommenders`."""
+
+    name: str
+
+
+class ServedBySpec(msgspec.Struct, frozen=True):
+    """The part of the spec that names who is to serve the object."""
+
+    recommenders: tuple[_RecommenderEntry, ...] = ()
+
+
+class VpaStatusMeta(msgspec.Struct, frozen=True, rename="camel"):
+    """Which object this is, in which version."""
+
+    name: str
+    namespace: str
+    uid: str = ""
+    resource_version: str = ""
+    generation: int = 0
+
+
+class VpaStatusObject(msgspec.Struct, frozen=True):
+    """A VPA object as far as its status is concerned: without most of its spec."""
+
+    metadata: VpaStatusMeta
+    spec: ServedBySpec = ServedBySpec()
+    status: VpaStatus = VpaStatus()
+
+    @property
+    def name(self) -> str:
+        """`namespace/name`."""
+        return f"{self.metadata.namespace}/{self.metadata.name}"
+
+
+class _Continue(msgspec.Struct, frozen=True):
+    token: str = msgspec.field(default="", name="continue")
+
+
+class _VpaList(msgspec.Struct, frozen=True):
+    items: list[VpaStatusObject]
+    metadata: _Continue = _Continue()
+
+
+class VpaStatusClient:
+    """The VPA objects of one API server. Every call raises Unreachable, TryAgain and GiveUp. Threads may share it.
+
+    With `namespaces`, `all` lists only these.
+    """
+
+    def __init__(self, api: Api, namespaces: Sequence[str] = ()) -> None:
+        self._api, self._scopes = api, [f"/namespaces/{quote(name)}" for name in namespaces] or [""]
+
+    def all(self) -> Iterator[VpaStatusObject]:
+        """Every object, page by page."""
+        for scope in self._scopes:
+            yield from self._pages(f"{_GROUP}{scope}/verticalpodautoscalers?limit={PAGE}")
+
+    def read(self, namespace: str, name: str) -> VpaStatusObject | None:
+        """The object; None when there is none."""
+        return self._api.find(ApiRequest(_path(namespace, name), "reading VPA", f"{namespace}/{name}"), VpaStatusObject)
+
+    def write(self, read: VpaStatusObject, status: VpaStatus) -> VpaStatusObject | None:
+        """Write a status to the object that was read. Returns the object as it is then, None when it is gone. Raises Conflict."""
+        about = read.metadata
+        request = ApiRequest(
+            f"{_path(about.namespace, about.name)}/status",
+            "writing the status of VPA",
+            read.name,
+            method="PATCH",
+            body=_patch(about, status),
+            content_type=MERGE_PATCH,
+        )
+        response = self._api.send(request)
+        if response.code == HTTPStatus.NOT_FOUND:
+            return None
+        if response.code == HTTPStatus.CONFLICT:
+            text = response.body[:200].decode(errors="replace")
+            raise Conflict(doing=request.doing, to=request.to, answer=f"409 {text}", after=Seconds(1.0))
+        return decode_body(accepted_body(response, request), VpaStatusObject, request)
+
+    def _pages(self, first: str) -> Iterator[VpaStatusObject]:
+        token = ""
+        while True:
+            path = first + (f"&continue={quote(token)}" if token else "")
+            page = self._api.read(ApiRequest(path, "listing", "verticalpodautoscalers"), _VpaList)
+            yield from page.items
+            token = page.metadata.token
+            if not token:
+                return
+
+
+def _path(namespace: str, name: str) -> str:
+    return f"{_GROUP}/namespaces/{quote(namespace)}/verticalpodautoscalers/{quote(name)}"
+
+
+def _patch(about: VpaStatusMeta, status: VpaStatus) -> Mapping[str, object]:
+    """The merge patch. It leaves what it does not name, so it names what is to go as null; it replaces lists as a whole."""
+    body: dict[str, object] = {"conditions": [], "recommendation": None, "observedGeneration": None}
+    body.update(msgspec.to_builtins(status))
+    return {"metadata": {"uid": about.uid, "resourceVersion": about.resource_version}, "status": body}
+
+
+def same(one: VpaStatus, other: VpaStatus) -> bool:
+    """Whether two statuses mean the same: quantities compare by value, conditions in any order."""
+    return _meaning(one) == _meaning(other)
+
+
+def _meaning(status: VpaStatus) -> tuple[object, ...]:
+    containers = status.recommendation.container_recommendations if status.recommendation else None
+    texts = None if containers is None else [(c.container_name, *map(_amounts, _bounds(c))) for c in containers]
+    return sorted(status.conditions, key=lambda c: c.type), texts, status.observed_generation
+
+
+def _bounds(text: RecommendedContainerResources) -> tuple[ResourceTexts | None, ...]:
+    return text.target, text.lower_bound, text.upper_bound, text.uncapped_target
+
+
+def _amounts(texts: ResourceTexts | None) -> dict[str, Fraction | str]:
+    return {resource: _value(str(text)) for resource, text in (texts or {}).items()}
+
+
+@lru_cache(maxsize=1 << 14)
+def _value(text: str) -> Fraction | str:
+    """The amount; text that is no quantity stands for itself."""
+    try:
+        return Fraction(parse_quantity(text))  # type: ignore[no-untyped-call]  # the official client types no function of its utils
+    except (ValueError, ArithmeticError):
+        return text

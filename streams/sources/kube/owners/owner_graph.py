@@ -1,0 +1,192 @@
+"""The graph of controllers and their owners, and the way from one up to the topmost well-known or scalable controller.
+
+There are different reasons for a controller to be missing: it is still being listed or looked up, it does not exist (it would be
+known), or it cannot be seen (it may exist). A Node owns no workload, and owners in a circle have no topmost one.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import Enum
+
+from streams.clients.kube.controllers import Controller, ControllerKey, ObjectScale, from_scale
+
+REFRESH_AFTER = timedelta(minutes=10)
+"""How long a scale counts as it was found; then it is looked up again."""
+RETRY_AFTER = timedelta(seconds=30)
+"""How long to wait after a look-up that failed."""
+FORGET_AFTER = timedelta(hours=1)
+"""A scale that nobody has read for this long is forgotten."""
+
+
+class Missing(Enum):
+    """Why there is no controller for a key. The values complete a sentence that begins with the key."""
+
+    NOT_YET = "is not known yet"
+    ABSENT = "was not found"
+    UNSEEN = "cannot be looked up"
+    NO_SCALE = "has no scale"
+    NODE = "is a node, which is no controller of pods"
+    CIRCLE = "owns itself by way of others"
+
+
+WHOLE = (None, Missing.NO_SCALE)
+"""How a chain may end that was followed to its end: an owner without a scale decides nothing about pods."""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerChain:
+    """The way up from one controller. `top` is the topmost controller found.
+
+    `stop` is why the way ended early; it went to its end if `stop` is in WHOLE. `visited` are the keys on the way, and ends with
+    the key where the way ended.
+    """
+
+    visited: tuple[ControllerKey, ...]
+    top: ControllerKey | None = None
+    stop: Missing | None = None
+
+
+@dataclass(slots=True)
+class _Scale:
+    """What the last look-up found: None where there is no scale. `reason` is not empty where the look-up failed."""
+
+    at: datetime
+    read: datetime
+    found: Controller | None = None
+    reason: str = ""
+    pending: bool = True
+    known: bool = False
+
+
+class OwnerGraph:
+    """Controllers by key. `look_up` asks for the scale of a key that is wanted; `record_scale` takes what was found."""
+
+    def __init__(self, now: Callable[[], datetime], look_up: Callable[[ControllerKey], None]) -> None:
+        self._now, self._look_up = now, look_up
+        self._controllers: dict[ControllerKey, Controller] = {}
+        self._kinds: dict[str, tuple[Missing, str]] = {}
+        """By well-known kind: what a controller of that kind which is not in the graph is, and why."""
+        self._scales: dict[ControllerKey, _Scale] = {}
+
+    def upsert(self, controller: Controller) -> bool:
+        """Add or replace a well-known controller. Returns whether it changed."""
+        before = self._controllers.get(controller.key)
+        self._controllers[controller.key] = controller
+        return before != controller
+
+    def remove(self, key: ControllerKey) -> None:
+        """A well-known controller is gone."""
+        self._controllers.pop(key, None)
+
+    def mark_synced(self, kind: str) -> None:
+        """Every controller of a well-known kind is in the graph, so one that is not does not exist."""
+        self._kinds[kind] = Missing.ABSENT, ""
+
+    def mark_unseen(self, kind: str, reason: str) -> None:
+        """Controllers of this kind cannot be seen at the moment. If they were listed before, what was known then stays valid."""
+        if self._kinds.get(kind, (Missing.UNSEEN, ""))[0] is Missing.UNSEEN:
+            self._kinds[kind] = Missing.UNSEEN, reason
+
+    def record_scale(self, key: ControllerKey, scale: ObjectScale | None, reason: str = "") -> bool:
+        """A look-up ended: with a scale, with None, or with the reason why it failed. Returns whether that is new."""
+        now = self._now()
+        before = self._scales.get(key)
+        found = None if scale is None else from_scale(key, scale)
+        if reason and before is not None and before.known and not before.reason:
+            before.at, before.pending = now - REFRESH_AFTER + RETRY_AFTER, False
+            return False
+        self._scales[key] = _Scale(now, before.read if before else now, found, reason, pending=False, known=True)
+        return before is None or not before.known or (before.found, before.reason) != (found, reason)
+
+    def get(self, key: ControllerKey) -> Controller | Missing:
+        """The controller, or why there is none. Asks for its scale if it is not well-known."""
+        found = self._controllers.get(key)
+        if found is not None:
+            return found
+        if key.kind == "Node":
+            return Missing.NODE
+        if key.well_known:
+            return self._kinds.get(key.kind, (Missing.NOT_YET, ""))[0]
+        return self._by_scale(key)
+
+    def failure(self, key: ControllerKey) -> str:
+        """What the server answered when the controller could not be seen; empty when it can."""
+        if key.well_known:
+            return self._kinds.get(key.kind, (Missing.NOT_YET, ""))[1]
+        scale = self._scales.get(key)
+        return scale.reason if scale is not None else ""
+
+    def chain(self, start: ControllerKey) -> OwnerChain:
+        """The way up from a controller."""
+        visited: list[ControllerKey] = []
+        top: ControllerKey | None = None
+        key: ControllerKey | None = start
+        while key is not None:
+            if key in visited:
+                return OwnerChain((*visited, key), top, Missing.CIRCLE)
+            visited.append(key)
+            found = self.get(key)
+            if isinstance(found, Missing):
+                return OwnerChain(tuple(visited), top, found)
+            top, key = key, found.owner
+        return OwnerChain(tuple(visited), top)
+
+    def prune(self) -> None:
+        """Forget scales that nobody has read for long."""
+        now = self._now()
+        for key in [key for key, scale in self._scales.items() if now - scale.read >= FORGET_AFTER]:
+            del self._scales[key]
+
+    def _by_scale(self, key: ControllerKey) -> Controller | Missing:
+        now = self._now()
+        scale = self._scales.get(key)
+        if scale is None:
+            scale = self._scales[key] = _Scale(now, now)
+            self._look_up(key)
+        scale.read = now
+        if not scale.pending and now - scale.at >= (RETRY_AFTER if scale.reason else REFRESH_AFTER):
+            scale.pending = True
+            self._look_up(key)
+        if scale.found is not None:
+            return scale.found
+        if scale.reason:
+            return Missing.UNSEEN
+        return Missing.NO_SCALE if scale.known else Missing.NOT_YET
+
+
+class Dependents:
+    """Which pods or VPAs rest on which controllers, by name, so that a change of a controller reaches them."""
+
+    def __init__(self) -> None:
+        self._rests_on: dict[str, tuple[ControllerKey, ...]] = {}
+        self._names: dict[ControllerKey, dict[str, None]] = {}
+
+    def set(self, name: str, keys: tuple[ControllerKey, ...]) -> None:
+        """From now on `name` rests on exactly these controllers; on none, it is forgotten."""
+        before = self._rests_on.get(name, ())
+        if before == keys:
+            return
+        for key in before:
+            names = self._names.get(key, {})
+            names.pop(name, None)
+            if not names:
+                self._names.pop(key, None)
+        for key in keys:
+            self._names.setdefault(key, {})[name] = None
+        if keys:
+            self._rests_on[name] = keys
+        else:
+            del self._rests_on[name]
+
+    def on(self, key: ControllerKey) -> list[str]:
+        """The names that rest on a controller, in the order in which they came to."""
+        return list(self._names.get(key, ()))
+
+    def controllers(self, name: str) -> tuple[ControllerKey, ...]:
+        """The controllers that a name rests on, from the bottom up."""
+        return self._rests_on.get(name, ())
+
+    def items(self) -> Iterable[tuple[str, tuple[ControllerKey, ...]]]:
+        """Every name with its controllers, as they are now."""
+        return list(self._rests_on.items())

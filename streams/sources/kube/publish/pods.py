@@ -1,0 +1,141 @@
+"""Pods: published when they change, when nothing was published about them for long, and when they are gone; with their OOM kills.
+
+A pod is not published before its workload is known; its kills and evictions wait with it. An eviction event may come before its
+pod does. Then it waits while the pods are being listed, within a bound, and is dropped with a line once the list is complete.
+"""
+
+from collections import OrderedDict
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+import structlog
+
+from schemas.facts.pods import PodChanged, PodDeleted
+from schemas.facts.usage import ContainerOOMKilled
+from schemas.names import Workload
+from streams.clients.cluster_port import Pod
+from streams.clients.kube.watched_objects import EventObject
+from streams.publishing.pod_facts import pod_changed
+from streams.publishing.published_state import PublishedState
+from streams.sources.kube.publish import oom_kills
+from streams.sources.kube.publish.publisher import Publisher
+
+_log = structlog.get_logger(__name__)
+REPUBLISH_AFTER = timedelta(hours=3)
+"""The longest time, in event time, without a record of a pod that exists."""
+MOST_EVICTIONS = 10_000
+"""Eviction events that may wait for their pods."""
+
+
+@dataclass(slots=True)
+class _Pod:
+    """A pod that exists. `fact` has the workload that was found last, or what the pod itself suggests.
+
+    `kills` wait to be published; `killed` keeps the last one published of each container, in case the log has lost it.
+    """
+
+    fact: PodChanged
+    kills: list[ContainerOOMKilled] = field(default_factory=list)
+    killed: dict[str, ContainerOOMKilled] = field(default_factory=dict)
+
+
+class PodPublisher:
+    """Every pod of a cluster. `published` is what the log says of them."""
+
+    def __init__(self, publisher: Publisher, published: PublishedState) -> None:
+        self._publisher, self._published = publisher, published
+        self._pods: dict[str, _Pod] = {}
+        self._evictions: OrderedDict[str, EventObject] = OrderedDict()
+
+    def restore(self, published: PublishedState) -> None:
+        """The log was read anew. The caller then calls `publish` for every pod whose workload is known."""
+        self._published = published
+        for uid, pod in self._pods.items():
+            pod.kills = [*oom_kills.unpublished(pod.killed.values(), published.newest.get(uid)), *pod.kills]
+
+    def upsert(self, found: Pod, workload: Workload | None, at: datetime) -> None:
+        """A pod exists, new or changed. It waits while its workload is None."""
+        uid = found.pod.uid
+        before = self._pods.get(uid)
+        pod = self._pods[uid] = _Pod(pod_changed(found, at))
+        if before is None:
+            pod.kills = oom_kills.unpublished(oom_kills.of_pod(found, None), self._published.newest.get(uid))
+        else:
+            pod.kills, pod.killed = [*before.kills, *oom_kills.of_pod(found, before.fact)], before.killed
+        if uid in self._evictions:
+            pod.kills.extend(oom_kills.of_event(self._evictions.pop(uid), pod.fact, pod.fact.workload))
+        if workload is not None:
+            self.publish(uid, workload, at)
+
+    def publish(self, uid: str, workload: Workload, at: datetime) -> None:
+        """The workload of a pod is known. Publishes the pod if it differs from its newest record, and kills that are new."""
+        pod = self._pods[uid]
+        if pod.fact.workload != workload:
+            pod.fact = replace(pod.fact, workload=workload)
+        newest, published = self._published.newest.get(uid), self._published.pods.get(uid)
+        facts: list[PodChanged | ContainerOOMKilled] = []
+        if newest is None or replace(pod.fact, at=newest.at) != newest:
+            if published is not None and published[0] != workload:
+                self._publisher.publish_left(PodDeleted(at, *published))
+            facts.append(self._recorded(pod.fact, at))
+        self._publisher.publish(*facts, *self._new_kills(pod))
+
+    def remove(self, uid: str, at: datetime) -> None:
+        """A pod is gone. Its kills are published even if its workload was never found."""
+        pod = self._pods.pop(uid, None)
+        if pod is not None:
+            if uid not in self._published.newest and pod.kills:
+                self._publisher.publish(self._recorded(pod.fact, at))
+            self._publisher.publish(*self._new_kills(pod))
+        self._withdraw(uid, at)
+
+    def mark_synced(self, at: datetime) -> None:
+        """Every pod that exists was upserted: what was published and does not exist is gone, and so are the pods of evictions."""
+        gone = [uid for uid in self._published.pods if uid not in self._pods]
+        for uid in sorted(gone, key=lambda uid: (self._published.pods[uid][0].key, self._published.pods[uid][1].name, uid)):
+            self._withdraw(uid, at)
+        while self._evictions:
+            self._drop_eviction()
+
+    def republish(self, at: datetime) -> None:
+        """Publish again each pod whose newest record is old."""
+        for uid, newest in list(self._published.newest.items()):
+            if at - newest.at >= REPUBLISH_AFTER and uid in self._pods:
+                self._publisher.publish(self._recorded(self._pods[uid].fact, at))
+
+    def record_eviction(self, event: EventObject) -> None:
+        """An event was seen. If it is an eviction, its kills are published, or wait for the pod."""
+        uid = event.involved_object.uid
+        if event.reason != "Evicted" or event.involved_object.kind != "Pod":
+            return
+        pod = self._pods.get(uid)
+        if pod is None:
+            self._evictions[uid] = event
+            while len(self._evictions) > MOST_EVICTIONS:
+                self._drop_eviction()
+            return
+        pod.kills.extend(oom_kills.of_event(event, pod.fact, pod.fact.workload))
+        if uid in self._published.newest:
+            self._publisher.publish(*self._new_kills(pod))
+
+    def _recorded(self, fact: PodChanged, at: datetime) -> PodChanged:
+        fact = fact if fact.at == at else replace(fact, at=at)
+        self._published.record_pod(fact)
+        return fact
+
+    def _new_kills(self, pod: _Pod) -> list[ContainerOOMKilled]:
+        """The kills that wait and are news, under the pod's workload. None waits afterwards."""
+        waiting, pod.kills = pod.kills, []
+        news = [kill for kill in waiting if self._published.record_kill(kill.pod.uid, kill.container, kill.restarts)]
+        pod.killed.update({kill.container: kill for kill in news})
+        return [replace(kill, workload=pod.fact.workload) for kill in news]
+
+    def _withdraw(self, uid: str, at: datetime) -> None:
+        published = self._published.pods.get(uid)
+        self._published.forget_pod(uid)
+        if published is not None:
+            self._publisher.publish(PodDeleted(at, *published))
+
+    def _drop_eviction(self) -> None:
+        about = self._evictions.popitem(last=False)[1].involved_object
+        _log.warning("an eviction is of a pod that is not known", pod=f"{about.namespace}/{about.name}", uid=about.uid)

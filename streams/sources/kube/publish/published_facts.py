@@ -1,0 +1,65 @@
+"""Facts by object: published when they differ from what was published before, and withdrawn when their objects are gone.
+
+What was published comes from the log at a start, so a restart publishes only what changed meanwhile. A fact that differs only in
+its time or resource version counts as unchanged.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Generic, TypeVar
+
+from schemas.facts.nodes import NodeChanged
+from schemas.policies.limit_ranges import LimitRangeChanged
+from schemas.policies.vpa import VpaChanged
+
+F = TypeVar("F", NodeChanged, LimitRangeChanged, VpaChanged)
+
+
+class PublishedFacts(Generic[F]):
+    """Facts of one kind. `publish` publishes one; `withdraw` publishes that its object is gone."""
+
+    def __init__(self, publish: Callable[[F], None], withdraw: Callable[[F], None]) -> None:
+        self._publish: Callable[[F], None] = publish
+        self._withdraw: Callable[[F], None] = withdraw
+        self._current: dict[str, F] = {}
+        self._published: dict[str, F] = {}
+
+    def restore(self, published: Mapping[str, F]) -> None:
+        """This is what the log holds. Publishes every current fact that differs."""
+        self._published = dict(published)
+        for name in sorted(self._current):
+            self.upsert(name, self._current[name])
+
+    def upsert(self, name: str, fact: F) -> None:
+        """An object exists. Publishes its fact unless it says what was published before."""
+        self._current[name] = fact
+        before = self._published.get(name)
+        if before is None or not _alike(before, fact):
+            self._published[name] = fact
+            self._publish(fact)
+
+    def remove(self, name: str) -> None:
+        """An object is gone. Withdraws its fact if it was published."""
+        self._current.pop(name, None)
+        published = self._published.pop(name, None)
+        if published is not None:
+            self._withdraw(published)
+
+    def mark_synced(self, waiting: Collection[str] = ()) -> None:
+        """Every object that exists was upserted or is `waiting`: what was published and is neither is gone."""
+        for name in sorted(self._published.keys() - self._current.keys() - set(waiting)):
+            self.remove(name)
+
+    def republish(self, at: datetime, older: timedelta) -> None:
+        """Publish again each current fact that was last published this long ago."""
+        for name, published in list(self._published.items()):
+            if at - published.at >= older and name in self._current:
+                self._published[name] = again = replace(self._current[name], at=at)
+                self._publish(again)
+
+
+def _alike(left: F, right: F) -> bool:
+    if isinstance(left, VpaChanged) and isinstance(right, VpaChanged):
+        right = replace(right, resource_version=left.resource_version)
+    return replace(right, at=left.at) == left

@@ -1,0 +1,88 @@
+"""VerticalPodAutoscaler objects as policies, and the judgement on what an object says of itself.
+
+An object that upstream would refuse cannot be carried out, but it must not vanish. It becomes a policy whose `unsupported` is a
+sentence that names the bad value and its place, without the parts that make no sense. Everybody downstream takes that sentence as
+it is. The target is resolved elsewhere.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from schemas.policies.vertical import UpdateMode
+from schemas.policies.vpa import ChangeRequirement, EvictionRequirement, TargetRef, VpaChanged
+from schemas.units import Seconds
+from streams.clients.kube import vpa_spec
+from streams.clients.kube.vpa_spec import EvictionRequirementSpec, TargetReference, UpdatePolicySpec, VpaSpec
+from streams.clients.kube.watched_objects import VpaObject
+from streams.sources.kube.publish import container_policies
+from streams.sources.kube.publish.container_policies import at_least, member
+
+_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+"""The annotation that repeats the whole object."""
+
+
+def changed(found: VpaObject, cluster: str, at: datetime) -> VpaChanged:
+    """The policy that an object makes. `unsupported` is empty unless the object makes no sense."""
+    meta = found.metadata
+    bare = VpaChanged(
+        at=at,
+        cluster=cluster,
+        namespace=meta.namespace,
+        name=meta.name,
+        created=meta.creation_timestamp or at,
+        uid=meta.uid,
+        generation=meta.generation,
+        resource_version=meta.resource_version,
+        annotations={name: text for name, text in sorted((meta.annotations or {}).items()) if name != _LAST_APPLIED},
+    )
+    try:
+        spec = vpa_spec.decode(found.spec)
+        return _with_policies(_with_target(bare, spec), spec)
+    except ValueError as fault:
+        readable = _with_target(bare, vpa_spec.decode_leniently(found.spec))
+        return replace(readable, unsupported=f"The spec cannot be carried out: {fault}")
+
+
+def _with_target(bare: VpaChanged, spec: VpaSpec) -> VpaChanged:
+    """With target and recommender. Of several recommenders the first, so that one of them reports what is wrong."""
+    names = tuple(each.name for each in spec.recommenders or ())[:1]
+    return replace(bare, target_ref=_target(spec.target_ref), recommenders=names)
+
+
+def _target(ref: TargetReference | None) -> TargetRef | None:
+    named = ref is not None and ref.kind and ref.name and "/" not in ref.kind + ref.name
+    return TargetRef(ref.kind, ref.name, ref.api_version) if ref is not None and named else None
+
+
+def _with_policies(known: VpaChanged, spec: VpaSpec) -> VpaChanged:
+    """With everything else. Raises ValueError that names the first value which makes no sense, and its place."""
+    names = [each.name for each in spec.recommenders or ()]
+    if len(names) > 1:
+        raise ValueError(f"spec.recommenders names {', '.join(names)}; there may be one at most")
+    update = spec.update_policy or UpdatePolicySpec()
+    evict_after = at_least("spec.updatePolicy.evictAfterOOMSeconds", update.evict_after_oom_seconds, 1)
+    min_replicas = at_least("spec.updatePolicy.minReplicas", update.min_replicas, 1)
+    policies = spec.resource_policy.container_policies if spec.resource_policy is not None else None
+    return replace(
+        known,
+        update_mode=member("spec.updatePolicy.updateMode", update.update_mode, UpdateMode),
+        min_replicas=None if min_replicas is None else int(min_replicas),
+        evict_after_oom=None if evict_after is None else Seconds(evict_after),
+        requirements=_requirements(update.eviction_requirements or ()),
+        containers=tuple(
+            container_policies.read(f"spec.resourcePolicy.containerPolicies[{i}]", each) for i, each in enumerate(policies or ())
+        ),
+        boost=container_policies.boost("spec.startupBoost", spec.startup_boost),
+    )
+
+
+def _requirements(given: Sequence[EvictionRequirementSpec]) -> tuple[EvictionRequirement, ...]:
+    found = []
+    for i, each in enumerate(given):
+        path = f"spec.updatePolicy.evictionRequirements[{i}].changeRequirement"
+        change = member(path, each.change_requirement, ChangeRequirement)
+        if change is None:
+            raise ValueError(f"{path} is missing")
+        found.append(EvictionRequirement(tuple(each.resources), change))
+    return tuple(found)

@@ -1,0 +1,110 @@
+"""VPAs as they are published, and the history that their checkpoints hold, published once for each.
+
+A VPA that is new, or can be served for the first time, asks for the checkpoints of its namespace; the first time, once every VPA
+that exists is published, it is those of every namespace at once. Nothing here judges a checkpoint: the recommender refuses what
+it cannot load.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from schemas import times
+from schemas.facts.vpa_checkpoints import CheckpointSeen, SavedHistogram
+from schemas.names import Workload
+from schemas.policies.vpa import VpaChanged, VpaRemoved
+from streams.clients.kube.watched_objects import CheckpointObject, HistogramObject
+from streams.sources.kube.publish.published_facts import PublishedFacts
+from streams.sources.kube.publish.publisher import Publisher
+from streams.sources.kube.watch.notifications import CheckpointLookup
+
+NEVER = -62135596800.0
+"""Go's zero time in seconds since the epoch, which `CheckpointSeen` uses for a time that never was."""
+
+
+class VpaPublisher:
+    """Every VPA of a cluster. `look_up` asks for checkpoints, which come back to `publish_checkpoints`."""
+
+    def __init__(self, publisher: Publisher, now: Callable[[], datetime], look_up: Callable[[CheckpointLookup], None]) -> None:
+        self._publisher, self._now, self._look_up = publisher, now, look_up
+        self._facts: PublishedFacts[VpaChanged] = PublishedFacts(publisher.publish, self._withdraw)
+        self._served: dict[str, VpaChanged] = {}
+        self._seeded: set[str] = set()
+        self._synced = self._requested = False
+
+    def restore(self, published: Mapping[str, VpaChanged]) -> None:
+        """This is what the log holds. It may lack checkpoints, and publishing one again does no harm."""
+        self._facts.restore(published)
+        self._seeded.clear()
+        if self._requested:
+            self._look_up(CheckpointLookup())
+
+    def publish(self, vpa: VpaChanged) -> None:
+        """A VPA exists and its target is known."""
+        self._facts.upsert(vpa.key, replace(vpa, at=self._now()))
+        if vpa.unsupported:
+            self._served.pop(vpa.key, None)
+            return
+        first = vpa.key not in self._served
+        self._served[vpa.key] = vpa
+        if first and self._requested and vpa.uid not in self._seeded:
+            self._look_up(CheckpointLookup(vpa.namespace))
+
+    def remove(self, key: str) -> None:
+        """A VPA is gone."""
+        self._served.pop(key, None)
+        self._facts.remove(key)
+
+    def mark_synced(self, waiting: Collection[str]) -> None:
+        """Every VPA that exists is published, or is `waiting` for its target."""
+        self._facts.mark_synced(waiting)
+        self._synced = True
+
+    def request_checkpoints(self) -> None:
+        """No VPA is waiting. The first time after every VPA was seen, look up all checkpoints."""
+        if self._synced and not self._requested:
+            self._requested = True
+            self._look_up(CheckpointLookup())
+
+    def publish_checkpoints(self, namespace: str, found: Sequence[CheckpointObject]) -> None:
+        """These are all checkpoints of a namespace, or of every namespace where it is empty."""
+        by_vpa: dict[tuple[str, str], list[CheckpointObject]] = {}
+        for each in found:
+            by_vpa.setdefault((each.metadata.namespace, each.spec.vpa_object_name), []).append(each)
+        for _, vpa in sorted(self._served.items()):
+            if vpa.uid not in self._seeded and namespace in ("", vpa.namespace):
+                self._seeded.add(vpa.uid)
+                checkpoints = sorted(by_vpa.get((vpa.namespace, vpa.name), ()), key=lambda each: each.spec.container_name)
+                self._publisher.publish(*(checkpoint_seen(each, vpa, self._now()) for each in checkpoints))
+
+    def _withdraw(self, vpa: VpaChanged) -> None:
+        self._publisher.publish(VpaRemoved(self._now(), vpa.cluster, vpa.namespace, vpa.name))
+
+
+def checkpoint_seen(found: CheckpointObject, vpa: VpaChanged, at: datetime) -> CheckpointSeen:
+    """A checkpoint as a fact about the workload that its VPA targets. Raises ValueError for a VPA without a target."""
+    ref = vpa.target_ref
+    if ref is None:
+        raise ValueError(f"the VPA '{vpa.key}' has no target, so its checkpoint belongs to nobody")
+    status = found.status
+    return CheckpointSeen(
+        at=at,
+        workload=Workload(vpa.cluster, vpa.namespace, ref.kind, ref.name),
+        vpa=vpa.name,
+        container=found.spec.container_name,
+        version=status.version,
+        first=_seconds(status.first_sample_start),
+        last=_seconds(status.last_sample_start),
+        count=status.total_samples_count,
+        cpu=_histogram(status.cpu_histogram),
+        memory=_histogram(status.memory_histogram),
+    )
+
+
+def _histogram(found: HistogramObject) -> SavedHistogram:
+    weights = dict(sorted((found.bucket_weights or {}).items()))
+    return SavedHistogram(_seconds(found.reference_timestamp), found.total_weight, weights)
+
+
+def _seconds(at: datetime | None) -> float:
+    return NEVER if at is None else times.to_seconds(at)

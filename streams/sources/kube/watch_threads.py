@@ -1,0 +1,117 @@
+"""The threads of the kube source: one for each watch, one for look-ups, and the caller's, which hands on what they bring in.
+
+A watch blocks for minutes, so its thread is a daemon that ends with the process. What it had not handed on by then is seen again
+after the next start.
+"""
+
+import queue
+import threading
+from collections.abc import Callable, Sequence
+
+import structlog
+
+from schemas.units import Seconds
+from streams.clients.kube.api import Api
+from streams.clients.kube.list_watch import ListWatchClient
+from streams.clients.kube.scales import ScaleClient
+from streams.errors import LogUnavailable, UllageError
+from streams.log_context import LogContext
+from streams.sources.kube.kube_source import KubeSource, SourceOptions
+from streams.sources.kube.watch.lookups import Lookups
+from streams.sources.kube.watch.notifications import Notification
+from streams.sources.kube.watch.reflector import Reflector
+from streams.sources.kube.watch.sync_status import SyncStatus
+from streams.sources.kube.watch.watched_resources import watches
+
+_log = structlog.get_logger(__name__)
+PERIOD = Seconds(0.2)
+"""How long the caller's thread waits for notifications before it looks at what is due by time."""
+LOG_RETRY = Seconds(2.0)
+"""Between two attempts while the log is away."""
+INBOX_BATCHES = 64
+"""Batches that may wait in the inbox; one page of a list is a batch."""
+MOST_AT_ONCE = 2_000
+"""About how many notifications the caller's thread handles at once."""
+
+
+class WatcherDied(UllageError):
+    """A thread that watches ended by itself."""
+
+
+class Inbox:
+    """The queue between the watches and the caller's thread. It is bounded, so that a long list waits its turn."""
+
+    def __init__(self) -> None:
+        self._queue: queue.Queue[Sequence[Notification]] = queue.Queue(INBOX_BATCHES)
+
+    def put(self, notifications: Sequence[Notification]) -> None:
+        """Add a batch, from any thread. Blocks while the inbox is full."""
+        self._queue.put(notifications)
+
+    def get(self, wait: Seconds) -> list[Notification]:
+        """What has come in, in order. Waits up to `wait` seconds for the first batch."""
+        found: list[Notification] = []
+        try:
+            found.extend(self._queue.get(timeout=wait))
+            while len(found) < MOST_AT_ONCE:
+                found.extend(self._queue.get_nowait())
+        except queue.Empty:
+            pass
+        return found
+
+
+class WatchThreads:
+    """The whole kube source at work. `list_watch` is another one in tests, whose streams are shorter."""
+
+    def __init__(
+        self, api: Api, context: LogContext, options: SourceOptions, *, list_watch: ListWatchClient | None = None
+    ) -> None:
+        list_watch = ListWatchClient(api) if list_watch is None else list_watch
+        wanted = watches(options.namespaces)
+        self._inbox = Inbox()
+        self._lookups = Lookups(list_watch, ScaleClient(api), options.namespaces)
+        self._reflectors = [Reflector(list_watch, watch, self._inbox.put) for watch in wanted]
+        self.sync_status = SyncStatus({watch.name: watch.kind for watch in wanted})
+        self.source = KubeSource(context, options, self.sync_status, self._lookups.enqueue)
+
+    def run(self, stop: threading.Event, *, after: Callable[[], None] = lambda: None) -> None:
+        """Watch until stopped, calling `after` after each round. Raises WatcherDied."""
+        threads = [self._start(reflector.watch.name, reflector.step, stop) for reflector in self._reflectors]
+        threads.append(self._start("look-ups", self._look_up, stop))
+        if not self._restored(stop):
+            return
+        while not stop.is_set():
+            self.source.handle(self._inbox.get(PERIOD))
+            if not self.source.publish_due():
+                stop.wait(LOG_RETRY)
+            after()
+            dead = [thread.name for thread in threads if not thread.is_alive()]
+            if dead and not stop.is_set():
+                raise WatcherDied(f"the watch of {dead[0]} ended by itself; the lines above say why")
+
+    def _restored(self, stop: threading.Event) -> bool:
+        """Whether the log could be read before somebody said stop."""
+        while not stop.is_set():
+            try:
+                self.source.restore()
+            except LogUnavailable as error:
+                _log.warning("the log is away, nothing is watched yet", error=str(error))
+                stop.wait(LOG_RETRY)
+            else:
+                return True
+        return False
+
+    def _look_up(self) -> Seconds:
+        notifications, pause = self._lookups.step(Seconds(1.0))
+        if notifications:
+            self._inbox.put(notifications)
+        return pause
+
+    def _start(self, name: str, step: Callable[[], Seconds], stop: threading.Event) -> threading.Thread:
+        def run() -> None:
+            while not stop.is_set():
+                stop.wait(step())
+
+        thread = threading.Thread(target=run, name=name, daemon=True)
+        thread.start()
+        return thread
