@@ -1,7 +1,7 @@
-"""What a process tells about itself: Prometheus metrics, health, and structured logs. docs/observability.md has every name.
+"""What a process reports about itself: Prometheus metrics, health, and structured logs. docs/observability.md has every name.
 
-Each component gets a small class that takes a registry and says what happened in plain words; nothing here is global but the
-set-up of logging. It only counts: no decision ever depends on what is told here.
+Each component has a small class that takes a registry and has one method for each thing that can happen. Only the set-up of
+logging is global. No decision ever depends on anything in here.
 """
 
 from agents.telemetry.clock_metrics import ClockMetrics
@@ -10,8 +10,7 @@ from agents.telemetry.health_server import HealthServer
 from agents.telemetry.liveness import Liveness
 from agents.telemetry.observed_log import ObservedLog
 from agents.telemetry.readiness import Readiness
-from agents.telemetry.source_metrics import SourceMetrics
-from agents.telemetry.usage_metrics import UsageMetrics
+from agents.telemetry.source_metrics import SourceMetrics, UsageMetrics
 from agents.telemetry.worker_metrics import WorkerMetrics
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""The clock's metrics, read off its log: each tick it appends, and each probe by which it compares itself with the log."""
+"""The clock's metrics, as its log observes them: each tick, and each probe by which the clock compares itself with the log."""
 
 from collections.abc import Iterable, Sequence
 
@@ -12,10 +12,10 @@ from streams.topics import Topics
 
 
 class ClockMetrics:
-    """Watches the log of one clock. The age of its last tick counts from here until the first."""
+    """Observes the log of one clock. Until the first tick, the age of the last one counts from when this object was made."""
 
     def __init__(self, registry: CollectorRegistry, topics: Topics, ticked: Iterable[str]) -> None:
-        """One clock a process. `ticked` are the short names of the topics that it ticks."""
+        """`ticked` are the short names of the topics that the clock ticks."""
         self._inputs = {topics.wire(name) for name in ticked}
         self._ticks = Counter("ullage_clock_ticks", "Ticks appended, counted once for all partitions", registry=registry)
         self._skew = Gauge("ullage_clock_skew_seconds", "This clock less the log's, at the last look", registry=registry)
@@ -24,18 +24,18 @@ class ClockMetrics:
         self._age.happened()
 
     def appended(self, records: Sequence[NewRecord]) -> None:
-        """One append is one tick, in every partition of every topic that a stage reads; or a probe, which goes elsewhere."""
+        """Count a tick. One append is one tick, in every partition of every ticked topic; or a probe, which goes elsewhere."""
         if any(record.topic in self._inputs for record in records):
             self._ticks.inc()
             self._age.happened()
 
     def read(self, records: Sequence[Record]) -> None:
-        """A probe that came back: its number is this machine's time, its timestamp the log's."""
+        """Compare a probe that came back: its number is this machine's time, its timestamp the log's."""
         for record in records:
             number = tick_number(record) if record.topic not in self._inputs else None
             if number is not None and record.timestamp_ms >= 0:
                 self._skew.set((number - record.timestamp_ms) / 1000)
 
     def failed(self, _error: LogUnavailable) -> None:
-        """A tick or probe was not taken."""
+        """Count a tick or probe that the log did not take."""
         self._failures.inc()

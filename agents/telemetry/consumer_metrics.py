@@ -1,4 +1,4 @@
-"""The consumers' metrics, read off their log: every outcome they append, and what they had to set aside."""
+"""The consumers' metrics, as their log observes them: every outcome, and every dead letter."""
 
 from collections.abc import Sequence
 
@@ -12,10 +12,10 @@ from streams.topics import Topics
 
 
 class ConsumerMetrics:
-    """Watches the logs of all consumers of a process."""
+    """Observes the logs of all consumers of a process."""
 
     def __init__(self, registry: CollectorRegistry, topics: Topics) -> None:
-        """One object a process."""
+        """One for each process."""
         self._codec = Codec(topics)
         self._outcomes_topic, self._dead_topic = topics.wire("outcomes"), topics.wire("dead-letters")
         self._outcomes = Counter("ullage_outcomes", "Decisions finished with", ("action", "result"), registry=registry)
@@ -23,18 +23,18 @@ class ConsumerMetrics:
         self._failures = Counter("ullage_consumer_failures", "Appends the log did not take", registry=registry)
 
     def appended(self, records: Sequence[NewRecord]) -> None:
-        """Count outcomes by action and result."""
+        """Count outcomes by action and result, and dead letters."""
         for record in records:
             if record.topic == self._dead_topic:
                 self._dead.inc()
             elif record.topic == self._outcomes_topic:
-                self._count(self._codec.decode(_as_read(record)))
+                self._count(self._codec.decode(_as_record(record)))
 
     def read(self, records: Sequence[Record]) -> None:
-        """What a consumer reads is not counted."""
+        """Ignore what consumers read."""
 
     def failed(self, _error: LogUnavailable) -> None:
-        """An outcome stays unsaid until the log takes it."""
+        """Count an append that the log did not take. The outcome stays in the consumer until the log takes it."""
         self._failures.inc()
 
     def _count(self, event: object) -> None:
@@ -44,6 +44,6 @@ class ConsumerMetrics:
             self._outcomes.labels("status", event.result.value).inc()
 
 
-def _as_read(record: NewRecord) -> Record:
+def _as_record(record: NewRecord) -> Record:
     """The record as a reader would see it; the offset plays no part in decoding."""
     return Record(record.topic, record.partition, 0, record.key, record.value, record.headers)

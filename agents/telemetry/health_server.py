@@ -1,7 +1,7 @@
 """The HTTP server for metrics and health: /metrics, /healthz and /readyz, in threads of its own.
 
-Threads, so that a hung loop can still be told from outside. It listens on loopback unless told otherwise, answers GET only,
-and never asks Kafka anything.
+Threads of its own, so that others notice when the process's event loop hangs. It listens on loopback unless asked otherwise,
+answers GET only, and never asks Kafka anything.
 """
 
 import json
@@ -18,18 +18,18 @@ from prometheus_client.exposition import choose_encoder
 from streams.errors import BadInput
 
 Reasons = Callable[[], Sequence[str]]
-"""Sentences that say why not; none when all is well."""
+"""Gives sentences that say why the answer is no; none means yes."""
 
 PATHS = ("/metrics", "/healthz", "/readyz")
 
 
 def all_well() -> Sequence[str]:
-    """No reason against."""
+    """Always yes."""
     return ()
 
 
 class HealthServer:
-    """Serves until closed. `ready` and `alive` are asked at each request."""
+    """Serves until closed. Each request asks `ready` or `alive` anew."""
 
     def __init__(self, registry: CollectorRegistry, *, ready: Reasons = all_well, alive: Reasons = all_well) -> None:
         """Nothing listens until `listen`."""
@@ -57,7 +57,7 @@ class HealthServer:
         return self._server.server_address[1] if self._server is not None else 0
 
     def close(self) -> None:
-        """Serve no more."""
+        """Stop serving."""
         server, self._server = self._server, None
         if server is not None:
             server.shutdown()
@@ -84,15 +84,15 @@ class _Handler(BaseHTTPRequestHandler):
         path = self.path.partition("?")[0]
         if path == "/metrics":
             encode, kind = choose_encoder(self.headers.get("Accept", ""))
-            self._say(HTTPStatus.OK, kind, encode(self.registry))
+            self._answer(HTTPStatus.OK, kind, encode(self.registry))
         elif path in self.answers:
             reasons = list(self.answers[path]())
             body = json.dumps({"ok": not reasons, "reasons": reasons}).encode()
-            self._say(HTTPStatus.SERVICE_UNAVAILABLE if reasons else HTTPStatus.OK, "application/json", body + b"\n")
+            self._answer(HTTPStatus.SERVICE_UNAVAILABLE if reasons else HTTPStatus.OK, "application/json", body + b"\n")
         else:
-            self._say(HTTPStatus.NOT_FOUND, "text/plain", f"there is {', '.join(PATHS)}\n".encode())
+            self._answer(HTTPStatus.NOT_FOUND, "text/plain", f"there is {', '.join(PATHS)}\n".encode())
 
-    def _say(self, status: HTTPStatus, kind: str, body: bytes) -> None:
+    def _answer(self, status: HTTPStatus, kind: str, body: bytes) -> None:
         self.send_response(status)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))
@@ -100,4 +100,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # the name in http.server's signature
-        """Requests of probes and scrapers are not worth a line."""
+        """Log nothing: requests of probes and scrapers are not worth a line."""

@@ -1,6 +1,6 @@
-"""Liveness: a process is alive while its loop beats. Kafka, recovery and lag have no part in it.
+"""Liveness: a process is alive while its event loop runs, whatever Kafka, recovery and lag do.
 
-A worker that waits for a broker or recovers for minutes beats and is left alone; one whose loop hangs is to be restarted.
+A worker that waits for a broker or recovers for minutes is alive and must not be restarted; one whose loop hangs must be.
 """
 
 import time
@@ -12,15 +12,15 @@ PATIENCE = Seconds(60.0)
 
 
 class Liveness:
-    """`beat` is called from a timer of the loop; `reasons` from the health server's thread."""
+    """A timer of the event loop calls `beat`; the health server's thread calls `reasons`."""
 
     def __init__(self, patience: Seconds = PATIENCE, clock: Callable[[], float] = time.monotonic) -> None:
-        """Without a beat for longer than `patience` the process counts as hung. It is alive when made."""
+        """A process that has not beaten for longer than `patience` counts as hung. It starts alive."""
         self.patience, self._clock = patience, clock
         self._last = clock()
 
     def beat(self) -> None:
-        """The loop came round."""
+        """The event loop runs."""
         self._last = self._clock()
 
     def reasons(self) -> list[str]:

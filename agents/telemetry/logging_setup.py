@@ -1,7 +1,7 @@
-"""Logging: JSON lines on stderr, or coloured lines when stderr is a terminal. The topics are the real log; this is rare.
+"""Logging: JSON lines on stderr, or coloured lines when stderr is a terminal. The topics are the real log, so lines are rare.
 
-One line when a process starts (with its settings) and ends, one for each decision finished with, one for each failure. Lines
-of libraries (Faust, the Kafka clients) go the same way, warnings and worse. Every line names the component.
+There is one line when a process starts (with its settings) and one when it ends, one for each decision carried out, and one for
+each failure. Warnings and errors of libraries (Faust, the Kafka clients) go the same way. Every line names the component.
 """
 
 import logging
@@ -24,7 +24,7 @@ class Line(StrEnum):
 
 
 def set_up(component: str, *, stream: TextIO | None = None, colours: bool | None = None) -> FilteringBoundLogger:
-    """Route all logging of this process to `stream` (stderr) and give a logger. `component` is on every line."""
+    """Route all logging of this process to `stream` (default stderr) and return a logger. `component` is on every line."""
     out = stream if stream is not None else sys.stderr
 
     def name(_logger: object, _method: str, line: EventDict) -> EventDict:
@@ -49,17 +49,17 @@ def set_up(component: str, *, stream: TextIO | None = None, colours: bool | None
 
 
 def started(log: FilteringBoundLogger, settings: Mapping[str, object]) -> None:
-    """The process starts, with these settings (secrets left out by the caller)."""
+    """Log that the process starts, with these settings. The caller leaves secrets out."""
     log.info(Line.STARTED, settings={name: _plain(value) for name, value in settings.items()})
 
 
 def ended(log: FilteringBoundLogger, *, code: int, reason: str) -> None:
-    """The process ends."""
+    """Log that the process ends."""
     (log.info if code == 0 else log.error)(Line.ENDED, code=code, reason=reason)
 
 
 def failed(log: FilteringBoundLogger, *, doing: str, error: BaseException) -> None:
-    """Something did not work: `doing` is a gerund phrase. Our own errors are a sentence; others bring their traceback."""
+    """Log a failure. `doing` is a gerund phrase. Our own errors are one sentence; others come with their traceback."""
     ours = type(error).__module__.startswith(("streams.", "agents.", "schemas."))
     log.error(Line.FAILURE, doing=doing, error=f"{type(error).__name__}: {error}", exc_info=None if ours else error)
 

@@ -1,6 +1,6 @@
-"""A log that tells a watcher what goes in and out: how the edges get their metrics without knowing of any.
+"""A log that reports to an observer what goes in and out. This is how the edges get metrics without knowing of any.
 
-The watcher hears of records only after the log has taken or given them, and can change nothing.
+The observer sees records only after the log has taken or given them, and cannot change anything.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,7 +13,7 @@ from streams.log.port import Log, NewRecord, Positions, Record
 
 
 class LogObserver(Protocol):
-    """Who is told."""
+    """Gets what an observed log reports."""
 
     def appended(self, records: Sequence[NewRecord]) -> None:
         """The log has taken these, in one append."""
@@ -26,43 +26,43 @@ class LogObserver(Protocol):
 
 
 class ObservedLog:
-    """`log` as it is, with `watcher` told."""
+    """`log` with an observer."""
 
-    def __init__(self, log: Log, watcher: LogObserver) -> None:
-        """The log stays its owner's, who also closes it."""
-        self._log, self._watcher = log, watcher
+    def __init__(self, log: Log, observer: LogObserver) -> None:
+        """Whoever opened `log` also closes it."""
+        self._log, self._observer = log, observer
 
     def append(self, records: Iterable[NewRecord]) -> Sequence[Place]:
-        """As the log; tells what was taken, or that it was not."""
+        """As `log`; reports what it took, or that it failed."""
         records = list(records)
         try:
             places = self._log.append(records)
         except LogUnavailable as error:
-            self._watcher.failed(error)
+            self._observer.failed(error)
             raise
-        self._watcher.appended(records)
+        self._observer.appended(records)
         return places
 
     def poll(self, positions: Positions, *, wait: float = 0.0, limit: int = 10_000) -> Sequence[Record]:
-        """As the log; tells what was given."""
+        """As `log`; reports what it gave."""
         records = self._log.poll(positions, wait=wait, limit=limit)
-        self._watcher.read(records)
+        self._observer.read(records)
         return records
 
     def begin(self, topic: str, partition: int) -> int:
-        """As the log."""
+        """As `log`."""
         return self._log.begin(topic, partition)
 
     def end(self, topic: str, partition: int) -> int:
-        """As the log."""
+        """As `log`."""
         return self._log.end(topic, partition)
 
     def partitions(self, topic: str) -> int:
-        """As the log."""
+        """As `log`."""
         return self._log.partitions(topic)
 
     def close(self) -> None:
-        """As the log."""
+        """As `log`."""
         self._log.close()
 
     def __enter__(self) -> Self:

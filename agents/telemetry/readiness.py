@@ -1,28 +1,28 @@
-"""Readiness of a worker: it is ready when every partition it was given is open and near the end of the log.
+"""Readiness of a worker: it is ready when every partition that it owns is open and near the end of the log.
 
-Near is measured in event time: how far the last turn taken is behind the newest tick. A worker without partitions is ready
-(it has nothing to catch up with). Knows nothing of Kafka.
+"Near" is event time between the last turn and the newest tick. A worker without partitions is ready, because it has nothing to
+catch up with.
 """
 
 from collections.abc import Iterable
 
 from schemas.units import Seconds
 
-Task = tuple[str, int]
+StagePartition = tuple[str, int]
 """A stage and a partition."""
 
 
 class Readiness:
-    """Told by the worker's loop, asked by the health server's thread; each call is one dictionary operation."""
+    """The worker's loop updates it and the health server's thread reads it; each call is one dictionary operation."""
 
     def __init__(self, bound: Seconds) -> None:
-        """A lag above `bound` is not ready."""
+        """With a lag above `bound` the worker is not ready."""
         self.bound = bound
         self._joined = False
-        self._lags: dict[Task, Seconds | None] = {}
+        self._lags: dict[StagePartition, Seconds | None] = {}
 
-    def assigned(self, tasks: Iterable[Task]) -> None:
-        """These and no others are ours now. A task that was ours and open stays so."""
+    def assigned(self, tasks: Iterable[StagePartition]) -> None:
+        """The worker owns these tasks and no others. A task that it owned and that was open stays open."""
         before = self._lags
         self._lags = {task: before.get(task) for task in tasks}
         self._joined = True
@@ -42,7 +42,7 @@ class Readiness:
         return sum(lag is not None for (name, _), lag in self._lags.items() if name == stage)
 
     def reasons(self) -> list[str]:
-        """Why not ready, in sentences; empty when ready."""
+        """Sentences that say why the worker is not ready; none when it is."""
         if not self._joined:
             return ["the worker was not given any partition yet"]
         return [sentence for (stage, p), lag in sorted(self._lags.items()) if (sentence := self._behind(f"{stage}/{p}", lag))]

@@ -1,9 +1,9 @@
-"""A source's metrics, read off its log: what it appended, and when the log did not take it."""
+"""The metrics of sources: what each appends, as its log observes it, and what becomes of the rows that the usage source reads."""
 
 from collections import Counter as Count
 from collections.abc import Mapping, Sequence
 
-from prometheus_client import CollectorRegistry, Counter
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from agents.telemetry.age_gauge import AgeGauge
 from streams.errors import LogUnavailable
@@ -12,32 +12,59 @@ from streams.topics import Topics
 
 
 class SourceMetrics:
-    """Watches the log of one source."""
+    """Observes the log of one source."""
 
     def __init__(self, registry: CollectorRegistry, topics: Topics, source: str) -> None:
-        """`source` is its name."""
+        """`source` is its name, the value of the label."""
         self._topics, self._source = topics, source
         self._records = Counter("ullage_source_records", "Records appended", ("source", "topic"), registry=registry)
         self._failures = Counter("ullage_source_failures", "Appends the log did not take", ("source",), registry=registry)
         self._dropped = Counter("ullage_source_dropped", "Records over the bound", ("source", "topic"), registry=registry)
-        self._told: Count[str] = Count()
+        self._shown: Count[str] = Count()
         self._age = AgeGauge("ullage_source_age_seconds", "Real time since the last append", ("source",), registry)
 
     def appended(self, records: Sequence[NewRecord]) -> None:
-        """Count them by topic."""
+        """Count records by topic."""
         for topic, count in Count(record.topic for record in records).items():
             self._records.labels(self._source, self._topics.short(topic)).inc(count)
         self._age.happened(self._source)
 
     def read(self, records: Sequence[Record]) -> None:
-        """What a source reads is not counted."""
+        """Ignore what the source reads."""
 
     def failed(self, _error: LogUnavailable) -> None:
-        """The source will try again, and drops what is over its bound."""
+        """Count an append that the log did not take. The source tries again, and drops what is over its bound."""
         self._failures.labels(self._source).inc()
 
     def dropped(self, counts: Mapping[str, int]) -> None:
-        """What the source has dropped since its start, by topic (wire name), as it counts itself."""
+        """Bring the counter up to what the source says that it dropped since its start, by topic (wire name)."""
         for topic, count in counts.items():
-            self._dropped.labels(self._source, self._topics.short(topic)).inc(count - self._told[topic])
-            self._told[topic] = count
+            self._dropped.labels(self._source, self._topics.short(topic)).inc(count - self._shown[topic])
+            self._shown[topic] = count
+
+
+class UsageMetrics:
+    """The usage source's own metrics. They follow the counts that the source keeps itself."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        """One for each process."""
+        self._rows = Counter("ullage_usage_rows", "Rows of usage read", ("what",), registry=registry)
+        self._held = Gauge("ullage_usage_held_rows", "Rows that wait for the word of their pod", registry=registry)
+        self._seconds = Histogram("ullage_usage_scrape_seconds", "Real time of one scrape", registry=registry)
+        self._failures = Counter("ullage_usage_failures", "Scrapes that did not work", registry=registry)
+        self._seen: Count[str] = Count()
+
+    def scraped(self, seconds: float) -> None:
+        """A scrape succeeded and took this many seconds."""
+        self._seconds.observe(seconds)
+
+    def failed(self) -> None:
+        """A scrape failed."""
+        self._failures.inc()
+
+    def rows(self, counts: Mapping[str, int], held: int) -> None:
+        """Bring the counters up to what the source says became of rows since its start."""
+        for what, count in counts.items():
+            self._rows.labels(what).inc(count - self._seen[what])
+            self._seen[what] = count
+        self._held.set(held)

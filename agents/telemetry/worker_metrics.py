@@ -1,6 +1,6 @@
 """A worker's metrics: turns, checkpoints, recoveries, and everything that went wrong with a record.
 
-The worker says what happened; the same words also keep its readiness (`readiness`).
+The worker reports what happened; the same calls update `readiness`.
 """
 
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from agents.task import TurnResult
 from agents.telemetry.age_gauge import AgeGauge
-from agents.telemetry.readiness import Readiness, Task
+from agents.telemetry.readiness import Readiness, StagePartition
 from schemas.units import Bytes, Seconds
 from streams.codec import event_codec
 
@@ -20,12 +20,12 @@ _SLOW = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 120.0)
 
 
 class WorkerMetrics:
-    """What a worker tells. Cheap enough for every turn; partitions that are no longer ours disappear."""
+    """The metrics of one worker, cheap enough for every turn. Partitions that the worker no longer owns disappear."""
 
     def __init__(self, registry: CollectorRegistry, lag_bound: Seconds = LAG_BOUND) -> None:
         """`lag_bound` is the event-time lag above which the worker is not ready."""
         self.readiness = Readiness(lag_bound)
-        self._tasks: set[Task] = set()
+        self._tasks: set[StagePartition] = set()
         self._make_turns(registry)
         self._make_checkpoints(registry)
         self._make_troubles(registry)
@@ -56,8 +56,8 @@ class WorkerMetrics:
         self._lost = Counter("ullage_lost_records", "Records gone before they were read", (*_TASK, "topic"), registry=to)
         self._gaps = Counter("ullage_gaps_filled", "Jumps in a topic that were read again", (*_TASK, "topic"), registry=to)
 
-    def assigned(self, tasks: Iterable[Task]) -> None:
-        """These (stage, partition) and no others are ours now; none is open until `opened`, unless it was ours before."""
+    def assigned(self, tasks: Iterable[StagePartition]) -> None:
+        """The worker owns these tasks and no others. One that it did not own before is not open until `opened`."""
         tasks = set(tasks)
         for stage, partition in self._tasks - tasks:
             self._forget(stage, partition)
@@ -71,7 +71,7 @@ class WorkerMetrics:
             self._count_open(stage)
 
     def opened(self, stage: str, partition: int, *, found: str, seconds: Seconds, torn: int = 0) -> None:
-        """The task has its state. `found`: "checkpoint", "memory" or "nothing". It is ready once it tells a lag."""
+        """The task has its state. `found`: "checkpoint", "memory" or "nothing". It is ready once `lag` was called."""
         self._recoveries.labels(stage, found).inc()
         self._recovering.labels(stage).observe(seconds)
         self._torn.labels(stage, str(partition)).inc(torn)
@@ -81,13 +81,13 @@ class WorkerMetrics:
         self._tick_age.happened(stage, str(partition))
 
     def lag(self, stage: str, partition: int, seconds: Seconds) -> None:
-        """How far the last turn is behind the newest tick known, in event time. Also for a task that took no turn."""
+        """How far the last turn is behind the newest known tick, in event time. Also for a task that took no turn."""
         self._lag.labels(stage, str(partition)).set(seconds)
         self.readiness.lag(stage, partition, seconds)
         self._count_open(stage)
 
     def turn_taken(self, stage: str, partition: int, taken: TurnResult, *, seconds: Seconds, lag: Seconds) -> None:
-        """One turn: what it gave, how long it took in real time, and how far behind it is in event time."""
+        """A turn was taken: its result, how long it took in real time, and how far behind it is in event time."""
         labels = (stage, str(partition))
         self._took.labels(stage).observe(seconds)
         self._records.labels(*labels).inc(taken.records)
@@ -104,7 +104,7 @@ class WorkerMetrics:
         self._checkpoint_age.happened(stage, str(partition))
 
     def lost(self, stage: str, partition: int, topic: str, records: int) -> None:
-        """Records were gone from the log before this task read them: an alarm, as decisions may differ from then on."""
+        """Records left the log before this task read them. That is an alarm: decisions may differ from then on."""
         self._lost.labels(stage, str(partition), topic).inc(records)
 
     def gap_filled(self, stage: str, partition: int, topic: str) -> None:
