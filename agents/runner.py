@@ -1,7 +1,7 @@
-"""Runs a list of stages over a log, in one process: reads, takes turns, appends what they gave.
+"""Runs a list of stages over a log in one process: reads records, takes turns, and appends the results.
 
-The core of every driver without Faust: backtest, simulate and verify differ only in where the records come from and in what
-happens to the decisions. It keeps no checkpoint and reads no clock; a turn is taken when the log holds it, never earlier.
+This is the core of every driver without Faust. Backtest, simulate and verify differ only in where the records come from and in
+what happens to the decisions. The runner keeps no checkpoint and reads no clock; it takes a turn once the log holds all of it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,7 +14,7 @@ from streams.log.port import Positions
 from streams.log_context import LogContext
 
 AHEAD = 32 << 20
-"""Bytes that one input of one task may hold while the turn waits for another input."""
+"""Bytes that one input of one task may buffer while the turn waits for another input."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Runner:
         )
 
     def run(self) -> list[TurnResult]:
-        """Take every turn that the log holds, and those that the decisions make; append all that they gave."""
+        """Take every turn that the log holds and append the results, until the log holds no further turn."""
         all_taken = []
         while self.read():
             taken = [taken for _, taken in self.turns()]
@@ -82,7 +82,7 @@ class Runner:
         return all_taken
 
     def read(self, limit: int = 10_000) -> bool:
-        """Feed the tasks a stretch of the log. False when there is nothing more that a turn waits for."""
+        """Feed the tasks a stretch of the log. Returns False when the log has nothing more that a turn waits for."""
         records = self.context.log.poll(self._wanted(), limit=limit)
         for record in records:
             for reader in self._readers[record.topic, record.partition]:
@@ -98,7 +98,7 @@ class Runner:
                 yield task, taken
 
     def _wanted(self) -> dict[tuple[str, int], int]:
-        """Offsets to read at. An input that is far ahead waits; one that a turn waits for never does."""
+        """The offsets to read at. Reading pauses for an input that is far ahead, but never for one that a turn waits for."""
         wanted = {}
         for place, readers in self._readers.items():
             hungry = [r.next for r in readers if _hungry(r)]

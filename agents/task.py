@@ -1,7 +1,7 @@
-"""A task: one partition of one stage at work. Records in; turns; encoded decisions and dead letters out.
+"""A task: one partition of one stage at work. Records go in; each complete turn gives encoded decisions and dead letters.
 
-All drivers host the same task, so live, backtest and verification cannot drift apart. It does no I/O and reads no clock: the
-driver brings records and carries away what a turn gave.
+All drivers host the same task, so live, backtest and verification cannot drift apart. A task does no I/O and reads no clock: the
+driver feeds it records, and appends the results of its turns.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ from streams.topics import Topics
 
 @dataclass(frozen=True, slots=True)
 class TurnResult:
-    """What one turn gave: decisions in order, dead letters, and how many records went in."""
+    """The result of one turn: decisions in order, dead letters, and how many records and samples of usage went in."""
 
     turn: int
     decisions: Sequence[NewRecord]
@@ -30,7 +30,7 @@ class TurnResult:
 
 
 class Task:
-    """One partition of one stage. `positions`: short topic name to the offset after the tick of `turn`."""
+    """One partition of one stage. `positions` maps the short name of each input to the offset after the tick of `turn`."""
 
     def __init__(  # noqa: PLR0913  # a task is wired once, in one place, by keyword
         self,
@@ -61,7 +61,7 @@ class Task:
         return dict(self.aligner.positions)
 
     def feed(self, name: str, record: Record) -> None:
-        """Take one record of input `name` in; offsets must come in rising order, holes are allowed."""
+        """Take in one record of the input `name`. Offsets must rise; holes are allowed."""
         source = self.aligner.inputs[name]
         number = event_codec.tick_number(record)
         if number is None:
@@ -70,7 +70,7 @@ class Task:
             source.tick(record.offset, number)
 
     def next_turn(self) -> TurnResult | None:
-        """The next complete turn, folded into the state; None while there is none."""
+        """Take the next turn: apply its records to the state and return the result. None while no turn is complete."""
         cut = self.aligner.next_turn()
         if cut is None:
             return None

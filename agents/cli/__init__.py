@@ -22,12 +22,12 @@ FINE, FAILED, USAGE, GATE, INTERRUPTED = 0, 1, 2, 3, 130
 
 def main() -> None:
     """The console script."""
-    parent_death.die_with()
+    parent_death.die_with_parent()
     sys.exit(run(sys.argv[1:]))
 
 
 def run(tokens: Sequence[str]) -> int:
-    """Run one command and say with which code to exit."""
+    """Run one command; returns the exit code."""
     try:
         code = app(tokens, exit_on_error=False, print_error=False, result_action="return_value")
         sys.stdout.flush()
@@ -42,17 +42,17 @@ def run(tokens: Sequence[str]) -> int:
 def _ended(error: BaseException) -> int:
     match error:
         case CycloptsError():
-            return _say(f"{error}\nTry: ullage --help", USAGE)
+            return _fail(f"{error}\nTry: ullage --help", USAGE)
         case BadInput():
-            return _say(str(error), USAGE)
+            return _fail(str(error), USAGE)
         case UllageError():
-            return _say(str(error), FAILED)
+            return _fail(str(error), FAILED)
         case Stop():
             return error.code
         case _:
             return INTERRUPTED
 
 
-def _say(sentence: str, code: int) -> int:
+def _fail(sentence: str, code: int) -> int:
     note(f"ullage: {sentence}")
     return code

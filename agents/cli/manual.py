@@ -1,6 +1,6 @@
 """The manual, docs/cli.md: made from the commands' own help and the settings' own descriptions.
 
-`python -m agents.cli.manual > docs/cli.md` writes it anew; a test compares. So it never says what the program does not.
+`python -m agents.cli.manual > docs/cli.md` writes the file; a test fails when the file differs.
 """
 
 import re
@@ -20,10 +20,12 @@ _NOTE = "<!-- made by `python -m agents.cli.manual > docs/cli.md`; do not edit -
 def manual() -> str:
     """The whole text."""
     commands = _MODULE.sub(r"\1", app.generate_docs()).rstrip()
-    return "\n".join([_NOTE, commands, "", "## How it ends", "", *_told(story), "## Settings", "", *_told(order), *_table(), ""])
+    return "\n".join(
+        [_NOTE, commands, "", "## How it ends", "", *_paragraphs(story), "## Settings", "", *_paragraphs(order), *_table(), ""]
+    )
 
 
-def _told(text: str | None) -> list[str]:
+def _paragraphs(text: str | None) -> list[str]:
     """The paragraphs of a module's docstring, without its first line's quotes."""
     return [*(text or "").strip().splitlines(), ""]
 

@@ -1,4 +1,4 @@
-"""The options that every command with settings takes, and what they give: flags over environment over file over defaults."""
+"""The options that every command with settings takes. Flags override the environment, which overrides file and defaults."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class CommonOptions:
 
 
 def given(common: CommonOptions | None) -> CommonOptions:
-    """The options, or none of them."""
+    """The options that were given; without any, the defaults."""
     return common or CommonOptions()
 
 

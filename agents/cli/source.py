@@ -57,7 +57,7 @@ def traces(
 
 @app.command
 def usage(*, common: CommonOptions | None = None) -> None:
-    """Tell what containers use, each minute, by the metrics API or by Prometheus (`usage.reads`).
+    """Publish what containers use, each minute, by the metrics API or by Prometheus (`usage.reads`).
 
     Which workload a pod is of is read from the log, so a source of pods must run, too. Needs the right to list pods of
     metrics.k8s.io, and no other.
@@ -93,7 +93,7 @@ def kube(
     ] = None,
     common: CommonOptions | None = None,
 ) -> None:
-    """Watch a Kubernetes cluster: pods, kills, nodes, VPAs and limit ranges, told as they change.
+    """Watch a Kubernetes cluster: pods, kills, nodes, VPAs and limit ranges, published as they change.
 
     Needs the right to get, list and watch pods, nodes, limitranges, events, verticalpodautoscalers, their checkpoints and the
     controllers of pods, and to get the scale of others. Writes nothing to the cluster.

@@ -1,1 +1,1 @@
-"""Composition roots: how the processes of sources and consumers are put together, run, and stopped."""
+"""Composition roots: how the processes of sources, consumers and the broker are put together, run, and stopped."""

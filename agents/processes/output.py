@@ -1,16 +1,16 @@
-"""Two ways to speak: data on stdout, everything else on stderr."""
+"""The two outputs of a command: data goes to stdout, everything else to stderr."""
 
 import sys
 
 
 def data(line: str, *, now: bool = False) -> None:
-    """One line of what was asked for. `now`: who reads it waits for it, so it must not lie in a buffer."""
+    """Print one line of what the user asked for. `now` flushes it at once, for readers that wait for it."""
     sys.stdout.write(line + "\n")
     if now:
         sys.stdout.flush()
 
 
 def note(line: str) -> None:
-    """One line about what is going on; never part of the data."""
+    """Print one line about what is going on; never part of the data."""
     sys.stderr.write(line + "\n")
     sys.stderr.flush()

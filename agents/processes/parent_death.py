@@ -1,7 +1,7 @@
-"""Dying with the parent: a process started by the demo must not outlive it, whatever kills the demo.
+"""Ends a child process of the demo when the demo dies, whatever kills the demo.
 
-Linux can send a signal when the parent dies; elsewhere the parent's own clean-up has to do. The request is made by the child
-itself, because code between fork and exec is unsafe in a parent with threads.
+Linux can send a signal when the parent dies; elsewhere the parent's own clean-up must be enough. The child asks for the signal
+itself, because running code between fork and exec is unsafe in a parent with threads.
 """
 
 import os
@@ -11,8 +11,8 @@ import sys
 _PR_SET_PDEATHSIG = 1
 
 
-def die_with() -> None:
-    """When ULLAGE_PARENT names the process that started us: be killed when it dies, at once if it is already dead."""
+def die_with_parent() -> None:
+    """If ULLAGE_PARENT names the process that started this one, ask to be killed when it dies, or at once if it already has."""
     parent = os.environ.pop("ULLAGE_PARENT", None)
     if parent is None or not sys.platform.startswith("linux"):
         return

@@ -1,6 +1,6 @@
-"""SIGTERM and Ctrl-C as one thing: `Stop` is raised once, so that every `with` and `finally` runs undisturbed.
+"""Turns SIGTERM and Ctrl-C into one exception, `Stop`, which is raised once so that every `with` and `finally` runs undisturbed.
 
-Further signals are ignored while a command cleans up; every clean-up is bounded in time.
+While a command cleans up, further signals are ignored; every clean-up is bounded in time.
 """
 
 import signal
@@ -10,17 +10,17 @@ from types import FrameType
 
 
 class Stop(BaseException):
-    """Somebody asked the process to end. Not an Exception, so that no `except Exception` swallows it."""
+    """A signal asked the process to end. Not an Exception, so that no `except Exception` swallows it."""
 
     def __init__(self, number: signal.Signals) -> None:
-        """`number` is the signal that asked."""
+        """`number` is the signal."""
         super().__init__(number.name)
         self.code = 128 + number
 
 
 @contextmanager
 def stoppable() -> Iterator[None]:
-    """In this block a signal raises Stop."""
+    """While this block runs, a signal raises Stop."""
     before = {number: signal.signal(number, _stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
@@ -31,7 +31,7 @@ def stoppable() -> Iterator[None]:
 
 @contextmanager
 def until_stopped() -> Iterator[None]:
-    """As `stoppable`, for commands whose normal end is to be stopped: leaves quietly."""
+    """Like `stoppable`, for commands that run until they are stopped: Stop ends the block without an error."""
     try:
         with stoppable():
             yield

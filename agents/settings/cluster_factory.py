@@ -1,8 +1,8 @@
 """The connection to the cluster that the settings name.
 
-Three ways: a kubeconfig file (and a context in it), the service account of the pod that we run in, or a plain address of a server
-that asks for no credentials, such as the simulated cluster. Nothing is asked of the server here, and no retry is hidden in the
-connection: who asks says what happens then.
+There are three ways: a kubeconfig file (and a context in it), the service account of the pod that we run in, or the plain
+address of a server that asks for no credentials, such as the simulated cluster. This module sends nothing to the server. The
+connection itself never retries, because the caller decides what happens after a failure.
 """
 
 from pathlib import Path
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from kubernetes.client import ApiClient, Configuration
 
 _CONNECTIONS = 64
-"""Kept at most; each watch has one."""
+"""Connections that are kept open at most; each watch uses one."""
 
 
 def connection(cluster: ClusterSettings) -> "ApiClient":
-    """A configured connection. Raises BadInput for credentials that are not there or contradict each other."""
+    """A configured connection. Raises BadInput for credentials that are missing or contradict each other."""
     from kubernetes.client import ApiClient, Configuration
 
     configuration = Configuration(retries=False, connection_pool_maxsize=_CONNECTIONS)
@@ -34,7 +34,7 @@ def connection(cluster: ClusterSettings) -> "ApiClient":
 
 
 def address(cluster: ClusterSettings) -> str:
-    """Where the cluster is, in words for people."""
+    """Where the cluster is, for people."""
     if cluster.in_cluster:
         return "the API server of the cluster we run in"
     if cluster.kubeconfig is not None or cluster.context is not None:

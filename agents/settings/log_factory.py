@@ -1,4 +1,4 @@
-"""The log and the topics that the settings name, opened."""
+"""Opens the log that the settings name, and gives its topics."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING

@@ -1,9 +1,9 @@
-"""What every branch of the settings tree is: frozen, and a name it does not know is an error."""
+"""The base of every group of settings: frozen, and an unknown name is an error."""
 
 from pydantic import BaseModel, ConfigDict
 
 
 class SettingsGroup(BaseModel):
-    """One branch of the tree."""
+    """One group of settings."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)

@@ -1,6 +1,7 @@
-"""What types cannot say of the stages' settings: which numbers would stop a stage, or let it do harm.
+"""Bounds of the stages' settings that their types cannot express: numbers that would stop a stage or let it do harm.
 
-The stages' settings are plain dataclasses, so that the logic stays free of this. Refuses nothing itself; it gives sentences.
+The stages' settings are plain dataclasses, so that the logic stays free of validation. This module only gives reasons; loading
+the settings raises the error.
 """
 
 import math
@@ -13,11 +14,11 @@ from streams.topics import REACH_MS
 REACH = REACH_MS / 1000
 LEAST = 0.001
 _DIVIDE = {"interval", "memory_window", "memory_windows", "cpu_half_life", "memory_half_life", "round_cpu", "round_memory"}
-"""Something is divided by these."""
+"""Settings that are divisors."""
 
 
 def reasons(settings: Settings) -> Iterator[tuple[str, str]]:
-    """The dotted name of each setting that must not be as it is, and why."""
+    """The dotted name of each setting with a value out of bounds, and why."""
     for branch, part in (("vertical", settings.vertical), ("updates", settings.updates)):
         for name, value in asdict(part).items():
             least = LEAST if name in _DIVIDE else 0

@@ -90,7 +90,7 @@ class WorkerSettings(SettingsGroup):
     checkpoint_rate: Annotated[int, Field(ge=1)] = 12_000_000
     """Bytes a second that checkpoints may cost, averaged over a round of partitions."""
     buffer: Annotated[int, Field(ge=1 << 20)] = 32 << 20
-    """Bytes held at most of one input that is ahead of the others."""
+    """Bytes that are buffered at most of one input that is ahead of the others."""
 
 
 class MetricsSettings(SettingsGroup):

@@ -49,7 +49,7 @@ class UsageMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         """One for each process."""
         self._rows = Counter("ullage_usage_rows", "Rows of usage read", ("what",), registry=registry)
-        self._held = Gauge("ullage_usage_held_rows", "Rows that wait for the word of their pod", registry=registry)
+        self._held = Gauge("ullage_usage_held_rows", "Rows that wait until the log names their pod", registry=registry)
         self._seconds = Histogram("ullage_usage_scrape_seconds", "Real time of one scrape", registry=registry)
         self._failures = Counter("ullage_usage_failures", "Scrapes that did not work", registry=registry)
         self._seen: Count[str] = Count()
