@@ -62,7 +62,7 @@ def test_every_metric_has_a_meaning() -> None:
 
 
 def test_the_table_names_every_path_that_is_served() -> None:
-    assert [path.strip("`") for path, _ in _rows("# What Ullage tells")] == list(health_server.PATHS)
+    assert [path.strip("`") for path, _ in _rows("# What Ullage reports")] == list(health_server.PATHS)
 
 
 def _logged() -> Iterator[tuple[str, str]]:
