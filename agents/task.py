@@ -11,6 +11,7 @@ from agents.engine.aligner import Aligner, TurnRecords
 from agents.engine.stage import Stage
 from agents.engine.turn import Event, Recorded, State, Turn
 from schemas.facts.usage import MetricsScraped
+from schemas.ids import TaskSource
 from streams.codec import event_codec
 from streams.codec.event_codec import Codec
 from streams.errors import BadRecord
@@ -48,7 +49,7 @@ class Task:
         self.topics, self.codec = topics, codec
         self.state = stage.open(partition) if state is None else state
         self.aligner: Aligner[Record] = Aligner({name: positions[name] for name in stage.reads}, turn)
-        self.source = f"/ullage/{stage.name}/{partition}"
+        self.source = str(TaskSource(stage.name, partition))
 
     @property
     def turn(self) -> int:

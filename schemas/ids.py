@@ -1,4 +1,4 @@
-"""Ids of decisions and outcomes, built and parsed in one place.
+"""Ids of decisions and outcomes, and names of the tasks that publish; built and parsed in one place.
 
 An id follows from its cause, so whoever recomputes a turn or carries a decision out again gives the same id, and readers
 recognise the repeat.
@@ -59,3 +59,25 @@ class OutcomeId:
         except ValueError:
             msg = f"'{text}' is no outcome id (decision id/action/subject)"
             raise ValueError(msg) from None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSource:
+    """`/ullage/stage/partition`: the source in the header of each record that a task publishes."""
+
+    stage: str
+    partition: int
+
+    def __str__(self) -> str:
+        """The form that headers carry."""
+        return f"/ullage/{self.stage}/{self.partition}"
+
+    @staticmethod
+    def parse(text: str) -> "TaskSource":
+        """Inverse of `str`. Raises ValueError that quotes the text, as for the source of a fact or an outcome."""
+        before, _, task = text.partition("/ullage/")
+        stage, _, partition = task.partition("/")
+        if before or not stage or not partition.isdecimal():
+            msg = f"'{text}' is no task (/ullage/stage/partition)"
+            raise ValueError(msg)
+        return TaskSource(stage, int(partition))

@@ -70,7 +70,7 @@ def show(settings: Settings) -> None:
     with operator_session(settings) as (operator, _):
         in_force = operator.policies()
     if in_force:
-        data(yaml.safe_dump([policy_file.spelled(policy) for policy in in_force.values()], sort_keys=False).rstrip())
+        data(yaml.safe_dump([policy_file.as_body(policy) for policy in in_force.values()], sort_keys=False).rstrip())
     note(f"{len(in_force)} policies in force")
 
 
@@ -116,7 +116,7 @@ def _check_bounds(policy: VerticalPolicyChanged) -> None:
 
 def _version(policy: VerticalPolicyChanged) -> str:
     """Equal content, equal version."""
-    return blake2b(repr(policy_file.spelled(policy)).encode(), digest_size=4).hexdigest()
+    return blake2b(repr(policy_file.as_body(policy)).encode(), digest_size=4).hexdigest()
 
 
 def _overlaid(old: Amounts, new: Amounts) -> Amounts:

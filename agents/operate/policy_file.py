@@ -80,16 +80,16 @@ def _entry(entry: _Entry, where: str) -> ContainerPolicy:
     return ContainerPolicy(entry.container, amounts(least, f"{where}.min"), amounts(most, f"{where}.max"))
 
 
-def spelled(policy: VerticalPolicyChanged) -> dict[str, object]:
-    """A policy as the file has it."""
-    said: dict[str, object] = {"target": policy.target, "mode": policy.update_mode.value}
+def as_body(policy: VerticalPolicyChanged) -> dict[str, object]:
+    """A policy in the form of the file."""
+    body: dict[str, object] = {"target": policy.target, "mode": policy.update_mode.value}
     if policy.containers:
-        said["containers"] = [_spelled(entry) for entry in policy.containers]
-    return said
+        body["containers"] = [_entry_body(entry) for entry in policy.containers]
+    return body
 
 
-def _spelled(entry: ContainerPolicy) -> dict[str, object]:
-    bounds = {"min": spelled_amounts(entry.min_allowed), "max": spelled_amounts(entry.max_allowed)}
+def _entry_body(entry: ContainerPolicy) -> dict[str, object]:
+    bounds = {"min": quantities(entry.min_allowed), "max": quantities(entry.max_allowed)}
     return {"container": entry.container, **{name: bound for name, bound in bounds.items() if bound}}
 
 
@@ -98,7 +98,7 @@ def describe(policy: VerticalPolicyChanged) -> str:
     parts = [policy.update_mode.value]
     for entry in policy.containers:
         for name, bound in (("min", entry.min_allowed), ("max", entry.max_allowed)):
-            if bounds := ", ".join(f"{what} {size}" for what, size in spelled_amounts(bound).items()):
+            if bounds := ", ".join(f"{what} {size}" for what, size in quantities(bound).items()):
                 parts.append(f"{entry.container} {name} {bounds}")
     return "; ".join(parts)
 
@@ -123,14 +123,14 @@ def amounts(quantities: Mapping[str, str], where: str) -> Amounts:
     return read_amounts(quantities)
 
 
-def spelled_amounts(amounts: Amounts) -> dict[str, str]:
+def quantities(amounts: Amounts) -> dict[str, str]:
     """As people write quantities: 250m, 512Mi. Exact: a number of bytes that is no whole KiB is written out."""
-    said = {}
+    body = {}
     if amounts.cpu is not None:
-        said["cpu"] = f"{amounts.cpu * 1000:.10g}m"
+        body["cpu"] = f"{amounts.cpu * 1000:.10g}m"
     if amounts.memory is not None:
-        said["memory"] = _memory(amounts.memory)
-    return said
+        body["memory"] = _memory(amounts.memory)
+    return body
 
 
 def _check(name: str, quantity: str, where: str) -> None:

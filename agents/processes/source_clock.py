@@ -1,4 +1,4 @@
-"""Runs `ullage source clock`: ticks until stopped, alone or in step with a simulation; and tells event time by the same settings.
+"""Runs `ullage source clock`: ticks until stopped, alone or in step with a simulation. Also gives event time by its settings.
 
 In step means that the clock waits after a tick until the simulated world has answered with a scrape of that time. On a fast
 machine this changes nothing. On a slow one the clock skips ticks instead of running away from a world that is simulated on the

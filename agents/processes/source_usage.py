@@ -137,8 +137,8 @@ def _labels(ours: PrometheusSettings) -> PodLabelQuery:
 
 
 def _ended(progress: HistoryProgress) -> str:
-    said = f"history is in the log: {progress.rows} samples, {progress.left_out} left out"
+    summary = f"history is in the log: {progress.rows} samples, {progress.left_out} left out"
     if not progress.unmatched:
-        return f"{said}; every pod belongs to a workload"
+        return f"{summary}; every pod belongs to a workload"
     first = "/".join(min(progress.unmatched))
-    return f"{said}; {len(progress.unmatched)} pods could be matched to no workload, such as {first}"
+    return f"{summary}; {len(progress.unmatched)} pods could be matched to no workload, such as {first}"

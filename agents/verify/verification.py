@@ -22,6 +22,7 @@ from agents.task import Task, TurnResult
 from agents.verify import published_records, record_digest
 from agents.verify.published_records import PublishedRecord, PublishedRecords
 from agents.verify.record_digest import FieldCensus
+from schemas.ids import TaskSource
 from schemas.times import from_ms
 from streams.codec.event_codec import header, tick_number
 from streams.log.port import NewRecord
@@ -271,9 +272,12 @@ class _StageVerification:
 
     def _publisher(self, entry: PublishedRecord) -> int | None:
         """The partition of this stage that published it; None for any other source."""
-        head, _, partition = entry.source.rpartition("/")
-        mine = head == f"/ullage/{self.stage.name}" and partition.isdecimal()
-        return int(partition) if mine and int(partition) < self.context.topics.partitions else None
+        try:
+            task = TaskSource.parse(entry.source)
+        except ValueError:
+            return None
+        mine = task.stage == self.stage.name and task.partition < self.context.topics.partitions
+        return task.partition if mine else None
 
     def _not_asked(self, topic: str, partition: int | None, entry: PublishedRecord, reachable: Sequence[int]) -> bool:
         """Whether a record that no turn gives is expected: another's dead letter, or of a turn before the start."""

@@ -84,7 +84,7 @@ def test_facts_get_into_kafka_and_a_plan_is_carried_out_once(stage: Stage) -> No
     assert len(stage.cluster.pods()) == 35
 
 
-def test_a_pause_said_a_moment_ago_holds(stage: Stage) -> None:
+def test_a_pause_published_a_moment_ago_holds(stage: Stage) -> None:
     consumer = evictor(stage.post, stage.client)
     consumer.poll_once()
     stage.plan(stage.cluster.pods()[0])

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.ids import DecisionId, OutcomeId
+from schemas.ids import DecisionId, OutcomeId, TaskSource
 from schemas.outcomes import Action
 
 SEGMENTS = st.text(st.characters(exclude_characters="/", codec="utf-8"))
@@ -40,3 +40,16 @@ def test_a_text_of_another_form_is_quoted(text: str) -> None:
 def test_an_outcome_id_needs_an_action_that_exists(text: str) -> None:
     with pytest.raises(ValueError, match=f"'{text}' is no outcome id"):
         OutcomeId.parse(text)
+
+
+@given(SEGMENTS.filter(bool), st.integers(0))
+def test_parsing_the_source_of_a_task_gives_its_parts_back(stage: str, partition: int) -> None:
+    assert TaskSource.parse(str(TaskSource(stage, partition))) == TaskSource(stage, partition)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "/ullage/source/kube", "/ullage//3", "x/ullage/updater/3", "/ullage/updater/3/4", "/ullage/updater"]
+)
+def test_the_source_of_anything_else_is_no_task(text: str) -> None:
+    with pytest.raises(ValueError, match=f"'{text}' is no task"):
+        TaskSource.parse(text)

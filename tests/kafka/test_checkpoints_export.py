@@ -1,4 +1,4 @@
-"""What a real worker left in its changelog on Kafka is what `ullage checkpoints` hands on."""
+"""`ullage checkpoints` exports what a real worker wrote to its changelog on Kafka."""
 
 import json
 from collections.abc import Callable
@@ -32,7 +32,7 @@ def tell(log: Log, topics: Topics) -> None:
         log.append(tick(wire, partition, at) for wire in read for partition in range(topics.partitions))
 
 
-def test_the_state_of_a_worker_is_handed_on(broker: str, topics_made: Callable[..., Topics], tmp_path: Path) -> None:
+def test_the_state_of_a_worker_is_exported(broker: str, topics_made: Callable[..., Topics], tmp_path: Path) -> None:
     topics = topics_made(partitions=2)
     commands = Commands(broker, topics, tmp_path)
     home = topics.partition_of(API.key)
