@@ -13,8 +13,6 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-import pytest
-
 from agents.settings.docs import describe
 from agents.settings.loading import environment
 
@@ -24,16 +22,75 @@ PACKAGES = ("schemas", "streams", "agents")
 CLASSES_WITH_ONE_MEANING: Mapping[str, str] = {}
 """Names of public classes that stand in two files on purpose, each with the reason."""
 
+_SUBJECT = "the events of a subject in schemas, and what reads or publishes them in streams"
 FILES_WITH_ONE_MEANING: Mapping[str, str] = {
     "__init__": "Python's own",
     "__main__": "Python's own",
+    "topics": "the topics as data in streams, and the command that creates them in operate",
+    "control": _SUBJECT,
+    "limit_ranges": _SUBJECT,
+    "nodes": _SUBJECT,
+    "vpa_checkpoints": _SUBJECT,
 }
 """Names of files that stand in two packages on purpose, each with the reason. `cli/X` declares what another X does."""
 
-FOREIGN: Mapping[str, str] = {}
-"""Words in backticks that look like names of ours and belong to somebody else, each with its owner."""
+FOREIGN: Mapping[str, str] = {
+    "kubernetes": "the name of the API server's official client",
+    "matchLabels": "a field of Kubernetes",
+    "metrics.k8s.io": "an API group of Kubernetes",
+    "null": "JSON's",
+    "pod_label_": "a default of upstream's",
+    "kubernetes_namespace": "a default of upstream's",
+    "kubernetes_pod_name": "a default of upstream's",
+    "cpu_cores": "a column of a trace, put together from resource and unit",
+    "cpu_millicores": "a column of a trace, put together from resource and unit",
+}
+"""Words in backticks that look like names of ours and are not, each with its owner."""
 
-PENDING = pytest.mark.skip(reason="reported by hand until the renaming is through")
+RENAMING = frozenset(
+    {
+        "agents/backtest/score_card.py names 'p95'",
+        "agents/demo/day_in_memory.py names 'day.seconds'",
+        "agents/logic/admission/admission_account.py names 'before'",
+        "class Chain",
+        "class ClockSettings",
+        "class Condition",
+        "class Container",
+        "class Desk",
+        "class Facts",
+        "class Held",
+        "class Known",
+        "class Moment",
+        "class Named",
+        "class Operator",
+        "class Owner",
+        "class Owners",
+        "class Pace",
+        "class Plan",
+        "class Pod",
+        "class Pods",
+        "class Progress",
+        "class Recommendation",
+        "class Recommender",
+        "class Scrapes",
+        "class Status",
+        "class Told",
+        "class VpaObject",
+        "class Watch",
+        "class World",
+        "file backtest",
+        "file clock_skew",
+        "file replay",
+        "streams/broker/__init__.py names 'broker.bootstrap'",
+        "streams/clients/cluster_port.py names 'asked'",
+        "streams/clients/kube/watched_objects.py names 'wire'",
+        "streams/sources/kube/__init__.py names 'now'",
+        "streams/sources/kube/watch/watch_threads.py names 'patience'",
+        "streams/sources/usage/usage_source.py names 'metrics_api'",
+    }
+)
+"""Offenders that are known and still to be mended. Nothing may be added."""
+
 PYTHON = {*dir(builtins), *keyword.kwlist, *sys.stdlib_module_names}
 _BACKTICKED = re.compile(r"`([^`\n]+)`")
 _NAME = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*(?:\(\))?")
@@ -166,9 +223,13 @@ def common() -> frozenset[str]:
     return frozenset(names | parts | variables | tops | modules)
 
 
-@PENDING
+def _name(offender: str) -> str:
+    """The offender without its place."""
+    return offender.partition(":")[0] if offender.startswith(("class ", "file ")) else re.sub(r":\d+", "", offender)
+
+
 def test_no_two_public_classes_have_one_name() -> None:
-    assert list(homonymous_classes()) == []
+    assert [found for found in homonymous_classes() if _name(found) not in RENAMING] == []
 
 
 def homonymous_classes() -> Iterator[str]:
@@ -183,9 +244,8 @@ def homonymous_classes() -> Iterator[str]:
             yield f"class {name}: {', '.join(paths)}"
 
 
-@PENDING
 def test_no_two_files_have_one_name() -> None:
-    assert list(homonymous_files()) == []
+    assert [found for found in homonymous_files() if _name(found) not in RENAMING] == []
 
 
 def homonymous_files() -> Iterator[str]:
@@ -199,9 +259,8 @@ def homonymous_files() -> Iterator[str]:
             yield f"file {name}: {', '.join(paths)}"
 
 
-@PENDING
 def test_what_the_prose_names_exists() -> None:
-    assert list(missing_names()) == []
+    assert [found for found in missing_names() if _name(found) not in RENAMING] == []
 
 
 def missing_names() -> Iterator[str]:
@@ -253,9 +312,8 @@ def documents() -> list[Path]:
     return [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md")), ROOT / "deploy/README.md"]
 
 
-@PENDING
 def test_files_that_the_documents_name_exist() -> None:
-    assert list(missing_files()) == []
+    assert [found for found in missing_files() if _name(found) not in RENAMING] == []
 
 
 def missing_files() -> Iterator[str]:
