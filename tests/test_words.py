@@ -36,12 +36,15 @@ FILES_WITH_ONE_MEANING: Mapping[str, str] = {
 
 FOREIGN: Mapping[str, str] = {
     "kubernetes": "the name of the API server's official client",
-    "matchLabels": "a field of Kubernetes",
     "metrics.k8s.io": "an API group of Kubernetes",
     "null": "JSON's",
     "pod_label_": "a default of upstream's",
     "kubernetes_namespace": "a default of upstream's",
     "kubernetes_pod_name": "a default of upstream's",
+    "Inf": "a number as Go writes it",
+    "NaN": "a number as Go writes it",
+    "GetExternalPerPodMetricReplicas": "a function of upstream's HPA controller",
+    "GetResourceReplicas": "a function of upstream's HPA controller",
     "cpu_cores": "a column of a trace, put together from resource and unit",
     "cpu_millicores": "a column of a trace, put together from resource and unit",
 }
@@ -52,6 +55,7 @@ RENAMING = frozenset(
         "agents/backtest/score_card.py names 'p95'",
         "agents/demo/day_in_memory.py names 'day.seconds'",
         "agents/logic/admission/admission_account.py names 'before'",
+        "agents/logic/replicas/hpa_pods.py names 'proposals'",
         "class Chain",
         "class ClockSettings",
         "class Condition",
@@ -60,20 +64,28 @@ RENAMING = frozenset(
         "class Facts",
         "class Held",
         "class Known",
+        "class Memory",
         "class Moment",
         "class Named",
         "class Operator",
         "class Owner",
         "class Owners",
         "class Pace",
+        "class Period",
         "class Plan",
         "class Pod",
         "class Pods",
+        "class Policy",
         "class Progress",
+        "class Readings",
         "class Recommendation",
         "class Recommender",
+        "class Rules",
+        "class Scene",
         "class Scrapes",
+        "class Series",
         "class Status",
+        "class Target",
         "class Told",
         "class VpaObject",
         "class Watch",
@@ -94,6 +106,8 @@ RENAMING = frozenset(
 PYTHON = {*dir(builtins), *keyword.kwlist, *sys.stdlib_module_names}
 _BACKTICKED = re.compile(r"`([^`\n]+)`")
 _NAME = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*(?:\(\))?")
+_GO = re.compile(r"[a-z]+[A-Z]\w*|\w+\.go|(?:strconv|time|math|sort|Time)\.[A-Z]\w+")
+"""Names in Go: ours never look like that."""
 _OUR_PATH = re.compile(r"(?<![\w./-])(?:schemas|streams|agents|tests)(?:/\w+)+(?:\.py)?(?![\w/-])")
 _OUR_MODULE = re.compile(r"(?<![\w./-])(?:schemas|streams|agents)(?:\.[A-Za-z_]\w*)+")
 
@@ -274,7 +288,7 @@ def missing_names() -> Iterator[str]:
 
 def _words(text: str) -> Iterator[str]:
     for quoted in _BACKTICKED.findall(text):
-        if _NAME.fullmatch(quoted):
+        if _NAME.fullmatch(quoted) and not _GO.fullmatch(quoted):
             yield quoted.removesuffix("()")
     bare = _BACKTICKED.sub("", text)
     yield from _OUR_PATH.findall(bare)
