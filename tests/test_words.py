@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
+from agents.cli.program import app
 from agents.settings.docs import describe
 from agents.settings.loading import environment
 
@@ -338,3 +339,17 @@ def missing_files() -> Iterator[str]:
                 exists = (ROOT / word).exists() or (ROOT / f"{word}.py").exists() if "/" in word else _module_exists(word)
                 if not exists:
                     yield f"{path.relative_to(ROOT)}:{number} names '{word}'"
+
+
+def test_commands_that_code_and_documents_name_exist() -> None:
+    assert [found for found in missing_commands() if _name(found) not in RENAMING] == []
+
+
+def missing_commands() -> Iterator[str]:
+    """Place and word of each `ullage WORD` that is no command."""
+    commands = {name for name in app if not name.startswith("-")}
+    for path in [*(ROOT / source.path for source in sources()), *documents()]:
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            for word in re.findall(r"`ullage ([a-z][\w-]*)", line):
+                if word not in commands:
+                    yield f"{path.relative_to(ROOT)}:{number} names 'ullage {word}'"

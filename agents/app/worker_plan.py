@@ -68,7 +68,9 @@ def from_settings(settings: Settings | None = None) -> WorkerPlan:
     """
     chosen = loading.load().settings if settings is None else settings
     if chosen.log.kind != "kafka":
-        raise BadInput(f"log.kind is '{chosen.log.kind}', but a worker needs 'kafka'; `ullage simulate` and `backtest` need none")
+        raise BadInput(
+            f"log.kind is '{chosen.log.kind}', but a worker needs 'kafka'; `ullage demo --log memory` and `backtest` need none"
+        )
     worker = chosen.worker
     return WorkerPlan(
         where=log_factory.connection(chosen),
