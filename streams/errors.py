@@ -1,10 +1,10 @@
 """The error family, on one page.
 
 UllageError
-├── TryAgain        the other side may yet do it: wait `after` seconds and ask again
-│   └── Unreachable   it did not answer at all, so it will not answer the next question either
-├── GiveUp          the other side will not do it; asking again is no use
-│   └── Outdated      the question rests on something that is no more: begin anew
+├── TryAgain        it may work later: wait `after` seconds and ask again
+│   └── Unreachable   nobody answered, so the next question will not be answered either
+├── GiveUp          it will not work; asking again is useless
+│   └── Outdated      the question rests on something that no longer exists: begin anew
 ├── BadRecord       bytes in the log that cannot be read as the event they claim to be; goes to dead-letters
 ├── BadInput        a file, flag or setting that makes no sense; the sentence names the value and the place
 └── LogUnavailable  the log cannot be reached or refuses; the sentence says what to do
@@ -29,7 +29,7 @@ class EdgeError(UllageError):
 
 
 class TryAgain(EdgeError):
-    """The other side may yet do it: wait `after` seconds."""
+    """It may work later: wait `after` seconds."""
 
     def __init__(self, *, doing: str, to: str, answer: str, after: Seconds) -> None:
         """As EdgeError; `after` in seconds."""
@@ -38,15 +38,15 @@ class TryAgain(EdgeError):
 
 
 class Unreachable(TryAgain):
-    """The other side did not answer at all: who has more to ask of it waits with all of that, too."""
+    """Nobody answered. Whoever has more questions for the other side waits with all of them."""
 
 
 class GiveUp(EdgeError):
-    """The other side will not do it."""
+    """It will not work; asking again is useless."""
 
 
 class Outdated(GiveUp):
-    """The question rests on something that the other side no longer has, such as an old version: begin anew."""
+    """The question rests on something that no longer exists on the other side, such as an old version: begin anew."""
 
 
 class BadRecord(UllageError):

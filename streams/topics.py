@@ -1,4 +1,4 @@
-"""The topics as data: what each carries, how it is keyed, how long it keeps, and who may read it back.
+"""The topics as data: what each carries, how it is keyed, and how long it keeps its records.
 
 A topic that a stage reads must keep every record and tick that may be replayed. So "compact" there means compaction that waits
 for `REACH_MS`, the longest outage plus what `replay --verify` must reach; otherwise compaction eats ticks and changes turns.
@@ -17,7 +17,7 @@ DAY_MS = 86_400_000
 REACH_MS = 14 * DAY_MS
 
 
-class Keyed(StrEnum):
+class KeySpace(StrEnum):
     """What a record's key is, and so where it goes."""
 
     WORKLOAD = "workload"
@@ -35,7 +35,7 @@ class Topic:
     """One topic: short name, key space, what it carries, cleanup and retention."""
 
     name: str
-    keyed: Keyed
+    keyed: KeySpace
     carries: str
     cleanup: str
     retention_ms: int
@@ -49,25 +49,25 @@ class Topic:
             "message.timestamp.type": "LogAppendTime",
         }
         if "compact" in self.cleanup:
-            configs["min.compaction.lag.ms"] = "0" if self.keyed is Keyed.LATEST else str(REACH_MS)
+            configs["min.compaction.lag.ms"] = "0" if self.keyed is KeySpace.LATEST else str(REACH_MS)
         return configs
 
 
 TOPICS: tuple[Topic, ...] = (
-    Topic("policies", Keyed.BROADCAST, "policies of workloads", "compact", -1),
-    Topic("control", Keyed.BROADCAST, "mode, pause and budget", "compact", -1),
-    Topic("policies-latest", Keyed.LATEST, "the policies in force, without ticks", "compact", -1),
-    Topic("control-latest", Keyed.LATEST, "the control in force, without ticks", "compact", -1),
-    Topic("pod-changes", Keyed.WORKLOAD, "facts about pods", "delete", 28 * DAY_MS),
-    Topic("pod-changes-by-cluster", Keyed.CLUSTER, "the same facts, by cluster", "delete", 28 * DAY_MS),
-    Topic("cluster-changes", Keyed.BROADCAST, "facts about nodes, and which sources are at work", "delete", 28 * DAY_MS),
-    Topic("oom-events", Keyed.WORKLOAD, "facts about OOM kills", "delete", 28 * DAY_MS),
-    Topic("pod-metrics", Keyed.WORKLOAD, "scrapes, as columns", "delete", 28 * DAY_MS),
-    Topic("recommendations", Keyed.WORKLOAD, "decisions about requests", "compact,delete", 400 * DAY_MS),
-    Topic("recommendations-by-cluster", Keyed.CLUSTER, "the same decisions, by cluster", "delete", 28 * DAY_MS),
-    Topic("pod-updates", Keyed.CLUSTER, "decisions to resize, evict or leave alone", "delete", 400 * DAY_MS),
-    Topic("outcomes", Keyed.CLUSTER, "what consumers did", "delete", 90 * DAY_MS),
-    Topic("dead-letters", Keyed.SOURCE, "what could not be read, and why", "delete", 30 * DAY_MS),
+    Topic("policies", KeySpace.BROADCAST, "policies of workloads", "compact", -1),
+    Topic("control", KeySpace.BROADCAST, "mode, pause and budget", "compact", -1),
+    Topic("policies-latest", KeySpace.LATEST, "the policies in force, without ticks", "compact", -1),
+    Topic("control-latest", KeySpace.LATEST, "the control in force, without ticks", "compact", -1),
+    Topic("pod-changes", KeySpace.WORKLOAD, "facts about pods", "delete", 28 * DAY_MS),
+    Topic("pod-changes-by-cluster", KeySpace.CLUSTER, "the same facts, by cluster", "delete", 28 * DAY_MS),
+    Topic("cluster-changes", KeySpace.BROADCAST, "facts about nodes, and which sources are at work", "delete", 28 * DAY_MS),
+    Topic("oom-events", KeySpace.WORKLOAD, "facts about OOM kills", "delete", 28 * DAY_MS),
+    Topic("pod-metrics", KeySpace.WORKLOAD, "scrapes, as columns", "delete", 28 * DAY_MS),
+    Topic("recommendations", KeySpace.WORKLOAD, "decisions about requests", "compact,delete", 400 * DAY_MS),
+    Topic("recommendations-by-cluster", KeySpace.CLUSTER, "the same decisions, by cluster", "delete", 28 * DAY_MS),
+    Topic("pod-updates", KeySpace.CLUSTER, "decisions to resize, evict or leave alone", "delete", 400 * DAY_MS),
+    Topic("outcomes", KeySpace.CLUSTER, "what consumers did", "delete", 90 * DAY_MS),
+    Topic("dead-letters", KeySpace.SOURCE, "what could not be read, and why", "delete", 30 * DAY_MS),
 )
 
 
@@ -81,12 +81,12 @@ class TopicSpec:
     replication: int = -1
 
 
-def state_topic(app_id: str, stage: str) -> str:
+def changelog_topic(app_id: str, stage: str) -> str:
     """The changelog that Faust keeps for the table `<stage>-state` of an app."""
     return f"{app_id}-{stage}-state-changelog"
 
 
-def state_topics(app_id: str, stages: Iterable[str], partitions: int, replication: int = -1) -> tuple[TopicSpec, ...]:
+def changelog_specs(app_id: str, stages: Iterable[str], partitions: int, replication: int = -1) -> tuple[TopicSpec, ...]:
     """The changelogs of the stages' checkpoints.
 
     Compact only, and soon: what a new mark no longer names is rubbish, and a restart reads all that is left. Kafka never
@@ -102,7 +102,7 @@ def state_topics(app_id: str, stages: Iterable[str], partitions: int, replicatio
         "min.compaction.lag.ms": "0",
         "delete.retention.ms": str(DAY_MS),
     }
-    return tuple(_spec(state_topic(app_id, stage), partitions, configs, replication) for stage in stages)
+    return tuple(_spec(changelog_topic(app_id, stage), partitions, configs, replication) for stage in stages)
 
 
 def _spec(name: str, partitions: int, configs: Mapping[str, str], replication: int) -> TopicSpec:

@@ -20,7 +20,7 @@ from agents.app.stage_host import StageHost
 from agents.app.worker_observer import WorkerObserver
 from agents.app.worker_plan import Pacing
 from agents.engine.checkpoint import CheckpointPlan
-from streams.log.connection import Connection
+from streams.log.kafka_connection import KafkaConnection
 
 BETWEEN = 0.002
 """Seconds between two chunks."""
@@ -29,7 +29,7 @@ BETWEEN = 0.002
 class ChangelogProducer:
     """The producer of checkpoints: one record in flight."""
 
-    def __init__(self, where: Connection) -> None:
+    def __init__(self, where: KafkaConnection) -> None:
         """Does not connect."""
         self.where = where
         self._producer: AIOKafkaProducer | None = None

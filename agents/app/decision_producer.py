@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from aiokafka import AIOKafkaProducer
 
 from agents.app import kafka_client_options, supervision
-from streams.log.connection import Connection
+from streams.log.kafka_connection import KafkaConnection
 from streams.log.port import NewRecord
 
 FULL = 20_000
@@ -22,7 +22,7 @@ FULL = 20_000
 class DecisionProducer:
     """One for each worker process."""
 
-    def __init__(self, where: Connection) -> None:
+    def __init__(self, where: KafkaConnection) -> None:
         """Does not connect."""
         self.where = where
         self.waiting = 0

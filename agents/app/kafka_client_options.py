@@ -5,10 +5,10 @@ from typing import Any
 
 import faust
 
-from streams.log.connection import Connection
+from streams.log.kafka_connection import KafkaConnection
 
 
-def options(where: Connection) -> dict[str, Any]:
+def options(where: KafkaConnection) -> dict[str, Any]:
     """The options of every aiokafka client."""
     return {
         "bootstrap_servers": where.options()["bootstrap_servers"],
@@ -21,12 +21,12 @@ def options(where: Connection) -> dict[str, Any]:
     }
 
 
-def urls(where: Connection) -> list[str]:
+def urls(where: KafkaConnection) -> list[str]:
     """The brokers as URLs, which Faust expects."""
     return [f"kafka://{broker.strip()}" for broker in where.brokers.split(",") if broker.strip()]
 
 
-def credentials(where: Connection) -> Any:
+def credentials(where: KafkaConnection) -> Any:
     """The credentials for Faust, or None for a Kafka that asks for none."""
     if where.security_protocol.startswith("SASL"):
         return faust.SASLCredentials(
@@ -39,7 +39,7 @@ def credentials(where: Connection) -> Any:
     return None if context is None else faust.SSLCredentials(context)
 
 
-def _context(where: Connection) -> ssl.SSLContext | None:
+def _context(where: KafkaConnection) -> ssl.SSLContext | None:
     if not where.security_protocol.endswith("SSL"):
         return None
     context = ssl.create_default_context(cafile=where.ssl_cafile)

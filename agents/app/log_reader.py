@@ -20,7 +20,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import OffsetOutOfRangeError
 
 from agents.app import kafka_client_options
-from streams.log.connection import Connection
+from streams.log.kafka_connection import KafkaConnection
 from streams.log.port import Record
 
 TopicAndPartition = tuple[str, int]
@@ -32,7 +32,7 @@ Lost = Callable[[str, int, int, int], None]
 
 
 @asynccontextmanager
-async def reader(where: Connection) -> AsyncIterator[Any]:
+async def reader(where: KafkaConnection) -> AsyncIterator[Any]:
     """A consumer of its own. Reading at an offset that the log no longer has raises OffsetOutOfRangeError."""
     consumer = AIOKafkaConsumer(
         **kafka_client_options.options(where),
@@ -91,7 +91,7 @@ async def contents(consumer: Any, until: Mapping[TopicAndPartition, int]) -> dic
     return found
 
 
-async def committed(where: Connection, group: str, places: Iterable[TopicAndPartition]) -> dict[TopicAndPartition, int]:
+async def committed(where: KafkaConnection, group: str, places: Iterable[TopicAndPartition]) -> dict[TopicAndPartition, int]:
     """The group's offsets of these, where it has any."""
     admin = AIOKafkaAdminClient(**kafka_client_options.options(where))
     await admin.start()
@@ -102,7 +102,7 @@ async def committed(where: Connection, group: str, places: Iterable[TopicAndPart
     return {(tp.topic, tp.partition): at.offset for tp, at in found.items() if at.offset >= 0}
 
 
-async def records_before(where: Connection, came: Record, *, start: int, lost: Lost) -> AsyncIterator[list[Record]]:
+async def records_before(where: KafkaConnection, came: Record, *, start: int, lost: Lost) -> AsyncIterator[list[Record]]:
     """The records from offset `start` up to, but not including, the record that `came` instead."""
     tp = TopicPartition(came.topic, came.partition)
     async with reader(where) as consumer:

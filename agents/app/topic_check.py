@@ -13,7 +13,7 @@ from aiokafka.errors import TopicAlreadyExistsError, for_code
 from agents.app import kafka_client_options
 from agents.app.worker_plan import WorkerPlan
 from streams.errors import BadInput
-from streams.topics import state_topics
+from streams.topics import changelog_specs
 
 
 async def check(plan: WorkerPlan) -> None:
@@ -58,7 +58,7 @@ def _check_counts(plan: WorkerPlan, counts: Mapping[str, tuple[int, int]]) -> No
 
 async def _create(admin: Any, plan: WorkerPlan, counts: Mapping[str, tuple[int, int]]) -> None:
     replicas = min(counts[topic][1] for topic in plan.inputs())
-    specs = state_topics(plan.name, [stage.name for stage in plan.stages], plan.topics.partitions, replicas)
+    specs = changelog_specs(plan.name, [stage.name for stage in plan.stages], plan.topics.partitions, replicas)
     new = [NewTopic(s.name, s.partitions, replicas, topic_configs=dict(s.configs)) for s in specs if s.name not in counts]
     if not new:
         return

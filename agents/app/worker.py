@@ -24,7 +24,7 @@ from agents.app.worker_observer import WorkerObserver
 from agents.app.worker_plan import WorkerPlan
 from agents.telemetry import logging_setup
 from schemas.units import Seconds
-from streams.log.connection import Connection
+from streams.log.kafka_connection import KafkaConnection
 
 SETTINGS: dict[str, Any] = {
     "store": "memory://",
@@ -85,7 +85,7 @@ class App(faust.App):
         super()._crash(reason)
 
 
-def build(plan: WorkerPlan, *, changelog: Callable[[Connection], ChangelogProducer] = ChangelogProducer) -> App:
+def build(plan: WorkerPlan, *, changelog: Callable[[KafkaConnection], ChangelogProducer] = ChangelogProducer) -> App:
     """The Faust app that hosts the plan's stages. It connects to nothing before it is started."""
     partitions, credentials = plan.topics.partitions, kafka_client_options.credentials(plan.where)
     app = App(
@@ -150,7 +150,7 @@ def _on_revoked(app: App, recovery: Recovery) -> None:
     app.on_partitions_revoked.connect(revoked, weak=False)
 
 
-def run(plan: WorkerPlan, *, changelog: Callable[[Connection], ChangelogProducer] = ChangelogProducer) -> int:
+def run(plan: WorkerPlan, *, changelog: Callable[[KafkaConnection], ChangelogProducer] = ChangelogProducer) -> int:
     """Work until a signal stops the process; returns the exit code."""
     logging_setup.set_up("worker")
     options: dict[str, Any] = {"redirect_stdouts": False, "quiet": True, "override_logging": False}

@@ -8,8 +8,8 @@ from agents.settings import loading, log_factory
 from agents.settings.tree import Settings
 from schemas.units import Seconds
 from streams.errors import BadInput
-from streams.log.connection import Connection
-from streams.topics import Topics, state_topic
+from streams.log.kafka_connection import KafkaConnection
+from streams.topics import Topics, changelog_topic
 
 READY_WITHIN = 10.0
 """Seconds of real time that a worker may be behind and still be ready; with rare ticks, two tick periods."""
@@ -39,7 +39,7 @@ class WorkerPlan:
     and health, port 0 for none. With an event-time lag above `behind` the worker reports that it is not ready.
     """
 
-    where: Connection
+    where: KafkaConnection
     topics: Topics
     stages: tuple[Stage, ...]
     name: str = "ullage"
@@ -50,7 +50,7 @@ class WorkerPlan:
 
     def changelog(self, stage: Stage) -> str:
         """The topic that carries a stage's checkpoints. Faust derives the same name from a table called `<stage>-state`."""
-        return state_topic(self.name, stage.name)
+        return changelog_topic(self.name, stage.name)
 
     def inputs(self) -> tuple[str, ...]:
         """Wire names of all topics that some stage reads, each once."""

@@ -21,10 +21,10 @@ from agents.settings import loading
 from streams.admin import topic_admin
 from streams.broker.preflight import free_ports
 from streams.errors import UllageError
-from streams.log.connection import Connection
+from streams.log.kafka_connection import KafkaConnection
 from streams.log.kafka_log import KafkaLog
 from streams.sources.clock import ticks
-from streams.topics import state_topics
+from streams.topics import changelog_specs
 
 _STARTING = 60.0
 _AFTERWARDS = 3.0
@@ -46,7 +46,7 @@ class KafkaDay:
     def __init__(self, day: Day, brokers: str, folder: Path, *, workers: int = 2, trace: Path | None = None) -> None:
         self.day, self.brokers, self.workers, self.trace = day, brokers, workers, trace
         self.children = Children(folder)
-        self.log = KafkaLog(Connection(brokers))
+        self.log = KafkaLog(KafkaConnection(brokers))
         self.settings: Mapping[str, object] = {**day.settings(), "log.kind": "kafka", "log.brokers": brokers}
 
     def played(self, say: Say, *, for_ever: bool = False) -> Generator[Picture, None, None]:
@@ -67,8 +67,8 @@ class KafkaDay:
         self.log.close()
 
     def _make_topics(self) -> None:
-        states = state_topics("ullage", stage_names(), self.day.partitions)
-        with topic_admin.connect(Connection(self.brokers)) as client:
+        states = changelog_specs("ullage", stage_names(), self.day.partitions)
+        with topic_admin.connect(KafkaConnection(self.brokers)) as client:
             topic_admin.apply(client, topic_admin.plan(client, (*self.day.topics.specs(), *states)))
 
     def _start_shop(self) -> None:

@@ -6,7 +6,7 @@ from agents.demo.picture import TOPICS, Picture
 from streams.codec.event_codec import Codec, tick_number
 from streams.errors import BadRecord
 from streams.log.port import Log
-from streams.topics import Keyed, Topics
+from streams.topics import KeySpace, Topics
 
 
 class Watch:
@@ -19,7 +19,7 @@ class Watch:
         self._positions: dict[tuple[str, int], int] = {}
         for name in names:
             wire = topics.wire(name)
-            count = 1 if topics.topic(wire).keyed is Keyed.BROADCAST else topics.partitions
+            count = 1 if topics.topic(wire).keyed is KeySpace.BROADCAST else topics.partitions
             self._positions |= {(wire, p): log.begin(wire, p) for p in range(count)}
 
     def take(self, wait: float = 0.0) -> int:

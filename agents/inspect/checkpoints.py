@@ -30,7 +30,7 @@ from streams.clients.kube.vpa_checkpoints import checkpoint_list, object_name, w
 from streams.consumers.executing.rate_limit import Pace
 from streams.errors import BadInput, EdgeError, Unreachable
 from streams.log.port import Log
-from streams.topics import state_topic
+from streams.topics import changelog_topic
 
 _AT_ONCE = 500
 """Records of a changelog that are read at a time."""
@@ -98,7 +98,7 @@ def checkpoints(log: Log, settings: Settings) -> Iterator[CheckpointSeen]:
     Replays nothing. Raises BadInput when there is no state at all, and for a state that this program would write in another form:
     what is exported must be what a worker would go on with.
     """
-    topic = state_topic(settings.worker.name, NAME)
+    topic = changelog_topic(settings.worker.name, NAME)
     some = False
     for partition in range(log.partitions(topic)):
         reading = checkpoint.read(_last(log, topic, partition))

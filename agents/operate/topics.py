@@ -7,7 +7,7 @@ from agents.processes.output import data, note
 from agents.settings import log_factory
 from agents.settings.tree import Settings
 from streams.admin import topic_admin
-from streams.topics import TopicSpec, state_topics
+from streams.topics import TopicSpec, changelog_specs
 
 _NOTHING = "nothing to do: all topics are as planned"
 
@@ -36,4 +36,4 @@ def apply(settings: Settings, *, force: Sequence[str]) -> None:
 def wanted(settings: Settings) -> tuple[TopicSpec, ...]:
     """All topics of these settings, with the changelogs of the stages."""
     count, copies = settings.topics.partitions, settings.topics.replication
-    return (*log_factory.topics(settings).specs(copies), *state_topics(settings.worker.name, stage_names(), count, copies))
+    return (*log_factory.topics(settings).specs(copies), *changelog_specs(settings.worker.name, stage_names(), count, copies))

@@ -9,7 +9,7 @@ from streams.log.port import Log
 from streams.topics import Topics
 
 if TYPE_CHECKING:
-    from streams.log.connection import Connection
+    from streams.log.kafka_connection import KafkaConnection
 
 
 def topics(settings: Settings) -> Topics:
@@ -32,12 +32,12 @@ def log(settings: Settings) -> Log:
             raise BadInput("log.kind is 'memory', but a log in memory is gone with its process: this command needs kafka or file")
 
 
-def connection(settings: Settings) -> "Connection":
+def connection(settings: Settings) -> "KafkaConnection":
     """How to reach Kafka."""
-    from streams.log.connection import Connection
+    from streams.log.kafka_connection import KafkaConnection
 
     security = settings.log.security
-    return Connection(
+    return KafkaConnection(
         brokers=settings.log.brokers,
         security_protocol=security.protocol,
         sasl_mechanism=security.mechanism,

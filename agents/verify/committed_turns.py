@@ -10,7 +10,7 @@ from agents.engine import checkpoint
 from agents.engine.stage import Stage
 from streams.errors import BadInput
 from streams.log.port import Log
-from streams.topics import state_topic
+from streams.topics import changelog_topic
 
 _VERSION = 8
 """Bytes of a chunk that say its version; the rest is not kept."""
@@ -21,7 +21,7 @@ def committed(log: Log, worker: str, stages: Sequence[Stage]) -> dict[tuple[str,
     """By stage and partition, the turn up to which the workers of this name have published everything."""
     found = {}
     for stage in stages:
-        topic = state_topic(worker, stage.name)
+        topic = changelog_topic(worker, stage.name)
         for partition in range(_partitions(log, topic)):
             newest = checkpoint.read(_last(log, topic, partition)).found
             if newest is not None:

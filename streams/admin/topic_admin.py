@@ -13,16 +13,16 @@ from kafka.errors import TopicAlreadyExistsError, UnknownTopicOrPartitionError, 
 
 from streams.admin.topic_plan import NEW, PARTITIONS, Change, Existing, Plan, compare
 from streams.errors import BadInput, LogUnavailable
-from streams.log.connection import Connection, told
+from streams.log.kafka_connection import KafkaConnection, translated_errors
 from streams.topics import TopicSpec
 
 __all__ = ["Change", "Existing", "Plan", "apply", "compare", "connect", "plan", "survey"]
 
 
 @contextmanager
-def connect(where: Connection) -> Iterator[KafkaAdminClient]:
+def connect(where: KafkaConnection) -> Iterator[KafkaAdminClient]:
     """An admin client. Errors of the client inside the block become LogUnavailable with what to do."""
-    with told(where, "working on topics"):
+    with translated_errors(where, "working on topics"):
         client = KafkaAdminClient(**where.options())
         try:
             yield client

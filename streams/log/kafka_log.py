@@ -1,8 +1,8 @@
 """The log in Kafka: one idempotent producer, one consumer without a group, and the admin client for questions.
 
-An append returns when all in-sync replicas have it. When an append fails, a part of it may stand in the log: who repeats it
-writes the same bytes, and readers are idempotent by id. Threads may share it, but polls take turns: a loop that reads all the
-time should have an opening of its own. It makes no topics.
+An append returns when all in-sync replicas have it. When an append fails, a part of it may stand in the log: whoever repeats it
+writes the same bytes, and readers recognise repeats by id. Threads may share it, but only one polls at a time: a loop that
+reads all the time should open a log of its own. It creates no topics.
 """
 
 import threading
@@ -17,15 +17,14 @@ from kafka.errors import KafkaConnectionError, KafkaError, NodeNotReadyError, Un
 
 from schemas.names import Place
 from streams.errors import BadInput
-from streams.log import connection
-from streams.log.connection import MAX_RECORD_BYTES, Connection
-from streams.log.kafka_reader import Reader
+from streams.log.kafka_connection import MAX_RECORD_BYTES, KafkaConnection, translated_errors
+from streams.log.kafka_reader import KafkaReader
 from streams.log.port import NewRecord, Positions, Record, require_key_or_value
 
 DELIVERY_MS = 30_000
 """How long one append may take, broker restarts included."""
-ASKING = 5.0
-"""Seconds for which a question is asked again that found no connection."""
+QUESTION_SECONDS = 5.0
+"""For how long a question is asked again that found no connection."""
 OVERHEAD = 64 << 10
 """Room for headers and framing in a request around the largest record."""
 
@@ -33,21 +32,21 @@ OVERHEAD = 64 << 10
 class KafkaLog:
     """Connects when first used. Raises LogUnavailable with what to do when Kafka cannot be reached."""
 
-    def __init__(self, where: Connection) -> None:
+    def __init__(self, where: KafkaConnection) -> None:
         self.where = where
         self._counts: dict[str, int] = {}
         self._opening = threading.Lock()
         self._producer: KafkaProducer | None = None
         self._admin: KafkaAdminClient | None = None
-        self._reader = Reader(where, self._offsets)
+        self._reader = KafkaReader(where, self._offsets)
 
     def append(self, records: Iterable[NewRecord]) -> Sequence[Place]:
-        """As the port says. After an error a part may have been appended."""
+        """As the port says. After an error a part of the records may have been appended."""
         batch = list(records)
         for record in batch:
             require_key_or_value(record)
             self._check(record.topic, record.partition)
-        with connection.told(self.where, f"appending {len(batch)} records"):
+        with translated_errors(self.where, f"appending {len(batch)} records"):
             try:
                 return self._send(batch)
             except KafkaError:
@@ -69,7 +68,7 @@ class KafkaLog:
         """As the port says."""
         for topic, partition in positions:
             self._check(topic, partition)
-        with connection.told(self.where, "reading"):
+        with translated_errors(self.where, "reading"):
             return self._reader.poll(positions, until=monotonic() + wait, limit=limit)
 
     def begin(self, topic: str, partition: int) -> int:
@@ -83,12 +82,12 @@ class KafkaLog:
     def _offset(self, topic: str, partition: int, which: OffsetSpec) -> int:
         self._check(topic, partition)
         tp = TopicPartition(topic, partition)
-        with connection.told(self.where, f"asking for the offsets of {topic}:{partition}"):
+        with translated_errors(self.where, f"asking for the offsets of {topic}:{partition}"):
             return self._offsets([tp], which)[tp]
 
     def _offsets(self, partitions: Collection[TopicPartition], which: OffsetSpec) -> Mapping[TopicPartition, int]:
-        """Asked again while there is no connection: a broker that has just come back is not yet in the client's books."""
-        until = monotonic() + ASKING
+        """Asks again while there is no connection: the client does not know at once that a broker has come back."""
+        until = monotonic() + QUESTION_SECONDS
         while True:
             try:
                 answer = self._open_admin().list_partition_offsets(dict.fromkeys(partitions, which))
@@ -107,7 +106,7 @@ class KafkaLog:
         return count
 
     def _count(self, topic: str) -> int | None:
-        with connection.told(self.where, f"asking about topic '{topic}'"):
+        with translated_errors(self.where, f"asking about topic '{topic}'"):
             (answer,) = self._open_admin().describe_topics([topic])
             error = for_code(answer["error_code"])
             if error is UnknownTopicOrPartitionError:
@@ -117,7 +116,7 @@ class KafkaLog:
             return len(answer["partitions"])
 
     def _check(self, topic: str, partition: int) -> None:
-        """Raises BadInput for a partition that is not there; asks the broker only when it does not know better."""
+        """Raises BadInput for a partition that does not exist; asks the broker only about topics that are new to it."""
         if 0 <= partition < self._counts.get(topic, 0):
             return
         count = self.partitions(topic)
@@ -138,14 +137,14 @@ class KafkaLog:
             return self._producer
 
     def _drop_producer(self) -> None:
-        """A producer that failed once may refuse everything after; the next append gets a new one."""
+        """A producer that failed once may refuse everything afterwards, so the next append gets a new one."""
         with self._opening:
             producer, self._producer = self._producer, None
         if producer is not None:
             producer.close(timeout=0)
 
     def close(self) -> None:
-        """Let go of all connections. What was appended is safe already."""
+        """Close all connections. What was appended is already safe."""
         self._reader.close()
         self._drop_producer()
         with self._opening:

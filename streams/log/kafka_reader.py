@@ -1,7 +1,7 @@
-"""Reads Kafka from positions that the caller keeps: one consumer, assigned by hand, that seeks only when it stands elsewhere.
+"""Reads Kafka from positions that the caller keeps: one consumer, assigned by hand, that seeks only when its position differs.
 
-It commits nothing and belongs to no group. It refuses to guess: when the log says that there is a record and none comes for
-`PATIENCE` seconds, that is an error, not an empty answer.
+It commits nothing and belongs to no group. It never guesses: when Kafka holds a record and does not deliver it for `PATIENCE`
+seconds, that is an error, not an empty answer.
 """
 
 import threading
@@ -13,21 +13,21 @@ from kafka.admin import OffsetSpec
 from kafka.consumer.fetcher import ConsumerRecord
 from kafka.errors import KafkaTimeoutError, OffsetOutOfRangeError
 
-from streams.log.connection import MAX_RECORD_BYTES, REQUEST_MS, Connection
+from streams.log.kafka_connection import MAX_RECORD_BYTES, REQUEST_MS, KafkaConnection
 from streams.log.port import Positions, Record
 
 Offsets = Callable[[Collection[TopicPartition], OffsetSpec], Mapping[TopicPartition, int]]
 
 PATIENCE = 30.0
 SLICE_MS = 250
-"""How long to wait for data between two looks at whether there ought to be some."""
+"""How long to wait for data before asking whether there should be some."""
 
 
-class Reader:
-    """One consumer behind a lock. `_at` is the position that each caller's partition is known to stand at."""
+class KafkaReader:
+    """One consumer behind a lock. `_at` is the consumer's position in each partition, where it is known."""
 
-    def __init__(self, where: Connection, offsets: Offsets) -> None:
-        """`offsets` answers over a connection of its own: on the consumer's it would stand behind a fetch that waits for data."""
+    def __init__(self, where: KafkaConnection, offsets: Offsets) -> None:
+        """`offsets` uses a connection of its own: on the consumer's it would queue behind a fetch that waits for data."""
         self._where, self._offsets = where, offsets
         self._lock = threading.Lock()
         self._consumer: KafkaConsumer | None = None
@@ -41,8 +41,8 @@ class Reader:
         with self._lock:
             consumer = self._open()
             while True:
-                ahead = self._go_to(consumer, positions)
-                records = self._take(consumer, _slice_ms(until), limit)
+                ahead = self._seek_to(consumer, positions)
+                records = self._poll(consumer, _slice_ms(until), limit)
                 if records:
                     return records
                 if monotonic() < until:
@@ -58,8 +58,8 @@ class Reader:
             self._consumer = KafkaConsumer(**self._where.options(), **_CONSUMER)
         return self._consumer
 
-    def _go_to(self, consumer: KafkaConsumer, positions: Positions) -> set[TopicPartition]:
-        """Assign, and seek where the consumer stands elsewhere. Gives the partitions that end before the position wanted."""
+    def _seek_to(self, consumer: KafkaConsumer, positions: Positions) -> set[TopicPartition]:
+        """Assign, and seek where the position differs. Returns the partitions that end before the wanted position."""
         wanted = {TopicPartition(*tp): position for tp, position in positions.items()}
         if set(wanted) != consumer.assignment():
             consumer.assign(list(wanted))
@@ -80,7 +80,7 @@ class Reader:
                 consumer.resume(tp)
         return ahead
 
-    def _take(self, consumer: KafkaConsumer, timeout_ms: int, limit: int) -> Sequence[Record]:
+    def _poll(self, consumer: KafkaConsumer, timeout_ms: int, limit: int) -> Sequence[Record]:
         try:
             found = consumer.poll(timeout_ms=timeout_ms, max_records=limit)
         except OffsetOutOfRangeError:  # retention took it since the seek: ask again where the log begins
@@ -91,13 +91,13 @@ class Reader:
         return [_record(record) for records in found.values() for record in records]
 
     def _behind(self, consumer: KafkaConsumer, ahead: set[TopicPartition]) -> bool:
-        """Whether the log holds something that has not come yet. Holes at the end of a partition are nothing."""
+        """Whether Kafka holds a record that it has not delivered yet. A hole at the end of a partition is none."""
         there = [tp for tp in consumer.assignment() if tp not in ahead]
         ends = self._offsets(there, OffsetSpec.LATEST) if there else {}
         return any(consumer.position(tp, timeout_ms=REQUEST_MS) < end for tp, end in ends.items())
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         with self._lock:
             if self._consumer is not None:
                 self._consumer.close(autocommit=False)

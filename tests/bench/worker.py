@@ -13,7 +13,7 @@ from agents.app import WorkerPlan, worker
 from agents.app.owned_partition import OwnedPartition
 from agents.app.worker_observer import WorkerObserver
 from agents.settings.tree import Settings
-from streams.log.connection import Connection
+from streams.log.kafka_connection import KafkaConnection
 from streams.topics import Topics
 
 
@@ -46,7 +46,7 @@ def noting(turns: bool) -> None:
 def main() -> int:
     told = json.loads(sys.argv[1])
     noting(told.get("turns", False))
-    where, topics = Connection(told["brokers"]), Topics(told["prefix"], told["partitions"])
+    where, topics = KafkaConnection(told["brokers"]), Topics(told["prefix"], told["partitions"])
     stages = pipeline.stages(Settings())
     plan = WorkerPlan(where, topics, stages, name=told["prefix"])
     if told.get("profile"):

@@ -25,7 +25,7 @@ from schemas.facts.pods import PodChanged, PodDeleted
 from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
 from schemas.units import Seconds
 from streams.codec.event_codec import Codec, tick_number
-from streams.log.connection import Connection
+from streams.log.kafka_connection import KafkaConnection
 from streams.log.kafka_log import KafkaLog
 from streams.log_context import LogContext
 from streams.topics import Topics
@@ -154,7 +154,7 @@ def _judge(commands: Commands, world: World, before: list[Any], after: list[Any]
     """The log: nothing twice, everything once, and every decision follows from it."""
     uids = {pod["metadata"]["uid"] for pod in before}, {pod["metadata"]["uid"] for pod in after}
     topics = commands.topics
-    with KafkaLog(Connection(commands.broker)) as log:
+    with KafkaLog(KafkaConnection(commands.broker)) as log:
         ours = [
             e
             for e in events(log, topics, "pod-changes")

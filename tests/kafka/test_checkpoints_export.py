@@ -7,10 +7,10 @@ from pathlib import Path
 from agents.pipeline import ticked_topics
 from schemas.catalogue import Event
 from streams.codec.event_codec import Codec, tick
-from streams.log.connection import Connection
+from streams.log.kafka_connection import KafkaConnection
 from streams.log.kafka_log import KafkaLog
 from streams.log.port import Log
-from streams.topics import Topics, state_topic
+from streams.topics import Topics, changelog_topic
 from tests.support.cluster_events import API, MINUTE, START, pod, scrape, vpa
 from tests.support.commands import Commands
 
@@ -37,12 +37,12 @@ def test_the_state_of_a_worker_is_exported(broker: str, topics_made: Callable[..
     commands = Commands(broker, topics, tmp_path)
     home = topics.partition_of(API.key)
     try:
-        with KafkaLog(Connection(broker)) as log:
+        with KafkaLog(KafkaConnection(broker)) as log:
             tell(log, topics)
             commands.start("worker", "worker")
             place = topics.wire("recommendations"), home
             commands.wait(lambda: log.end(*place) > log.begin(*place), 60.0, "a recommendation")
-            written = state_topic(topics.prefix, "recommender"), home
+            written = changelog_topic(topics.prefix, "recommender"), home
             commands.wait(lambda: any(b"/mark/" in (r.key or b"") for r in log.poll({written: 0})), 60.0, "a mark")
         commands.running["worker"].terminate()
         assert commands.running["worker"].wait(30) in (0, 143)

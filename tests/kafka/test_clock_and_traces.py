@@ -11,7 +11,7 @@ from schemas.facts.usage import MetricsScraped
 from streams.codec import event_codec
 from streams.codec.event_codec import Codec
 from streams.errors import TryAgain
-from streams.log.connection import Connection
+from streams.log.kafka_connection import KafkaConnection
 from streams.log.kafka_log import KafkaLog
 from streams.log_context import LogContext
 from streams.sources.clock import Clock, ClockTiming, wall_ms
@@ -21,7 +21,7 @@ from streams.topics import Topics
 
 def test_a_clock_ticks_in_every_partition_that_a_stage_reads(broker: str, topics_made: Callable[..., Topics]) -> None:
     topics = topics_made(partitions=2)
-    with KafkaLog(Connection(broker)) as log:
+    with KafkaLog(KafkaConnection(broker)) as log:
         clock = Clock(log, topics, ClockTiming(period_ms=100), ticked=ticked_topics())
         first = clock.step()
         time.sleep(clock.wait())
@@ -40,7 +40,7 @@ def test_a_clock_that_is_a_minute_off_the_broker_writes_no_tick(
     broker: str, topics_made: Callable[..., Topics], lead: int, words: str
 ) -> None:
     topics = topics_made(partitions=1)
-    with KafkaLog(Connection(broker)) as log:
+    with KafkaLog(KafkaConnection(broker)) as log:
         with pytest.raises(TryAgain, match=words):
             Clock(log, topics, ticked=ticked_topics(), now=lambda: wall_ms() + lead).step()
         assert {log.end(topics.wire(name), 0) for name in ticked_topics()} == {0}
@@ -52,7 +52,7 @@ def test_every_row_of_a_trace_arrives(broker: str, topics_made: Callable[..., To
     lines = [f"c{i % 7},{60 * (i // 7 + 1)},{i / 8},{i}" for i in range(700)]
     path.write_text("\n".join(["container_id,timestamp_s,cpu_cores,memory_bytes", *lines]))
     reader = Codec(topics)
-    with KafkaLog(Connection(broker)) as log, Trace(path) as trace:
+    with KafkaLog(KafkaConnection(broker)) as log, Trace(path) as trace:
         *_, last = TracePlayer(trace, LogContext.of(log, topics, "trace"), ticked=ticked_topics()).play()
         assert last.rows == 700
         cores: list[float] = []

@@ -17,7 +17,7 @@ from streams.codec.event_codec import Codec, tick
 from streams.consumers.executing.cursor import Reading
 from streams.consumers.executing.executor import Post
 from streams.consumers.pods.evictor import evictor
-from streams.log.connection import Connection
+from streams.log.kafka_connection import KafkaConnection
 from streams.log.kafka_log import KafkaLog
 from streams.log_context import LogContext
 from streams.simulated.api_server import SimulatedServer
@@ -43,7 +43,7 @@ class Stage:
         """From another connection, as an operator would."""
         event = ControlChanged(START, "demo", Mode.APPLY, paused=paused)
         home = self.post.topics.partition_of("demo")
-        with KafkaLog(Connection(self.broker)) as other:
+        with KafkaLog(KafkaConnection(self.broker)) as other:
             other.append([self.post.codec.encode(event, topic="control", key="demo", partition=home, source="/test")])
 
     def plan(self, pod: Pod) -> None:
@@ -62,7 +62,7 @@ class Stage:
 def stage(broker: str, topics_made: Callable[..., Topics]) -> Iterator[Stage]:
     topics, cluster = topics_made(partitions=2), demo_cluster(3, start=START)
     cluster.advance(START + timedelta(minutes=2))
-    with KafkaLog(Connection(broker)) as log, SimulatedServer(cluster) as server:
+    with KafkaLog(KafkaConnection(broker)) as log, SimulatedServer(cluster) as server:
         client = connect("demo", server.url)
         stage = Stage(broker, log, Post(log, topics, Codec(topics), "demo"), cluster, client)
         stage.say(paused=False)

@@ -11,7 +11,7 @@ from kafka.admin import NewTopic
 
 from streams.broker import Broker
 from streams.errors import LogUnavailable
-from streams.log.connection import Connection
+from streams.log.kafka_connection import KafkaConnection
 from streams.log.kafka_log import KafkaLog
 from streams.log.port import Log, NewRecord, Record
 from tests.support.log_conformance import Conformance, World, read_all
@@ -26,7 +26,7 @@ def admin(broker: str) -> Iterator[KafkaAdminClient]:
 
 @pytest.fixture(scope="module")
 def shared(broker: str) -> Iterator[KafkaLog]:
-    with KafkaLog(Connection(broker)) as log:
+    with KafkaLog(KafkaConnection(broker)) as log:
         yield log
 
 
@@ -84,12 +84,12 @@ class TestKafkaLog(Conformance):
 def test_a_broker_that_is_not_there_is_told_with_what_to_do(
     ask: Callable[[KafkaLog], object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("streams.log.connection.BOOTSTRAP_MS", 300)
+    monkeypatch.setattr("streams.log.kafka_connection.BOOTSTRAP_MS", 300)
     with socket.socket() as nobody:  # bound but not listening: the port is ours, and refuses
         nobody.bind(("127.0.0.1", 0))
         where = f"127.0.0.1:{nobody.getsockname()[1]}"
         with (
-            KafkaLog(Connection(where)) as log,
+            KafkaLog(KafkaConnection(where)) as log,
             pytest.raises(LogUnavailable, match=rf"at Kafka '{where}' did not work .*Start one with `ullage broker`"),
         ):
             ask(log)
@@ -99,7 +99,7 @@ def test_an_append_and_a_poll_live_through_the_death_of_the_broker(broker: str, 
     topic = f"{prefix}.lives"
     with KafkaAdminClient(bootstrap_servers=broker) as admin:
         admin.create_topics([NewTopic(topic, 1, 1)], wait_for_metadata=True)
-    with KafkaLog(Connection(broker)) as log:
+    with KafkaLog(KafkaConnection(broker)) as log:
         log.append([NewRecord(topic, 0, b"k", b"before")])
         assert [r.value for r in log.poll({(topic, 0): 0})] == [b"before"]
         embedded.kill()

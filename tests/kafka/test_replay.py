@@ -16,8 +16,8 @@ from streams.admin import topic_admin
 from streams.codec import event_codec
 from streams.codec.event_codec import Codec
 from streams.decision_view import DecisionView
-from streams.log.connection import Connection
 from streams.log.file_log import FileLog
+from streams.log.kafka_connection import KafkaConnection
 from streams.log.kafka_log import KafkaLog
 from streams.log.memory_log import MemoryLog
 from streams.log.port import NewRecord, Record
@@ -29,13 +29,13 @@ START_MS = 1_767_225_600_000
 
 @pytest.fixture
 def log(broker: str) -> Iterator[KafkaLog]:
-    with KafkaLog(Connection(broker)) as log:
+    with KafkaLog(KafkaConnection(broker)) as log:
         yield log
 
 
 @pytest.fixture
 def client(broker: str) -> Iterator[KafkaAdminClient]:
-    with topic_admin.connect(Connection(broker)) as client:
+    with topic_admin.connect(KafkaConnection(broker)) as client:
         yield client
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from streams.log.connection import Connection
+from streams.log.kafka_connection import KafkaConnection
 from streams.log.kafka_log import KafkaLog
 from streams.topics import Topics
 from tests.support.status_desk import HOUR, START, StatusDesk, pod, said, vpa
@@ -27,7 +27,7 @@ def server() -> Iterator[VpaServer]:
 @pytest.fixture
 def desk(broker: str, topics_made: Callable[..., Topics], server: VpaServer) -> Iterator[StatusDesk]:
     topics = topics_made(partitions=2)
-    with KafkaLog(Connection(broker)) as log:
+    with KafkaLog(KafkaConnection(broker)) as log:
         yield KafkaDesk(server.url, topics=topics, log=log)
 
 

@@ -9,18 +9,18 @@ from kafka import KafkaAdminClient
 from agents.pipeline import stage_names
 from streams.admin import topic_admin
 from streams.errors import BadInput, LogUnavailable
-from streams.log.connection import Connection
-from streams.topics import Topics, state_topics
+from streams.log.kafka_connection import KafkaConnection
+from streams.topics import Topics, changelog_specs
 
 
 @pytest.fixture
 def client(broker: str) -> Iterator[KafkaAdminClient]:
-    with topic_admin.connect(Connection(broker)) as client:
+    with topic_admin.connect(KafkaConnection(broker)) as client:
         yield client
 
 
 def test_apply_makes_all_topics_and_a_second_plan_is_empty(client: KafkaAdminClient, prefix: str) -> None:
-    wanted = [*Topics(prefix, 2).specs(), *state_topics(prefix, stage_names(), 2)]
+    wanted = [*Topics(prefix, 2).specs(), *changelog_specs(prefix, stage_names(), 2)]
     plan = topic_admin.plan(client, wanted)
     assert [(c.what, c.topic) for c in plan.changes] == [("topic", s.name) for s in wanted]
     topic_admin.apply(client, plan)
@@ -63,6 +63,6 @@ def test_destructive_changes_are_refused_whole_until_they_are_forced(client: Kaf
 def test_more_copies_than_brokers_are_told_with_the_brokers_answer(broker: str, prefix: str) -> None:
     with (
         pytest.raises(LogUnavailable, match=rf"creating topic '{prefix}\.policies\.v1'"),
-        topic_admin.connect(Connection(broker)) as client,
+        topic_admin.connect(KafkaConnection(broker)) as client,
     ):
         topic_admin.apply(client, topic_admin.plan(client, Topics(prefix, 1).specs(replication=3)))

@@ -14,7 +14,7 @@ from agents.pipeline import stages
 from agents.settings.tree import Settings
 from agents.verify.committed_turns import committed
 from streams.codec.event_codec import header, tick_number
-from streams.log.connection import Connection
+from streams.log.kafka_connection import KafkaConnection
 from streams.log.kafka_log import KafkaLog
 from streams.sources.traces import Trace
 from streams.topics import Topics
@@ -85,7 +85,7 @@ def test_what_two_workers_recommend_on_a_trace_is_what_the_backtest_does_even_wh
         marks = committed(log, site.topics.prefix, listed)
         return [marks.get(("recommender", p), -1) for p in range(site.topics.partitions)] == [last] * site.topics.partitions
 
-    with KafkaLog(Connection(site.broker)) as log:
+    with KafkaLog(KafkaConnection(site.broker)) as log:
         site.start("source", "source", "traces", str(file), "--speed", "0")
         site.start("one", "worker")
         site.start("two", "worker")

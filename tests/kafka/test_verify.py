@@ -8,7 +8,7 @@ from kafka import KafkaAdminClient, TopicPartition
 from agents.runner import Runner
 from agents.verify.verification import DiscrepancyKind, verify
 from agents.why.explanation import explain, lines
-from streams.log.connection import Connection
+from streams.log.kafka_connection import KafkaConnection
 from streams.log.kafka_log import KafkaLog
 from streams.log.port import NewRecord
 from streams.log_context import LogContext
@@ -20,7 +20,7 @@ MINUTES = 4
 
 @pytest.fixture
 def log(broker: str) -> Iterator[KafkaLog]:
-    with KafkaLog(Connection(broker)) as log:
+    with KafkaLog(KafkaConnection(broker)) as log:
         yield log
 
 

@@ -15,7 +15,7 @@ from schemas.names import PodName, Workload
 from streams.codec import event_codec
 from streams.codec.event_codec import Codec
 from streams.errors import BadInput
-from streams.log.connection import Connection
+from streams.log.kafka_connection import KafkaConnection
 from streams.log.kafka_log import KafkaLog
 from streams.log.port import NewRecord
 from streams.topics import Topics
@@ -31,7 +31,7 @@ class Bench:
 
     def __init__(self, broker: str, topics: Topics, folder: Path) -> None:
         self.broker, self.topics, self.folder = broker, topics, folder
-        self.log, self.codec = KafkaLog(Connection(broker)), Codec(topics)
+        self.log, self.codec = KafkaLog(KafkaConnection(broker)), Codec(topics)
         self.workers: list[Process] = []
         self.turn = 0
 

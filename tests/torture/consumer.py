@@ -18,7 +18,7 @@ from streams.codec.event_codec import Codec
 from streams.consumers.executing.executor import Post
 from streams.consumers.pods.evictor import evictor
 from streams.consumers.pods.resizer import resizer
-from streams.log.connection import Connection
+from streams.log.kafka_connection import KafkaConnection
 from streams.log.kafka_log import KafkaLog
 from streams.topics import Topics
 from tests.torture.shop import NAME
@@ -54,7 +54,7 @@ def main() -> None:
         configuration = official.Configuration()
         configuration.host = told["url"]
         client = Dying(NAME, official.ApiClient(configuration))
-        post = Post(KafkaLog(Connection(told["brokers"])), topics, Codec(topics), NAME)
+        post = Post(KafkaLog(KafkaConnection(told["brokers"])), topics, Codec(topics), NAME)
         threads.append(threading.Thread(target=make(post, client).run, args=(threading.Event(),), daemon=True))
     for thread in threads:
         thread.start()

@@ -18,7 +18,7 @@ from schemas.policies.vertical import UpdateMode, VerticalPolicyChanged
 from schemas.units import Fraction
 from streams.codec.event_codec import Codec
 from streams.errors import BadRecord
-from streams.log.connection import Connection
+from streams.log.kafka_connection import KafkaConnection
 from streams.log.kafka_log import KafkaLog
 from streams.log_context import LogContext
 from streams.simulated.api_server import SimulatedServer
@@ -64,7 +64,7 @@ class Shop:
         self.brokers, self.topics, self.codec = brokers, topics, Codec(topics)
         self.start = datetime.fromtimestamp(start_ms / 1000, UTC)
         self.cluster = Counting(seed, self.start)
-        self.log = KafkaLog(Connection(brokers))
+        self.log = KafkaLog(KafkaConnection(brokers))
         self.server = SimulatedServer(self.cluster)
         self.stop = threading.Event()
         source = ClusterPoller(SimulatedClient(self.cluster), LogContext(self.log, topics, self.codec, self.cluster.name))

@@ -17,7 +17,7 @@ from agents.app.checkpoint_writer import ChangelogProducer
 from agents.app.stage_host import StageHost
 from agents.engine.stage import Stage
 from schemas.units import Seconds
-from streams.log.connection import Connection
+from streams.log.kafka_connection import KafkaConnection
 from streams.topics import Topics
 
 chance = random.Random()
@@ -61,7 +61,7 @@ def main() -> int:
     if told.get("skip"):
         skipping(told["skip"])
     plan = WorkerPlan(
-        where=Connection(told["brokers"]),
+        where=KafkaConnection(told["brokers"]),
         topics=Topics(told["prefix"], told["partitions"]),
         stages=stages(told.get("stages", "sums")),
         name=told["name"],

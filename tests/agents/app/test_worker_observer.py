@@ -11,7 +11,7 @@ from agents.app.worker_observer import WorkerObserver
 from agents.app.worker_plan import WorkerPlan, from_settings
 from agents.settings.tree import Settings
 from streams.codec.event_codec import tick
-from streams.log.connection import Connection
+from streams.log.kafka_connection import KafkaConnection
 from streams.log.port import Record
 from streams.topics import Topics
 
@@ -21,7 +21,7 @@ TASK = {"stage": "recommender", "partition": "0"}
 def hosted() -> tuple[StageHost, OwnedPartition, WorkerObserver]:
     """The recommender with partition 0 open and caught up. Neither Faust nor Kafka is needed until a record is to be sent."""
     topics = Topics("ullage", 1)
-    of = WorkerPlan(Connection("127.0.0.1:1"), topics, pipeline.stages(Settings())[:1])
+    of = WorkerPlan(KafkaConnection("127.0.0.1:1"), topics, pipeline.stages(Settings())[:1])
     observer = WorkerObserver(of)
     host = StageHost(of.stages[0], of, consumer=None, producer=None, observer=observer)  # type: ignore[arg-type]  # not asked for anything here
     begins = dict.fromkeys(host.wires, 0)

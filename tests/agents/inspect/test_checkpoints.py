@@ -20,11 +20,11 @@ from streams.clients.kube.watched_objects import CheckpointObject
 from streams.log.file_log import FileLog
 from streams.log.port import NewRecord
 from streams.sources.kube.publish.vpa_publisher import checkpoint_seen
-from streams.topics import state_topic
+from streams.topics import changelog_topic
 from tests.support.cluster_events import API, MINUTE, START, pod, scrape, turn, vpa
 from tests.support.vpa_server import VpaServer
 
-TOPIC = state_topic("ullage", "recommender")
+TOPIC = changelog_topic("ullage", "recommender")
 PLURAL = "verticalpodautoscalercheckpoints"
 LABELS = {"app": "api"}
 MIB = 1 << 20

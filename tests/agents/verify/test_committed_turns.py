@@ -8,7 +8,7 @@ from streams.codec.event_codec import header
 from streams.log.memory_log import MemoryLog
 from streams.log.port import NewRecord
 from streams.log_context import LogContext
-from streams.topics import TOPICS, state_topic
+from streams.topics import TOPICS, changelog_topic
 from tests.support.small_pipeline import START_MS, WEB, PipelineLog, stages
 
 LAST = START_MS + 2 * 60_000
@@ -17,7 +17,7 @@ LAST = START_MS + 2 * 60_000
 def marked(log: MemoryLog, turns: list[int], *, torn: bool = False) -> None:
     """Checkpoints of every stage's two partitions at these turns; `torn` leaves the last mark's chunk out."""
     for stage in stages():
-        topic = state_topic("w", stage.name)
+        topic = changelog_topic("w", stage.name)
         log.create(topic, 2)
         for partition in (0, 1):
             ledger = Ledger("f")

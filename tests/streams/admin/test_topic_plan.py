@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from streams.admin.topic_plan import Change, Existing, compare
-from streams.topics import REACH_MS, TOPICS, Topics, TopicSpec, state_topics
+from streams.topics import REACH_MS, TOPICS, Topics, TopicSpec, changelog_specs
 
 
 def spec(**configs: str) -> TopicSpec:
@@ -27,7 +27,7 @@ def test_a_missing_topic_is_to_be_created_and_that_is_safe() -> None:
 
 
 def test_all_our_topics_as_wanted_need_nothing() -> None:
-    wanted = [*Topics("x", 3).specs(replication=3), *state_topics("x", ["recommender"], 3)]
+    wanted = [*Topics("x", 3).specs(replication=3), *changelog_specs("x", ["recommender"], 3)]
     plan = compare(wanted, {s.name: as_existing(s) for s in wanted})
     assert (plan.changes, plan.notes) == ((), ())
 
@@ -123,7 +123,7 @@ def test_with_three_copies_two_must_have_each_record_and_with_fewer_nothing_is_s
 
 
 def test_state_topics_are_named_as_faust_names_changelogs_and_are_compacted_soon() -> None:
-    (recommender, updater) = state_topics("ullage", ["recommender", "updater"], 4, replication=3)
+    (recommender, updater) = changelog_specs("ullage", ["recommender", "updater"], 4, replication=3)
     assert recommender.name == "ullage-recommender-state-changelog"
     assert updater.name == "ullage-updater-state-changelog"
     assert (recommender.partitions, recommender.replication) == (4, 3)

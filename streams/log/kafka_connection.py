@@ -1,6 +1,6 @@
-"""How to reach a Kafka cluster, and what to tell a person when that does not work.
+"""How to reach a Kafka cluster, and what a person can do when that fails.
 
-The one place that knows how kafka-python spells its settings and its errors. It opens nothing.
+Only this module knows how kafka-python spells its settings and its errors. It opens nothing.
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ MAX_RECORD_BYTES = 8 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Connection:
+class KafkaConnection:
     """Brokers (`host:port`, separated by commas) and security. The files are PEM."""
 
     brokers: str
@@ -32,7 +32,7 @@ class Connection:
     client_id: str = "ullage"
 
     def options(self) -> dict[str, object]:
-        """What every kafka-python client takes."""
+        """The settings of every kafka-python client."""
         return {
             "bootstrap_servers": [broker.strip() for broker in self.brokers.split(",") if broker.strip()],
             "client_id": self.client_id,
@@ -75,8 +75,8 @@ _ADVICE: tuple[tuple[tuple[type[Exception], ...], str], ...] = (
 
 
 @contextmanager
-def told(connection: Connection, doing: str) -> Iterator[None]:
-    """Turn any error of the client into LogUnavailable: what was being done, where, the answer, and what to do."""
+def translated_errors(connection: KafkaConnection, doing: str) -> Iterator[None]:
+    """Raise any error of the client as LogUnavailable: what was being done, where, the answer, and what to do."""
     try:
         yield
     except (errors.KafkaError, OSError) as error:
