@@ -19,7 +19,7 @@ from streams.sources import clock
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class SimulatedWorld:
     """What is outside of the log. `advance` lives up to a time and appends what the sources saw; `consumers` act and answer."""
 
     advance: Callable[[datetime], object]
@@ -27,7 +27,7 @@ class World:
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class TickGrid:
     """From when on, and how far apart the ticks are, both in milliseconds of the made-up time."""
 
     start_ms: int
@@ -39,7 +39,7 @@ class Pace:
 
 
 @dataclass(frozen=True, slots=True)
-class Round:
+class SimulatedRound:
     """One tick's worth of a simulation: its time, and what the turns gave."""
 
     at: datetime
@@ -51,7 +51,7 @@ class Round:
         return sum(len(taken.decisions) for taken in self.taken)
 
 
-def simulate(context: LogContext, stages: Sequence[Stage], world: World, pace: Pace) -> Iterator[Round]:
+def simulate(context: LogContext, stages: Sequence[Stage], world: SimulatedWorld, pace: TickGrid) -> Iterator[SimulatedRound]:
     """Rounds without end; the caller stops when it has seen enough, and looks at world and log between two rounds."""
     runner = Runner(stages, context)
     number = 0
@@ -64,4 +64,4 @@ def simulate(context: LogContext, stages: Sequence[Stage], world: World, pace: P
         taken = runner.run()
         for act in world.consumers:
             act()
-        yield Round(at, taken)
+        yield SimulatedRound(at, taken)

@@ -1,1 +1,1 @@
-"""`ullage demo`: a simulated day (or a recorded one) that a stranger can watch, and that leaves nothing behind."""
+"""`ullage demo`: a simulated day (or a recorded one) that anybody can watch, and that leaves nothing behind."""

@@ -1,8 +1,8 @@
 """The demo's processes: started, watched, restarted where promised, and none left behind.
 
-Each child leads a process group of its own, so a Ctrl-C in the terminal reaches only the demo, which then stops them in order. A
-child is told its parent (`agents.processes.parent_death`): it dies when the demo dies, whatever kills
-it. What a child says goes to a file.
+Each child leads a process group of its own, so a Ctrl-C in the terminal reaches only the demo, which then stops them in order.
+A child knows its parent (`agents.processes.parent_death`) and dies with the demo, whatever kills that. What a child prints goes
+to a file.
 """
 
 import os
@@ -26,8 +26,8 @@ class ChildDied(UllageError):
 
 
 @dataclass(slots=True)
-class Child:
-    """One process. `keep`: it is started again when it ends; `may_end`: ending well is its good right."""
+class ChildProcess:
+    """One process. `keep`: start it again when it ends. `may_end`: it may end with exit code 0."""
 
     name: str
     argv: Sequence[str]
@@ -62,34 +62,34 @@ class Child:
                 self.process.wait(seconds)
 
     def last_lines(self, count: int = 8) -> str:
-        """The end of what it said."""
+        """The last lines that it printed."""
         lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines() if self.log.exists() else []
-        return "\n".join(f"    {line}" for line in lines[-count:]) or "    (it said nothing)"
+        return "\n".join(f"    {line}" for line in lines[-count:]) or "    (it printed nothing)"
 
     def send(self, number: signal.Signals) -> None:
-        """Send a signal to its whole group; nothing when it is gone."""
+        """Send a signal to its whole group; does nothing when that is gone."""
         if self.process is not None:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.process.pid, number)
 
 
 @dataclass(slots=True)
-class Children:
+class ChildProcesses:
     """All children of one demo; their logs are in `folder`."""
 
     folder: Path
-    all: list[Child] = field(default_factory=list)
+    all: list[ChildProcess] = field(default_factory=list)
 
-    def start(self, name: str, command: Sequence[str], *, environment: Mapping[str, str], keep: bool = False) -> Child:
+    def start(self, name: str, command: Sequence[str], *, environment: Mapping[str, str], keep: bool = False) -> ChildProcess:
         """Start `ullage COMMAND` with these environment variables added."""
         argv = [sys.executable, "-m", "agents", *command]
-        child = Child(name, argv, environment, self.folder / f"{name}.log", keep)
+        child = ChildProcess(name, argv, environment, self.folder / f"{name}.log", keep)
         self.all.append(child)
         child.start()
         return child
 
     def check(self) -> list[str]:
-        """Restart what is to be kept; names of the restarted. Raises ChildDied for one that should still run."""
+        """Restart the children to keep; returns the names of those. Raises ChildDied for any other that has ended."""
         again = []
         for child in self.all:
             code = child.code
@@ -113,7 +113,7 @@ class Children:
         self.kill()
 
     def stop_one(self, name: str, grace: float = GRACE) -> None:
-        """End one child for good: nobody misses it."""
+        """End one child for good."""
         for child in [c for c in self.all if c.name == name]:
             child.send(signal.SIGTERM)
             child.wait(grace)
@@ -122,14 +122,14 @@ class Children:
             self.all.remove(child)
 
     def kill(self) -> None:
-        """Kill every group, also of children that ended (a grandchild may live), and reap."""
+        """Kill and reap every group, also those of children that ended, because a grandchild may live."""
         for child in self.all:
             child.send(signal.SIGKILL)
             if child.process is not None:
                 child.process.wait()
 
 
-def _obituary(child: Child, code: int) -> str:
+def _obituary(child: ChildProcess, code: int) -> str:
     how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
     often = f" for the {child.restarts + 1}th time" if child.restarts else ""
     return f"'{child.name}' {how}{often}; the end of {child.log}:\n{child.last_lines()}"

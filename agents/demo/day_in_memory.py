@@ -1,20 +1,20 @@
-"""The day on a log in memory, in this one process: without Kafka, and without Ullage.
+"""The day on a log in memory, in this process: with Ullage where there is no Kafka, and without Ullage for comparison.
 
-The same shop, stages and consumers as on Kafka, round by round in virtual time. `untouched` is the day that would have been: same
-seed, same load, nobody who acts.
+It runs the same shop, stages and consumers as on Kafka, round by round in virtual time. `untouched` is the day without Ullage:
+same seed, same load, and nobody acts.
 """
 
 import time
 from collections.abc import Callable, Generator
 from datetime import datetime
 
+from agents.demo.day_state import DayState
 from agents.demo.demo_settings import Day, opening
-from agents.demo.log_watcher import Watch
-from agents.demo.picture import Picture
+from agents.demo.log_watcher import LogWatcher
 from agents.pipeline import stages
 from agents.processes.simulated_cluster import open_shop, open_untouched
 from agents.settings.tree import Settings
-from agents.simulate import Pace, World, simulate
+from agents.simulate import SimulatedWorld, TickGrid, simulate
 from streams.consumers.executing.executor import Post
 from streams.consumers.pods.evictor import evictor
 from streams.consumers.pods.resizer import resizer
@@ -24,35 +24,35 @@ from streams.simulated.demo_shop import ShopSettings
 from streams.topics import TOPICS
 
 
-def played(day: Day, settings: Settings, log: MemoryLog) -> Generator[Picture, None, None]:
-    """The day with Ullage, a picture after each tick; takes `day.seconds` of real time if the machine can."""
+def played(day: Day, settings: Settings, log: MemoryLog) -> Generator[DayState, None, None]:
+    """The day with Ullage; yields the state after each tick. It takes `day.seconds` if the machine is fast enough."""
     context = LogContext.of(log, day.topics)
     log.append(opening(day))
     shop = open_shop(_shop_settings(day), log, day.topics)
     post = Post(log, day.topics, context.codec, day.cluster)
     acting = (resizer(post, shop.client), evictor(post, shop.client))
-    world = World(_living(shop.cluster.advance, shop.scrape), (shop.after, *(a.poll_once for a in acting)))
-    watch = Watch(log, day.topics)
+    world = SimulatedWorld(_living(shop.cluster.advance, shop.scrape), (shop.after, *(a.poll_once for a in acting)))
+    watcher = LogWatcher(log, day.topics)
     pipeline = stages(settings)
     began = time.monotonic()
-    for moment in simulate(context, pipeline, world, _pace(day)):
-        watch.take()
-        yield watch.picture
-        if moment.at >= day.end:
+    for totals in simulate(context, pipeline, world, _pace(day)):
+        watcher.poll_once()
+        yield watcher.state
+        if totals.at >= day.end:
             return
-        ahead = began + day.seconds * day.progress(moment.at) - time.monotonic()
+        ahead = began + day.seconds * day.progress(totals.at) - time.monotonic()
         time.sleep(max(0.0, ahead))
 
 
-def untouched(day: Day) -> Picture:
+def untouched(day: Day) -> DayState:
     """The same day without Ullage."""
     log = new_log(day)
     shop = open_untouched(_shop_settings(day), log, day.topics)
-    world = World(_living(shop.cluster.advance, shop.scrape))
-    for moment in simulate(LogContext.of(log, day.topics), (), world, _pace(day)):
-        if moment.at >= day.end:
+    world = SimulatedWorld(_living(shop.cluster.advance, shop.scrape))
+    for totals in simulate(LogContext.of(log, day.topics), (), world, _pace(day)):
+        if totals.at >= day.end:
             break
-    return Watch(log, day.topics).take_all()
+    return LogWatcher(log, day.topics).catch_up()
 
 
 def new_log(day: Day) -> MemoryLog:
@@ -75,5 +75,5 @@ def _shop_settings(day: Day) -> ShopSettings:
     return ShopSettings(day.cluster, day.seed, day.start, day.tick)
 
 
-def _pace(day: Day) -> Pace:
-    return Pace(int(day.start.timestamp() * 1000), int(day.tick.total_seconds() * 1000))
+def _pace(day: Day) -> TickGrid:
+    return TickGrid(int(day.start.timestamp() * 1000), int(day.tick.total_seconds() * 1000))

@@ -1,7 +1,7 @@
 """The day on a real Kafka, in processes of its own: a clock, the shop, workers and consumers, as in a real installation.
 
-Everything is started through the command line that a user has. Workers are restarted when they end, as a supervisor would do;
-anything else that ends early ends the day with its last words. Whatever happens, all processes are stopped at the end.
+It starts everything through the user's command line. Workers are restarted when they end, as a supervisor would do; when
+anything else ends early, the day ends with its last lines. Whatever happens, all processes are stopped at the end.
 """
 
 import socket
@@ -12,10 +12,10 @@ from pathlib import Path
 from urllib import request
 from urllib.error import URLError
 
-from agents.demo.child_processes import Child, Children
+from agents.demo.child_processes import ChildProcess, ChildProcesses
+from agents.demo.day_state import DayState
 from agents.demo.demo_settings import Day, opening
-from agents.demo.log_watcher import Watch
-from agents.demo.picture import Picture
+from agents.demo.log_watcher import LogWatcher
 from agents.pipeline import stage_names, ticked_topics
 from agents.settings import loading
 from streams.admin import topic_admin
@@ -32,38 +32,38 @@ _LOOK = 0.25
 _HEAD_START = 2_500
 """Milliseconds from starting the clock's process to the beginning of the day."""
 _BY_HAND = 30
-"""Ticks before the clock takes over: so the batch job's run at midnight is seen, however slow the machine starts."""
+"""Ticks before the clock takes over, so that the batch job's run at midnight is seen, however slowly the machine starts."""
 Say = Callable[[str], None]
 
 
 class TookTooLong(UllageError):
-    """The day does not get on."""
+    """The day makes no progress."""
 
 
 class KafkaDay:
-    """One day on the Kafka at `brokers`. Entered, everything runs; left, nothing does. Logs go to `folder`."""
+    """One day on the Kafka at `brokers`. The logs of its processes go to `folder`."""
 
     def __init__(self, day: Day, brokers: str, folder: Path, *, workers: int = 2, trace: Path | None = None) -> None:
         self.day, self.brokers, self.workers, self.trace = day, brokers, workers, trace
-        self.children = Children(folder)
+        self.children = ChildProcesses(folder)
         self.log = KafkaLog(KafkaConnection(brokers))
         self.settings: Mapping[str, object] = {**day.settings(), "log.kind": "kafka", "log.brokers": brokers}
 
-    def played(self, say: Say, *, for_ever: bool = False) -> Generator[Picture, None, None]:
-        """Prepare, start, and give a picture each time something was seen, until the day is over. Stops all at the end."""
+    def played(self, say: Say, *, for_ever: bool = False) -> Generator[DayState, None, None]:
+        """Prepare and start everything; yield the state again and again until the day is over; stop everything."""
         try:
             say("making the topics")
             self._make_topics()
-            watch = Watch(self.log, self.day.topics)
+            watcher = LogWatcher(self.log, self.day.topics)
             who = "the shop, the consumers" if self.trace is None else "the trace"
             say(f"starting {who} and {self.workers} workers (their logs are in {self.children.folder})")
             self._start_shop() if self.trace is None else self._start_trace(self.trace)
-            yield from self._watched(watch, for_ever)
+            yield from self._watched(watcher, for_ever)
         finally:
             self.children.stop()
 
     def close(self) -> None:
-        """Let go of the log."""
+        """Close the log."""
         self.log.close()
 
     def _make_topics(self) -> None:
@@ -84,26 +84,26 @@ class KafkaDay:
         self._start("clock", ["source", "clock", "--in-step"], keep=True, more=anchor)
 
     def _first_ticks(self) -> int:
-        """Tick the day's first minutes ourselves, waiting for the shop's usage; gives the time at which the clock goes on.
+        """Tick the day's first minutes ourselves, waiting for the shop's usage; returns the time at which the clock goes on.
 
-        First times take long everywhere, and at this speed a second is half an hour that nobody would have seen. The first
-        tick makes the pods, which have no usage yet.
+        Every process is slow at first, and at this speed one second is half an hour of the day. The first tick creates the pods,
+        which have no usage yet.
         """
         at, period = int(self.day.start.timestamp() * 1000), int(self.day.tick.total_seconds() * 1000)
         self.log.append(ticks(self.day.topics, ticked_topics(), at))
         for _ in range(_BY_HAND):
             at += period
-            ticked = self._told("pod-metrics") + self.day.partitions
+            ticked = self._records_in("pod-metrics") + self.day.partitions
             self.log.append(ticks(self.day.topics, ticked_topics(), at))
-            self._wait_until("the shop's usage", partial(self._told_more, "pod-metrics", ticked))
+            self._wait_until("the shop's usage", partial(self._has_grown, "pod-metrics", ticked))
         return at + period
 
-    def _told(self, topic: str) -> int:
+    def _records_in(self, topic: str) -> int:
         wire = self.day.topics.wire(topic)
         return sum(self.log.end(wire, p) for p in range(self.day.partitions))
 
-    def _told_more(self, topic: str, than: int) -> bool:
-        return self._told(topic) > than
+    def _has_grown(self, topic: str, than: int) -> bool:
+        return self._records_in(topic) > than
 
     def _start_trace(self, trace: Path) -> None:
         health = self._start_workers()
@@ -112,13 +112,15 @@ class KafkaDay:
         self._start("trace", command).may_end = True
 
     def _start_workers(self) -> list[int]:
-        """Where each worker tells whether it is ready."""
+        """Start the workers; returns the ports on which they answer whether they are ready."""
         health = free_ports(self.workers)
         for number, its_port in enumerate(health, 1):
             self._start(f"worker-{number}", ["worker"], keep=True, more={"metrics.port": its_port})
         return health
 
-    def _start(self, name: str, command: list[str], *, keep: bool = False, more: Mapping[str, object] | None = None) -> Child:
+    def _start(
+        self, name: str, command: list[str], *, keep: bool = False, more: Mapping[str, object] | None = None
+    ) -> ChildProcess:
         environment = loading.environment({**self.settings, **(more or {})})
         return self.children.start(name, command, environment=environment, keep=keep)
 
@@ -130,27 +132,27 @@ class KafkaDay:
                 raise TookTooLong(f"{what} did not start within {_STARTING:.0f} s; see the logs in {self.children.folder}")
             time.sleep(0.05)
 
-    def _watched(self, watch: Watch, for_ever: bool) -> Iterator[Picture]:
-        """A long trace on a slow machine may take its time, as long as time goes on."""
-        seen, until = watch.picture.at, time.monotonic() + _STARTING
-        while for_ever or watch.picture.at is None or watch.picture.at < self.day.end:
+    def _watched(self, watcher: LogWatcher, for_ever: bool) -> Iterator[DayState]:
+        """A long trace on a slow machine may take as long as it needs, while its time goes on."""
+        seen, until = watcher.state.at, time.monotonic() + _STARTING
+        while for_ever or watcher.state.at is None or watcher.state.at < self.day.end:
             self.children.check()
-            watch.take(wait=_LOOK)
-            yield watch.picture
-            if watch.picture.at != seen:
-                seen, until = watch.picture.at, time.monotonic() + _STARTING
+            watcher.poll_once(wait=_LOOK)
+            yield watcher.state
+            if watcher.state.at != seen:
+                seen, until = watcher.state.at, time.monotonic() + _STARTING
             elif time.monotonic() > until and not for_ever:
                 where = "at its beginning" if seen is None else f"at {seen:%Y-%m-%d %H:%M}"
                 raise TookTooLong(f"simulated time has stood still {where} for {_STARTING:.0f} s; see {self.children.folder}")
-        yield from self._afterwards(watch)
+        yield from self._afterwards(watcher)
 
-    def _afterwards(self, watch: Watch) -> Iterator[Picture]:
+    def _afterwards(self, watcher: LogWatcher) -> Iterator[DayState]:
         """The clock stands still; what was decided before is still carried out."""
         self.children.stop_one("clock")
         until = time.monotonic() + _AFTERWARDS
         while time.monotonic() < until:
-            watch.take(wait=_LOOK)
-            yield watch.picture
+            watcher.poll_once(wait=_LOOK)
+            yield watcher.state
 
 
 def _listens(port: int) -> bool:

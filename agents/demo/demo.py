@@ -1,6 +1,6 @@
-"""`ullage demo` from beginning to end: prepare, show, compare, explain, and leave nothing running.
+"""The demo from beginning to end: prepare, show, compare, explain, and leave nothing running.
 
-On Kafka when it can be had, else on a log in memory, and it says so. `--log kafka` insists on Kafka.
+It runs on Kafka if that starts, else on a log in memory, and prints which. `--log kafka` insists on Kafka.
 """
 
 import shutil
@@ -12,10 +12,10 @@ from pathlib import Path
 from rich.console import Console
 
 from agents.demo import day_in_memory, kept_log, recorded_day, summary
+from agents.demo.day_screen import Frame
+from agents.demo.day_state import DayState
 from agents.demo.demo_settings import Day
-from agents.demo.picture import Picture
-from agents.demo.progress_display import Show, console
-from agents.demo.screen import Story
+from agents.demo.progress_display import ProgressDisplay, console
 from agents.settings import loading
 from agents.telemetry import logging_setup
 from agents.why import explanation
@@ -35,8 +35,8 @@ _ABOUT_TRACE = (
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """What was asked for. `log` None means Kafka if it can be had."""
+class DemoOptions:
+    """What the demo plays and where. `log` None means Kafka if that starts."""
 
     day: Day
     log: str | None = None
@@ -46,7 +46,7 @@ class Wanted:
     trace: Path | None = None
 
 
-def run(wanted: Wanted) -> int:
+def run(wanted: DemoOptions) -> int:
     """Play the day; the exit code."""
     out = console()
     folder = _fresh(FOLDER)
@@ -59,7 +59,7 @@ def run(wanted: Wanted) -> int:
     return 0
 
 
-def _play(wanted: Wanted, out: Console, folder: Path, stack: ExitStack) -> None:
+def _play(wanted: DemoOptions, out: Console, folder: Path, stack: ExitStack) -> None:
     brokers = None if wanted.log == "memory" else _broker(wanted, out, stack)
     if brokers is None:
         _in_memory(wanted, out, folder, stack)
@@ -67,8 +67,8 @@ def _play(wanted: Wanted, out: Console, folder: Path, stack: ExitStack) -> None:
         _on_kafka(wanted, out, folder, brokers, stack)
 
 
-def _broker(wanted: Wanted, out: Console, stack: ExitStack) -> str | None:
-    """Start Kafka; None when it cannot be had and nobody insists."""
+def _broker(wanted: DemoOptions, out: Console, stack: ExitStack) -> str | None:
+    """Start Kafka; None when that fails and the user does not insist."""
     from streams.broker import Broker, BrokerSettings
 
     out.print("starting Apache Kafka ...", style="dim")
@@ -83,42 +83,42 @@ def _broker(wanted: Wanted, out: Console, stack: ExitStack) -> str | None:
     return broker.bootstrap
 
 
-def _on_kafka(wanted: Wanted, out: Console, folder: Path, brokers: str, stack: ExitStack) -> None:
+def _on_kafka(wanted: DemoOptions, out: Console, folder: Path, brokers: str, stack: ExitStack) -> None:
     from agents.demo.day_on_kafka import KafkaDay
 
     playing = KafkaDay(wanted.day, brokers, folder, workers=wanted.workers, trace=wanted.trace)
     stack.callback(playing.close)
-    pictures = playing.played(lambda line: out.print(f"{line} ...", style="dim", highlight=False), for_ever=wanted.forever)
-    stack.callback(pictures.close)
-    picture = _shown(wanted, out, pictures, f"Kafka at {brokers}, {wanted.workers} workers")
-    _end(wanted, out, folder, playing.log, (picture, playing.settings))
+    states = playing.played(lambda line: out.print(f"{line} ...", style="dim", highlight=False), for_ever=wanted.forever)
+    stack.callback(states.close)
+    state = _shown(wanted, out, states, f"Kafka at {brokers}, {wanted.workers} workers")
+    _end(wanted, out, folder, playing.log, (state, playing.settings))
 
 
-def _in_memory(wanted: Wanted, out: Console, folder: Path, stack: ExitStack) -> None:
+def _in_memory(wanted: DemoOptions, out: Console, folder: Path, stack: ExitStack) -> None:
     logging_setup.set_up("demo", stream=stack.enter_context((folder / "demo.log").open("w", encoding="utf-8")))
     settings = loading.load(flags={name: str(value) for name, value in wanted.day.special.items()}).settings
     log = day_in_memory.new_log(wanted.day)
     trace = wanted.trace
-    pictures = (
+    states = (
         day_in_memory.played(wanted.day, settings, log)
         if trace is None
         else recorded_day.played(wanted.day, settings, log, trace)
     )
-    picture = _shown(wanted, out, pictures, "a log in memory, one process")
-    _end(wanted, out, folder, log, (picture, wanted.day.settings()))
+    state = _shown(wanted, out, states, "a log in memory, one process")
+    _end(wanted, out, folder, log, (state, wanted.day.settings()))
 
 
-def _shown(wanted: Wanted, out: Console, pictures: Generator[Picture, None, None], where: str) -> Picture:
-    day, picture = wanted.day, Picture()
+def _shown(wanted: DemoOptions, out: Console, states: Generator[DayState, None, None], where: str) -> DayState:
+    day, state = wanted.day, DayState()
     title, about = _framed(wanted)
-    with Show(out, live=not wanted.plain) as show:
-        for picture in pictures:
-            show.update(picture, Story(title, about, day.progress(picture.at), f"on {where}; Ctrl-C ends everything"))
-        show.update(picture, Story(title, about, day.progress(picture.at), f"on {where}"), last=True)
-    return picture
+    with ProgressDisplay(out, live=not wanted.plain) as show:
+        for state in states:
+            show.update(state, Frame(title, about, day.progress(state.at), f"on {where}; Ctrl-C ends everything"))
+        show.update(state, Frame(title, about, day.progress(state.at), f"on {where}"), last=True)
+    return state
 
 
-def _framed(wanted: Wanted) -> tuple[str, str]:
+def _framed(wanted: DemoOptions) -> tuple[str, str]:
     """Title and explanation."""
     if wanted.trace is None:
         return f"Ullage: a simulated day in {wanted.day.seconds:.0f} seconds", _ABOUT
@@ -126,21 +126,21 @@ def _framed(wanted: Wanted) -> tuple[str, str]:
     return f"Ullage: {wanted.trace.name}, {days:.1f} days in {wanted.day.seconds:.0f} seconds", _ABOUT_TRACE
 
 
-def _end(wanted: Wanted, out: Console, folder: Path, log: Log, seen: tuple[Picture, Mapping[str, object]]) -> None:
-    (picture, settings), day = seen, wanted.day
+def _end(wanted: DemoOptions, out: Console, folder: Path, log: Log, seen: tuple[DayState, Mapping[str, object]]) -> None:
+    (state, settings), day = seen, wanted.day
     if wanted.trace is None:
         out.print("the day is over; now the same day without Ullage, for comparison ...", style="dim")
-        summary.compared(out, day_in_memory.untouched(day), picture)
+        summary.compared(out, day_in_memory.untouched(day), state)
     else:
-        out.print(recorded_day.compared(picture))
-    decision = summary.chosen(picture)
+        out.print(recorded_day.compared(state))
+    decision = summary.chosen(state)
     if decision is not None:
         summary.explained(out, decision, explanation.lines(explanation.explain(LogContext.of(log, day.topics), decision)))
-    summary.next_steps(out, str(kept_log.keep(log, day.topics, settings, folder)), decision, wanted.trace)
+    summary.next_steps(out, str(kept_log.save(log, day.topics, settings, folder)), decision, wanted.trace)
 
 
 def _fresh(folder: Path) -> Path:
-    """The folder, empty: what an earlier demo left would only mislead."""
+    """The folder, emptied: what an earlier demo left would only mislead."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True, exist_ok=True)
     return folder

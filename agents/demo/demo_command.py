@@ -1,4 +1,4 @@
-"""How `ullage demo` runs: from settings and flags to a day or a trace, stopped in order by any signal."""
+"""`ullage demo`: from settings and flags to a day or a trace; any signal stops it in order."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -28,7 +28,7 @@ def run(settings: Settings, choice: Choice) -> int:
     day = Day(settings.cluster.seed, ours.seconds, ours.partitions, timedelta(seconds=ours.tick_seconds))
     if choice.trace is not None:
         day = recorded_day.day_of(choice.trace, ours.seconds, ours.partitions)
-    wanted = running.Wanted(day, choice.log, choice.forever, choice.plain, ours.workers, choice.trace)
+    wanted = running.DemoOptions(day, choice.log, choice.forever, choice.plain, ours.workers, choice.trace)
     if choice.forever and choice.log == "memory":
         raise BadInput("--forever needs Kafka: a log in memory would grow until the machine is full")
     try:

@@ -1,8 +1,8 @@
-"""The demo's day: which shop, how fast, and the settings that make one day tell what else would take two weeks.
+"""The demo's day: which shop, how fast, and the settings that show in one day what would otherwise take two weeks.
 
-A day is short. Upstream trusts a recommendation fully after a day of history and leaves pods alone for their first twelve hours;
-here that is four and six hours, and a plan stays good for two, because at 1440 times real time that is five seconds. Everything
-else is as upstream has it.
+A day is short. Upstream trusts a recommendation fully after a day of history and leaves pods alone for their first twelve
+hours; here that takes four and six hours. A plan expires after two hours, because these are five seconds at 1440 times real
+time. Everything else is as upstream has it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -65,11 +65,11 @@ class Day:
         return Topics("ullage", self.partitions)
 
     def progress(self, at: datetime | None) -> float:
-        """How much of it has passed, 0 to 1."""
+        """The part of it that has passed, 0 to 1."""
         return 0.0 if at is None else max(0.0, min(1.0, (at - self.start) / self.length))
 
     def settings(self) -> dict[str, object]:
-        """What every process of the demo is told, by dotted name."""
+        """The settings of every process of the demo, by dotted name."""
         return {
             "topics.partitions": self.partitions,
             "clock.period_ms": int(self.tick.total_seconds() * 1000),
@@ -83,7 +83,7 @@ class Day:
 
 
 def opening(day: Day) -> Sequence[NewRecord]:
-    """What an operator would say first: apply, and in place; but a JVM sees new amounts only when it starts."""
+    """The operator's first policies: apply in place, but recreate JVMs, which see new amounts only when they start."""
     said: list[Policy] = [ControlChanged(day.start, day.cluster, Mode.APPLY, reason="the demo acts", budget=Fraction(0.1))]
     for name, mode in (("*", UpdateMode.IN_PLACE_OR_RECREATE), *((jvm, UpdateMode.RECREATE) for jvm in JVMS)):
         said.append(VerticalPolicyChanged(day.start, f"{day.cluster}/{name}", "demo-1", mode))

@@ -1,4 +1,4 @@
-"""What the demo leaves behind on purpose: the day's log as a file, and the settings to read it with."""
+"""Saves the day's log as a file, with the settings to read it."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,14 +15,14 @@ _LOG = "log.jsonl"
 _SETTINGS = "ullage.yaml"
 
 
-def keep(log: Log, topics: Topics, settings: Mapping[str, object], folder: Path) -> Path:
-    """Copy the log into the folder, with settings for it; gives the settings file."""
+def save(log: Log, topics: Topics, settings: Mapping[str, object], folder: Path) -> Path:
+    """Copy the log and its settings into the folder; returns the settings file."""
     path = folder / _LOG
     path.unlink(missing_ok=True)
     with FileLog.open_or_create(path) as file:
         copy_range(log, file, [topics.wire(topic.name) for topic in TOPICS])
-    told = {name: value for name, value in settings.items() if not name.startswith(("log.", "clock."))}
-    tree = nested({**told, "log.kind": "file", "log.path": str(path)})
+    kept = {name: value for name, value in settings.items() if not name.startswith(("log.", "clock."))}
+    tree = nested({**kept, "log.kind": "file", "log.path": str(path)})
     config = folder / _SETTINGS
     config.write_text(yaml.safe_dump(tree), encoding="utf-8")
     return config

@@ -1,4 +1,4 @@
-"""Showing a picture while it grows: a live view on a terminal, a plain line every few seconds elsewhere."""
+"""Shows the day while it runs: a live view on a terminal, a plain line every few seconds elsewhere."""
 
 import sys
 import time
@@ -8,15 +8,15 @@ from typing import Self
 from rich.console import Console
 from rich.live import Live
 
-from agents.demo.picture import Picture
-from agents.demo.screen import Story, draw, plain
+from agents.demo.day_screen import Frame, draw, plain
+from agents.demo.day_state import DayState
 
 _LIVE_EVERY = 0.25
 _PLAIN_EVERY = 4.0
 
 
-class Show:
-    """Entered while something is to be seen. `live` False, or no terminal, gives plain lines."""
+class ProgressDisplay:
+    """A context manager that is open while the day runs. With `live` False, or without a terminal, it prints plain lines."""
 
     def __init__(self, console: Console, *, live: bool = True) -> None:
         self.console = console
@@ -35,16 +35,16 @@ class Show:
         if self._live is not None:
             self._live.stop()
 
-    def update(self, picture: Picture, story: Story, *, last: bool = False) -> None:
-        """Show this, unless something was shown just now; `last` is always shown."""
+    def update(self, state: DayState, story: Frame, *, last: bool = False) -> None:
+        """Show this, unless something was shown a totals ago; `last` is always shown."""
         now = time.monotonic()
         if now < self._next and not last:
             return
         self._next = now + (_PLAIN_EVERY if self._live is None else _LIVE_EVERY)
         if self._live is None:
-            self._print(plain(picture, story))
+            self._print(plain(state, story))
         else:
-            self._live.update(draw(picture, story, height=self.console.height), refresh=True)
+            self._live.update(draw(state, story, height=self.console.height), refresh=True)
 
     def _print(self, line: str) -> None:
         if line != self._last:
@@ -53,5 +53,5 @@ class Show:
 
 
 def console() -> Console:
-    """Where the demo shows itself: stdout, because the view is what was asked for."""
+    """The console of the demo: stdout, because the view is the output of the command."""
     return Console(file=sys.stdout)

@@ -1,7 +1,7 @@
 """A recorded trace instead of the simulated shop: how long it is, and how it is played into a log in memory.
 
-A trace does not obey: nothing is resized or evicted. What is shown is what it used, what it requested, and what Ullage
-recommends.
+A recorded trace cannot be changed, so nothing is resized or evicted. The demo shows what its containers used, what they
+requested, and what Ullage recommends.
 """
 
 from collections.abc import Generator
@@ -12,9 +12,9 @@ from rich import box
 from rich.table import Table
 
 from agents.demo import sentences
+from agents.demo.day_state import DayState
 from agents.demo.demo_settings import Day
-from agents.demo.log_watcher import Watch
-from agents.demo.picture import Picture
+from agents.demo.log_watcher import LogWatcher
 from agents.pipeline import stages, ticked_topics
 from agents.runner import Runner
 from agents.settings.tree import Settings
@@ -27,7 +27,7 @@ CLUSTER = "trace"
 
 
 def day_of(file: Path, seconds: float, partitions: int) -> Day:
-    """The time of the trace, to be played in so many seconds. Raises BadInput for what is no trace."""
+    """The days of the trace, to be played in so many seconds. Raises BadInput for a file that is no trace."""
     with Trace(file) as trace:
         shift = 0.0 if trace.is_unix else START.timestamp()
         start = datetime.fromtimestamp(trace.first + shift, UTC)
@@ -35,20 +35,20 @@ def day_of(file: Path, seconds: float, partitions: int) -> Day:
     return Day(0, seconds, partitions, step, CLUSTER, start=start, length=max(length, step), special={})
 
 
-def played(day: Day, settings: Settings, log: MemoryLog, file: Path) -> Generator[Picture, None, None]:
-    """The trace through the stages in this process, a picture after each stretch."""
+def played(day: Day, settings: Settings, log: MemoryLog, file: Path) -> Generator[DayState, None, None]:
+    """The trace through the stages in this process, a state after each stretch."""
     context = LogContext.of(log, day.topics, day.cluster)
-    runner, watch = Runner(stages(settings), context), Watch(log, day.topics)
+    runner, watcher = Runner(stages(settings), context), LogWatcher(log, day.topics)
     with Trace(file) as trace:
         for _ in TracePlayer(trace, context, Playback(speed=day.speed), ticked=ticked_topics()).play():
             runner.run()
-            watch.take()
-            yield watch.picture
+            watcher.poll_once()
+            yield watcher.state
 
 
-def compared(picture: Picture) -> Table:
-    """What the trace requested beside what was recommended, both against what it used."""
-    whole, rounds = picture.curve.total(), sum(len(times) for times in picture.curve.rounds.values()) or 1
+def compared(state: DayState) -> Table:
+    """A table of what the trace used, what it requested, and what Ullage recommended."""
+    whole, rounds = state.curve.total(), sum(len(times) for times in state.curve.rounds.values()) or 1
     table = Table(title="the whole trace, on average", box=box.SIMPLE_HEAD, title_justify="left")
     for name in ("", "used", "requested by the trace", "recommended by Ullage"):
         table.add_column(name, justify="right" if name else "left")

@@ -1,12 +1,11 @@
-"""Events as sentences that a stranger understands: what happened, to which pod, and why."""
+"""Events as sentences that anybody understands: what happened, to which pod, and why."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterable, Iterator
+from datetime import datetime, timedelta
 
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned
-from schemas.decisions.recommendations import RequestsRecommended
+from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
 from schemas.facts.usage import ContainerOOMKilled
-from schemas.ids import DecisionId
 from schemas.names import Amounts
 from schemas.outcomes import ActionFinished
 from schemas.units import Bytes, Cores
@@ -14,7 +13,9 @@ from schemas.units import Bytes, Cores
 _UNITS = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
 _NEARLY = 0.02
 _SOON = timedelta(minutes=30)
-"""How long after a kill a decision that gives more memory may be told as its consequence."""
+"""How long after a kill a decision that gives more memory counts as its consequence."""
+
+Planned = ResizePlanned | EvictionPlanned
 
 
 def oom(killed: ContainerOOMKilled) -> str:
@@ -23,8 +24,8 @@ def oom(killed: ContainerOOMKilled) -> str:
     return f"{clock(killed.at)} OOM-killed {killed.pod.name}{limit}"
 
 
-def done(outcome: ActionFinished, decision: ResizePlanned | EvictionPlanned, recommended: RequestsRecommended | None) -> str:
-    """A decision that was carried out, with what it changes and what it rests on."""
+def done(outcome: ActionFinished, decision: Planned, recommended: RequestsRecommended | None) -> str:
+    """A decision that was carried out, with what it changes and why. `recommended` is what it rests on."""
     before = together(decision.expect.values())
     if isinstance(decision, ResizePlanned):
         after = {**decision.expect, **decision.requests}
@@ -32,28 +33,18 @@ def done(outcome: ActionFinished, decision: ResizePlanned | EvictionPlanned, rec
     else:
         target = together(c.target for c in recommended.containers) if recommended else before
         what = f"evicted {decision.pod.name}, successor gets {change(before, target)}"
-    return f"{clock(outcome.at)} {what}{_why(decision.because)}"
+    why = "" if recommended is None else reason(decision, recommended)
+    return f"{clock(outcome.at)} {what}{f' ({why})' if why else ''}"
 
 
-def after_kill(decision: ResizePlanned | EvictionPlanned, recommended: RequestsRecommended | None) -> bool:
-    """Whether it gives more memory soon after an OOM kill of its workload, and its own recommendation is later than that kill.
-
-    `recommended` is any later recommendation of the workload: it names the last kill.
-    """
-    if recommended is None:
+def after_kill(decision: Planned, recommended: RequestsRecommended | None) -> bool:
+    """Whether it gives more memory soon after an OOM kill of its workload that the recommendation it rests on knows."""
+    if recommended is None or recommended.last_oom is None:
         return False
     before = together(decision.expect.values()).memory
     after = together(c.target for c in recommended.containers).memory
-    if before is None or after is None or after <= before:
-        return False
-    if recommended.last_oom is None:
-        return False
-    killed = recommended.last_oom.at
-    try:
-        turn = datetime.fromtimestamp(DecisionId.parse(str(decision.because.get("recommendation"))).turn / 1000, UTC)
-    except (ValueError, TypeError):
-        return False
-    return killed <= turn and decision.at - killed <= _SOON
+    gives_more = before is not None and after is not None and after > before
+    return gives_more and decision.at - recommended.last_oom.at <= _SOON
 
 
 def kills_and_restarts(kills: int, restarts: int) -> str:
@@ -109,36 +100,34 @@ def _differ(before: float | None, after: float) -> bool:
     return before is None or abs(after - before) > _NEARLY * before
 
 
-def reason(because: Mapping[str, object]) -> str:
-    """Why a pod was to be changed, from the decision's own numbers; empty when it gives none."""
-    why = because.get("why")
-    if isinstance(why, Sequence) and "quick OOM" in why:
-        return "it was OOM-killed soon after its start"
-    outside = [text for bounds in _mapping(because.get("containers")).values() for text in _outside(_mapping(bounds))]
+def reason(decision: Planned, recommended: RequestsRecommended) -> str:
+    """Why a pod was to be changed, from what it requested and what was recommended; empty when they hardly differ."""
+    kill = recommended.last_oom
+    if kill is not None and kill.pod.uid == decision.pod.uid and decision.at - kill.at <= _SOON:
+        return f"it was OOM-killed at {clock(kill.at)}"
+    by_name = {each.container: each for each in recommended.containers}
+    outside = [
+        text for name, requests in decision.expect.items() if name in by_name for text in _outside(requests, by_name[name])
+    ]
     if outside:
         return " and ".join(dict.fromkeys(outside))
-    share = because.get("difference")
-    return f"{share:.0%} off what its usage asks for" if isinstance(share, int | float) else ""
+    share = _share_off(together(decision.expect.values()), together(each.target for each in recommended.containers))
+    return f"{share:.0%} off what its usage asks for" if share >= _NEARLY else ""
 
 
-def _outside(bounds: Mapping[str, object]) -> Iterator[str]:
-    requests, lower, upper = (_mapping(bounds.get(name)) for name in ("requests", "lower", "upper"))
-    for what, said in (("cpu", cpu), ("memory", memory)):
-        asked, least, most = (_number(amounts.get(what)) for amounts in (requests, lower, upper))
+def _outside(requests: Amounts, recommended: ContainerRecommendation) -> Iterator[str]:
+    lower, upper = recommended.lower, recommended.upper
+    for what, text, asked, least, most in (
+        ("cpu", cpu, requests.cpu, lower.cpu, upper.cpu),
+        ("memory", memory, requests.memory, lower.memory, upper.memory),
+    ):
         if asked is not None and least is not None and asked < least:
-            yield f"{what} {said(asked)} is below its lower bound {said(least)}"
+            yield f"{what} {text(asked)} is below its lower bound {text(least)}"
         if asked is not None and most is not None and asked > most:
-            yield f"{what} {said(asked)} is above its upper bound {said(most)}"
+            yield f"{what} {text(asked)} is above its upper bound {text(most)}"
 
 
-def _mapping(value: object) -> Mapping[str, object]:
-    return value if isinstance(value, Mapping) else {}
-
-
-def _number(value: object) -> float | None:
-    return float(value) if isinstance(value, int | float) else None
-
-
-def _why(because: Mapping[str, object]) -> str:
-    said = reason(because)
-    return f" ({said})" if said else ""
+def _share_off(requests: Amounts, target: Amounts) -> float:
+    """The sum over both resources of |request - target| / request, as the updater ranks pods."""
+    pairs = ((requests.cpu, target.cpu), (requests.memory, target.memory))
+    return sum(abs(asked - wanted) / asked for asked, wanted in pairs if asked and wanted is not None)

@@ -1,4 +1,4 @@
-"""What is said at the end: the day with Ullage beside the same day without, why one decision was taken, and what to try next."""
+"""The end of the demo: the day with Ullage beside the same day without, why one decision was taken, and what to try next."""
 
 import re
 import shutil
@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from agents.demo import sentences
-from agents.demo.picture import Picture
+from agents.demo.day_state import DayState
 from schemas.outcomes import Action
 
 _DEEPEST = 40
@@ -24,8 +24,8 @@ _HOW_TO_READ = (
 _TREE = re.compile(r"[│├└─ ]*(· )?")
 
 
-def compared(console: Console, without: Picture, having: Picture) -> None:
-    """The two days as a table, and a remark where its numbers may surprise."""
+def compared(console: Console, without: DayState, having: DayState) -> None:
+    """Print the two days as a table, and a remark where its numbers may surprise."""
     table = Table(title="the same day, same seed, same load", box=box.SIMPLE_HEAD, title_justify="left")
     table.add_column("")
     table.add_column("without Ullage", justify="right")
@@ -39,7 +39,7 @@ def compared(console: Console, without: Picture, having: Picture) -> None:
             console.print(Text(f"  {name} Ullage, {remark}", style="dim"), soft_wrap=not console.is_terminal)
 
 
-def rows(without: Picture, having: Picture) -> Sequence[tuple[str, str, str]]:
+def rows(without: DayState, having: DayState) -> Sequence[tuple[str, str, str]]:
     """Name, without, with."""
     days = (without.curve.total(), having.curve.total())
     last = (without.curve.averages()[-1:], having.curve.averages()[-1:])
@@ -57,13 +57,13 @@ def rows(without: Picture, having: Picture) -> Sequence[tuple[str, str, str]]:
     ]
 
 
-def chosen(picture: Picture) -> str | None:
+def chosen(state: DayState) -> str | None:
     """The decision to explain: one that came from an OOM kill, else an eviction, because that is what people ask about."""
-    return picture.after_kill or picture.explained.get(Action.EVICT) or picture.explained.get(Action.RESIZE)
+    return state.after_kill or state.explained.get(Action.EVICT) or state.explained.get(Action.RESIZE)
 
 
 def explained(console: Console, decision: str, lines: Iterable[str]) -> None:
-    """The `why` of one decision. On a terminal long lines go on below their beginning; elsewhere they stay one line."""
+    """Print the explanation of one decision. On a terminal long lines wrap; elsewhere they stay one line."""
     console.print(Text(f"\nwhy {decision}?", style="bold"), soft_wrap=not console.is_terminal)
     console.print(Text(_HOW_TO_READ, style="dim"), soft_wrap=not console.is_terminal)
     shown = list(lines)
@@ -75,7 +75,7 @@ def explained(console: Console, decision: str, lines: Iterable[str]) -> None:
 
 
 def hanging(line: str, width: int) -> list[str]:
-    """A line of the tree in lines of at most this width, the tree going on at their left."""
+    """Wrap a line of the tree at this width; the tree goes on at the left of the wrapped lines."""
     head = _TREE.match(line)
     tree = head[0] if head else ""
     below = tree.replace("├─", "│ ").replace("└─", "  ").replace("·", " ") + "  "
@@ -84,7 +84,7 @@ def hanging(line: str, width: int) -> list[str]:
 
 
 def next_steps(console: Console, config: str, decision: str | None, trace: Path | None = None) -> None:
-    """Commands that work on the log which the day left behind."""
+    """Print commands that work on the log of the day."""
     console.print(Text("\nwhat to try next (the day's whole log was kept)", style="bold"))
     steps = [("recompute every decision from the log and compare byte for byte", f"replay --verify --config {config}")]
     if decision is not None:

@@ -1,7 +1,7 @@
 """What was requested and what was used over the day, in slices of half an hour, and the slack that follows.
 
-Slack is the share of what was requested that nobody used: 1 - used / requested, over all samples. It is the number that a bill
-follows; what was used beyond the request makes it smaller.
+Slack is the share of the requested amount that nobody used: 1 - used / requested, over all samples. The bill follows it. Usage
+beyond the request makes it smaller.
 """
 
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ SLICE_SECONDS = 1800
 
 
 @dataclass(slots=True)
-class Moment:
+class UsageTotals:
     """Sums over containers: cores and bytes."""
 
     cpu_requested: float = 0.0
@@ -52,23 +52,23 @@ class Moment:
 
 
 @dataclass(slots=True)
-class Curve:
+class UsageCurve:
     """Sums of samples by half hour of event time. `rounds` counts scrapes, so that sums become averages."""
 
-    slices: dict[int, Moment] = field(default_factory=dict)
+    slices: dict[int, UsageTotals] = field(default_factory=dict)
     rounds: dict[int, set[datetime]] = field(default_factory=dict)
 
-    def add(self, at: datetime, moment: Moment) -> None:
+    def add(self, at: datetime, totals: UsageTotals) -> None:
         """Add one scrape of one partition."""
         number = int(at.timestamp()) // SLICE_SECONDS
-        into = self.slices.setdefault(number, Moment())
+        into = self.slices.setdefault(number, UsageTotals())
         self.rounds.setdefault(number, set()).add(at)
-        into.add(cpu=moment.cpu, memory=moment.memory)
+        into.add(cpu=totals.cpu, memory=totals.memory)
 
-    def average(self, number: int) -> Moment:
-        """The average moment of one slice."""
+    def average(self, number: int) -> UsageTotals:
+        """The average of one slice."""
         total, count = self.slices[number], len(self.rounds[number])
-        return Moment(
+        return UsageTotals(
             cpu_requested=total.cpu_requested / count,
             cpu_used=total.cpu_used / count,
             cpu_recommended=total.cpu_recommended / count,
@@ -77,13 +77,13 @@ class Curve:
             memory_recommended=total.memory_recommended / count,
         )
 
-    def averages(self) -> list[Moment]:
-        """The average moments in order of time."""
+    def averages(self) -> list[UsageTotals]:
+        """The averages of all slices in order of time."""
         return [self.average(number) for number in sorted(self.slices)]
 
-    def total(self) -> Moment:
-        """All samples together: the day as one number."""
-        day = Moment()
+    def total(self) -> UsageTotals:
+        """The sum of all samples of the day."""
+        day = UsageTotals()
         for m in self.slices.values():
             day.add(cpu=m.cpu, memory=m.memory)
         return day

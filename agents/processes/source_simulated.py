@@ -15,7 +15,7 @@ from streams.codec.event_codec import tick_number
 from streams.log.port import Log
 from streams.simulated.api_server import SimulatedServer
 from streams.simulated.demo_shop import ShopSettings
-from streams.simulated.world import World
+from streams.simulated.simulation_loop import SimulationLoop
 from streams.topics import Topics
 
 
@@ -33,7 +33,7 @@ def run(settings: Settings, port: int) -> None:
             metrics.dropped(shop.dropped())
             shop.after()
 
-        world = World(shop.cluster, log, topics, shop.scrape, after, period)
+        world = SimulationLoop(shop.cluster, log, topics, shop.scrape, after, period)
         world.poll_once()
         with SimulatedServer(shop.cluster, port) as server:
             note(f"simulated cluster '{ours.name}' answers at {server.url}; its time follows the log's ticks")

@@ -11,12 +11,12 @@ from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import TopicAlreadyExistsError, UnknownTopicOrPartitionError, for_code
 
-from streams.admin.topic_plan import NEW, PARTITIONS, Change, Existing, Plan, compare
+from streams.admin.topic_plan import NEW, PARTITIONS, ExistingTopic, TopicChange, TopicPlan, compare
 from streams.errors import BadInput, LogUnavailable
 from streams.log.kafka_connection import KafkaConnection, translated_errors
 from streams.topics import TopicSpec
 
-__all__ = ["Change", "Existing", "Plan", "apply", "compare", "connect", "plan", "survey"]
+__all__ = ["ExistingTopic", "TopicChange", "TopicPlan", "apply", "compare", "connect", "plan", "survey"]
 
 
 @contextmanager
@@ -30,13 +30,13 @@ def connect(where: KafkaConnection) -> Iterator[KafkaAdminClient]:
             client.close()
 
 
-def plan(client: KafkaAdminClient, wanted: Iterable[TopicSpec]) -> Plan:
+def plan(client: KafkaAdminClient, wanted: Iterable[TopicSpec]) -> TopicPlan:
     """What would have to change."""
     specs = tuple(wanted)
     return compare(specs, survey(client, [spec.name for spec in specs]))
 
 
-def survey(client: KafkaAdminClient, names: Sequence[str]) -> Mapping[str, Existing]:
+def survey(client: KafkaAdminClient, names: Sequence[str]) -> Mapping[str, ExistingTopic]:
     """The topics of these names that are there."""
     described = {topic["name"]: topic for topic in client.describe_topics(list(names)) if _is_there(topic)}
     if not described:
@@ -44,7 +44,7 @@ def survey(client: KafkaAdminClient, names: Sequence[str]) -> Mapping[str, Exist
     resources = [ConfigResource(ConfigResourceType.TOPIC, name) for name in described]
     configs = client.describe_configs(resources, config_filter="all")["topic"]
     return {
-        name: Existing(
+        name: ExistingTopic(
             len(topic["partitions"]),
             min((len(p["replica_nodes"]) for p in topic["partitions"]), default=0),
             {key: entry["value"] for key, entry in configs[name].items() if entry["value"] is not None},
@@ -62,7 +62,7 @@ def _is_there(topic: Mapping[str, int]) -> bool:
     return True
 
 
-def apply(client: KafkaAdminClient, wanted: Plan, *, force: Collection[str] = ()) -> None:
+def apply(client: KafkaAdminClient, wanted: TopicPlan, *, force: Collection[str] = ()) -> None:
     """Make the changes. `force` names topics, or `topic:what` for one change.
 
     Raises BadInput, having changed nothing, when the plan holds a destructive change that is not forced or one that is
@@ -76,12 +76,12 @@ def apply(client: KafkaAdminClient, wanted: Plan, *, force: Collection[str] = ()
     _configure(client, [change for change in wanted.changes if change.what not in (NEW, PARTITIONS)])
 
 
-def _way_out(refused: Collection[Change]) -> str:
+def _way_out(refused: Collection[TopicChange]) -> str:
     names = " ".join(f"--force {change.name}" for change in refused if change.possible)
     return f"nothing was changed; to do them all the same: {names}" if names else "nothing was changed"
 
 
-def _wants(wanted: Plan, spec: TopicSpec, what: str) -> bool:
+def _wants(wanted: TopicPlan, spec: TopicSpec, what: str) -> bool:
     return any(change.topic == spec.name and change.what == what for change in wanted.changes)
 
 
@@ -104,7 +104,7 @@ def _grow(client: KafkaAdminClient, specs: Sequence[TopicSpec]) -> None:
         client.create_partitions({spec.name: spec.partitions for spec in specs})
 
 
-def _configure(client: KafkaAdminClient, changes: Sequence[Change]) -> None:
+def _configure(client: KafkaAdminClient, changes: Sequence[TopicChange]) -> None:
     configs: dict[str, dict[str, str]] = {}
     for change in changes:
         configs.setdefault(change.topic, {})[change.what] = change.after

@@ -14,7 +14,7 @@ PARTITIONS = "partitions"
 
 
 @dataclass(frozen=True, slots=True)
-class Existing:
+class ExistingTopic:
     """A topic as the broker has it: effective values, defaults included."""
 
     partitions: int
@@ -23,7 +23,7 @@ class Existing:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class TopicChange:
     """One difference. `what` is "topic" (it is missing), "partitions" or a setting; `danger` is empty when it is safe."""
 
     topic: str
@@ -50,27 +50,27 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class TopicPlan:
     """All changes, in order of topic as wanted, and notes: what is different but is left as it is."""
 
     wanted: tuple[TopicSpec, ...]
-    changes: tuple[Change, ...]
+    changes: tuple[TopicChange, ...]
     notes: tuple[str, ...] = ()
 
-    def refused(self, force: Collection[str] = ()) -> tuple[Change, ...]:
+    def refused(self, force: Collection[str] = ()) -> tuple[TopicChange, ...]:
         """The changes that stand in the way: dangerous ones that `force` does not name, and those Kafka cannot do at all."""
         return tuple(c for c in self.changes if not c.possible or (c.destructive and not {c.name, c.topic} & set(force)))
 
 
-def compare(wanted: Iterable[TopicSpec], existing: Mapping[str, Existing]) -> Plan:
+def compare(wanted: Iterable[TopicSpec], existing: Mapping[str, ExistingTopic]) -> TopicPlan:
     """The plan that turns `existing` into `wanted`. Nothing to do gives a plan without changes."""
     specs = tuple(wanted)
-    changes: list[Change] = []
+    changes: list[TopicChange] = []
     notes: list[str] = []
     for spec in specs:
         found = existing.get(spec.name)
         if found is None:
-            changes.append(Change(spec.name, NEW, None, f"{spec.partitions} partitions"))
+            changes.append(TopicChange(spec.name, NEW, None, f"{spec.partitions} partitions"))
             continue
         changes += _partitions(spec, found)
         changes += _configs(spec, found)
@@ -78,23 +78,23 @@ def compare(wanted: Iterable[TopicSpec], existing: Mapping[str, Existing]) -> Pl
             notes.append(
                 f"{spec.name} has {found.replication} copies, not {spec.replication}; moving them is a job for Kafka's own tools"
             )
-    return Plan(specs, tuple(changes), tuple(notes))
+    return TopicPlan(specs, tuple(changes), tuple(notes))
 
 
-def _partitions(spec: TopicSpec, found: Existing) -> Iterator[Change]:
+def _partitions(spec: TopicSpec, found: ExistingTopic) -> Iterator[TopicChange]:
     if spec.partitions < found.partitions:
         danger = "Kafka cannot take partitions away; delete the topic or take another prefix"
-        yield Change(spec.name, PARTITIONS, str(found.partitions), str(spec.partitions), danger, possible=False)
+        yield TopicChange(spec.name, PARTITIONS, str(found.partitions), str(spec.partitions), danger, possible=False)
     elif spec.partitions > found.partitions:
         danger = "keys would move to other partitions, away from their state and their history"
-        yield Change(spec.name, PARTITIONS, str(found.partitions), str(spec.partitions), danger)
+        yield TopicChange(spec.name, PARTITIONS, str(found.partitions), str(spec.partitions), danger)
 
 
-def _configs(spec: TopicSpec, found: Existing) -> Iterator[Change]:
+def _configs(spec: TopicSpec, found: ExistingTopic) -> Iterator[TopicChange]:
     for name, after in spec.configs.items():
         before = found.configs.get(name)
         if before is None or not _same(name, before, after):
-            yield Change(spec.name, name, before, after, _danger(name, before, after))
+            yield TopicChange(spec.name, name, before, after, _danger(name, before, after))
 
 
 def _same(name: str, before: str, after: str) -> bool:

@@ -6,7 +6,7 @@ from schemas.names import PodName
 from schemas.units import Seconds
 
 
-class Refused(Exception):
+class ApiRefusal(Exception):
     """A call that the simulated cluster did not carry out."""
 
     def __init__(self, code: HTTPStatus, message: str, *, after: Seconds | None = None) -> None:
@@ -15,18 +15,18 @@ class Refused(Exception):
         self.code, self.message, self.after = code, message, after
 
 
-def not_found(name: str) -> Refused:
+def not_found(name: str) -> ApiRefusal:
     """No pod has this name."""
-    return Refused(HTTPStatus.NOT_FOUND, f'pods "{name}" not found')
+    return ApiRefusal(HTTPStatus.NOT_FOUND, f'pods "{name}" not found')
 
 
-def other_uid(pod: PodName, uid: str) -> Refused:
+def other_uid(pod: PodName, uid: str) -> ApiRefusal:
     """A pod has this name, but it is another one."""
     message = f"the UID in the precondition ({pod.uid}) does not match the UID in record ({uid}); the object might be another one"
-    return Refused(HTTPStatus.CONFLICT, f'operation cannot be fulfilled on pods "{pod.name}": {message}')
+    return ApiRefusal(HTTPStatus.CONFLICT, f'operation cannot be fulfilled on pods "{pod.name}": {message}')
 
 
-def budget_used_up(name: str, keep: int) -> Refused:
+def budget_used_up(name: str, keep: int) -> ApiRefusal:
     """An eviction that would leave too few ready pods."""
     message = f"cannot evict pod '{name}' as it would violate its disruption budget: {keep} pods must stay ready"
-    return Refused(HTTPStatus.TOO_MANY_REQUESTS, message, after=Seconds(10.0))
+    return ApiRefusal(HTTPStatus.TOO_MANY_REQUESTS, message, after=Seconds(10.0))

@@ -1,4 +1,4 @@
-"""The simulated cluster's HTTP face: the few Kubernetes paths that this program's client uses, on loopback.
+"""The simulated cluster's HTTP paths: the few Kubernetes paths that this program's client uses, on loopback.
 
 GET pods (all, or one), PATCH pods/…/resize, POST pods/…/eviction, GET metrics.k8s.io's pods. Everything else is 404. It never
 moves time: whoever owns the cluster does.
@@ -17,7 +17,7 @@ import msgspec
 from schemas.names import PodName
 from streams.clients.kube import quantities
 from streams.simulated import kube_json
-from streams.simulated.api_errors import Refused, not_found
+from streams.simulated.api_errors import ApiRefusal, not_found
 from streams.simulated.cluster import SimulatedCluster
 
 _POD = re.compile(r"/api/v1/namespaces/(?P<namespace>[^/]+)/pods/(?P<name>[^/]+)(?:/(?P<verb>resize|eviction))?")
@@ -55,7 +55,7 @@ class SimulatedServer:
     """Serves `cluster` on 127.0.0.1 while it is entered; `port` 0 takes a free one, `url` says which."""
 
     def __init__(self, cluster: SimulatedCluster, port: int = 0) -> None:
-        handler = type("Handler", (_Handler,), {"face": Face(cluster)})
+        handler = type("Handler", (_Handler,), {"paths": KubernetesPaths(cluster)})
         self._server = _Server(("127.0.0.1", port), handler)
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=(_POLL,), name="simulated-cluster-http", daemon=True
@@ -87,8 +87,8 @@ class _Server(ThreadingHTTPServer):
             super().handle_error(request, client_address)  # type: ignore[arg-type]  # typeshed wants a socket; it is only printed
 
 
-class Face:
-    """Requests to calls, results to JSON. Raises Refused."""
+class KubernetesPaths:
+    """Requests to calls, results to JSON. Raises ApiRefusal."""
 
     def __init__(self, cluster: SimulatedCluster) -> None:
         self._cluster = cluster
@@ -101,7 +101,7 @@ class Face:
             return HTTPStatus.OK, kube_json.metrics_list(self._cluster.usage())
         match = _POD.fullmatch(path)
         if match is None:
-            raise Refused(HTTPStatus.NOT_FOUND, f"the simulated cluster has no path '{method} {path}'")
+            raise ApiRefusal(HTTPStatus.NOT_FOUND, f"the simulated cluster has no path '{method} {path}'")
         namespace, name = match["namespace"], match["name"]
         if (method, match["verb"]) == ("GET", None):
             return HTTPStatus.OK, self._pod(namespace, name)
@@ -112,7 +112,7 @@ class Face:
             wanted = msgspec.json.decode(body, type=_EvictionBody).delete_options.preconditions.uid
             self._cluster.evict(PodName(namespace, name, wanted or self._uid(namespace, name)))
             return HTTPStatus.CREATED, {"kind": "Status", "apiVersion": "v1", "status": "Success", "code": 201}
-        raise Refused(HTTPStatus.METHOD_NOT_ALLOWED, f"the simulated cluster does not answer '{method} {path}'")
+        raise ApiRefusal(HTTPStatus.METHOD_NOT_ALLOWED, f"the simulated cluster does not answer '{method} {path}'")
 
     def _resize(self, namespace: str, name: str, body: _ResizeBody) -> None:
         self._cluster.resize(
@@ -135,7 +135,7 @@ class Face:
 
 
 class _Handler(BaseHTTPRequestHandler):
-    face: Face
+    paths: KubernetesPaths
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
     wbufsize = -1
@@ -156,11 +156,11 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         after: float | None = None
         try:
-            code, answer = self.face.answer(self.command, self.path.partition("?")[0], body)
-        except Refused as no:
+            code, answer = self.paths.answer(self.command, self.path.partition("?")[0], body)
+        except ApiRefusal as no:
             code, answer, after = no.code, kube_json.status(no), no.after
         except ValueError as error:
-            bad = Refused(HTTPStatus.BAD_REQUEST, f"the request cannot be read: {error}")
+            bad = ApiRefusal(HTTPStatus.BAD_REQUEST, f"the request cannot be read: {error}")
             code, answer = bad.code, kube_json.status(bad)
         data = msgspec.json.encode(answer)
         self.send_response(code)

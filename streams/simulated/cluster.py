@@ -19,10 +19,10 @@ from schemas.units import Seconds
 from streams.clients.cluster_port import Admission, Pod, PodUsage, admit_unchanged
 from streams.clients.kube.quantities import merged, settled
 from streams.simulated import api_errors, scheduler
-from streams.simulated.api_errors import Refused
-from streams.simulated.cluster_spec import Deployment, Node
-from streams.simulated.kubelet import STEP, WINDOW, Container, SimulatedPod
-from streams.simulated.pod_view import portrait, usage_of
+from streams.simulated.api_errors import ApiRefusal
+from streams.simulated.cluster_spec import SimulatedDeployment, SimulatedNode
+from streams.simulated.kubelet import STEP, WINDOW, SimulatedContainer, SimulatedPod
+from streams.simulated.pod_description import describe_pod, describe_usage
 
 RESIZE_DELAY = 30
 """Seconds from accepting a resize until the kubelet tries it."""
@@ -40,8 +40,8 @@ class SimulatedCluster:
         *,
         name: str,
         seed: int,
-        nodes: Sequence[Node],
-        deployments: Sequence[Deployment],
+        nodes: Sequence[SimulatedNode],
+        deployments: Sequence[SimulatedDeployment],
         start: datetime | None = None,
         admit: Admission = admit_unchanged,
     ) -> None:
@@ -70,18 +70,18 @@ class SimulatedCluster:
     def pods(self) -> Sequence[Pod]:
         """All pods, by namespace and name."""
         with self._lock:
-            return [portrait(self.name, self._pods[key]) for key in sorted(self._pods)]
+            return [describe_pod(self.name, self._pods[key]) for key in sorted(self._pods)]
 
     def pod(self, namespace: str, name: str) -> Pod | None:
         """The pod that has this name now."""
         with self._lock:
             pod = self._pods.get((namespace, name))
-            return None if pod is None else portrait(self.name, pod)
+            return None if pod is None else describe_pod(self.name, pod)
 
     def usage(self) -> Sequence[PodUsage]:
         """Usage of all pods with a container at work, by namespace and name."""
         with self._lock:
-            all_usage = (usage_of(self._pods[key], at=self.now, window=Seconds(WINDOW)) for key in sorted(self._pods))
+            all_usage = (describe_usage(self._pods[key], at=self.now, window=Seconds(WINDOW)) for key in sorted(self._pods))
             return [usage for usage in all_usage if usage.containers]
 
     def resize(self, name: PodName, *, requests: Mapping[str, Amounts], limits: Mapping[str, Amounts]) -> None:
@@ -131,12 +131,12 @@ class SimulatedCluster:
             for _ in range(deployment.replicas - counts.get(_key(deployment), 0)):
                 try:
                     pod = self._create(deployment)
-                except Refused as no:
+                except ApiRefusal as no:
                     _log.warning("a new pod was refused as it was patched", deployment=deployment.name, answer=no.message)
                 else:
                     self._pods[pod.name.namespace, pod.name.name] = pod
 
-    def _create(self, deployment: Deployment) -> SimulatedPod:
+    def _create(self, deployment: SimulatedDeployment) -> SimulatedPod:
         self._born += 1
         digest = hashlib.blake2b(f"{self._seed}/{self._born}".encode(), digest_size=16).digest()
         template = _letters(hashlib.blake2b(f"{deployment.namespace}/{deployment.name}".encode(), digest_size=9).digest())
@@ -148,7 +148,7 @@ class SimulatedCluster:
             template_hash=template,
             created=self.now,
             containers=[
-                Container(t.name, t.shape, int.from_bytes(digest[:6]) + i, t.requests, t.limits, t.requests, t.limits)
+                SimulatedContainer(t.name, t.shape, int.from_bytes(digest[:6]) + i, t.requests, t.limits, t.requests, t.limits)
                 for i, t in enumerate(deployment.containers)
             ],
         )
@@ -156,7 +156,7 @@ class SimulatedCluster:
         return pod
 
     def _admit(self, pod: SimulatedPod) -> None:
-        patch = self.admit(portrait(self.name, pod))
+        patch = self.admit(describe_pod(self.name, pod))
         changed = _changed(pod, patch.requests, patch.limits)
         for container in pod.containers:
             container.asked_requests, container.asked_limits = changed[container.name]
@@ -176,11 +176,11 @@ class SimulatedCluster:
             raise api_errors.other_uid(name, pod.name.uid)
         return pod
 
-    def _healthy(self, deployment: Deployment) -> int:
+    def _healthy(self, deployment: SimulatedDeployment) -> int:
         return sum(pod.ready for pod in self._pods.values() if pod.deployment is deployment)
 
 
-def _try_resize(pod: SimulatedPod, node: Node, room: dict[str, scheduler.Room]) -> None:
+def _try_resize(pod: SimulatedPod, node: SimulatedNode, room: dict[str, scheduler.Room]) -> None:
     """In force if the node has room for the difference; else deferred until it has, or infeasible as it never can have."""
     (cpu, memory), (more_cpu, more_memory) = pod.claim(), pod.asked()
     difference = more_cpu - cpu, more_memory - memory
@@ -197,11 +197,11 @@ def _try_resize(pod: SimulatedPod, node: Node, room: dict[str, scheduler.Room]) 
 def _changed(
     pod: SimulatedPod, requests: Mapping[str, Amounts], limits: Mapping[str, Amounts]
 ) -> dict[str, tuple[Amounts, Amounts]]:
-    """All containers' amounts after a patch. Refused (422) for a container that is not there, or a request above its limit."""
+    """All containers' amounts after a patch. ApiRefusal (422) for a container that is not there, or a request above its limit."""
     result = {container.name: (container.asked_requests, container.asked_limits) for container in pod.containers}
     for name in sorted(requests.keys() | limits.keys()):
         if name not in result:
-            raise Refused(HTTPStatus.UNPROCESSABLE_ENTITY, f"pod '{pod.name.name}' has no container '{name}'")
+            raise ApiRefusal(HTTPStatus.UNPROCESSABLE_ENTITY, f"pod '{pod.name.name}' has no container '{name}'")
         before, capped = result[name]
         after = merged(before, settled(requests.get(name, Amounts()))), merged(capped, settled(limits.get(name, Amounts())))
         _check_limits(pod, name, *after)
@@ -214,10 +214,10 @@ def _check_limits(pod: SimulatedPod, name: str, requests: Amounts, limits: Amoun
         if wanted is not None and limit is not None and wanted > limit:
             where = f"container '{name}' of pod '{pod.name.name}'"
             message = f"{where}: {resource} request {wanted:g} must be less than or equal to {resource} limit {limit:g}"
-            raise Refused(HTTPStatus.UNPROCESSABLE_ENTITY, message)
+            raise ApiRefusal(HTTPStatus.UNPROCESSABLE_ENTITY, message)
 
 
-def _key(deployment: Deployment) -> tuple[str, str]:
+def _key(deployment: SimulatedDeployment) -> tuple[str, str]:
     return deployment.namespace, deployment.name
 
 

@@ -8,7 +8,7 @@ from streams.simulated.load_shapes import MIB, Shape
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class SimulatedNode:
     """A machine and what it has for pods."""
 
     name: str
@@ -27,7 +27,7 @@ class ContainerTemplate:
 
 
 @dataclass(frozen=True, slots=True)
-class Deployment:
+class SimulatedDeployment:
     """`replicas` pods of one template. `keep` is its disruption budget: evictions must leave so many ready (0: no budget)."""
 
     namespace: str

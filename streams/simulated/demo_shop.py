@@ -11,12 +11,12 @@ from datetime import datetime, timedelta
 from schemas.units import Bytes, Cores, Fraction, Seconds
 from streams.clients.cluster_port import Admission, admit_unchanged
 from streams.simulated.cluster import SimulatedCluster
-from streams.simulated.cluster_spec import ContainerTemplate, Deployment, Node, amounts
+from streams.simulated.cluster_spec import ContainerTemplate, SimulatedDeployment, SimulatedNode, amounts
 from streams.simulated.load_shapes import Shape, batch, bursty, diurnal, jvm, leak
 
 GIB = 1 << 30
 
-NODES: Sequence[Node] = tuple(Node(f"node-{i}", Cores(16.0), Bytes(32 * GIB)) for i in range(1, 5))
+NODES: Sequence[SimulatedNode] = tuple(SimulatedNode(f"node-{i}", Cores(16.0), Bytes(32 * GIB)) for i in range(1, 5))
 
 
 def _one(name: str, shape: Shape, requests: tuple[float, int], limits: tuple[float | None, int | None]) -> ContainerTemplate:
@@ -25,33 +25,37 @@ def _one(name: str, shape: Shape, requests: tuple[float, int], limits: tuple[flo
 
 _PROXY = _one("proxy", diurnal(low=0.01, high=0.06, memory=40, swing=8), (0.1, 128), (None, 256))
 
-DEPLOYMENTS: Sequence[Deployment] = (
-    Deployment(
+DEPLOYMENTS: Sequence[SimulatedDeployment] = (
+    SimulatedDeployment(
         "shop",
         "web",
         8,
         (_one("web", diurnal(low=0.05, high=0.45, memory=180, swing=60), (2.0, 2048), (4.0, 4096)), _PROXY),
         keep=6,
     ),
-    Deployment("shop", "search", 4, (_one("search", jvm(low=0.1, high=0.9, heap=1400), (2.0, 4096), (4.0, 6144)),), keep=3),
-    Deployment(
+    SimulatedDeployment(
+        "shop", "search", 4, (_one("search", jvm(low=0.1, high=0.9, heap=1400), (2.0, 4096), (4.0, 6144)),), keep=3
+    ),
+    SimulatedDeployment(
         "shop",
         "cart",
         6,
         (_one("cart", bursty(calm=0.08, burst=0.5, memory=150, burst_memory=330, often=Fraction(0.08)), (0.1, 160), (0.8, 256)),),
         keep=4,
     ),
-    Deployment(
+    SimulatedDeployment(
         "payments", "gateway", 4, (_one("gateway", leak(cores=0.15, memory=200, per_hour=40), (1.0, 512), (2.0, 768)),), keep=3
     ),
-    Deployment("payments", "ledger", 3, (_one("ledger", jvm(low=0.05, high=0.4, heap=700), (0.25, 400), (1.0, 512)),), keep=2),
-    Deployment(
+    SimulatedDeployment(
+        "payments", "ledger", 3, (_one("ledger", jvm(low=0.05, high=0.4, heap=700), (0.25, 400), (1.0, 512)),), keep=2
+    ),
+    SimulatedDeployment(
         "batch",
         "reports",
         3,
         (_one("reports", batch(every=Seconds(7200), busy=Seconds(1500), cores=1.5, memory=900), (3.0, 3072), (3.0, 3072)),),
     ),
-    Deployment(
+    SimulatedDeployment(
         "batch",
         "thumbnails",
         5,
@@ -64,7 +68,7 @@ DEPLOYMENTS: Sequence[Deployment] = (
             ),
         ),
     ),
-    Deployment(
+    SimulatedDeployment(
         "platform",
         "metrics",
         3,

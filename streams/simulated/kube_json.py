@@ -10,7 +10,7 @@ from schemas.facts.pods import ContainerSeen, ResizeState
 from schemas.names import Amounts
 from streams.clients.cluster_port import OOMKill, Pod, PodUsage
 from streams.clients.kube import quantities
-from streams.simulated.api_errors import Refused
+from streams.simulated.api_errors import ApiRefusal
 from streams.simulated.kubelet import KIB, NANO
 
 Json = Mapping[str, object]
@@ -43,7 +43,7 @@ def metrics_list(usages: Sequence[PodUsage]) -> Json:
     return {"kind": "PodMetricsList", "apiVersion": "metrics.k8s.io/v1beta1", "items": [_metrics(one) for one in usages]}
 
 
-def status(no: Refused) -> Json:
+def status(no: ApiRefusal) -> Json:
     """A refusal."""
     details = {} if no.after is None else {"retryAfterSeconds": int(no.after)}
     return {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": no.code, "message": no.message, "details": details}

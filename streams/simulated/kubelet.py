@@ -13,8 +13,8 @@ from schemas.facts.pods import PodPhase, ResizeState
 from schemas.names import Amounts, PodName
 from schemas.units import Bytes, Seconds
 from streams.clients.kube.quantities import millicores
-from streams.simulated.cluster_spec import Deployment
-from streams.simulated.load_shapes import Moment, Shape
+from streams.simulated.cluster_spec import SimulatedDeployment
+from streams.simulated.load_shapes import LoadMoment, Shape
 
 STEP = 15
 """Seconds of one step."""
@@ -27,7 +27,7 @@ KIB = 1024
 
 
 @dataclass(slots=True)
-class Container:
+class SimulatedContainer:
     """A container: what is in force, what the spec asks for, and how it fares. Times are seconds since the epoch."""
 
     name: str
@@ -57,7 +57,7 @@ class Container:
                 return
             self._start(now)
             return
-        load = self.shape(Moment(self.seed, Seconds(now), Seconds(now - self.started)))
+        load = self.shape(LoadMoment(self.seed, Seconds(now), Seconds(now - self.started)))
         cores = load.cores if self.limits.cpu is None else min(load.cores, self.limits.cpu)
         memory = max(KIB, load.memory // KIB * KIB)
         if self.limits.memory is not None and memory > self.limits.memory:
@@ -88,12 +88,12 @@ class Container:
 class SimulatedPod:
     """A pod. `resize_at` is when an accepted resize may take effect."""
 
-    deployment: Deployment
+    deployment: SimulatedDeployment
     name: PodName
     replica_set: str
     template_hash: str
     created: datetime
-    containers: list[Container]
+    containers: list[SimulatedContainer]
     node: str | None = None
     started: datetime | None = None
     resize: ResizeState = ResizeState.NONE

@@ -16,7 +16,7 @@ _MASK = (1 << 64) - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class LoadMoment:
     """What a shape may depend on: a seed of its own, seconds since the epoch, and seconds since the container started."""
 
     seed: int
@@ -32,13 +32,13 @@ class Load:
     memory: Bytes
 
 
-Shape = Callable[[Moment], Load]
+Shape = Callable[[LoadMoment], Load]
 
 
 def diurnal(*, low: float, high: float, memory: int, swing: int) -> Shape:
     """A service for people: CPU between `low` and `high` cores with the sun, memory `memory` plus up to `swing` MiB."""
 
-    def shape(moment: Moment) -> Load:
+    def shape(moment: LoadMoment) -> Load:
         day = daylight(moment.time)
         cores = (low + (high - low) * day) * (0.85 + 0.3 * chance(moment, every=60))
         return _load(cores, memory + swing * day + 4 * chance(moment, every=300, salt=1))
@@ -49,7 +49,7 @@ def diurnal(*, low: float, high: float, memory: int, swing: int) -> Shape:
 def bursty(*, calm: float, burst: float, memory: int, burst_memory: int, often: Fraction) -> Shape:
     """Mostly calm; in a share `often` of ten-minute slots it needs `burst` cores and `burst_memory` MiB."""
 
-    def shape(moment: Moment) -> Load:
+    def shape(moment: LoadMoment) -> Load:
         bursting = chance(moment, every=600, salt=2) < often
         cores, mib = (burst, burst_memory) if bursting else (calm, memory)
         return _load(cores * (0.8 + 0.4 * chance(moment, every=60)), mib * (0.97 + 0.03 * chance(moment, every=60, salt=1)))
@@ -60,7 +60,7 @@ def bursty(*, calm: float, burst: float, memory: int, burst_memory: int, often: 
 def leak(*, cores: float, memory: int, per_hour: float) -> Shape:
     """A steady service that loses `per_hour` MiB each hour until it is restarted."""
 
-    def shape(moment: Moment) -> Load:
+    def shape(moment: LoadMoment) -> Load:
         return _load(cores * (0.9 + 0.2 * chance(moment, every=60)), memory + per_hour * moment.age / 3600)
 
     return shape
@@ -69,7 +69,7 @@ def leak(*, cores: float, memory: int, per_hour: float) -> Shape:
 def batch(*, every: Seconds, busy: Seconds, cores: float, memory: int) -> Shape:
     """Works for `busy` seconds of each `every`, and sleeps on a tenth of its memory in between."""
 
-    def shape(moment: Moment) -> Load:
+    def shape(moment: LoadMoment) -> Load:
         into = moment.time % every
         if into >= busy:
             return _load(0.005, memory * 0.1)
@@ -82,7 +82,7 @@ def batch(*, every: Seconds, busy: Seconds, cores: float, memory: int) -> Shape:
 def jvm(*, low: float, high: float, heap: int, warm_up: Seconds = Seconds(1200.0)) -> Shape:  # noqa: B008  # a number with a unit
     """Starts with a burst of CPU, grows to `heap` MiB over `warm_up` seconds and never gives memory back."""
 
-    def shape(moment: Moment) -> Load:
+    def shape(moment: LoadMoment) -> Load:
         starting = high * max(0.0, 1.0 - moment.age / 120)
         serving = (low + (high - low) * daylight(moment.time)) * (0.8 + 0.4 * chance(moment, every=60))
         grown = 0.35 + 0.65 * min(1.0, moment.age / warm_up)
@@ -96,7 +96,7 @@ def daylight(time: Seconds) -> float:
     return (1 - math.cos(2 * math.pi * (time % _DAY - 3 * 3600) / _DAY)) / 2
 
 
-def chance(moment: Moment, *, every: int, salt: int = 0) -> float:
+def chance(moment: LoadMoment, *, every: int, salt: int = 0) -> float:
     """A number in [0, 1) that holds for a slot of `every` seconds: SplitMix64's finish over seed, slot and salt."""
     return hashed(moment.seed, int(moment.time) // every, salt)
 

@@ -6,19 +6,19 @@ Room counts requests alone, as Kubernetes does. Never moves a pod that has a nod
 from collections.abc import Iterable, Mapping
 
 from streams.clients.kube.quantities import millicores
-from streams.simulated.cluster_spec import Node
+from streams.simulated.cluster_spec import SimulatedNode
 from streams.simulated.kubelet import SimulatedPod
 
 Room = tuple[int, int]
 """Millicores and bytes."""
 
 
-def allocatable(node: Node) -> Room:
+def allocatable(node: SimulatedNode) -> Room:
     """What the node has in all."""
     return millicores(node.cores), node.memory
 
 
-def free(nodes: Iterable[Node], pods: Iterable[SimulatedPod]) -> dict[str, Room]:
+def free(nodes: Iterable[SimulatedNode], pods: Iterable[SimulatedPod]) -> dict[str, Room]:
     """What each node has left beside the requests of its pods."""
     room = {node.name: allocatable(node) for node in nodes}
     for pod in pods:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from schemas.names import Amounts, PodName
 from streams.clients.cluster_port import Pod, PodUsage
 from streams.clients.kube import refusals
-from streams.simulated.api_errors import Refused
+from streams.simulated.api_errors import ApiRefusal
 from streams.simulated.cluster import SimulatedCluster
 
 
@@ -36,18 +36,18 @@ class SimulatedClient:
         """Ask for new amounts in place."""
         try:
             self._simulated.resize(pod, requests=requests, limits=limits)
-        except Refused as no:
+        except ApiRefusal as no:
             raise _error("resizing", pod, no) from no
 
     def evict(self, pod: PodName) -> None:
         """Evict the pod."""
         try:
             self._simulated.evict(pod)
-        except Refused as no:
+        except ApiRefusal as no:
             raise _error("evicting", pod, no) from no
 
 
-def _error(doing: str, pod: PodName, no: Refused) -> Exception:
+def _error(doing: str, pod: PodName, no: ApiRefusal) -> Exception:
     return refusals.error_for_status(
         doing=doing, to=f"{pod.namespace}/{pod.name}", code=no.code, message=no.message, after=no.after
     )

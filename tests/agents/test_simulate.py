@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 from itertools import islice
 
 from agents.runner import Runner
-from agents.simulate import Pace, Round, World, simulate
+from agents.simulate import SimulatedRound, SimulatedWorld, TickGrid, simulate
 from agents.verify.verification import verify
 from schemas.decisions.pod_updates import EvictionPlanned
 from streams.codec.event_codec import causes
@@ -12,7 +12,7 @@ from streams.log_context import LogContext
 from tests.support.small_pipeline import START, START_MS, TILL, WEB, PipelineLog, stages
 
 
-def rounds(bench: PipelineLog, count: int, seen: list[int] | None = None) -> list[Round]:
+def rounds(bench: PipelineLog, count: int, seen: list[int] | None = None) -> list[SimulatedRound]:
     def advance(to: datetime) -> None:
         minute = int((to - START) / timedelta(minutes=1))
         bench.log.append(bench.metrics(minute, (WEB, 0.5, minute), (TILL, 0.25, minute)))
@@ -22,7 +22,7 @@ def rounds(bench: PipelineLog, count: int, seen: list[int] | None = None) -> lis
             seen.append(len(bench.all_records("pod-updates")))
 
     context = LogContext(bench.log, bench.topics, bench.codec)
-    return list(islice(simulate(context, stages(), World(advance, [act]), Pace(START_MS)), count))
+    return list(islice(simulate(context, stages(), SimulatedWorld(advance, [act]), TickGrid(START_MS)), count))
 
 
 def test_rounds_are_a_period_apart_and_what_was_decided_in_one_is_read_in_the_next() -> None:
@@ -44,7 +44,7 @@ def test_two_runs_write_the_same_log_byte_for_byte() -> None:
 
 
 def test_ticks_stand_on_whole_periods_also_when_the_start_does_not() -> None:
-    assert [Pace(90_001, 60_000).at(n) for n in (1, 2)] == [120_000, 180_000]
+    assert [TickGrid(90_001, 60_000).at(n) for n in (1, 2)] == [120_000, 180_000]
 
 
 def test_a_simulated_stretch_verifies() -> None:

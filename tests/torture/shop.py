@@ -25,7 +25,7 @@ from streams.simulated.api_server import SimulatedServer
 from streams.simulated.cluster import SimulatedCluster
 from streams.simulated.demo_shop import DEPLOYMENTS, NODES
 from streams.simulated.simulated_client import SimulatedClient
-from streams.simulated.world import World
+from streams.simulated.simulation_loop import SimulationLoop
 from streams.sources.cluster_poller import ClusterPoller
 from streams.topics import Topics
 from tests.torture import reading
@@ -68,7 +68,7 @@ class Shop:
         self.server = SimulatedServer(self.cluster)
         self.stop = threading.Event()
         source = ClusterPoller(SimulatedClient(self.cluster), LogContext(self.log, topics, self.codec, self.cluster.name))
-        self.world = World(self.cluster, self.log, topics, source.scrape)
+        self.world = SimulationLoop(self.cluster, self.log, topics, source.scrape)
         self.thread = threading.Thread(target=self.world.run, args=(self.stop,), daemon=True)
 
     def open(self) -> str:

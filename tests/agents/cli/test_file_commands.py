@@ -9,69 +9,69 @@ import pytest
 
 from agents import cli
 from agents.demo import day_in_memory, kept_log
+from agents.demo.day_state import DayState
 from agents.demo.demo_settings import FASTER, Day
-from agents.demo.picture import Picture
 from agents.settings import loading
 from schemas.outcomes import Action
 
 
 @pytest.fixture(scope="module")
-def played(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Picture]:
+def played(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, DayState]:
     day = Day(seed=1, seconds=0.001, length=timedelta(hours=2))
     log = day_in_memory.new_log(day)
     settings = loading.load(flags={name: str(value) for name, value in FASTER.items()}).settings
-    *_, picture = day_in_memory.played(day, settings, log)
-    return kept_log.keep(log, day.topics, day.settings(), tmp_path_factory.mktemp("kept")), picture
+    *_, state = day_in_memory.played(day, settings, log)
+    return kept_log.save(log, day.topics, day.settings(), tmp_path_factory.mktemp("kept")), state
 
 
-def test_the_day_is_acted_on(played: tuple[Path, Picture]) -> None:
-    _, picture = played
-    assert picture.pods == 36
-    assert picture.recommended == 8
-    assert picture.done[Action.RESIZE] > 5
-    assert picture.ooms > 0
+def test_the_day_is_acted_on(played: tuple[Path, DayState]) -> None:
+    _, state = played
+    assert state.pods == 36
+    assert state.recommended == 8
+    assert state.done[Action.RESIZE] > 5
+    assert state.ooms > 0
 
 
-def test_a_kept_day_verifies_byte_for_byte(played: tuple[Path, Picture], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_kept_day_verifies_byte_for_byte(played: tuple[Path, DayState], capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["replay", "--verify", "--config", str(played[0])]) == 0
     assert "every decision is as published" in capsys.readouterr().out
 
 
 def test_a_day_with_other_settings_does_not_verify_and_exits_with_3(
-    played: tuple[Path, Picture], capsys: pytest.CaptureFixture[str]
+    played: tuple[Path, DayState], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.run(["replay", "--verify", "--config", str(played[0]), "--set", "vertical.margin=0.5"]) == 3
     assert "NOT as published" in capsys.readouterr().out
 
 
 def test_why_names_the_pod_the_recommendation_and_the_outcome(
-    played: tuple[Path, Picture], capsys: pytest.CaptureFixture[str]
+    played: tuple[Path, DayState], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    config, picture = played
-    assert cli.run(["why", picture.explained[Action.RESIZE], "--config", str(config)]) == 0
+    config, state = played
+    assert cli.run(["why", state.explained[Action.RESIZE], "--config", str(config)]) == 0
     said = capsys.readouterr().out
     assert "resize planned" in said
     assert "requests recommended" in said
     assert "the cluster accepted the new amounts" in said
 
 
-def test_why_of_nobody_is_a_sentence(played: tuple[Path, Picture], capsys: pytest.CaptureFixture[str]) -> None:
+def test_why_of_nobody_is_a_sentence(played: tuple[Path, DayState], capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["why", "nobody", "--config", str(played[0])]) == 2
     assert "has the id, pod or VPA 'nobody'" in capsys.readouterr().err
 
 
-def test_tap_shows_what_is_wanted_and_no_ticks(played: tuple[Path, Picture], capsys: pytest.CaptureFixture[str]) -> None:
-    config, picture = played
+def test_tap_shows_what_is_wanted_and_no_ticks(played: tuple[Path, DayState], capsys: pytest.CaptureFixture[str]) -> None:
+    config, state = played
     command = ["tap", "pod-updates", "--type", "ResizePlanned", "-o", "jsonl", "--config", str(config)]
     assert cli.run(command) == 0
     records = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert len(records) == picture.decided["ResizePlanned"]
+    assert len(records) == state.decided["ResizePlanned"]
     assert {r["type"] for r in records} == {"ResizePlanned"}
     assert records[0]["value"]["id"] == records[0]["headers"]["ce_id"]
     assert records[0]["place"].startswith("ullage.pod-updates.v1:")
 
 
-def test_tap_stops_at_its_limit_and_filters_by_key(played: tuple[Path, Picture], capsys: pytest.CaptureFixture[str]) -> None:
+def test_tap_stops_at_its_limit_and_filters_by_key(played: tuple[Path, DayState], capsys: pytest.CaptureFixture[str]) -> None:
     config = str(played[0])
     assert cli.run(["tap", "recommendations", "--key", "demo/shop/*", "--limit", "3", "--config", config]) == 0
     headings = [line for line in capsys.readouterr().out.splitlines() if not line.startswith(" ")]
@@ -79,17 +79,17 @@ def test_tap_stops_at_its_limit_and_filters_by_key(played: tuple[Path, Picture],
     assert all("demo/shop/Deployment/" in line for line in headings)
 
 
-def test_tap_from_the_end_shows_nothing(played: tuple[Path, Picture], capsys: pytest.CaptureFixture[str]) -> None:
+def test_tap_from_the_end_shows_nothing(played: tuple[Path, DayState], capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["tap", "outcomes", "--from", "end", "--config", str(played[0])]) == 0
     assert capsys.readouterr().out == ""
 
 
-def test_tap_from_nowhere_is_a_sentence(played: tuple[Path, Picture], capsys: pytest.CaptureFixture[str]) -> None:
+def test_tap_from_nowhere_is_a_sentence(played: tuple[Path, DayState], capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["tap", "outcomes", "--from", "noon", "--config", str(played[0])]) == 2
     assert "--from 'noon' is neither begin, end, an offset" in capsys.readouterr().err
 
 
-def test_a_backtest_over_the_gate_exits_with_3(played: tuple[Path, Picture], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_backtest_over_the_gate_exits_with_3(played: tuple[Path, DayState], capsys: pytest.CaptureFixture[str]) -> None:
     command = ["backtest", str(played[0].with_name("log.jsonl")), "--format", "json", "--config", str(played[0])]
     assert cli.run(command) == 0
     card = json.loads(capsys.readouterr().out)
@@ -99,7 +99,7 @@ def test_a_backtest_over_the_gate_exits_with_3(played: tuple[Path, Picture], cap
         assert cli.run([*command, "--max-oom", "0"]) == 3
 
 
-def test_the_kept_settings_are_those_of_the_day(played: tuple[Path, Picture]) -> None:
+def test_the_kept_settings_are_those_of_the_day(played: tuple[Path, DayState]) -> None:
     settings = loading.load(file=played[0]).settings
     assert settings.log.kind == "file"
     assert settings.topics.partitions == 2

@@ -9,50 +9,50 @@ from pathlib import Path
 import psutil
 import pytest
 
-from agents.demo.child_processes import Child, ChildDied, Children
+from agents.demo.child_processes import ChildDied, ChildProcess, ChildProcesses
 
 SLEEP = "import time; time.sleep(60)"
 
 
-def child(folder: Path, code: str, *, keep: bool = False) -> Child:
-    return Child("worker-1", [sys.executable, "-c", code], {"GREETING": "hello"}, folder / "worker-1.log", keep)
+def child(folder: Path, code: str, *, keep: bool = False) -> ChildProcess:
+    return ChildProcess("worker-1", [sys.executable, "-c", code], {"GREETING": "hello"}, folder / "worker-1.log", keep)
 
 
 @pytest.fixture
-def children(tmp_path: Path) -> Iterator[Children]:
-    all_of_them = Children(tmp_path)
+def children(tmp_path: Path) -> Iterator[ChildProcesses]:
+    all_of_them = ChildProcesses(tmp_path)
     yield all_of_them
     all_of_them.kill()
 
 
-def add(children: Children, code: str, *, keep: bool = False) -> Child:
+def add(children: ChildProcesses, code: str, *, keep: bool = False) -> ChildProcess:
     one = child(children.folder, code, keep=keep)
     children.all.append(one)
     one.start()
     return one
 
 
-def ended(one: Child) -> None:
+def ended(one: ChildProcess) -> None:
     assert one.process is not None
     one.process.wait(timeout=20)
 
 
-def test_a_child_that_ends_early_is_named_with_its_code_and_its_last_words(children: Children) -> None:
+def test_a_child_that_ends_early_is_named_with_its_code_and_its_last_words(children: ChildProcesses) -> None:
     one = add(children, "import sys; print('no such topic'); sys.exit(7)")
     ended(one)
     with pytest.raises(ChildDied, match=r"'worker-1' ended with exit code 7; the end of .*worker-1.log:\n    no such topic"):
         children.check()
 
 
-def test_a_child_that_was_killed_is_named_with_the_signal(children: Children) -> None:
+def test_a_child_that_was_killed_is_named_with_the_signal(children: ChildProcesses) -> None:
     one = add(children, SLEEP)
     one.send(signal.SIGKILL)
     ended(one)
-    with pytest.raises(ChildDied, match=r"'worker-1' was killed by SIGKILL.*\n    \(it said nothing\)"):
+    with pytest.raises(ChildDied, match=r"'worker-1' was killed by SIGKILL.*\n    \(it printed nothing\)"):
         children.check()
 
 
-def test_a_child_to_be_kept_is_started_again(children: Children) -> None:
+def test_a_child_to_be_kept_is_started_again(children: ChildProcesses) -> None:
     one = add(children, SLEEP, keep=True)
     assert one.process is not None
     before = one.process.pid
@@ -64,7 +64,7 @@ def test_a_child_to_be_kept_is_started_again(children: Children) -> None:
     assert children.check() == []
 
 
-def test_a_child_that_does_not_stay_up_is_given_up_after_five_restarts(children: Children) -> None:
+def test_a_child_that_does_not_stay_up_is_given_up_after_five_restarts(children: ChildProcesses) -> None:
     one = add(children, "raise SystemExit(3)", keep=True)
     for _ in range(5):
         ended(one)
@@ -74,7 +74,7 @@ def test_a_child_that_does_not_stay_up_is_given_up_after_five_restarts(children:
         children.check()
 
 
-def test_stop_asks_first_and_a_child_that_obeys_ends_by_itself(children: Children) -> None:
+def test_stop_asks_first_and_a_child_that_obeys_ends_by_itself(children: ChildProcesses) -> None:
     code = "import signal, sys, time; signal.signal(15, lambda *a: sys.exit(5)); print('up', flush=True); time.sleep(60)"
     one = add(children, code)
     wait_for(lambda: "up" in one.last_lines())
@@ -82,7 +82,7 @@ def test_stop_asks_first_and_a_child_that_obeys_ends_by_itself(children: Childre
     assert one.code == 5
 
 
-def test_stop_kills_what_does_not_obey_and_its_children_too(children: Children) -> None:
+def test_stop_kills_what_does_not_obey_and_its_children_too(children: ChildProcesses) -> None:
     code = (
         "import signal, subprocess, sys, time; signal.signal(15, signal.SIG_IGN)\n"
         f"p = subprocess.Popen([sys.executable, '-c', {SLEEP!r}]); print(p.pid, flush=True); time.sleep(60)"
@@ -95,7 +95,7 @@ def test_stop_kills_what_does_not_obey_and_its_children_too(children: Children) 
     wait_for(lambda: not psutil.pid_exists(grandchild) or psutil.Process(grandchild).status() == psutil.STATUS_ZOMBIE)
 
 
-def test_a_child_sees_its_environment(children: Children) -> None:
+def test_a_child_sees_its_environment(children: ChildProcesses) -> None:
     one = add(children, "import os; print(os.environ['GREETING'])")
     ended(one)
     assert one.last_lines() == "    hello"

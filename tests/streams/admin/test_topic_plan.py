@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from streams.admin.topic_plan import Change, Existing, compare
+from streams.admin.topic_plan import ExistingTopic, TopicChange, compare
 from streams.topics import REACH_MS, TOPICS, Topics, TopicSpec, changelog_specs
 
 
@@ -12,17 +12,17 @@ def spec(**configs: str) -> TopicSpec:
     return TopicSpec("t", 4, {name.replace("_", "."): value for name, value in configs.items()})
 
 
-def there(partitions: int = 4, replication: int = 1, **configs: str) -> dict[str, Existing]:
-    return {"t": Existing(partitions, replication, {name.replace("_", "."): value for name, value in configs.items()})}
+def there(partitions: int = 4, replication: int = 1, **configs: str) -> dict[str, ExistingTopic]:
+    return {"t": ExistingTopic(partitions, replication, {name.replace("_", "."): value for name, value in configs.items()})}
 
 
-def as_existing(wanted: TopicSpec) -> Existing:
-    return Existing(wanted.partitions, max(1, wanted.replication), dict(wanted.configs))
+def as_existing(wanted: TopicSpec) -> ExistingTopic:
+    return ExistingTopic(wanted.partitions, max(1, wanted.replication), dict(wanted.configs))
 
 
 def test_a_missing_topic_is_to_be_created_and_that_is_safe() -> None:
     plan = compare([spec()], {})
-    assert plan.changes == (Change("t", "topic", None, "4 partitions"),)
+    assert plan.changes == (TopicChange("t", "topic", None, "4 partitions"),)
     assert plan.refused() == ()
 
 
@@ -34,7 +34,7 @@ def test_all_our_topics_as_wanted_need_nothing() -> None:
 
 def test_what_a_plan_says_once_done_leaves_nothing_to_say() -> None:
     wanted = Topics("x", 3).specs()
-    old = {s.name: Existing(3, 1, {**s.configs, "retention.ms": "1000", "max.message.bytes": "1000"}) for s in wanted}
+    old = {s.name: ExistingTopic(3, 1, {**s.configs, "retention.ms": "1000", "max.message.bytes": "1000"}) for s in wanted}
     plan = compare(wanted, old)
     assert plan.changes
     done = {

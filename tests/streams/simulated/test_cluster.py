@@ -12,11 +12,11 @@ from schemas.names import Amounts, PodName
 from schemas.units import Bytes, Cores
 from streams.clients.cluster_port import Patch, Pod
 from streams.clients.kube.quantities import millicores
-from streams.simulated.api_errors import Refused
+from streams.simulated.api_errors import ApiRefusal
 from streams.simulated.cluster import SimulatedCluster
-from streams.simulated.cluster_spec import ContainerTemplate, Deployment, Node, amounts
+from streams.simulated.cluster_spec import ContainerTemplate, SimulatedDeployment, SimulatedNode, amounts
 from streams.simulated.demo_shop import DEPLOYMENTS, NODES, demo_cluster
-from streams.simulated.load_shapes import Load, Moment, Shape, leak
+from streams.simulated.load_shapes import Load, LoadMoment, Shape, leak
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 MIB = 1 << 20
@@ -24,18 +24,18 @@ SECOND = timedelta(seconds=1)
 
 
 def steady(cores: float, mib: int) -> Shape:
-    def shape(_moment: Moment) -> Load:
+    def shape(_moment: LoadMoment) -> Load:
         return Load(Cores(cores), Bytes(mib * MIB))
 
     return shape
 
 
 def cluster_of(
-    shape: Shape, requests: Amounts, limits: Amounts, *, replicas: int = 1, keep: int = 0, node: Node | None = None
+    shape: Shape, requests: Amounts, limits: Amounts, *, replicas: int = 1, keep: int = 0, node: SimulatedNode | None = None
 ) -> SimulatedCluster:
     template = ContainerTemplate("main", shape, requests, limits)
-    nodes = [node or Node("node-1", Cores(4.0), Bytes(8 << 30))]
-    deployments = [Deployment("shop", "web", replicas, (template,), keep)]
+    nodes = [node or SimulatedNode("node-1", Cores(4.0), Bytes(8 << 30))]
+    deployments = [SimulatedDeployment("shop", "web", replicas, (template,), keep)]
     return SimulatedCluster(name="demo", seed=1, start=START, nodes=nodes, deployments=deployments)
 
 
@@ -205,7 +205,7 @@ def play(cluster: SimulatedCluster, actions: list[tuple[str, int, float, int]], 
                 new = Amounts(Cores(cores), Bytes(mib * MIB))
                 name = pod.containers[0].name
                 cluster.resize(pod.pod, requests={name: new}, limits={name: new})
-        except Refused:
+        except ApiRefusal:
             pass
         at += (15 + which % 46) * SECOND
         cluster.advance(at)
@@ -250,7 +250,7 @@ def test_evictions_never_go_below_what_must_stay_ready() -> None:
     cluster.advance(START + 60 * SECOND)
     first, second, _ = cluster.pods()
     cluster.evict(first.pod)
-    with pytest.raises(Refused, match="2 pods must stay ready"):
+    with pytest.raises(ApiRefusal, match="2 pods must stay ready"):
         cluster.evict(second.pod)
     cluster.advance(START + 120 * SECOND)
     cluster.evict(second.pod)
@@ -259,5 +259,5 @@ def test_evictions_never_go_below_what_must_stay_ready() -> None:
 
 def test_a_pod_that_is_not_there_is_not_found() -> None:
     cluster = cluster_of(steady(0.1, 100), amounts(0.1, 100), Amounts())
-    with pytest.raises(Refused, match='pods "ghost" not found'):
+    with pytest.raises(ApiRefusal, match='pods "ghost" not found'):
         cluster.evict(PodName("shop", "ghost", "u"))

@@ -5,13 +5,13 @@ from hypothesis import strategies as st
 
 from schemas.units import Fraction, Seconds
 from streams.simulated import load_shapes
-from streams.simulated.load_shapes import MIB, Moment
+from streams.simulated.load_shapes import MIB, LoadMoment
 
 HOUR = 3600
 
 
-def at(seconds: float, *, age: float = 1e6, seed: int = 1) -> Moment:
-    return Moment(seed, Seconds(seconds), Seconds(age))
+def at(seconds: float, *, age: float = 1e6, seed: int = 1) -> LoadMoment:
+    return LoadMoment(seed, Seconds(seconds), Seconds(age))
 
 
 @given(st.integers(0, 1 << 48), st.integers(0, 1 << 40), st.integers(0, 10))

@@ -2,7 +2,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from agents.demo.picture import Picture, folded
+from agents.demo.day_state import DayState, state_of
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
 from schemas.decisions.recommendations import ContainerRecommendation, LastOomKill, RequestsRecommended
 from schemas.facts.pods import ContainerSeen, PodChanged, PodDeleted, PodPhase
@@ -51,100 +51,106 @@ def outcome(decision: ResizePlanned | EvictionPlanned, action: Action, result: R
 
 
 def test_requested_and_used_are_summed_over_running_pods_by_workload() -> None:
-    picture = folded([pod(CART, "a", 2.0, 1024), pod(CART, "b", 1.0, 512), pod(WEB, "c", 0.5, 100)])
-    picture.take(scrape(1, {"cart-a": (0.5, 256), "cart-b": (0.25, 128)}))
-    cart, web = picture.rows()
+    state = state_of([pod(CART, "a", 2.0, 1024), pod(CART, "b", 1.0, 512), pod(WEB, "c", 0.5, 100)])
+    state.apply(scrape(1, {"cart-a": (0.5, 256), "cart-b": (0.25, 128)}))
+    cart, web = state.rows()
     assert (cart.workload, cart.pods, cart.cpu_requested, cart.cpu_used) == (CART, 2, 3.0, 0.75)
     assert (cart.memory_requested, cart.memory_used) == (1536 * MIB, 384 * MIB)
     assert (web.pods, web.cpu_requested, web.cpu_used, web.target) == (1, 0.5, 0.0, None)
-    assert picture.now.cpu_requested == 3.5
+    assert state.now.cpu_requested == 3.5
 
 
 def test_slack_is_the_share_of_requests_that_no_sample_used() -> None:
-    picture = folded([pod(CART, "a", 2.0, 1000)])
-    picture.take(scrape(1, {"cart-a": (0.5, 500)}))
-    picture.take(pod(CART, "a", 1.0, 500))
-    picture.take(scrape(2, {"cart-a": (0.4, 400)}))
-    day = picture.curve.total()
+    state = state_of([pod(CART, "a", 2.0, 1000)])
+    state.apply(scrape(1, {"cart-a": (0.5, 500)}))
+    state.apply(pod(CART, "a", 1.0, 500))
+    state.apply(scrape(2, {"cart-a": (0.4, 400)}))
+    day = state.curve.total()
     assert day.cpu_slack == pytest.approx(1 - 0.9 / 3.0)
     assert day.memory_slack == pytest.approx(1 - 900 / 1500)
 
 
 def test_a_slice_of_the_curve_is_the_average_of_its_scrapes_whatever_the_partitions() -> None:
-    picture = folded([pod(CART, "a", 2.0, 100), pod(WEB, "b", 4.0, 100)])
+    state = state_of([pod(CART, "a", 2.0, 100), pod(WEB, "b", 4.0, 100)])
     for minute in (1, 2):
-        picture.take(scrape(minute, {"cart-a": (1.0, 50)}))
-        picture.take(scrape(minute, {"web-b": (2.0, 50)}))
-    picture.take(scrape(31, {"cart-a": (0.5, 50)}))
-    first, second = picture.curve.averages()
+        state.apply(scrape(minute, {"cart-a": (1.0, 50)}))
+        state.apply(scrape(minute, {"web-b": (2.0, 50)}))
+    state.apply(scrape(31, {"cart-a": (0.5, 50)}))
+    first, second = state.curve.averages()
     assert (first.cpu_requested, first.cpu_used) == (6.0, 3.0)
     assert (second.cpu_requested, second.cpu_used) == (2.0, 0.5)
 
 
 def test_an_amount_that_was_not_seen_adds_nothing_to_what_is_used() -> None:
-    picture = folded([pod(CART, "a", 2.0, 100), scrape(1, {"cart-a": (float("nan"), 50)})])
-    assert (picture.rows()[0].cpu_used, picture.rows()[0].memory_used) == (0.0, 50 * MIB)
+    state = state_of([pod(CART, "a", 2.0, 100), scrape(1, {"cart-a": (float("nan"), 50)})])
+    assert (state.rows()[0].cpu_used, state.rows()[0].memory_used) == (0.0, 50 * MIB)
 
 
 def test_a_deleted_pod_is_gone_but_its_restarts_are_not() -> None:
-    picture = folded([pod(CART, "a", 1.0, 100, restarts=3), PodDeleted(START, CART, PodName("shop", "cart-a", "a"))])
-    picture.take(pod(CART, "b", 1.0, 100, restarts=2))
-    assert (picture.pods, picture.restarts) == (1, 5)
+    state = state_of([pod(CART, "a", 1.0, 100, restarts=3), PodDeleted(START, CART, PodName("shop", "cart-a", "a"))])
+    state.apply(pod(CART, "b", 1.0, 100, restarts=2))
+    assert (state.pods, state.restarts) == (1, 5)
 
 
 def test_an_oom_kill_that_two_sources_report_counts_once() -> None:
     killed = ContainerOOMKilled(START, CART, PodName("shop", "cart-a", "a"), "app", 1, None, Bytes(256 * MIB))
-    picture = folded([pod(CART, "a", 1.0, 100), killed, killed])
-    assert (picture.ooms, picture.rows()[0].ooms) == (1, 1)
-    assert list(picture.actions) == ["00:00 OOM-killed cart-a: it reached its memory limit of 256 MiB"]
+    state = state_of([pod(CART, "a", 1.0, 100), killed, killed])
+    assert (state.ooms, state.rows()[0].ooms) == (1, 1)
+    assert list(state.actions) == ["00:00 OOM-killed cart-a: it reached its memory limit of 256 MiB"]
 
 
 def test_a_resize_is_told_when_it_is_done_and_only_once() -> None:
     planned = resize()
     done = outcome(planned, Action.RESIZE)
-    picture = folded([planned, planned, done, done])
-    assert (picture.decided["ResizePlanned"], picture.done[Action.RESIZE]) == (1, 1)
-    assert list(picture.actions) == ["03:07 resized cart-a: cpu 2.00 → 0.50, memory 1.0 GiB → 256 MiB"]
-    assert picture.explained == {Action.RESIZE: planned.id}
+    state = state_of([planned, planned, done, done])
+    assert (state.decided["ResizePlanned"], state.done[Action.RESIZE]) == (1, 1)
+    assert list(state.actions) == ["03:07 resized cart-a: cpu 2.00 → 0.50, memory 1.0 GiB → 256 MiB"]
+    assert state.explained == {Action.RESIZE: planned.id}
 
 
 def test_an_eviction_tells_what_the_pod_returns_with() -> None:
     name = PodName("shop", "cart-a", "a")
     planned = EvictionPlanned("e", START, START, CART, name, {"app": amounts(0.1, 160)}, {})
     target = ContainerRecommendation("app", amounts(0.1, 1), amounts(0.2, 400), amounts(1, 999), amounts(0.2, 400))
-    picture = folded([RequestsRecommended("r", START, CART, (target,), {}), planned, outcome(planned, Action.EVICT)])
-    assert list(picture.actions) == ["03:07 evicted cart-a, successor gets cpu 0.10 → 0.20, memory 160 MiB → 400 MiB"]
+    recommended = RequestsRecommended("r", START - timedelta(minutes=1), CART, (target,), {})
+    state = state_of([recommended, planned, outcome(planned, Action.EVICT)])
+    assert list(state.actions) == [
+        "03:07 evicted cart-a, successor gets cpu 0.10 → 0.20, memory 160 MiB → 400 MiB (250% off what its usage asks for)"
+    ]
 
 
 @pytest.mark.parametrize(
-    ("kill", "mib", "told"),
+    ("kill", "mib", "known", "told"),
     [
-        ("2026-05-31T23:50:00Z", 400, True),
-        ("2026-05-31T23:50:00Z", 100, False),
-        ("2026-05-31T23:00:00Z", 400, False),
-        ("2026-05-31T23:59:30Z", 400, False),
+        ("2026-05-31T23:50:00Z", 400, True, True),
+        ("2026-05-31T23:50:00Z", 100, True, False),
+        ("2026-05-31T23:00:00Z", 400, True, False),
+        ("2026-05-31T23:59:30Z", 400, False, False),
     ],
 )
-def test_a_decision_came_from_a_kill_if_it_gives_more_memory_soon_after_one_that_it_knew(kill: str, mib: int, told: bool) -> None:
+def test_a_decision_came_from_a_kill_if_it_gives_more_memory_soon_after_one_that_it_knew(
+    kill: str, mib: int, known: bool, told: bool
+) -> None:
     name = PodName("shop", "cart-a", "a")
-    its_own = f"recommender/0/{int(START.timestamp() - 60) * 1000}/requests/{CART.key}"
-    planned = EvictionPlanned("e", START, START, CART, name, {"app": amounts(0.1, 160)}, {"recommendation": its_own})
+    planned = EvictionPlanned("e", START, START, CART, name, {"app": amounts(0.1, 160)}, {})
     target = ContainerRecommendation("app", amounts(0.1, 1), amounts(0.2, mib), amounts(1, 999), amounts(0.2, mib))
     killed = LastOomKill(datetime.fromisoformat(kill), name, "app", None, counted=True, place=Place("oom-events", 0, 1))
-    recommended = RequestsRecommended("r", START, CART, (target,), {}, last_oom=killed)
-    picture = folded([recommended, planned, outcome(planned, Action.EVICT)])
-    assert picture.after_kill == ("e" if told else None)
+    minute = timedelta(minutes=1)
+    its_own = RequestsRecommended("r1", START - minute, CART, (target,), {}, last_oom=killed if known else None)
+    later = RequestsRecommended("r2", START + minute, CART, (target,), {}, last_oom=killed)
+    state = state_of([its_own, later, planned, outcome(planned, Action.EVICT)])
+    assert state.after_kill == ("e" if told else None)
 
 
 def test_what_was_refused_or_expired_is_counted_apart() -> None:
     left_alone = UpdateRefused("u", START, CART, PodName("shop", "cart-a", "a"), "budget", "too many pods are away", {})
-    picture = folded([resize(), outcome(resize(), Action.RESIZE, Result.EXPIRED), left_alone])
-    assert picture.done[Action.RESIZE] == 0
-    assert picture.not_done[Result.EXPIRED] == 1
-    assert (picture.decided["UpdateRefused"], picture.refusals["budget"]) == (1, 1)
-    assert picture.explained == {}
+    state = state_of([resize(), outcome(resize(), Action.RESIZE, Result.EXPIRED), left_alone])
+    assert state.done[Action.RESIZE] == 0
+    assert state.not_done[Result.EXPIRED] == 1
+    assert (state.decided["UpdateRefused"], state.refusals["budget"]) == (1, 1)
+    assert state.explained == {}
 
 
 def test_the_mode_is_the_newest_control_record() -> None:
-    assert Picture().mode is Mode.SHADOW
-    assert folded([ControlChanged(START, "demo", Mode.APPLY)]).mode is Mode.APPLY
+    assert DayState().mode is Mode.SHADOW
+    assert state_of([ControlChanged(START, "demo", Mode.APPLY)]).mode is Mode.APPLY

@@ -6,10 +6,10 @@ from schemas.facts.pods import ContainerSeen
 from schemas.names import Amounts, Workload
 from schemas.units import Bytes, Cores, Seconds
 from streams.clients.cluster_port import OOMKill, Pod, PodUsage
-from streams.simulated.kubelet import NANO, Container, SimulatedPod
+from streams.simulated.kubelet import NANO, SimulatedContainer, SimulatedPod
 
 
-def portrait(cluster: str, pod: SimulatedPod) -> Pod:
+def describe_pod(cluster: str, pod: SimulatedPod) -> Pod:
     """The pod as it stands."""
     return Pod(
         workload=Workload(cluster, pod.deployment.namespace, "Deployment", pod.deployment.name),
@@ -27,14 +27,14 @@ def portrait(cluster: str, pod: SimulatedPod) -> Pod:
     )
 
 
-def usage_of(pod: SimulatedPod, *, at: datetime, window: Seconds) -> PodUsage:
+def describe_usage(pod: SimulatedPod, *, at: datetime, window: Seconds) -> PodUsage:
     """What the pod's containers at work used."""
     at_work = (container for container in pod.containers if container.ready)
     containers = {c.name: Amounts(Cores(c.averaged() / NANO), Bytes(c.memory)) for c in at_work}
     return PodUsage(pod.name.namespace, pod.name.name, at, window, containers)
 
 
-def _ooms(container: Container) -> list[OOMKill]:
+def _ooms(container: SimulatedContainer) -> list[OOMKill]:
     if container.killed is None:
         return []
     ahead = 0 if container.started is not None else 1

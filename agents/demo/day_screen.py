@@ -1,4 +1,4 @@
-"""The live view: a picture as something to look at. Only drawing; every number comes from `agents.demo.picture`."""
+"""The live view of the demo. It only draws; every number comes from `agents.demo.day_state`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from agents.demo import sentences
-from agents.demo.picture import Picture, WorkloadRow
+from agents.demo.day_state import DayState, WorkloadRow
 from schemas.outcomes import Action
 
 _BARS = " ▁▂▃▄▅▆▇█"
@@ -23,8 +23,8 @@ _FRAME = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Story:
-    """What frames the picture: a title, a sentence for who looks for the first time, and how far along we are (0 to 1)."""
+class Frame:
+    """What surrounds the numbers: a title, a sentence for newcomers, how much of the day has passed (0 to 1), and a footer."""
 
     title: str
     about: str
@@ -32,30 +32,30 @@ class Story:
     footer: str
 
 
-def draw(picture: Picture, story: Story, *, height: int = 50) -> RenderableType:
-    """The whole view; on a low screen with fewer workloads and actions, so that its end is seen, too."""
-    rows = picture.rows()
+def draw(state: DayState, story: Frame, *, height: int = 50) -> RenderableType:
+    """The whole view; a low screen shows fewer workloads and actions, so that all parts fit."""
+    rows = state.rows()
     shown = max(_FEWEST, min(_TOP, len(rows), height - _FRAME - _FEWEST - 1))
     room = max(_FEWEST, height - _FRAME - shown - (len(rows) > shown))
     parts = [
         Text(story.about, style="dim"),
-        _day(picture, story),
-        _curves(picture),
+        _day(state, story),
+        _curves(state),
         _workloads(rows, shown),
-        _counts(picture),
-        _actions(picture, min(room, picture.actions.maxlen or room)),
+        _counts(state),
+        _actions(state, min(room, state.actions.maxlen or room)),
     ]
     return Panel(Group(*parts), title=story.title, subtitle=story.footer, box=box.ROUNDED, padding=(0, 1))
 
 
-def plain(picture: Picture, story: Story) -> str:
-    """One line, for where no terminal is."""
-    now = picture.now
+def plain(state: DayState, story: Frame) -> str:
+    """One line, for output that is no terminal."""
+    now = state.now
     return (
-        f"{story.progress:4.0%}, {_when(picture)}: "
+        f"{story.progress:4.0%}, {_when(state)}: "
         f"cpu {now.cpu_requested:.1f} requested {now.cpu_used:.1f} used, "
         f"memory {sentences.memory(now.memory_requested)} requested {sentences.memory(now.memory_used)} used, "
-        f"{_counted(picture)}"
+        f"{_counted(state)}"
     )
 
 
@@ -66,23 +66,23 @@ def bars(values: Sequence[float], top: float) -> str:
     return "".join(_BARS[min(8, max(0, round(8 * v / top)))] for v in values)
 
 
-def _when(picture: Picture) -> str:
-    return f"{picture.at:%d %b %H:%M}" if picture.at else "starting"
+def _when(state: DayState) -> str:
+    return f"{state.at:%d %b %H:%M}" if state.at else "starting"
 
 
-def _day(picture: Picture, story: Story) -> RenderableType:
+def _day(state: DayState, story: Frame) -> RenderableType:
     grid = Table.grid(padding=(0, 2))
     grid.add_row(
         Text("simulated time"),
-        Text(_when(picture), style="bold"),
+        Text(_when(state), style="bold"),
         ProgressBar(total=1.0, completed=min(1.0, story.progress), width=_SLICES),
-        Text(f"mode {picture.mode.value}, {picture.pods} pods", style="dim"),
+        Text(f"mode {state.mode.value}, {state.pods} pods", style="dim"),
     )
     return grid
 
 
-def _curves(picture: Picture) -> RenderableType:
-    day, now = picture.curve.averages()[-_SLICES:], picture.now
+def _curves(state: DayState) -> RenderableType:
+    day, now = state.curve.averages()[-_SLICES:], state.now
     grid = Table.grid(padding=(0, 2))
     last = day[-1] if day else now
     cores = (f"{now.cpu_requested:.1f}", f"{now.cpu_used:.1f}", f"{last.cpu_recommended:.1f}")
@@ -128,24 +128,24 @@ def _shade(text: str, used: float, requested: float) -> Text:
     return Text(text, style="red" if share > 1 else "yellow" if share < 0.5 else "green")  # noqa: PLR2004  # half
 
 
-def _counts(picture: Picture) -> RenderableType:
-    text = Text(_counted(picture))
-    if picture.refusals:
-        text.append(f" (mostly: {picture.refusals.most_common(1)[0][0]})", style="dim")
+def _counts(state: DayState) -> RenderableType:
+    text = Text(_counted(state))
+    if state.refusals:
+        text.append(f" (mostly: {state.refusals.most_common(1)[0][0]})", style="dim")
     return text
 
 
-def _counted(picture: Picture) -> str:
-    done = picture.done
+def _counted(state: DayState) -> str:
+    done = state.done
     return (
-        f"{picture.ooms} OOM kills, {done[Action.RESIZE]} resized in place, "
-        f"{done[Action.EVICT]} evicted, {picture.decided['UpdateRefused']} left alone"
+        f"{state.ooms} OOM kills, {done[Action.RESIZE]} resized in place, "
+        f"{done[Action.EVICT]} evicted, {state.decided['UpdateRefused']} left alone"
     )
 
 
-def _actions(picture: Picture, room: int) -> RenderableType:
+def _actions(state: DayState, room: int) -> RenderableType:
     lines = [Text("what happened last, and why", style="bold")]
-    last = list(picture.actions)[-room:]
+    last = list(state.actions)[-room:]
     for sentence in last:
         style = "red" if "OOM-killed" in sentence else ""
         lines.append(Text(f"• {sentence}", style=style, overflow="ellipsis", no_wrap=True))

@@ -28,7 +28,7 @@ def nothing() -> None:
 
 
 @dataclass(slots=True)
-class World:
+class SimulationLoop:
     """A simulated cluster driven by `log`. `scrape` is asked with event time, every `period` of it; `after` after each tick."""
 
     cluster: SimulatedCluster

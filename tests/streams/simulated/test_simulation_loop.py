@@ -10,7 +10,7 @@ from streams.codec.event_codec import tick
 from streams.errors import TryAgain
 from streams.log.memory_log import MemoryLog
 from streams.simulated.demo_shop import demo_cluster
-from streams.simulated.world import World
+from streams.simulated.simulation_loop import SimulationLoop
 from streams.topics import TOPICS, Topics
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
@@ -31,7 +31,7 @@ def say(log: MemoryLog, *times: datetime) -> None:
 
 def test_each_new_tick_advances_the_cluster_and_old_and_double_ones_do_not(log: MemoryLog) -> None:
     scraped: list[datetime] = []
-    world = World(demo_cluster(1), log, Topics(partitions=2), scrape=scraped.append)
+    world = SimulationLoop(demo_cluster(1), log, Topics(partitions=2), scrape=scraped.append)
     assert world.poll_once() == 0
     say(log, START, START + MINUTE, START + MINUTE, START, START + 2 * MINUTE)
     assert world.poll_once() == 3
@@ -41,7 +41,7 @@ def test_each_new_tick_advances_the_cluster_and_old_and_double_ones_do_not(log: 
 
 def test_ticks_from_before_the_world_began_are_not_its_past(log: MemoryLog) -> None:
     say(log, START)
-    world = World(demo_cluster(1), log, Topics(partitions=2), scrape=lambda _at: None)
+    world = SimulationLoop(demo_cluster(1), log, Topics(partitions=2), scrape=lambda _at: None)
     assert world.poll_once() == 0
     say(log, START + MINUTE)
     assert world.poll_once() == 1
@@ -50,7 +50,7 @@ def test_ticks_from_before_the_world_began_are_not_its_past(log: MemoryLog) -> N
 def test_between_scrapes_only_time_passes_and_after_each_tick_the_others_have_their_turn(log: MemoryLog) -> None:
     scraped: list[datetime] = []
     turns: list[int] = []
-    world = World(demo_cluster(1), log, Topics(partitions=2), scrape=scraped.append, after=lambda: turns.append(1))
+    world = SimulationLoop(demo_cluster(1), log, Topics(partitions=2), scrape=scraped.append, after=lambda: turns.append(1))
     world.poll_once()
     say(log, *(START + timedelta(seconds=15 * i) for i in range(9)))
     world.poll_once()
@@ -62,7 +62,7 @@ def test_a_scrape_that_fails_does_not_stop_the_world(log: MemoryLog) -> None:
     def scrape(_at: datetime) -> None:
         raise TryAgain(doing="listing pods of", to="demo", answer="503", after=Seconds(10.0))
 
-    world = World(demo_cluster(1), log, Topics(partitions=2), scrape=scrape)
+    world = SimulationLoop(demo_cluster(1), log, Topics(partitions=2), scrape=scrape)
     world.poll_once()
     say(log, START, START + MINUTE)
     assert world.poll_once() == 2
@@ -70,7 +70,7 @@ def test_a_scrape_that_fails_does_not_stop_the_world(log: MemoryLog) -> None:
 
 def test_it_runs_until_told_to_stop(log: MemoryLog) -> None:
     stop, lived = threading.Event(), threading.Event()
-    world = World(demo_cluster(1), log, Topics(partitions=2), scrape=lambda _at: None, after=lived.set)
+    world = SimulationLoop(demo_cluster(1), log, Topics(partitions=2), scrape=lambda _at: None, after=lived.set)
     world.poll_once()
     thread = threading.Thread(target=world.run, args=(stop,))
     thread.start()

@@ -1,7 +1,7 @@
-"""What the demo shows, folded from log records alone: facts, decisions and outcomes in; sums, rows and sentences out.
+"""What the demo shows, computed from the log alone: facts, decisions and outcomes in; sums, rows and sentences out.
 
-Pure: it reads no clock, no file and no process, so what the view says can be checked from the log by anybody. Repeated decisions,
-outcomes and OOM kills (same id) count once.
+It reads no clock, no file and no process, so anybody can check the view against the log. Repeated decisions, outcomes and OOM
+kills (same id) count once.
 """
 
 import math
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from agents.demo import sentences
-from agents.demo.usage_curve import Curve, Moment
+from agents.demo.usage_curve import UsageCurve, UsageTotals
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
 from schemas.decisions.recommendations import RequestsRecommended
 from schemas.facts.pods import PodChanged, PodDeleted, PodPhase
@@ -21,9 +21,11 @@ from schemas.outcomes import Action, ActionFinished, Result
 from schemas.policies.control import ControlChanged, Mode
 
 TOPICS = ("control", "pod-changes", "oom-events", "pod-metrics", "recommendations", "pod-updates", "outcomes")
-"""What a picture is made from, by short name."""
+"""The topics that the demo reads, by short name."""
 
 _NOTHING = Amounts()
+_LATELY = 32
+"""How many recommendations of a workload are kept for the plans that rest on them."""
 
 
 @dataclass(slots=True)
@@ -42,12 +44,12 @@ class WorkloadRow:
 
 
 @dataclass(slots=True)
-class Picture:
-    """All that is known from the records taken so far."""
+class DayState:
+    """Everything that the demo knows of the day, from the events applied so far."""
 
     at: datetime | None = None
     mode: Mode = Mode.SHADOW
-    curve: Curve = field(default_factory=Curve)
+    curve: UsageCurve = field(default_factory=UsageCurve)
     decided: Counter[str] = field(default_factory=Counter)
     done: Counter[Action] = field(default_factory=Counter)
     not_done: Counter[Result] = field(default_factory=Counter)
@@ -55,7 +57,7 @@ class Picture:
     ooms: int = 0
     samples: int = 0
     actions: deque[str] = field(default_factory=lambda: deque(maxlen=8))
-    """The last things done, newest last, as sentences."""
+    """The last kills and actions as sentences, newest last."""
     explained: dict[Action, str] = field(default_factory=dict)
     """The id of the last decision of each kind that was carried out: what `why` may be asked about."""
     after_kill: str | None = None
@@ -65,14 +67,17 @@ class Picture:
     """By workload key and pod name, as scrapes name pods."""
     _used: dict[tuple[str, str, str], tuple[float, float]] = field(default_factory=dict)
     _targets: dict[str, RequestsRecommended] = field(default_factory=dict)
+    _lately: dict[str, deque[RequestsRecommended]] = field(default_factory=dict)
+    """The last recommendations of each workload: a decision rests on the newest one that is older than itself."""
     _container_targets: dict[tuple[str, str], Amounts] = field(default_factory=dict)
-    _planned: dict[str, ResizePlanned | EvictionPlanned] = field(default_factory=dict)
+    _planned: dict[str, tuple[sentences.Planned, RequestsRecommended | None]] = field(default_factory=dict)
+    """Plans by id, each with the recommendation it rests on."""
     _ooms: Counter[str] = field(default_factory=Counter)
     _restarts: dict[tuple[str, str], int] = field(default_factory=dict)
     _seen: set[object] = field(default_factory=set)
 
-    def take(self, event: object) -> None:
-        """Take one event in; events that the picture does not show are nothing to it."""
+    def apply(self, event: object) -> None:
+        """Take in one event; ignores events that the demo does not show."""
         match event:
             case MetricsScraped():
                 self._scrape(event)
@@ -95,12 +100,12 @@ class Picture:
 
     @property
     def restarts(self) -> int:
-        """How often containers were started again, over all pods that ever were."""
+        """How often containers were started again, over all pods of the day."""
         return sum(self._restarts.values())
 
     @property
     def pods(self) -> int:
-        """Pods that are there now."""
+        """How many pods there are now."""
         return len(self._pods)
 
     @property
@@ -109,10 +114,10 @@ class Picture:
         return len(self._targets)
 
     @property
-    def now(self) -> Moment:
-        """Requested and used, over all running pods, at this moment."""
+    def now(self) -> UsageTotals:
+        """Requested and used now, over all running pods."""
         rows = self.rows()
-        return Moment(
+        return UsageTotals(
             cpu_requested=sum(r.cpu_requested for r in rows),
             cpu_used=sum(r.cpu_used for r in rows),
             memory_requested=sum(r.memory_requested for r in rows),
@@ -120,7 +125,7 @@ class Picture:
         )
 
     def rows(self) -> list[WorkloadRow]:
-        """One row a workload, by name."""
+        """One row for each workload, in the order of their names."""
         rows: dict[str, WorkloadRow] = {}
         for pod in self._pods.values():
             key = pod.workload.key
@@ -145,22 +150,23 @@ class Picture:
     def _recommendation(self, recommended: RequestsRecommended) -> None:
         key = recommended.workload.key
         self._targets[key] = recommended
+        self._lately.setdefault(key, deque(maxlen=_LATELY)).append(recommended)
         self._container_targets.update({(key, c.container): c.target for c in recommended.containers})
 
     def _scrape(self, scrape: MetricsScraped) -> None:
         if self.at is None or scrape.at > self.at:
             self.at = scrape.at
-        moment = Moment()
+        totals = UsageTotals()
         for pod, container, cores, memory in _columns(scrape):
             self._used[(*pod, container)] = (cores, memory)
             requests = self._requests(pod, container)
             target = self._container_targets.get((pod[0], container), requests)
-            moment.add(
+            totals.add(
                 cpu=(requests.cpu or 0.0, cores, target.cpu or 0.0),
                 memory=(requests.memory or 0, memory, target.memory or 0),
             )
         self.samples += len(scrape.pods)
-        self.curve.add(scrape.at, moment)
+        self.curve.add(scrape.at, totals)
 
     def _requests(self, name: tuple[str, str], container: str) -> Amounts:
         pod = self._names.get(name)
@@ -195,7 +201,9 @@ class Picture:
         if isinstance(decision, UpdateRefused):
             self.refusals[decision.guard] += 1
         else:
-            self._planned[decision.id] = decision
+            lately = self._lately.get(decision.workload.key, ())
+            rests_on = max((each for each in lately if each.at < decision.at), key=lambda each: each.at, default=None)
+            self._planned[decision.id] = decision, rests_on
 
     def _outcome(self, outcome: ActionFinished) -> None:
         if not self._first(outcome.id):
@@ -204,10 +212,9 @@ class Picture:
             self.not_done[outcome.result] += 1
             return
         self.done[outcome.action] += 1
-        decision = self._planned.get(outcome.decision)
+        decision, recommended = self._planned.get(outcome.decision, (None, None))
         if decision is not None:
             self.explained[outcome.action] = decision.id
-            recommended = self._targets.get(decision.workload.key)
             if self.after_kill is None and sentences.after_kill(decision, recommended):
                 self.after_kill = decision.id
             self.actions.append(sentences.done(outcome, decision, recommended))
@@ -219,16 +226,16 @@ class Picture:
         return True
 
 
-def folded(events: Iterable[object]) -> Picture:
-    """A picture of all these events."""
-    picture = Picture()
+def state_of(events: Iterable[object]) -> DayState:
+    """The state after all these events."""
+    state = DayState()
     for event in events:
-        picture.take(event)
-    return picture
+        state.apply(event)
+    return state
 
 
 def _columns(scrape: MetricsScraped) -> Iterable[tuple[tuple[str, str], str, float, float]]:
-    """Pod, container, cores and bytes of each row; what was not seen counts as zero here, because sums are shown."""
+    """Pod, container, cores and bytes of each row. What was not measured counts as zero, because only sums are shown."""
     names = zip(scrape.workloads, scrape.pods, strict=True)
     for pod, container, cores, memory in zip(names, scrape.containers, scrape.cores, scrape.memory, strict=True):
         yield pod, container, 0.0 if math.isnan(cores) else float(cores), 0.0 if math.isnan(memory) else float(memory)
