@@ -14,7 +14,6 @@ import numpy as np
 
 from agents.engine.turn import Event
 from agents.logic.usage import histogram_checkpoints
-from agents.logic.vertical.tuning import LEAST_HALF_LIFE, MOST_MARGIN, odd_annotation
 from schemas.decisions.recommendations import RequestsRecommended
 from schemas.facts.nodes import NodeChanged, NodeRemoved
 from schemas.facts.pods import PodChanged
@@ -23,6 +22,7 @@ from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
 from schemas.facts.vpa_checkpoints import CheckpointSeen
 from schemas.names import Amounts, Workload
 from schemas.outcomes import ActionFinished, StatusWritten
+from schemas.policies import vpa_annotations
 from schemas.policies.control import ControlChanged
 from schemas.policies.limit_ranges import Limit, LimitRangeChanged, LimitRangeRemoved
 from schemas.policies.vertical import ContainerPolicy, Tuning, VerticalPolicyChanged, VerticalPolicyRemoved
@@ -113,7 +113,7 @@ def _vpa(event: VpaChanged) -> Iterator[str]:
     if event.selector is None and event.target_ref is not None and not event.unsupported:
         yield "there is no selector, and nothing that says why"
     yield from _policies(event.containers)
-    yield from _none_or_one(odd_annotation(event.annotations))
+    yield from _none_or_one(vpa_annotations.fault(event.annotations))
 
 
 def _policies(entries: Sequence[ContainerPolicy]) -> Iterator[str]:
@@ -144,9 +144,9 @@ def _tuning(path: str, tuning: Tuning) -> Iterator[str]:
     for field in fields(tuning):
         if field.name.endswith("percentile"):
             yield from _number(f"{path}.{field.name}", getattr(tuning, field.name), 1.0)
-    yield from _number(f"{path}.margin", tuning.margin, MOST_MARGIN)
-    yield from _at_least(f"{path}.cpu_half_life", tuning.cpu_half_life, LEAST_HALF_LIFE)
-    yield from _at_least(f"{path}.memory_half_life", tuning.memory_half_life, LEAST_HALF_LIFE)
+    yield from _number(f"{path}.margin", tuning.margin, vpa_annotations.MOST_MARGIN)
+    yield from _at_least(f"{path}.cpu_half_life", tuning.cpu_half_life, vpa_annotations.LEAST_HALF_LIFE)
+    yield from _at_least(f"{path}.memory_half_life", tuning.memory_half_life, vpa_annotations.LEAST_HALF_LIFE)
 
 
 def _at_least(path: str, value: float | None, least: float) -> Iterator[str]:

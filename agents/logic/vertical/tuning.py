@@ -1,13 +1,12 @@
 """What a policy asks of the estimate of one container, as numbers in the columns of a matrix.
 
 Everything that may differ between containers is here: percentiles, margin, minimum, bounds, which resources are recommended.
-A VPA object has no fields for some of it, so it says it in annotations: `ullage/<container>.<name>: "<number>"`, where the
-container may be `*` and the name is that of a field of Tuning, `minimum_cpu` or `minimum_memory`. It refuses what is no number.
+A VPA object has no fields for some of it, and sets it by annotations (`schemas.policies.vpa_annotations`).
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -15,6 +14,7 @@ from agents.engine.tables.row_table import Floats, Indices
 from agents.logic.policies import Held, bounds
 from agents.logic.vertical.vertical_settings import VerticalSettings
 from schemas.names import Amounts
+from schemas.policies import vpa_annotations
 from schemas.policies.vertical import ContainerMode, ContainerPolicy, Tuning
 from schemas.policies.vpa import VpaChanged
 from schemas.units import Bytes, Cores
@@ -44,13 +44,6 @@ comes in whole cores, nothing is recommended at all."""
 PLACE = {name: place for place, name in enumerate(COLUMNS)}
 
 INTEGER_CPU = "vpa-post-processor.kubernetes.io/{}_integerCPU"
-
-MOST_MARGIN = 100.0
-LEAST_HALF_LIFE = 1.0
-"""Seconds. With less, weights grow beyond all numbers within a day, and what was folded by them is lost."""
-
-_PREFIX = "ullage/"
-_NAMES = (*(f.name for f in fields(Tuning) if f.name != "minimum"), "minimum_cpu", "minimum_memory")
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,54 +109,16 @@ def _integer(held: Held | None, container: str) -> bool:
 
 def _annotated(vpa: VpaChanged, container: str, tuned: Tuning) -> Tuning:
     """Tuning with what annotations say; of a container's own and those of `*`, the own count."""
-    own = {**told(vpa.annotations, "*"), **told(vpa.annotations, container)}
+    own = {
+        **vpa_annotations.numbers(vpa.annotations, "*"),
+        **vpa_annotations.numbers(vpa.annotations, container),
+    }
     cpu, memory = own.pop("minimum_cpu", None), own.pop("minimum_memory", None)
     minimum = Amounts(
         tuned.minimum.cpu if cpu is None else Cores(cpu),
         tuned.minimum.memory if memory is None else Bytes(int(memory)),
     )
     return replace(tuned, minimum=minimum, **own)  # type: ignore[arg-type]  # names are fields, and all are numbers
-
-
-def told(annotations: Mapping[str, str], container: str) -> dict[str, float]:
-    """The numbers that annotations give for one container. Raises ValueError for one that is no number."""
-    found = {}
-    for name in _NAMES:
-        text = annotations.get(f"{_PREFIX}{container}.{name}")
-        if text is not None:
-            found[name] = _number(f"{_PREFIX}{container}.{name}", text)
-    return found
-
-
-def _number(name: str, text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = math.nan
-    if not math.isfinite(number) or number < 0:
-        raise ValueError(f"the annotation '{name}' is '{text}', which is no amount")
-    return number
-
-
-def odd_annotation(annotations: Mapping[str, str]) -> str | None:
-    """What is wrong with the annotations that are ours; None if nothing is."""
-    for name, text in annotations.items():
-        if not name.startswith(_PREFIX):
-            continue
-        setting = name.rpartition(".")[2]
-        if setting not in _NAMES:
-            return f"the annotation '{name}' sets '{setting}', which is none of {', '.join(_NAMES)}"
-        try:
-            number = _number(name, text)
-        except ValueError as error:
-            return str(error)
-        if "percentile" in setting and number > 1.0:
-            return f"the annotation '{name}' is '{text}'; a percentile is at most 1"
-        if "half_life" in setting and number < LEAST_HALF_LIFE:
-            return f"the annotation '{name}' is '{text}'; a half life is at least {LEAST_HALF_LIFE:g} s"
-        if setting == "margin" and number > MOST_MARGIN:
-            return f"the annotation '{name}' is '{text}'; a margin is at most {MOST_MARGIN:g}"
-    return None
 
 
 def _or(value: float | None, otherwise: float) -> float:

@@ -14,11 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from schemas import times
+from schemas.bounds import MOST_BYTES, MOST_CORES
 from schemas.units import Seconds
 
 Floats = NDArray[np.float64]
-MOST_CORES = 1e6
-MOST_BYTES = 1e16
 AHEAD = Seconds(120.0)
 """A window that ends this much later than now comes from a wrong clock, and would hide every window that follows."""
 BEHIND = Seconds(3600.0)

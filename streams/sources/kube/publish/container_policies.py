@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import TypeVar
 
+from schemas import bounds
 from schemas.names import Amounts
 from schemas.policies.vertical import BoostKind, ContainerMode, ContainerPolicy, ControlledValues, StartupBoost
 from schemas.units import Bytes, Cores, Seconds
@@ -70,17 +71,22 @@ def member(path: str, text: str | None, kind: type[W]) -> W | None:
         raise ValueError(f"{path} is '{text}'; there are {', '.join(kind)}") from None
 
 
-def at_least(path: str, number: float | None, least: float) -> float | None:
-    """The number, or None. Raises ValueError for a number below `least`."""
-    if number is not None and number < least:
+def at_least(path: str, number: float | None, least: float, most: float = bounds.MOST_NUMBER) -> float | None:
+    """The number, or None. Raises ValueError for a number below `least` or above `most`."""
+    if number is None:
+        return None
+    if number < least:
         raise ValueError(f"{path} is {number:g}; it must be at least {least:g}")
-    return None if number is None else float(number)
+    if number > most:
+        raise ValueError(f"{path} is {number:g}; more than {most:g} is not possible")
+    return float(number)
 
 
 def _amounts(path: str, given: Mapping[str, Quantity] | None) -> Amounts:
     """CPU and memory. Other resources are ignored, because nothing can be recommended for them."""
     found = {name: _number(f"{path}.{name}", (given or {}).get(name)) for name in _RESOURCES}
-    cpu, memory = (at_least(f"{path}.{name}", number, 0) for name, number in found.items())
+    cpu = at_least(f"{path}.cpu", found["cpu"], 0, bounds.MOST_CORES)
+    memory = at_least(f"{path}.memory", found["memory"], 0, bounds.MOST_BYTES)
     return Amounts(None if cpu is None else Cores(cpu), None if memory is None else Bytes(math.ceil(memory)))
 
 

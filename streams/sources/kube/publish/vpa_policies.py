@@ -5,10 +5,11 @@ sentence that names the bad value and its place, without the parts that make no 
 it is. The target is resolved elsewhere.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
+from schemas.policies import vpa_annotations
 from schemas.policies.vertical import UpdateMode
 from schemas.policies.vpa import ChangeRequirement, EvictionRequirement, TargetRef, VpaChanged
 from schemas.units import Seconds
@@ -38,10 +39,19 @@ def changed(found: VpaObject, cluster: str, at: datetime) -> VpaChanged:
     )
     try:
         spec = vpa_spec.decode(found.spec)
-        return _with_policies(_with_target(bare, spec), spec)
+        policy = _with_policies(_with_target(bare, spec), spec)
+        _refuse_annotations(policy.annotations)
     except ValueError as fault:
         readable = _with_target(bare, vpa_spec.decode_leniently(found.spec))
-        return replace(readable, unsupported=f"The spec cannot be carried out: {fault}")
+        sound = {name: text for name, text in bare.annotations.items() if vpa_annotations.fault({name: text}) is None}
+        return replace(readable, annotations=sound, unsupported=f"The spec cannot be carried out: {fault}")
+    return policy
+
+
+def _refuse_annotations(annotations: Mapping[str, str]) -> None:
+    fault = vpa_annotations.fault(annotations)
+    if fault is not None:
+        raise ValueError(fault)
 
 
 def _with_target(bare: VpaChanged, spec: VpaSpec) -> VpaChanged:

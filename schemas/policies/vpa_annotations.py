@@ -1,0 +1,59 @@
+"""Annotations by which a VPA object tunes what is recommended for its containers, because the API has no fields for that.
+
+They read `ullage/<container>.<name>: "<number>"`. The container may be `*`, and the name is that of a field of Tuning,
+`minimum_cpu` (cores) or `minimum_memory` (bytes). Annotations of other prefixes are none of ours.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import fields
+
+from schemas.policies.vertical import Tuning
+
+MOST_MARGIN = 100.0
+LEAST_HALF_LIFE = 1.0
+"""Seconds. With less, weights grow beyond all numbers within a day, and what was folded by them is lost."""
+
+_PREFIX = "ullage/"
+_NAMES = (*(f.name for f in fields(Tuning) if f.name != "minimum"), "minimum_cpu", "minimum_memory")
+
+
+def numbers(annotations: Mapping[str, str], container: str) -> dict[str, float]:
+    """By name, the numbers that annotations set for one container. Raises ValueError for text that is no amount."""
+    found = {}
+    for name in _NAMES:
+        text = annotations.get(f"{_PREFIX}{container}.{name}")
+        if text is not None:
+            found[name] = _number(f"{_PREFIX}{container}.{name}", text)
+    return found
+
+
+def fault(annotations: Mapping[str, str]) -> str | None:
+    """The first thing that is wrong with the annotations that are ours; None if nothing is."""
+    for name, text in annotations.items():
+        if not name.startswith(_PREFIX):
+            continue
+        setting = name.rpartition(".")[2]
+        if setting not in _NAMES:
+            return f"the annotation '{name}' sets '{setting}', which is none of {', '.join(_NAMES)}"
+        try:
+            number = _number(name, text)
+        except ValueError as error:
+            return str(error)
+        if "percentile" in setting and number > 1.0:
+            return f"the annotation '{name}' is '{text}'; a percentile is at most 1"
+        if "half_life" in setting and number < LEAST_HALF_LIFE:
+            return f"the annotation '{name}' is '{text}'; a half life is at least {LEAST_HALF_LIFE:g} s"
+        if setting == "margin" and number > MOST_MARGIN:
+            return f"the annotation '{name}' is '{text}'; a margin is at most {MOST_MARGIN:g}"
+    return None
+
+
+def _number(name: str, text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number) or number < 0:
+        raise ValueError(f"the annotation '{name}' is '{text}', which is no amount")
+    return number
