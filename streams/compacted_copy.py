@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from schemas.catalogue import CATALOGUE, Kind, parse_wire_name
+from schemas.names import Place
 from streams.errors import BadInput, LogUnavailable
 from streams.log.port import Log, NewRecord, Record
 from streams.topics import Topics
@@ -23,8 +24,8 @@ from streams.topics import Topics
 COPIES = {"policies": "policies-latest", "control": "control-latest"}
 """The broadcast topics and their copies, by short names."""
 
-TAIL = 20_000
-"""Records at the end of the topic that a reader takes after the copy: almost three hours of ticks at the default period."""
+TAIL = 7_200
+"""Records at the end of the topic that a reader takes after the copy: an hour of ticks at the default period."""
 
 _COMPLETE = b"/complete"
 """The key of the record that declares a copy complete; no event has a key that begins with a slash."""
@@ -71,6 +72,24 @@ def copies_of(records: Iterable[NewRecord], topics: Topics) -> list[NewRecord]:
     ]
 
 
+def append_with_copies(log: Log, topics: Topics, records: Sequence[NewRecord]) -> Sequence[Place]:
+    """Append records and the copies that belong to them; gives the places of the records. Raises LogUnavailable.
+
+    Copies of control go first and other copies last, for the reasons that the module gives. A log without the copies, as one from
+    before there were any, gets the records alone.
+    """
+    copies = copies_of(records, topics)
+    if not copies or not _has_copies(log, topics):
+        return log.append(records)
+    control = topics.wire(COPIES["control"])
+    if first := [copy for copy in copies if copy.topic == control]:
+        log.append(first)
+    places = log.append(records)
+    if last := [copy for copy in copies if copy.topic != control]:
+        log.append(last)
+    return places
+
+
 def read_present(log: Log, topics: Topics, name: str, partition: int = 0) -> Present:
     """What the broadcast topic `name` (`policies` or `control`) says now, read in one partition. Raises LogUnavailable.
 
@@ -86,12 +105,10 @@ def read_present(log: Log, topics: Topics, name: str, partition: int = 0) -> Pre
 def latest_of_copy(log: Log, topics: Topics, name: str) -> list[Record] | None:
     """The newest record of each key in the copy, without what was removed; None when the copy is missing or not complete."""
     wire = topics.wire(COPIES[name])
-    try:
-        count = log.partitions(wire)
-    except BadInput:
+    if not _has_copies(log, topics):
         return None
     newest: dict[bytes, Record] = {}
-    for partition in range(count):
+    for partition in range(log.partitions(wire)):
         place = (wire, partition)
         newest.update({r.key: r for r in _between(log, place, log.begin(*place), log.end(*place)) if r.key is not None})
     if newest.pop(_COMPLETE, None) is None:
@@ -114,6 +131,13 @@ def complete(log: Log, topics: Topics, name: str) -> bool:
         start = end
     log.append([NewRecord(topics.wire(COPIES[name]), 0, _COMPLETE, b"{}")])
     return True
+
+
+def _has_copies(log: Log, topics: Topics) -> bool:
+    try:
+        return all(log.partitions(topics.wire(copy)) for copy in COPIES.values())
+    except BadInput:
+        return False
 
 
 def _kind(record: NewRecord) -> Kind | None:

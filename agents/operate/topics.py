@@ -6,7 +6,9 @@ from agents.pipeline import stage_names
 from agents.processes.output import data, note
 from agents.settings import log_factory
 from agents.settings.tree import Settings
+from streams import compacted_copy
 from streams.admin import topic_admin
+from streams.compacted_copy import COPIES
 from streams.topics import TopicSpec, changelog_specs
 
 _NOTHING = "nothing to do: all topics are as planned"
@@ -30,6 +32,10 @@ def apply(settings: Settings, *, force: Sequence[str]) -> None:
         topic_admin.apply(client, found, force=force)
     for change in found.changes:
         data(str(change))
+    with log_factory.log(settings) as log:
+        completed = [name for name in COPIES if compacted_copy.complete(log, log_factory.topics(settings), name)]
+    for name in completed:
+        data(f"{log_factory.topics(settings).wire(COPIES[name])}: copied what is in force")
     note(f"{len(found.changes)} changes made" if found.changes else _NOTHING)
 
 

@@ -13,7 +13,9 @@ from schemas.names import Place
 from schemas.policies import Policy
 from schemas.policies.control import ControlChanged
 from schemas.policies.vertical import VerticalPolicyChanged, VerticalPolicyRemoved
+from streams import compacted_copy
 from streams.codec.event_codec import Codec, tick_number
+from streams.compacted_copy import Present
 from streams.log.port import NewRecord, Record
 from streams.log_context import LogContext
 
@@ -54,7 +56,8 @@ class OperatorLog:
 
     def publish(self, *policies: Policy) -> Sequence[Place]:
         """Append them to every partition. Raises LogUnavailable, and BadInput for a log without our topics."""
-        return self.context.log.append(policy_records(policies, self.context.codec))
+        records = policy_records(policies, self.context.codec)
+        return compacted_copy.append_with_copies(self.context.log, self.context.topics, records)
 
     def newest_tick(self) -> NewestTick | None:
         """The newest tick; None in a log that has none."""
@@ -63,23 +66,26 @@ class OperatorLog:
 
     def control(self, cluster: str) -> ControlChanged | None:
         """The control in force for a cluster; None when none was ever published."""
-        for record in self._backwards("control", self.context.topics.partition_of(cluster)):
+        newest: ControlChanged | None = None
+        for record in self._present("control", self.context.topics.partition_of(cluster)):
             event = self.context.codec.decode_or_none(record)
             if isinstance(event, ControlChanged) and event.cluster == cluster:
-                return event
-        return None
+                newest = event
+        return newest
 
     def policies(self) -> dict[str, VerticalPolicyChanged]:
         """The vertical policies in force, by target."""
         in_force: dict[str, VerticalPolicyChanged] = {}
-        partition = (self.context.topics.wire("policies"), 0)
-        for record in self._between(partition, self.context.log.begin(*partition), self.context.log.end(*partition)):
+        for record in self._present("policies", 0):
             event = self.context.codec.decode_or_none(record)
             if isinstance(event, VerticalPolicyChanged):
                 in_force[event.target] = event
             elif isinstance(event, VerticalPolicyRemoved):
                 in_force.pop(event.target, None)
         return dict(sorted(in_force.items()))
+
+    def _present(self, name: str, partition: int) -> Present:
+        return compacted_copy.read_present(self.context.log, self.context.topics, name, partition)
 
     def _newest_tick(self, partition: int) -> NewestTick | None:
         for record in self._backwards("control", partition):

@@ -9,8 +9,10 @@ from collections.abc import Sequence
 
 import structlog
 
+from streams import compacted_copy
 from streams.errors import LogUnavailable
-from streams.log.port import Log, NewRecord
+from streams.log.port import NewRecord
+from streams.log_context import LogContext
 
 _log = structlog.get_logger(__name__)
 
@@ -18,8 +20,8 @@ _log = structlog.get_logger(__name__)
 class Outbox:
     """Two queues for one log: facts, each of which matters, and scrapes. `bound` is in bytes, for both together."""
 
-    def __init__(self, log: Log, *, bound: int = 32 << 20) -> None:
-        self._log, self._bound, self._size = log, bound, 0
+    def __init__(self, context: LogContext, *, bound: int = 32 << 20) -> None:
+        self._context, self._bound, self._size = context, bound, 0
         self._facts: deque[NewRecord] = deque()
         self._scrapes: deque[NewRecord] = deque()
         self._unreported: Counter[str] = Counter()
@@ -37,7 +39,8 @@ class Outbox:
         """Append everything. False when the log is away; then records beyond the bound are dropped."""
         try:
             if self._facts or self._scrapes:
-                self._log.append([*self._facts, *self._scrapes])
+                records = [*self._facts, *self._scrapes]
+                compacted_copy.append_with_copies(self._context.log, self._context.topics, records)
         except LogUnavailable as error:
             self._trim()
             _log.warning("the log is away, keeping facts", bytes=self._size, error=str(error))

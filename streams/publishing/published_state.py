@@ -2,11 +2,12 @@
 
 It is read back once at a start, at most `MOST` of the newest records of each partition. A pod or node whose last record lies
 further back and which was deleted while the source was down is not noticed, and an OOM kill further back is not known. Ticks of
-half a second fill so many records in 27 hours. Policies are published once and never again, so their topic is read from its
-beginning.
+half a second fill so many records in 27 hours. Policies are published once and never again, so they are read from the compacted
+copy alone: a policy that the source did not copy before it died counts as unpublished and goes out again. Without a complete copy
+their topic is read from its beginning.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from schemas.facts.nodes import NodeChanged, NodeRemoved
@@ -15,6 +16,7 @@ from schemas.facts.usage import ContainerOOMKilled
 from schemas.names import PodName, Workload
 from schemas.policies.limit_ranges import LimitRangeChanged, LimitRangeRemoved
 from schemas.policies.vpa import VpaChanged, VpaRemoved
+from streams import compacted_copy
 from streams.log.port import Log, Record
 from streams.log_context import LogContext
 
@@ -79,9 +81,12 @@ def read_pods(context: LogContext) -> PublishedState:
 def read_all(context: LogContext) -> PublishedState:
     """As `read_pods`, with nodes, VPAs and limit ranges. Raises LogUnavailable."""
     state = read_pods(context)
-    for name, most in (("cluster-changes", MOST), ("policies", None)):
-        for record in _newest(context.log, context.topics.wire(name), 0, most):  # each partition has a copy of everything
-            _apply_object_record(state, record, context)
+    policies: Iterable[Record] | None = compacted_copy.latest_of_copy(context.log, context.topics, "policies")
+    if policies is None:
+        policies = _newest(context.log, context.topics.wire("policies"), 0, None)  # each partition has everything
+    nodes = _newest(context.log, context.topics.wire("cluster-changes"), 0, MOST)
+    for record in (*policies, *nodes):
+        _apply_object_record(state, record, context)
     return state
 
 

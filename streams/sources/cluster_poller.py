@@ -45,7 +45,7 @@ class ClusterPoller:
     def __init__(self, client: ClusterClient, context: LogContext, *, outbox: Outbox | None = None) -> None:
         """`outbox` is another one in tests of its bound."""
         self._client, self._context = client, context
-        self._outbox = Outbox(context.log) if outbox is None else outbox
+        self._outbox = Outbox(context) if outbox is None else outbox
         self._source = f"/ullage/source/{context.cluster}"
         self._batcher = ScrapeBatcher(context, self._source)
         self._published: PublishedState | None = None

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from streams.broker import Broker, BrokerSettings
-from tests.bench import measure, vertical
+from tests.bench import measure, present, vertical
 from tests.bench.measure import Site
 
 
@@ -113,6 +113,8 @@ async def main(only: int | None, profile: str | None) -> Results:
                 if profile:
                     site.workers[-1].stop(30)
                 await site.close()
+        if not profile and only is None:
+            present.measure(partial(put, results), broker.bootstrap)
     shutil.rmtree(folder)
     if not profile:
         vertical.measure(partial(put, results), only or max(vertical.COUNTS))

@@ -1,14 +1,17 @@
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from schemas.names import Place
 from schemas.policies.control import ControlChanged, Mode
 from schemas.policies.vpa import VpaChanged, VpaRemoved
 from streams import compacted_copy
 from streams.codec import event_codec
 from streams.codec.event_codec import Codec
+from streams.errors import LogUnavailable
 from streams.log.memory_log import MemoryLog
 from streams.log.port import NewRecord
 from streams.topics import Topics
@@ -152,3 +155,43 @@ def test_the_present_equals_the_whole_topic_wherever_writers_died(changes: list[
             log.append(compacted_copy.copies_of(records, TOPICS))
         expected[f"c/shop/{name}"] = generation
     assert in_force(log, "policies") == {key: value for key, value in expected.items() if value}
+
+
+class CutLog:
+    """A log that takes only so many appends and is then away, as when the process dies in between."""
+
+    def __init__(self, log: MemoryLog, appends: int) -> None:
+        self._log, self._left = log, appends
+
+    def append(self, records: Iterable[NewRecord]) -> Sequence[Place]:
+        if self._left == 0:
+            raise LogUnavailable("cut")
+        self._left -= 1
+        return self._log.append(records)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._log, name)
+
+
+def test_facts_about_the_cluster_go_to_the_topic_before_the_copy(log: MemoryLog) -> None:
+    compacted_copy.complete(log, TOPICS, "policies")
+    with pytest.raises(LogUnavailable):
+        compacted_copy.append_with_copies(CutLog(log, 1), TOPICS, vpa("a"))  # type: ignore[arg-type]  # the rest is delegated
+    assert compacted_copy.latest_of_copy(log, TOPICS, "policies") == [], "so a source that starts again publishes it again"
+    assert in_force(log, "policies") == {"c/shop/a": 1}
+
+
+def test_control_goes_to_the_copy_before_the_topic(log: MemoryLog) -> None:
+    compacted_copy.complete(log, TOPICS, "control")
+    pause = control("c", Mode.APPLY, paused=True)
+    with pytest.raises(LogUnavailable):
+        compacted_copy.append_with_copies(CutLog(log, 1), TOPICS, pause)  # type: ignore[arg-type]  # the rest is delegated
+    assert log.end(TOPICS.wire("control"), 0) == 0
+    assert in_force(log, "control") == {"c": (Mode.APPLY, True)}
+
+
+def test_a_log_without_copies_takes_the_records_alone() -> None:
+    old = MemoryLog()
+    old.create(TOPICS.wire("policies"), 3)
+    assert len(compacted_copy.append_with_copies(old, TOPICS, vpa("a"))) == 3
+    assert in_force(old, "policies") == {"c/shop/a": 1}

@@ -51,7 +51,8 @@ class KubeScene:
     def restart(self) -> None:
         """Another process, which knows only what the log tells."""
         self.sync_status = SyncStatus({watch.name: watch.kind for watch in watches()})
-        context, outbox = LogContext.of(self.log, self.topics, "real"), Outbox(self.log, bound=self.bound)
+        context = LogContext.of(self.log, self.topics, "real")
+        outbox = Outbox(context, bound=self.bound)
         self.source = KubeSource(context, SourceOptions(lambda: self.at), self.sync_status, self.lookups.append, outbox)
         self.source.restore()
 

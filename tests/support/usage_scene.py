@@ -73,7 +73,7 @@ class UsageScene:
             self.log.create(self.topics.wire(topic.name), self.topics.partitions)
 
     def source(self, *, zero: bool = False, bound: int = 32 << 20) -> UsageSource:
-        outbox = Outbox(self.log, bound=bound)
+        outbox = Outbox(self.context, bound=bound)
         return UsageSource(self._asked, self.context, UsageOptions(missing_is_zero=zero), outbox)
 
     def _asked(self, moment: datetime) -> Readings:

@@ -78,7 +78,7 @@ class KubeSource:
     ) -> None:
         """`outbox` is another one in tests of its bound."""
         self._context, self._options, self._sync_status, self._look_up = context, options, sync_status, look_up
-        self._outbox = Outbox(context.log) if outbox is None else outbox
+        self._outbox = Outbox(context) if outbox is None else outbox
         self._cluster, self._now = context.cluster, options.now
         publisher = self._publisher = Publisher(context)
         self._graph = OwnerGraph(self._now, lambda key: look_up(ScaleLookup(key)))

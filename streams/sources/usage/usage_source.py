@@ -53,7 +53,7 @@ class UsageSource:
     ) -> None:
         """`outbox` is another one in tests of its bound."""
         self._read, self._context, self._options = read, context, options or UsageOptions()
-        self._outbox = Outbox(context.log) if outbox is None else outbox
+        self._outbox = Outbox(context) if outbox is None else outbox
         self._workloads = PodWorkloads(context)
         self._deduplicator: Deduplicator | None = None
         self._pending = PendingRows()

@@ -53,7 +53,7 @@ class Scene:
         return LogContext(self.log, self.topics, self.codec, self.cluster.name)
 
     def another_source(self, bound: int = 32 << 20) -> ClusterPoller:
-        outbox = Outbox(self.log, bound=bound)
+        outbox = Outbox(self.context, bound=bound)
         return ClusterPoller(SimulatedClient(self.cluster), self.context, outbox=outbox)
 
     def minutes(self, first: int, last: int) -> None:

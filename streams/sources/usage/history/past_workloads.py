@@ -13,7 +13,7 @@ from schemas.names import Workload
 from schemas.policies.selectors import Requirement
 from schemas.policies.vpa import VpaChanged, VpaRemoved
 from schemas.units import Seconds
-from streams import log_range
+from streams import compacted_copy
 from streams.clients.prometheus import Prometheus, Series, duration
 from streams.log_context import LogContext
 from streams.sources.usage.pod_workloads import Name, PodWorkloads
@@ -80,9 +80,7 @@ class PastWorkloads:
 def served_vpas(context: LogContext) -> list[VpaChanged]:
     """The VPAs of the context's cluster that have a target and a selector. Raises LogUnavailable."""
     found: dict[str, VpaChanged] = {}
-    wire, log = context.topics.wire("policies"), context.log
-    copies = {(wire, partition): log.end(wire, partition) for partition in range(1, context.topics.partitions)}
-    for record in log_range.read_range(log, [wire], since=copies):
+    for record in compacted_copy.read_present(context.log, context.topics, "policies"):
         event = context.codec.decode_or_none(record)
         if isinstance(event, VpaChanged) and event.cluster == context.cluster:
             found[event.key] = event
