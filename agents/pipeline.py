@@ -3,13 +3,14 @@
 Whoever needs a list of stages, or of the topics that stages read or write, derives it here.
 """
 
+from dataclasses import asdict
 from functools import cache
 
 from agents.engine.stage import Stage
 from agents.logic.updates.updater import Updater
 from agents.logic.validation.clock_skew import ahead
 from agents.logic.validation.events import refuse
-from agents.logic.vertical.recommender import Recommender
+from agents.logic.vertical.recommender import PROGRAM, Recommender
 from agents.settings.tree import Settings
 from streams.topics import TOPICS
 
@@ -24,6 +25,8 @@ def stages(settings: Settings) -> tuple[Stage, ...]:
             open=lambda partition: Recommender(settings.vertical, partition),
             refuse=refuse,
             ahead=ahead,
+            program=PROGRAM,
+            rules=asdict(settings.vertical),
         ),
         Stage(
             name="updater",

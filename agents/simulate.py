@@ -9,11 +9,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from agents import rules_in_log
 from agents.engine.stage import Stage
 from agents.engine.turn import EPOCH
 from agents.pipeline import ticked_topics
 from agents.runner import Runner
 from agents.task import TurnResult
+from schemas import times
 from streams.log_context import LogContext
 from streams.sources import clock
 
@@ -53,6 +55,7 @@ class SimulatedRound:
 
 def simulate(context: LogContext, stages: Sequence[Stage], world: SimulatedWorld, pace: TickGrid) -> Iterator[SimulatedRound]:
     """Rounds without end; the caller stops when it has seen enough, and looks at world and log between two rounds."""
+    rules_in_log.publish(context, stages, times.from_ms(pace.start_ms))
     runner = Runner(stages, context)
     number = 0
     while True:

@@ -1,8 +1,102 @@
-"""The bounds of amounts: more than this is not possible in any cluster, so a larger number is a mistake."""
+"""The bounds of every amount, text, list and time in the log, in one place, and the sentence for what is beyond them.
+
+What is beyond them is not possible in any cluster, or would make an event too large to write or too slow to fold. Checks give
+sentences that name the field and quote the value; the first is the reason why a record is set aside.
+"""
+
+import math
+from collections.abc import Iterator, Sized
+from datetime import datetime
+
+from schemas.names import Amounts, Workload
 
 MOST_CORES = 1e6
 """Cores of one container, pod or node."""
+MOST_RECOMMENDED_CORES = 1e11
+"""Cores of a recommendation: upstream's largest amount is 1e14 millicores, the upper bound of what has no history."""
 MOST_BYTES = 1e16
 """Bytes of one container, pod or node."""
 MOST_NUMBER = 1e16
 """Any other number: a period, a ratio, a count."""
+MOST_TEXT = 4096
+"""Characters of a name, a version or a reason that a tenant may choose."""
+MOST_CONTAINERS = 1000
+"""Containers of one pod, and entries of one policy."""
+YEARS = range(1970, 2200)
+"""A time outside of these is no time that a clock of ours shows."""
+LAST_SECOND = 7_258_118_400.0
+"""Seconds since the epoch at the end of YEARS."""
+
+
+def number(path: str, value: float | None, most: float = MOST_NUMBER) -> Iterator[str]:
+    """A number from 0 to `most`; None is absent and good."""
+    if value is None:
+        return
+    if not math.isfinite(value):
+        yield f"{path} is {value}, which is not a finite number"
+    elif value < 0:
+        yield f"{path} is {value}; an amount cannot be negative"
+    elif value > most:
+        yield f"{path} is {value}; more than {most:g} is not possible"
+
+
+def at_least(path: str, value: float | None, least: float, most: float = MOST_NUMBER) -> Iterator[str]:
+    """A number from `least` to `most`; None is absent and good."""
+    yield from number(path, value, most)
+    if value is not None and value < least:
+        yield f"{path} is {value}; it must be at least {least:g}"
+
+
+def amounts(path: str, value: Amounts) -> Iterator[str]:
+    """CPU and memory of one thing."""
+    yield from number(f"{path}.cpu", value.cpu, MOST_CORES)
+    yield from number(f"{path}.memory", value.memory, MOST_BYTES)
+
+
+def recommended(path: str, value: Amounts) -> Iterator[str]:
+    """Amounts of a recommendation. There are many of these, so one comparison is all that a good one costs."""
+    cpu, memory = value.cpu, value.memory
+    if (cpu is None or 0.0 <= cpu <= MOST_RECOMMENDED_CORES) and (memory is None or 0 <= memory <= MOST_BYTES):
+        return
+    yield from number(f"{path}.cpu", cpu, MOST_RECOMMENDED_CORES)
+    yield from number(f"{path}.memory", memory, MOST_BYTES)
+
+
+def workload(path: str, value: Workload) -> Iterator[str]:
+    """A workload whose parts can be told apart in its key."""
+    if not (value.cluster and value.namespace and value.kind and value.name) or value.key.count("/") != 3:  # noqa: PLR2004  # between four parts
+        yield f"{path}: a workload key is 'cluster/namespace/Kind/name', not '{value.key}'"
+
+
+def workload_key(path: str, key: str) -> Iterator[str]:
+    """The key of a workload."""
+    try:
+        Workload.parse(key)
+    except ValueError as error:
+        yield f"{path}: {error}"
+
+
+def text(path: str, value: str, most: int = MOST_TEXT) -> Iterator[str]:
+    """A text of at most so many characters."""
+    if len(value) > most:
+        yield f"{path} has {len(value)} characters; more than {most} are not possible"
+
+
+def count(path: str, value: Sized, most: int) -> Iterator[str]:
+    """A list of at most so many entries."""
+    if len(value) > most:
+        yield f"{path} has {len(value)} entries; more than {most} are not possible"
+
+
+def time(path: str, at: datetime) -> Iterator[str]:
+    """A time that a clock of ours may show."""
+    if at.year not in YEARS:
+        yield f"{path} is {at.isoformat()}, a time that no clock of ours shows"
+
+
+def second(path: str, at: float) -> Iterator[str]:
+    """A time in seconds since the epoch that a clock of ours may show."""
+    if not math.isfinite(at):
+        yield f"{path} is {at}, which is no time"
+    elif not 0.0 <= at < LAST_SECOND:
+        yield f"{path} is {at:g} s, a time that no clock of ours shows"

@@ -23,6 +23,7 @@ from schemas.outcomes import ActionFinished, Outcome, StatusWritten
 from schemas.policies import Policy
 from schemas.policies.control import ControlChanged
 from schemas.policies.limit_ranges import LimitRangeChanged, LimitRangeRemoved
+from schemas.policies.rules import StageRulesChanged
 from schemas.policies.vertical import VerticalPolicyChanged, VerticalPolicyRemoved
 from schemas.policies.vpa import VpaChanged, VpaRemoved
 
@@ -101,6 +102,7 @@ CATALOGUE = Catalogue(
         Kind("vpa-removed", VpaRemoved, ("policies", "policies-latest"), removes=True),
         Kind("limit-range-changed", LimitRangeChanged, ("policies", "policies-latest")),
         Kind("limit-range-removed", LimitRangeRemoved, ("policies", "policies-latest"), removes=True),
+        Kind("stage-rules-changed", StageRulesChanged, ("policies", "policies-latest")),
         Kind("control-changed", ControlChanged, ("control", "control-latest")),
         Kind("requests-recommended", RequestsRecommended, ("recommendations", "recommendations-by-cluster"), version=2),
         Kind("resize-planned", ResizePlanned, ("pod-updates",)),

@@ -12,8 +12,10 @@ from tempfile import gettempdir
 from typing import Any
 
 import faust
+import structlog
 from faust.types import StreamT
 
+from agents import rules_in_log
 from agents.app import kafka_client_options, supervision, topic_check
 from agents.app.checkpoint_writer import ChangelogProducer, CheckpointWriter, Generation
 from agents.app.decision_producer import DecisionProducer
@@ -23,8 +25,14 @@ from agents.app.stage_host import StageHost
 from agents.app.worker_observer import WorkerObserver
 from agents.app.worker_plan import WorkerPlan
 from agents.telemetry import logging_setup
+from schemas import times
 from schemas.units import Seconds
 from streams.log.kafka_connection import KafkaConnection
+from streams.log.kafka_log import KafkaLog
+from streams.log_context import LogContext
+from streams.sources.clock import wall_ms
+
+_LOG = structlog.get_logger("ullage", component="worker")
 
 SETTINGS: dict[str, Any] = {
     "store": "memory://",
@@ -110,6 +118,7 @@ def build(plan: WorkerPlan, *, changelog: Callable[[KafkaConnection], ChangelogP
     async def before_start() -> None:
         observer.listen()
         await topic_check.check(plan)
+        await asyncio.to_thread(_publish_rules, plan)
 
     app.before_start, app.before_stop = before_start, before_stop
     for host in hosts:
@@ -118,6 +127,13 @@ def build(plan: WorkerPlan, *, changelog: Callable[[KafkaConnection], ChangelogP
     app.task(lambda: checkpoints.run(plan.pacing))
     _on_revoked(app, recovery)
     return app
+
+
+def _publish_rules(plan: WorkerPlan) -> None:
+    """Put the rules of the stages into the log where it has none or others; every worker then decides by the newest."""
+    with KafkaLog(plan.where) as log:
+        for rules in rules_in_log.publish(LogContext.of(log, plan.topics), plan.stages, times.from_ms(wall_ms())):
+            _LOG.info("rules set", stage=rules.stage, program=rules.program, version=rules.version)
 
 
 def _add_agent(app: App, host: StageHost) -> None:

@@ -1,107 +1,86 @@
 """Runs the stages over a recording, as fast as it goes, and keeps the score.
 
-The same stages take the same kind of turns as live: a frame's facts are appended to a log in memory, then its tick to every
-input, then all turns are taken. The log forgets frames that are done, so that any length of recording fits. It starts with
-an empty state, reads no clock, and the same recording gives the same card. Outcomes of a recorded log are facts like any
-other, although they answer the decisions of that time.
+The same stages take the same turns as live, but no event becomes bytes: a frame's facts go to the stages as they are, and so does
+what the stages decide. It starts with an empty state, reads no clock, and the same recording gives the same card. Outcomes of a
+recorded log are facts like any other, although they answer the decisions of that time.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from agents.backtest.event_runner import EventRunner, RoutedEvent
 from agents.backtest.recording import SCORED_FACTS, Frame, Recording
 from agents.backtest.score_card import ScoreCard, Side, Spread, lines
 from agents.backtest.scoring import Score
 from agents.engine.stage import Stage
-from agents.engine.turn import Event
+from agents.engine.turn import Decided
 from agents.pipeline import ticked_topics
-from agents.runner import Runner
+from schemas import times
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
 from schemas.decisions.recommendations import RequestsRecommended
 from schemas.facts.pods import PodChanged, PodDeleted
 from schemas.facts.usage import MetricsScraped
-from streams.codec.event_codec import Codec
-from streams.errors import BadRecord
-from streams.log.memory_log import MemoryLog
-from streams.log.port import Log, NewRecord, Positions, Record
-from streams.log_context import LogContext
-from streams.sources import clock
-from streams.sources.traces import Trace, TracePlayer
-from streams.topics import TOPICS, Topics
+from streams.log.port import Log
+from streams.sources.traces import Trace, TraceMoments
+from streams.topics import Topics
 
 __all__ = ["Backtest", "ScoreCard", "Side", "Spread", "lines", "over_log", "over_trace"]
 
-FORGET_EACH = 64
-"""Frames that the log in memory keeps at most."""
-SCORED_DECISIONS = ("recommendations", "pod-updates")
+_STRETCH = 64
+"""Frames of a trace after which a caller may look."""
 
 
 @dataclass(slots=True)
 class Backtest:
-    """Stages, a log in memory that forgets, and the score."""
+    """Stages and the score."""
 
     stages: Sequence[Stage]
     topics: Topics
     score: Score = field(default_factory=Score)
-    _frames: int = 0
-    _codec: Codec = field(init=False)
-    _log: MemoryLog = field(init=False)
-    _runner: Runner = field(init=False)
-    _short: dict[str, str] = field(init=False)
+    _runner: EventRunner = field(init=False)
 
     def __post_init__(self) -> None:
-        """Make the log and open the tasks."""
-        self._codec, self._log = Codec(self.topics), _all_topics(self.topics)
-        self._runner = Runner(self.stages, LogContext(self._log, self.topics, self._codec))
-        self._short = {self.topics.wire(name): name for name in (*SCORED_FACTS, *SCORED_DECISIONS)}
+        """Open every partition of every stage."""
+        self._runner = EventRunner(self.stages, self.topics, ticked_topics())
 
     def take(self, frame: Frame) -> None:
         """One frame: weigh it with what was recommended before it, then take its turns."""
-        self._weigh([record for record in frame.records if self._short.get(record.topic) in SCORED_FACTS])
-        self._log.append(frame.records)
-        self._log.append(clock.ticks(self.topics, ticked_topics(), frame.number))
-        for taken in self._runner.run():
+        self._weigh(frame.events)
+        for turn in self._runner.turn(frame.number, frame.events):
             self.score.turns += 1
-            self.score.dead_letters += len(taken.dead)
-            self._hear(taken.decisions)
-        self._frames += 1
-        if self._frames % FORGET_EACH == 0:
-            _forget(self._log, self.topics)
+            self.score.dead_letters += turn.dead_letters
+            self._count(turn.decided)
 
     def card(self) -> ScoreCard:
         """The score so far."""
         return self.score.card()
 
-    def _weigh(self, records: Iterable[NewRecord]) -> None:
-        """Pods as they are, then what they used, then who is gone: within a frame the topics say no more of the order."""
-        events = list(self._readable(records))
-        for event in events:
+    def _weigh(self, events: Iterable[RoutedEvent]) -> None:
+        """Pods as they are, then what they used, then who is gone: within a frame the topics say no more of the order.
+
+        Facts that cannot be read are the stages' business: they end as dead letters.
+        """
+        facts = [routed.event for routed in events if routed.topic in SCORED_FACTS]
+        for event in facts:
             if isinstance(event, PodChanged):
                 self.score.pod(event)
-        for event in events:
+        for event in facts:
             if isinstance(event, MetricsScraped):
                 self.score.scrape(event)
-        for event in events:
+        for event in facts:
             if isinstance(event, PodDeleted):
                 self.score.gone(event)
 
-    def _readable(self, records: Iterable[NewRecord]) -> Iterator[Event]:
-        """Facts that cannot be read are the tasks' business: they end as dead letters."""
-        for record in records:
-            try:
-                yield self._codec.decode(_read(record))
-            except BadRecord:
-                continue
-
-    def _hear(self, decisions: Iterable[NewRecord]) -> None:
-        for record in decisions:
-            if self._short.get(record.topic) not in SCORED_DECISIONS:
-                continue
-            event = self._codec.decode(_read(record))
+    def _count(self, found: Iterable[Decided]) -> None:
+        """Put recommendations in force and count plans. The copies by cluster say nothing new."""
+        for decided in found:
+            event = decided.event
             if isinstance(event, RequestsRecommended):
-                self.score.recommend(event)
-            self.score.plans += isinstance(event, ResizePlanned | EvictionPlanned)
-            self.score.refused += isinstance(event, UpdateRefused)
+                if decided.topic == "recommendations":
+                    self.score.recommend(event)
+            else:
+                self.score.plans += isinstance(event, ResizePlanned | EvictionPlanned)
+                self.score.refused += isinstance(event, UpdateRefused)
 
 
 def over_log(log: Log, stages: Sequence[Stage], topics: Topics) -> ScoreCard:
@@ -113,29 +92,20 @@ def over_log(log: Log, stages: Sequence[Stage], topics: Topics) -> ScoreCard:
 
 
 def over_trace(trace: Trace, stages: Sequence[Stage], topics: Topics, *, cluster: str = "trace") -> Iterator[Backtest]:
-    """The backtest while it goes through `trace`, after each stretch: ask it for its card, at the end for the last time."""
-    tape = _all_topics(topics)
-    backtest, recording = Backtest(stages, topics), Recording(tape, topics, stages)
-    for _ in TracePlayer(trace, LogContext.of(tape, topics, cluster), ticked=ticked_topics()).play():
-        for frame in recording.frames():
-            backtest.take(frame)
-        _forget(tape, topics, keep=recording.positions)
-        yield backtest
+    """The backtest while it goes through `trace`, now and then: ask it for its card, at the end for the last time.
 
-
-def _read(record: NewRecord) -> Record:
-    return Record(record.topic, record.partition, -1, record.key, record.value, record.headers)
-
-
-def _all_topics(topics: Topics) -> MemoryLog:
-    log = MemoryLog()
-    for topic in TOPICS:
-        log.create(topics.wire(topic.name), topics.partitions)
-    return log
-
-
-def _forget(log: MemoryLog, topics: Topics, keep: Positions | None = None) -> None:
-    """Forget everything, but from the offsets in `keep` on."""
-    places = [(topics.wire(topic.name), p) for topic in TOPICS for p in range(topics.partitions)]
-    for place in places:
-        log.truncate(*place, log.end(*place) if keep is None else keep.get(place, log.end(*place)))
+    All workloads are in one partition, whatever `topics` says: partitions share work among processes, and workloads do not see
+    one another, so the score is the same and a turn is taken for all of them at once.
+    """
+    alone = Topics(topics.prefix, 1)
+    backtest = Backtest(stages, alone)
+    events: list[RoutedEvent] = []
+    frames = 0
+    for moment in TraceMoments(trace, alone, cluster):
+        events += [RoutedEvent(routed.fact, routed.topic, routed.partition) for routed in moment.facts]
+        if moment.ends:
+            backtest.take(Frame(times.nearest_ms(moment.at), events))
+            events, frames = [], frames + 1
+            if frames % _STRETCH == 0:
+                yield backtest
+    yield backtest

@@ -1,16 +1,20 @@
 """Cuts a recording into frames: everything that happened up to a tick that all its topics hold.
 
 A recording is any log: a file, a stretch of Kafka, or memory that a source is still filling. Topics that the stages write
-themselves are left out, as a backtest makes its own decisions. One frame at a time is in memory, if the topics are read evenly.
+themselves are left out, as a backtest makes its own decisions, and so are recorded rules, as it tries rules of its own. One frame
+at a time is in memory, if the topics are read evenly.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from agents.backtest.event_runner import RoutedEvent
 from agents.engine.aligner import Aligner
 from agents.engine.stage import Stage
-from streams.codec.event_codec import tick_number
-from streams.log.port import Log, NewRecord, Record
+from schemas.policies.rules import StageRulesChanged
+from streams.codec.event_codec import Codec, tick_number
+from streams.errors import BadRecord
+from streams.log.port import Log, Record
 from streams.topics import Topics
 
 STRETCH = 2_000
@@ -24,7 +28,7 @@ class Frame:
     """What came between two ticks, by topic, partition and offset; the tick itself is `number`."""
 
     number: int
-    records: Sequence[NewRecord]
+    events: Sequence[RoutedEvent]
 
 
 @dataclass(slots=True)
@@ -35,10 +39,12 @@ class Recording:
     topics: Topics
     stages: Sequence[Stage]
     _aligner: Aligner[Record] = field(init=False)
+    _codec: Codec = field(init=False)
     _places: dict[str, tuple[str, int]] = field(init=False)
 
     def __post_init__(self) -> None:
         """Begin at the first kept offsets."""
+        self._codec = Codec(self.topics)
         made = {name for stage in self.stages for name in stage.writes}
         reads = [*SCORED_FACTS, *(name for stage in self.stages for name in stage.reads)]
         read = dict.fromkeys(name for name in reads if name not in made)
@@ -50,14 +56,10 @@ class Recording:
         """Every frame that is complete by the end of the log."""
         while True:
             while (cut := self._aligner.next_turn()) is not None:
-                yield Frame(cut.number, [_new(r) for records in cut.records.values() for r in records])
+                routed = (self._routed(record) for records in cut.records.values() for record in records)
+                yield Frame(cut.number, [each for each in routed if not isinstance(each.event, StageRulesChanged)])
             if not self._read():
                 return
-
-    @property
-    def positions(self) -> dict[tuple[str, int], int]:
-        """The offset that is wanted next of each topic and partition."""
-        return {place: self._aligner.inputs[name].next for name, place in self._places.items()}
 
     def _read(self) -> bool:
         waiting = self._aligner.waits_for()
@@ -71,6 +73,9 @@ class Recording:
                 source.tick(record.offset, number)
         return bool(records)
 
-
-def _new(record: Record) -> NewRecord:
-    return NewRecord(record.topic, record.partition, record.key, record.value, record.headers)
+    def _routed(self, record: Record) -> RoutedEvent:
+        try:
+            event = self._codec.decode(record)
+        except BadRecord:
+            event = None
+        return RoutedEvent(event, self.topics.short(record.topic), record.partition)

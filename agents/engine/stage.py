@@ -1,9 +1,10 @@
 """A stage: a pure function with state, and the topics it reads and writes. Data only; drivers host it."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from agents.engine.turn import Event, State
+from schemas.policies.rules import RuleValue
 
 
 def accept_all(_event: Event) -> str | None:
@@ -22,6 +23,8 @@ class Stage:
 
     `open` makes the empty state of a partition. `refuse` says in a sentence why an event must not be taken in (it goes to
     dead-letters), or None; it is pure and knows only the event. `ahead` is asked next and knows the turn's number as well.
+    `program` counts the changes of the stage's code that change decisions, 0 for a stage that obeys no rules of the log; `rules`
+    are the settings that it was made with.
     """
 
     name: str
@@ -30,3 +33,5 @@ class Stage:
     open: Callable[[int], State]
     refuse: Callable[[Event], str | None] = accept_all
     ahead: Callable[[Event, int], str | None] = accept_always
+    program: int = 0
+    rules: Mapping[str, RuleValue] = field(default_factory=dict)

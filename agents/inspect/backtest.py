@@ -39,7 +39,5 @@ def _of_trace(settings: Settings, file: Path) -> ScoreCard:
     topics = log_factory.topics(settings)
     with Trace(file) as trace:
         note(f"{trace.rows} samples of {len(trace.names)} containers")
-        last = backtest.Backtest(stages(settings), topics)
-        for step in backtest.over_trace(trace, last.stages, topics):
-            last = step
+        *_, last = backtest.over_trace(trace, stages(settings), topics)
         return last.card()

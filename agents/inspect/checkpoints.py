@@ -127,7 +127,7 @@ def restored(settings: VerticalSettings, partition: int, found: StoredState) -> 
 
 def _exported(state: Recommender, turn: int) -> Iterator[CheckpointSeen]:
     """By VPA and container. Each recommender knows all VPAs, but only the usage of its own workloads."""
-    members = ContainerIndex(state.usage, state.said, state.policies, state.settings)
+    members = ContainerIndex(state.usage, state.announced.table, state.policies, state.settings)
     members.add(state.usage.aggregates.keys())
     at = times.from_ms(turn)
     targets = {held.policy.target for held in state.policies.vpas.values()} - {""}

@@ -41,7 +41,7 @@ def _container(name: str, about: Mapping[str, object], margin: float) -> Iterato
     elif "samples" in about:
         yield f"{name}: {describe.text(about['samples'])} samples from {_time(about.get('first'))} to {_time(about.get('last'))}"
         for what in ("cpu", "memory"):
-            yield f"{name} {what}: {_estimated(what, _mapping(about.get(what)), margin)}"
+            yield f"{name} {what}: {_estimated(what, _mapping(about.get(what)), _number(about.get('margin')) or margin)}"
     else:
         yield f"{name}: {describe.text(about)}"
 

@@ -20,6 +20,7 @@ from schemas.names import Amounts
 from schemas.outcomes import ActionFinished, StatusWritten
 from schemas.policies.control import ControlChanged
 from schemas.policies.limit_ranges import LimitRangeChanged, LimitRangeRemoved
+from schemas.policies.rules import StageRulesChanged
 from schemas.policies.vertical import VerticalPolicyChanged, VerticalPolicyRemoved
 from schemas.policies.vpa import VpaChanged, VpaRemoved
 
@@ -45,6 +46,7 @@ _WHAT: Mapping[type, str] = {
     VpaChanged: "VPA set",
     VpaRemoved: "VPA removed",
     ControlChanged: "control changed",
+    StageRulesChanged: "rules of a stage set",
     ActionFinished: "action finished",
     StatusWritten: "status of a VPA written",
 }
@@ -214,6 +216,11 @@ def _(event: LimitRangeRemoved) -> Numbers:
 @_numbers.register
 def _(event: ControlChanged) -> Numbers:
     return {"mode": str(event.mode), "paused": event.paused, "budget": event.budget, "reason": event.reason}
+
+
+@_numbers.register
+def _(event: StageRulesChanged) -> Numbers:
+    return {"stage": event.stage, "program": event.program, "version": event.version, "settings": len(event.settings)}
 
 
 @_numbers.register

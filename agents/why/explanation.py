@@ -16,10 +16,11 @@ from itertools import chain
 from agents.pipeline import decision_topics
 from agents.why import because, describe
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
-from schemas.decisions.recommendations import RequestsRecommended
+from schemas.decisions.recommendations import CitedRules, RequestsRecommended
 from schemas.ids import DecisionId
 from schemas.names import Place
 from schemas.outcomes import ActionFinished, StatusWritten
+from schemas.policies.rules import StageRulesChanged
 from schemas.times import from_ms, to_ms
 from streams import log_range
 from streams.codec import event_codec
@@ -154,8 +155,24 @@ class _Search:
             numbers=describe.numbers(event, workload),
             causes=shown_causes,
             more=len(causes) - len(shown),
-            because=describe.because(event),
+            because={**describe.because(event), **self._rules(event)},
         )
+
+    def _rules(self, event: object) -> Mapping[str, object]:
+        """The settings that a decision was made by, from the record that it cites.
+
+        Where that record is gone, another one of the same version has the same settings: policies keep the newest of each stage.
+        """
+        cited = getattr(event, "rules", None)
+        if not isinstance(cited, CitedRules):
+            return {}
+        record, gone = self._fetch(cited.place)
+        found = None if record is None else self.codec.decode_or_none(record)
+        if not isinstance(found, StageRulesChanged):
+            same = map(self.codec.decode_or_none, self._mentioning(cited.version, "policies"))
+            found = next((e for e in same if isinstance(e, StageRulesChanged) and e.version == cited.version), None)
+        settings = {"settings": found.settings} if isinstance(found, StageRulesChanged) else {}
+        return {**settings, "rules": f"version {cited.version}, at {cited.place}" + (f", which {gone}" if gone else "")}
 
     def _fetch(self, place: Place) -> tuple[Record | None, str]:
         """The record, or why it is not there."""

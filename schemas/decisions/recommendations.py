@@ -54,10 +54,19 @@ class OomSource:
 
 
 @dataclass(frozen=True, slots=True)
+class CitedRules:
+    """The rules that a decision was made by: their version, and the place of the StageRulesChanged that holds them."""
+
+    version: str
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
 class RequestsRecommended:
     """The recommender concluded what a workload's containers should request. Newest turn wins; no containers: nothing.
 
     `pods` is how many pods the workload had, where the recommender counted them; `last_oom` is None when it saw no kill.
+    `rules` is None where the log has no rules to cite; then `because` has the settings.
     """
 
     id: str
@@ -68,6 +77,7 @@ class RequestsRecommended:
     pods: int | None = None
     last_oom: LastOomKill | None = None
     oom_source: OomSource | None = None
+    rules: CitedRules | None = None
 
     @property
     def subject(self) -> Subject:

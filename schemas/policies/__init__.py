@@ -2,6 +2,7 @@
 
 from schemas.policies.control import ControlChanged
 from schemas.policies.limit_ranges import LimitRangeChanged, LimitRangeRemoved
+from schemas.policies.rules import StageRulesChanged
 from schemas.policies.vertical import VerticalPolicyChanged, VerticalPolicyRemoved
 from schemas.policies.vpa import VpaChanged, VpaRemoved
 
@@ -13,4 +14,5 @@ Policy = (
     | LimitRangeChanged
     | LimitRangeRemoved
     | ControlChanged
+    | StageRulesChanged
 )

@@ -8,6 +8,7 @@ can write plain JSON. Everything else is BadRecord with the path; no other excep
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from hashlib import blake2b
 from types import NoneType
 from typing import Any, cast, get_args, get_type_hints
@@ -24,11 +25,12 @@ from streams.codec import dead_letters
 from streams.codec.headers import cause_bytes, causes, header, tick, tick_number
 from streams.codec.usage_columns import ScrapeCodec
 from streams.errors import BadRecord
-from streams.log.port import NewRecord, Record
+from streams.log.port import Headers, NewRecord, Record
 from streams.topics import Topics
 
 __all__ = ["Codec", "causes", "header", "tick", "tick_number"]
 
+_CONTENT_TYPE, _SPEC_VERSION = ("content-type", b"application/json"), ("ce_specversion", b"1.0")
 _OPTIONS = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_UTC_Z | orjson.OPT_SORT_KEYS
 
 
@@ -39,10 +41,12 @@ class Codec:
         """`catalogue` is another one in tests only."""
         self._topics, self._catalogue = topics, catalogue
         self._kinds = {kind.event: kind for kind in catalogue.kinds}
+        self._types = {kind.name: kind.wire.encode() for kind in catalogue.kinds}
         self._scrapes = ScrapeCodec()
         self._decoders = {kind.name: self._decoder(kind) for kind in catalogue.kinds}
         self._kinds_found: dict[tuple[str, bytes | None], tuple[Kind, int]] = {}
         self._last_written: tuple[Event | None, bytes] = (None, b"")
+        self._last_cause: tuple[Sequence[Place], bytes] = ((), b"")
 
     def encode(  # noqa: PLR0913  # all by keyword; a record has that many parts
         self, event: Event, *, topic: str, key: str, partition: int, source: str, cause: Sequence[Place] = ()
@@ -55,24 +59,31 @@ class Codec:
             raise ValueError(f"the time {event.at.isoformat()} of a {type(event).__name__} has no offset from UTC")
         kind = self._kinds[type(event)]
         value = self._value(event)
-        headers = [
-            ("content-type", b"application/json"),
-            ("ce_specversion", b"1.0"),
-            ("ce_id", _id(kind, event, value, partition).encode()),
-            ("ce_type", kind.wire.encode()),
+        given = getattr(event, "id", None)
+        headers: Headers = (
+            _CONTENT_TYPE,
+            _SPEC_VERSION,
+            ("ce_id", (_id(kind, event, value, partition) if given is None else given).encode()),
+            ("ce_type", self._types[kind.name]),
             ("ce_source", source.encode()),
             ("ce_subject", key.encode()),
             ("ce_time", time_bytes(event.at)),
-        ]
+        )
         if cause:
-            headers.append(("cause", cause_bytes(tuple(cause))))
-        return NewRecord(self._topics.wire(topic), partition, key.encode(), value, tuple(headers))
+            headers = (*headers, ("cause", self._cause(cause)))
+        return NewRecord(self._topics.wire(topic), partition, key.encode(), value, headers)
 
     def _value(self, event: Event) -> bytes:
         """The body. An event that goes to two topics, one after the other, is written once."""
         if event is not self._last_written[0]:
             self._last_written = event, self._scrapes.encode(event) if isinstance(event, MetricsScraped) else _to_json(event)
         return self._last_written[1]
+
+    def _cause(self, cause: Sequence[Place]) -> bytes:
+        """The `cause` header; written once for the topics of one event."""
+        if cause is not self._last_cause[0]:
+            self._last_cause = cause, cause_bytes(tuple(cause))
+        return self._last_cause[1]
 
     def encode_for_all(self, event: Event, *, topic: str, key: str, source: str) -> list[NewRecord]:
         """The records of an event that every partition needs, one copy for each. Raises what `encode` raises."""
@@ -194,16 +205,23 @@ def _to_plain(value: object) -> object:
 
 
 def _id(kind: Kind, event: Event, value: bytes, partition: int) -> str:
-    """Decisions and outcomes have an id; facts and policies get a hash, scrapes partition, time and checksum."""
+    """The id of an event without one of its own: of a scrape partition, time and checksum, of all else a hash of the content."""
     if isinstance(event, MetricsScraped):
         return f"{kind.name}/{partition}/{time_bytes(event.at).decode()}/{crc32(value):08x}"
-    given = getattr(event, "id", None)
-    return given if given is not None else f"{kind.name}/{blake2b(value, digest_size=16).hexdigest()}"
+    return f"{kind.name}/{blake2b(value, digest_size=16).hexdigest()}"
 
 
 def time_bytes(at: datetime) -> bytes:
     """RFC 3339 in UTC, as `ce_time`."""
+    return _utc_bytes(at) if at.tzinfo is UTC else _rfc3339(at)
+
+
+def _rfc3339(at: datetime) -> bytes:
     return orjson.dumps(at, option=orjson.OPT_UTC_Z).strip(b'"')
+
+
+_utc_bytes = lru_cache(maxsize=256)(_rfc3339)
+"""Decisions of one turn have one time. Equal times of other zones would be taken for one another, so it is for UTC alone."""
 
 
 def _time_fields(kind: type[Any]) -> tuple[tuple[str, ...], ...]:

@@ -1,6 +1,6 @@
 """The real stages and the simulated shop through every driver: simulate, verify, why and backtest speak of one log."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 
@@ -13,12 +13,14 @@ from agents.settings.tree import Settings
 from agents.verify.verification import DiscrepancyKind, verify
 from agents.why.explanation import ExplainedRecord, Explanation, explain
 from schemas.decisions.pod_updates import ResizePlanned
+from schemas.decisions.recommendations import RequestsRecommended
 from schemas.names import Place
 from schemas.units import Fraction
 from streams.codec.event_codec import header, tick_number
 from streams.log.memory_log import MemoryLog
-from streams.log.port import Record
+from streams.log.port import NewRecord, Record
 from streams.log_context import LogContext
+from streams.topics import TOPICS
 
 ROUNDS = 45
 DAY = Day(seed=7, seconds=0.001)
@@ -58,10 +60,31 @@ def test_what_the_shop_was_told_verifies_byte_for_byte(context: LogContext, sett
     assert verified.decisions > len(plans(context))
 
 
-def test_the_same_log_under_other_settings_does_not_verify(context: LogContext, settings: Settings) -> None:
-    changed = replace(settings.vertical, margin=Fraction(0.5))
-    verified = verify(context, stages(settings.model_copy(update={"vertical": changed})))
+def other_margin(settings: Settings) -> Settings:
+    return settings.model_copy(update={"vertical": replace(settings.vertical, margin=Fraction(0.5))})
+
+
+def test_a_log_verifies_by_the_rules_in_it_whatever_the_settings_are(context: LogContext, settings: Settings) -> None:
+    assert verify(context, stages(other_margin(settings))).ok
+
+
+def test_a_log_without_rules_does_not_verify_under_other_settings(context: LogContext, settings: Settings) -> None:
+    without = day_in_memory.new_log(DAY)
+    wires = [context.topics.wire(topic.name) for topic in TOPICS]
+    every = context.log.poll({(wire, p): 0 for wire in wires for p in range(DAY.partitions)}, limit=1_000_000)
+    without.append(NewRecord(r.topic, r.partition, r.key, r.value, r.headers) for r in every if r.key != b"stage/recommender")
+    verified = verify(LogContext.of(without, DAY.topics), stages(other_margin(settings)))
     assert verified.counts[DiscrepancyKind.DIFFERENT] > 0
+
+
+def test_a_decision_of_the_shop_cites_its_rules_and_why_shows_every_setting(context: LogContext, settings: Settings) -> None:
+    places = {(context.topics.wire("recommendations"), p): 0 for p in range(DAY.partitions)}
+    record = next(r for r in context.log.poll(places) if tick_number(r) is None)
+    event = context.codec.decode(record)
+    assert isinstance(event, RequestsRecommended)
+    assert "settings" not in event.because
+    step = explain(context.log, context.codec, context.topics, event.id).decision
+    assert step.because["settings"] == asdict(settings.vertical)
 
 
 def test_a_resize_leads_back_to_usage_and_on_to_its_outcome(context: LogContext) -> None:

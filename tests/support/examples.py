@@ -7,6 +7,7 @@ import numpy as np
 from schemas.catalogue import Event
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
 from schemas.decisions.recommendations import (
+    CitedRules,
     ContainerRecommendation,
     LastOomKill,
     OomSource,
@@ -22,6 +23,7 @@ from schemas.names import Amounts, Place, PodName, Workload
 from schemas.outcomes import Action, ActionFinished, Result, StatusWritten
 from schemas.policies.control import ControlChanged, Mode
 from schemas.policies.limit_ranges import Limit, LimitRangeChanged, LimitRangeRemoved, LimitType
+from schemas.policies.rules import StageRulesChanged, rules_version
 from schemas.policies.selectors import Operator, Requirement
 from schemas.policies.vertical import (
     BoostKind,
@@ -43,6 +45,7 @@ CART = Workload("prod", "shop", "Deployment", "cart")
 POD = PodName("shop", "cart-7f9c-x2", "0c6d2f0e-5b1f-4a57-9d52-1d5f4ce5a001")
 SMALL, LARGE = Amounts(0.25, 134217728), Amounts(0.5, 268435456)
 
+RULES = {"margin": 0.15, "memory_windows": 8, "maximum_cpu": None, "node_cap": False, "recommender": "default"}
 EVENTS: tuple[Event, ...] = (
     MetricsScraped(
         AT,
@@ -145,7 +148,9 @@ EVENTS: tuple[Event, ...] = (
         3,
         LastOomKill(AT - timedelta(hours=2), POD, "app", 134217728, counted=True, place=Place("ullage.oom-events.v1", 1, 9)),
         OomSource(OomSourceState.ALIVE, "kube", AT - timedelta(seconds=20)),
+        CitedRules(rules_version("recommender", 1, RULES), Place("ullage.policies.v1", 1, 3)),
     ),
+    StageRulesChanged(AT, "recommender", 1, RULES, rules_version("recommender", 1, RULES)),
     ResizePlanned("updater/0/1767323045500/resize/u1", AT, SOON, CART, POD, {"app": LARGE}, {}, {"app": SMALL}, {"budget": 0.1}),
     EvictionPlanned("updater/0/1767323045500/evict/u1", AT, SOON, CART, POD, {"app": SMALL}, {"resize": "Infeasible"}),
     UpdateRefused(

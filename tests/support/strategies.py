@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
 from schemas.decisions.recommendations import (
+    CitedRules,
     ContainerRecommendation,
     LastOomKill,
     OomSource,
@@ -22,6 +23,7 @@ from schemas.names import Amounts, Place, PodName, Workload
 from schemas.outcomes import Action, ActionFinished, Result, StatusWritten
 from schemas.policies.control import ControlChanged, Mode
 from schemas.policies.limit_ranges import Limit, LimitRangeChanged, LimitRangeRemoved, LimitType
+from schemas.policies.rules import StageRulesChanged
 from schemas.policies.selectors import Operator, Requirement
 from schemas.policies.vertical import (
     BoostKind,
@@ -151,6 +153,7 @@ limits = st.lists(
     st.builds(Limit, st.sampled_from(LimitType), *[amounts] * 4, st.dictionaries(names, st.floats(1, 1e6), max_size=2)),
     max_size=2,
 ).map(tuple)
+rule_values = st.booleans() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow_infinity=False) | texts | st.none()
 policies = (
     vpas
     | st.builds(VpaRemoved, times, names, names, names)
@@ -158,6 +161,7 @@ policies = (
     | st.builds(VerticalPolicyRemoved, times, texts)
     | st.builds(LimitRangeChanged, times, names, names, names, limits)
     | st.builds(LimitRangeRemoved, times, names, names, names)
+    | st.builds(StageRulesChanged, times, names, st.integers(0, 9), st.dictionaries(names, rule_values), texts)
     | st.builds(ControlChanged, times, names, st.sampled_from(Mode), st.booleans(), texts, fractions)
 )
 
@@ -175,6 +179,7 @@ decisions = (
         st.none() | counts,
         st.none() | last_ooms,
         st.none() | oom_sources,
+        st.none() | st.builds(CitedRules, texts, places),
     )
     | st.builds(ResizePlanned, texts, times, times, workloads, pods, by_container, by_container, by_container, because)
     | st.builds(EvictionPlanned, texts, times, times, workloads, pods, by_container, because)

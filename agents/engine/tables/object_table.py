@@ -74,6 +74,10 @@ class ObjectTable(Generic[V]):
         dirty, self._dirty = self._dirty, set()
         return {self._name(bucket) for bucket in dirty}
 
+    def touch_all(self) -> None:
+        """Every bucket that was ever used counts as changed."""
+        self._dirty |= self._used
+
     def dump(self, chunk: str) -> bytes:
         """One bucket as JSON, keys sorted."""
         return msgspec.json.encode(self._buckets[_number(chunk)], order="deterministic")

@@ -17,6 +17,10 @@ class StatePart(Protocol):
         """Names of the chunks changed since the last call."""
         ...
 
+    def touch_all(self) -> None:
+        """Every chunk counts as changed."""
+        ...
+
     def dump(self, chunk: str) -> bytes:
         """The bytes of one chunk."""
         ...
@@ -39,6 +43,11 @@ class PartedState:
     def take_dirty(self) -> set[str]:
         """Names of the chunks changed since the last call."""
         return {chunk for part in self._parts.values() for chunk in part.take_dirty()}
+
+    def touch_all(self) -> None:
+        """Every chunk counts as changed."""
+        for part in self._parts.values():
+            part.touch_all()
 
     def dump(self, chunk: str) -> bytes:
         """The bytes of one chunk."""

@@ -18,6 +18,9 @@ _SIZES = (8, 16, 24, 32, 48, 64, 96, 128)
 _BLOCK = 1024
 """Rows handled together in whole width."""
 
+_FEW = 512
+"""Rows that are read in one block, whatever their room."""
+
 _MOST_UNUSED = 0.25
 """Share of the pool that may be spare before it is put together anew."""
 
@@ -76,6 +79,29 @@ class SparseRows:
                 part = positions[start : start + step]
                 base = self._base[rows[part]].astype(np.int64)
                 yield part, base, (self._origin[rows[part]] + base)[:, None] + np.arange(size)
+
+    def blocks(self, rows: Indices) -> Iterator[tuple[Indices, Indices, Floats]]:
+        """Copies of the numbers of rows: positions in `rows`, the first place of each, and the numbers (one line a row).
+
+        A line may go on with zeros behind a row's room. Rows without room are left out. Few rows come in one block, because
+        a call for each size would cost more than the zeros do.
+        """
+        if len(rows) > _FEW:
+            for positions, base, cells in self.alike(rows):
+                yield positions, base, self.pool[cells]
+            return
+        room = self._room[rows].astype(np.int64)
+        positions = np.flatnonzero(room)
+        if len(positions):
+            part, room = rows[positions], room[positions]
+            base = self._base[part].astype(np.int64)
+            offsets = np.arange(room.max())
+            outside = offsets >= room[:, None]
+            cells = (self._origin[part] + base)[:, None] + offsets
+            cells[outside] = 0
+            block = self.pool[cells]
+            block[outside] = 0.0
+            yield positions, base, block
 
     def dense(self, rows: Indices) -> Floats:
         """All numbers of these rows."""

@@ -59,12 +59,11 @@ class Updater(PartedState):
 
     def _look_at(self, turn: Turn, marks: Marks, cluster: str, workloads: Sequence[str]) -> list[Decided]:
         """One cluster: candidates of all its workloads, most urgent first, past the guards."""
+        found = [one for workload in workloads for one in self._candidates(workload, turn.number)]
+        if not found:
+            return []
         total = Headcount()
-        counts: dict[str, Headcount] = {}
-        found: list[Candidate] = []
-        for workload in workloads:
-            counts[workload] = self._count(workload, turn.number, total)
-            found += self._candidates(workload, turn.number)
+        counts = {workload: self._count(workload, turn.number, total) for workload in workloads}
         seen = self.known.facts.get(cluster)
         scene = Scene(
             now=turn.number,
@@ -96,7 +95,8 @@ class Updater(PartedState):
 
     def _candidates(self, workload: str, now: int) -> list[Candidate]:
         """Pods of a workload that should be changed and have no plan; the others' refusals are over."""
-        held, recommended = self.policies.of(workload), self.known.recommended.get(workload)
+        held = self.policies.of(workload)
+        recommended = None if held is None else self.known.recommended.get(workload)
         if held is None or recommended is None:
             return []
         found = []

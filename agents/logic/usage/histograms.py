@@ -128,17 +128,20 @@ class Histograms:
         self.high[rows] = np.maximum(self.high[rows], high)
 
     def percentiles(self, rows: Indices, shares: Shares) -> list[Floats]:
-        """For each share p the end of the first bucket at which the running sum reaches p * total; 0 where nothing is."""
+        """For each share p the end of the first bucket at which the running sum reaches p * total; 0 where nothing is.
+
+        Upstream's histogram.Percentile (pkg/recommender/util/histogram.go). One array for each share, one element for each row.
+        """
         found = [np.zeros(len(rows)) for _ in shares]
-        for positions, base, cells in self.weights.alike(rows):
+        for positions, base, weights in self.weights.blocks(rows):
             part = rows[positions]
             low, high = self.low[part].astype(np.int64), self.high[part].astype(np.int64)
-            weights = self.weights.pool[cells]
+            total = self.total[part]
             empty = self.weights.at(part, low) < self.scale.epsilon
             weights[np.arange(weights.shape[1]) < (low - base)[:, None]] = 0.0
             sums = np.cumsum(weights, axis=1, out=weights)
             for place, share in zip(found, shares, strict=True):
-                threshold = (share[positions] if isinstance(share, np.ndarray) else share) * self.total[part]
+                threshold = (share[positions] if isinstance(share, np.ndarray) else share) * total
                 short = base + np.count_nonzero(sums < threshold[:, None], axis=1)
                 reached = np.maximum(np.minimum(short, high), low)
                 place[positions] = np.where(empty, 0.0, self._ends[reached])

@@ -23,17 +23,17 @@ _SILENT = PLACE["silent"]
 
 _FOLDING = ("window", "expires", "cpu_half_life", "memory_half_life")
 
-_NUMBERS = ("spread", "said", "policy", "single", "siblings", "rule")
-"""Of each member: a stable number of its workload; the row of what was last said, -1 for nothing; a number that stands for the
-policy in force, 0 for none; the row of its only aggregate, -1 for another number of them; how many members share its pod; where
-the numbers stand by which it is judged."""
+_NUMBERS = ("spread", "announced", "policy", "single", "siblings", "rule")
+"""Of each member: a stable number of its workload; the row of what was announced last, -1 for nothing; a number that stands for
+the policy in force, 0 for none; the row of its only aggregate, -1 for another number of them; how many members share its pod;
+where the numbers stand by which it is judged."""
 
 
 class ContainerIndex:
     """Aggregates (workload, container, labels) by workload and container, with what is known of each member."""
 
-    def __init__(self, usage: ContainerUsage, said: RowTable, policies: Policies, settings: VerticalSettings) -> None:
-        self._usage, self._said, self._policies, self._settings = usage, said, policies, settings
+    def __init__(self, usage: ContainerUsage, announced: RowTable, policies: Policies, settings: VerticalSettings) -> None:
+        self._usage, self._announced, self._policies, self._settings = usage, announced, policies, settings
         self._of: dict[str, tuple[int, ...]] = {}
         """Members by workload, in order of container."""
         self.names: list[RowKey] = []
@@ -47,6 +47,8 @@ class ContainerIndex:
         self._keys: dict[str, tuple[RowKey, ...]] = {}
         """Aggregates by workload."""
         self._free: list[int] = []
+        self.version = 0
+        """Rises whenever aggregates are put together anew, for those who keep what follows from it."""
 
     def add(self, keys: Iterable[RowKey]) -> None:
         """These aggregates are new."""
@@ -97,12 +99,13 @@ class ContainerIndex:
         return {self.names[member][0] for member in members.tolist()}
 
     def speaking(self, workloads: Iterable[str]) -> Indices:
-        """The members of these workloads of which something may be said, in order of workload and container."""
+        """The members of these workloads of which something may be recommended, in order of workload and container."""
         members = np.array([member for workload in workloads for member in self._of.get(workload, ())], np.int64)
         return np.asarray(members[self._speak(members)])
 
     def govern(self, workloads: Iterable[str]) -> None:
         """Put the aggregates of these workloads together by the policies that hold."""
+        self.version += 1
         self._fit()
         ruled: list[tuple[int, FoldingRules]] = []
         for workload in workloads:
@@ -137,11 +140,11 @@ class ContainerIndex:
         self._several.pop(member, None)
         if len(rows) > 1:
             self._several[member] = tuple(rows)
-        said = f"{held.policy.target}\n{held.policy.version}\n{numbers}" if held else ""
-        self.numbers["policy"][member] = zlib.crc32(said.encode())
+        identity = f"{held.policy.target}\n{held.policy.version}\n{numbers}" if held else ""
+        self.numbers["policy"][member] = zlib.crc32(identity.encode())
 
     def _share(self, workload: str) -> None:
-        """Count who shares the pod's minimum: all members of which something may be said."""
+        """Count who shares the pod's minimum: all members of which something may be recommended."""
         members = self._of[workload]
         single, rule = self.numbers["single"], self.numbers["rule"]
         used = (m for m in members if single[m] >= 0 or m in self._several)
@@ -185,8 +188,8 @@ class ContainerIndex:
                 self._fit()
             self._of[workload] = tuple(sorted((*members, member), key=lambda each: self.names[each][1]))
             self.numbers["single"][member] = -1
-            said = self._said.find(key)
-            self.numbers["said"][member] = -1 if said is None else said
+            found = self._announced.find(key)
+            self.numbers["announced"][member] = -1 if found is None else found
             self.numbers["spread"][member] = zlib.crc32(workload.encode())
         return member
 

@@ -1,88 +1,285 @@
-"""The words that say a recommendation, and the reasons for it: all that a person needs to redo the sum."""
+"""Builds the recommender's decisions, with every number that a person needs to redo the sum.
 
-from collections.abc import Callable
-from dataclasses import fields
-from datetime import timedelta
+Who reads decisions mostly reads their amounts. So numbers leave the arrays for all decisions of a turn at once, and `because` is
+put together when somebody first reads it. What is equal in every decision (the stage's settings) is cited, not repeated.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
 from math import isnan
 
-from agents.engine.turn import EPOCH
+import numpy as np
+
+from agents.engine.turn import Decided, Turn
+from agents.logic.policies import Held, body
 from agents.logic.usage.histograms import NEVER
 from agents.logic.vertical.estimation import MILLI, Estimate
 from agents.logic.vertical.recommendation import AMOUNTS, Recommendation
-from agents.logic.vertical.tuning import PLACE
+from agents.logic.vertical.tuning import COLUMNS, PLACE
 from agents.logic.vertical.vertical_settings import VerticalSettings
-from schemas.decisions.recommendations import ContainerRecommendation
-from schemas.names import Amounts
+from schemas import times
+from schemas.decisions.recommendations import (
+    Because,
+    CitedRules,
+    ContainerRecommendation,
+    LastOomKill,
+    OomSource,
+    RequestsRecommended,
+)
+from schemas.ids import DecisionId
+from schemas.names import Amounts, Place, Workload
 from schemas.units import Bytes, Cores
 
-_UNSAID = {"interval", "heartbeat", "bounds_step"}
+NAME = "recommender"
+
+_BOUNDS = ("lower", "target", "upper")
 
 
-def container(done: Recommendation, place: int, name: str) -> ContainerRecommendation:
-    """The four amounts of the container at `place`."""
-    lower_cpu, cpu, upper_cpu, lower_memory, memory, upper_memory = done.amounts[place].tolist()
-    return ContainerRecommendation(
-        container=name,
-        lower=_amounts(lower_cpu, lower_memory),
-        target=_amounts(cpu, memory),
-        upper=_amounts(upper_cpu, upper_memory),
-        uncapped=_amounts(*done.uncapped[place].tolist()),
-    )
+class DeferredBecause(Mapping[str, object]):
+    """A `because` that is put together when it is first read. It equals any mapping of the same content."""
+
+    __slots__ = ("_made", "_make")
+
+    def __init__(self, make: Callable[[], Mapping[str, object]]) -> None:
+        self._make, self._made = make, None
+
+    _make: Callable[[], Mapping[str, object]]
+    _made: Mapping[str, object] | None
+
+    def _body(self) -> Mapping[str, object]:
+        if self._made is None:
+            self._made = self._make()
+        return self._made
+
+    def __getitem__(self, name: str) -> object:
+        return self._body()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._body())
+
+    def __len__(self) -> int:
+        return len(self._body())
+
+    def __repr__(self) -> str:
+        return repr(self._body())
 
 
-def reasons(done: Recommendation, place: int) -> dict[str, object]:
-    """The numbers under the amounts of the container at `place`."""
-    rule = done.rules[place].tolist()
-    said: dict[str, object] = {
-        "samples": int(done.evidence.count.item(place)),
-        "first": _time(done.evidence.first.item(place)),
-        "last": _time(done.evidence.last.item(place)),
-        "margin": rule[PLACE["margin"]],
-        "cpu": _resource(done.cpu, place, MILLI, lambda name: rule[PLACE[name.format("cpu")]]),
-        "memory": _resource(done.memory, place, 1.0, lambda name: rule[PLACE[name.format("memory")]]),
+@dataclass(frozen=True, slots=True)
+class Grounds:
+    """What stands behind the decision about one workload, apart from usage. `places` are those it rests on, usage included."""
+
+    policy: Held | None
+    places: tuple[Place, ...]
+    pods: int
+    last_oom: LastOomKill | None
+    oom_source: OomSource
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionBuilder:
+    """Builds the decisions of one turn of one partition. `cited`: the rules in force, None where the log has none."""
+
+    partition: int
+    turn: Turn
+    settings: VerticalSettings
+    cited: CitedRules | None
+
+    def decide(
+        self, workload: str, grounds: Grounds, containers: Sequence[ContainerRecommendation], because: Because
+    ) -> list[Decided]:
+        """The decision about one workload, for its own topic and its cluster's."""
+        event = RequestsRecommended(
+            id=str(DecisionId(NAME, self.partition, self.turn.number, "requests", workload)),
+            at=self.turn.at,
+            workload=_parsed(workload),
+            containers=tuple(containers),
+            because=because,
+            pods=grounds.pods,
+            last_oom=grounds.last_oom,
+            oom_source=grounds.oom_source,
+            rules=self.cited,
+        )
+        return [
+            Decided("recommendations", workload, event, grounds.places),
+            Decided("recommendations-by-cluster", event.workload.cluster, event, grounds.places),
+        ]
+
+    def nothing(self, workload: str, grounds: Grounds) -> list[Decided]:
+        """The decision that nothing is recommended for a workload."""
+        return self.decide(workload, grounds, (), {**self._inline(), "containers": {}, "policy": body(grounds.policy)})
+
+    def because(self, numbers: "Numbers", places: Sequence[int], names: Sequence[str], grounds: Grounds) -> Because:
+        """The reasons for what is recommended of the containers `names`, which stand at `places` of a recommendation."""
+
+        def make() -> Mapping[str, object]:
+            return {
+                **self._inline(),
+                "containers": {name: numbers.reasons(place) for name, place in zip(names, places, strict=True)},
+                "policy": body(grounds.policy),
+                **numbers.node(places[0]),
+            }
+
+        return DeferredBecause(make)
+
+    def _inline(self) -> dict[str, object]:
+        """The settings themselves where there is no record to cite."""
+        if self.cited is not None:
+            return {}
+        return {"settings": {name: getattr(self.settings, name) for name in VerticalSettings.__dataclass_fields__}}
+
+
+@dataclass
+class Numbers:
+    """The numbers of one recommendation as plain values. Columns become lists when the first of their rows is asked for."""
+
+    done: Recommendation
+    settings: VerticalSettings
+    _own: "_OwnRules" = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._own = _own_rules(self.settings)
+
+    def reasons(self, place: int) -> dict[str, object]:
+        """The numbers under the amounts of the container at `place`.
+
+        `shares` (percentiles) and `margin` are there where a policy makes them other than the settings do, bounds where there are
+        any. CPU is in cores, memory in bytes.
+        """
+        columns = self._columns
+        rules = columns.rules[place]
+        found: dict[str, object] = {
+            "samples": int(columns.count[place]),
+            "first": _time(columns.first[place]),
+            "last": _time(columns.last[place]),
+            "cpu": _resource(columns.cpu, place, rules, self._own.cpu),
+            "memory": _resource(columns.memory, place, rules, self._own.memory),
+        }
+        margin = rules[PLACE["margin"]]
+        if margin != self._own.margin:
+            found["margin"] = margin
+        if rules[PLACE["integer_cpu"]]:
+            found["integer_cpu"] = True
+        return found
+
+    def node(self, place: int) -> dict[str, object]:
+        """The node that the pod of the container at `place` was measured against, and the pod's sums that are more than it has.
+
+        Empty where pods are not fitted to nodes.
+        """
+        fit = self.done.fit
+        if fit is None:
+            return {}
+        room = fit.node(place)
+        if room is None:
+            return {"node": None}
+        sums = dict(zip(AMOUNTS, fit.sums[fit.pods[place]].tolist(), strict=True))
+        cpu = {name: amount / MILLI for name, amount in sums.items() if name.endswith("cpu") and amount > room.cpu * MILLI}
+        memory = {name: amount for name, amount in sums.items() if name.endswith("memory") and amount > room.memory}
+        cut = {**cpu, **memory}
+        return {"node": {"node": room.name, "cpu": room.cpu, "memory": room.memory, "cut": cut, "place": str(room.place)}}
+
+    @cached_property
+    def _columns(self) -> "_Columns":
+        done = self.done
+        evidence = done.evidence
+        return _Columns(
+            count=evidence.count.tolist(),
+            first=evidence.first.tolist(),
+            last=evidence.last.tolist(),
+            rules=done.rules.tolist(),
+            cpu=_ResourceColumns.of(done.cpu, MILLI),
+            memory=_ResourceColumns.of(done.memory, 1.0),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _ResourceColumns:
+    percentiles: tuple[list[float], list[float], list[float]]
+    confidence: list[float]
+    minimum: list[float]
+
+    @staticmethod
+    def of(estimate: Estimate, scale: float) -> "_ResourceColumns":
+        lower, target, upper = (found.tolist() for found in estimate.percentiles)
+        return _ResourceColumns((lower, target, upper), estimate.confidence.tolist(), (estimate.minimum / scale).tolist())
+
+
+@dataclass(frozen=True, slots=True)
+class _Columns:
+    count: list[float]
+    first: list[float]
+    last: list[float]
+    rules: list[list[float]]
+    cpu: _ResourceColumns
+    memory: _ResourceColumns
+
+
+@dataclass(frozen=True, slots=True)
+class _ResourceRules:
+    """Where the rules of one resource stand, and the percentiles of the settings."""
+
+    shares: slice
+    least: int
+    most: int
+    scale: float
+    own: list[float]
+
+
+@dataclass(frozen=True, slots=True)
+class _OwnRules:
+    margin: float
+    cpu: _ResourceRules
+    memory: _ResourceRules
+
+
+@lru_cache(maxsize=16)
+def _own_rules(settings: VerticalSettings) -> _OwnRules:
+    def rules(resource: str, scale: float) -> _ResourceRules:
+        first = COLUMNS.index(f"lower_{resource}")
+        own = [float(getattr(settings, f"{bound}_{resource}_percentile")) for bound in _BOUNDS]
+        return _ResourceRules(slice(first, first + 3), PLACE[f"least_{resource}"], PLACE[f"most_{resource}"], scale, own)
+
+    return _OwnRules(float(settings.margin), rules("cpu", MILLI), rules("memory", 1.0))
+
+
+def _resource(columns: _ResourceColumns, place: int, rules: list[float], own: _ResourceRules) -> dict[str, object]:
+    lower, target, upper = columns.percentiles
+    found: dict[str, object] = {
+        "percentiles": {"lower": lower[place], "target": target[place], "upper": upper[place]},
+        "confidence": columns.confidence[place],
+        "minimum": columns.minimum[place],
     }
-    if rule[PLACE["integer_cpu"]]:
-        said["integer_cpu"] = True
-    return said
+    shares = rules[own.shares]
+    if shares != own.own:
+        found["shares"] = dict(zip(_BOUNDS, shares, strict=True))
+    for name, column in (("min_allowed", own.least), ("max_allowed", own.most)):
+        bound = rules[column]
+        if not isnan(bound):
+            found[name] = bound / own.scale
+    return found
 
 
-def node(done: Recommendation, place: int) -> dict[str, object] | None:
-    """The node that the pod of the container at `place` was measured against, and the pod's sums that are more than it has."""
-    fitted = done.fit.node(place) if done.fit else None
-    if done.fit is None or fitted is None:
-        return None
-    sums = dict(zip(AMOUNTS, done.fit.sums[done.fit.pods[place]].tolist(), strict=True))
-    cpu = {name: amount / MILLI for name, amount in sums.items() if name.endswith("cpu") and amount > fitted.cpu * MILLI}
-    memory = {name: amount for name, amount in sums.items() if name.endswith("memory") and amount > fitted.memory}
-    return {"node": fitted.name, "cpu": fitted.cpu, "memory": fitted.memory, "cut": {**cpu, **memory}, "place": str(fitted.place)}
+def containers(done: Recommendation, places: Sequence[int], names: Sequence[str]) -> list[ContainerRecommendation]:
+    """The four amounts of the containers at `places`: lower, target, upper and uncapped target."""
+    rows = np.asarray(places, np.int64)
+    cores = np.column_stack([done.amounts[rows, :3], done.uncapped[rows, 0]]) / MILLI
+    memory = np.column_stack([done.amounts[rows, 3:], done.uncapped[rows, 1]])
+    return [
+        ContainerRecommendation(name, *map(_amounts, cpu, used))
+        for name, cpu, used in zip(names, cores.tolist(), memory.tolist(), strict=True)
+    ]
 
 
-def rules(settings: VerticalSettings) -> dict[str, object]:
-    """The settings that the sum depends on."""
-    return {f.name: getattr(settings, f.name) for f in fields(settings) if f.name not in _UNSAID}
+def _amounts(cores: float, memory: float) -> Amounts:
+    return Amounts(None if isnan(cores) else Cores(cores), None if isnan(memory) else Bytes(int(memory)))
 
 
-def _resource(estimate: Estimate, place: int, scale: float, rule: Callable[[str], float]) -> dict[str, object]:
-    lower, target, upper = (found.item(place) for found in estimate.percentiles)
-    least, most = rule("least_{}"), rule("most_{}")
-    return {
-        "shares": {name: rule(f"{name}_{{}}") for name in ("lower", "target", "upper")},
-        "percentiles": {"lower": lower, "target": target, "upper": upper},
-        "confidence": estimate.confidence.item(place),
-        "minimum": estimate.minimum.item(place) / scale,
-        "min_allowed": None if isnan(least) else least / scale,
-        "max_allowed": None if isnan(most) else most / scale,
-    }
-
-
-def _amounts(cpu: float, memory: float) -> Amounts:
-    return Amounts(
-        cpu=None if isnan(cpu) else Cores(cpu / MILLI),
-        memory=None if isnan(memory) else Bytes(int(memory)),
-    )
-
-
+@lru_cache(maxsize=4096)
 def _time(seconds: float) -> str | None:
-    if seconds == NEVER:
-        return None
-    return (EPOCH + timedelta(seconds=seconds)).isoformat().replace("+00:00", "Z")
+    return None if seconds == NEVER else times.rfc3339(times.from_seconds(seconds))
+
+
+@lru_cache(maxsize=1 << 16)
+def _parsed(workload: str) -> Workload:
+    return Workload.parse(workload)

@@ -29,15 +29,16 @@ UPPER = ConfidenceBound(1.0, 1)
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """One resource of many containers: percentiles as found, and the amounts made of them."""
+    """One resource of many containers: percentiles as found, and the amounts made of them. One element for each container."""
 
     percentiles: tuple[Floats, Floats, Floats]
-    """Lower, target, upper; cores or bytes."""
+    """Lower, target, upper; in cores or bytes."""
     confidence: Floats
     minimum: Floats
     lower: Floats
     target: Floats
     upper: Floats
+    """Amounts and the minimum are in millicores or bytes."""
 
 
 def clamp(amounts: Floats) -> Floats:
@@ -67,14 +68,15 @@ def rounded(amounts: Floats, step: int) -> Floats:
     return amounts if step <= 1 else np.ceil(amounts / step) * step
 
 
-def estimate(found: list[Floats], scale: float, sure: Floats, *, margin: Floats, minimum: Floats) -> Estimate:
-    """The chain from inside out: percentile -> margin -> confidence -> minimum. `scale`: units of an amount in one found."""
-    lower, target, upper = (with_margin(clamp(percentile * scale), margin) for percentile in found)
-    return Estimate(
-        percentiles=(found[0], found[1], found[2]),
-        confidence=sure,
-        minimum=minimum,
-        lower=np.maximum(with_confidence(lower, sure, LOWER), minimum),
-        target=np.maximum(target, minimum),
-        upper=np.maximum(with_confidence(upper, sure, UPPER), minimum),
+def estimate(found: Floats, sure: Floats, *, margin: Floats, minimum: Floats) -> tuple[Floats, Floats, Floats]:
+    """Lower, target and upper amounts by upstream's chain: percentile, margin, confidence, minimum.
+
+    `found` holds the three percentiles in amounts, one on its first axis each; the other arguments have the shape of one of them.
+    Every step works element by element, so several resources go through it at once as one more axis.
+    """
+    lower, target, upper = with_margin(clamp(found), margin)
+    return (
+        np.maximum(with_confidence(lower, sure, LOWER), minimum),
+        np.maximum(target, minimum),
+        np.maximum(with_confidence(upper, sure, UPPER), minimum),
     )

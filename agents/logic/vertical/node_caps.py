@@ -47,8 +47,8 @@ class NodeIndex:
         """All tables."""
         return (self.table, self.grown)
 
-    def take(self, records: Iterable[Recorded], turn: int) -> None:
-        """Take what was said of nodes in a turn. A node that has no CPU or no memory, or does not say, is none."""
+    def ingest(self, records: Iterable[Recorded], turn: int) -> None:
+        """Take the records of a turn in. A node that has no CPU or no memory, or whose amounts are absent, counts as none."""
         clusters = set()
         before = self._known()
         for recorded in records:

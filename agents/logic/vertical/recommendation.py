@@ -18,6 +18,9 @@ AMOUNTS = ("lower_cpu", "target_cpu", "upper_cpu", "lower_memory", "target_memor
 """The amounts of a container after rounding and bounds, in millicores and bytes; NaN where none is recommended."""
 
 _TARGETS = (1, 4)
+_LEAST = [PLACE["least_cpu"]] * 3 + [PLACE["least_memory"]] * 3
+_MOST = [PLACE["most_cpu"]] * 3 + [PLACE["most_memory"]] * 3
+"""For each of AMOUNTS the column of its bound among the rules."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,42 +65,43 @@ def recommend(
 
 
 def judge(evidence: Evidence, rules: Floats, siblings: Floats, settings: VerticalSettings) -> tuple[Estimate, Estimate]:
-    """Both resources before rounding. Confidence rests on CPU samples for memory too, as upstream's does."""
+    """CPU and memory before rounding, both in one go: the first axis of each array is the resource.
+
+    Confidence rests on CPU samples for memory too, as upstream's does.
+    """
+    own = np.stack([rules[:, PLACE["minimum_cpu"]], rules[:, PLACE["minimum_memory"]]])
+    share = np.array([settings.pod_minimum_cpu * MILLI, float(settings.pod_minimum_memory)])[:, None] / siblings
+    minimum = clamp(np.where(np.isnan(own), share, own))
     history = (evidence.first, evidence.last, evidence.count)
-    margin = rules[:, PLACE["margin"]]
-    shares = [("minimum_cpu", settings.pod_minimum_cpu * MILLI), ("minimum_memory", float(settings.pod_minimum_memory))]
-    own = [rules[:, PLACE[name]] for name, _ in shares]
-    cpu_least, memory_least = (
-        np.where(np.isnan(mine), clamp(least / siblings), clamp(mine)) for mine, (_, least) in zip(own, shares, strict=True)
-    )
-    cpu_sure, memory_sure = (confidence(*history, interval) for interval in (settings.cpu_confidence, settings.memory_confidence))
-    return (
-        estimate(evidence.cpu, MILLI, cpu_sure, margin=margin, minimum=cpu_least),
-        estimate(evidence.memory, 1.0, memory_sure, margin=margin, minimum=memory_least),
-    )
+    sure = np.stack([confidence(*history, settings.cpu_confidence), confidence(*history, settings.memory_confidence)])
+    found = np.stack([[cpu * MILLI, memory] for cpu, memory in zip(evidence.cpu, evidence.memory, strict=True)])
+    amounts = estimate(found, sure, margin=rules[:, PLACE["margin"]], minimum=minimum)
+    both = [
+        Estimate((percentiles[0], percentiles[1], percentiles[2]), sure[i], minimum[i], *(amount[i] for amount in amounts))
+        for i, percentiles in enumerate((evidence.cpu, evidence.memory))
+    ]
+    return both[0], both[1]
 
 
 def _rounded(cpu: Estimate, memory: Estimate, rules: Floats, settings: VerticalSettings) -> Floats:
-    """All six amounts, rounded; CPU to whole cores where that is asked for."""
-    millicores = [rounded(amount, settings.round_cpu) for amount in (cpu.lower, cpu.target, cpu.upper)]
+    """All six amounts, rounded, with one column for each of AMOUNTS; CPU to whole cores where that is asked for."""
+    millicores = rounded(np.column_stack([cpu.lower, cpu.target, cpu.upper]), settings.round_cpu)
     whole = rules[:, PLACE["integer_cpu"]] > 0.0
-    millicores = [np.where(whole, np.ceil(amount / MILLI) * MILLI, amount) for amount in millicores]
-    memories = [rounded(amount, settings.round_memory) for amount in (memory.lower, memory.target, memory.upper)]
-    return np.column_stack(millicores + memories)
+    if whole.any():
+        millicores = np.where(whole[:, None], np.ceil(millicores / MILLI) * MILLI, millicores)
+    memories = rounded(np.column_stack([memory.lower, memory.target, memory.upper]), settings.round_memory)
+    return np.hstack([millicores, memories])
 
 
 def _wanted(evidence: Evidence, rules: Floats, settings: VerticalSettings) -> NDArray[np.bool_]:
     """Which amounts are recommended: those of controlled resources of which a sample was seen."""
-    seen = (evidence.count > 0.0, evidence.peaks > 0.0)
-    wanted = [
-        (rules[:, PLACE[resource]] > 0.0) & (known | settings.recommend_unseen)
-        for resource, known in zip(("cpu", "memory"), seen, strict=True)
-    ]
-    return np.column_stack([wanted[0]] * 3 + [wanted[1]] * 3)
+    seen = np.column_stack([evidence.count > 0.0, evidence.peaks > 0.0]) | settings.recommend_unseen
+    return ((rules[:, PLACE["cpu"] : PLACE["memory"] + 1] > 0.0) & seen).repeat(3, axis=1)
 
 
 def _bounded(amounts: Floats, rules: Floats) -> Floats:
-    least_cpu, most_cpu, least_memory, most_memory = rules[:, PLACE["least_cpu"] : PLACE["most_memory"] + 1].T
-    columns = [cap(amounts[:, i], least_cpu, most_cpu) for i in range(3)]
-    columns += [cap(amounts[:, i], least_memory, most_memory) for i in range(3, 6)]
-    return np.column_stack(columns)
+    """The amounts within the bounds of their policies."""
+    least, most = rules[:, _LEAST], rules[:, _MOST]
+    if np.isnan(least).all() and np.isnan(most).all():
+        return amounts.copy()
+    return cap(amounts, least, most)

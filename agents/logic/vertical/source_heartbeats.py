@@ -24,7 +24,7 @@ class SourceHeartbeats:
     def __init__(self) -> None:
         self.table: ObjectTable[SourceReported] = ObjectTable("sources", SourceReported, 1)
 
-    def take(self, records: Iterable[Recorded]) -> None:
+    def ingest(self, records: Iterable[Recorded]) -> None:
         """Take reports in. Of two of one source the later counts, whichever comes first."""
         for recorded in records:
             event = recorded.event

@@ -8,7 +8,7 @@ Columns are found by name (`trace_columns`), the file is sorted by time in bound
 (`trace_facts`), and facts go to the log at a pace or as fast as it accepts them (`player`).
 """
 
-from streams.sources.traces.player import Playback, PlaybackProgress, TracePlayer
+from streams.sources.traces.player import Playback, PlaybackProgress, TraceMoments, TracePlayer
 from streams.sources.traces.trace_table import Trace
 
-__all__ = ["Playback", "PlaybackProgress", "Trace", "TracePlayer"]
+__all__ = ["Playback", "PlaybackProgress", "Trace", "TraceMoments", "TracePlayer"]

@@ -15,8 +15,9 @@ from streams.errors import BadInput
 from streams.log.port import NewRecord
 from streams.log_context import LogContext
 from streams.sources.clock import TimeBase, ticks, wall_ms
-from streams.sources.traces.trace_facts import TraceFacts, TraceRecords
+from streams.sources.traces.trace_facts import FactRouter, RoutedFact, TraceFacts
 from streams.sources.traces.trace_table import Trace
+from streams.topics import Topics
 
 BATCH = 2_000
 """Records in one append at full speed. Each append waits for the log."""
@@ -54,6 +55,52 @@ class PlaybackProgress:
     at: datetime
 
 
+@dataclass(frozen=True, slots=True)
+class TraceMoment:
+    """A scrape of a trace with what was seen of pods at that time. `ends`: nothing else happens at this time."""
+
+    at: datetime
+    facts: Sequence[RoutedFact]
+    rows: int = 0
+    ends: bool = False
+
+
+class TraceMoments:
+    """A trace as facts in the order of event time. It can be iterated more than once."""
+
+    def __init__(self, trace: Trace, topics: Topics, cluster: str, playback: Playback | None = None) -> None:
+        self._trace, self._cluster, self._playback = trace, cluster, playback or Playback()
+        self._router = FactRouter(trace, topics, cluster)
+
+    def shift(self, loop: int = 0) -> Seconds:
+        """What to add to the trace's seconds to get Unix time."""
+        trace, start = self._trace, self._playback.start
+        length = trace.last - trace.first + 2 * trace.step
+        if start is not None:
+            shift = times.to_seconds(start) - (trace.first if trace.is_unix else 0.0)
+        else:
+            shift = 0.0 if trace.is_unix else times.to_seconds(START)
+        return Seconds(shift + loop * length)
+
+    def __iter__(self) -> Iterator[TraceMoment]:
+        """Each scrape, an empty moment where a time ends, and the end of the trace, at which all pods are gone."""
+        trace = self._trace
+        for loop in range(self._playback.loops):
+            facts = TraceFacts(trace, cluster=self._cluster, shift=self.shift(loop), life=loop)
+            before: datetime | None = None
+            for scrape in trace.scrapes():
+                at = facts.at(scrape.at)
+                if before is not None and at > before:
+                    yield TraceMoment(before, (), ends=True)
+                before = at
+                found = [*self._router.pods(facts.about_pods(scrape)), *self._router.metrics(scrape, at)]
+                yield TraceMoment(at, found, len(scrape.who))
+            if before is not None:
+                yield TraceMoment(before, (), ends=True)
+            after = trace.last + trace.step
+            yield TraceMoment(facts.at(after), list(self._router.pods(facts.gone(after))), ends=True)
+
+
 class TracePlayer:
     """Plays one trace into one log. `now` and `sleep` are the wall clock's; only a pace needs them."""
 
@@ -72,7 +119,7 @@ class TracePlayer:
         The context's cluster is the one that the trace stands for.
         """
         self._trace, self._context, self._playback, self._ticked = trace, context, playback or Playback(), tuple(ticked)
-        self._trace_records = TraceRecords(trace, context)
+        self._moments = TraceMoments(trace, context.topics, context.cluster, playback)
         self._now, self._sleep = now, sleep
         self._rows = self._records = 0
 
@@ -83,43 +130,22 @@ class TracePlayer:
         """
         batch: list[NewRecord] = []
         base, at = self._base(), START
-        for at, rows, records in self._moments():
+        for moment in self._moments:
+            at = moment.at
             if base is not None:
                 yield from self._wait_for(at, base)
-            batch += records
-            self._rows += rows
+            batch += [fact.record(self._context.codec) for fact in moment.facts]
+            if moment.ends:
+                batch += self._ticks(at)
+            self._rows += moment.rows
             if batch and (base is not None or len(batch) >= BATCH):
                 yield self._append(batch, at)
                 batch = []
         yield self._append(batch, at)
 
-    def shift(self, loop: int = 0) -> Seconds:
+    def shift(self) -> Seconds:
         """What to add to the trace's seconds to get Unix time."""
-        trace, start = self._trace, self._playback.start
-        length = trace.last - trace.first + 2 * trace.step
-        if start is not None:
-            shift = times.to_seconds(start) - (trace.first if trace.is_unix else 0.0)
-        else:
-            shift = 0.0 if trace.is_unix else times.to_seconds(START)
-        return Seconds(shift + loop * length)
-
-    def _moments(self) -> Iterator[tuple[datetime, int, list[NewRecord]]]:
-        """Event time, number of rows, and records of each scrape and of the end."""
-        trace = self._trace
-        for loop in range(self._playback.loops):
-            facts = TraceFacts(trace, cluster=self._context.cluster, shift=self.shift(loop), life=loop)
-            before: datetime | None = None
-            for scrape in trace.scrapes():
-                at = facts.at(scrape.at)
-                if before is not None and at > before:
-                    yield before, 0, self._ticks(before)
-                before = at
-                records = [*self._trace_records.pods(facts.about_pods(scrape)), *self._trace_records.metrics(scrape, at)]
-                yield at, len(scrape.who), records
-            if before is not None:
-                yield before, 0, self._ticks(before)
-            after = trace.last + trace.step
-            yield facts.at(after), 0, [*self._trace_records.pods(facts.gone(after)), *self._ticks(facts.at(after))]
+        return self._moments.shift()
 
     def _ticks(self, at: datetime) -> list[NewRecord]:
         return [] if self._playback.base is not None else ticks(self._context.topics, self._ticked, times.nearest_ms(at))

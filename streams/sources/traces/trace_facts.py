@@ -12,16 +12,16 @@ from typing import Any
 import numpy as np
 
 from schemas import times
-from schemas.catalogue import Event
 from schemas.facts.pods import ContainerSeen, PodChanged, PodDeleted, PodPhase
 from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
 from schemas.names import Amounts, PodName, Workload
 from schemas.units import Bytes, Cores, Seconds
+from streams.codec.event_codec import Codec
 from streams.codec.usage_columns import ROWS
 from streams.log.port import NewRecord
-from streams.log_context import LogContext
 from streams.sources.traces.trace_columns import REQUESTS
 from streams.sources.traces.trace_table import Trace, TraceScrape
+from streams.topics import Topics
 
 KIND = "Deployment"
 SOURCE = "/ullage/source/traces"
@@ -97,32 +97,48 @@ class TraceFacts:
             yield ContainerOOMKilled(self.at(scrape.at), pod.workload, pod.name, name, restarts, request.memory, limit.memory)
 
 
-class TraceRecords:
-    """Facts as records: pod facts twice (by workload and by cluster), scrapes once for each partition that has rows."""
+@dataclass(frozen=True, slots=True)
+class RoutedFact:
+    """A fact and where it goes: topic (short name), key and partition."""
 
-    def __init__(self, trace: Trace, context: LogContext) -> None:
-        self._trace, self._context, self._cluster = trace, context, context.cluster
-        self._keys = [Workload(context.cluster, n.namespace, KIND, n.workload).key for n in trace.names]
-        self._partitions = np.array([context.topics.partition_of(key) for key in self._keys])
+    fact: PodDeleted | PodChanged | ContainerOOMKilled | MetricsScraped
+    topic: str
+    key: str
+    partition: int
+
+    def record(self, codec: Codec) -> NewRecord:
+        """The record that carries it."""
+        return codec.encode(self.fact, topic=self.topic, key=self.key, partition=self.partition, source=SOURCE)
+
+
+class FactRouter:
+    """Routes facts: pod facts to two topics (by workload and by cluster), scrapes to each partition that has rows."""
+
+    def __init__(self, trace: Trace, topics: Topics, cluster: str) -> None:
+        self._trace, self._topics, self._cluster = trace, topics, cluster
+        self._keys = [Workload(cluster, n.namespace, KIND, n.workload).key for n in trace.names]
+        self._partitions = np.array([topics.partition_of(key) for key in self._keys])
         self._columns: dict[bytes, Columns] = {}
 
-    def pods(self, facts: Iterator[PodDeleted | PodChanged | ContainerOOMKilled]) -> Iterator[NewRecord]:
-        """The records of facts about pods."""
+    def pods(self, facts: Iterator[PodDeleted | PodChanged | ContainerOOMKilled]) -> Iterator[RoutedFact]:
+        """Facts about pods."""
         for fact in facts:
+            key = fact.workload.key
             if isinstance(fact, ContainerOOMKilled):
-                yield self._record(fact, "oom-events", fact.workload.key)
+                yield RoutedFact(fact, "oom-events", key, self._topics.partition_of(key))
             else:
-                yield self._record(fact, "pod-changes", fact.workload.key)
-                yield self._record(fact, "pod-changes-by-cluster", self._cluster)
+                yield RoutedFact(fact, "pod-changes", key, self._topics.partition_of(key))
+                by_cluster = self._topics.partition_of(self._cluster)
+                yield RoutedFact(fact, "pod-changes-by-cluster", self._cluster, by_cluster)
 
-    def metrics(self, scrape: TraceScrape, at: datetime) -> Iterator[NewRecord]:
-        """One record for each partition that has rows, more where one would be too long."""
+    def metrics(self, scrape: TraceScrape, at: datetime) -> Iterator[RoutedFact]:
+        """One scrape for each partition that has rows, more where one would be too long for a record."""
         partitions = self._partitions[scrape.who]
         for partition, rows in _parts(partitions):
             names = self._names(scrape.who[rows])
             cores, memory = scrape.numbers["cores"][rows], scrape.numbers["memory"][rows]
             fact = MetricsScraped(at, self._cluster, *names, cores=cores, memory=memory, window=Seconds(self._trace.step))
-            yield self._record(fact, "pod-metrics", self._cluster, partition)
+            yield RoutedFact(fact, "pod-metrics", self._cluster, partition)
 
     def _names(self, who: Any) -> Columns:
         """The same tuples for the same containers, so that the codec recognises them."""
@@ -140,10 +156,6 @@ class TraceRecords:
             )
             self._columns[mark] = names
         return names
-
-    def _record(self, fact: Event, topic: str, key: str, partition: int | None = None) -> NewRecord:
-        partition = self._context.topics.partition_of(key) if partition is None else partition
-        return self._context.codec.encode(fact, topic=topic, key=key, partition=partition, source=SOURCE)
 
 
 def _parts(partitions: Any) -> Iterator[tuple[int, Any]]:

@@ -92,7 +92,7 @@ def test_a_log_that_was_run_live_gives_the_card_of_its_facts_alone(bench: Pipeli
 def test_frames_hold_each_fact_once_in_the_frame_of_its_tick(bench: PipelineLog) -> None:
     frames = list(Recording(bench.log, bench.topics, stages()).frames())
     assert [f.number for f in frames] == [START_MS + m * 60_000 for m in (1, 2, 3, 4)]
-    shorts = [[bench.topics.short(r.topic) for r in f.records] for f in frames]
+    shorts = [[routed.topic for routed in f.events] for f in frames]
     assert shorts == [["pod-metrics", "pod-changes"], ["pod-metrics"], ["pod-metrics"], ["pod-metrics"]]
 
 

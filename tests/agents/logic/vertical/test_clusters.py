@@ -116,10 +116,10 @@ def test_another_largest_node_makes_workloads_due_at_their_next_interval() -> No
 def test_of_nodes_only_those_count_that_no_other_surpasses() -> None:
     nodes = NodeIndex()
     facts = [node("d", 4.0, 9.0), node("c", 4.0, 9.0), node("b", 4.0, 8.0), node("a", 2.0, 10.0), node("e", 1.0, 10.0)]
-    nodes.take(turn(START, cluster_changes=facts).of("cluster-changes"), 7)
+    nodes.ingest(turn(START, cluster_changes=facts).of("cluster-changes"), 7)
     assert [found.name for found in nodes.largest("demo")] == ["c", "a"]
     assert nodes.grown_since(7) == {"demo"}
-    nodes.take(turn(START, cluster_changes=[NodeRemoved(when(START), "demo", "c")]).of("cluster-changes"), 8)
+    nodes.ingest(turn(START, cluster_changes=[NodeRemoved(when(START), "demo", "c")]).of("cluster-changes"), 8)
     assert [found.name for found in nodes.largest("demo")] == ["d", "a"]
     assert nodes.grown_since(8) == set()
 

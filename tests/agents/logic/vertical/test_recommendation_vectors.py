@@ -181,7 +181,7 @@ def test_amounts_and_texts_are_upstreams(vector: Json) -> None:
     done = recommend(run.usage, members, these, chosen)
     assert unrounded(done, names) == (expected["amounts"] or {})
     found = [
-        msgspec.to_builtins(conditions.text(decision_builder.container(done, i, name), humanize=chosen.humanize_memory))
+        msgspec.to_builtins(conditions.text(decision_builder.containers(done, [i], [name])[0], humanize=chosen.humanize_memory))
         for i, name in enumerate(names)
     ]
     assert amounts_of(found) == amounts_of(expected["status"] or [])

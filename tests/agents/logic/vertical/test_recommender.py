@@ -160,7 +160,7 @@ def test_what_has_no_samples_for_eight_days_is_forgotten() -> None:
     stage = open_stage()
     steady(stage, 3)
     stage.step(turn(START + 8 * 24 * 60 * MINUTE + 60 * MINUTE))
-    assert (len(stage.usage.aggregates), len(stage.usage.containers), len(stage.said)) == (0, 0, 0)
+    assert (len(stage.usage.aggregates), len(stage.usage.containers), len(stage.announced.table)) == (0, 0, 0)
 
 
 # properties

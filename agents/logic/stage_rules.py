@@ -1,0 +1,96 @@
+"""The rules that a stage decides by: those of the newest record in the log, else those it was made with.
+
+Rules in the log hold for every worker from one turn on, so two workers with other settings still decide alike, and a replay uses
+what was in force. A log without such a record is decided by the settings that the stage was made with.
+"""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from agents.engine.tables.object_table import ObjectTable
+from agents.engine.turn import Recorded
+from schemas.decisions.recommendations import CitedRules
+from schemas.names import Place
+from schemas.policies.rules import RuleValue, StageRulesChanged
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+    S = TypeVar("S", bound=DataclassInstance)
+else:
+    S = TypeVar("S")
+
+_LEAST = 0.001
+_DIVIDE = {"interval", "memory_window", "memory_windows", "cpu_half_life", "memory_half_life", "round_cpu", "round_memory"}
+"""Something is divided by these."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedRules:
+    """The rules of the newest record, and its place in the log."""
+
+    version: str
+    settings: Mapping[str, RuleValue]
+    place: Place
+
+
+class StageRules(Generic[S]):
+    """The rules in force of one stage in one partition. `own` are the settings that it was made with."""
+
+    def __init__(self, stage: str, own: S) -> None:
+        self._stage, self._own = stage, own
+        self.table: ObjectTable[RecordedRules] = ObjectTable("rules", RecordedRules, 1)
+
+    def ingest(self, records: Iterable[Recorded]) -> None:
+        """Take the records of a turn in; the last one about this stage counts."""
+        for recorded in records:
+            event = recorded.event
+            if isinstance(event, StageRulesChanged) and event.stage == self._stage:
+                self.table.upsert(self._stage, RecordedRules(event.version, event.settings, recorded.place))
+
+    @property
+    def settings(self) -> S:
+        """The settings in force."""
+        recorded = self.table.get(self._stage)
+        return self._own if recorded is None else settings_of(type(self._own), recorded.settings)
+
+    @property
+    def cited(self) -> CitedRules | None:
+        """What a decision says of the rules in force; None where the log has none."""
+        recorded = self.table.get(self._stage)
+        return None if recorded is None else CitedRules(recorded.version, recorded.place)
+
+
+def settings_of(kind: type[S], rules: Mapping[str, RuleValue]) -> S:
+    """Settings from a record. What it does not name is the default. Raises TypeError for a name that is no setting."""
+    return kind(**rules)
+
+
+def fault(kind: type[S], rules: Mapping[str, RuleValue]) -> str | None:
+    """Why a record cannot be the settings of this kind; None if it can."""
+    known = {field.name: field for field in fields(kind)}
+    for name, value in rules.items():
+        if name not in known:
+            return f"settings.{name} is no setting of this program"
+        if not _fits(value, known[name].default):
+            return f"settings.{name} is {value!r}, and its default is {known[name].default!r}"
+    return next((f"settings.{name} is {rules.get(name)}; {why}" for name, why in odd(settings_of(kind, rules))), None)
+
+
+def _fits(value: RuleValue, default: object) -> bool:
+    """Whether a value is of the kind of a default. A setting whose default is None is a number or None."""
+    if isinstance(default, bool) or isinstance(value, bool):
+        return isinstance(default, bool) and isinstance(value, bool)
+    if isinstance(default, str) or isinstance(value, str):
+        return isinstance(default, str) and isinstance(value, str)
+    return value is not None or default is None
+
+
+def odd(settings: S) -> Iterator[tuple[str, str]]:
+    """The name of each setting that would stop a stage, and why."""
+    for name, value in asdict(settings).items():
+        least = _LEAST if name in _DIVIDE else 0
+        if isinstance(value, int | float) and not (math.isfinite(value) and value >= least):
+            yield name, f"it must be a number that is not below {least:g}"

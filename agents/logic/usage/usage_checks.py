@@ -1,0 +1,87 @@
+"""What is wrong with facts about pods and their usage: a sentence for each thing that must not be folded.
+
+A bad number in a histogram cannot be taken back. Late, odd or unknown is not bad: that is for the fold to judge.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+
+import numpy as np
+
+from agents.engine.turn import Event
+from agents.logic.usage import histogram_checkpoints
+from agents.logic.usage.histograms import NEVER
+from schemas import bounds
+from schemas.facts.pods import PodChanged
+from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
+from schemas.facts.vpa_checkpoints import CheckpointSeen
+
+MOST_AGE = 86_400.0
+"""Seconds: the rows of one scrape are of about one time."""
+
+
+def reasons(event: Event) -> Iterator[str]:
+    """Why an event must not be folded; nothing for an event that is good, or none of this capability."""
+    match event:
+        case MetricsScraped():
+            yield from _scrape(event)
+        case PodChanged():
+            for i, seen in enumerate(event.containers):
+                yield from bounds.amounts(f"containers[{i}].requests", seen.requests)
+                yield from bounds.amounts(f"containers[{i}].limits", seen.limits)
+        case ContainerOOMKilled():
+            for name in ("memory_request", "memory_limit", "memory_used"):
+                yield from bounds.number(name, getattr(event, name), bounds.MOST_BYTES)
+        case CheckpointSeen():
+            yield from _checkpoint(event)
+        case _:
+            pass
+
+
+def _scrape(event: MetricsScraped) -> Iterator[str]:
+    lengths = {name: len(getattr(event, name)) for name in ("workloads", "pods", "containers", "cores", "memory")}
+    if len(set(lengths.values())) > 1:
+        yield f"the columns of a scrape must be of equal length, not {lengths}"
+    yield from _odd_keys(event.workloads)
+    if not math.isfinite(event.window) or event.window < 0:
+        yield f"window is {event.window}, which is no length of time"
+    if len(event.ages) not in (0, len(event.pods)):
+        yield f"ages has {len(event.ages)} rows, and there are {len(event.pods)} pods"
+    yield from _column("ages", event.ages, MOST_AGE)
+    yield from _column("cores", event.cores, bounds.MOST_CORES)
+    yield from _column("memory", event.memory, bounds.MOST_BYTES)
+
+
+def _checkpoint(event: CheckpointSeen) -> Iterator[str]:
+    fault = histogram_checkpoints.fault(event)
+    if fault is not None:
+        yield fault
+    yield from bounds.number("count", event.count)
+    times = {"first": event.first, "last": event.last, "cpu.reference": event.cpu.reference}
+    for name, at in {**times, "memory.reference": event.memory.reference}.items():
+        if at != NEVER:
+            yield from bounds.second(name, at)
+    for name, kept in (("cpu", event.cpu), ("memory", event.memory)):
+        yield from bounds.number(f"{name}.total", kept.total)
+        for bucket, part in kept.weights.items():
+            yield from bounds.number(f"{name}.weights['{bucket}']", part)
+
+
+@lru_cache(maxsize=2048)
+def _odd_keys(workloads: tuple[str, ...]) -> tuple[str, ...]:
+    """The first of these that is no workload key. Scrapes repeat their names, so the answer is kept."""
+    for place, key in enumerate(workloads):
+        for reason in bounds.workload_key(f"workloads[{place}]", key):
+            return (reason,)
+    return ()
+
+
+def _column(name: str, values: Sequence[float], most: float) -> Iterator[str]:
+    """The first bad number of a column; NaN is absent and good."""
+    numbers = np.asarray(values, np.float64)
+    if not len(numbers):
+        return
+    if np.fmin.reduce(numbers) < 0 or np.fmax.reduce(numbers) > most:
+        place = int(np.flatnonzero((numbers < 0) | (numbers > most))[0])
+        yield from bounds.number(f"{name}[{place}]", float(numbers[place]), most)

@@ -1,0 +1,108 @@
+"""When a workload is looked at: due times spread over the interval, in event time, from nothing but turn numbers.
+
+A workload is due once in each interval, at an offset that follows from a stable hash of its name, so that every turn looks at its
+share of them. It is looked at then if it has new usage or another policy, and once in each heartbeat in any case.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agents.engine.tables.row_table import Indices
+from agents.logic.usage.container_usage import ContainerUsage
+from agents.logic.vertical.container_index import ContainerIndex
+from agents.logic.vertical.node_caps import NodeIndex
+from agents.logic.vertical.vertical_settings import VerticalSettings
+from schemas.names import cluster_of
+
+
+@dataclass(frozen=True, slots=True)
+class TurnSpan:
+    """From the turn before to this one, in milliseconds."""
+
+    before: int
+    now: int
+
+    def crosses(self, spread: Indices, period: int) -> NDArray[np.bool_]:
+        """For each element: does a due time of its own lie in (before, now]? Due times are `period` apart."""
+        return self.crosses_slots(spread % period, period)
+
+    def crosses_slots(self, slots: Indices, period: int) -> NDArray[np.bool_]:
+        """The same for offsets of due times within a period, each at least 0 and below `period`."""
+        if self.now - self.before >= period:
+            return np.ones(len(slots), np.bool_)
+        first, last = self.before % period, self.now % period
+        if first <= last:
+            return (slots > first) & (slots <= last)
+        return (slots > first) | (slots <= last)
+
+    def last_due(self, spread: Indices, period: int) -> Indices:
+        """The due time of each element at or before `before`."""
+        slot = spread % period
+        return (self.before - slot) // period * period + slot
+
+    def crosses_one(self, period: int) -> bool:
+        """The same for a due time at whole periods."""
+        return self.now // period > self.before // period
+
+
+class Schedule:
+    """Says which workloads of a partition are due. `announced_policy` gives, for members, the policy that was announced last."""
+
+    def __init__(
+        self,
+        usage: ContainerUsage,
+        members: ContainerIndex,
+        *,
+        announced_policy: Callable[[Indices], Indices],
+        nodes: NodeIndex,
+        settings: VerticalSettings,
+    ) -> None:
+        self._usage, self._members, self._nodes = usage, members, nodes
+        self._announced_policy = announced_policy
+        self._node_cap = settings.node_cap
+        self._interval, self._heartbeat = int(settings.interval * 1000), int(settings.heartbeat * 1000)
+        self._version = -1
+        self._rows = self._of = self._slots = self._heartbeat_slots = np.zeros(0, np.int64)
+
+    def due(self, span: TurnSpan) -> set[str]:
+        """Workloads whose time it is and that may have something new to announce."""
+        self._refresh()
+        now = np.flatnonzero(span.crosses_slots(self._slots, self._interval))
+        rows, of = self._rows[now], self._of[now]
+        slots = self._slots[now]
+        last_due = (span.before - slots) // self._interval * self._interval + slots
+        touched = self._usage.aggregates.whole("changed")[rows] >= last_due - self._interval
+        governed = self._members.numbers["policy"][of] != self._announced_policy(of)
+        due = touched | governed
+        found = self._members.workloads(of[due]) | self.heartbeats(span)
+        return found | self._under_other_nodes(span, of[~due])
+
+    def heartbeats(self, span: TurnSpan) -> set[str]:
+        """Workloads that are looked at in this turn whatever happened."""
+        beats = span.crosses_slots(self._heartbeat_slots, self._heartbeat)
+        return self._members.workloads(self._of[beats]) if beats.any() else set()
+
+    def beats(self, span: TurnSpan, members: Indices) -> NDArray[np.bool_]:
+        """For each of these members: is its recommendation announced in this turn even if it is unchanged?"""
+        return span.crosses(self._members.numbers["spread"][members], self._heartbeat)
+
+    def _under_other_nodes(self, span: TurnSpan, members: Indices) -> set[str]:
+        """Workloads of these members whose cluster got another largest node since their due time before."""
+        if not self._node_cap:
+            return set()
+        grown = self._nodes.grown_since(span.before - self._interval)
+        return {w for w in self._members.workloads(members) if cluster_of(w) in grown} if grown else set()
+
+    def _refresh(self) -> None:
+        """Look the rows of members up again where members came, went or were put together anew."""
+        if self._version == self._members.version:
+            return
+        self._version = self._members.version
+        rows = self._usage.aggregates.used()
+        self._rows = rows[self._members.member[rows] >= 0]
+        self._of = self._members.member[self._rows]
+        spread = self._members.numbers["spread"][self._of]
+        self._slots, self._heartbeat_slots = spread % self._interval, spread % self._heartbeat

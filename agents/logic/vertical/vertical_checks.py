@@ -1,0 +1,97 @@
+"""What is wrong with policies, rules and facts about clusters: a sentence for each thing that no recommendation may rest on."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import fields
+
+from agents.engine.turn import Event
+from agents.logic import stage_rules
+from agents.logic.vertical.decision_builder import NAME
+from agents.logic.vertical.vertical_settings import VerticalSettings
+from schemas import bounds
+from schemas.decisions.recommendations import RequestsRecommended
+from schemas.facts.nodes import NodeChanged
+from schemas.facts.sources import SourceReported
+from schemas.names import Workload
+from schemas.policies import vpa_annotations
+from schemas.policies.limit_ranges import Limit, LimitRangeChanged
+from schemas.policies.rules import StageRulesChanged
+from schemas.policies.vertical import ContainerPolicy, Tuning, VerticalPolicyChanged
+from schemas.policies.vpa import VpaChanged
+
+
+def reasons(event: Event) -> Iterator[str]:
+    """Why an event must not be taken in; nothing for an event that is good, or none of this capability."""
+    match event:
+        case RequestsRecommended():
+            yield from _recommendation(event)
+        case VerticalPolicyChanged():
+            yield from _policies(event.containers)
+        case VpaChanged():
+            yield from _vpa(event)
+        case LimitRangeChanged():
+            yield from _limits(event.limits)
+        case NodeChanged():
+            yield from bounds.amounts("allocatable", event.allocatable)
+        case SourceReported():
+            yield from bounds.at_least("period", event.period, 0.001)
+        case StageRulesChanged(stage=stage) if stage == NAME:
+            fault = stage_rules.fault(VerticalSettings, event.settings)
+            yield from () if fault is None else (fault,)
+        case _:
+            pass
+
+
+def _recommendation(event: RequestsRecommended) -> Iterator[str]:
+    for i, named in enumerate(event.containers):
+        yield from bounds.recommended(f"containers[{i}].lower", named.lower)
+        yield from bounds.recommended(f"containers[{i}].target", named.target)
+        yield from bounds.recommended(f"containers[{i}].upper", named.upper)
+        yield from bounds.recommended(f"containers[{i}].uncapped", named.uncapped)
+
+
+def _vpa(event: VpaChanged) -> Iterator[str]:
+    if event.target_ref is not None:
+        target = Workload(event.cluster, event.namespace, event.target_ref.kind, event.target_ref.name)
+        yield from bounds.workload("workload", target)
+    if event.min_replicas is not None and event.min_replicas <= 0:
+        yield f"min_replicas is {event.min_replicas}; it must be above 0"
+    if len(event.recommenders) > 1:
+        yield f"recommenders are {', '.join(event.recommenders)}; there may be one at most"
+    if event.selector is None and event.target_ref is not None and not event.unsupported:
+        yield "there is no selector, and nothing that says why"
+    yield from _policies(event.containers)
+    odd = vpa_annotations.fault(event.annotations)
+    yield from () if odd is None else (odd,)
+
+
+def _policies(entries: Sequence[ContainerPolicy]) -> Iterator[str]:
+    for i, entry in enumerate(entries):
+        path = f"containers[{i}]"
+        yield from bounds.amounts(f"{path}.min_allowed", entry.min_allowed)
+        yield from bounds.amounts(f"{path}.max_allowed", entry.max_allowed)
+        odd = sorted(set(entry.controlled_resources or ()) - {"cpu", "memory"})
+        if odd:
+            yield f"{path}.controlled_resources names '{odd[0]}'; there are cpu and memory"
+        yield from bounds.at_least(f"{path}.oom_ratio", entry.oom_ratio, 1.0)
+        yield from bounds.at_least(f"{path}.oom_minimum", entry.oom_minimum, 0.0, bounds.MOST_BYTES)
+        yield from bounds.at_least(f"{path}.memory_window", entry.memory_window, 1.0)
+        yield from bounds.at_least(f"{path}.memory_windows", entry.memory_windows, 1.0)
+        yield from _tuning(f"{path}.tuning", entry.tuning)
+
+
+def _limits(limits: Sequence[Limit]) -> Iterator[str]:
+    for i, limit in enumerate(limits):
+        for field in ("least", "most", "default_limits", "default_requests"):
+            yield from bounds.amounts(f"limits[{i}].{field}", getattr(limit, field))
+        for name, ratio in limit.ratios.items():
+            yield from bounds.at_least(f"limits[{i}].ratios.{name}", ratio, 1.0)
+
+
+def _tuning(path: str, tuning: Tuning) -> Iterator[str]:
+    yield from bounds.amounts(f"{path}.minimum", tuning.minimum)
+    for field in fields(tuning):
+        if field.name.endswith("percentile"):
+            yield from bounds.number(f"{path}.{field.name}", getattr(tuning, field.name), 1.0)
+    yield from bounds.number(f"{path}.margin", tuning.margin, vpa_annotations.MOST_MARGIN)
+    yield from bounds.at_least(f"{path}.cpu_half_life", tuning.cpu_half_life, vpa_annotations.LEAST_HALF_LIFE)
+    yield from bounds.at_least(f"{path}.memory_half_life", tuning.memory_half_life, vpa_annotations.LEAST_HALF_LIFE)
