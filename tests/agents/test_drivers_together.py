@@ -83,7 +83,7 @@ def test_a_decision_of_the_shop_cites_its_rules_and_why_shows_every_setting(cont
     event = context.codec.decode(record)
     assert isinstance(event, RequestsRecommended)
     assert "settings" not in event.because
-    step = explain(context.log, context.codec, context.topics, event.id).decision
+    step = explain(context, event.id).decision
     assert step.because["settings"] == asdict(settings.vertical)
 
 

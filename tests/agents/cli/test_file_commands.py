@@ -44,7 +44,7 @@ def test_a_day_verifies_by_the_rules_in_its_log_whatever_the_settings_are(played
 def test_a_day_with_other_settings_of_a_stage_without_rules_does_not_verify_and_exits_with_3(
     played: tuple[Path, DayState], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.run(["replay", "--verify", "--config", str(played[0]), "--set", "updates.threshold=0.9"]) == 3
+    assert cli.run(["replay", "--verify", "--config", str(played[0]), "--set", "updates.expires=100"]) == 3
     assert "NOT as published" in capsys.readouterr().out
 
 
