@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from agents.engine.aligner import Aligner, TurnRecords
+from agents.engine.input_digest import InputDigests
 from agents.engine.stage import Stage
 from agents.engine.turn import Event, Recorded, State, Turn
 from schemas.facts.usage import MetricsScraped
@@ -43,12 +44,14 @@ class Task:
         positions: Mapping[str, int],
         turn: int = -1,
         state: State | None = None,
+        inputs: InputDigests | None = None,
     ) -> None:
-        """Begin after `turn` with `state`, or with an empty one."""
+        """Begin after `turn` with `state`, or with an empty one. `inputs`: digests of what was read up to there, if known."""
         self.stage, self.partition = stage, partition
         self.topics, self.codec = topics, codec
         self.state = stage.open(partition) if state is None else state
         self.aligner: Aligner[Record] = Aligner({name: positions[name] for name in stage.reads}, turn)
+        self.inputs = self._continued(inputs, turn)
         self.source = str(TaskSource(stage.name, partition))
 
     @property
@@ -60,6 +63,17 @@ class Task:
     def positions(self) -> Mapping[str, int]:
         """For each input, the offset after the tick of the last turn taken."""
         return dict(self.aligner.positions)
+
+    def resume(self, turn: int, *, positions: Mapping[str, int], inputs: InputDigests | None) -> None:
+        """Go on after `turn`, of which the state was loaded; what was fed before is dropped."""
+        self.aligner = Aligner({name: positions[name] for name in self.stage.reads}, turn)
+        self.inputs = self._continued(inputs, turn)
+
+    def _continued(self, inputs: InputDigests | None, turn: int) -> InputDigests:
+        """The digests to go on with. Those of other inputs than the stage reads now say nothing about what it read."""
+        if inputs is None or inputs.chains.keys() != set(self.stage.reads):
+            return InputDigests.begin(self.stage.reads, since=turn)
+        return inputs
 
     def feed(self, name: str, record: Record) -> None:
         """Take in one record of the input `name`. Offsets must rise; holes are allowed."""
@@ -76,6 +90,7 @@ class Task:
         if cut is None:
             return None
         dead: list[NewRecord] = []
+        self.inputs = self.inputs.after(cut.number, cut.records)
         turn = Turn(cut.number, self._decode(cut, dead))
         decided = self.state.step(turn)
         decisions = [

@@ -151,7 +151,8 @@ def cut(owned: OwnedPartition) -> CheckpointPlan:
     dirty = state.take_dirty()
     names = sorted(state.chunks()) if owned.whole else sorted(dirty)
     dumps = ((name, state.dump(name)) for name in names)
-    return owned.ledger.plan(turn=owned.task.turn, positions=owned.task.positions, dumps=dumps)
+    task = owned.task
+    return owned.ledger.plan(turn=task.turn, positions=task.positions, dumps=dumps, inputs=task.inputs)
 
 
 def committable(hosts: Iterable[StageHost], partition: int) -> dict[tuple[str, int], int]:

@@ -63,6 +63,7 @@ class OwnedPartition:
             positions=old.positions,
             turn=old.turn,
             state=old.state,
+            inputs=old.inputs,
         )
         self.paused = set()
 

@@ -120,7 +120,7 @@ class Recovery:
         for name in sorted(found.chunks):
             task.state.load(name, found.chunks[name])
             await asyncio.sleep(0)
-        task.aligner = type(task.aligner)(positions, found.mark.turn)
+        task.resume(found.mark.turn, positions=positions, inputs=found.mark.inputs)
         return OwnedPartition(task, new_ledger([]), positions)
 
     async def _report_lost_state(self, host: StageHost, partition: int) -> None:

@@ -11,21 +11,30 @@ import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from agents.engine.input_digest import InputDigests
+
 _VERSION = struct.Struct("<q")
 MARK = "mark"
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Names a whole state: the turn, the offset after its tick in each input, and slot and version of each chunk."""
+    """Names a whole state: the turn, the offset after its tick in each input, and slot and version of each chunk.
+
+    `inputs` are digests of what was read up to there; None in marks of versions that had none.
+    """
 
     turn: int
     positions: Mapping[str, int]
     chunks: Mapping[str, tuple[int, int]]
+    inputs: InputDigests | None = None
 
     def encode(self) -> bytes:
         """JSON, keys in order of insertion."""
-        body = {"turn": self.turn, "positions": dict(self.positions), "chunks": self.chunks}
+        body: dict[str, object] = {"turn": self.turn, "positions": dict(self.positions), "chunks": self.chunks}
+        if self.inputs is not None:
+            digests = {name: chain.hex() for name, chain in self.inputs.chains.items()}
+            body["inputs"] = {"since": self.inputs.since, "digests": digests}
         return json.dumps(body, separators=(",", ":")).encode()
 
     @staticmethod
@@ -34,7 +43,8 @@ class Mark:
         try:
             body = json.loads(data)
             chunks = {name: _named(slot, version) for name, (slot, version) in body["chunks"].items()}
-            return Mark(_whole(body["turn"]), {t: _whole(o) for t, o in body["positions"].items()}, chunks)
+            positions = {t: _whole(o) for t, o in body["positions"].items()}
+            return Mark(_whole(body["turn"]), positions, chunks, _digests(body.get("inputs")))
         except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
             msg = f"not a checkpoint mark: {data[:80]!r} ({error!r})"
             raise ValueError(msg) from error
@@ -45,6 +55,15 @@ def _whole(value: object) -> int:
         msg = f"{value!r} is not a whole number"
         raise TypeError(msg)
     return value
+
+
+def _digests(body: object) -> InputDigests | None:
+    if body is None:
+        return None
+    if not isinstance(body, dict):
+        msg = f"{body!r} does not hold digests of inputs"
+        raise TypeError(msg)
+    return InputDigests(_whole(body["since"]), {name: bytes.fromhex(chain) for name, chain in body["digests"].items()})
 
 
 def _named(slot: object, version: object) -> tuple[int, int]:
@@ -85,7 +104,14 @@ class Ledger:
     mark_slot: int = 1
     marked: int = -1
 
-    def plan(self, *, turn: int, positions: Mapping[str, int], dumps: Iterable[tuple[str, bytes]]) -> CheckpointPlan:
+    def plan(
+        self,
+        *,
+        turn: int,
+        positions: Mapping[str, int],
+        dumps: Iterable[tuple[str, bytes]],
+        inputs: InputDigests | None = None,
+    ) -> CheckpointPlan:
         """The next checkpoint of this family. The first one must dump every chunk; none may be called `mark`."""
         chunks = dict(self.chunks)
         records = []
@@ -96,7 +122,7 @@ class Ledger:
             slot = 1 - self.chunks[name][0] if name in self.chunks else 0
             chunks[name] = (slot, turn)
             records.append((chunk_key(self.family, name, slot), _VERSION.pack(turn) + data))
-        mark = Mark(turn, positions, chunks).encode()
+        mark = Mark(turn, positions, chunks, inputs).encode()
         key = chunk_key(self.family, MARK, 1 - self.mark_slot)
         return CheckpointPlan(turn, records, (key, mark), chunks, list(self.foreign))
 

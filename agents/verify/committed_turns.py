@@ -1,12 +1,14 @@
-"""How far workers say that they got: the turns of their newest good checkpoints, read from the changelogs.
+"""How far workers say that they got, and what they had read by then: their newest good checkpoints, from the changelogs.
 
 A mark is written when every decision up to its turn is durable. So a decision that is missing at the very end is found, too,
-and not taken for one in flight. A log without changelogs (an export) says nothing about it.
+and one that a live worker still has in flight is not taken for missing. A log without changelogs says nothing about either.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from agents.engine import checkpoint
+from agents.engine.input_digest import InputDigests
 from agents.engine.stage import Stage
 from streams.errors import BadInput
 from streams.log.port import Log
@@ -17,15 +19,25 @@ _VERSION = 8
 _AT_ONCE = 200
 
 
-def committed(log: Log, worker: str, stages: Sequence[Stage]) -> dict[tuple[str, int], int]:
-    """By stage and partition, the turn up to which the workers of this name have published everything."""
+@dataclass(frozen=True, slots=True)
+class CommittedTurn:
+    """The turn up to which everything is published, the input offsets after it, and digests of the inputs if the mark has any."""
+
+    turn: int
+    positions: Mapping[str, int]
+    inputs: InputDigests | None
+
+
+def committed(log: Log, worker: str, stages: Sequence[Stage]) -> dict[tuple[str, int], CommittedTurn]:
+    """By stage and partition, how far the workers of this name have published everything."""
     found = {}
     for stage in stages:
         topic = changelog_topic(worker, stage.name)
         for partition in range(_partitions(log, topic)):
             newest = checkpoint.read(_last(log, topic, partition)).found
             if newest is not None:
-                found[stage.name, partition] = newest.mark.turn
+                mark = newest.mark
+                found[stage.name, partition] = CommittedTurn(mark.turn, mark.positions, mark.inputs)
     return found
 
 

@@ -4,6 +4,7 @@ Topic and `ce_id` identify a record. A repeat that says the same is normal, beca
 the places of repeats that say something else are kept. Ticks in an output topic are nobody's decisions and are skipped.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -46,6 +47,8 @@ class PublishedRecords:
     ends: dict[tuple[str, int], int] = field(default_factory=dict)
     found: set[tuple[str, int, str]] = field(default_factory=set)
     """Topic, partition and source of which at least one recomputed record was found here."""
+    _by_turn: dict[tuple[str, int, str], list[tuple[int, int]]] = field(default_factory=dict)
+    """For the partitions in which something is missing: turns and offsets of each source, in order."""
 
     def get(self, record: NewRecord) -> PublishedRecord | None:
         """What was published under the id of `record` in its topic."""
@@ -58,6 +61,20 @@ class PublishedRecords:
         """Whether retention may have deleted it: its partition lost the beginning, and nothing of its source was found yet."""
         source = header(record, "ce_source") or ""
         return self.begins[record.topic, record.partition] > 0 and (record.topic, record.partition, source) not in self.found
+
+    def gap(self, topic: str, partition: int, source: str, turn: int) -> str:
+        """Where in a partition a missing record of this source and turn would stand, as words: after and before which offsets."""
+        place = (topic, partition, source)
+        if place not in self._by_turn:
+            entries = [e for e in self.records[topic].values() if e.place.partition == partition and e.source == source]
+            self._by_turn[place] = sorted((e.at, e.place.offset) for e in entries)
+        known = self._by_turn[place]
+        after, before = (bisect_left(known, (each, -1)) for each in (turn, turn + 1))
+        if not known:
+            return "which holds nothing of this source"
+        words = [f"after offset {known[after - 1][1]}"] if after else []
+        words += [f"before offset {known[before][1]}"] if before < len(known) else []
+        return " and ".join(words)
 
     def all(self) -> Iterator[tuple[str, str, PublishedRecord]]:
         """Topic (wire name), id and entry of all."""

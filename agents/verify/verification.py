@@ -5,9 +5,9 @@ lifting (see `record_digest`). The published side is read first, into one digest
 replayed, and what was published meanwhile is read. So the replayed inputs reach whatever was published at first, and memory
 holds digests and one stretch of the log, never the values.
 
-A worker may still have its last turns in flight. Decisions of these count as waiting, not as missing: those that are not below
-the newest turn with something published, unless `committed` says better. Where nothing at all is published, everything is
-missing. Where retention deleted the beginning of an input, a partition is verified from a given start or not at all, because
+Every turn whose ticks are complete must be published in full, to the very end of the log. Only the worker itself can excuse a
+decision that is not there: one of a turn after that of its newest mark (`committed`) may be in flight and counts as waiting.
+The marks also carry digests of what the worker had read, so a changed input is found even where it changed no decision. Where retention deleted the beginning of an input, a partition is verified from a given start or not at all, because
 its state is unknown. An output that was compacted beyond its lag looks as if decisions were missing.
 """
 
@@ -20,6 +20,8 @@ from agents.engine.stage import Stage
 from agents.runner import Runner, TaskStart
 from agents.task import Task, TurnResult
 from agents.verify import published_records, record_digest
+from agents.verify.committed_turns import CommittedTurn
+from agents.verify.input_comparison import InputComparison
 from agents.verify.published_records import PublishedRecord, PublishedRecords
 from agents.verify.record_digest import FieldCensus
 from schemas.ids import TaskSource
@@ -42,6 +44,7 @@ class DiscrepancyKind(StrEnum):
     MISSING = "missing"
     DIFFERENT = "different"
     EXTRA = "extra"
+    INPUTS = "other inputs"
     TWO_CONTENTS = "two contents under one id"
     UNREACHABLE = "cannot be verified"
 
@@ -58,7 +61,10 @@ class Discrepancy:
 
 @dataclass(slots=True)
 class VerificationReport:
-    """What was compared, and what is wrong. `newest`: the last turn of each partition that was compared in full."""
+    """What was compared, and what is wrong. `newest`: the last turn of each partition that was compared in full.
+
+    `digested`: the inputs (one topic of one partition) that were compared with what a worker had read, up to its newest mark.
+    """
 
     turns: int = 0
     decisions: int = 0
@@ -67,6 +73,9 @@ class VerificationReport:
     repeats: int = 0
     waiting: int = 0
     forgotten: int = 0
+    digested: int = 0
+    undigested: list[str] = field(default_factory=list)
+    """A sentence for each input of which nobody can say whether it is as the worker read it."""
     newest: dict[Part, int] = field(default_factory=dict)
     counts: dict[DiscrepancyKind, int] = field(default_factory=dict)
     discrepancies: list[Discrepancy] = field(default_factory=list)
@@ -88,12 +97,12 @@ def verify(
     stages: Sequence[Stage],
     *,
     starts: Mapping[Part, TaskStart] | None = None,
-    committed: Mapping[Part, int] | None = None,
+    committed: Mapping[Part, CommittedTurn] | None = None,
 ) -> VerificationReport:
     """Verify every partition of every stage.
 
-    `starts`: where to begin instead of at the first offset. `committed`: the turn up to which a worker says that all is
-    published (its checkpoint's); without it the newest turn that has anything published is taken, and not trusted itself.
+    `starts`: where to begin instead of at the first offset. `committed`: how far the workers say that all is published, and
+    what they had read (see `committed_turns`). A partition without an entry must be published to the end of its ticks.
     """
     report = VerificationReport()
     for stage in stages:
@@ -107,7 +116,9 @@ class _Unpublished:
 
     turn: int
     topic: str
+    partition: int
     id: str
+    source: str
     whole: bytes
     fields: Mapping[str, bytes]
 
@@ -120,19 +131,21 @@ class _StageVerification:
     stage: Stage
     report: VerificationReport
     starts: Mapping[Part, TaskStart]
-    committed: Mapping[Part, int]
+    committed: Mapping[Part, CommittedTurn]
     published: PublishedRecords = field(init=False)
     unpublished: dict[int, list[_Unpublished]] = field(default_factory=dict)
     """For each partition the recomputed records that may still be in flight."""
-    newest: dict[int, int] = field(default_factory=dict)
-    """For each partition the newest turn of which something is published."""
+    inputs: dict[int, InputComparison] = field(default_factory=dict)
+    """For each partition that a worker has marked, whether it read what stands in the log now."""
     census: FieldCensus = field(default_factory=FieldCensus)
 
     def run(self) -> None:
         """Read what was published, replay, compare, and look at what is left over."""
         self.published = published_records.read(self.context, (*self.stage.writes, DEAD_LETTERS))
         reachable = [p for p in range(self.context.topics.partitions) if self._reachable(p)]
-        self.unpublished, self.newest = {p: [] for p in reachable}, {}
+        self.unpublished = {p: [] for p in reachable}
+        marks = {p: mark for p in reachable if (mark := self.committed.get((self.stage.name, p))) is not None}
+        self.inputs = {p: InputComparison(self.context, mark) for p, mark in marks.items()}
         ends = {(wire, p): self.context.log.end(wire, p) for wire in self._inputs() for p in reachable}
         runner = Runner([self.stage], self.context, self.starts, until=ends, only=reachable)
         while runner.read():
@@ -186,12 +199,13 @@ class _StageVerification:
 
     def _compare(self, task: Task, taken: TurnResult) -> None:
         self.report.turns += 1
+        if task.partition in self.inputs:
+            self.inputs[task.partition].after_turn(task)
         for record in (*taken.dead, *taken.decisions):
             entry = self.published.get(record)
             if entry is None:
                 self._not_published(task.partition, taken.turn, record)
                 continue
-            self.newest[task.partition] = max(taken.turn, self.newest.get(task.partition, -1))
             self._count(entry)
             where = f"'{header(record, 'ce_id')}' of turn {taken.turn} at {entry.place}"
             if not entry.digest.version:
@@ -214,25 +228,51 @@ class _StageVerification:
         if self.published.retention_took(record):
             self.report.forgotten += 1
             return
-        identity, whole = header(record, "ce_id") or "", record_digest.whole_digest(record)
         fields = record_digest.field_digests(record, self.context.codec) if record.topic != self._dead_letters else {}
-        self.unpublished[partition].append(_Unpublished(turn, record.topic, identity, whole, fields))
+        self.unpublished[partition].append(
+            _Unpublished(
+                turn,
+                record.topic,
+                record.partition,
+                header(record, "ce_id") or "",
+                header(record, "ce_source") or "",
+                record_digest.whole_digest(record),
+                fields,
+            )
+        )
 
     def _settle(self, task: Task) -> None:
-        """At the end: what follows the newest published turn may be in flight, unless nothing is published at all."""
+        """At the end: what follows the turn of the worker's newest mark may be in flight; nothing else may."""
         part = (self.stage.name, task.partition)
-        newest = self.committed.get(part, self.newest.get(task.partition, -1))
-        safe = newest if part in self.committed else newest - 1
+        mark = self.committed.get(part)
+        safe = task.turn if mark is None else min(mark.turn, task.turn)
+        waiting = 0
         for record in self.unpublished[task.partition]:
             entry = self.published.records[record.topic].get(record.id)
             if entry is not None:
                 self._settle_late(task.partition, entry, record)
-            elif newest < 0 or record.turn <= safe:
-                says = f"'{record.id}' of turn {record.turn} is not in '{record.topic}'"
-                self._add(DiscrepancyKind.MISSING, task.partition, says)
+            elif record.turn <= safe:
+                self._add(DiscrepancyKind.MISSING, task.partition, self._missing(record))
             else:
-                self.report.waiting += 1
-        self.report.newest[part] = min(newest, task.turn)
+                waiting += 1
+        self.report.waiting += waiting
+        self.report.newest[part] = safe if waiting else task.turn
+        self._settle_inputs(task)
+
+    def _missing(self, record: _Unpublished) -> str:
+        gap = self.published.gap(record.topic, record.partition, record.source, record.turn)
+        return f"'{record.id}' of turn {record.turn} is not in '{record.topic}' partition {record.partition}, {gap}"
+
+    def _settle_inputs(self, task: Task) -> None:
+        start = self.starts.get((self.stage.name, task.partition))
+        compared = self.inputs.get(task.partition)
+        if compared is None:
+            return
+        compared.finish(task, -1 if start is None else start.turn)
+        self.report.digested += compared.equal
+        self.report.undigested += [f"{self.stage.name}, partition {task.partition}: {says}" for says in compared.unproven]
+        for says in compared.wrong:
+            self._add(DiscrepancyKind.INPUTS, task.partition, says)
 
     def _settle_late(self, partition: int, entry: PublishedRecord, record: _Unpublished) -> None:
         """One that was published while the inputs were replayed."""
@@ -298,12 +338,15 @@ def report_lines(report: VerificationReport) -> Iterator[str]:
     for (stage, partition), turn in sorted(report.newest.items()):
         upto = f"up to turn {turn} ({from_ms(turn):%Y-%m-%d %H:%M:%S})" if turn >= 0 else "nothing published"
         yield f"{stage}, partition {partition}: {upto}"
+    yield f"{report.digested} inputs are as the workers read them, up to their newest marks"
+    yield from (f"not proven: {says}" for says in report.undigested)
     if report.waiting:
-        yield f"{report.waiting} decisions are not published yet: a worker may have them in flight"
+        yield f"{report.waiting} decisions of later turns are not published yet: the workers' marks say that they are in flight"
     if report.forgotten:
         yield f"{report.forgotten} decisions were published before the first offset that their topic keeps"
     for discrepancy in report.discrepancies:
         yield f"{discrepancy.kind}: {discrepancy.stage}, partition {discrepancy.partition}: {discrepancy.says}"
     for kind, count in report.counts.items():
         yield f"{kind}: {count} in all"
-    yield "every decision is as published" if report.ok else "NOT as published"
+    upto = " up to the workers' marks" if report.waiting else ""
+    yield f"every decision{upto} is as published" if report.ok else "NOT as published"

@@ -132,7 +132,8 @@ def run(task: Task, logs: dict[str, list[Record]]) -> list[TurnResult]:
 def test_a_snapshot_resumed_gives_the_same_bytes_as_never_having_stopped(drawn: dict[str, list[str]], stop: int) -> None:
     bench = PipelineLog(1)
     made = logs(bench, drawn)
-    whole = run(make(bench), made)
+    never_stopped = make(bench)
+    whole = run(never_stopped, made)
     assert run(make(bench), made) == whole
 
     first = make(bench)
@@ -141,7 +142,10 @@ def test_a_snapshot_resumed_gives_the_same_bytes_as_never_having_stopped(drawn: 
             first.feed(name, record)
     before = [taken for _ in range(stop) if (taken := first.next_turn()) is not None]
     plan = Ledger("f").plan(
-        turn=first.turn, positions=first.positions, dumps=[(c, first.state.dump(c)) for c in first.state.chunks()]
+        turn=first.turn,
+        positions=first.positions,
+        dumps=[(c, first.state.dump(c)) for c in first.state.chunks()],
+        inputs=first.inputs,
     )
     found = checkpoint.read(dict([*plan.records, plan.mark])).found
     assert found is not None
@@ -149,4 +153,6 @@ def test_a_snapshot_resumed_gives_the_same_bytes_as_never_having_stopped(drawn: 
     for chunk in sorted(found.chunks):
         state.load(chunk, found.chunks[chunk])
     resumed = make(bench, positions=found.mark.positions, turn=found.mark.turn, state=state)
+    resumed.resume(found.mark.turn, positions=found.mark.positions, inputs=found.mark.inputs)
     assert before + run(resumed, made) == whole
+    assert resumed.inputs == never_stopped.inputs

@@ -83,7 +83,7 @@ def test_what_two_workers_recommend_on_a_trace_is_what_the_backtest_does_even_wh
 
     def level() -> bool:
         marks = committed(log, site.topics.prefix, listed)
-        return [marks.get(("recommender", p), -1) for p in range(site.topics.partitions)] == [last] * site.topics.partitions
+        return [marks[part].turn for p in range(site.topics.partitions) if (part := ("recommender", p)) in marks] == [last] * site.topics.partitions
 
     with KafkaLog(KafkaConnection(site.broker)) as log:
         site.start("source", "source", "traces", str(file), "--speed", "0")

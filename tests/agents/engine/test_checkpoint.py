@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from agents.engine import checkpoint
 from agents.engine.checkpoint import ChangelogContents, CheckpointPlan, Ledger, Mark
+from agents.engine.input_digest import InputDigests
 
 CHUNKS = ("rows/0", "rows/1", "rows/2", "rest")
 Write = tuple[bytes, bytes | None]
@@ -234,9 +235,13 @@ def test_a_chunk_called_mark_is_refused() -> None:
     st.integers(-1, 1 << 62),
     st.dictionaries(st.text(), st.integers(0, 1 << 62)),
     st.dictionaries(st.text(), st.tuples(st.integers(0, 1), st.integers(0, 1 << 62))),
+    st.none() | st.builds(InputDigests, st.integers(-1, 1 << 62), st.dictionaries(st.text(), st.binary(max_size=32))),
 )
-def test_a_mark_comes_back_as_it_was(turn: int, positions: dict[str, int], chunks: dict[str, tuple[int, int]]) -> None:
-    assert Mark.decode(Mark(turn, positions, chunks).encode()) == Mark(turn, positions, chunks)
+def test_a_mark_comes_back_as_it_was(
+    turn: int, positions: dict[str, int], chunks: dict[str, tuple[int, int]], inputs: InputDigests | None
+) -> None:
+    mark = Mark(turn, positions, chunks, inputs)
+    assert Mark.decode(mark.encode()) == mark
 
 
 @pytest.mark.parametrize(
@@ -256,6 +261,11 @@ def test_a_mark_comes_back_as_it_was(turn: int, positions: dict[str, int], chunk
         b'{"turn":1,"positions":{},"chunks":{"a":[0]}}',
         b'{"turn":1,"positions":{},"chunks":{"a":[2,1]}}',
         b'{"turn":1,"positions":{},"chunks":{"a":7}}',
+        b'{"turn":1,"positions":{},"chunks":{},"inputs":[]}',
+        b'{"turn":1,"positions":{},"chunks":{},"inputs":{"digests":{}}}',
+        b'{"turn":1,"positions":{},"chunks":{},"inputs":{"since":"0","digests":{}}}',
+        b'{"turn":1,"positions":{},"chunks":{},"inputs":{"since":0,"digests":{"a":1}}}',
+        b'{"turn":1,"positions":{},"chunks":{},"inputs":{"since":0,"digests":{"a":"x"}}}',
         b"[" * 100_000,
     ],
 )

@@ -1,0 +1,71 @@
+"""A running digest of everything that a task read, for each of its inputs.
+
+Two tasks that read the same records in the same turns have equal digests, whatever they were told in between and wherever they
+stopped. A checkpoint carries the digests, so that a later replay proves that it reads what the worker read, even where a changed
+input changed no decision. A digest is no signature: who can write marks can write digests. Pure.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Protocol
+
+_BYTES = 16
+EMPTY = bytes(_BYTES)
+
+
+class DigestedRecord(Protocol):
+    """What of a record counts: where it stands and what it says, but not when the log took it."""
+
+    @property
+    def offset(self) -> int:
+        """Its place in the partition."""
+
+    @property
+    def key(self) -> bytes | None:
+        """Its key."""
+
+    @property
+    def value(self) -> bytes | None:
+        """Its value."""
+
+    @property
+    def headers(self) -> Sequence[tuple[str, bytes]]:
+        """Its headers, in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class InputDigests:
+    """For each input (short topic name) a chain over the records of all turns after `since`, -1 for all turns."""
+
+    since: int
+    chains: Mapping[str, bytes]
+
+    @staticmethod
+    def begin(inputs: Iterable[str], *, since: int) -> "InputDigests":
+        """Nothing was read yet after the turn `since`."""
+        return InputDigests(since, dict.fromkeys(inputs, EMPTY))
+
+    def after(self, turn: int, records: Mapping[str, Sequence[DigestedRecord]]) -> "InputDigests":
+        """The digests after one more turn. An input without a record in this turn keeps its digest."""
+        return InputDigests(self.since, {n: _after(c, turn, r) if (r := records[n]) else c for n, c in self.chains.items()})
+
+
+def _after(chain: bytes, turn: int, records: Sequence[DigestedRecord]) -> bytes:
+    """Lengths go before what is variable, so that no two different lists of records give the same bytes."""
+    digest = sha256(chain)
+    digest.update(b"%d;%d;" % (turn, len(records)))
+    for record in records:
+        key, value = record.key, record.value
+        parts = [b"%d;" % record.offset, _part(key)]
+        for name, content in record.headers:
+            parts += (_part(name.encode()), _part(content))
+        parts.append(b"-;" if value is None else b"%d;" % len(value))
+        digest.update(b"".join(parts))
+        if value:
+            digest.update(value)
+    return digest.digest()[:_BYTES]
+
+
+def _part(part: bytes | None) -> bytes:
+    return b"-;" if part is None else b"%d;%b" % (len(part), part)
