@@ -5,11 +5,14 @@ from pathlib import Path
 
 import yaml
 
+from agents.pipeline import stages
 from agents.settings.loading import nested
+from agents.settings.tree import Settings
+from agents.verify.log_export import export
 from streams.log.file_log import FileLog
 from streams.log.port import Log
-from streams.log_range import copy_range
-from streams.topics import TOPICS, Topics
+from streams.log_context import LogContext
+from streams.topics import Topics
 
 _LOG = "log.jsonl"
 _SETTINGS = "ullage.yaml"
@@ -20,7 +23,7 @@ def save(log: Log, topics: Topics, settings: Mapping[str, object], folder: Path)
     path = folder / _LOG
     path.unlink(missing_ok=True)
     with FileLog.open_or_create(path) as file:
-        copy_range(log, file, [topics.wire(topic.name) for topic in TOPICS])
+        export(LogContext.of(log, topics), file, stages=stages(Settings()), worker=Settings().worker.name)
     kept = {name: value for name, value in settings.items() if not name.startswith(("log.", "clock."))}
     tree = nested({**kept, "log.kind": "file", "log.path": str(path)})
     config = folder / _SETTINGS

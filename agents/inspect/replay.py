@@ -9,13 +9,11 @@ from agents.runner import Runner
 from agents.settings import log_factory
 from agents.settings.tree import Settings
 from agents.verify.committed_turns import committed
+from agents.verify.log_export import export as copy_log
 from agents.verify.verification import report_lines
 from agents.verify.verification import verify as compare_with_published
 from streams.log.file_log import FileLog
-from streams.log.port import Log
 from streams.log_context import LogContext
-from streams.log_range import copy_range as copy
-from streams.topics import TOPICS
 
 GATE = 3
 
@@ -25,13 +23,13 @@ def run(settings: Settings, *, verify: bool, export: Path | None) -> int:
     with stoppable(), log_factory.log(settings) as log:
         context = LogContext.of(log, log_factory.topics(settings))
         if export is not None:
-            _export(log, context, export)
+            _export(context, settings, export)
         return _verify(context, settings) if verify else _print(context, settings)
 
 
-def _export(log: Log, context: LogContext, to: Path) -> None:
+def _export(context: LogContext, settings: Settings, to: Path) -> None:
     with FileLog.open_or_create(to) as file:
-        copied = copy(log, file, [context.topics.wire(topic.name) for topic in TOPICS])
+        copied = copy_log(context, file, stages=stages(settings), worker=settings.worker.name)
     note(f"{sum(copied.values())} records copied to {to}")
 
 

@@ -7,8 +7,10 @@ holds digests and one stretch of the log, never the values.
 
 Every turn whose ticks are complete must be published in full, to the very end of the log. Only the worker itself can excuse a
 decision that is not there: one of a turn after that of its newest mark (`committed`) may be in flight and counts as waiting.
-The marks also carry digests of what the worker had read, so a changed input is found even where it changed no decision. Where retention deleted the beginning of an input, a partition is verified from a given start or not at all, because
-its state is unknown. An output that was compacted beyond its lag looks as if decisions were missing.
+The marks also carry digests of what the worker had read, so a changed input is found even where it changed no decision.
+
+Where retention deleted the beginning of an input, a partition is verified from a given start or not at all, because its state is
+unknown. An output that was compacted beyond its lag looks as if decisions were missing.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

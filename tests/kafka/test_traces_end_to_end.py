@@ -82,8 +82,9 @@ def test_what_two_workers_recommend_on_a_trace_is_what_the_backtest_does_even_wh
     wanted, last = expected(file, site.topics, monkeypatch)
 
     def level() -> bool:
-        marks = committed(log, site.topics.prefix, listed)
-        return [marks[part].turn for p in range(site.topics.partitions) if (part := ("recommender", p)) in marks] == [last] * site.topics.partitions
+        marks = committed(log, site.topics.prefix, listed).items()
+        turns = [mark.turn for (stage, _), mark in marks if stage == "recommender"]
+        return turns == [last] * site.topics.partitions
 
     with KafkaLog(KafkaConnection(site.broker)) as log:
         site.start("source", "source", "traces", str(file), "--speed", "0")

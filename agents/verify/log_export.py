@@ -1,0 +1,36 @@
+"""Copies a log, with its places, so that the copy can be verified as well as the original, also while workers go on.
+
+Offsets are taken in an order that a verification needs: changelogs first, then what the last stage of the pipeline wrote, then
+the one before, and inputs last. So every mark finds its decisions, and every decision its inputs. The changelogs go along because
+only the workers' marks say which of the last decisions were in flight.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from agents.engine.stage import Stage
+from streams.errors import BadInput
+from streams.log.port import Log
+from streams.log_context import LogContext
+from streams.log_range import RecordImporter, copy_range
+from streams.topics import TOPICS, state_topic
+
+
+def export(context: LogContext, to: RecordImporter, *, stages: Sequence[Stage], worker: str) -> Mapping[str, int]:
+    """Copy everything that `to` does not hold yet; returns how many records of each topic were copied.
+
+    `worker` is the name of the worker group, whose changelogs go along where there are any. Topics that an older version did
+    not have are left out.
+    """
+    changelogs = [state_topic(worker, stage.name) for stage in stages]
+    written = [context.topics.wire(name) for stage in reversed(stages) for name in ("dead-letters", *stage.writes)]
+    rest = [context.topics.wire(topic.name) for topic in TOPICS]
+    wires = [wire for wire in dict.fromkeys((*changelogs, *written, *rest)) if _exists(context.log, wire)]
+    return copy_range(context.log, to, wires)
+
+
+def _exists(log: Log, topic: str) -> bool:
+    try:
+        log.partitions(topic)
+    except BadInput:
+        return False
+    return True

@@ -1,0 +1,99 @@
+"""An exported log verifies like the original, also when workers wrote while it was copied."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from agents.engine.checkpoint import Ledger
+from agents.runner import Runner
+from agents.verify.committed_turns import committed
+from agents.verify.log_export import export
+from agents.verify.verification import DiscrepancyKind, verify
+from streams.log.file_log import FileLog
+from streams.log.memory_log import MemoryLog
+from streams.log.port import NewRecord, Positions, Record
+from streams.log_context import LogContext
+from streams.topics import TOPICS, state_topic
+from tests.support.small_pipeline import WEB, PipelineLog, stages
+
+WORKER = "w"
+
+
+class BusyLog(MemoryLog):
+    """A log to which a whole pipeline goes on writing: one more minute whenever somebody has read a stretch of it."""
+
+    bench: PipelineLog
+    runner: Runner
+    minute = 0
+
+    def poll(self, positions: Positions, *, wait: float = 0.0, limit: int = 10_000) -> Sequence[Record]:
+        records = super().poll(positions, wait=wait, limit=limit)
+        if self.minute and limit == 2_000:
+            self.live_on()
+        return records
+
+    def end(self, topic: str, partition: int) -> int:
+        """Between two looks at ends something is written as well."""
+        end = super().end(topic, partition)
+        if self.minute and topic.endswith(("pod-updates.v1", "recommendations.v1")):
+            self.live_on()
+        return end
+
+    def live_on(self, *, mark: bool = True) -> None:
+        """A minute with usage, its decisions, and marks of every partition that name them."""
+        minute, self.minute = self.minute + 1, 0
+        self.append([*self.bench.metrics(minute, (WEB, 0.25, 100)), *self.bench.ticks(minute)])
+        self.runner.run()
+        for task in self.runner.tasks if mark else []:
+            chunks = [(chunk, task.state.dump(chunk)) for chunk in task.state.chunks()]
+            plan = Ledger(f"f{minute}").plan(turn=task.turn, positions=task.positions, dumps=chunks, inputs=task.inputs)
+            topic = state_topic(WORKER, task.stage.name)
+            self.append([NewRecord(topic, task.partition, key, value) for key, value in [*plan.records, plan.mark]])
+        self.minute = minute
+
+
+@pytest.fixture
+def busy() -> LogContext:
+    bench = PipelineLog()
+    log = BusyLog()
+    for topic in TOPICS:
+        log.create(bench.topics.wire(topic.name), bench.topics.partitions)
+    for stage in stages():
+        log.create(state_topic(WORKER, stage.name), bench.topics.partitions)
+    context = LogContext(log, bench.topics, bench.codec)
+    log.bench, log.runner = bench, Runner(stages(), context)
+    for _ in range(4):
+        log.live_on()
+    return context
+
+
+def test_what_is_exported_while_workers_write_verifies(busy: LogContext, tmp_path: Path) -> None:
+    with FileLog.open_or_create(tmp_path / "log") as file:
+        export(busy, file, stages=stages(), worker=WORKER)
+        marks = committed(file, WORKER, stages())
+        verified = verify(LogContext.of(file, busy.topics), stages(), committed=marks)
+    assert verified.ok, verified.discrepancies
+    # Four inputs a partition: of the adder oom-events and pod-metrics, of the evictor recommendations-by-cluster and outcomes.
+    assert verified.digested == 4 * 2
+
+
+def test_topics_that_an_older_version_did_not_have_are_left_out(busy: LogContext, tmp_path: Path) -> None:
+    old = MemoryLog()
+    wire = busy.topics.wire("pod-metrics")
+    old.create(wire, 2)
+    with FileLog.open_or_create(tmp_path / "log") as file:
+        assert export(LogContext.of(old, busy.topics), file, stages=stages(), worker=WORKER) == {wire: 0}
+
+
+def test_of_an_export_cut_off_at_the_end_the_decisions_are_missing(busy: LogContext, tmp_path: Path) -> None:
+    log = MemoryLog()
+    with FileLog.open_or_create(tmp_path / "log") as file:
+        export(busy, file, stages=stages(), worker=WORKER)
+        for topic in file.topics():
+            log.create(topic, 2)
+            for partition in range(2):
+                records = file.poll({(topic, partition): 0})
+                log.import_records([r for r in records if not (r.topic.endswith(".pod-updates.v1") and r.offset >= 1)])
+    verified = verify(LogContext.of(log, busy.topics), stages(), committed=committed(log, WORKER, stages()))
+    assert verified.counts.keys() == {DiscrepancyKind.MISSING}
