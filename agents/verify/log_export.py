@@ -12,7 +12,7 @@ from streams.errors import BadInput
 from streams.log.port import Log
 from streams.log_context import LogContext
 from streams.log_range import RecordImporter, copy_range
-from streams.topics import TOPICS, state_topic
+from streams.topics import TOPICS, changelog_topic
 
 
 def export(context: LogContext, to: RecordImporter, *, stages: Sequence[Stage], worker: str) -> Mapping[str, int]:
@@ -21,7 +21,7 @@ def export(context: LogContext, to: RecordImporter, *, stages: Sequence[Stage], 
     `worker` is the name of the worker group, whose changelogs go along where there are any. Topics that an older version did
     not have are left out.
     """
-    changelogs = [state_topic(worker, stage.name) for stage in stages]
+    changelogs = [changelog_topic(worker, stage.name) for stage in stages]
     written = [context.topics.wire(name) for stage in reversed(stages) for name in ("dead-letters", *stage.writes)]
     rest = [context.topics.wire(topic.name) for topic in TOPICS]
     wires = [wire for wire in dict.fromkeys((*changelogs, *written, *rest)) if _exists(context.log, wire)]

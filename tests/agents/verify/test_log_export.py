@@ -14,7 +14,7 @@ from streams.log.file_log import FileLog
 from streams.log.memory_log import MemoryLog
 from streams.log.port import NewRecord, Positions, Record
 from streams.log_context import LogContext
-from streams.topics import TOPICS, state_topic
+from streams.topics import TOPICS, changelog_topic
 from tests.support.small_pipeline import WEB, PipelineLog, stages
 
 WORKER = "w"
@@ -48,7 +48,7 @@ class BusyLog(MemoryLog):
         for task in self.runner.tasks if mark else []:
             chunks = [(chunk, task.state.dump(chunk)) for chunk in task.state.chunks()]
             plan = Ledger(f"f{minute}").plan(turn=task.turn, positions=task.positions, dumps=chunks, inputs=task.inputs)
-            topic = state_topic(WORKER, task.stage.name)
+            topic = changelog_topic(WORKER, task.stage.name)
             self.append([NewRecord(topic, task.partition, key, value) for key, value in [*plan.records, plan.mark]])
         self.minute = minute
 
@@ -60,7 +60,7 @@ def busy() -> LogContext:
     for topic in TOPICS:
         log.create(bench.topics.wire(topic.name), bench.topics.partitions)
     for stage in stages():
-        log.create(state_topic(WORKER, stage.name), bench.topics.partitions)
+        log.create(changelog_topic(WORKER, stage.name), bench.topics.partitions)
     context = LogContext(log, bench.topics, bench.codec)
     log.bench, log.runner = bench, Runner(stages(), context)
     for _ in range(4):
