@@ -35,8 +35,17 @@ def _action_finished_v1(body: Body) -> Body:
     return {**lifted, "subject": {"kind": "pod", "cluster": workload["cluster"], **pod, "workload": key}}
 
 
+def _pod_update_v1(body: Body) -> Body:
+    """The id of the recommendation that an update or a refusal rests on moves out of `because`."""
+    because = dict(body["because"])
+    return {**body, "because": because, "recommendation": because.pop("recommendation", "")}
+
+
 LIFTS: Mapping[tuple[str, int], Lift] = {
     ("action-finished", 1): _action_finished_v1,
+    ("eviction-planned", 1): _pod_update_v1,
     ("requests-recommended", 1): _requests_recommended_v1,
+    ("resize-planned", 1): _pod_update_v1,
+    ("update-refused", 1): _pod_update_v1,
 }
 """By the name on the wire and the version that is lifted."""

@@ -41,6 +41,11 @@ def to_seconds(at: datetime) -> float:
     return (at - EPOCH).total_seconds()
 
 
+def earliest(first: datetime, *others: datetime | None) -> datetime:
+    """The earliest of these times, where None stands for no limit."""
+    return min((first, *(at for at in others if at is not None)))
+
+
 def rfc3339(at: datetime) -> str:
     """The time as Kubernetes writes it: RFC 3339 in UTC with a `Z`, and a fraction only where there is one."""
     return at.astimezone(UTC).isoformat().replace("+00:00", "Z")

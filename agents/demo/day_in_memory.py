@@ -15,7 +15,6 @@ from agents.pipeline import stages
 from agents.processes.simulated_cluster import open_shop, open_untouched
 from agents.settings.tree import Settings
 from agents.simulate import SimulatedWorld, TickGrid, simulate
-from streams.consumers.executing.executor import Post
 from streams.consumers.pods.evictor import evictor
 from streams.consumers.pods.resizer import resizer
 from streams.log.memory_log import MemoryLog
@@ -26,12 +25,11 @@ from streams.topics import TOPICS
 
 def played(day: Day, settings: Settings, log: MemoryLog) -> Generator[DayState, None, None]:
     """The day with Ullage; yields the state after each tick. It takes `day.seconds` if the machine is fast enough."""
-    context = LogContext.of(log, day.topics)
+    context = LogContext.of(log, day.topics, day.cluster)
     log.append(opening(day))
     shop = open_shop(_shop_settings(day), log, day.topics)
-    post = Post(log, day.topics, context.codec, day.cluster)
-    acting = (resizer(post, shop.client), evictor(post, shop.client))
-    world = SimulatedWorld(_living(shop.cluster.advance, shop.scrape), (shop.after, *(a.poll_once for a in acting)))
+    executors = (resizer(context, shop.client), evictor(context, shop.client))
+    world = SimulatedWorld(_living(shop.cluster.advance, shop.scrape), (shop.after, *(each.poll_once for each in executors)))
     watcher = LogWatcher(log, day.topics)
     pipeline = stages(settings)
     began = time.monotonic()

@@ -27,7 +27,7 @@ from schemas.facts.vpa_checkpoints import CheckpointSeen
 from schemas.names import Workload
 from streams.clients.kube.api import Api
 from streams.clients.kube.vpa_checkpoints import checkpoint_list, object_name, write
-from streams.consumers.executing.rate_limit import Pace
+from streams.consumers.executing.rate_limit import RateLimit
 from streams.errors import BadInput, EdgeError, Unreachable
 from streams.log.port import Log
 from streams.topics import changelog_topic
@@ -52,7 +52,7 @@ def export(settings: Settings, to: Path | None, vpa: str) -> int:
         note(f"{len(kept)} checkpoints written to {to}")
         return 0
     api = Api(cluster_factory.connection(settings.cluster))
-    pace = Pace(settings.status.rate, settings.status.burst)
+    pace = RateLimit(settings.status.rate, settings.status.burst)
     refused = sum(not _put(api, pace, each) for each in kept)
     note(f"{len(kept) - refused} of {len(kept)} checkpoints are in cluster '{settings.cluster.name}'")
     return int(refused > 0)
@@ -66,7 +66,7 @@ def _matching(settings: Settings, vpa: str) -> Iterator[CheckpointSeen]:
                 yield kept
 
 
-def _put(api: Api, pace: Pace, kept: CheckpointSeen) -> bool:
+def _put(api: Api, pace: RateLimit, kept: CheckpointSeen) -> bool:
     """Whether the cluster took it. Raises Unreachable, because then it would not take the others either."""
     try:
         pace.wait()

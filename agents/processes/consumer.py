@@ -15,14 +15,13 @@ from agents.telemetry import ConsumerMetrics, ObservedLog
 from streams.clients.kube.api import Api
 from streams.clients.kube.cluster_client import KubernetesClient
 from streams.clients.kube.vpa_status_client import VpaStatusClient
-from streams.codec.event_codec import Codec
-from streams.consumers.executing.executor import Post
 from streams.consumers.pods.evictor import evictor
 from streams.consumers.pods.resizer import resizer
 from streams.consumers.vpa_status.conditions import Judging
 from streams.consumers.vpa_status.projection import Service
 from streams.consumers.vpa_status.status_consumer import Limits, StatusConsumer
 from streams.errors import UllageError
+from streams.log_context import LogContext
 
 
 class Consumer(Protocol):
@@ -32,11 +31,11 @@ class Consumer(Protocol):
         """Work until `stop` is set."""
 
 
-def status(post: Post, settings: Settings) -> StatusConsumer:
+def status(context: LogContext, settings: Settings) -> StatusConsumer:
     """The status consumer with these settings. VPAs that the stages refuse are unsupported, and say why."""
     how, vertical = settings.status, settings.vertical
     return StatusConsumer(
-        post,
+        context,
         VpaStatusClient(Api(cluster_factory.connection(settings.cluster)), settings.cluster.namespaces),
         Service(vertical.recommender, vertical.heartbeat, refuse),
         judging=Judging(vertical.humanize_memory),
@@ -44,9 +43,9 @@ def status(post: Post, settings: Settings) -> StatusConsumer:
     )
 
 
-MAKERS: dict[str, Callable[[Post, Settings], Consumer]] = {
-    "resizer": lambda post, settings: resizer(post, connect(settings)),
-    "evictor": lambda post, settings: evictor(post, connect(settings)),
+MAKERS: dict[str, Callable[[LogContext, Settings], Consumer]] = {
+    "resizer": lambda context, settings: resizer(context, connect(settings)),
+    "evictor": lambda context, settings: evictor(context, connect(settings)),
     "status": status,
 }
 
@@ -65,8 +64,8 @@ def run(settings: Settings, names: Sequence[str]) -> None:
         threads = []
         for name in names:
             log = stack.enter_context(log_factory.log(settings))
-            post = Post(ObservedLog(log, metrics), topics, Codec(topics), settings.cluster.name)
-            consumer = MAKERS[name](post, settings)
+            context = LogContext.of(ObservedLog(log, metrics), topics, settings.cluster.name)
+            consumer = MAKERS[name](context, settings)
             threads.append(threading.Thread(target=consumer.run, args=(stop,), name=name, daemon=True))
         stack.callback(_join, threads, stop)
         for thread in threads:

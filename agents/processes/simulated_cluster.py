@@ -16,7 +16,6 @@ from schemas.names import Place
 from schemas.policies.vertical import UpdateMode
 from streams.clients.cluster_port import Admission, admit_unchanged
 from streams.codec.event_codec import Codec
-from streams.consumers.executing.executor import Post
 from streams.consumers.pods.new_pod_recommendations import NewPodRecommendations
 from streams.consumers.pods.patcher import Patcher
 from streams.log.port import Log
@@ -63,8 +62,8 @@ def open_shop(settings: ShopSettings, log: Log, topics: Topics, *, another: Call
     """A shop before its first pod. `another` opens the same log again, so that its readers do not wait for each other."""
     codec = Codec(topics)
     recommendations = NewPodRecommendations(log if another is None else another(), topics, codec, modes=GoverningModes())
-    post = Post(log if another is None else another(), topics, codec, settings.name)
-    patcher = Patcher(post, recommended=recommendations.of, limits=proportional)
+    context = LogContext(log if another is None else another(), topics, codec, settings.name)
+    patcher = Patcher(context, recommended=recommendations.of, limits=proportional)
     if another is not None:
         recommendations.follow()
 

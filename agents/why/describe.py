@@ -75,6 +75,8 @@ def numbers(event: Event, workload: str | None) -> Numbers:
 def because(event: Event) -> Mapping[str, object]:
     """What a decision rests on, in typed fields or in words; nothing for events that are no decisions."""
     found: Mapping[str, object] = getattr(event, "because", {})
+    if isinstance(event, ResizePlanned | EvictionPlanned | UpdateRefused) and event.recommendation:
+        return {**found, "recommendation": event.recommendation}
     if not isinstance(event, RequestsRecommended) or event.oom_source is None:
         return found
     return {**found, "pods": event.pods, "last_oom": _last_oom(event.last_oom), "oom_source": _oom_source(event.oom_source)}

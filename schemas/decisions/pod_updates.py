@@ -1,9 +1,14 @@
-"""The decisions about single pods: resize it, evict it, or leave it alone."""
+"""The decisions about single pods: resize it, evict it, or leave it alone.
+
+Each rests on one recommendation, whose id it names. A plan may be carried out until `void_after`: `expires` is as long as any
+plan may wait, and `stale_after` is when the first thing that allowed it, such as a fresh recommendation, stops being so.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
+from schemas import times
 from schemas.decisions.recommendations import Because
 from schemas.names import Amounts, PodName, Workload
 from schemas.subjects import Subject
@@ -11,7 +16,7 @@ from schemas.subjects import Subject
 
 @dataclass(frozen=True, slots=True)
 class ResizePlanned:
-    """Change a pod's requests in place. `expect` is what the pod requested when this was decided; void after `expires`."""
+    """Change a pod's requests in place. `expect` is what the pod requested when this was decided."""
 
     id: str
     at: datetime
@@ -22,16 +27,23 @@ class ResizePlanned:
     limits: Mapping[str, Amounts]
     expect: Mapping[str, Amounts]
     because: Because
+    recommendation: str = ""
+    stale_after: datetime | None = None
 
     @property
     def subject(self) -> Subject:
         """The pod."""
         return Subject.of_pod(self.workload, self.pod)
 
+    @property
+    def void_after(self) -> datetime:
+        """The last moment at which it may be carried out."""
+        return times.earliest(self.expires, self.stale_after)
+
 
 @dataclass(frozen=True, slots=True)
 class EvictionPlanned:
-    """Evict a pod, so that its successor is created with the recommended requests; void after `expires`."""
+    """Evict a pod, so that its successor is created with the recommended requests."""
 
     id: str
     at: datetime
@@ -40,11 +52,18 @@ class EvictionPlanned:
     pod: PodName
     expect: Mapping[str, Amounts]
     because: Because
+    recommendation: str = ""
+    stale_after: datetime | None = None
 
     @property
     def subject(self) -> Subject:
         """The pod."""
         return Subject.of_pod(self.workload, self.pod)
+
+    @property
+    def void_after(self) -> datetime:
+        """The last moment at which it may be carried out."""
+        return times.earliest(self.expires, self.stale_after)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +77,7 @@ class UpdateRefused:
     guard: str
     reason: str
     because: Because
+    recommendation: str = ""
 
     @property
     def subject(self) -> Subject:

@@ -73,4 +73,4 @@ def test_causes_lead_from_a_plan_to_the_recommendation_it_answers() -> None:
     assert isinstance(event, EvictionPlanned)
     (place,) = causes(plan)
     (record,) = bench.log.poll({(place.topic, place.partition): place.offset}, limit=1)
-    assert event.because["recommendation"] == bench.codec.decode(record).id  # type: ignore[union-attr]  # it has one
+    assert event.recommendation == bench.codec.decode(record).id  # type: ignore[union-attr]  # it has one

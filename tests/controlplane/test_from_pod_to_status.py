@@ -22,7 +22,6 @@ from streams.clients.kube.api import Api
 from streams.clients.kube.list_watch import ListWatchClient
 from streams.clients.kube.vpa_status_client import VpaStatusClient
 from streams.codec.event_codec import Codec, tick
-from streams.consumers.executing.executor import Post
 from streams.consumers.vpa_status.conditions import Judging
 from streams.consumers.vpa_status.projection import Service
 from streams.consumers.vpa_status.status_consumer import Limits, StatusConsumer
@@ -56,10 +55,10 @@ class Way:
         self.status = self.consumer()
 
     def consumer(self) -> StatusConsumer:
-        post = Post(self.log, TOPICS_HERE, Codec(TOPICS_HERE), "real")
+        context = LogContext(self.log, TOPICS_HERE, Codec(TOPICS_HERE), "real")
         limits = Limits(rate=1000.0, burst=1000)
         service = Service(refuse=refuse)
-        return StatusConsumer(post, VpaStatusClient(Api(self.plane.api_client())), service, judging=Judging(), limits=limits)
+        return StatusConsumer(context, VpaStatusClient(Api(self.plane.api_client())), service, judging=Judging(), limits=limits)
 
     def watch(self, stop: threading.Event) -> tuple[WatchThreads, threading.Thread]:
         api = Api(self.plane.api_client())

@@ -19,8 +19,8 @@ from streams.clients.kube.vpa_checkpoints import write
 from streams.consumers.vpa_status.status_consumer import StatusConsumer
 from tests.controlplane.plane import Plane
 from tests.controlplane.world import World
-from tests.support.status_desk import START, StatusDesk, said
-from tests.support.status_desk import vpa as plain
+from tests.support.status_scene import START, StatusScene, said
+from tests.support.status_scene import vpa as plain
 
 
 @dataclass
@@ -29,7 +29,7 @@ class Scene:
 
     plane: Plane
     world: World
-    desk: StatusDesk
+    status: StatusScene
     consumer: StatusConsumer
 
     def found(self, name: str = "web") -> Any:
@@ -64,15 +64,15 @@ class Scene:
 @pytest.fixture
 def scene(plane: Plane, world: World) -> Iterator[Scene]:
     api = plane.api_client()
-    desk = StatusDesk(api=api)
-    desk.tick()
-    yield Scene(plane, world, desk, desk.consumer())
+    status = StatusScene(api=api)
+    status.tick()
+    yield Scene(plane, world, status, status.consumer())
     api.close()
 
 
 def test_kubectl_shows_what_was_recommended(scene: Scene) -> None:
     scene.world.vpa("web", "web", spec={"updatePolicy": {"updateMode": "Off"}})
-    scene.desk.say(scene.told(), scene.said())
+    scene.status.say(scene.told(), scene.said())
     assert scene.consumer.poll_once() == 1
     command = ["kubectl", "--kubeconfig", str(scene.plane.kubeconfig), "-n", scene.world.namespace, "get", "vpa", "web"]
     head, row = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout.splitlines()
@@ -83,35 +83,35 @@ def test_kubectl_shows_what_was_recommended(scene: Scene) -> None:
 
 def test_nothing_new_leaves_the_object_in_its_version_also_after_a_restart(scene: Scene) -> None:
     scene.world.vpa("web", "web")
-    scene.desk.say(scene.told(), scene.said())
+    scene.status.say(scene.told(), scene.said())
     scene.consumer.poll_once()
     version = scene.found()["metadata"]["resourceVersion"]
-    scene.desk.say(scene.told(), scene.said(turn=START + 1))
+    scene.status.say(scene.told(), scene.said(turn=START + 1))
     assert scene.consumer.poll_once() == 0
-    assert scene.desk.consumer().poll_once() == 0
+    assert scene.status.consumer().poll_once() == 0
     assert scene.found()["metadata"]["resourceVersion"] == version
 
 
 def test_no_pods_and_a_target_that_cannot_be_served_are_said(scene: Scene) -> None:
     scene.world.vpa("web", "web")
-    scene.desk.say(scene.told())
+    scene.status.say(scene.told())
     scene.consumer.poll_once()
     assert scene.conditions() == {"NoPodsMatched": "True", "RecommendationProvided": "False"}
-    scene.desk.say(scene.told(unsupported="there is no Deployment 'web'"), scene.said())
+    scene.status.say(scene.told(unsupported="there is no Deployment 'web'"), scene.said())
     scene.consumer.poll_once()
     assert scene.conditions() == {"ConfigUnsupported": "True", "NoPodsMatched": "True", "RecommendationProvided": "False"}
-    scene.desk.say(scene.told())
+    scene.status.say(scene.told())
     scene.consumer.poll_once()
     assert scene.conditions() == {"RecommendationProvided": "True"}
 
 
 def test_a_second_writer_in_between_keeps_its_condition(scene: Scene) -> None:
     scene.world.vpa("web", "web")
-    scene.desk.say(scene.told(), scene.said())
+    scene.status.say(scene.told(), scene.said())
     scene.consumer.poll_once()
     theirs = [{"type": "Theirs", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}]
     scene.world.ask.patch(f"{scene.world.path('vpas', 'web')}/status", {"status": {"conditions": theirs}}, kind="merge")
-    scene.desk.say(scene.said(turn=START + 1, cpu=200))
+    scene.status.say(scene.said(turn=START + 1, cpu=200))
     assert scene.consumer.poll_once() == 1
     assert scene.conditions() == {"RecommendationProvided": "True", "Theirs": "True"}
     assert scene.target() == "200m"
@@ -120,32 +120,32 @@ def test_a_second_writer_in_between_keeps_its_condition(scene: Scene) -> None:
 def test_an_object_deleted_and_made_again_is_written_anew_and_not_before_it_is_told_of(scene: Scene) -> None:
     scene.world.vpa("web", "web")
     old = scene.told()
-    scene.desk.say(old, scene.said())
+    scene.status.say(old, scene.said())
     scene.consumer.poll_once()
     scene.world.ask.delete(scene.world.path("vpas", "web"))
-    scene.desk.say(scene.said(turn=START + 1, cpu=200))
+    scene.status.say(scene.said(turn=START + 1, cpu=200))
     assert scene.consumer.poll_once() == 0
     scene.world.vpa("web", "web")
-    scene.desk.say(scene.said(turn=START + 2, cpu=300))
+    scene.status.say(scene.said(turn=START + 2, cpu=300))
     assert scene.consumer.poll_once() == 0
     assert scene.conditions() == {}
-    scene.desk.say(VpaRemoved(old.at, "demo", scene.world.namespace, "web"), scene.told())
+    scene.status.say(VpaRemoved(old.at, "demo", scene.world.namespace, "web"), scene.told())
     assert scene.consumer.poll_once() == 1
     assert scene.target() == "300m"
 
 
 def test_an_object_that_goes_to_another_recommender_is_left_alone(scene: Scene) -> None:
     scene.world.vpa("web", "web")
-    scene.desk.say(scene.told(), scene.said())
+    scene.status.say(scene.told(), scene.said())
     scene.consumer.poll_once()
     scene.world.ask.patch(scene.world.path("vpas", "web"), {"spec": {"recommenders": [{"name": "other"}]}}, kind="merge")
-    scene.desk.say(scene.said(turn=START + 1, cpu=200))  # the log has not been told yet
+    scene.status.say(scene.said(turn=START + 1, cpu=200))  # the log has not been told yet
     assert scene.consumer.poll_once() == 0
-    scene.desk.say(scene.told(recommenders=("other",)), scene.said(turn=START + 2, cpu=300))
+    scene.status.say(scene.told(recommenders=("other",)), scene.said(turn=START + 2, cpu=300))
     assert scene.consumer.poll_once() == 0
     assert scene.target() == "100m"
     scene.world.ask.patch(scene.world.path("vpas", "web"), {"spec": {"recommenders": None}}, kind="merge")
-    scene.desk.say(scene.told())
+    scene.status.say(scene.told())
     assert scene.consumer.poll_once() == 1
     assert scene.target() == "300m"
     assert scene.found()["status"]["observedGeneration"] == 3
@@ -153,25 +153,25 @@ def test_an_object_that_goes_to_another_recommender_is_left_alone(scene: Scene) 
 
 def test_a_restart_of_the_api_server_delays_a_write_and_loses_none(scene: Scene) -> None:
     scene.world.vpa("web", "web")
-    scene.desk.say(scene.told(), scene.said())
+    scene.status.say(scene.told(), scene.said())
     scene.consumer.poll_once()
     scene.plane.stop_apiserver(kill=True)
     try:
-        scene.desk.say(scene.said(turn=START + 1, cpu=200))
+        scene.status.say(scene.said(turn=START + 1, cpu=200))
         assert scene.consumer.poll_once() == 0
     finally:
         scene.plane.start_apiserver()
-    scene.desk.real += 11
+    scene.status.real += 11
     assert scene.consumer.poll_once() == 1
     assert scene.target() == "200m"
-    assert [outcome.result for outcome in scene.desk.outcomes()] == [Result.DONE] * 2
+    assert [outcome.result for outcome in scene.status.outcomes()] == [Result.DONE] * 2
 
 
 def test_of_two_vpas_on_one_workload_the_younger_names_the_older(scene: Scene) -> None:
     scene.world.vpa("web", "web")
     scene.world.vpa("another", "web")
     first = scene.told()
-    scene.desk.say(first, scene.told("another", created=first.created.replace(year=2099)), scene.said())
+    scene.status.say(first, scene.told("another", created=first.created.replace(year=2099)), scene.said())
     assert scene.consumer.poll_once() == 2
     assert scene.conditions("another")["ConfigUnsupported"] == "True"
     assert f"'{scene.world.namespace}/web'" in scene.found("another")["status"]["conditions"][0]["message"]
@@ -182,7 +182,7 @@ def test_a_checkpoint_is_made_and_replaced_as_a_whole(scene: Scene) -> None:
     workload = Workload("demo", scene.world.namespace, "Deployment", "web")
     cpu, memory = SavedHistogram(1767225600.0, 0.5, {"8": 10000, "36": 3333}), SavedHistogram(-62135596800.0, 0.0, {})
     kept = CheckpointSeen(plain().at, workload, "web", "app", "v3", 1767225600.0, 1767229200.0, 4, cpu, memory)
-    api = Api(scene.desk.api or scene.plane.api_client())
+    api = Api(scene.status.api or scene.plane.api_client())
     write(api, kept)
     write(api, replace(kept, count=5, cpu=replace(cpu, weights={"9": 10000})))
     path = f"/apis/autoscaling.k8s.io/v1/namespaces/{scene.world.namespace}/verticalpodautoscalercheckpoints/web-app"

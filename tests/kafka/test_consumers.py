@@ -14,8 +14,7 @@ from schemas.policies.control import ControlChanged, Mode
 from streams.clients.cluster_port import Pod
 from streams.clients.kube.cluster_client import KubernetesClient, connect
 from streams.codec.event_codec import Codec, tick
-from streams.consumers.executing.cursor import Reading
-from streams.consumers.executing.executor import Post
+from streams.consumers.executing.cursor import Cursor
 from streams.consumers.pods.evictor import evictor
 from streams.log.kafka_connection import KafkaConnection
 from streams.log.kafka_log import KafkaLog
@@ -35,27 +34,27 @@ class Stage:
 
     broker: str
     log: KafkaLog
-    post: Post
+    context: LogContext
     cluster: SimulatedCluster
     client: KubernetesClient
 
     def say(self, *, paused: bool) -> None:
         """From another connection, as an operator would."""
         event = ControlChanged(START, "demo", Mode.APPLY, paused=paused)
-        home = self.post.topics.partition_of("demo")
+        home = self.context.topics.partition_of("demo")
         with KafkaLog(KafkaConnection(self.broker)) as other:
-            other.append([self.post.codec.encode(event, topic="control", key="demo", partition=home, source="/test")])
+            other.append([self.context.codec.encode(event, topic="control", key="demo", partition=home, source="/test")])
 
     def plan(self, pod: Pod) -> None:
         expect = {c.name: c.requests for c in pod.containers}
         at = self.cluster.now
         planned = EvictionPlanned(pod.pod.name, at, at + timedelta(minutes=5), pod.workload, pod.pod, expect, {})
-        home = self.post.topics.partition_of("demo")
-        self.log.append([self.post.codec.encode(planned, topic="pod-updates", key="demo", partition=home, source="/test")])
+        home = self.context.topics.partition_of("demo")
+        self.log.append([self.context.codec.encode(planned, topic="pod-updates", key="demo", partition=home, source="/test")])
 
     def read(self, topic: str) -> list[object]:
-        reading = Reading(self.log, [(self.post.topics.wire(topic), p) for p in range(self.post.topics.partitions)])
-        return [self.post.codec.decode(record) for record in reading.catch_up()]
+        reading = Cursor(self.log, [(self.context.topics.wire(topic), p) for p in range(self.context.topics.partitions)])
+        return [self.context.codec.decode(record) for record in reading.catch_up()]
 
 
 @pytest.fixture
@@ -64,7 +63,7 @@ def stage(broker: str, topics_made: Callable[..., Topics]) -> Iterator[Stage]:
     cluster.advance(START + timedelta(minutes=2))
     with KafkaLog(KafkaConnection(broker)) as log, SimulatedServer(cluster) as server:
         client = connect("demo", server.url)
-        stage = Stage(broker, log, Post(log, topics, Codec(topics), "demo"), cluster, client)
+        stage = Stage(broker, log, LogContext(log, topics, Codec(topics), "demo"), cluster, client)
         stage.say(paused=False)
         log.append(tick(topics.wire("control"), p, int(cluster.now.timestamp() * 1000)) for p in range(2))
         yield stage
@@ -72,20 +71,20 @@ def stage(broker: str, topics_made: Callable[..., Topics]) -> Iterator[Stage]:
 
 
 def test_facts_get_into_kafka_and_a_plan_is_carried_out_once(stage: Stage) -> None:
-    ClusterPoller(stage.client, LogContext(stage.log, stage.post.topics, stage.post.codec, stage.post.cluster)).scrape(
+    ClusterPoller(stage.client, LogContext(stage.log, stage.context.topics, stage.context.codec, stage.context.cluster)).scrape(
         stage.cluster.now
     )
     seen = [event for event in stage.read("pod-changes-by-cluster") if isinstance(event, PodChanged)]
     assert [event.pod for event in seen] == [pod.pod for pod in stage.cluster.pods()]
     stage.plan(stage.cluster.pods()[0])
-    first, second = evictor(stage.post, stage.client), evictor(stage.post, stage.client)
+    first, second = evictor(stage.context, stage.client), evictor(stage.context, stage.client)
     assert (first.poll_once(), second.poll_once(), first.poll_once()) == (1, 0, 0)
     assert [o.result for o in stage.read("outcomes") if isinstance(o, ActionFinished)] == [Result.DONE]
     assert len(stage.cluster.pods()) == 35
 
 
 def test_a_pause_published_a_moment_ago_holds(stage: Stage) -> None:
-    consumer = evictor(stage.post, stage.client)
+    consumer = evictor(stage.context, stage.client)
     consumer.poll_once()
     stage.plan(stage.cluster.pods()[0])
     stage.say(paused=True)
@@ -95,8 +94,8 @@ def test_a_pause_published_a_moment_ago_holds(stage: Stage) -> None:
 
 
 def test_what_retention_took_does_not_hold_up_a_reader(stage: Stage, broker: str) -> None:
-    topic, home = stage.post.topics.wire("pod-updates"), stage.post.topics.partition_of("demo")
-    early = evictor(stage.post, stage.client)
+    topic, home = stage.context.topics.wire("pod-updates"), stage.context.topics.partition_of("demo")
+    early = evictor(stage.context, stage.client)
     early.poll_once()
     stage.plan(stage.cluster.pods()[0])
     stage.plan(stage.cluster.pods()[1])
@@ -105,7 +104,7 @@ def test_what_retention_took_does_not_hold_up_a_reader(stage: Stage, broker: str
     admin.close()
     assert (stage.log.begin(topic, home), stage.log.end(topic, home)) == (2, 2)
     assert early.poll_once() == 0
-    assert evictor(stage.post, stage.client).poll_once() == 0
+    assert evictor(stage.context, stage.client).poll_once() == 0
     stage.plan(stage.cluster.pods()[2])
     assert early.poll_once() == 1
     assert len(stage.cluster.pods()) == 35

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Iterator
 
 import pytest
+from tests.support.status_desk import HOUR, START, StatusDesk, pod, said, vpa
 
 from streams.log.kafka_connection import KafkaConnection
 from streams.log.kafka_log import KafkaLog
 from streams.topics import Topics
-from tests.support.status_desk import HOUR, START, StatusDesk, pod, said, vpa
 from tests.support.vpa_server import VpaServer
 
 

@@ -44,6 +44,7 @@ SOON = AT + timedelta(minutes=10)
 CART = Workload("prod", "shop", "Deployment", "cart")
 POD = PodName("shop", "cart-7f9c-x2", "0c6d2f0e-5b1f-4a57-9d52-1d5f4ce5a001")
 SMALL, LARGE = Amounts(0.25, 134217728), Amounts(0.5, 268435456)
+RECOMMENDATION = "recommender/1/1767323045500/requests/prod/shop/Deployment/cart"
 
 RULES = {"margin": 0.15, "memory_windows": 8, "maximum_cpu": None, "node_cap": False, "recommender": "default"}
 EVENTS: tuple[Event, ...] = (
@@ -140,7 +141,7 @@ EVENTS: tuple[Event, ...] = (
     LimitRangeRemoved(AT, "prod", "shop", "bounds"),
     ControlChanged(AT, "prod", Mode.PLAN, paused=True, reason="INC-4711"),
     RequestsRecommended(
-        "recommender/1/1767323045500/requests/prod/shop/Deployment/cart",
+        RECOMMENDATION,
         AT,
         CART,
         (ContainerRecommendation("app", SMALL, LARGE, Amounts(1.0, 536870912), LARGE),),
@@ -151,10 +152,31 @@ EVENTS: tuple[Event, ...] = (
         CitedRules(rules_version("recommender", 1, RULES), Place("ullage.policies.v1", 1, 3)),
     ),
     StageRulesChanged(AT, "recommender", 1, RULES, rules_version("recommender", 1, RULES)),
-    ResizePlanned("updater/0/1767323045500/resize/u1", AT, SOON, CART, POD, {"app": LARGE}, {}, {"app": SMALL}, {"budget": 0.1}),
-    EvictionPlanned("updater/0/1767323045500/evict/u1", AT, SOON, CART, POD, {"app": SMALL}, {"resize": "Infeasible"}),
+    ResizePlanned(
+        "updater/0/1767323045500/resize/u1",
+        AT,
+        SOON,
+        CART,
+        POD,
+        {"app": LARGE},
+        {},
+        {"app": SMALL},
+        {"budget": 0.1},
+        RECOMMENDATION,
+        AT + timedelta(minutes=5),
+    ),
+    EvictionPlanned(
+        "updater/0/1767323045500/evict/u1", AT, SOON, CART, POD, {"app": SMALL}, {"resize": "Infeasible"}, RECOMMENDATION
+    ),
     UpdateRefused(
-        "updater/0/1767323045500/refuse/u1", AT, CART, POD, "budget", "1 of 10 pods are away already", {"away": 1, "pods": 10}
+        "updater/0/1767323045500/refuse/u1",
+        AT,
+        CART,
+        POD,
+        "budget",
+        "1 of 10 pods are away already",
+        {"away": 1, "pods": 10},
+        RECOMMENDATION,
     ),
     ActionFinished(
         "updater/0/1767323045500/resize/u1/resize/u1",
@@ -171,7 +193,7 @@ EVENTS: tuple[Event, ...] = (
         "prod",
         "shop",
         "cart",
-        "recommender/1/1767323045500/requests/prod/shop/Deployment/cart",
+        RECOMMENDATION,
         Result.DONE,
         "RecommendationProvided",
     ),

@@ -101,7 +101,8 @@ class EvictorState:
                 event.workload,
                 PodName(event.workload.namespace, f"{event.workload.name}-0", f"uid-{event.workload.name}"),
                 {},
-                {"recommendation": event.id, "count": self.count},
+                {"count": self.count},
+                event.id,
             )
             decided.append(Decided("pod-updates", event.workload.cluster, plan, (recorded.place,)))
         return decided

@@ -168,6 +168,7 @@ policies = (
 last_ooms = st.builds(LastOomKill, times, pods, names, st.none() | memory, st.booleans(), places)
 oom_sources = st.builds(OomSource, st.sampled_from(OomSourceState), texts, st.none() | times)
 recommended = st.lists(st.builds(ContainerRecommendation, names, amounts, amounts, amounts, amounts), max_size=3).map(tuple)
+ends = (texts, st.none() | times)
 decisions = (
     st.builds(
         RequestsRecommended,
@@ -181,9 +182,9 @@ decisions = (
         st.none() | oom_sources,
         st.none() | st.builds(CitedRules, texts, places),
     )
-    | st.builds(ResizePlanned, texts, times, times, workloads, pods, by_container, by_container, by_container, because)
-    | st.builds(EvictionPlanned, texts, times, times, workloads, pods, by_container, because)
-    | st.builds(UpdateRefused, texts, times, workloads, pods, texts, texts, because)
+    | st.builds(ResizePlanned, texts, times, times, workloads, pods, by_container, by_container, by_container, because, *ends)
+    | st.builds(EvictionPlanned, texts, times, times, workloads, pods, by_container, because, *ends)
+    | st.builds(UpdateRefused, texts, times, workloads, pods, texts, texts, because, texts)
 )
 
 _workload_keys = st.just("") | workloads.map(lambda workload: workload.key)

@@ -15,11 +15,11 @@ from kubernetes import client as official
 from schemas.names import Amounts, PodName
 from streams.clients.kube.cluster_client import KubernetesClient
 from streams.codec.event_codec import Codec
-from streams.consumers.executing.executor import Post
 from streams.consumers.pods.evictor import evictor
 from streams.consumers.pods.resizer import resizer
 from streams.log.kafka_connection import KafkaConnection
 from streams.log.kafka_log import KafkaLog
+from streams.log_context import LogContext
 from streams.topics import Topics
 from tests.torture.shop import NAME
 
@@ -54,8 +54,8 @@ def main() -> None:
         configuration = official.Configuration()
         configuration.host = told["url"]
         client = Dying(NAME, official.ApiClient(configuration))
-        post = Post(KafkaLog(KafkaConnection(told["brokers"])), topics, Codec(topics), NAME)
-        threads.append(threading.Thread(target=make(post, client).run, args=(threading.Event(),), daemon=True))
+        context = LogContext(KafkaLog(KafkaConnection(told["brokers"])), topics, Codec(topics), NAME)
+        threads.append(threading.Thread(target=make(context, client).run, args=(threading.Event(),), daemon=True))
     for thread in threads:
         thread.start()
     while all(thread.is_alive() for thread in threads):

@@ -1,96 +1,121 @@
-"""The records of the updater: a plan or a refusal for one pod, with the numbers it rests on."""
+"""The updater's decisions: a plan or a refusal for one pod, with the numbers it rests on and the limits of its life."""
 
-from datetime import timedelta
+from collections.abc import Iterator
 
 from agents.engine.turn import Decided, Turn
+from agents.logic.guards.budget import Headcount
+from agents.logic.guards.objections import Objection
+from agents.logic.guards.plan_expiry import plan_expiry
 from agents.logic.policies import body
-from agents.logic.updates.candidate import Candidate, changes
-from agents.logic.updates.guards import No, Scene
+from agents.logic.updates.candidate import QUICK_OOM, Candidate, changes
+from agents.logic.updates.update_guards import ClusterSituation
+from schemas import times
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
 from schemas.ids import DecisionId
 from schemas.names import Amounts, Place
 from schemas.outcomes import Action
+from schemas.units import Seconds
 
 NAME = "updater"
 
 
-def plan(candidate: Candidate, scene: Scene, turn: Turn, partition: int) -> Decided:
-    """ResizePlanned or EvictionPlanned."""
-    fact = candidate.known.pod.fact
-    requests, limits = changes(candidate.known)
-    expect = {c.name: c.requests for c in fact.containers if c.name in requests}
-    key = fact.pod.uid
-    expires = turn.at + timedelta(seconds=scene.settings.expires)
-    identity = str(DecisionId(NAME, partition, turn.number, candidate.action.value, key))
-    because = _because(candidate, scene)
-    if candidate.action is Action.RESIZE:
-        event: ResizePlanned | EvictionPlanned = ResizePlanned(
-            id=identity,
-            at=turn.at,
-            expires=expires,
-            workload=fact.workload,
-            pod=fact.pod,
-            requests=requests,
-            limits=limits,
-            expect=expect,
-            because=because,
-        )
-    else:
-        event = EvictionPlanned(
-            id=identity, at=turn.at, expires=expires, workload=fact.workload, pod=fact.pod, expect=expect, because=because
-        )
-    return Decided("pod-updates", fact.workload.cluster, event, _cause(candidate, scene))
+def plan(candidate: Candidate, cluster: ClusterSituation, turn: Turn, partition: int) -> ResizePlanned | EvictionPlanned:
+    """The plan for a pod that no guard holds back."""
+    situation = candidate.situation
+    fact = situation.pod.fact
+    requests, limits = changes(situation)
+    expiry = plan_expiry(turn, lifetime=cluster.settings.expires, inputs=_fresh_inputs(candidate, cluster))
+    eviction = EvictionPlanned(
+        id=str(DecisionId(NAME, partition, turn.number, candidate.action.value, fact.pod.uid)),
+        at=turn.at,
+        expires=expiry.expires,
+        workload=fact.workload,
+        pod=fact.pod,
+        expect={c.name: c.requests for c in fact.containers if c.name in requests},
+        because=_because(candidate, cluster),
+        recommendation=situation.recommended.id,
+        stale_after=expiry.stale_after,
+    )
+    if candidate.action is Action.EVICT:
+        return eviction
+    return ResizePlanned(
+        id=eviction.id,
+        at=eviction.at,
+        expires=eviction.expires,
+        workload=eviction.workload,
+        pod=eviction.pod,
+        requests=requests,
+        limits=limits,
+        expect=eviction.expect,
+        because=eviction.because,
+        recommendation=eviction.recommendation,
+        stale_after=eviction.stale_after,
+    )
 
 
-def refusal(candidate: Candidate, scene: Scene, no: No, turn: Turn, partition: int) -> Decided:
-    """UpdateRefused."""
-    fact = candidate.known.pod.fact
-    event = UpdateRefused(
+def refusal(candidate: Candidate, cluster: ClusterSituation, objection: Objection, turn: Turn, partition: int) -> UpdateRefused:
+    """The refusal for a pod that a guard holds back."""
+    fact = candidate.situation.pod.fact
+    return UpdateRefused(
         id=str(DecisionId(NAME, partition, turn.number, "refuse", fact.pod.uid)),
         at=turn.at,
         workload=fact.workload,
         pod=fact.pod,
-        guard=no.guard,
-        reason=no.reason,
-        because=_because(candidate, scene),
+        guard=objection.guard,
+        reason=objection.reason,
+        because=_because(candidate, cluster),
+        recommendation=candidate.situation.recommended.id,
     )
-    return Decided("pod-updates", fact.workload.cluster, event, _cause(candidate, scene))
 
 
-def _because(candidate: Candidate, scene: Scene) -> dict[str, object]:
-    wanted = {c.container: c for c in candidate.known.recommended.containers}
-    seen = [c for c in candidate.known.pod.fact.containers if c.name in wanted]
+def decided(event: ResizePlanned | EvictionPlanned | UpdateRefused, candidate: Candidate, cluster: ClusterSituation) -> Decided:
+    """A decision with its topic, its key and the places it rests on."""
+    return Decided("pod-updates", event.workload.cluster, event, _cause(candidate, cluster))
+
+
+def _fresh_inputs(candidate: Candidate, cluster: ClusterSituation) -> Iterator[tuple[int, Seconds]]:
+    """What a plan may rest on only while it is fresh: its turn, and for how long. The guards ask the same."""
+    settings, recommended = cluster.settings, candidate.situation.recommended
+    yield recommended.turn, settings.recommendation_within
+    yield cluster.facts_seen, settings.facts_within
+    if candidate.why == (QUICK_OOM,) and recommended.oom_at is not None:
+        yield times.to_ms(recommended.oom_at), settings.quick_oom
+
+
+def _because(candidate: Candidate, cluster: ClusterSituation) -> dict[str, object]:
+    situation = candidate.situation
+    wanted = {c.container: c for c in situation.recommended.containers}
+    seen = [c for c in situation.pod.fact.containers if c.name in wanted]
     return {
-        "mode": scene.mode.value,
+        "mode": cluster.mode.value,
         "action": candidate.action.value,
         "why": list(candidate.why),
-        "difference": candidate.known.difference.share,
-        "scale_up": candidate.known.difference.scale_up,
-        "recommendation": candidate.known.recommended.id,
-        "policy": body(candidate.known.held),
+        "difference": situation.difference.share,
+        "scale_up": situation.difference.scale_up,
+        "policy": body(situation.policy),
         "containers": {
             c.name: {
-                "requests": _body(c.requests),
-                "lower": _body(wanted[c.name].lower),
-                "target": _body(wanted[c.name].target),
-                "upper": _body(wanted[c.name].upper),
+                "requests": _amounts(c.requests),
+                "lower": _amounts(wanted[c.name].lower),
+                "target": _amounts(wanted[c.name].target),
+                "upper": _amounts(wanted[c.name].upper),
             }
             for c in seen
         },
-        "pods": {"cluster": _count(scene, "cluster"), "workload": _count(scene, "workload")},
-        "budget": scene.budget,
+        "pods": {"cluster": _count(cluster.cluster), "workload": _count(cluster.workload)},
+        "budget": cluster.budget,
     }
 
 
-def _count(scene: Scene, of: str) -> dict[str, int]:
-    count = scene.cluster if of == "cluster" else scene.workload
-    return {"live": count.live, "running": count.running, "being_changed": count.acting}
+def _count(headcount: Headcount) -> dict[str, int]:
+    return {"live": headcount.live, "running": headcount.running, "being_changed": headcount.acting}
 
 
-def _body(amounts: Amounts) -> dict[str, float | None]:
+def _amounts(amounts: Amounts) -> dict[str, float | None]:
     return {"cpu": amounts.cpu, "memory": amounts.memory}
 
 
-def _cause(candidate: Candidate, scene: Scene) -> tuple[Place, ...]:
-    control = () if scene.control is None else (scene.control.place,)
-    return (candidate.known.pod.place, candidate.known.recommended.place, candidate.known.held.place, *control)
+def _cause(candidate: Candidate, cluster: ClusterSituation) -> tuple[Place, ...]:
+    situation = candidate.situation
+    control = () if cluster.control is None else (cluster.control.place,)
+    return (situation.pod.place, situation.recommended.place, situation.policy.place, *control)

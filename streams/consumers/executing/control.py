@@ -1,33 +1,41 @@
-"""The switch and the clock of a cluster, as the `control` topic tells them.
+"""What the `control` topic says of one cluster: whether anything may be done there now, and what time it is.
 
-The last ControlChanged for the cluster holds; without one nothing is allowed, because shadow is the default. Event time is the
-newest tick; without one there is no time, and nothing is allowed either.
+The newest ControlChanged of the cluster is in force; without one nothing is allowed, because the default mode is shadow. Event
+time is the newest tick; before the first tick there is no time, and nothing is allowed either.
 """
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 
-from schemas.policies.control import ControlChanged, Mode
-from streams.codec.event_codec import Codec, tick_number
+from schemas import times
+from schemas.policies import control
+from schemas.policies.control import ControlChanged
+from streams.codec.event_codec import tick_number
+from streams.consumers.executing.cursor import Cursor
 from streams.log.port import Record
+from streams.log_context import LogContext
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
+class ControlState:
+    """The control record in force and the time, for the context's cluster. `catch_up` reads; the rest answers from memory."""
 
-class Switch:
-    """What `cluster` allows, and what time it is."""
-
-    def __init__(self, cluster: str, codec: Codec) -> None:
-        self._cluster, self._codec = cluster, codec
+    def __init__(self, context: LogContext) -> None:
+        self._cluster, self._codec = context.cluster, context.codec
+        self._cursor = Cursor(context.log, (context.cluster_partition("control"),))
         self._control: ControlChanged | None = None
         self._tick = -1
 
     @property
     def now(self) -> datetime | None:
         """Event time; None before the first tick."""
-        return None if self._tick < 0 else _EPOCH + timedelta(milliseconds=self._tick)
+        return None if self._tick < 0 else times.from_ms(self._tick)
 
-    def read(self, record: Record) -> None:
-        """Take one record of `control` in. A bad one changes nothing; the stages that read it too set it aside."""
+    def catch_up(self) -> None:
+        """Read `control` to its end. Raises LogUnavailable."""
+        for record in self._cursor.catch_up():
+            self.apply(record)
+
+    def apply(self, record: Record) -> None:
+        """Take in one record of `control`. A bad one changes nothing; the stages that read it too set it aside."""
         number = tick_number(record)
         if number is not None:
             self._tick = max(self._tick, number)
@@ -37,13 +45,5 @@ class Switch:
             self._control = event
 
     def objection(self) -> str | None:
-        """Why nothing may be done now, in a sentence; None when it may."""
-        control = self._control
-        if control is None:
-            return f"nobody has set the mode of cluster '{self._cluster}' yet, so it is shadow"
-        if control.paused:
-            why = f": {control.reason}" if control.reason else ""
-            return f"cluster '{self._cluster}' is paused{why}"
-        if control.mode is not Mode.APPLY:
-            return f"the mode of cluster '{self._cluster}' is {control.mode.value}, not apply"
-        return None
+        """Why nothing may be done now, as a sentence; None when acting is allowed."""
+        return control.objection(self._control, self._cluster)

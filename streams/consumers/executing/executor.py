@@ -1,226 +1,265 @@
-"""Acting on decisions, exactly once each: what the resizer and the evictor share.
+"""Carries decisions out, exactly once each: decisions of any stage, from any topic, about any subject.
 
-A decision is carried out only when everything in the log has been read, the switch allows it, it has not expired by event time
-and no outcome names it yet. One that was taken too long ago to know that (see `answered`) is passed over. After each one an
-outcome is appended before the next is begun. A crash between act and outcome is harmless: the act looks at the world first, finds
-it as asked, and says so. Decides nothing: what to do with a pod is the `act` that it is given.
+A decision is carried out only when everything in the log has been read, the control record allows it, it is not void by event
+time and no outcome names it yet. One that is too old to know whether it has an outcome (see `outcome_index`) is passed over.
+After each decision an outcome is appended before the next is begun. A crash between act and outcome is harmless: a handler looks
+at the world first, finds it as decided, and says so. The executor decides nothing; what to do is the handler's business.
 """
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import structlog
 
-from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned
 from schemas.ids import OutcomeId
 from schemas.names import Place
 from schemas.outcomes import Action, ActionFinished, Result
-from streams.codec.event_codec import Codec, tick_number
-from streams.consumers.executing.control import Switch
-from streams.consumers.executing.cursor import Reading
-from streams.consumers.executing.outcome_index import Answered
+from schemas.subjects import Subject
+from streams.codec.event_codec import tick_number
+from streams.consumers.executing.control import ControlState
+from streams.consumers.executing.cursor import Cursor
+from streams.consumers.executing.outcome_index import OutcomeIndex
 from streams.errors import BadRecord, GiveUp, LogUnavailable, TryAgain, Unreachable
-from streams.log.port import Log, NewRecord, Record
+from streams.log.port import NewRecord, Record
+from streams.log_context import LogContext
 from streams.log_range import offset_at
-from streams.topics import Topics
 
-D = TypeVar("D", bound=ResizePlanned | EvictionPlanned)
 _IDLE = 0.2
 """Seconds between looks at the log."""
 _SLACK = timedelta(days=1)
-"""In a partition times can go back a little, as a worker that recovers says some decisions again."""
+"""Times within a partition can go back a little, because a worker that recovers publishes some decisions again."""
 _log = structlog.get_logger(__name__)
 
 
+class ExecutableDecision(Protocol):
+    """What the executor needs to know of a decision."""
+
+    @property
+    def id(self) -> str:
+        """The id of the decision, which its outcome names."""
+
+    @property
+    def at(self) -> datetime:
+        """When it was taken."""
+
+    @property
+    def void_after(self) -> datetime:
+        """The last moment at which it may be carried out."""
+
+    @property
+    def subject(self) -> Subject:
+        """What it is about. An executor carries out the decisions about its own cluster."""
+
+
+D = TypeVar("D", bound=ExecutableDecision)
+
+
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """How an act ended: a result and the reason as a sentence."""
+class HandlerResult:
+    """How a handler finished with a decision; the reason is a sentence."""
 
     result: Result
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class Post:
-    """Where a consumer works: a log, its topics, and the cluster whose decisions it carries out."""
+class Handler(Generic[D]):
+    """How decisions of one class are carried out: where they come from (a topic's short name), and what is done.
 
-    log: Log
-    topics: Topics
-    codec: Codec
-    cluster: str
+    `act` looks at the subject first, then acts. It may raise TryAgain and GiveUp.
+    """
 
-    def place(self, topic: str) -> tuple[str, int]:
-        """Wire name and partition of this cluster's records in a topic given by its short name."""
-        return self.topics.wire(topic), self.topics.partition_of(self.cluster)
+    topic: str
+    decision: type[D]
+    action: Action
+    act: Callable[[D], HandlerResult]
 
-    def outcome(self, outcome: ActionFinished, *, cause: tuple[Place, ...]) -> NewRecord:
-        """The record of an outcome."""
-        return self.codec.encode(
-            outcome,
-            topic="outcomes",
-            key=self.cluster,
-            partition=self.topics.partition_of(self.cluster),
-            source=f"/ullage/consumer/{outcome.action.value}",
-            cause=cause,
-        )
+
+def encode_outcome(context: LogContext, outcome: ActionFinished, *, cause: tuple[Place, ...]) -> NewRecord:
+    """The record of an outcome in `outcomes`, in the partition of the context's cluster."""
+    return context.codec.encode(
+        outcome,
+        topic="outcomes",
+        key=context.cluster,
+        partition=context.topics.partition_of(context.cluster),
+        source=_source(outcome.action),
+        cause=cause,
+    )
+
+
+def _source(action: Action) -> str:
+    return f"/ullage/consumer/{action.value}"
 
 
 @dataclass(slots=True)
-class _Waiting(Generic[D]):
+class _Pending:
     """A decision that has no outcome yet. `not_before` is event time."""
 
-    decision: D
+    decision: ExecutableDecision
+    handler: Handler[Any]
     place: Place
     not_before: datetime | None = None
     last_answer: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class _Away:
-    """The cluster did not answer; nothing is asked of it before `until`, which is event time."""
+class _Outage:
+    """The cluster did not answer; no request goes out before `until`, which is event time."""
 
     until: datetime
     answer: str
 
 
-class Acting(Generic[D]):
-    """Carries out the decisions of class `planned` by calling `act`, which may raise TryAgain and GiveUp."""
+class Executor:
+    """Carries out the decisions that its handlers name, for the cluster of `context`."""
 
-    def __init__(self, post: Post, *, planned: type[D], action: Action, act: Callable[[D], Finding]) -> None:
-        self._post, self._planned, self._action, self._act = post, planned, action, act
-        self._switch = Switch(post.cluster, post.codec)
-        self._updates, self._outcomes = post.place("pod-updates"), post.place("outcomes")
-        self._control = Reading(post.log, (post.place("control"),))
-        self._begun: tuple[Reading, Answered] | None = None
-        self._waiting: dict[str, _Waiting[D]] = {}
-        self._unsaid: list[NewRecord] = []
-        self._away: _Away | None = None
+    def __init__(self, context: LogContext, *handlers: Handler[Any]) -> None:
+        self._context = context
+        self._handlers: Mapping[type[Any], Handler[Any]] = {handler.decision: handler for handler in handlers}
+        self._decisions = {context.cluster_partition(handler.topic): handler.action for handler in handlers}
+        """The partitions that decisions are read from, and the action whose name stands in their dead letters."""
+        self._actions = frozenset(handler.action for handler in handlers)
+        self._outcomes = context.cluster_partition("outcomes")
+        self._control = ControlState(context)
+        self._started: tuple[Cursor, OutcomeIndex] | None = None
+        self._pending: dict[str, _Pending] = {}
+        self._unpublished: list[NewRecord] = []
+        self._outage: _Outage | None = None
 
     def poll_once(self) -> int:
         """Read the log to its end, then finish what can be finished; how many outcomes were appended. Raises LogUnavailable.
 
         Before the first tick there is no time, so nothing is read or done.
         """
-        said, now = self._say(), self._time()
+        appended, now = self._flush(), self._now()
         if now is None:
-            return said
-        if self._begun is None:
-            self._begun = self._begin(now)
-        reading, answered = self._begun
-        for record in reading.catch_up():
-            self._read(record, answered)
-        said += self._say()
-        for identifier, waiting in list(self._waiting.items()):
-            said += 0 if identifier in answered else self._attend(waiting, answered)
-            if identifier in answered:
-                del self._waiting[identifier]
-        answered.forget(now)
-        return said
+            return appended
+        if self._started is None:
+            self._started = self._start(now)
+        cursor, index = self._started
+        for record in cursor.catch_up():
+            self._apply(record, index)
+        appended += self._flush()
+        for identifier, pending in list(self._pending.items()):
+            appended += 0 if identifier in index else self._attempt(pending, index)
+            if identifier in index:
+                del self._pending[identifier]
+        index.expire(now)
+        return appended
 
     def run(self, stop: threading.Event) -> None:
-        """Work until told to stop. While the log is away nothing is done."""
+        """Work until `stop` is set. While the log is away nothing is done."""
         while not stop.is_set():
             try:
                 self.poll_once()
             except LogUnavailable as error:
-                _log.warning("the log is away, nothing is done", action=self._action.value, error=str(error))
+                _log.warning("the log is away, nothing is done", action=self._name, error=str(error))
             stop.wait(_IDLE)
 
-    def _time(self) -> datetime | None:
-        """Event time, and the switch as it stands, both as of this moment."""
-        for record in self._control.catch_up():
-            self._switch.read(record)
-        return self._switch.now
+    @property
+    def _name(self) -> str:
+        return ", ".join(sorted(action.value for action in self._actions))
 
-    def _begin(self, now: datetime) -> tuple[Reading, Answered]:
-        """Outcomes before decisions, both from a little before the moment since when they count."""
-        answered, log = Answered(now), self._post.log
-        places = self._outcomes, self._updates
-        return Reading(log, {place: offset_at(log, *place, answered.since - _SLACK) for place in places}), answered
+    def _now(self) -> datetime | None:
+        """Event time at this moment; the control record is read at the same time."""
+        self._control.catch_up()
+        return self._control.now
 
-    def _read(self, record: Record, answered: Answered) -> None:
+    def _start(self, now: datetime) -> tuple[Cursor, OutcomeIndex]:
+        """Read outcomes before decisions, both from a little before the index's `since`."""
+        index, log = OutcomeIndex(now), self._context.log
+        places = self._outcomes, *self._decisions
+        return Cursor(log, {place: offset_at(log, *place, index.since - _SLACK) for place in places}), index
+
+    def _apply(self, record: Record, index: OutcomeIndex) -> None:
         if tick_number(record) is not None:
             return
         try:
-            event = self._post.codec.decode(record)
+            event = self._context.codec.decode(record)
         except BadRecord as error:
             self._set_aside(record, error)
             return
-        if isinstance(event, ActionFinished) and event.action is self._action:
-            answered.add(event)
-        elif isinstance(event, self._planned) and self._ours(event) and event.id not in answered and event.at >= answered.since:
-            self._waiting.setdefault(event.id, _Waiting(event, record.place))
+        handler = self._handlers.get(type(event))
+        if isinstance(event, ActionFinished) and event.action in self._actions:
+            index.apply(event)
+        elif handler is not None and isinstance(event, handler.decision):
+            self._collect(_Pending(event, handler, record.place), index)
 
-    def _ours(self, decision: D) -> bool:
-        """Clusters share partitions; another cluster's decisions are another consumer's."""
-        return decision.subject.cluster == self._post.cluster
+    def _collect(self, pending: _Pending, index: OutcomeIndex) -> None:
+        """Remember a decision that is to be carried out. Clusters share partitions; each cluster has its own consumers."""
+        decision = pending.decision
+        if decision.subject.cluster == self._context.cluster and decision.id not in index and decision.at >= index.since:
+            self._pending.setdefault(decision.id, pending)
 
     def _set_aside(self, record: Record, error: BadRecord) -> None:
-        """Outcomes are set aside by the stages that read them; nobody but a consumer reads decisions."""
-        if (record.topic, record.partition) == self._updates:
-            self._unsaid.append(self._post.codec.dead_letter(record, error, by=f"/ullage/consumer/{self._action.value}"))
+        """The stages that read outcomes set bad ones aside; of decisions a consumer may be the only reader."""
+        action = self._decisions.get((record.topic, record.partition))
+        if action is not None:
+            self._unpublished.append(self._context.codec.dead_letter(record, error, by=_source(action)))
 
-    def _attend(self, waiting: _Waiting[D], answered: Answered) -> int:
-        """One decision: now, later, or never."""
-        now = self._time()
-        finding = None if now is None else self._finding(waiting, now)
-        if now is None or finding is None:
+    def _attempt(self, pending: _Pending, index: OutcomeIndex) -> int:
+        """Finish with one decision, or leave it pending; how many outcomes were appended."""
+        now = self._now()
+        ended = None if now is None else self._result(pending, now)
+        if now is None or ended is None:
             return 0
-        outcome = self._outcome(waiting.decision, finding, now)
-        answered.add(outcome)
-        self._unsaid.append(self._post.outcome(outcome, cause=(waiting.place,)))
-        said = self._say()
+        outcome = _outcome(pending, ended, now)
+        index.apply(outcome)
+        self._unpublished.append(encode_outcome(self._context, outcome, cause=(pending.place,)))
+        appended = self._flush()
         _log.info(
             "finished", action=outcome.action.value, decision=outcome.decision, result=outcome.result.value, reason=outcome.reason
         )
-        return said
+        return appended
 
-    def _finding(self, waiting: _Waiting[D], now: datetime) -> Finding | None:
-        """How it ended; None when it is worth trying again."""
-        decision = waiting.decision
-        if now > decision.expires:
-            last = f"; the last try: {waiting.last_answer}" if waiting.last_answer else ""
-            return Finding(Result.EXPIRED, f"void since {decision.expires.isoformat()}, it is {now.isoformat()}{last}")
-        objection = self._switch.objection()
+    def _result(self, pending: _Pending, now: datetime) -> HandlerResult | None:
+        """How the decision ended; None when it is to be tried again."""
+        void_after = pending.decision.void_after
+        if now > void_after:
+            last = f"; the last try: {pending.last_answer}" if pending.last_answer else ""
+            return HandlerResult(Result.EXPIRED, f"void since {void_after.isoformat()}, it is {now.isoformat()}{last}")
+        objection = self._control.objection()
         if objection is not None:
-            return Finding(Result.REFUSED, objection)
-        if waiting.not_before is not None and now < waiting.not_before:
+            return HandlerResult(Result.REFUSED, objection)
+        if pending.not_before is not None and now < pending.not_before:
             return None
-        if self._away is not None and now < self._away.until:
-            waiting.last_answer = self._away.answer
+        if self._outage is not None and now < self._outage.until:
+            pending.last_answer = self._outage.answer
             return None
-        return self._try(waiting, now)
+        return self._act(pending, now)
 
-    def _try(self, waiting: _Waiting[D], now: datetime) -> Finding | None:
-        """Act. When nobody answers, the others wait as well: each would stand in line for its own time-out."""
-        self._away = None
+    def _act(self, pending: _Pending, now: datetime) -> HandlerResult | None:
+        """Call the handler. When the cluster does not answer, every decision waits: each would wait for a time-out of its own."""
+        self._outage = None
         try:
-            return self._act(waiting.decision)
+            return pending.handler.act(pending.decision)
         except TryAgain as later:
-            waiting.not_before, waiting.last_answer = now + timedelta(seconds=later.after), str(later)
+            pending.not_before, pending.last_answer = now + timedelta(seconds=later.after), str(later)
             if isinstance(later, Unreachable):
-                self._away = _Away(waiting.not_before, waiting.last_answer)
+                self._outage = _Outage(pending.not_before, pending.last_answer)
             return None
         except GiveUp as never:
-            return Finding(Result.FAILED, str(never))
+            return HandlerResult(Result.FAILED, str(never))
 
-    def _outcome(self, decision: D, finding: Finding, now: datetime) -> ActionFinished:
-        return ActionFinished(
-            id=str(OutcomeId(decision.id, self._action, decision.subject.id)),
-            at=now,
-            decision=decision.id,
-            action=self._action,
-            result=finding.result,
-            reason=finding.reason,
-            subject=decision.subject,
-        )
+    def _flush(self) -> int:
+        """Append what is not in the log yet; how many outcomes. Nothing else is begun until the log has taken it."""
+        if self._unpublished:
+            self._context.log.append(self._unpublished)
+        published, self._unpublished = self._unpublished, []
+        return sum(record.topic == self._outcomes[0] for record in published)
 
-    def _say(self) -> int:
-        """Append what is not in the log yet; how many outcomes. Until the log takes it nothing else is begun."""
-        if self._unsaid:
-            self._post.log.append(self._unsaid)
-        said, self._unsaid = self._unsaid, []
-        return sum(record.topic == self._outcomes[0] for record in said)
+
+def _outcome(pending: _Pending, ended: HandlerResult, now: datetime) -> ActionFinished:
+    decision, action = pending.decision, pending.handler.action
+    return ActionFinished(
+        id=str(OutcomeId(decision.id, action, decision.subject.id)),
+        at=now,
+        decision=decision.id,
+        action=action,
+        result=ended.result,
+        reason=ended.reason,
+        subject=decision.subject,
+    )

@@ -1,8 +1,8 @@
-"""Which decisions have an outcome already, as far back as it is worth knowing.
+"""Which decisions have an outcome already, for as long as it is worth remembering.
 
-The log keeps decisions for a year, and a worker that recovers publishes some again. Nothing older than `REACH` can come back that
-way, because no input is kept for longer with certainty. So what was decided before that is over: it is neither remembered nor
-answered. Memory and the time to start are therefore bounded by what happens in one reach. Reads nothing itself.
+The log keeps decisions for a year, and a worker that recovers publishes some of them again. It can only repeat what its inputs,
+which are kept for `REACH` with certainty, let it recompute. So a decision older than that is over: the index neither remembers
+nor answers for it, and the memory and the time to start are bounded by what happens within one reach.
 """
 
 from collections import OrderedDict
@@ -14,27 +14,27 @@ from streams.topics import REACH_MS
 REACH = timedelta(milliseconds=REACH_MS)
 
 
-class Answered:
+class OutcomeIndex:
     """The ids of decisions that have an outcome, complete for decisions taken at or after `since`."""
 
     def __init__(self, now: datetime) -> None:
         self.since = now - REACH
         self._ids: OrderedDict[str, datetime] = OrderedDict()
 
-    def add(self, outcome: ActionFinished) -> None:
-        """This decision has an outcome."""
+    def apply(self, outcome: ActionFinished) -> None:
+        """Remember that the outcome's decision has one."""
         self._ids.setdefault(outcome.decision, outcome.at)
 
     def __contains__(self, decision: str) -> bool:
-        """Whether a decision taken at or after `since` has an outcome."""
+        """Whether a decision that was taken at or after `since` has an outcome, by its id."""
         return decision in self._ids
 
     def __len__(self) -> int:
-        """How many are remembered."""
+        """How many decisions are remembered."""
         return len(self._ids)
 
-    def forget(self, now: datetime) -> None:
-        """Let go of what is out of reach now. An outcome is never older than its decision."""
+    def expire(self, now: datetime) -> None:
+        """Forget what is out of reach at `now`. An outcome is never older than its decision."""
         self.since = max(self.since, now - REACH)
         while self._ids and next(iter(self._ids.values())) < self.since:
             self._ids.popitem(last=False)

@@ -1,12 +1,12 @@
-"""How fast questions may go out: so many a second, and a burst after a rest. Threads may share it. Delays, never refuses."""
+"""How fast requests may go out: so many a second, and a burst after a pause. It delays requests and never refuses one."""
 
 import threading
 import time
 from collections.abc import Callable
 
 
-class Pace:
-    """`rate` questions a second on the long run, `burst` at once after a rest."""
+class RateLimit:
+    """`rate` requests a second in the long run, and `burst` at once after a pause. Threads may share it."""
 
     def __init__(
         self,
@@ -19,14 +19,14 @@ class Pace:
         self._gap, self._rest = 1.0 / rate, burst / rate
         self._clock, self._sleep = clock, sleep
         self._lock = threading.Lock()
-        self._paid = float("-inf")
-        """The time up to which questions have been given out, one every gap."""
+        self._granted = float("-inf")
+        """The time up to which requests have been granted, one for each gap."""
 
     def wait(self) -> None:
-        """Until it is this question's turn."""
+        """Sleep until the next request may go out."""
         with self._lock:
             now = self._clock()
-            self._paid = max(self._paid, now - self._rest) + self._gap
-            delay = self._paid - now
+            self._granted = max(self._granted, now - self._rest) + self._gap
+            delay = self._granted - now
         if delay > 0:
             self._sleep(delay)

@@ -1,7 +1,7 @@
 """The resizer: changes a pod's requests and limits in place, if the pod is still the one that was decided about.
 
-Done means that the cluster has accepted; the pod's own facts tell when it is in force, deferred or infeasible. Refuses to touch
-a pod whose requests are not those that the decision expected.
+Done means that the cluster has accepted the new amounts; facts about the pod say later whether they are in force, deferred or
+infeasible. A pod whose requests are not those that the decision expected is left alone.
 """
 
 from schemas.decisions.pod_updates import ResizePlanned
@@ -9,26 +9,27 @@ from schemas.names import Amounts
 from schemas.outcomes import Action, Result
 from streams.clients.cluster_port import ClusterClient
 from streams.clients.kube.quantities import meets, same
-from streams.consumers.executing.executor import Acting, Finding, Post
+from streams.consumers.executing.executor import Executor, Handler, HandlerResult
 from streams.consumers.executing.wording import spelled
+from streams.log_context import LogContext
 
 
-def resizer(post: Post, client: ClusterClient) -> Acting[ResizePlanned]:
+def resizer(context: LogContext, client: ClusterClient) -> Executor:
     """A consumer that carries out ResizePlanned on `client`."""
-    return Acting(post, planned=ResizePlanned, action=Action.RESIZE, act=lambda plan: resize(client, plan))
+    return Executor(context, Handler("pod-updates", ResizePlanned, Action.RESIZE, lambda plan: resize(client, plan)))
 
 
-def resize(client: ClusterClient, plan: ResizePlanned) -> Finding:
+def resize(client: ClusterClient, plan: ResizePlanned) -> HandlerResult:
     """Look, then act. Raises TryAgain and GiveUp."""
     pod = client.pod(plan.pod.namespace, plan.pod.name)
     if pod is None or pod.pod.uid != plan.pod.uid or pod.leaving:
-        return Finding(Result.REFUSED, f"it moved: pod '{plan.pod.name}' with uid '{plan.pod.uid}' is gone")
+        return HandlerResult(Result.REFUSED, f"it moved: pod '{plan.pod.name}' with uid '{plan.pod.uid}' is gone")
     if meets(pod.asked_requests, plan.requests) and meets(pod.asked_limits, plan.limits):
-        return Finding(Result.DONE, "the pod asks for these amounts already")
+        return HandlerResult(Result.DONE, "the pod asks for these amounts already")
     seen = {container.name: container.requests for container in pod.containers}
     for what, requests in (("requests", seen), ("asks for", pod.asked_requests)):
         now = {name: requests.get(name, Amounts()) for name in plan.expect}
         if not same(now, plan.expect):
-            return Finding(Result.REFUSED, f"it moved: the pod {what} {spelled(now)}, expected {spelled(plan.expect)}")
+            return HandlerResult(Result.REFUSED, f"it moved: the pod {what} {spelled(now)}, expected {spelled(plan.expect)}")
     client.resize(pod.pod, requests=plan.requests, limits=plan.limits)
-    return Finding(Result.DONE, "the cluster accepted the new amounts")
+    return HandlerResult(Result.DONE, "the cluster accepted the new amounts")

@@ -20,14 +20,14 @@ from schemas.outcomes import Result, StatusWritten
 from schemas.policies.vpa import VpaChanged, VpaRemoved
 from streams.clients.kube.vpa_status_client import VpaStatusObject
 from streams.codec.event_codec import tick_number
-from streams.consumers.executing.cursor import Reading
-from streams.consumers.executing.executor import Post
-from streams.consumers.executing.rate_limit import Pace
+from streams.consumers.executing.cursor import Cursor
+from streams.consumers.executing.rate_limit import RateLimit
 from streams.consumers.vpa_status.conditions import Judging
 from streams.consumers.vpa_status.projection import Desk, Order, Service
 from streams.consumers.vpa_status.status_objects import Holder, Objects, Written
 from streams.errors import BadRecord, EdgeError, LogUnavailable, TryAgain, Unreachable
 from streams.log.port import Log, NewRecord, Record
+from streams.log_context import LogContext
 from streams.log_range import event_time_ms, offset_at
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -68,7 +68,7 @@ class StatusConsumer:
 
     def __init__(  # noqa: PLR0913  # wired once, in one place, by keyword
         self,
-        post: Post,
+        context: LogContext,
         vpas: Listed,
         service: Service,
         *,
@@ -76,11 +76,11 @@ class StatusConsumer:
         limits: Limits,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._post, self._vpas, self._service, self._clock = post, vpas, service, clock
-        self._desk = Desk(post.cluster, service, post.topics.partition_of)
-        self._objects = Objects(vpas, Pace(limits.rate, limits.burst, clock=clock), judging, service.recommender)
+        self._context, self._vpas, self._service, self._clock = context, vpas, service, clock
+        self._desk = Desk(context.cluster, service, context.topics.partition_of)
+        self._objects = Objects(vpas, RateLimit(limits.rate, limits.burst, clock=clock), judging, service.recommender)
         self._pool = ThreadPoolExecutor(limits.writers, thread_name_prefix="status")
-        self._reading: Reading | None = None
+        self._reading: Cursor | None = None
         self._now: datetime | None = None
         self._listed = False
         self._due: dict[str, float] = {}
@@ -119,16 +119,16 @@ class StatusConsumer:
         finally:
             self._pool.shutdown(cancel_futures=True)
 
-    def _begin(self) -> Reading:
+    def _begin(self) -> Cursor:
         """Policies from their beginning, as they are told once; of the rest what is told again anyway."""
-        log, place = self._post.log, self._post.place
+        log, place = self._context.log, self._context.cluster_partition
         back = {
             "recommendations-by-cluster": timedelta(seconds=_BEATS * self._service.heartbeat),
             "pod-changes-by-cluster": _FACTS_BACK,
             "cluster-changes": _FACTS_BACK,
         }
         places = {place(name): _since(log, place(name), span) for name, span in back.items()}
-        return Reading(log, {place("policies"): log.begin(*place("policies")), **places})
+        return Cursor(log, {place("policies"): log.begin(*place("policies")), **places})
 
     def _read(self) -> None:
         """A bad record is left out here: the stages that read it, too, set it aside."""
@@ -147,11 +147,11 @@ class StatusConsumer:
             self._due.setdefault(key, float("-inf"))
 
     def _event(self, record: Record) -> None:
-        event = self._post.codec.decode(record)
+        event = self._context.codec.decode(record)
         self._desk.take(event, record.place)
-        if isinstance(event, VpaChanged) and event.cluster == self._post.cluster:
+        if isinstance(event, VpaChanged) and event.cluster == self._context.cluster:
             self._objects.told(event)
-        elif isinstance(event, VpaRemoved) and event.cluster == self._post.cluster:
+        elif isinstance(event, VpaRemoved) and event.cluster == self._context.cluster:
             self._objects.forget(event.namespace, event.name)
             self._refused.pop(event.key, None)
 
@@ -205,20 +205,22 @@ class StatusConsumer:
                     self._outcome(order, Result.FAILED, str(ended), at, f"refused/{order.vpa.generation}/{order.decision}")
 
     def _outcome(self, order: Order, result: Result, reason: str, at: datetime, which: str) -> None:
-        vpa, post = order.vpa, self._post
+        vpa, context = order.vpa, self._context
         identifier = f"{vpa.key}/status/{which}"
         event = StatusWritten(identifier, at, vpa.cluster, vpa.namespace, vpa.name, order.decision, result, reason)
-        partition = post.topics.partition_of(post.cluster)
+        partition = context.topics.partition_of(context.cluster)
         source = "/ullage/consumer/status"
         self._unsaid.append(
-            post.codec.encode(event, topic="outcomes", key=post.cluster, partition=partition, source=source, cause=order.cause)
+            context.codec.encode(
+                event, topic="outcomes", key=context.cluster, partition=partition, source=source, cause=order.cause
+            )
         )
         _log.info("finished", action="status", decision=order.decision, result=result.value, reason=reason, vpa=vpa.key)
 
     def _say(self) -> int:
         """Append what is not in the log yet. Until the log takes it nothing else is begun."""
         if self._unsaid:
-            self._post.log.append(self._unsaid)
+            self._context.log.append(self._unsaid)
         said, self._unsaid = len(self._unsaid), []
         return said
 

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from schemas.policies.vpa import DEFAULT_RECOMMENDER, VpaChanged
 from streams.clients.kube.vpa_status_client import Conflict, VpaStatus, VpaStatusObject, same
-from streams.consumers.executing.rate_limit import Pace
+from streams.consumers.executing.rate_limit import RateLimit
 from streams.consumers.vpa_status.conditions import Judging
 from streams.consumers.vpa_status.projection import Order
 from streams.errors import EdgeError
@@ -42,7 +42,7 @@ class Holder(Protocol):
 class Objects:
     """`recommender` is the name under which we serve."""
 
-    def __init__(self, vpas: Holder, pace: Pace, judging: Judging, recommender: str = DEFAULT_RECOMMENDER) -> None:
+    def __init__(self, vpas: Holder, pace: RateLimit, judging: Judging, recommender: str = DEFAULT_RECOMMENDER) -> None:
         self._vpas, self._pace, self._judging, self._recommender = vpas, pace, judging, recommender
         self._held: dict[tuple[str, str], VpaStatusObject] = {}
 

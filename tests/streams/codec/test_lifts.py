@@ -104,3 +104,14 @@ def test_an_old_outcome_about_a_pod_of_a_workload_names_that_pod_as_its_subject(
     wanted = Subject.of_pod(Workload(**CART), PodName("shop", "cart-x2", "u1"))
     at = datetime(2026, 1, 2, tzinfo=UTC)
     assert event == ActionFinished(body["id"], at, body["decision"], Action.EVICT, Result.DONE, "gone", wanted)
+
+
+@pytest.mark.parametrize("name", ["resize-planned", "eviction-planned", "update-refused"])
+def test_the_recommendation_that_an_update_rests_on_is_typed_and_an_old_plan_ends_when_it_expires(name: str) -> None:
+    body = orjson.loads((golden_wire.FOLDER / f"{name}.v1.json").read_bytes())["value"]
+    event = read(name, 1, "pod-updates", {**body, "because": {"mode": "apply", "recommendation": "r1"}})
+    assert event.recommendation == "r1"
+    assert event.because == {"mode": "apply"}
+    assert read(name, 1, "pod-updates", {**body, "because": {}}).recommendation == ""
+    if name != "update-refused":
+        assert event.void_after == event.expires

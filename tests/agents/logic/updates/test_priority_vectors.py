@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from agents.logic.updates.difference import difference
+from agents.logic.updates.request_difference import difference
 from schemas.decisions.recommendations import ContainerRecommendation
 from schemas.facts.pods import ContainerSeen
 from tests.support.quantities import amounts

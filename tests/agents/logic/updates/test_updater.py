@@ -168,11 +168,11 @@ def test_a_resize_that_failed_becomes_an_eviction_after_the_cool_down() -> None:
 def test_an_outcome_about_another_kind_of_subject_changes_no_pod() -> None:
     stage = open_stage()
     plan = at_once(stage)[0]
-    before = stage.known.notes.get(plan.pod.uid)
+    before = stage.clusters.histories.get(plan.pod.uid)
     look(
         stage, LATER + MINUTE, outcomes=[replace(finished(plan, Result.DONE), subject=Subject.of_node("demo", "n", plan.pod.uid))]
     )
-    assert stage.known.notes.get(plan.pod.uid) == before
+    assert stage.clusters.histories.get(plan.pod.uid) == before
 
 
 def test_a_pod_has_one_plan_at_a_time_and_another_when_it_expired() -> None:
@@ -182,6 +182,47 @@ def test_a_pod_has_one_plan_at_a_time_and_another_when_it_expired() -> None:
     again = [d for d in look(stage, LATER + 6 * MINUTE) if d.pod == plan.pod]
     assert [type(d) for d in again] == [ResizePlanned]
     assert again[0].id != plan.id
+
+
+@pytest.mark.parametrize(
+    ("fact", "age", "void"),
+    [
+        ("recommendation", 120, 1),  # two hours on the next minute
+        ("recommendation", 116, 5),
+        ("pod fact", 360, 1),  # six hours
+        ("pod fact", 358, 3),
+    ],
+)
+def test_a_plan_made_at_the_end_of_a_window_ends_with_it(fact: str, age: int, void: int) -> None:
+    stage = open_stage(warm_up=0.0)
+    now = LATER + 360 * MINUTE
+    seen = now - MINUTE * (age - 1) if fact == "pod fact" else now
+    taken = now - MINUTE * (age - 1) if fact == "recommendation" else now
+    inside = {"low": 0.5, "target": 1.0, "high": 2.0}
+    look(stage, seen if seen < now else now - 2 * MINUTE, pod_changes_by_cluster=[pod(n, START, at=when(seen)) for n in "abc"])
+    if taken < now:
+        look(stage, taken, recommendations_by_cluster=[recommend(taken, **inside)])
+        changed = [narrow(name, now) for name in "abc"]
+        [plan, *_] = look(stage, now, pod_changes_by_cluster=changed)
+    else:
+        [plan, *_] = look(stage, now, recommendations_by_cluster=[recommend(now)])
+    assert plan.expires == when(now + 5 * MINUTE)
+    assert plan.void_after == when(now + void * MINUTE)
+
+
+def test_a_plan_for_a_quick_oom_alone_ends_when_the_kill_is_no_longer_recent() -> None:
+    stage = open_stage()
+    oom = killed(START + 5 * MINUTE, "c")
+    [plan] = at_once(stage, START + 14 * MINUTE, low=0.1, target=0.5, high=2.0, last_oom=oom)
+    assert (plan.expires, plan.void_after) == (when(START + 19 * MINUTE), when(START + 15 * MINUTE))
+
+
+def test_the_updater_keeps_a_plan_open_for_as_long_as_a_consumer_may_carry_it_out() -> None:
+    stage = open_stage(cool_down=0.0, expires=400.0004, recommendation_within=301.5)
+    plan = at_once(stage)[0]
+    assert plan.void_after == when(LATER + 301_500)
+    history = stage.clusters.histories.get(plan.pod.uid)
+    assert [history.has_plan(LATER + 301_500), history.has_plan(LATER + 301_501)] == [True, False]
 
 
 def test_an_older_recommendation_that_comes_later_is_nothing() -> None:
@@ -292,7 +333,7 @@ def test_a_deleted_pod_is_forgotten() -> None:
     stage = open_stage()
     look(stage, LATER - MINUTE, pod_changes_by_cluster=[PodDeleted(when(LATER), API, pod(n, START).pod) for n in "abc"])
     assert at_once(stage) == []
-    assert stage.known.pods_of == {}
+    assert stage.clusters.pods_of == {}
 
 
 def test_what_is_known_of_a_workload_goes_when_its_pods_are_gone_and_its_recommendation_is_too_old_to_act_on() -> None:
@@ -300,23 +341,23 @@ def test_what_is_known_of_a_workload_goes_when_its_pods_are_gone_and_its_recomme
     at_once(stage)
     gone = [PodDeleted(when(LATER), API, pod(n, START).pod) for n in "abc"]
     look(stage, LATER + 20 * MINUTE, pod_changes_by_cluster=gone)
-    assert (len(stage.known.recommended), len(stage.known.notes), len(stage._compared._held)) == (1, 0, 0)
+    assert (len(stage.clusters.recommended), len(stage.clusters.histories), len(stage._differences._differences)) == (1, 0, 0)
     look(stage, LATER + 31 * MINUTE)
-    assert (len(stage.known.recommended), list(stage.chunks())) == (0, list(resumed(stage).chunks()))
+    assert (len(stage.clusters.recommended), list(stage.chunks())) == (0, list(resumed(stage).chunks()))
 
 
 def test_an_old_recommendation_of_a_workload_with_pods_is_kept_and_refused_as_stale() -> None:
     stage = open_stage(recommendation_within=1800.0, cool_down=0.0)
     at_once(stage)
     assert only_guard(look(stage, LATER + 31 * MINUTE)) == "stale"
-    assert len(stage.known.recommended) == 1
+    assert len(stage.clusters.recommended) == 1
 
 
 def test_a_pod_whose_owner_became_known_later_belongs_to_that_one_alone_also_without_a_restart() -> None:
     stage = open_stage(pod("a", START, workload=Workload("demo", "web", "ReplicaSet", "api-1")), pod("b", START))
     look(stage, LATER - MINUTE, pod_changes_by_cluster=[pod("a", START)])
-    assert {key: sorted(pods) for key, pods in stage.known.pods_of.items()} == {API.key: ["uid-a", "uid-b"]}
-    assert stage.known.pods_of == resumed(stage).known.pods_of
+    assert {key: sorted(pods) for key, pods in stage.clusters.pods_of.items()} == {API.key: ["uid-a", "uid-b"]}
+    assert stage.clusters.pods_of == resumed(stage).clusters.pods_of
 
 
 def test_a_resumed_snapshot_is_as_if_it_had_never_stopped() -> None:

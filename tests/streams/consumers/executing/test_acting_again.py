@@ -12,49 +12,49 @@ from streams.clients.cluster_port import Pod
 from streams.consumers.pods.evictor import evictor
 from streams.consumers.pods.resizer import resizer
 from streams.errors import Unreachable
-from tests.support.consumer_desk import START, CountingClient, Desk, desk_at_two, eviction_of, resize_of
+from tests.support.consumer_scene import START, ConsumerScene, CountingClient, eviction_of, resize_of, scene_at_two
 
 
 @pytest.fixture
-def desk() -> Desk:
-    return desk_at_two()
+def scene() -> ConsumerScene:
+    return scene_at_two()
 
 
-def test_what_the_cluster_will_never_do_has_failed(desk: Desk) -> None:
-    plan = replace(resize_of(desk.pod("cart")), requests={"cart": Amounts(memory=Bytes(1 << 30))})
-    desk.plan(plan)
-    resizer(desk.post, desk.client).poll_once()
-    (outcome,) = desk.outcomes()
+def test_what_the_cluster_will_never_do_has_failed(scene: ConsumerScene) -> None:
+    plan = replace(resize_of(scene.pod("cart")), requests={"cart": Amounts(memory=Bytes(1 << 30))})
+    scene.plan(plan)
+    resizer(scene.context, scene.client).poll_once()
+    (outcome,) = scene.outcomes()
     assert outcome.result is Result.FAILED
     assert outcome.reason.startswith(f"resizing 'shop/{plan.pod.name}' did not work: 422 ")
 
 
-def test_a_used_up_budget_is_tried_again_after_the_delay_and_then_done(desk: Desk) -> None:
-    pods = [p for p in desk.client.pods() if p.workload.name == "web"]
+def test_a_used_up_budget_is_tried_again_after_the_delay_and_then_done(scene: ConsumerScene) -> None:
+    pods = [p for p in scene.client.pods() if p.workload.name == "web"]
     for pod in pods[:3]:
-        desk.plan(eviction_of(pod, pod.pod.name))
-    consumer = evictor(desk.post, desk.client)
+        scene.plan(eviction_of(pod, pod.pod.name))
+    consumer = evictor(scene.context, scene.client)
     assert consumer.poll_once() == 2
     assert consumer.poll_once() == 0
-    assert len(desk.client.acts) == 3
-    desk.cluster.advance(desk.cluster.now + timedelta(minutes=1))
-    desk.tick(START + timedelta(hours=2, seconds=9))
+    assert len(scene.client.acts) == 3
+    scene.cluster.advance(scene.cluster.now + timedelta(minutes=1))
+    scene.tick(START + timedelta(hours=2, seconds=9))
     assert consumer.poll_once() == 0
-    assert len(desk.client.acts) == 3
-    desk.tick(START + timedelta(hours=2, seconds=10))
+    assert len(scene.client.acts) == 3
+    scene.tick(START + timedelta(hours=2, seconds=10))
     assert consumer.poll_once() == 1
-    assert [o.result for o in desk.outcomes()] == [Result.DONE] * 3
+    assert [o.result for o in scene.outcomes()] == [Result.DONE] * 3
 
 
-def test_trying_again_ends_with_the_decision_and_the_outcome_says_what_was_answered(desk: Desk) -> None:
-    pods = [p for p in desk.client.pods() if p.workload.name == "web"]
+def test_trying_again_ends_with_the_decision_and_the_outcome_says_what_was_answered(scene: ConsumerScene) -> None:
+    pods = [p for p in scene.client.pods() if p.workload.name == "web"]
     for pod in pods[:3]:
-        desk.plan(eviction_of(pod, pod.pod.name))
-    consumer = evictor(desk.post, desk.client)
+        scene.plan(eviction_of(pod, pod.pod.name))
+    consumer = evictor(scene.context, scene.client)
     consumer.poll_once()
-    desk.tick(START + timedelta(hours=3))
+    scene.tick(START + timedelta(hours=3))
     consumer.poll_once()
-    last = desk.outcomes()[-1]
+    last = scene.outcomes()[-1]
     assert last.result is Result.EXPIRED
     assert "6 pods must stay ready" in last.reason
 
@@ -72,28 +72,28 @@ class SilentClient(CountingClient):
         return super().pod(namespace, name)
 
 
-def test_a_cluster_that_does_not_answer_is_asked_once_and_everything_waits(desk: Desk) -> None:
-    for pod in [p for p in desk.client.pods() if p.workload.name == "reports"]:
-        desk.plan(eviction_of(pod, pod.pod.name))
-    client = SilentClient(desk.cluster)
-    consumer = evictor(desk.post, client)
+def test_a_cluster_that_does_not_answer_is_asked_once_and_everything_waits(scene: ConsumerScene) -> None:
+    for pod in [p for p in scene.client.pods() if p.workload.name == "reports"]:
+        scene.plan(eviction_of(pod, pod.pod.name))
+    client = SilentClient(scene.cluster)
+    consumer = evictor(scene.context, client)
     assert [consumer.poll_once() for _ in range(5)] == [0] * 5
     assert client.asked == 1
-    desk.tick(START + timedelta(hours=2, seconds=10))
+    scene.tick(START + timedelta(hours=2, seconds=10))
     consumer.poll_once()
     assert client.asked == 2
     client.silent = False
-    desk.tick(START + timedelta(hours=2, seconds=20))
+    scene.tick(START + timedelta(hours=2, seconds=20))
     assert consumer.poll_once() == 3
-    assert [o.result for o in desk.outcomes()] == [Result.DONE] * 3
+    assert [o.result for o in scene.outcomes()] == [Result.DONE] * 3
 
 
-def test_while_a_cluster_does_not_answer_decisions_still_expire_and_say_so(desk: Desk) -> None:
-    for pod in [p for p in desk.client.pods() if p.workload.name == "reports"]:
-        desk.plan(eviction_of(pod, pod.pod.name))
-    consumer = evictor(desk.post, SilentClient(desk.cluster))
+def test_while_a_cluster_does_not_answer_decisions_still_expire_and_say_so(scene: ConsumerScene) -> None:
+    for pod in [p for p in scene.client.pods() if p.workload.name == "reports"]:
+        scene.plan(eviction_of(pod, pod.pod.name))
+    consumer = evictor(scene.context, SilentClient(scene.cluster))
     consumer.poll_once()
-    desk.tick(START + timedelta(hours=3))
+    scene.tick(START + timedelta(hours=3))
     assert consumer.poll_once() == 3
-    assert {o.result for o in desk.outcomes()} == {Result.EXPIRED}
-    assert all(o.reason.endswith("did not work: timed out") for o in desk.outcomes())
+    assert {o.result for o in scene.outcomes()} == {Result.EXPIRED}
+    assert all(o.reason.endswith("did not work: timed out") for o in scene.outcomes())

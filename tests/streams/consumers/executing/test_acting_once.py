@@ -11,109 +11,110 @@ import pytest
 from schemas.outcomes import Action, ActionFinished, Result
 from schemas.subjects import Subject
 from streams import log_range
+from streams.consumers.executing.executor import encode_outcome
 from streams.consumers.pods.evictor import evictor
 from streams.consumers.pods.resizer import resizer
 from streams.errors import LogUnavailable
 from streams.log.port import NewRecord, Positions, Record
 from streams.topics import TOPICS
-from tests.support.consumer_desk import START, BreakingLog, Desk, desk_at_two, eviction_of, resize_of
+from tests.support.consumer_scene import START, BreakingLog, ConsumerScene, eviction_of, resize_of, scene_at_two
 
 
 @pytest.fixture
-def desk() -> Desk:
-    return desk_at_two()
+def scene() -> ConsumerScene:
+    return scene_at_two()
 
 
-def test_a_repeated_decision_is_acted_on_once(desk: Desk) -> None:
-    pod = desk.pod()
-    consumer = evictor(desk.post, desk.client)
+def test_a_repeated_decision_is_acted_on_once(scene: ConsumerScene) -> None:
+    pod = scene.pod()
+    consumer = evictor(scene.context, scene.client)
     for _ in range(3):
-        desk.plan(eviction_of(pod))
+        scene.plan(eviction_of(pod))
         consumer.poll_once()
-    assert desk.client.acts == [f"evict {pod.pod.name}"]
-    assert len(desk.outcomes()) == 1
+    assert scene.client.acts == [f"evict {pod.pod.name}"]
+    assert len(scene.outcomes()) == 1
 
 
-def test_after_a_restart_nothing_finished_is_done_again(desk: Desk) -> None:
-    first, second = [p for p in desk.client.pods() if p.workload.name == "reports"][:2]
-    desk.plan(eviction_of(first, "one"))
-    evictor(desk.post, desk.client).poll_once()
-    desk.plan(eviction_of(second, "two"))
-    evictor(desk.post, desk.client).poll_once()
-    evictor(desk.post, desk.client).poll_once()
-    assert desk.client.acts == [f"evict {first.pod.name}", f"evict {second.pod.name}"]
-    assert [o.decision for o in desk.outcomes()] == ["one", "two"]
+def test_after_a_restart_nothing_finished_is_done_again(scene: ConsumerScene) -> None:
+    first, second = [p for p in scene.client.pods() if p.workload.name == "reports"][:2]
+    scene.plan(eviction_of(first, "one"))
+    evictor(scene.context, scene.client).poll_once()
+    scene.plan(eviction_of(second, "two"))
+    evictor(scene.context, scene.client).poll_once()
+    evictor(scene.context, scene.client).poll_once()
+    assert scene.client.acts == [f"evict {first.pod.name}", f"evict {second.pod.name}"]
+    assert [o.decision for o in scene.outcomes()] == ["one", "two"]
 
 
 @pytest.mark.parametrize("kind", ["resize", "evict"])
-def test_a_crash_between_act_and_outcome_leads_to_one_act_and_one_outcome(desk: Desk, kind: str) -> None:
-    pod = desk.pod()
-    make = (lambda: resizer(desk.post, desk.client)) if kind == "resize" else (lambda: evictor(desk.post, desk.client))
-    desk.plan(resize_of(pod) if kind == "resize" else eviction_of(pod))
-    desk.log.broken = True
+def test_a_crash_between_act_and_outcome_leads_to_one_act_and_one_outcome(scene: ConsumerScene, kind: str) -> None:
+    pod = scene.pod()
+    make = (lambda: resizer(scene.context, scene.client)) if kind == "resize" else (lambda: evictor(scene.context, scene.client))
+    scene.plan(resize_of(pod) if kind == "resize" else eviction_of(pod))
+    scene.log.broken = True
     with pytest.raises(LogUnavailable):
         make().poll_once()
-    desk.log.broken = False
+    scene.log.broken = False
     make().poll_once()
-    assert desk.client.acts == [f"{kind} {pod.pod.name}"]
-    (outcome,) = desk.outcomes()
+    assert scene.client.acts == [f"{kind} {pod.pod.name}"]
+    (outcome,) = scene.outcomes()
     assert outcome.result is Result.DONE
     assert "already" in outcome.reason
 
 
-def test_while_the_log_takes_no_outcome_nothing_else_is_begun(desk: Desk) -> None:
-    first, second = [p for p in desk.client.pods() if p.workload.name == "reports"][:2]
-    desk.plan(eviction_of(first, "one"))
-    desk.plan(eviction_of(second, "two"))
-    consumer = evictor(desk.post, desk.client)
-    desk.log.broken = True
+def test_while_the_log_takes_no_outcome_nothing_else_is_begun(scene: ConsumerScene) -> None:
+    first, second = [p for p in scene.client.pods() if p.workload.name == "reports"][:2]
+    scene.plan(eviction_of(first, "one"))
+    scene.plan(eviction_of(second, "two"))
+    consumer = evictor(scene.context, scene.client)
+    scene.log.broken = True
     for _ in range(3):
         with pytest.raises(LogUnavailable):
             consumer.poll_once()
-    assert desk.client.acts == [f"evict {first.pod.name}"]
-    desk.log.broken = False
+    assert scene.client.acts == [f"evict {first.pod.name}"]
+    scene.log.broken = False
     assert consumer.poll_once() == 2
-    assert [o.decision for o in desk.outcomes()] == ["one", "two"]
+    assert [o.decision for o in scene.outcomes()] == ["one", "two"]
 
 
-def test_a_decision_that_cannot_be_read_is_set_aside_and_the_next_is_done(desk: Desk) -> None:
-    partition = desk.topics.partition_of("demo")
+def test_a_decision_that_cannot_be_read_is_set_aside_and_the_next_is_done(scene: ConsumerScene) -> None:
+    partition = scene.topics.partition_of("demo")
     kind = ("ce_type", b"ullage.resize-planned.v1")
-    desk.log.append([NewRecord(desk.topics.wire("pod-updates"), partition, b"demo", b'{"id": 5}', (kind,))])
-    desk.plan(resize_of(desk.pod()))
-    resizer(desk.post, desk.client).poll_once()
-    assert [o.result for o in desk.outcomes()] == [Result.DONE]
-    assert len(desk.records("dead-letters")) == 1
+    scene.log.append([NewRecord(scene.topics.wire("pod-updates"), partition, b"demo", b'{"id": 5}', (kind,))])
+    scene.plan(resize_of(scene.pod()))
+    resizer(scene.context, scene.client).poll_once()
+    assert [o.result for o in scene.outcomes()] == [Result.DONE]
+    assert len(scene.records("dead-letters")) == 1
 
 
-def test_a_bad_decision_met_while_the_log_takes_nothing_is_set_aside_later(desk: Desk) -> None:
-    partition = desk.topics.partition_of("demo")
-    desk.log.append([NewRecord(desk.topics.wire("pod-updates"), partition, b"demo", b"nonsense")])
-    consumer = resizer(desk.post, desk.client)
-    desk.log.broken = True
+def test_a_bad_decision_met_while_the_log_takes_nothing_is_set_aside_later(scene: ConsumerScene) -> None:
+    partition = scene.topics.partition_of("demo")
+    scene.log.append([NewRecord(scene.topics.wire("pod-updates"), partition, b"demo", b"nonsense")])
+    consumer = resizer(scene.context, scene.client)
+    scene.log.broken = True
     with pytest.raises(LogUnavailable):
         consumer.poll_once()
-    desk.log.broken = False
+    scene.log.broken = False
     assert consumer.poll_once() == 0
-    assert len(desk.records("dead-letters")) == 1
+    assert len(scene.records("dead-letters")) == 1
 
 
 @pytest.mark.parametrize("restarted", [False, True])
-def test_what_was_decided_out_of_reach_is_neither_answered_nor_answered_again(desk: Desk, *, restarted: bool) -> None:
-    done, late, old = (p for p in desk.client.pods() if p.workload.name == "reports")
-    consumer = evictor(desk.post, desk.client)
-    desk.plan(eviction_of(done, "done"))
+def test_what_was_decided_out_of_reach_is_neither_answered_nor_answered_again(scene: ConsumerScene, *, restarted: bool) -> None:
+    done, late, old = (p for p in scene.client.pods() if p.workload.name == "reports")
+    consumer = evictor(scene.context, scene.client)
+    scene.plan(eviction_of(done, "done"))
     consumer.poll_once()
-    desk.tick(START + timedelta(days=14, hours=3))
+    scene.tick(START + timedelta(days=14, hours=3))
     consumer.poll_once()
     if restarted:
-        consumer = evictor(desk.post, desk.client)
-    desk.plan(eviction_of(done, "done"))
-    desk.plan(eviction_of(old, "old"))
-    desk.plan(replace(eviction_of(late, "late"), at=START + timedelta(hours=4)))
+        consumer = evictor(scene.context, scene.client)
+    scene.plan(eviction_of(done, "done"))
+    scene.plan(eviction_of(old, "old"))
+    scene.plan(replace(eviction_of(late, "late"), at=START + timedelta(hours=4)))
     assert consumer.poll_once() == 1
-    assert [(o.decision, o.result) for o in desk.outcomes()] == [("done", Result.DONE), ("late", Result.EXPIRED)]
-    assert desk.client.acts == [f"evict {done.pod.name}"]
+    assert [(o.decision, o.result) for o in scene.outcomes()] == [("done", Result.DONE), ("late", Result.EXPIRED)]
+    assert scene.client.acts == [f"evict {done.pod.name}"]
 
 
 class MeasuredLog(BreakingLog):
@@ -127,36 +128,36 @@ class MeasuredLog(BreakingLog):
         return records
 
 
-def test_a_start_reads_what_is_in_reach_and_not_the_years_before(desk: Desk) -> None:
+def test_a_start_reads_what_is_in_reach_and_not_the_years_before(scene: ConsumerScene) -> None:
     log = MeasuredLog()
     for topic in TOPICS:
-        log.create(desk.topics.wire(topic.name), desk.topics.partitions)
-    desk.log, pod = log, desk.pod()
+        log.create(scene.topics.wire(topic.name), scene.topics.partitions)
+    scene.log, pod = log, scene.pod()
     for hour in range(24 * 60):
         at = START + timedelta(hours=hour)
-        desk.plan(replace(eviction_of(pod, f"e{hour}"), at=at, expires=at + timedelta(minutes=5)))
-    desk.control()
-    desk.tick(START + timedelta(days=60))
-    assert evictor(desk.post, desk.client).poll_once() == 24 * 14
+        scene.plan(replace(eviction_of(pod, f"e{hour}"), at=at, expires=at + timedelta(minutes=5)))
+    scene.control()
+    scene.tick(START + timedelta(days=60))
+    assert evictor(scene.context, scene.client).poll_once() == 24 * 14
     assert log.given < 24 * 15 + 20 + log_range.LOOKED_THROUGH
 
 
-def test_it_runs_until_told_to_stop_and_waits_while_the_log_is_away(desk: Desk) -> None:
-    stop, pod = threading.Event(), desk.pod()
-    desk.plan(eviction_of(pod))
-    desk.log.broken = True
-    thread = threading.Thread(target=evictor(desk.post, desk.client).run, args=(stop,))
+def test_it_runs_until_told_to_stop_and_waits_while_the_log_is_away(scene: ConsumerScene) -> None:
+    stop, pod = threading.Event(), scene.pod()
+    scene.plan(eviction_of(pod))
+    scene.log.broken = True
+    thread = threading.Thread(target=evictor(scene.context, scene.client).run, args=(stop,))
     thread.start()
     deadline = time.monotonic() + 10
-    while not desk.client.acts and time.monotonic() < deadline:
+    while not scene.client.acts and time.monotonic() < deadline:
         time.sleep(0.01)
-    desk.log.broken = False
-    while not desk.outcomes() and time.monotonic() < deadline:
+    scene.log.broken = False
+    while not scene.outcomes() and time.monotonic() < deadline:
         time.sleep(0.01)
     stop.set()
     thread.join(10)
-    assert desk.client.acts == [f"evict {pod.pod.name}"]
-    assert [o.result for o in desk.outcomes()] == [Result.DONE]
+    assert scene.client.acts == [f"evict {pod.pod.name}"]
+    assert [o.result for o in scene.outcomes()] == [Result.DONE]
     assert not thread.is_alive()
 
 
@@ -167,17 +168,17 @@ class HidingLog(BreakingLog):
         return [] if any("outcomes" in topic for topic, _ in positions) else super().poll(positions, wait=wait, limit=limit)
 
 
-def test_nothing_is_done_before_the_whole_log_was_read(desk: Desk) -> None:
+def test_nothing_is_done_before_the_whole_log_was_read(scene: ConsumerScene) -> None:
     log = HidingLog()
     for topic in TOPICS:
-        log.create(desk.topics.wire(topic.name), desk.topics.partitions)
-    desk.log = log
-    desk.control()
-    desk.tick(desk.cluster.now)
-    pod = desk.pod()
+        log.create(scene.topics.wire(topic.name), scene.topics.partitions)
+    scene.log = log
+    scene.control()
+    scene.tick(scene.cluster.now)
+    pod = scene.pod()
     other = ActionFinished("i", START, "other", Action.EVICT, Result.DONE, "", Subject.of_pod(pod.workload, pod.pod))
-    log.append([desk.post.outcome(other, cause=())])
-    desk.plan(eviction_of(pod))
+    log.append([encode_outcome(scene.context, other, cause=())])
+    scene.plan(eviction_of(pod))
     with pytest.raises(LogUnavailable, match="delivered nothing"):
-        evictor(desk.post, desk.client).poll_once()
-    assert desk.client.acts == []
+        evictor(scene.context, scene.client).poll_once()
+    assert scene.client.acts == []

@@ -13,11 +13,12 @@ from schemas.policies.control import ControlChanged, Mode
 from schemas.units import Cores
 from streams.clients.cluster_port import Pod
 from streams.codec.event_codec import Codec, tick
-from streams.consumers.executing.executor import Acting, Post
+from streams.consumers.executing.executor import Executor
 from streams.consumers.pods.evictor import evictor
 from streams.consumers.pods.resizer import resizer
 from streams.log.memory_log import MemoryLog
 from streams.log.port import NewRecord
+from streams.log_context import LogContext
 from streams.simulated.cluster import SimulatedCluster
 from streams.simulated.demo_shop import demo_cluster
 from streams.simulated.simulated_client import SimulatedClient
@@ -109,7 +110,7 @@ def test_every_decision_ends_with_one_outcome_and_no_pod_is_acted_on_twice(
 ) -> None:
     log, cluster, fate = new_log(), demo_cluster(1, start=START), Fate(lives)
     cluster.advance(START + timedelta(minutes=2))
-    client, post = FatefulClient(cluster, fate), Post(log, TOPICS_2, CODEC, "demo")
+    client, context = FatefulClient(cluster, fate), LogContext(log, TOPICS_2, CODEC, "demo")
     at, pods = cluster.now, cluster.pods()
     control = ControlChanged(START, "demo", Mode.APPLY)
     log.append([CODEC.encode(control, topic="control", key="demo", partition=HOME, source="/test")])
@@ -120,7 +121,7 @@ def test_every_decision_ends_with_one_outcome_and_no_pod_is_acted_on_twice(
         record = CODEC.encode(planned, topic="pod-updates", key="demo", partition=HOME, source="/test")
         log.append([record] * (2 if repeated else 1))
     log.fate = fate
-    live_on(post, client, log, at)
+    live_on(context, client, log, at)
     outcomes = [CODEC.decode(r) for r in log.poll({(TOPICS_2.wire("outcomes"), HOME): 0})]
     finished = [o for o in outcomes if isinstance(o, ActionFinished)]
     assert sorted(o.decision for o in finished) == sorted(planned.id for planned in decisions)
@@ -129,16 +130,16 @@ def test_every_decision_ends_with_one_outcome_and_no_pod_is_acted_on_twice(
     assert set(client.accepted) == done
 
 
-def live_on(post: Post, client: FatefulClient, log: FatefulLog, at: datetime) -> None:
+def live_on(context: LogContext, client: FatefulClient, log: FatefulLog, at: datetime) -> None:
     """Both consumers, restarted after each kill, while ticks go on until every decision has expired."""
     makers = (resizer, evictor)
-    alive: list[Acting[ResizePlanned] | Acting[EvictionPlanned]] = [make(post, client) for make in makers]
+    alive: list[Executor] = [make(context, client) for make in makers]
     for step in range(40):
         for i, make in enumerate(makers):
             try:
                 alive[i].poll_once()
             except Killed:
-                alive[i] = make(post, client)
+                alive[i] = make(context, client)
         fate, log.fate = log.fate, None
-        log.append([tick(post.topics.wire("control"), HOME, int((at + step * timedelta(seconds=10)).timestamp() * 1000))])
+        log.append([tick(context.topics.wire("control"), HOME, int((at + step * timedelta(seconds=10)).timestamp() * 1000))])
         log.fate = fate

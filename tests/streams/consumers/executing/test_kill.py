@@ -30,16 +30,16 @@ CONSUMERS = """
 import sys, time
 from streams.clients.kube.cluster_client import connect
 from streams.codec.event_codec import Codec
-from streams.consumers.executing.executor import Post
+from streams.log_context import LogContext
 from streams.consumers.pods.evictor import evictor
 from streams.consumers.pods.resizer import resizer
 from streams.log.file_log import FileLog
 from streams.topics import Topics
 
 topics = Topics(partitions=2)
-post = Post(FileLog(sys.argv[1]), topics, Codec(topics), "demo")
+context = LogContext(FileLog(sys.argv[1]), topics, Codec(topics), "demo")
 client = connect("demo", sys.argv[2])
-consumers = resizer(post, client), evictor(post, client)
+consumers = resizer(context, client), evictor(context, client)
 while True:
     for consumer in consumers:
         consumer.poll_once()

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from schemas.names import PodName, Workload
 from schemas.outcomes import Action, ActionFinished, Result
 from schemas.subjects import Subject
-from streams.consumers.executing.outcome_index import Answered
+from streams.consumers.executing.outcome_index import OutcomeIndex
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -17,16 +17,16 @@ def outcome(decision: str, at: datetime) -> ActionFinished:
 
 
 def test_memory_holds_fourteen_days_however_long_it_runs() -> None:
-    answered = Answered(NOW)
+    index = OutcomeIndex(NOW)
     for day in range(400):
-        answered.add(outcome(f"d{day}", NOW + day * DAY))
-        answered.forget(NOW + day * DAY)
-        assert len(answered) <= 15
-    assert (answered.since, "d385" in answered, "d384" in answered) == (NOW + 385 * DAY, True, False)
+        index.apply(outcome(f"d{day}", NOW + day * DAY))
+        index.expire(NOW + day * DAY)
+        assert len(index) <= 15
+    assert (index.since, "d385" in index, "d384" in index) == (NOW + 385 * DAY, True, False)
 
 
 def test_time_that_goes_back_brings_nothing_back() -> None:
-    answered = Answered(NOW)
-    answered.forget(NOW + DAY)
-    answered.forget(NOW)
-    assert answered.since == NOW - 13 * DAY
+    index = OutcomeIndex(NOW)
+    index.expire(NOW + DAY)
+    index.expire(NOW)
+    assert index.since == NOW - 13 * DAY

@@ -14,12 +14,12 @@ from schemas.policies.control import ControlChanged, Mode
 from schemas.units import Bytes, Cores
 from streams.clients.cluster_port import Pod
 from streams.codec.event_codec import Codec, tick
-from streams.consumers.executing.executor import Post
 from streams.consumers.pods import patcher
 from streams.consumers.pods.patcher import Patcher
 from streams.errors import LogUnavailable
 from streams.log.memory_log import MemoryLog
 from streams.log.port import NewRecord, Positions, Record
+from streams.log_context import LogContext
 from streams.simulated.cluster import SimulatedCluster
 from streams.simulated.demo_shop import demo_cluster
 from streams.topics import TOPICS, Topics
@@ -51,22 +51,22 @@ class Door:
     """A cluster of which each new pod passes the patcher."""
 
     log: AwayLog
-    post: Post
+    context: LogContext
     known: dict[str, RequestsRecommended]
     patcher: Patcher
     cluster: SimulatedCluster
 
     def control(self, mode: Mode, *, paused: bool = False) -> None:
         event = ControlChanged(START, "demo", mode, paused=paused)
-        records = (self.post.codec.encode(event, topic="control", key="demo", partition=p, source="/test") for p in range(2))
+        records = (self.context.codec.encode(event, topic="control", key="demo", partition=p, source="/test") for p in range(2))
         self.log.append(records)
 
     def pod(self, name: str = "web") -> Pod:
         return next(pod for pod in self.cluster.pods() if pod.workload.name == name)
 
     def outcomes(self) -> list[ActionFinished]:
-        records = [r for p in range(2) for r in self.log.poll({(self.post.topics.wire("outcomes"), p): 0})]
-        return [event for event in map(self.post.codec.decode, records) if isinstance(event, ActionFinished)]
+        records = [r for p in range(2) for r in self.log.poll({(self.context.topics.wire("outcomes"), p): 0})]
+        return [event for event in map(self.context.codec.decode, records) if isinstance(event, ActionFinished)]
 
 
 @pytest.fixture
@@ -75,12 +75,12 @@ def door() -> Door:
     for topic in TOPICS:
         log.create(topics.wire(topic.name), topics.partitions)
     log.append(tick(topics.wire("control"), p, int(START.timestamp() * 1000)) for p in range(2))
-    post = Post(log, topics, Codec(topics), "demo")
+    context = LogContext(log, topics, Codec(topics), "demo")
     web = ContainerRecommendation("web", TARGET, TARGET, TARGET, TARGET)
     gone = ContainerRecommendation("no-such-container", TARGET, TARGET, TARGET, TARGET)
     known = {WEB.key: RequestsRecommended("recommender/0/7/requests/web", START, WEB, (web, gone), {})}
-    patcher = Patcher(post, recommended=lambda workload: known.get(workload.key), limits=proportional)
-    return Door(log, post, known, patcher, demo_cluster(3, start=START, admit=patcher.admit))
+    patcher = Patcher(context, recommended=lambda workload: known.get(workload.key), limits=proportional)
+    return Door(log, context, known, patcher, demo_cluster(3, start=START, admit=patcher.admit))
 
 
 def test_new_pods_start_with_the_target_and_limits_keep_their_ratio(door: Door) -> None:
@@ -162,7 +162,7 @@ def test_a_recommendation_for_cpu_alone_that_the_pod_meets_leaves_it_alone(door:
 
 
 def test_a_pod_admitted_while_outcomes_are_appended_keeps_its_outcome(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(patcher, "_MOST_UNSAID", 2)
+    monkeypatch.setattr(patcher, "_MOST_UNPUBLISHED", 2)
     door.control(Mode.APPLY)
     pods = [replace(demo_pod(door), pod=PodName("shop", f"web-{n}", f"uid-{n}")) for n in "abc"]
 
@@ -174,8 +174,8 @@ def test_a_pod_admitted_while_outcomes_are_appended_keeps_its_outcome(door: Door
 
     door.patcher.admit(pods.pop(0))
     door.patcher.admit(pods.pop(0))
-    busy = replace(door.post, log=BusyLog())
-    monkeypatch.setattr(door.patcher, "_post", busy)
+    busy = replace(door.context, log=BusyLog())
+    monkeypatch.setattr(door.patcher, "_context", busy)
     assert [door.patcher.poll_once(), door.patcher.poll_once()] == [2, 1]
     assert [outcome.subject.uid for outcome in door.outcomes()] == ["uid-a", "uid-b", "uid-c"]
     assert door.patcher.dropped == 1

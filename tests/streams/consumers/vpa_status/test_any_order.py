@@ -12,11 +12,11 @@ from schemas.ids import DecisionId
 from schemas.names import Place
 from schemas.policies.vpa import VpaChanged, VpaRemoved
 from streams.clients.kube.vpa_status_client import VpaStatus, VpaStatusMeta, VpaStatusObject, same
-from streams.consumers.executing.rate_limit import Pace
+from streams.consumers.executing.rate_limit import RateLimit
 from streams.consumers.vpa_status.conditions import Judging
 from streams.consumers.vpa_status.projection import Desk, Service
 from streams.consumers.vpa_status.status_objects import Objects
-from tests.support.status_desk import AT, START, gone, pod, said, vpa
+from tests.support.status_scene import AT, START, gone, pod, said, vpa
 
 NAMES = ("a", "b")
 TARGETS = ("x", "y")
@@ -79,21 +79,21 @@ def told(events: Sequence[Event]) -> list[tuple[Event, Place]]:
 
 def final(events: Sequence[tuple[Event, Place]], writes: Sequence[bool]) -> Mapping[str, VpaStatus]:
     """The statuses when these were read in this order; `writes`: after which of them everything due is settled."""
-    desk, shelf = Desk("demo", Service(), lambda _: 0), Shelf()
-    objects = Objects(shelf, Pace(1.0, 1, clock=lambda: 0.0, sleep=lambda _: None), Judging())
+    scene, shelf = Desk("demo", Service(), lambda _: 0), Shelf()
+    objects = Objects(shelf, RateLimit(1.0, 1, clock=lambda: 0.0, sleep=lambda _: None), Judging())
     for (event, place), now in zip(events, writes, strict=True):
-        desk.take(event, place)
+        scene.take(event, place)
         if now:
-            settle(desk, objects)
-    settle(desk, objects)
-    assert desk.take_changed() == []
-    served = [name for name in NAMES if desk.order(f"demo/web/{name}") is not None]
+            settle(scene, objects)
+    settle(scene, objects)
+    assert scene.take_changed() == []
+    served = [name for name in NAMES if scene.order(f"demo/web/{name}") is not None]
     return {name: shelf.held[name].status for name in served}
 
 
-def settle(desk: Desk, objects: Objects) -> None:
-    for key in desk.take_changed():
-        order = desk.order(key)
+def settle(scene: Desk, objects: Objects) -> None:
+    for key in scene.take_changed():
+        order = scene.order(key)
         if order is not None:
             objects.settle(order, AT)
             assert objects.settle(order, AT) is None
@@ -115,7 +115,7 @@ def test_any_order_of_topics_and_any_times_of_writing_end_in_the_same_statuses(
 @given(st.lists(st.floats(0, 5), max_size=60), st.integers(1, 5))
 def test_no_span_of_time_has_more_questions_than_the_burst_and_its_share(rests: list[float], burst: int) -> None:
     now, asked = [0.0], []
-    pace = Pace(2.0, burst, clock=lambda: now[0], sleep=lambda seconds: now.__setitem__(0, now[0] + seconds))
+    pace = RateLimit(2.0, burst, clock=lambda: now[0], sleep=lambda seconds: now.__setitem__(0, now[0] + seconds))
     for rest in rests:
         now[0] += rest
         pace.wait()

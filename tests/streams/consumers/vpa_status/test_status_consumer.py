@@ -14,7 +14,7 @@ from schemas.policies.vertical import ContainerMode, ContainerPolicy
 from schemas.policies.vpa import VpaRemoved
 from streams.codec.event_codec import causes
 from streams.consumers.vpa_status.projection import Desk, Service
-from tests.support.status_desk import AT, HOUR, START, StatusDesk, gone, pod, said, vpa
+from tests.support.status_scene import AT, HOUR, START, StatusScene, gone, pod, said, vpa
 from tests.support.vpa_server import HANG_UP, Json, VpaServer
 
 
@@ -26,19 +26,19 @@ def server() -> Iterator[VpaServer]:
 
 
 @pytest.fixture
-def desk(server: VpaServer) -> StatusDesk:
-    desk = StatusDesk(server.url)
-    desk.tick()
-    return desk
+def scene(server: VpaServer) -> StatusScene:
+    scene = StatusScene(server.url)
+    scene.tick()
+    return scene
 
 
 def conditions(status: Json) -> dict[str, str]:
     return {condition["type"]: condition["status"] for condition in status["conditions"]}
 
 
-def test_a_recommendation_is_written_in_the_words_of_the_api(desk: StatusDesk, server: VpaServer) -> None:
-    desk.say(vpa(), said())
-    assert desk.consumer().poll_once() == 1
+def test_a_recommendation_is_written_in_the_words_of_the_api(scene: StatusScene, server: VpaServer) -> None:
+    scene.say(vpa(), said())
+    assert scene.consumer().poll_once() == 1
     assert server.status("web/api") == {
         "conditions": [{"type": "RecommendationProvided", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}],
         "observedGeneration": 1,
@@ -56,52 +56,52 @@ def test_a_recommendation_is_written_in_the_words_of_the_api(desk: StatusDesk, s
     }
 
 
-def test_a_write_is_an_outcome_that_names_the_decision_and_both_places(desk: StatusDesk) -> None:
-    desk.say(vpa(), said())
-    desk.consumer().poll_once()
-    (outcome,) = desk.outcomes()
+def test_a_write_is_an_outcome_that_names_the_decision_and_both_places(scene: StatusScene) -> None:
+    scene.say(vpa(), said())
+    scene.consumer().poll_once()
+    (outcome,) = scene.outcomes()
     assert (outcome.decision, outcome.result, outcome.namespace, outcome.name) == (said().id, Result.DONE, "web", "api")
     assert outcome.reason == "RecommendationProvided True"
-    partition = desk.topics.partition_of("demo")
-    (record,) = (r for r in desk.log.poll({(desk.topics.wire("outcomes"), partition): 0}) if r.key != b"tick")
-    wires = desk.topics.wire("recommendations-by-cluster"), desk.topics.wire("policies")
+    partition = scene.topics.partition_of("demo")
+    (record,) = (r for r in scene.log.poll({(scene.topics.wire("outcomes"), partition): 0}) if r.key != b"tick")
+    wires = scene.topics.wire("recommendations-by-cluster"), scene.topics.wire("policies")
     assert causes(record) == tuple(Place(wire, partition, 1) for wire in wires)  # offset 0 is the tick
 
 
 def test_nothing_is_written_before_there_is_a_time(server: VpaServer) -> None:
-    desk = StatusDesk(server.url)
-    desk.say(vpa(), said())
-    consumer = desk.consumer()
+    scene = StatusScene(server.url)
+    scene.say(vpa(), said())
+    consumer = scene.consumer()
     assert consumer.poll_once() == 0
     assert server.asked == []
-    desk.tick()
+    scene.tick()
     assert consumer.poll_once() == 1
 
 
-def test_the_same_said_again_is_not_written_again(desk: StatusDesk, server: VpaServer) -> None:
-    desk.say(vpa(), said())
-    consumer = desk.consumer()
+def test_the_same_said_again_is_not_written_again(scene: StatusScene, server: VpaServer) -> None:
+    scene.say(vpa(), said())
+    consumer = scene.consumer()
     consumer.poll_once()
     for beat in range(1, 4):
-        desk.tick(START + beat * HOUR)
-        desk.say(said(turn=START + beat * HOUR), replace(vpa(), resource_version=str(beat)))
+        scene.tick(START + beat * HOUR)
+        scene.say(said(turn=START + beat * HOUR), replace(vpa(), resource_version=str(beat)))
         assert consumer.poll_once() == 0
     assert server.writes() == ["web/api"]
 
 
-def test_another_consumer_finds_what_stands_there_and_keeps_its_times(desk: StatusDesk, server: VpaServer) -> None:
-    desk.say(vpa(), said())
-    desk.consumer().poll_once()
-    desk.tick(START + HOUR)
-    assert desk.consumer().poll_once() == 0
-    desk.say(said(turn=START + HOUR, cpu=200))
-    assert desk.consumer().poll_once() == 1
+def test_another_consumer_finds_what_stands_there_and_keeps_its_times(scene: StatusScene, server: VpaServer) -> None:
+    scene.say(vpa(), said())
+    scene.consumer().poll_once()
+    scene.tick(START + HOUR)
+    assert scene.consumer().poll_once() == 0
+    scene.say(said(turn=START + HOUR, cpu=200))
+    assert scene.consumer().poll_once() == 1
     (condition,) = server.status("web/api")["conditions"]
     assert condition["lastTransitionTime"] == "2026-01-01T00:00:00Z"
     assert len(server.writes()) == 2
 
 
-def test_quantities_of_equal_value_are_equal(desk: StatusDesk, server: VpaServer) -> None:
+def test_quantities_of_equal_value_are_equal(scene: StatusScene, server: VpaServer) -> None:
     one = {"cpu": "0.05", "memory": "262144000"}, {"cpu": "100m", "memory": "512000Ki"}, {"cpu": "900m", "memory": 838860800}
     status = {
         "conditions": [{"type": "RecommendationProvided", "status": "True", "lastTransitionTime": "2025-01-01T00:00:00Z"}],
@@ -113,61 +113,61 @@ def test_quantities_of_equal_value_are_equal(desk: StatusDesk, server: VpaServer
         },
     }
     server.make("web/api", **status)
-    desk.say(vpa(), said())
-    assert desk.consumer().poll_once() == 0
+    scene.say(vpa(), said())
+    assert scene.consumer().poll_once() == 0
     assert server.writes() == []
 
 
-def test_without_pods_it_says_so_and_with_pods_no_more(desk: StatusDesk, server: VpaServer) -> None:
-    desk.say(vpa())
-    consumer = desk.consumer()
+def test_without_pods_it_says_so_and_with_pods_no_more(scene: StatusScene, server: VpaServer) -> None:
+    scene.say(vpa())
+    consumer = scene.consumer()
     consumer.poll_once()
     assert conditions(server.status("web/api")) == {"NoPodsMatched": "True", "RecommendationProvided": "False"}
     assert server.status("web/api")["conditions"][1]["reason"] == "NoPodsMatched"
-    desk.say(pod("one"))
+    scene.say(pod("one"))
     consumer.poll_once()
     assert conditions(server.status("web/api")) == {"RecommendationProvided": "False"}
-    desk.say(pod("two"), gone("one"), gone("two"))
+    scene.say(pod("two"), gone("one"), gone("two"))
     consumer.poll_once()
     assert conditions(server.status("web/api")) == {"NoPodsMatched": "True", "RecommendationProvided": "False"}
 
 
-def test_that_there_are_no_pods_is_said_only_while_a_source_vouches_for_them(desk: StatusDesk, server: VpaServer) -> None:
-    desk.say(SourceReported(AT, "demo", "kube", ()), SourceReported(AT, "demo", "usage", ("pod-metrics",)), vpa())
-    consumer = desk.consumer()
+def test_that_there_are_no_pods_is_said_only_while_a_source_vouches_for_them(scene: StatusScene, server: VpaServer) -> None:
+    scene.say(SourceReported(AT, "demo", "kube", ()), SourceReported(AT, "demo", "usage", ("pod-metrics",)), vpa())
+    consumer = scene.consumer()
     consumer.poll_once()
     assert conditions(server.status("web/api")) == {"RecommendationProvided": "False"}
-    desk.say(SourceReported(AT, "demo", "kube", ("oom-events", "pod-changes")))
+    scene.say(SourceReported(AT, "demo", "kube", ("oom-events", "pod-changes")))
     consumer.poll_once()
     assert conditions(server.status("web/api")) == {"NoPodsMatched": "True", "RecommendationProvided": "False"}
-    desk.say(SourceReported(AT, "demo", "kube", ("oom-events",)))
+    scene.say(SourceReported(AT, "demo", "kube", ("oom-events",)))
     assert consumer.poll_once() == 0
-    desk.say(pod("one"))
+    scene.say(pod("one"))
     consumer.poll_once()
     assert conditions(server.status("web/api")) == {"RecommendationProvided": "False"}
-    desk.say(gone("one"))
+    scene.say(gone("one"))
     assert consumer.poll_once() == 0
 
 
-def test_facts_of_last_week_are_not_read_and_policies_of_last_year_are(desk: StatusDesk, server: VpaServer) -> None:
-    desk.say(vpa(), pod("one"), said())
+def test_facts_of_last_week_are_not_read_and_policies_of_last_year_are(scene: StatusScene, server: VpaServer) -> None:
+    scene.say(vpa(), pod("one"), said())
     for day in (1, 3, 400):
-        desk.tick(START + day * 24 * HOUR)
-    desk.consumer().poll_once()
+        scene.tick(START + day * 24 * HOUR)
+    scene.consumer().poll_once()
     assert conditions(server.status("web/api")) == {"NoPodsMatched": "True", "RecommendationProvided": "False"}
 
 
-def test_a_target_that_cannot_be_served_is_named(desk: StatusDesk, server: VpaServer) -> None:
+def test_a_target_that_cannot_be_served_is_named(scene: StatusScene, server: VpaServer) -> None:
     why = "the ReplicaSet 'api-7d' is owned by the Deployment 'api'"
-    desk.say(vpa(unsupported=why), said())
-    desk.consumer().poll_once()
+    scene.say(vpa(unsupported=why), said())
+    scene.consumer().poll_once()
     assert server.status("web/api")["conditions"][0]["message"] == why
     assert "recommendation" not in server.status("web/api")
 
 
-def test_a_vpa_that_the_stages_refuse_says_why(desk: StatusDesk, server: VpaServer) -> None:
-    desk.say(vpa(), said())
-    desk.consumer(refuse=lambda event: f"'{event.name}' is bad").poll_once()
+def test_a_vpa_that_the_stages_refuse_says_why(scene: StatusScene, server: VpaServer) -> None:
+    scene.say(vpa(), said())
+    scene.consumer(refuse=lambda event: f"'{event.name}' is bad").poll_once()
     assert server.status("web/api")["conditions"][0] == {
         "type": "ConfigUnsupported",
         "status": "True",
@@ -176,158 +176,160 @@ def test_a_vpa_that_the_stages_refuse_says_why(desk: StatusDesk, server: VpaServ
     }
 
 
-def test_of_two_vpas_on_one_workload_the_older_governs_until_it_goes(desk: StatusDesk, server: VpaServer) -> None:
+def test_of_two_vpas_on_one_workload_the_older_governs_until_it_goes(scene: StatusScene, server: VpaServer) -> None:
     server.make("web/late", uid="u2")
     late = vpa("late", uid="u2", created=AT.replace(year=2027))
-    desk.say(late, vpa(), said())
-    consumer = desk.consumer()
+    scene.say(late, vpa(), said())
+    consumer = scene.consumer()
     assert consumer.poll_once() == 2
     assert conditions(server.status("web/api")) == {"RecommendationProvided": "True"}
     first = server.status("web/late")["conditions"][0]
     assert first["message"] == "The targetRef 'Deployment/api' is governed by the older VPA 'web/api' already"
-    desk.say(VpaRemoved(AT, "demo", "web", "api"))
+    scene.say(VpaRemoved(AT, "demo", "web", "api"))
     consumer.poll_once()
     assert conditions(server.status("web/late")) == {"RecommendationProvided": "True"}
 
 
 @pytest.mark.parametrize("name", ["app", "*"])
 def test_a_container_that_is_switched_off_is_said_no_more_though_nobody_says_so(
-    desk: StatusDesk, server: VpaServer, name: str
+    scene: StatusScene, server: VpaServer, name: str
 ) -> None:
-    desk.say(vpa(), said())
-    consumer = desk.consumer()
+    scene.say(vpa(), said())
+    consumer = scene.consumer()
     consumer.poll_once()
-    desk.say(vpa(containers=(ContainerPolicy(name, mode=ContainerMode.OFF),)))
+    scene.say(vpa(containers=(ContainerPolicy(name, mode=ContainerMode.OFF),)))
     assert consumer.poll_once() == 1
     assert conditions(server.status("web/api")) == {"RecommendationProvided": "False"}
     assert "recommendation" not in server.status("web/api")
 
 
-def test_an_object_of_another_recommender_is_left_alone_also_when_only_the_api_knows(desk: StatusDesk, server: VpaServer) -> None:
-    desk.say(vpa(recommenders=("other",)), said())
-    consumer = desk.consumer()
+def test_an_object_of_another_recommender_is_left_alone_also_when_only_the_api_knows(
+    scene: StatusScene, server: VpaServer
+) -> None:
+    scene.say(vpa(recommenders=("other",)), said())
+    consumer = scene.consumer()
     assert consumer.poll_once() == 0
     server.make("web/api", recommenders=("other",))
-    desk.say(vpa())
+    scene.say(vpa())
     assert consumer.poll_once() == 0
     assert server.status("web/api") == {}
 
 
-def test_an_object_that_changes_hands_is_left_and_taken_up_again(desk: StatusDesk, server: VpaServer) -> None:
-    desk.say(vpa(), said())
-    consumer = desk.consumer()
+def test_an_object_that_changes_hands_is_left_and_taken_up_again(scene: StatusScene, server: VpaServer) -> None:
+    scene.say(vpa(), said())
+    consumer = scene.consumer()
     consumer.poll_once()
     other = server.make("web/api", recommenders=("other",))
     other["metadata"]["generation"] = 2
-    desk.say(vpa(generation=2, recommenders=("other",)), said(turn=START + 1, cpu=200))
+    scene.say(vpa(generation=2, recommenders=("other",)), said(turn=START + 1, cpu=200))
     assert consumer.poll_once() == 0
     assert server.status("web/api") == {}
     back = server.make("web/api")
     back["metadata"]["generation"] = 3
-    desk.say(vpa(generation=3))
+    scene.say(vpa(generation=3))
     assert consumer.poll_once() == 1
     assert server.status("web/api")["observedGeneration"] == 3
 
 
-def test_a_second_writer_is_not_overwritten_unseen(desk: StatusDesk, server: VpaServer) -> None:
-    desk.say(vpa(), said())
+def test_a_second_writer_is_not_overwritten_unseen(scene: StatusScene, server: VpaServer) -> None:
+    scene.say(vpa(), said())
     theirs = [{"type": "Theirs", "status": "Unknown", "reason": "R", "observedGeneration": 4}]
     server.before_write = lambda: (  # type: ignore[assignment]  # a second writer comes in between, once
         setattr(server, "before_write", lambda: None),
         server.make("web/api", conditions=theirs),
     )
-    assert desk.consumer().poll_once() == 1
+    assert scene.consumer().poll_once() == 1
     assert server.status("web/api")["conditions"][1] == theirs[0]
     assert conditions(server.status("web/api")) == {"RecommendationProvided": "True", "Theirs": "Unknown"}
     assert server.writes() == ["web/api"] * 2
 
 
-def test_what_another_writer_did_is_put_right_when_the_source_tells_of_it(desk: StatusDesk, server: VpaServer) -> None:
-    desk.say(vpa(), said())
-    consumer = desk.consumer()
+def test_what_another_writer_did_is_put_right_when_the_source_tells_of_it(scene: StatusScene, server: VpaServer) -> None:
+    scene.say(vpa(), said())
+    consumer = scene.consumer()
     consumer.poll_once()
     other = server.make("web/api", conditions=[])
-    desk.say(vpa(resource_version=other["metadata"]["resourceVersion"]))
+    scene.say(vpa(resource_version=other["metadata"]["resourceVersion"]))
     assert consumer.poll_once() == 1
     assert conditions(server.status("web/api")) == {"RecommendationProvided": "True"}
 
 
-def test_an_object_that_is_gone_is_forgotten_until_it_is_told_of_again(desk: StatusDesk, server: VpaServer) -> None:
-    desk.say(vpa(), said())
-    consumer = desk.consumer()
+def test_an_object_that_is_gone_is_forgotten_until_it_is_told_of_again(scene: StatusScene, server: VpaServer) -> None:
+    scene.say(vpa(), said())
+    consumer = scene.consumer()
     consumer.poll_once()
     del server.objects["verticalpodautoscalers"]["web/api"]
-    desk.say(said(turn=START + 1, cpu=200))
+    scene.say(said(turn=START + 1, cpu=200))
     assert consumer.poll_once() == 0
     server.make("web/api", uid="u2")
-    desk.say(said(turn=START + 2, cpu=300))
+    scene.say(said(turn=START + 2, cpu=300))
     assert consumer.poll_once() == 0  # the log tells of u1 still
-    desk.say(VpaRemoved(AT, "demo", "web", "api"), vpa(uid="u2"))
+    scene.say(VpaRemoved(AT, "demo", "web", "api"), vpa(uid="u2"))
     assert consumer.poll_once() == 1
     text = server.status("web/api")["recommendation"]["containerRecommendations"][0]
     assert text["target"]["cpu"] == "300m"
 
 
-def test_a_busy_api_is_asked_again_later_and_others_go_on(desk: StatusDesk, server: VpaServer) -> None:
+def test_a_busy_api_is_asked_again_later_and_others_go_on(scene: StatusScene, server: VpaServer) -> None:
     server.make("web/b", uid="u2")
-    desk.say(vpa(), vpa("b", target="b", uid="u2"), said(), said("b"))
+    scene.say(vpa(), vpa("b", target="b", uid="u2"), said(), said("b"))
     server.refusals["PATCH"] = deque([500])
-    consumer = desk.consumer()
+    consumer = scene.consumer()
     assert consumer.poll_once() == 1
     assert consumer.poll_once() == 0
     assert consumer.waiting == 0
-    desk.real += 11
+    scene.real += 11
     assert consumer.waiting == 1
     assert consumer.poll_once() == 1
-    assert sorted(outcome.name for outcome in desk.outcomes()) == ["api", "b"]
+    assert sorted(outcome.name for outcome in scene.outcomes()) == ["api", "b"]
 
 
-def test_an_api_that_does_not_answer_is_left_in_peace_by_all(desk: StatusDesk) -> None:
-    desk.say(vpa(), said())
-    desk.url = "http://127.0.0.1:9"
-    consumer = desk.consumer()
+def test_an_api_that_does_not_answer_is_left_in_peace_by_all(scene: StatusScene) -> None:
+    scene.say(vpa(), said())
+    scene.url = "http://127.0.0.1:9"
+    consumer = scene.consumer()
     assert consumer.poll_once() == 0
     assert consumer.waiting == 0
-    desk.real += 11
+    scene.real += 11
     assert consumer.waiting == 1
 
 
-def test_an_api_that_falls_silent_is_asked_by_few_and_by_all_when_it_is_back(desk: StatusDesk, server: VpaServer) -> None:
+def test_an_api_that_falls_silent_is_asked_by_few_and_by_all_when_it_is_back(scene: StatusScene, server: VpaServer) -> None:
     names = [f"n{number}" for number in range(20)]
     for name in names:
         server.make(f"web/{name}")
-    consumer = desk.consumer()
-    desk.say(*(vpa(name, target=name) for name in names), *(said(name) for name in names))
+    consumer = scene.consumer()
+    scene.say(*(vpa(name, target=name) for name in names), *(said(name) for name in names))
     assert consumer.poll_once() == 20
     server.refusals["PATCH"] = deque([HANG_UP] * 20)
-    desk.say(*(said(name, turn=START + 1, cpu=200) for name in names))
+    scene.say(*(said(name, turn=START + 1, cpu=200) for name in names))
     assert consumer.poll_once() == 0
     assert 20 - len(server.refusals["PATCH"]) <= 4  # one for each writer
     assert consumer.waiting == 0
     server.refusals["PATCH"].clear()
-    desk.real += 11
+    scene.real += 11
     assert consumer.poll_once() == 20
 
 
-def test_a_refusal_is_told_once_and_tried_again_with_the_next_news(desk: StatusDesk, server: VpaServer) -> None:
-    desk.say(vpa(), said())
+def test_a_refusal_is_told_once_and_tried_again_with_the_next_news(scene: StatusScene, server: VpaServer) -> None:
+    scene.say(vpa(), said())
     server.refusals["PATCH"] = deque([403, 403])
-    consumer = desk.consumer()
+    consumer = scene.consumer()
     assert consumer.poll_once() == 1
-    desk.say(said(turn=START + 1))
+    scene.say(said(turn=START + 1))
     assert consumer.poll_once() == 0
-    desk.say(said(turn=START + 2))
+    scene.say(said(turn=START + 2))
     assert consumer.poll_once() == 1
-    assert [outcome.result for outcome in desk.outcomes()] == [Result.FAILED, Result.DONE]
-    assert "403 refused by the test" in desk.outcomes()[0].reason
+    assert [outcome.result for outcome in scene.outcomes()] == [Result.FAILED, Result.DONE]
+    assert "403 refused by the test" in scene.outcomes()[0].reason
 
 
 def test_a_recommendation_of_before_the_log_began_stays_until_the_recommender_has_had_its_say(
-    desk: StatusDesk, server: VpaServer
+    scene: StatusScene, server: VpaServer
 ) -> None:
-    desk.say(vpa(), said())
-    desk.consumer().poll_once()
-    later = StatusDesk(server.url)
+    scene.say(vpa(), said())
+    scene.consumer().poll_once()
+    later = StatusScene(server.url)
     later.tick(START + 900 * HOUR)
     later.say(vpa(), pod("one"))
     consumer = later.consumer()
@@ -344,38 +346,38 @@ def test_a_recommendation_of_before_the_log_began_stays_until_the_recommender_ha
     assert conditions(server.status("web/api")) == {"RecommendationProvided": "False"}
 
 
-def test_after_an_outage_a_turn_that_was_read_in_part_takes_no_recommendation_back(desk: StatusDesk) -> None:
-    mine = desk.topics.partition_of("demo/web/Deployment/api")
-    other = next(n for n in map(str, range(99)) if desk.topics.partition_of(f"demo/web/Deployment/{n}") == mine)
-    desk.say(vpa(), pod("one"), said(), said(other))
-    consumer = desk.consumer()
+def test_after_an_outage_a_turn_that_was_read_in_part_takes_no_recommendation_back(scene: StatusScene) -> None:
+    mine = scene.topics.partition_of("demo/web/Deployment/api")
+    other = next(n for n in map(str, range(99)) if scene.topics.partition_of(f"demo/web/Deployment/{n}") == mine)
+    scene.say(vpa(), pod("one"), said(), said(other))
+    consumer = scene.consumer()
     assert consumer.poll_once() == 1
     back = START + 5 * HOUR
-    desk.say(said(other, turn=back))
+    scene.say(said(other, turn=back))
     assert consumer.poll_once() == 0, "the rest of that turn is still being appended"
-    desk.say(said(turn=back), said(other, turn=back + 500))
+    scene.say(said(turn=back), said(other, turn=back + 500))
     assert consumer.poll_once() == 0
 
 
-def test_what_was_said_of_workloads_that_are_gone_is_not_kept(desk: StatusDesk) -> None:
-    kept = Desk("demo", Service(), desk.topics.partition_of)
+def test_what_was_said_of_workloads_that_are_gone_is_not_kept(scene: StatusScene) -> None:
+    kept = Desk("demo", Service(), scene.topics.partition_of)
     at = Place("t", 0, 0)
     for beat in range(100):
         for name in range(20):
             kept.take(said(f"job-{beat}-{name}", turn=START + beat * HOUR), at)
-    few = Desk("demo", Service(), desk.topics.partition_of)
+    few = Desk("demo", Service(), scene.topics.partition_of)
     for beat in range(10):
         for name in range(20):
             few.take(said(f"job-{beat}-{name}", turn=START + beat * HOUR), at)
     assert len(pickle.dumps(kept)) < 1.2 * len(pickle.dumps(few))
 
 
-def test_many_objects_are_listed_together_and_written_once_each(desk: StatusDesk, server: VpaServer) -> None:
+def test_many_objects_are_listed_together_and_written_once_each(scene: StatusScene, server: VpaServer) -> None:
     names = [f"n{number}" for number in range(250)]
     for name in names:
         server.make(f"web/{name}")
-        desk.say(vpa(name, target=name), said(name))
-    consumer = desk.consumer()
+        scene.say(vpa(name, target=name), said(name))
+    consumer = scene.consumer()
     assert [consumer.poll_once() for _ in range(4)] == [100, 100, 50, 0]
     assert server.asked[0] == "GET verticalpodautoscalers"
     assert sorted(server.writes()) == sorted(f"web/{name}" for name in names)

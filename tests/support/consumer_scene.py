@@ -1,4 +1,4 @@
-"""A desk for consumers: the simulated cluster at two in the morning, a log in memory, and decisions to put into it."""
+"""A scene for consumers: the simulated cluster at two in the morning, a log in memory, and decisions to put into it."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,10 +11,10 @@ from schemas.policies.control import ControlChanged, Mode
 from schemas.units import Bytes, Cores
 from streams.clients.cluster_port import Pod
 from streams.codec.event_codec import Codec, tick
-from streams.consumers.executing.executor import Post
 from streams.errors import LogUnavailable
 from streams.log.memory_log import MemoryLog
 from streams.log.port import NewRecord, Record
+from streams.log_context import LogContext
 from streams.simulated.cluster import SimulatedCluster
 from streams.simulated.demo_shop import demo_cluster
 from streams.simulated.simulated_client import SimulatedClient
@@ -54,7 +54,7 @@ class BreakingLog(MemoryLog):
 
 
 @dataclass
-class Desk:
+class ConsumerScene:
     """A cluster at two in the morning, a log with a tick of that time, and mode apply."""
 
     log: BreakingLog
@@ -64,8 +64,8 @@ class Desk:
     client: CountingClient
 
     @property
-    def post(self) -> Post:
-        return Post(self.log, self.topics, self.codec, "demo")
+    def context(self) -> LogContext:
+        return LogContext(self.log, self.topics, self.codec, "demo")
 
     def tick(self, at: datetime) -> None:
         number = int(at.timestamp() * 1000)
@@ -94,16 +94,16 @@ class Desk:
         return next(p for p in self.client.pods() if p.workload.name == workload and all(c.ready for c in p.containers))
 
 
-def desk_at_two() -> Desk:
+def scene_at_two() -> ConsumerScene:
     """Mode apply, and a tick of two o'clock."""
     topics, log, cluster = Topics(partitions=2), BreakingLog(), demo_cluster(3, start=START + timedelta(hours=1, minutes=50))
     for topic in TOPICS:
         log.create(topics.wire(topic.name), topics.partitions)
     cluster.advance(START + timedelta(hours=2))
-    desk = Desk(log, topics, Codec(topics), cluster, CountingClient(cluster))
-    desk.control()
-    desk.tick(cluster.now)
-    return desk
+    scene = ConsumerScene(log, topics, Codec(topics), cluster, CountingClient(cluster))
+    scene.control()
+    scene.tick(cluster.now)
+    return scene
 
 
 def resize_of(pod: Pod, identifier: str = "updater/0/1/resize/x") -> ResizePlanned:

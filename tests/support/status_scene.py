@@ -1,4 +1,4 @@
-"""A desk for the status consumer: a log in memory, an API of VPA objects on loopback, and a clock that a test sets."""
+"""A scene for the status consumer: a log in memory, an API of VPA objects on loopback, and a clock that a test sets."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -18,13 +18,13 @@ from schemas.units import Bytes, Cores
 from streams.clients.kube.api import Api
 from streams.clients.kube.vpa_status_client import VpaStatusClient
 from streams.codec.event_codec import Codec, tick
-from streams.consumers.executing.cursor import Reading
-from streams.consumers.executing.executor import Post
+from streams.consumers.executing.cursor import Cursor
 from streams.consumers.vpa_status.conditions import Judging
 from streams.consumers.vpa_status.projection import Service
 from streams.consumers.vpa_status.status_consumer import Limits, StatusConsumer
 from streams.log.memory_log import MemoryLog
 from streams.log.port import Log
+from streams.log_context import LogContext
 from streams.topics import TOPICS, Topics
 
 START = 1_767_225_600_000
@@ -64,7 +64,7 @@ def gone(name: str, target: str = "api") -> PodDeleted:
 
 
 @dataclass
-class StatusDesk:
+class StatusScene:
     """One log, one API, and as many consumers one after the other as a test wants."""
 
     url: str = ""
@@ -89,10 +89,10 @@ class StatusDesk:
         configuration = official.Configuration(host=self.url, retries=False)
         configuration.proxy = None
         vpas = VpaStatusClient(Api(self.api or official.ApiClient(configuration)))
-        post = Post(self.log, self.topics, self.codec, "demo")
+        context = LogContext(self.log, self.topics, self.codec, "demo")
         limits = Limits(writers=4, rate=1e6, burst=1000)
         made = Service(**service)  # type: ignore[arg-type]  # a test may say anything
-        return StatusConsumer(post, vpas, made, judging=Judging(), limits=limits, clock=lambda: self.real)
+        return StatusConsumer(context, vpas, made, judging=Judging(), limits=limits, clock=lambda: self.real)
 
     def say(self, *events: Event) -> None:
         """Put events where they belong."""
@@ -117,7 +117,7 @@ class StatusDesk:
     def outcomes(self) -> Sequence[StatusWritten]:
         """What was told of writes."""
         place = (self.topics.wire("outcomes"), self.topics.partition_of("demo"))
-        events = [self.codec.decode(record) for record in Reading(self.log, [place]).catch_up() if record.key != b"tick"]
+        events = [self.codec.decode(record) for record in Cursor(self.log, [place]).catch_up() if record.key != b"tick"]
         return [event for event in events if isinstance(event, StatusWritten)]
 
     def _append(self, event: Event, topic: str, key: str, partition: int) -> None:

@@ -1,0 +1,46 @@
+"""The disruption budget: how many members of a group may be away or being changed at one time.
+
+The members are pods of a workload or a cluster today; nodes of a group are counted in the same way.
+"""
+
+from dataclasses import dataclass
+
+from schemas.units import Fraction
+
+
+@dataclass(slots=True)
+class Headcount:
+    """How many members a group has, how many of them run, and for how many of these a plan is open."""
+
+    live: int = 0
+    running: int = 0
+    acting: int = 0
+
+    def count(self, *, running: bool, acting: bool) -> None:
+        """Count one more member. One with an open plan counts as running until it is seen not to be."""
+        self.live += 1
+        self.running += running
+        self.acting += acting and running
+
+    @property
+    def away(self) -> int:
+        """Members that do not run or are being changed."""
+        return self.live - self.running + self.acting
+
+    def within(self, share: Fraction) -> bool:
+        """Whether one more may be away. At least one always may, else nothing in a small group could ever be changed."""
+        return self.away < max(1, int(self.live * share))
+
+    def disruptable(self, tolerance: Fraction) -> bool:
+        """Upstream's rule: alive > configured - int(configured * tolerance), or all are there and nothing was begun."""
+        tolerated = int(self.live * tolerance)
+        alive = self.running - self.acting
+        return alive > self.live - tolerated or (self.live == self.running and tolerated == 0 and self.acting == 0)
+
+
+def over_budget(group: str, headcount: Headcount, share: Fraction, members: str = "pods") -> str | None:
+    """The sentence that says why no further member may be changed; None while the budget allows one. `group`: "cluster"."""
+    if headcount.within(share):
+        return None
+    away = f"{headcount.away} of the {group}'s {headcount.live} {members} are away or being changed"
+    return f"{away}; the budget is {share:g} of them"

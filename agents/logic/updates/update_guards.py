@@ -1,0 +1,142 @@
+"""The guards of the updater: each looks at a pod that should be changed and may say why it is left alone now."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from agents.logic.guards import budget, objections
+from agents.logic.guards.budget import Headcount
+from agents.logic.guards.objections import ControlRecord, Objection
+from agents.logic.updates.candidate import Candidate, stuck
+from agents.logic.updates.update_settings import UpdateSettings
+from schemas.facts.pods import PodPhase, ResizeState
+from schemas.outcomes import Action
+from schemas.policies.control import Mode
+from schemas.policies.vertical import UpdateMode
+from schemas.units import Fraction
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSituation:
+    """What the guards may know besides the pod. Times are turn numbers.
+
+    `facts_seen`: the last turn with a fact about a pod of the cluster; `workload`: the candidate's own; `planned`: how many plans
+    were made for the cluster in this turn.
+    """
+
+    now: int
+    first_turn: int
+    facts_seen: int
+    control: ControlRecord | None
+    cluster: Headcount
+    workload: Headcount
+    planned: int
+    settings: UpdateSettings
+
+    @property
+    def mode(self) -> Mode:
+        """The cluster's mode."""
+        return objections.mode(self.control)
+
+    @property
+    def budget(self) -> Fraction:
+        """The share of pods that may be away or being changed at one time."""
+        return objections.budget(self.control, self.settings.budget)
+
+
+Guard = Callable[[Candidate, ClusterSituation], str | None]
+
+
+def first_objection(candidate: Candidate, cluster: ClusterSituation) -> Objection | None:
+    """The first guard that objects, or None."""
+    return objections.first_objection(GUARDS, candidate, cluster)
+
+
+def _mode(candidate: Candidate, _cluster: ClusterSituation) -> str | None:
+    policy = candidate.situation.policy.policy
+    if policy.update_mode in (UpdateMode.OFF, UpdateMode.INITIAL):
+        return f"policy '{policy.target}' has update mode '{policy.update_mode}', which leaves running pods alone"
+    return None
+
+
+def _paused(_candidate: Candidate, cluster: ClusterSituation) -> str | None:
+    return objections.paused(cluster.control)
+
+
+def _warm_up(_candidate: Candidate, cluster: ClusterSituation) -> str | None:
+    return objections.warming_up(
+        stage="updater", now=cluster.now, first_turn=cluster.first_turn, warm_up=cluster.settings.warm_up
+    )
+
+
+def _blind(_candidate: Candidate, cluster: ClusterSituation) -> str | None:
+    return objections.blind(fact="pod fact", now=cluster.now, seen=cluster.facts_seen, within=cluster.settings.facts_within)
+
+
+def _stale(candidate: Candidate, cluster: ClusterSituation) -> str | None:
+    taken, within = candidate.situation.recommended.turn, cluster.settings.recommendation_within
+    return objections.stale(what="recommendation", now=cluster.now, taken=taken, within=within)
+
+
+def _phase(candidate: Candidate, _cluster: ClusterSituation) -> str | None:
+    phase = candidate.situation.pod.fact.phase
+    return None if phase is PodPhase.RUNNING else f"the pod is {phase.value}, not Running"
+
+
+def _resizing(candidate: Candidate, cluster: ClusterSituation) -> str | None:
+    state = candidate.situation.pod.fact.resize
+    if state is ResizeState.NONE or stuck(candidate.situation, cluster.settings):
+        return None
+    return f"a resize of the pod is {state.value}"
+
+
+def _cool_down(candidate: Candidate, cluster: ClusterSituation) -> str | None:
+    acted = candidate.situation.history.acted
+    return objections.cooling_down(subject="pod", now=cluster.now, planned=acted, cool_down=cluster.settings.cool_down)
+
+
+def _replicas(candidate: Candidate, cluster: ClusterSituation) -> str | None:
+    if _ignores_disruption(candidate, cluster) or cluster.workload.live >= cluster.settings.min_replicas:
+        return None
+    return f"the workload has {cluster.workload.live} pods; fewer than {cluster.settings.min_replicas} are left alone"
+
+
+def _tolerance(candidate: Candidate, cluster: ClusterSituation) -> str | None:
+    count, tolerance = cluster.workload, cluster.settings.eviction_tolerance
+    if _ignores_disruption(candidate, cluster) or count.disruptable(tolerance):
+        return None
+    return f"{count.away} of the workload's {count.live} pods are away; the tolerance is {tolerance:g}"
+
+
+def _workload_budget(_candidate: Candidate, cluster: ClusterSituation) -> str | None:
+    return budget.over_budget("workload", cluster.workload, cluster.budget)
+
+
+def _cluster_budget(_candidate: Candidate, cluster: ClusterSituation) -> str | None:
+    return budget.over_budget("cluster", cluster.cluster, cluster.budget)
+
+
+def _rate(_candidate: Candidate, cluster: ClusterSituation) -> str | None:
+    return objections.over_rate(planned=cluster.planned, rate=cluster.settings.rate, interval=cluster.settings.interval)
+
+
+def _ignores_disruption(candidate: Candidate, cluster: ClusterSituation) -> bool:
+    """Whether this is a resize in place, and the settings let those ignore how many replicas there are."""
+    return candidate.action is Action.RESIZE and cluster.settings.in_place_skips_disruption
+
+
+GUARDS: tuple[tuple[str, Guard], ...] = (
+    ("mode", _mode),
+    ("paused", _paused),
+    ("warm-up", _warm_up),
+    ("blind", _blind),
+    ("stale", _stale),
+    ("phase", _phase),
+    ("resizing", _resizing),
+    ("cool-down", _cool_down),
+    ("replicas", _replicas),
+    ("tolerance", _tolerance),
+    ("workload-budget", _workload_budget),
+    ("budget", _cluster_budget),
+    ("rate", _rate),
+)
+"""In the order in which they are asked."""

@@ -1,0 +1,194 @@
+"""What the updater knows of clusters: pods, recommendations, policies, control records, and what became of its own plans.
+
+Of each it keeps what is newest. The values are frozen and live in tables, whose names and fields stand in checkpoints.
+"""
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from agents.engine.tables.object_table import ObjectTable
+from agents.engine.tables.parted_state import StatePart
+from agents.engine.turn import Recorded, Turn
+from agents.logic.guards.objections import ControlRecord
+from agents.logic.policies import Policies
+from schemas import times
+from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
+from schemas.facts.pods import PodChanged, PodDeleted, ResizeState
+from schemas.names import Place
+from schemas.outcomes import Action, ActionFinished, Result
+from schemas.policies.control import ControlChanged
+from schemas.subjects import SubjectKind
+
+
+@dataclass(frozen=True, slots=True)
+class PodRecord:
+    """The newest fact about a pod, without its labels, and its place in the log."""
+
+    fact: PodChanged
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class NewestRecommendation:
+    """The recommendation of a workload with the highest turn; in the log an older one may follow it."""
+
+    id: str
+    turn: int
+    at: datetime
+    place: Place
+    containers: tuple[ContainerRecommendation, ...]
+    oom_at: datetime | None = None
+    oom_uid: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenPlan:
+    """A plan that has no final outcome yet. `expires` is the last turn in which it may still be carried out.
+
+    `done`: the cluster accepted an eviction, and the pod is on its way out.
+    """
+
+    id: str
+    action: Action
+    expires: int
+    done: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PodHistory:
+    """What the updater did about a pod, and what came of it. Times are turn numbers.
+
+    `acted`: the last plan; `resizing`: the first turn in which a resize was seen under way; `refused`: the guard of the last
+    refusal, empty when there is none to repeat.
+    """
+
+    plan: OpenPlan | None = None
+    acted: int | None = None
+    resize_failed: bool = False
+    resizing: int | None = None
+    refused: str = ""
+
+    def has_plan(self, now: int) -> bool:
+        """Whether a plan for the pod may still be carried out, or was carried out and the pod is on its way out."""
+        return self.plan is not None and now <= self.plan.expires
+
+
+@dataclass(frozen=True, slots=True)
+class LastPodFact:
+    """The last turn that held a fact about a pod of a cluster."""
+
+    seen: int
+
+
+NO_HISTORY = PodHistory()
+
+
+class UpdaterState:
+    """All clusters of a partition."""
+
+    def __init__(self, policies: Policies) -> None:
+        self.policies = policies
+        self.pods: ObjectTable[PodRecord] = ObjectTable("pods", PodRecord, 256)
+        self.recommended: ObjectTable[NewestRecommendation] = ObjectTable("recommended", NewestRecommendation, 256)
+        self.histories: ObjectTable[PodHistory] = ObjectTable("notes", PodHistory, 64)
+        self.control: ObjectTable[ControlRecord] = ObjectTable("control", ControlRecord, 1)
+        self.facts: ObjectTable[LastPodFact] = ObjectTable("facts", LastPodFact, 1)
+        self._pods_of: dict[str, dict[str, PodRecord]] | None = None
+
+    def tables(self) -> tuple[StatePart, ...]:
+        """All tables but those of the policies."""
+        return (self.pods, self.recommended, self.histories, self.control, self.facts)
+
+    def loaded(self) -> None:
+        """A chunk was loaded, so the index of pods must be built again."""
+        self._pods_of = None
+
+    @property
+    def pods_of(self) -> dict[str, dict[str, PodRecord]]:
+        """The pods of each workload, by workload key and uid."""
+        if self._pods_of is None:
+            self._pods_of = {}
+            for uid, pod in self.pods.items():
+                self._pods_of.setdefault(pod.fact.workload.key, {})[uid] = pod
+        return self._pods_of
+
+    def ingest(self, turn: Turn) -> None:
+        """Take in the records of a turn, input by input."""
+        for recorded in turn.of("policies"):
+            self.policies.take(recorded)
+        for recorded in turn.of("control"):
+            if isinstance(recorded.event, ControlChanged):
+                self.control.upsert(recorded.event.cluster, ControlRecord(recorded.event, recorded.place))
+        for recorded in turn.of("pod-changes-by-cluster"):
+            self._ingest_fact(recorded, turn.number)
+        for recorded in turn.of("recommendations-by-cluster"):
+            self._ingest_recommendation(recorded)
+        for recorded in turn.of("outcomes"):
+            if isinstance(recorded.event, ActionFinished):
+                self._ingest_outcome(recorded.event)
+
+    def forget_recommendations(self, before: int) -> None:
+        """Forget those of workloads without a pod that are older than this turn: they would be too old to act on."""
+        old = [key for key, known in self.recommended.items() if known.turn < before and key not in self.pods_of]
+        for key in old:
+            self.recommended.remove(key)
+
+    def _ingest_fact(self, recorded: Recorded, now: int) -> None:
+        event = recorded.event
+        if isinstance(event, PodChanged):
+            self._upsert_pod(event, recorded.place, now)
+        elif isinstance(event, PodDeleted):
+            self._remove_pod(event.pod.uid)
+        else:
+            return
+        self.facts.upsert(event.workload.cluster, LastPodFact(now))
+
+    def _upsert_pod(self, event: PodChanged, place: Place, now: int) -> None:
+        uid = event.pod.uid
+        pod = PodRecord(replace(event, labels={}), place)
+        self._remove_from_index(uid)  # the source may have found a better owner since
+        self.pods_of.setdefault(event.workload.key, {})[uid] = pod
+        self.pods.upsert(uid, pod)
+        history = self.histories.get(uid) or NO_HISTORY
+        resizing = None if event.resize is ResizeState.NONE else (history.resizing or now)
+        if resizing != history.resizing:
+            self.histories.upsert(uid, replace(history, resizing=resizing))
+
+    def _remove_pod(self, uid: str) -> None:
+        self._remove_from_index(uid)
+        self.pods.remove(uid)
+        self.histories.remove(uid)
+
+    def _remove_from_index(self, uid: str) -> None:
+        """Take a pod out of its workload's. The index is built from the table, so this comes before the table changes."""
+        known, by_workload = self.pods.get(uid), self.pods_of
+        if known is not None:
+            pods = by_workload[known.fact.workload.key]
+            del pods[uid]
+            if not pods:
+                del by_workload[known.fact.workload.key]
+
+    def _ingest_recommendation(self, recorded: Recorded) -> None:
+        event = recorded.event
+        if not isinstance(event, RequestsRecommended):
+            return
+        key, turn = event.workload.key, times.nearest_ms(event.at)  # the time of a decision is the time of its turn
+        known = self.recommended.get(key)
+        if known is None or turn > known.turn:
+            kill = event.last_oom
+            oom_at, oom_uid = (None, "") if kill is None else (kill.at, kill.pod.uid)
+            newest = NewestRecommendation(event.id, turn, event.at, recorded.place, event.containers, oom_at, oom_uid)
+            self.recommended.upsert(key, newest)
+
+    def _ingest_outcome(self, event: ActionFinished) -> None:
+        if event.subject.kind is not SubjectKind.POD:
+            return
+        history = self.histories.get(event.subject.uid)
+        if history is None or history.plan is None or history.plan.id != event.decision:
+            return
+        if event.result is Result.DONE and event.action is Action.EVICT:
+            history = replace(history, plan=replace(history.plan, done=True))
+        else:
+            failed = event.action is Action.RESIZE and event.result is Result.FAILED
+            history = replace(history, plan=None, resize_failed=history.resize_failed or failed)
+        self.histories.upsert(event.subject.uid, history)
