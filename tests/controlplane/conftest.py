@@ -3,7 +3,7 @@
     def test_a_pod_is_seen(plane: Plane, world: World, client: KubernetesClient) -> None: ...
 
 `plane`   has url, token, ca, kubeconfig, api_client() of the user `ullage`; `with plane.down(kill=True):`, restart_apiserver(),
-          expire_versions() (watches and pages of before are told 410 then), changes(namespace, "pods/resize") from the audit
+          expire_versions() (watches and pages of before are published 410 then), changes(namespace, "pods/resize") from the audit
           log (nothing twice?). Three nodes of 4 CPUs and 16 GiB are there.
 `world`   has a namespace of its own: world.deployment("web", {"app": {"requests": {"cpu": "100m"}}}, replicas=2) gives the
           running pods; vpa(), budget(), oom_kill(), add_nodes(), pods(), path("vpas", name), resources_in_force().

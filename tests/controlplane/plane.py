@@ -112,7 +112,7 @@ class Plane:
             pass
 
     def expire_versions(self) -> None:
-        """Every version from before is too old: watches and pages are told 410. The API server, which remembers, restarts."""
+        """Every version from before is too old: watches and pages get 410. The API server, which remembers, restarts."""
         with self.down():
             put = self._etcd.post("/v3/kv/put", {"key": "dWxsYWdl", "value": "bW92ZWQ="})
             self._etcd.post("/v3/kv/compaction", {"revision": put["header"]["revision"], "physical": True})

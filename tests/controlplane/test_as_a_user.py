@@ -67,13 +67,13 @@ class Kubelets:
 
 @pytest.fixture
 def commands(plane: Plane, broker: str, topics_made: Callable[..., Topics], tmp_path: Path) -> Iterator[Commands]:
-    told = {
+    published = {
         "CLUSTER__NAME": "real",
         "CLUSTER__KUBECONFIG": str(plane.kubeconfig),
         "USAGE__INTERVAL_SECONDS": "1",
         "VERTICAL__INTERVAL": "1",
     }
-    made = Commands(broker, topics_made(partitions=2), tmp_path, told)
+    made = Commands(broker, topics_made(partitions=2), tmp_path, published)
     yield made
     made.close()
 
@@ -160,12 +160,12 @@ def _judge(commands: Commands, world: World, before: list[Any], after: list[Any]
             for e in events(log, topics, "pod-changes")
             if getattr(e, "workload", None) and e.workload.namespace == world.namespace
         ]  # type: ignore[union-attr]  # it has
-        told: dict[str, list[PodChanged]] = {}
+        published: dict[str, list[PodChanged]] = {}
         for event in ours:
             if isinstance(event, PodChanged):
-                told.setdefault(event.pod.uid, []).append(event)
-        assert told.keys() == uids[0] | uids[1]
-        assert {event.workload.key for events_ in told.values() for event in events_} == {
+                published.setdefault(event.pod.uid, []).append(event)
+        assert published.keys() == uids[0] | uids[1]
+        assert {event.workload.key for events_ in published.values() for event in events_} == {
             f"real/{world.namespace}/Deployment/web"
         }
         gone = Counter(event.pod.uid for event in ours if isinstance(event, PodDeleted))

@@ -24,21 +24,21 @@ def scene(plane: Plane, world: World) -> WatchedScene:
     return WatchedScene(plane, world)
 
 
-def test_a_deployments_pods_are_told_with_their_workload_in_both_topics(scene: WatchedScene, world: World) -> None:
+def test_a_deployments_pods_are_published_with_their_workload_in_both_topics(scene: WatchedScene, world: World) -> None:
     with scene.watching():
         (pod,) = world.deployment("web", {"app": {"requests": {"cpu": "250m"}}})
-        wait_for(lambda: runs(scene, uid_of(pod)), what="it is told to run")
-    told = scene.pods(uid_of(pod))
-    assert {event.workload for event in told} == {scene.workload("Deployment", "web")}
-    newest = told[-1]
+        wait_for(lambda: runs(scene, uid_of(pod)), what="it is published as running")
+    published = scene.pods(uid_of(pod))
+    assert {event.workload for event in published} == {scene.workload("Deployment", "web")}
+    newest = published[-1]
     assert isinstance(newest, PodChanged)
     assert (newest.qos, newest.containers[0].requests.cpu) == ("Burstable", 0.25)
     copies = [event for event in scene.events("pod-changes-by-cluster") if getattr(event, "pod", None) == newest.pod]
-    assert copies == told
+    assert copies == published
     assert repeats(scene) == []
 
 
-def test_a_resize_is_told_once_when_asked_for_and_once_when_in_force(
+def test_a_resize_is_published_once_when_asked_for_and_once_when_in_force(
     scene: WatchedScene, world: World, client: KubernetesClient
 ) -> None:
     with scene.watching():
@@ -52,10 +52,10 @@ def test_a_resize_is_told_once_when_asked_for_and_once_when_in_force(
             newest = scene.pods(uid)[-1]
             return isinstance(newest, PodChanged) and newest.containers[0].requests.cpu == 0.2
 
-        wait_for(done, what="the resize is told to be in force")
-    told = [event for event in scene.pods(uid) if isinstance(event, PodChanged)]
-    assert [event.resize for event in told[-2:]] == [ResizeState.IN_PROGRESS, ResizeState.NONE]
-    assert [event.containers[0].requests.cpu for event in told[-2:]] == [0.1, 0.2]
+        wait_for(done, what="the resize is published as in force")
+    published = [event for event in scene.pods(uid) if isinstance(event, PodChanged)]
+    assert [event.resize for event in published[-2:]] == [ResizeState.IN_PROGRESS, ResizeState.NONE]
+    assert [event.containers[0].requests.cpu for event in published[-2:]] == [0.1, 0.2]
     assert repeats(scene) == []
 
 
@@ -63,12 +63,12 @@ def test_streams_that_end_every_second_lose_nothing_and_repeat_nothing(scene: Wa
     with scene.watching(stream_timeout=1.0):
         uids = [uid_of(world.deployment(f"web-{i}")[0]) for i in range(8)]
         world.ask.delete(world.path("deployments", "web-0"))
-        wait_for(lambda: all(runs(scene, uid) for uid in uids[1:]) and gone(scene, uids[0]), what="all is told")
+        wait_for(lambda: all(runs(scene, uid) for uid in uids[1:]) and gone(scene, uids[0]), what="everything is published")
     assert repeats(scene) == []
 
 
 @pytest.mark.parametrize("kill", [False, True])
-def test_after_a_restart_of_the_server_the_rest_is_told_and_nothing_twice(
+def test_after_a_restart_of_the_server_the_rest_is_published_and_nothing_twice(
     plane: Plane, scene: WatchedScene, world: World, kill: bool
 ) -> None:
     with scene.watching() as threads:
@@ -82,7 +82,7 @@ def test_after_a_restart_of_the_server_the_rest_is_told_and_nothing_twice(
     assert repeats(scene) == []
 
 
-def test_a_version_that_expired_is_listed_anew_and_only_what_changed_is_told(
+def test_a_version_that_expired_is_listed_anew_and_only_what_changed_is_published(
     plane: Plane, scene: WatchedScene, world: World
 ) -> None:
     with scene.watching() as threads:
@@ -97,7 +97,9 @@ def test_a_version_that_expired_is_listed_anew_and_only_what_changed_is_told(
     assert len(scene.vpas("web")) == 1
 
 
-def test_what_went_while_the_source_was_away_is_told_as_gone_and_the_rest_not_again(scene: WatchedScene, world: World) -> None:
+def test_what_went_while_the_source_was_away_is_published_as_gone_and_the_rest_not_again(
+    scene: WatchedScene, world: World
+) -> None:
     with scene.watching():
         old = uid_of(world.deployment("web")[0])
         kept = uid_of(world.deployment("kept")[0])
@@ -118,7 +120,7 @@ def test_what_went_while_the_source_was_away_is_told_as_gone_and_the_rest_not_ag
     assert repeats(scene) == []
 
 
-def test_an_oom_kill_is_told_once_over_restarts_of_the_source_and_with_the_request_of_its_time(
+def test_an_oom_kill_is_published_once_over_restarts_of_the_source_and_with_the_request_of_its_time(
     scene: WatchedScene, world: World
 ) -> None:
     (pod,) = world.deployment("web", {"app": {"requests": {"memory": "64Mi"}}})
@@ -153,14 +155,14 @@ def test_an_eviction_for_want_of_memory_is_a_kill_with_what_was_used(scene: Watc
     assert kill.at == datetime.fromisoformat(made["metadata"]["creationTimestamp"])
 
 
-def test_nodes_are_told_with_what_they_have_and_when_they_go(scene: WatchedScene, world: World) -> None:
+def test_nodes_are_published_with_what_they_have_and_when_they_go(scene: WatchedScene, world: World) -> None:
     with scene.watching():
         name = f"node-of-{scene.namespace}"
         make_nodes(world.ask, [name], cpu="8", memory="32Gi", labels={})
 
         def of_node() -> list[NodeChanged | NodeRemoved]:
-            said = scene.events("cluster-changes", 0)
-            return [event for event in said if isinstance(event, (NodeChanged, NodeRemoved)) and event.node == name]
+            facts = scene.events("cluster-changes", 0)
+            return [event for event in facts if isinstance(event, (NodeChanged, NodeRemoved)) and event.node == name]
 
         def ready() -> bool:
             return any(isinstance(event, NodeChanged) and event.ready and event.allocatable.cpu == 8.0 for event in of_node())
@@ -173,7 +175,7 @@ def test_nodes_are_told_with_what_they_have_and_when_they_go(scene: WatchedScene
     assert repeats(scene) == []
 
 
-def test_the_source_says_what_it_sees_and_that_it_sees_nothing_while_the_server_is_away(
+def test_the_source_reports_what_it_sees_and_that_it_sees_nothing_while_the_server_is_away(
     plane: Plane, scene: WatchedScene
 ) -> None:
     def newest() -> SourceReported:

@@ -1,4 +1,4 @@
-"""VPAs and their targets on a real API server: as they are told, come and go, and are seeded."""
+"""VPAs and their targets on a real API server: as they are published, come and go, and are seeded."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -22,11 +22,11 @@ def scene(plane: Plane, world: World) -> WatchedScene:
 def test_a_vpa_is_unsupported_until_its_target_is_there_and_again_when_it_is_gone(scene: WatchedScene, world: World) -> None:
     with scene.watching():
         world.vpa("web", "web")
-        wait_for(lambda: scene.vpas("web"), what="it is told without a target")
+        wait_for(lambda: scene.vpas("web"), what="it is published without a target")
         world.deployment("web")
-        wait_for(lambda: len(scene.vpas("web")) == 2, what="it is told with its target")
+        wait_for(lambda: len(scene.vpas("web")) == 2, what="it is published with its target")
         world.ask.delete(world.path("deployments", "web"))
-        wait_for(lambda: len(scene.vpas("web")) == 3, what="it is told without a target again")
+        wait_for(lambda: len(scene.vpas("web")) == 3, what="it is published without a target again")
     first, second, third = scene.vpas("web")
     assert isinstance(first, VpaChanged)
     assert isinstance(second, VpaChanged)
@@ -58,23 +58,23 @@ def test_a_vpa_on_a_replica_set_of_a_deployment_is_unsupported(scene: WatchedSce
     world.vpa("inner", owner, kind="ReplicaSet")
     with scene.watching():
         wait_for(lambda: scene.vpas("inner"))
-    (told,) = scene.vpas("inner")
-    assert isinstance(told, VpaChanged)
-    assert told.selector is None
-    assert told.unsupported == (
+    (published,) = scene.vpas("inner")
+    assert isinstance(published, VpaChanged)
+    assert published.selector is None
+    assert published.unsupported == (
         f"The target ReplicaSet {scene.namespace}/{owner} has a parent controller, Deployment {scene.namespace}/web, "
         "but it should point to a topmost well-known or scalable controller"
     )
 
 
-def test_a_vpa_that_upstream_would_refuse_is_told_with_value_and_place(scene: WatchedScene, world: World) -> None:
+def test_a_vpa_that_upstream_would_refuse_is_published_with_value_and_place(scene: WatchedScene, world: World) -> None:
     world.deployment("web")
     world.vpa("odd", "web", spec={"updatePolicy": {"updateMode": "Recreate", "minReplicas": 0}})
     with scene.watching():
         wait_for(lambda: scene.vpas("odd"))
-    (told,) = scene.vpas("odd")
-    assert isinstance(told, VpaChanged)
-    assert told.unsupported == "The spec cannot be carried out: spec.updatePolicy.minReplicas is 0; it must be at least 1"
+    (published,) = scene.vpas("odd")
+    assert isinstance(published, VpaChanged)
+    assert published.unsupported == "The spec cannot be carried out: spec.updatePolicy.minReplicas is 0; it must be at least 1"
 
 
 def test_a_status_that_is_written_to_a_vpa_is_no_change_of_it(scene: WatchedScene, world: World) -> None:
@@ -145,10 +145,10 @@ def test_a_custom_controller_with_a_scale_is_the_workload_and_gives_the_selector
         wait_for(lambda: runs(scene, uid_of(pod)))
         wait_for(lambda: scene.vpas("big"))
     assert {event.workload for event in scene.pods(uid_of(pod))} == {scene.workload("Rollout", "big")}
-    told = scene.vpas("big")[-1]
-    assert isinstance(told, VpaChanged)
-    assert told.unsupported == ""
-    assert told.selector == (Requirement("app", Operator.IN, ("big",)), Requirement("tier", Operator.NOT_IN, ("old",)))
+    published = scene.vpas("big")[-1]
+    assert isinstance(published, VpaChanged)
+    assert published.unsupported == ""
+    assert published.selector == (Requirement("app", Operator.IN, ("big",)), Requirement("tier", Operator.NOT_IN, ("old",)))
 
 
 def _posted(world: World, path: str) -> Any:

@@ -20,18 +20,18 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 
 def first_event(world: World, version: str) -> Any:
     """The first change since `version` that a watch tells, within two seconds."""
-    told = world.ask.get(f"{world.path('pods')}?watch=1&resourceVersion={version}&timeoutSeconds=2")
-    return json.loads(told.split("\n")[0]) if isinstance(told, str) else told
+    answer = world.ask.get(f"{world.path('pods')}?watch=1&resourceVersion={version}&timeoutSeconds=2")
+    return json.loads(answer.split("\n")[0]) if isinstance(answer, str) else answer
 
 
-def test_a_watch_and_a_list_from_a_version_that_expired_are_told_410(plane: Plane, world: World) -> None:
+def test_a_watch_and_a_list_from_a_version_that_expired_are_answered_410(plane: Plane, world: World) -> None:
     old = world.ask.get(world.path("pods"))["metadata"]["resourceVersion"]
     world.deployment("web", replicas=3)
     page = world.ask.get(f"{world.path('pods')}?limit=1")["metadata"]
     assert first_event(world, old)["type"] == "ADDED"
     plane.expire_versions()
-    told = first_event(world, old)
-    assert (told["type"], told["object"]["code"], told["object"]["reason"]) == ("ERROR", 410, "Expired")
+    answer = first_event(world, old)
+    assert (answer["type"], answer["object"]["code"], answer["object"]["reason"]) == ("ERROR", 410, "Expired")
     with pytest.raises(Refused) as refused:
         world.ask.get(f"{world.path('pods')}?limit=1&continue={page['continue']}")
     assert refused.value.code == 410
@@ -69,8 +69,8 @@ time.sleep(600)
 def test_a_killed_test_leaves_no_program_behind(plane: Plane, tmp_path: Path) -> None:
     client, peer = free_ports(2)
     at = dataclasses.replace(plane.at, folder=tmp_path, etcd=client, peer=peer)
-    told = [str(tmp_path / "etcd.log"), f"http://{flags.HOST}:{at.etcd}", *flags.etcd(at)]
-    holder = subprocess.Popen([sys.executable, "-c", _HOLDS, *told], cwd=REPOSITORY, stdout=subprocess.PIPE, text=True)
+    arguments = [str(tmp_path / "etcd.log"), f"http://{flags.HOST}:{at.etcd}", *flags.etcd(at)]
+    holder = subprocess.Popen([sys.executable, "-c", _HOLDS, *arguments], cwd=REPOSITORY, stdout=subprocess.PIPE, text=True)
     try:
         assert holder.stdout is not None
         pid = int(holder.stdout.readline())

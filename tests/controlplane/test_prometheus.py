@@ -163,7 +163,7 @@ def scene() -> UsageScene:
     return scene
 
 
-def test_what_is_used_now_is_told_with_the_time_of_the_newest_sample(server: Prometheus, scene: UsageScene) -> None:
+def test_what_is_used_now_is_published_with_the_time_of_the_newest_sample(server: Prometheus, scene: UsageScene) -> None:
     reader = PrometheusUsage(server, MetricsStore(server).names)
     scene.asks = reader.read
     source = scene.source()
@@ -178,24 +178,24 @@ def test_what_is_used_now_is_told_with_the_time_of_the_newest_sample(server: Pro
     assert source.counts["repeated"] == 2
 
 
-def test_history_is_told_in_order_of_time_for_living_pods_and_for_those_that_are_gone(
+def test_history_is_published_in_order_of_time_for_living_pods_and_for_those_that_are_gone(
     server: Prometheus, scene: UsageScene
 ) -> None:
     period = HistoryPeriod(NOW, length=HOURS * 3600.0)
     source = HistorySource(MetricsStore(server), scene.context, period)
     *_, progress = source.publish(source.begin())
-    told: dict[str, list[tuple[int, float, float]]] = {}
+    published: dict[str, list[tuple[int, float, float]]] = {}
     for workload, pod, container, cores, memory, end in scene.rows():
         assert container == "main"
         hour = round((end - (period.start - datetime(2026, 11, 21, 12, tzinfo=UTC)).total_seconds()) / 3600)
-        told.setdefault(f"{workload} {pod}", []).append((hour, cores, memory))
-    assert set(told) == {f"{WEB.key} web-1", f"{WEB.key} web-old", f"{CART.key} cart-0"}
-    web = told[f"{WEB.key} web-1"]
+        published.setdefault(f"{workload} {pod}", []).append((hour, cores, memory))
+    assert set(published) == {f"{WEB.key} web-1", f"{WEB.key} web-old", f"{CART.key} cart-0"}
+    web = published[f"{WEB.key} web-1"]
     assert [hour for hour, *_ in web] == list(range(HOURS + 1))
     assert [memory for *_, memory in web] == [_memory(hour) for hour in range(HOURS + 1)]
     assert [cores for _, cores, _ in web][1:] == pytest.approx([0.25] * 24 + [0.5] * 24, abs=0.001)
-    assert [hour for hour, *_ in told[f"{CART.key} cart-0"]] == list(range(40, HOURS + 1))
-    assert [hour for hour, *_ in told[f"{WEB.key} web-old"]] == list(range(31))
+    assert [hour for hour, *_ in published[f"{CART.key} cart-0"]] == list(range(40, HOURS + 1))
+    assert [hour for hour, *_ in published[f"{WEB.key} web-old"]] == list(range(31))
     assert progress.unmatched == {("shop", "stray")}
     assert progress.rows == len(scene.rows())
     scrapes = [event for _, event in scene.scrapes()]

@@ -117,7 +117,7 @@ def test_a_second_writer_in_between_keeps_its_condition(scene: Scene) -> None:
     assert scene.target() == "200m"
 
 
-def test_an_object_deleted_and_made_again_is_written_anew_and_not_before_it_is_told_of(scene: Scene) -> None:
+def test_an_object_deleted_and_made_again_is_written_anew_and_not_before_it_is_published(scene: Scene) -> None:
     scene.world.vpa("web", "web")
     old = scene.told()
     scene.status.say(old, scene.said())
@@ -139,7 +139,7 @@ def test_an_object_that_goes_to_another_recommender_is_left_alone(scene: Scene) 
     scene.status.say(scene.told(), scene.said())
     scene.consumer.poll_once()
     scene.world.ask.patch(scene.world.path("vpas", "web"), {"spec": {"recommenders": [{"name": "other"}]}}, kind="merge")
-    scene.status.say(scene.said(turn=START + 1, cpu=200))  # the log has not been told yet
+    scene.status.say(scene.said(turn=START + 1, cpu=200))  # the log does not hold it yet
     assert scene.consumer.poll_once() == 0
     scene.status.say(scene.told(recommenders=("other",)), scene.said(turn=START + 2, cpu=300))
     assert scene.consumer.poll_once() == 0

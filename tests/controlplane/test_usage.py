@@ -59,8 +59,8 @@ def use(plane: Plane, world: World, pod: str, millicores: int, end: float) -> No
     plane.metrics.serve(world.namespace, pod, {"app": {"cpu": f"{millicores}m", "memory": f"{millicores}Mi"}}, at=at(end))
 
 
-def told(scene: UsageScene, world: World) -> list[tuple[str, str, float, float, float]]:
-    """What was told of this test's pods: workload's name, pod, millicores, MiB, and the window's end."""
+def workloads(scene: UsageScene, world: World) -> list[tuple[str, str, float, float, float]]:
+    """What was published of this test's pods: workload's name, pod, millicores, MiB, and the window's end."""
     rows = [(Workload.parse(key), *rest) for key, *rest in scene.rows()]
     ours = [row for row in rows if row[0].namespace == world.namespace]
     return sorted((key.name, pod, cores * 1000, memory / MIB, end) for key, pod, _, cores, memory, end in ours)
@@ -89,7 +89,7 @@ def test_changing_usage_reaches_the_log_once_under_its_workload_though_the_serve
     source = scene.source()
     scrape(source, 60)
     first = [("cart", cart, 300, 300, 43), ("web", one, 100, 100, 41), ("web", two, 200, 200, 42)]
-    assert told(scene, world) == sorted(first)
+    assert workloads(scene, world) == sorted(first)
 
     use(plane, world, one, 150, end=101.0)
     plane.stop_apiserver(kill=True)
@@ -97,18 +97,18 @@ def test_changing_usage_reaches_the_log_once_under_its_workload_though_the_serve
         source.scrape(at(90))
     plane.start_apiserver()
     scrape(source, 120)
-    assert told(scene, world) == sorted([*first, ("web", one, 150, 150, 101)])
+    assert workloads(scene, world) == sorted([*first, ("web", one, 150, 150, 101)])
 
     another = scene.source()
     use(plane, world, cart, 350, end=162.0)
     scrape(another, 180)
-    assert told(scene, world) == sorted([*first, ("web", one, 150, 150, 101), ("cart", cart, 350, 350, 162)])
+    assert workloads(scene, world) == sorted([*first, ("web", one, 150, 150, 101), ("cart", cart, 350, 350, 162)])
     sees = [report.sees for partition, report in scene.reports() if (partition, report.source) == (0, "usage")]
     assert sees[0] == sees[-1] == ("pod-metrics",)
     assert () in sees
 
 
-def test_usage_of_a_pod_that_is_newer_than_the_last_look_at_pods_is_told_when_that_has_come(
+def test_usage_of_a_pod_that_is_newer_than_the_last_look_at_pods_is_published_when_that_has_come(
     plane: Plane, world: World, scene: UsageScene, pods: ClusterPoller
 ) -> None:
     pods.scrape(at(0))
@@ -116,14 +116,14 @@ def test_usage_of_a_pod_that_is_newer_than_the_last_look_at_pods_is_told_when_th
     (pod,) = names(world.deployment("late"))
     use(plane, world, pod, 100, end=50.0)
     scrape(source, 60)
-    assert told(scene, world) == []
+    assert workloads(scene, world) == []
     pods.scrape(at(61))
     use(plane, world, pod, 200, end=110.0)
     scrape(source, 120)
-    assert told(scene, world) == [("late", pod, 100, 100, 50), ("late", pod, 200, 200, 110)]
+    assert workloads(scene, world) == [("late", pod, 100, 100, 50), ("late", pod, 200, 200, 110)]
 
 
-def test_a_metrics_api_that_is_broken_is_told_as_blindness_and_not_as_idleness(
+def test_a_metrics_api_that_is_broken_is_published_as_blindness_and_not_as_idleness(
     plane: Plane, world: World, scene: UsageScene, pods: ClusterPoller
 ) -> None:
     (pod,) = names(world.deployment("web"))
@@ -138,11 +138,11 @@ def test_a_metrics_api_that_is_broken_is_told_as_blindness_and_not_as_idleness(
         plane.metrics.refuse(None)
     assert [report.sees for partition, report in scene.reports() if (partition, report.source) == (0, "usage")] == [()]
     scrape(source, 61)
-    assert told(scene, world) == [("web", pod, 100, 100, 50)]
+    assert workloads(scene, world) == [("web", pod, 100, 100, 50)]
 
 
 def test_the_right_to_list_usage_is_all_that_the_source_needs(plane: Plane, world: World) -> None:
-    """A service account that may do nothing else asks; what it is told is the same."""
+    """A service account that may do nothing else asks; it gets the same answer."""
     rules = [{"apiGroups": ["metrics.k8s.io"], "resources": ["pods"], "verbs": ["list"]}]
     name = f"usage-{world.namespace}"
     account = f"/api/v1/namespaces/{world.namespace}/serviceaccounts"

@@ -1,4 +1,4 @@
-"""An API server on loopback that answers each question as a script says, in order, and remembers what it was asked."""
+"""An API server on loopback that answers each request as a script says, in order, and remembers the requests."""
 
 import json
 import threading
@@ -10,7 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 
 
 @dataclass(frozen=True)
-class Said:
+class Reply:
     """One answer. With `lines` it is a stream; a `broken` one ends in the middle of a word."""
 
     body: object = None
@@ -24,33 +24,33 @@ def line(kind: str, thing: Mapping[str, object]) -> str:
     return json.dumps({"type": kind, "object": thing})
 
 
-def listed(*items: Mapping[str, object], version: str, more: str = "") -> Said:
-    return Said({"metadata": {"resourceVersion": version, "continue": more}, "items": items})
+def listed(*items: Mapping[str, object], version: str, more: str = "") -> Reply:
+    return Reply({"metadata": {"resourceVersion": version, "continue": more}, "items": items})
 
 
-def stream(*lines: str, broken: bool = False) -> Said:
-    return Said(lines=lines, broken=broken)
+def stream(*lines: str, broken: bool = False) -> Reply:
+    return Reply(lines=lines, broken=broken)
 
 
 def refusal(code: int, message: str) -> Mapping[str, object]:
     return {"kind": "Status", "code": code, "message": message, "reason": "Expired" if code == 410 else ""}
 
 
-class Scripted:
-    """The server; `asked` has path and query of each question."""
+class ScriptedApi:
+    """The server; `requests` has path and query of each request."""
 
-    def __init__(self, script: Sequence[Said]) -> None:
+    def __init__(self, script: Sequence[Reply]) -> None:
         self.script = list(script)
-        self.asked: list[tuple[str, dict[str, str]]] = []
+        self.requests: list[tuple[str, dict[str, str]]] = []
         owner = self
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
 
             def do_GET(self) -> None:
-                asked = urlsplit(self.path)
-                owner.asked.append((asked.path, {name: values[0] for name, values in parse_qs(asked.query).items()}))
-                owner._answer(self, owner.script.pop(0) if owner.script else Said(refusal(500, "the script is over"), 500))
+                request = urlsplit(self.path)
+                owner.requests.append((request.path, {name: values[0] for name, values in parse_qs(request.query).items()}))
+                owner._answer(self, owner.script.pop(0) if owner.script else Reply(refusal(500, "the script is over"), 500))
 
             def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # the name in http.server's signature
                 """Quiet."""
@@ -59,7 +59,7 @@ class Scripted:
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
 
     @contextmanager
-    def serving(self) -> Iterator["Scripted"]:
+    def serving(self) -> Iterator["ScriptedApi"]:
         thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True)
         thread.start()
         try:
@@ -71,7 +71,7 @@ class Scripted:
         self._server.shutdown()
         self._server.server_close()
 
-    def _answer(self, handler: BaseHTTPRequestHandler, said: Said) -> None:
+    def _answer(self, handler: BaseHTTPRequestHandler, said: Reply) -> None:
         handler.send_response(said.code)
         handler.send_header("Connection", "close")
         for name, value in said.headers.items():

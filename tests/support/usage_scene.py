@@ -105,15 +105,15 @@ class UsageScene:
 
     def rows(self) -> list[tuple[str, str, str, float, float, float]]:
         """Every row published: workload, pod, container, cores, bytes, and seconds after START at which its window ended."""
-        told = []
+        published = []
         for partition, scrape in self.scrapes():
             ages = scrape.ages if len(scrape.ages) else [0.0] * len(scrape.pods)
             columns = (scrape.workloads, scrape.pods, scrape.containers, scrape.cores, scrape.memory, ages)
             for workload, pod, container, cores, memory, age in zip(*columns, strict=True):
                 assert partition == self.topics.partition_of(workload)
                 end = (scrape.at - START).total_seconds() - float(age)
-                told.append((workload, pod, container, float(cores), float(memory), end))
-        return told
+                published.append((workload, pod, container, float(cores), float(memory), end))
+        return published
 
     def reports(self) -> list[tuple[int, SourceReported]]:
         return [(partition, event) for partition, event in self.events("cluster-changes") if isinstance(event, SourceReported)]

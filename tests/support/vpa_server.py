@@ -14,11 +14,11 @@ HANG_UP = 0
 
 
 class VpaServer:
-    """`objects` by plural and `namespace/name`; `asked` lists method and name; `refusals` are answered first, by method."""
+    """`objects` by plural and `namespace/name`; `requests` lists method and name; `refusals` are answered first, by method."""
 
     def __init__(self) -> None:
         self.objects: dict[str, dict[str, Json]] = {"verticalpodautoscalers": {}, "verticalpodautoscalercheckpoints": {}}
-        self.asked: list[str] = []
+        self.requests: list[str] = []
         self.refusals: dict[str, deque[int]] = {}
         self.before_write = lambda: None
         self.lock = threading.RLock()
@@ -57,14 +57,14 @@ class VpaServer:
         return dict(self.objects["verticalpodautoscalers"][name].get("status", {}))
 
     def writes(self) -> list[str]:
-        """Names of objects whose write was asked for."""
-        return [asked.split(" ")[1] for asked in self.asked if not asked.startswith("GET")]
+        """Names of the objects that somebody wanted to write."""
+        return [request.split(" ")[1] for request in self.requests if not request.startswith("GET")]
 
     def answer(self, method: str, path: str, body: Json) -> tuple[int, Json]:
         """What the API says."""
         parts = path.partition("?")[0].removeprefix(GROUP).strip("/").split("/")
         plural, name = (parts[0], "") if parts[0] != "namespaces" else (parts[2], f"{parts[1]}/{'/'.join(parts[3:4])}")
-        self.asked.append(f"{method} {name or plural}")
+        self.requests.append(f"{method} {name or plural}")
         if self.refusals.get(method):
             return self.refusals[method].popleft(), {"message": "refused by the test"}
         if method != "GET":

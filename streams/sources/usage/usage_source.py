@@ -151,7 +151,7 @@ class UsageSource:
         for dropped in self._pending.keep(unknown.pick(here), looks=looks):
             self.counts["unknown"] += len(dropped)
             first = f"{dropped.namespaces[0]}/{dropped.pods[0]}"
-            _log.warning("usage of pods that no source has told of was dropped", rows=len(dropped), first=first)
+            _log.warning("usage of pods that no source has published was dropped", rows=len(dropped), first=first)
 
     def _report(self, at: datetime, *, sees: tuple[str, ...]) -> list[NewRecord]:
         """That this source is at work, to every partition, because the readers of each need to know."""

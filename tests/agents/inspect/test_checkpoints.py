@@ -126,7 +126,7 @@ def test_objects_are_made_and_then_replaced_as_a_whole(desk: Desk, server: VpaSe
     again = server.objects[PLURAL]["web/api-app"]
     check(again)
     assert again["metadata"]["labels"] == {"kept": "yes"}
-    assert [asked.split(" ")[0] for asked in server.asked] == ["GET", "POST", "GET", "PUT"]
+    assert [asked.split(" ")[0] for asked in server.requests] == ["GET", "POST", "GET", "PUT"]
 
 
 def test_a_refused_object_is_named_and_ends_with_1(desk: Desk, server: VpaServer, capsys: pytest.CaptureFixture[str]) -> None:

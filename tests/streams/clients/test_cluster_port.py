@@ -43,7 +43,7 @@ def one(client: ClusterClient, workload: str) -> Pod:
     return next(pod for pod in client.pods() if pod.workload.name == workload and all(c.ready for c in pod.containers))
 
 
-def test_pods_are_told_alike_and_in_order(client: ClusterClient, cluster: SimulatedCluster) -> None:
+def test_pods_are_answered_alike_and_in_order(client: ClusterClient, cluster: SimulatedCluster) -> None:
     pods = client.pods()
     assert pods == cluster.pods()
     names = [(pod.pod.namespace, pod.pod.name) for pod in pods]
@@ -52,7 +52,7 @@ def test_pods_are_told_alike_and_in_order(client: ClusterClient, cluster: Simula
     assert {pod.workload.key for pod in pods if pod.workload.name == "web"} == {"demo/shop/Deployment/web"}
 
 
-def test_usage_is_told_alike_to_the_last_bit(client: ClusterClient, cluster: SimulatedCluster) -> None:
+def test_usage_is_answered_alike_to_the_last_bit(client: ClusterClient, cluster: SimulatedCluster) -> None:
     assert client.usage() == cluster.usage()
     assert len(client.usage()) > 20
 

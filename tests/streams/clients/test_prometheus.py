@@ -76,7 +76,7 @@ def test_credentials_are_in_no_text(server: Answering, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("word", [f"{WORD}\nsecond", f"{WORD}\x00", f"{WORD}\u2026"])
-def test_a_secret_that_no_header_may_hold_is_said_without_it(server: Answering, tmp_path: Path, word: str) -> None:
+def test_an_error_about_a_secret_that_no_header_may_hold_does_not_quote_it(server: Answering, tmp_path: Path, word: str) -> None:
     (tmp_path / "token").write_text(word, encoding="utf-8")
     for given in (Credentials(token_file=tmp_path / "token"), Credentials(headers={"X-Key": word})):
         with pytest.raises(TryAgain, match=r"the header '(Authorization|X-Key)' for prometheus holds") as error:
@@ -85,9 +85,9 @@ def test_a_secret_that_no_header_may_hold_is_said_without_it(server: Answering, 
     assert not server.asked
 
 
-@pytest.mark.parametrize(("seconds", "said"), [(300.0, "300s"), (2_592_000.0, "2592000s"), (90.5, "90500ms"), (0.25, "250ms")])
-def test_a_length_of_time_has_neither_fraction_nor_exponent(seconds: float, said: str) -> None:
-    assert duration(Seconds(seconds)) == said
+@pytest.mark.parametrize(("seconds", "text"), [(300.0, "300s"), (2_592_000.0, "2592000s"), (90.5, "90500ms"), (0.25, "250ms")])
+def test_a_length_of_time_has_neither_fraction_nor_exponent(seconds: float, text: str) -> None:
+    assert duration(Seconds(seconds)) == text
 
 
 @pytest.mark.parametrize(

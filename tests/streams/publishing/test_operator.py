@@ -1,4 +1,4 @@
-"""What an operator says stands in every partition, and what was said last is found again."""
+"""What an operator publishes is in every partition, and what was published last is found again."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -37,7 +37,7 @@ def ticks(operator_log: OperatorLog, *minutes: int) -> None:
         operator_log.context.log.append([tick(wire, partition, number) for partition in range(PARTITIONS)])
 
 
-def test_a_policy_and_a_switch_stand_in_every_partition(operator_log: OperatorLog) -> None:
+def test_a_policy_and_a_control_are_in_every_partition(operator_log: OperatorLog) -> None:
     control, policy = ControlChanged(START, "demo", Mode.PLAN), VerticalPolicyChanged(START, "demo/*", "1")
     assert len(operator_log.publish(control, policy)) == 2 * PARTITIONS
     for name, event in (("control", control), ("policies", policy)):
@@ -47,7 +47,7 @@ def test_a_policy_and_a_switch_stand_in_every_partition(operator_log: OperatorLo
             assert record.key == (b"demo" if name == "control" else b"demo/*")
 
 
-def test_in_a_log_that_says_nothing_there_is_no_time_no_switch_and_no_policy(operator_log: OperatorLog) -> None:
+def test_in_an_empty_log_there_is_no_time_no_control_and_no_policy(operator_log: OperatorLog) -> None:
     assert operator_log.newest_tick() is None
     assert operator_log.control("demo") is None
     assert operator_log.policies() == {}
@@ -62,7 +62,7 @@ def test_time_is_the_newest_tick_of_all_partitions(operator_log: OperatorLog) ->
     assert newest.at == at(3)
 
 
-def test_the_switch_is_what_was_said_last_of_that_cluster_however_many_ticks_came_since(
+def test_control_is_what_was_published_last_for_that_cluster_however_many_ticks_came_since(
     operator_log: OperatorLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(operator, "_FIRST_STRIDE", 2)
@@ -83,9 +83,9 @@ def test_policies_are_those_in_force_by_target(operator_log: OperatorLog) -> Non
 
 
 def test_what_cannot_be_read_is_passed_over(operator_log: OperatorLog) -> None:
-    said = ControlChanged(at(1), "demo", Mode.APPLY)
-    operator_log.publish(said)
+    control = ControlChanged(at(1), "demo", Mode.APPLY)
+    operator_log.publish(control)
     bad = [NewRecord(operator_log.context.topics.wire("control"), p, b"demo", b"{") for p in range(PARTITIONS)]
     operator_log.context.log.append(bad)
     assert all(tick_number(r) is None for r in operator_log.context.log.poll({(bad[0].topic, 0): 0}))
-    assert operator_log.control("demo") == said
+    assert operator_log.control("demo") == control

@@ -136,7 +136,7 @@ def test_event_time_may_run_faster_than_the_wall() -> None:
 
 
 @pytest.mark.parametrize(("lead", "words"), [(2_500, "2.5 s ahead of it"), (-2_500, "2.5 s behind it")])
-def test_a_clock_that_is_off_writes_no_tick_and_says_both_times(lead: int, words: str) -> None:
+def test_a_clock_that_is_off_writes_no_tick_and_names_both_times(lead: int, words: str) -> None:
     world = World()
     world.lead = lead
     with pytest.raises(TryAgain, match=words) as caught:
@@ -155,14 +155,14 @@ def test_a_small_skew_is_borne(lead: int) -> None:
 def test_a_clock_that_is_set_right_ticks_again() -> None:
     world = World()
     world.lead = 60_000
-    told: list[str] = []
+    warnings: list[str] = []
 
     def tell(sentence: str) -> None:
-        told.append(sentence)
-        world.lead = 0 if len(told) == 3 else world.lead
+        warnings.append(sentence)
+        world.lead = 0 if len(warnings) == 3 else world.lead
 
     world.clock(warn=tell).run(lambda: world.time >= START + 8_000)
-    assert len(told) == 3
+    assert len(warnings) == 3
     assert world.ticks()[0] == 1_767_225_606_000  # three waits of 2 s later
     assert all(number <= world.time for number in world.ticks())
 
@@ -195,22 +195,22 @@ def test_a_slow_drift_is_found_at_the_next_look() -> None:
     assert max(world.ticks()) <= world.time + 2_500
 
 
-def test_a_tick_of_the_future_in_the_log_is_told_once() -> None:
+def test_a_tick_of_the_future_in_the_log_is_warned_of_once() -> None:
     world = World()
     world.log.append([event_codec.tick(PAPERS.wire("policies"), 0, START + 3_600_000)])
-    told: list[str] = []
-    world.clock(warn=told.append).run(lambda: world.time >= START + 3_000)
-    assert told == [
+    warnings: list[str] = []
+    world.clock(warn=warnings.append).run(lambda: world.time >= START + 3_000)
+    assert warnings == [
         "the log holds a tick of 2026-01-01T01:00:00.123+00:00, and ours is 2026-01-01T00:00:00.000+00:00: turns wait until then"
     ]
 
 
-def test_another_clock_that_is_a_little_ahead_is_not_told() -> None:
+def test_another_clock_that_is_a_little_ahead_is_not_warned_of() -> None:
     world = World()
     world.log.append([event_codec.tick(PAPERS.wire("policies"), 0, START + 1_500)])
-    told: list[str] = []
-    world.clock(warn=told.append).run(lambda: world.time >= START + 3_000)
-    assert told == []
+    warnings: list[str] = []
+    world.clock(warn=warnings.append).run(lambda: world.time >= START + 3_000)
+    assert warnings == []
 
 
 def test_a_log_without_times_is_trusted() -> None:
@@ -222,7 +222,7 @@ def test_a_log_without_times_is_trusted() -> None:
 
 def test_a_log_that_is_away_for_a_while_costs_ticks_and_nothing_else() -> None:
     world = World()
-    told: list[str] = []
+    warnings: list[str] = []
     append = world.log.append
 
     def broken(records: Iterable[NewRecord]) -> Sequence[Place]:
@@ -231,8 +231,8 @@ def test_a_log_that_is_away_for_a_while_costs_ticks_and_nothing_else() -> None:
         return append(records)
 
     world.log.append = broken
-    world.clock(warn=told.append).run(lambda: world.time >= START + 5_000)
-    assert set(told) == {"the broker is away; start it"}
+    world.clock(warn=warnings.append).run(lambda: world.time >= START + 5_000)
+    assert set(warnings) == {"the broker is away; start it"}
     assert turns(world) == world.ticks()
     assert world.ticks()[-1] == 1_767_225_605_000
 

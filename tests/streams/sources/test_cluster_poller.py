@@ -94,13 +94,13 @@ def test_every_pod_is_announced_once_to_both_topics_and_then_only_when_it_change
     assert changed == {"cart", "ledger"}
 
 
-def test_a_pod_of_which_there_is_nothing_new_is_told_again_after_three_hours(scene: Scene) -> None:
+def test_a_pod_of_which_there_is_nothing_new_is_published_again_after_three_hours(scene: Scene) -> None:
     scene.cluster.advance(START + MINUTE)
     for minute in (1, 180, 181, 182):
         scene.source.scrape(START + minute * MINUTE)
-    said = [event for event in scene.events("pod-changes-by-cluster") if isinstance(event, PodChanged)]
-    assert [event.at for event in said] == [START + MINUTE] * 36 + [START + 181 * MINUTE] * 36
-    assert [replace(event, at=START) for event in said[:36]] == [replace(event, at=START) for event in said[36:]]
+    facts = [event for event in scene.events("pod-changes-by-cluster") if isinstance(event, PodChanged)]
+    assert [event.at for event in facts] == [START + MINUTE] * 36 + [START + 181 * MINUTE] * 36
+    assert [replace(event, at=START) for event in facts[:36]] == [replace(event, at=START) for event in facts[36:]]
 
 
 def test_each_record_stands_where_its_key_belongs(scene: Scene) -> None:
@@ -138,7 +138,7 @@ def test_a_scrape_is_one_record_a_partition_with_all_containers_at_work_in_order
     assert {(s.at, s.window, s.cluster) for s in scrapes} == {(START + MINUTE, 60.0, "demo")}
 
 
-def test_a_scrape_with_many_rows_is_told_in_several_records(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_scrape_with_many_rows_is_published_in_several_records(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("streams.publishing.scrape_batches.ROWS", 7)
     scene.minutes(1, 1)
     scrapes = [event for event in scene.events("pod-metrics") if isinstance(event, MetricsScraped)]
@@ -148,7 +148,7 @@ def test_a_scrape_with_many_rows_is_told_in_several_records(scene: Scene, monkey
     assert {scrape.at for scrape in scrapes} == {START + MINUTE}
 
 
-def test_a_usage_that_is_answered_twice_is_told_once(scene: Scene) -> None:
+def test_a_usage_that_is_answered_twice_is_published_once(scene: Scene) -> None:
     scene.cluster.advance(START + MINUTE)
     scene.source.scrape(START + MINUTE)
     scene.source.scrape(START + 2 * MINUTE)
@@ -174,18 +174,18 @@ def test_what_was_not_seen_is_nan(scene: Scene) -> None:
         assert all(cores > 0 for cores in scrape.cores)
 
 
-def test_each_oom_kill_is_told_once_with_what_was_in_force(scene: Scene) -> None:
+def test_each_oom_kill_is_published_once_with_what_was_in_force(scene: Scene) -> None:
     scene.minutes(1, 120)
     kills = [event for event in scene.events("oom-events") if isinstance(event, ContainerOOMKilled)]
-    told = [(kill.pod.uid, kill.container, kill.restarts) for kill in kills]
-    assert len(told) == len(set(told)) > 20
+    published = [(kill.pod.uid, kill.container, kill.restarts) for kill in kills]
+    assert len(published) == len(set(published)) > 20
     assert {(kill.memory_request, kill.memory_limit) for kill in kills if kill.container == "cart"} == {(160 << 20, 256 << 20)}
     for pod in scene.cluster.pods():
-        last = max((restarts for uid, _, restarts in told if uid == pod.pod.uid), default=None)
+        last = max((restarts for uid, _, restarts in published if uid == pod.pod.uid), default=None)
         assert last == (pod.ooms[0].restarts if pod.ooms else None)
 
 
-def test_a_pod_that_is_gone_is_said_to_be_gone_once(scene: Scene) -> None:
+def test_a_pod_that_is_gone_is_published_as_gone_once(scene: Scene) -> None:
     scene.minutes(1, 2)
     pod = scene.cluster.pods()[0]
     scene.cluster.evict(pod.pod)
@@ -196,7 +196,7 @@ def test_a_pod_that_is_gone_is_said_to_be_gone_once(scene: Scene) -> None:
     assert len([event for event in scene.events("pod-changes") if isinstance(event, PodDeleted)]) == 1
 
 
-def test_a_restart_announces_all_tells_who_left_meanwhile_and_repeats_no_kill(scene: Scene) -> None:
+def test_a_restart_publishes_every_pod_and_those_that_left_meanwhile_and_repeats_no_kill(scene: Scene) -> None:
     scene.minutes(1, 60)
     kills, pod = len(scene.events("oom-events")), scene.cluster.pods()[0]
     assert kills > 5
@@ -204,9 +204,9 @@ def test_a_restart_announces_all_tells_who_left_meanwhile_and_repeats_no_kill(sc
     scene.source = scene.another_source()
     before = len(scene.events("pod-changes-by-cluster"))
     scene.source.scrape(START + 60 * MINUTE)
-    said = scene.events("pod-changes-by-cluster")[before:]
-    assert [event.pod for event in said if isinstance(event, PodDeleted)] == [pod.pod]
-    assert len([event for event in said if isinstance(event, PodChanged)]) == 35
+    facts = scene.events("pod-changes-by-cluster")[before:]
+    assert [event.pod for event in facts if isinstance(event, PodDeleted)] == [pod.pod]
+    assert len([event for event in facts if isinstance(event, PodChanged)]) == 35
     assert len(scene.events("oom-events")) == kills
 
 
@@ -257,14 +257,14 @@ def test_beyond_the_bound_old_scrapes_are_dropped_first(scene: Scene) -> None:
     assert scene.source.dropped.keys() == {"ullage.pod-metrics.v1", "ullage.cluster-changes.v1"}
 
 
-def test_it_says_in_every_partition_each_minute_that_it_is_at_work(scene: Scene) -> None:
+def test_it_reports_in_every_partition_each_minute_that_it_is_at_work(scene: Scene) -> None:
     for seconds in (60, 90, 120):
         scene.source.scrape(START + timedelta(seconds=seconds))
-    said = [(event.at, event.sees) for event in scene.events("cluster-changes") if isinstance(event, SourceReported)]
-    assert said == [(START + minutes * MINUTE, ("oom-events", "pod-changes", "pod-metrics")) for minutes in (1, 2)] * 2
+    facts = [(event.at, event.sees) for event in scene.events("cluster-changes") if isinstance(event, SourceReported)]
+    assert facts == [(START + minutes * MINUTE, ("oom-events", "pod-changes", "pod-metrics")) for minutes in (1, 2)] * 2
 
 
-def test_when_even_facts_had_to_go_everything_is_told_anew(scene: Scene) -> None:
+def test_when_even_facts_had_to_go_everything_is_published_anew(scene: Scene) -> None:
     scene.source = scene.another_source(bound=3_000)
     scene.log.away = True
     scene.minutes(1, 40)

@@ -44,7 +44,7 @@ def test_a_status_code_means_try_again_or_give_up(code: int, message: str, kind:
     assert type(refusals.error_for_status(doing="evicting", to="a/b", code=code, message=message)) is kind
 
 
-def test_nobody_there_means_try_again_and_says_what_was_tried() -> None:
+def test_nobody_there_means_try_again_and_names_what_was_tried() -> None:
     client = connect("demo", "http://127.0.0.1:1")
     with pytest.raises(Unreachable, match=r"evicting 'shop/web-1' did not work: .*refused") as caught:
         client.evict(POD)
@@ -52,7 +52,7 @@ def test_nobody_there_means_try_again_and_says_what_was_tried() -> None:
 
 
 @pytest.mark.parametrize("token", ["Bearer geheim\nsecond", "Bearer geheim\u2026"])
-def test_a_token_that_no_header_may_hold_is_said_without_it_and_tried_again(token: str) -> None:
+def test_an_error_about_a_token_that_no_header_may_hold_does_not_quote_it_and_may_pass(token: str) -> None:
     settings = official.Configuration(host="http://127.0.0.1:1", retries=False, api_key={"authorization": token})
     with pytest.raises(TryAgain, match=r"evicting 'shop/web-1' .* the credentials cannot be used") as caught:
         KubernetesClient("demo", official.ApiClient(settings)).evict(POD)

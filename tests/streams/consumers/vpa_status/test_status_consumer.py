@@ -73,7 +73,7 @@ def test_nothing_is_written_before_there_is_a_time(server: VpaServer) -> None:
     scene.say(vpa(), said())
     consumer = scene.consumer()
     assert consumer.poll_once() == 0
-    assert server.asked == []
+    assert server.requests == []
     scene.tick()
     assert consumer.poll_once() == 1
 
@@ -379,6 +379,6 @@ def test_many_objects_are_listed_together_and_written_once_each(scene: StatusSce
         scene.say(vpa(name, target=name), said(name))
     consumer = scene.consumer()
     assert [consumer.poll_once() for _ in range(4)] == [100, 100, 50, 0]
-    assert server.asked[0] == "GET verticalpodautoscalers"
+    assert server.requests[0] == "GET verticalpodautoscalers"
     assert sorted(server.writes()) == sorted(f"web/{name}" for name in names)
-    assert len(server.asked) == 251
+    assert len(server.requests) == 251

@@ -18,7 +18,7 @@ GIB = 1 << 30
 EVERYTHING = ("cluster-changes", "oom-events", "pod-changes", "pod-changes-by-cluster", "policies")
 
 
-def test_a_pod_is_told_when_it_changes_and_not_otherwise() -> None:
+def test_a_pod_is_published_when_it_changes_and_not_otherwise() -> None:
     scene = KubeScene()
     scene.sync()
     scene.see("pods", pod("p"))
@@ -32,7 +32,7 @@ def test_a_pod_is_told_when_it_changes_and_not_otherwise() -> None:
     assert scene.events("pod-changes") == [first, second]
 
 
-def test_init_containers_and_quality_of_service_are_told() -> None:
+def test_init_containers_and_quality_of_service_are_published() -> None:
     scene = KubeScene()
     scene.sync()
     containers = [{"name": "app"}]
@@ -43,13 +43,13 @@ def test_init_containers_and_quality_of_service_are_told() -> None:
         "status": {"phase": "Pending", "qosClass": "Burstable"},
     }
     scene.see("pods", decoded(PodObject, whole))
-    (told,) = scene.pods()
-    assert isinstance(told, PodChanged)
-    assert [(each.name, each.requests.cpu) for each in told.init_containers] == [("first", 0.1)]
-    assert (told.qos, told.node) == ("Burstable", "n1")
+    (published,) = scene.pods()
+    assert isinstance(published, PodChanged)
+    assert [(each.name, each.requests.cpu) for each in published.init_containers] == [("first", 0.1)]
+    assert (published.qos, published.node) == ("Burstable", "n1")
 
 
-def test_a_pod_that_stays_as_it_is_is_told_again_after_three_hours() -> None:
+def test_a_pod_that_stays_as_it_is_is_published_again_after_three_hours() -> None:
     scene = KubeScene()
     scene.sync()
     scene.see("pods", pod("p"))
@@ -59,14 +59,14 @@ def test_a_pod_that_stays_as_it_is_is_told_again_after_three_hours() -> None:
     assert [event.at for event in scene.pods()] == [START, START + REPUBLISH_AFTER]
 
 
-def test_a_pod_with_a_quantity_that_is_none_is_passed_over_and_the_next_is_told() -> None:
+def test_a_pod_with_a_quantity_that_is_none_is_passed_over_and_the_next_is_published() -> None:
     scene = KubeScene()
     scene.sync()
     scene.see("pods", pod("odd", memory="much"), pod("good"))
     assert [event.pod.name for event in scene.pods()] == ["good"]
 
 
-def test_what_the_log_tells_is_not_told_again_after_a_restart_and_what_is_gone_is() -> None:
+def test_after_a_restart_only_what_changed_and_what_is_gone_is_published() -> None:
     scene = KubeScene()
     limits = limit_range("small", {"type": "Container", "max": {"cpu": "1"}})
     scene.see("pods", pod("stays"), pod("goes"))
@@ -90,7 +90,7 @@ def test_what_the_log_tells_is_not_told_again_after_a_restart_and_what_is_gone_i
     ]
 
 
-def test_a_pod_is_not_said_to_be_gone_before_all_pods_were_listed() -> None:
+def test_a_pod_is_not_published_as_gone_before_all_pods_were_listed() -> None:
     scene = KubeScene()
     scene.see("pods", pod("p"))
     scene.sync()
@@ -100,7 +100,7 @@ def test_a_pod_is_not_said_to_be_gone_before_all_pods_were_listed() -> None:
     assert not any(isinstance(event, PodDeleted) for event in scene.pods())
 
 
-def test_a_node_is_told_with_what_it_has_to_every_partition() -> None:
+def test_a_node_is_published_with_what_it_has_to_every_partition() -> None:
     scene = KubeScene()
     scene.sync()
     whole = {
@@ -110,12 +110,12 @@ def test_a_node_is_told_with_what_it_has_to_every_partition() -> None:
     }
     scene.see("nodes", decoded(NodeObject, whole))
     allocatable = Amounts(Cores(3.92), Bytes(15 * GIB))
-    told = NodeChanged(START, "real", "n1", allocatable, ready=False, schedulable=False, labels={"arch": "arm", "zone": "b"})
+    published = NodeChanged(START, "real", "n1", allocatable, ready=False, schedulable=False, labels={"arch": "arm", "zone": "b"})
     for partition in range(2):
-        assert [event for event in scene.events("cluster-changes", partition) if isinstance(event, NodeChanged)] == [told]
+        assert [event for event in scene.events("cluster-changes", partition) if isinstance(event, NodeChanged)] == [published]
 
 
-def test_a_limit_range_is_told_with_its_bounds_and_without_entries_of_other_types() -> None:
+def test_a_limit_range_is_published_with_its_bounds_and_without_entries_of_other_types() -> None:
     scene = KubeScene()
     scene.sync()
     entry = {
@@ -127,9 +127,9 @@ def test_a_limit_range_is_told_with_its_bounds_and_without_entries_of_other_type
         "maxLimitRequestRatio": {"cpu": "4"},
     }
     scene.see("limitranges", limit_range("small", entry, {"type": "PersistentVolumeClaim", "max": {"storage": "1Gi"}}))
-    (told,) = [event for event in scene.events("policies", 0) if isinstance(event, LimitRangeChanged)]
-    assert told.key == "real/shop/LimitRange/small"
-    assert told.limits == (
+    (published,) = [event for event in scene.events("policies", 0) if isinstance(event, LimitRangeChanged)]
+    assert published.key == "real/shop/LimitRange/small"
+    assert published.limits == (
         Limit(
             LimitType.CONTAINER,
             least=Amounts(cpu=Cores(0.1)),
@@ -159,7 +159,7 @@ def test_the_source_reports_each_period_and_names_only_what_it_sees() -> None:
     assert [report.at - START for report in scene.reports()] == [timedelta(seconds=30 * i) for i in range(4)]
 
 
-def test_it_is_not_ready_until_everything_is_listed_and_says_what_is_missing() -> None:
+def test_it_is_not_ready_until_everything_is_listed_and_names_what_is_missing() -> None:
     scene = KubeScene()
     scene.sync(*(kind for kind in KINDS if kind not in {"nodes", "events"}))
     scene.fail("events")
@@ -201,7 +201,7 @@ def test_after_facts_were_dropped_everything_is_compared_with_the_log_again() ->
     assert any(isinstance(event, NodeChanged) for event in scene.events("cluster-changes", 0))
 
 
-def test_a_kill_that_was_dropped_while_the_log_was_away_is_told_when_it_is_back_and_once() -> None:
+def test_a_kill_that_was_dropped_while_the_log_was_away_is_published_when_it_is_back_and_once() -> None:
     scene = KubeScene(bound=3_000)
     scene.sync()
     scene.see("pods", pod("p"))

@@ -27,7 +27,7 @@ def newest(scene: KubeScene) -> VpaChanged:
     return last
 
 
-def test_every_field_of_the_spec_is_told() -> None:
+def test_every_field_of_the_spec_is_published() -> None:
     policy = {
         "containerName": "app",
         "mode": "Off",
@@ -122,11 +122,11 @@ POLICY = "spec.resourcePolicy.containerPolicies[0]"
         ({"updatePolicy": {"minReplicas": "two"}}, "Expected `int | null`, got `str` - at `$.updatePolicy.minReplicas`"),
     ],
 )
-def test_a_spec_that_makes_no_sense_is_told_with_value_and_place(spec: dict[str, object], sentence: str) -> None:
-    told = vpa_policies.changed(vpa("web", **spec), "real", START)
-    assert told.unsupported == f"The spec cannot be carried out: {sentence}"
-    assert (told.target_ref, told.generation) == (TargetRef("Deployment", "web", "apps/v1"), 3)
-    assert told.containers == ()
+def test_a_spec_that_makes_no_sense_is_published_with_value_and_place(spec: dict[str, object], sentence: str) -> None:
+    published = vpa_policies.changed(vpa("web", **spec), "real", START)
+    assert published.unsupported == f"The spec cannot be carried out: {sentence}"
+    assert (published.target_ref, published.generation) == (TargetRef("Deployment", "web", "apps/v1"), 3)
+    assert published.containers == ()
 
 
 def test_a_selector_comes_from_the_target_and_changes_with_it() -> None:
@@ -144,7 +144,7 @@ def test_a_selector_comes_from_the_target_and_changes_with_it() -> None:
     assert copies == [first, second]
 
 
-def test_a_vpa_is_not_told_before_its_target_can_be_known() -> None:
+def test_a_vpa_is_not_published_before_its_target_can_be_known() -> None:
     scene = KubeScene()
     scene.sync("verticalpodautoscalers")
     scene.see("verticalpodautoscalers", vpa("web"))
@@ -153,7 +153,7 @@ def test_a_vpa_is_not_told_before_its_target_can_be_known() -> None:
     assert newest(scene).selector == WEB
 
 
-def test_a_target_that_is_missing_is_named_and_the_vpa_told_anew_when_it_comes_and_goes() -> None:
+def test_a_missing_target_is_named_and_the_vpa_published_anew_when_it_comes_and_goes() -> None:
     scene = KubeScene()
     scene.sync()
     scene.see("verticalpodautoscalers", vpa("web"))
@@ -191,10 +191,10 @@ def test_a_server_that_is_away_for_a_while_changes_nothing_of_what_was_found() -
     scene.sync()
     scene.see("deployments", controller("web"))
     scene.see("verticalpodautoscalers", vpa("web"), vpa("lost", "nowhere"))
-    told = len(scene.vpas())
+    published = len(scene.vpas())
     scene.fail("deployments")
     scene.sync("deployments")
-    assert len(scene.vpas()) == told
+    assert len(scene.vpas()) == published
 
 
 @pytest.mark.parametrize("version", ["extensions/v1beta1", "v1", "apps/v1beta2", ""])
@@ -203,9 +203,9 @@ def test_a_target_of_kubernetes_own_is_found_by_its_kind_whatever_its_group_was_
     scene.sync()
     scene.see("deployments", controller("web"))
     scene.see("verticalpodautoscalers", vpa("web", version=version))
-    (told,) = scene.vpas()
-    assert isinstance(told, VpaChanged)
-    assert (told.unsupported, told.selector) == ("", (Requirement("app", Operator.IN, ("web",)),))
+    (published,) = scene.vpas()
+    assert isinstance(published, VpaChanged)
+    assert (published.unsupported, published.selector) == ("", (Requirement("app", Operator.IN, ("web",)),))
 
 
 def test_a_target_without_selector_is_unsupported() -> None:
@@ -248,7 +248,7 @@ def test_the_selector_of_anything_else_is_its_scales_and_looked_at_again_after_t
     assert newest(scene).unsupported == "Cannot read targetRef. Reason: Rollout shop/big has no scale"
 
 
-def test_a_change_of_the_status_alone_is_not_told() -> None:
+def test_a_change_of_the_status_alone_is_not_published() -> None:
     scene = KubeScene()
     scene.sync()
     scene.see("deployments", controller("web"))
@@ -259,7 +259,7 @@ def test_a_change_of_the_status_alone_is_not_told() -> None:
     assert len(scene.vpas()) == 1
 
 
-def test_a_vpa_that_went_while_the_source_was_away_is_taken_back_and_one_that_stayed_is_not_told_again() -> None:
+def test_a_vpa_that_went_while_the_source_was_away_is_withdrawn_and_one_that_stayed_is_not_published_again() -> None:
     scene = KubeScene()
     scene.sync()
     scene.see("deployments", controller("web"))
@@ -337,7 +337,7 @@ def test_a_vpa_that_cannot_be_served_is_not_seeded() -> None:
     assert scene.events("pod-changes") == []
 
 
-def test_checkpoints_that_were_dropped_while_the_log_was_away_are_told_when_it_is_back() -> None:
+def test_checkpoints_that_were_dropped_while_the_log_was_away_are_published_when_it_is_back() -> None:
     scene = KubeScene(bound=3_000)
     scene.see("deployments", controller("web"))
     scene.see("verticalpodautoscalers", vpa("web"))

@@ -37,7 +37,7 @@ def test_a_month_and_a_half_second_are_lengths_that_promql_knows() -> None:
     assert MetricNames().cpu(Seconds(90.5)).endswith("[90500ms]))")
 
 
-def test_every_word_can_be_another() -> None:
+def test_every_name_can_be_another() -> None:
     words = MetricNames(
         "cpu", "mem", job="", namespaces=("a", "b"), namespace_label="ns", pod_label="pod_name", container_label="name"
     )
@@ -51,7 +51,7 @@ def test_every_word_can_be_another() -> None:
 
 
 def answer(cpu: dict[str, str], memory: dict[str, str], ends: dict[str, float]) -> Answer:
-    def said(asked: Asked) -> tuple[int, bytes]:
+    def answer(asked: Asked) -> tuple[int, bytes]:
         query = asked.fields["query"]
         stamps = {pod: str(START.timestamp() + end) for pod, end in ends.items()}
         numbers = stamps if "timestamp(" in query else cpu if "rate(" in query else memory
@@ -59,7 +59,7 @@ def answer(cpu: dict[str, str], memory: dict[str, str], ends: dict[str, float]) 
         result = [{"metric": metric, "value": [0, numbers[metric["pod"]]]} for metric in labels]
         return 200, json.dumps({"data": {"result": result}}).encode()
 
-    return said
+    return answer
 
 
 def test_rows_are_joined_by_container_and_only_those_with_a_current_sample_are_there(server: Answering) -> None:
@@ -98,7 +98,7 @@ def test_numbers_that_are_none_are_absent_and_those_that_cannot_be_are_left_out(
     assert source.counts["cores"] == 2
 
 
-def test_a_server_that_is_away_is_told_as_blindness() -> None:
+def test_while_a_server_is_away_the_source_reports_that_it_sees_nothing() -> None:
     scene = UsageScene()
     scene.asks = PrometheusUsage(Prometheus("http://127.0.0.1:9"), MetricNames()).read
     with pytest.raises(Unreachable):

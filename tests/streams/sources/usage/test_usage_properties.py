@@ -1,4 +1,4 @@
-"""Whatever happens between scrapes, every window of a known pod is told once, and those of one container in order."""
+"""Whatever happens between scrapes, every window of a known pod is published once, and those of one container in order."""
 
 from collections import defaultdict
 from typing import Any
@@ -22,7 +22,7 @@ SCRAPES = st.lists(
 
 @settings(max_examples=60, deadline=None)
 @given(SCRAPES, st.tuples(*(st.sampled_from([0, 1, 2, 3, NEVER]) for _ in PODS)))
-def test_every_window_is_told_once_and_in_order(scrapes: list[Any], told_at: tuple[int, ...]) -> None:
+def test_every_window_is_published_once_and_in_order(scrapes: list[Any], told_at: tuple[int, ...]) -> None:
     """A pod's word comes within what is held of its usage; until all are there, nothing is restarted and the log is not away."""
     scene = UsageScene()
     source, before = scene.source(), ""
@@ -43,8 +43,8 @@ def test_every_window_is_told_once_and_in_order(scrapes: list[Any], told_at: tup
         scene.log.away = happens == "away" and number > 3
         source.scrape(at(STEP * (number + 1)))
         scene.log.away, before = False, happens
-    told: dict[str, list[float]] = defaultdict(list)
+    published: dict[str, list[float]] = defaultdict(list)
     for _, pod, *_, end in scene.rows():
-        told[pod].append(end)
+        published[pod].append(end)
     known = {pod for pod, when in zip(PODS, told_at, strict=True) if when != NEVER}
-    assert told == {pod: ends for pod, ends in wanted.items() if pod in known and ends}
+    assert published == {pod: ends for pod, ends in wanted.items() if pod in known and ends}

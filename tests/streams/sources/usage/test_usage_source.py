@@ -39,7 +39,7 @@ def test_there_are_no_ages_where_all_windows_ended_together(scene: UsageScene) -
     assert [scrape.ages for _, scrape in scene.scrapes()] == [()]
 
 
-def test_what_was_told_already_is_not_told_twice(scene: UsageScene) -> None:
+def test_what_was_published_before_is_not_published_again(scene: UsageScene) -> None:
     scene.has("web-1")
     source = scene.source()
     scene.asks = lambda _: readings((*ROW, 47.0))
@@ -108,8 +108,8 @@ def test_a_row_that_cannot_be_is_named_and_left_out_and_the_rest_goes_on(
     with structlog.testing.capture_logs() as lines:
         source.scrape(at(60))
     assert [container for _, _, container, *_ in scene.rows()] == ["main"]
-    said = {"event": "usage left out", "log_level": "warning", "pod": "shop/web-1", "container": "odd"}
-    assert lines == [{**said, "value": value, "reason": reason}]
+    line = {"event": "usage left out", "log_level": "warning", "pod": "shop/web-1", "container": "odd"}
+    assert lines == [{**line, "value": value, "reason": reason}]
     assert source.counts[kind] == 1
 
 
@@ -123,7 +123,7 @@ def test_of_very_many_bad_rows_twenty_are_named_and_the_rest_is_counted(scene: U
     assert source.counts["cores"] == 25
 
 
-def test_usage_of_a_pod_that_nobody_told_of_yet_is_told_once_somebody_has(scene: UsageScene) -> None:
+def test_usage_of_a_pod_that_is_not_published_yet_is_published_once_the_pod_is(scene: UsageScene) -> None:
     scene.has("web-1")
     source = scene.source()
     scene.asks = lambda _: readings((*ROW, 30.0), ("shop", "web-2", "main", 0.5, 2e8, 31.0))
@@ -143,7 +143,7 @@ def test_usage_of_a_pod_that_nobody_told_of_yet_is_told_once_somebody_has(scene:
     assert source.counts["told"] == 4
 
 
-def test_usage_of_a_pod_that_nobody_ever_tells_of_is_dropped_after_five_looks_with_a_line(scene: UsageScene) -> None:
+def test_usage_of_a_pod_that_is_never_published_is_dropped_after_five_looks_with_a_line(scene: UsageScene) -> None:
     source = scene.source()
     scene.asks = lambda _: readings(("shop", "ghost", "main", 0.5, 2e8, 1.0))
     with structlog.testing.capture_logs() as lines:
@@ -151,11 +151,11 @@ def test_usage_of_a_pod_that_nobody_ever_tells_of_is_dropped_after_five_looks_wi
             assert source.counts["unknown"] == 0
             source.scrape(at(60 * scrape))
     assert (source.counts["unknown"], source.pending) == (1, 0)
-    event = "usage of pods that no source has told of was dropped"
+    event = "usage of pods that no source has published was dropped"
     assert lines == [{"event": event, "log_level": "warning", "rows": 1, "first": "shop/ghost"}]
 
 
-def test_what_is_held_is_bounded(scene: UsageScene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_waits_for_its_pods_is_bounded(scene: UsageScene, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pending_rows, "MOST_ROWS", 3)
     source = scene.source()
     for scrape in (1, 2):
@@ -164,7 +164,7 @@ def test_what_is_held_is_bounded(scene: UsageScene, monkeypatch: pytest.MonkeyPa
     assert (source.pending, source.counts["unknown"]) == (2, 2)
 
 
-def test_what_a_server_says_of_a_pod_that_is_gone_is_nothing(scene: UsageScene) -> None:
+def test_what_a_server_reports_of_a_deleted_pod_is_dropped(scene: UsageScene) -> None:
     scene.has("web-1")
     scene.loses("web-1", when=30)
     scene.asks = lambda _: readings((*ROW, 29.0))
@@ -183,7 +183,7 @@ def test_the_end_of_an_earlier_pod_of_the_same_name_does_not_end_the_new_one(sce
     assert [row[0] for row in scene.rows()] == [CART.key]
 
 
-def test_usage_of_a_successor_under_the_same_name_waits_for_its_word(scene: UsageScene) -> None:
+def test_usage_of_a_successor_under_the_same_name_waits_until_it_is_published(scene: UsageScene) -> None:
     scene.has("cart-0", CART, uid="first")
     scene.loses("cart-0", CART, uid="first", when=10)
     scene.asks = lambda _: readings(("shop", "cart-0", "main", 0.5, 2e8, 50.0), window=30.0)
@@ -195,7 +195,7 @@ def test_usage_of_a_successor_under_the_same_name_waits_for_its_word(scene: Usag
     assert [row[:3] for row in scene.rows()] == [(CART.key, "cart-0", "main")]
 
 
-def test_pods_told_of_three_hours_ago_are_known_and_those_of_other_clusters_are_not(scene: UsageScene) -> None:
+def test_pods_published_three_hours_ago_are_known_and_those_of_other_clusters_are_not(scene: UsageScene) -> None:
     scene.has("web-1", when=-3 * 3600)
     scene.has("web-2", type(WEB)("test", "shop", "Deployment", "web"))
     scene.asks = lambda _: readings((*ROW, 1.0), ("shop", "web-2", "main", 0.5, 2e8, 1.0))

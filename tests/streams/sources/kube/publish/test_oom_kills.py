@@ -1,4 +1,4 @@
-"""OOM kills as pods and events show them, told once each, with the request that they were killed under."""
+"""OOM kills as pods and events show them, published once each, with the request that they were killed under."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
@@ -39,7 +39,7 @@ def test_a_container_that_runs_again_after_a_kill_is_one_with_the_old_pods_reque
     assert (kill.at, kill.restarts, kill.memory_request) == (AT, 3, 64 * MIB)
 
 
-def test_a_kill_that_shows_at_its_end_and_again_after_the_restart_is_told_once() -> None:
+def test_a_kill_that_shows_at_its_end_and_again_after_the_restart_is_published_once() -> None:
     steps = [running(0), ended(0, "OOMKilled"), waiting(0, "OOMKilled"), running(1, "OOMKilled"), running(1, "OOMKilled")]
     assert [kill.restarts for kill in seen(*(pod("p", status=step) for step in steps)).kills()] == [1]
 
@@ -49,13 +49,13 @@ def test_each_restart_may_be_a_kill_of_its_own() -> None:
     assert [kill.restarts for kill in seen(*(pod("p", status=step) for step in steps)).kills()] == [1, 2, 3]
 
 
-def test_a_kill_that_shows_only_behind_a_later_end_is_told_with_the_request_that_it_was_killed_under() -> None:
+def test_a_kill_that_shows_only_behind_a_later_end_is_published_with_the_request_that_it_was_killed_under() -> None:
     error = {**running(1, "OOMKilled"), **{key: value for key, value in ended(1, "Error").items() if key != "restartCount"}}
     scene = seen(pod("p", memory="64Mi", status=running(0)), pod("p", memory="96Mi", status=error))
     assert [(kill.restarts, kill.memory_request) for kill in scene.kills()] == [(1, 64 * MIB)]
 
 
-def test_of_two_kills_in_a_row_in_one_status_both_are_told() -> None:
+def test_of_two_kills_in_a_row_in_one_status_both_are_published() -> None:
     twice = {**running(1, "OOMKilled"), **ended(1, "OOMKilled")}
     assert [kill.restarts for kill in seen(pod("p", status=running(0)), pod("p", status=twice)).kills()] == [1, 2]
 
@@ -81,7 +81,7 @@ def test_another_reason_is_no_kill() -> None:
     assert scene.kills() == []
 
 
-def test_a_kill_in_the_first_list_is_told_unless_the_log_has_it() -> None:
+def test_a_kill_in_the_first_list_is_published_unless_the_log_has_it() -> None:
     scene = seen(pod("p", status=running(4, "OOMKilled")))
     assert [kill.restarts for kill in scene.kills()] == [4]
     scene.restart()
@@ -90,7 +90,7 @@ def test_a_kill_in_the_first_list_is_told_unless_the_log_has_it() -> None:
     assert [kill.restarts for kill in scene.kills()] == [4]
 
 
-def test_a_kill_that_was_told_before_what_the_log_is_read_back_to_is_not_told_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kill_published_further_back_than_the_log_is_read_is_not_published_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of each partition the last three records: behind ticks the kill is not among them, while the pod's last word is."""
     monkeypatch.setattr(published_state, "MOST", 3)
     scene = seen(pod("p", status=running(4, "OOMKilled")))
@@ -129,7 +129,7 @@ def test_an_eviction_for_want_of_memory_counts_with_what_was_used() -> None:
     assert (kill.at, kill.memory_used, kill.memory_request) == (AT, 1048576, 64 * MIB)
 
 
-def test_an_eviction_that_is_seen_before_its_pod_waits_for_it_and_is_told_once() -> None:
+def test_an_eviction_that_is_seen_before_its_pod_waits_for_it_and_is_published_once() -> None:
     scene = KubeScene()
     scene.see("events", eviction("p", "app", "1024Ki", "memory"))
     scene.see("pods", pod("p"))
@@ -150,7 +150,7 @@ def test_an_eviction_that_is_seen_before_its_pod_waits_for_it_and_is_told_once()
     ],
     ids=["unequal lists", "another resource", "no quantity", "no such container"],
 )
-def test_an_eviction_that_says_nothing_of_memory_is_no_kill(containers: str, usage: str, resources: str) -> None:
+def test_an_eviction_for_another_reason_than_memory_is_no_kill(containers: str, usage: str, resources: str) -> None:
     scene = seen(pod("p"))
     scene.see("events", eviction("p", containers, usage, resources))
     assert scene.kills() == []

@@ -12,20 +12,20 @@ from streams.clients.kube.list_watch import ListWatchClient
 from streams.clients.kube.scales import ScaleClient
 from streams.sources.kube.watch.lookups import Lookups
 from streams.sources.kube.watch.notifications import CheckpointLookup, CheckpointsFound, ForgetKinds, ScaleFound, ScaleLookup
-from tests.support.scripted_api import Said, Scripted, listed, refusal
+from tests.support.scripted_api import Reply, ScriptedApi, listed, refusal
 
 BIG = ControllerKey("shop", "Rollout", "big", "argo.example/v1")
-GROUP = Said({"versions": [{"groupVersion": "argo.example/v1"}]})
-KINDS = Said({"resources": [{"name": "rollouts", "kind": "Rollout"}, {"name": "rollouts/scale", "kind": "Scale"}]})
-SCALE = Said({"metadata": {"name": "big"}, "status": {"selector": "app=web"}})
-NOT_FOUND = Said(refusal(404, "not found"), 404)
+GROUP = Reply({"versions": [{"groupVersion": "argo.example/v1"}]})
+KINDS = Reply({"resources": [{"name": "rollouts", "kind": "Rollout"}, {"name": "rollouts/scale", "kind": "Scale"}]})
+SCALE = Reply({"metadata": {"name": "big"}, "status": {"selector": "app=web"}})
+NOT_FOUND = Reply(refusal(404, "not found"), 404)
 NOW = Seconds(0.001)
 
 
 @contextmanager
-def lookups(*script: Said, namespaces: tuple[str, ...] = ()) -> Iterator[tuple[Lookups, Scripted]]:
+def lookups(*script: Reply, namespaces: tuple[str, ...] = ()) -> Iterator[tuple[Lookups, ScriptedApi]]:
     with ExitStack() as stack:
-        server = stack.enter_context(Scripted(script).serving())
+        server = stack.enter_context(ScriptedApi(script).serving())
         api = Api(cluster_factory.connection(ClusterSettings(url=server.url)), timeout=Seconds(5.0))
         yield Lookups(ListWatchClient(api), ScaleClient(api), namespaces), server
 
@@ -44,7 +44,7 @@ def test_a_scale_is_found_by_its_kind_and_the_kind_is_looked_up_once() -> None:
         queue.step(NOW)
     scale = "/apis/argo.example/v1/namespaces/shop/rollouts/big/scale"
     group, kinds = "/apis/argo.example", "/apis/argo.example/v1"
-    assert [path for path, _ in server.asked] == [group, kinds, scale, group, scale, group, kinds, scale]
+    assert [path for path, _ in server.requests] == [group, kinds, scale, group, scale, group, kinds, scale]
 
 
 def test_a_kind_that_the_server_does_not_know_cannot_be_looked_up() -> None:
@@ -55,8 +55,8 @@ def test_a_kind_that_the_server_does_not_know_cannot_be_looked_up() -> None:
     assert found.reason == "looking up 'Rollout shop/big' did not work: no 'Rollout' is known in 'argo.example/v1'"
 
 
-def test_a_scale_that_may_not_be_read_says_so() -> None:
-    with lookups(GROUP, KINDS, Said(refusal(403, "forbidden"), 403)) as (queue, _):
+def test_a_scale_that_may_not_be_read_gives_the_reason() -> None:
+    with lookups(GROUP, KINDS, Reply(refusal(403, "forbidden"), 403)) as (queue, _):
         queue.enqueue(ScaleLookup(BIG))
         ((found,), _) = queue.step(NOW)
     assert isinstance(found, ScaleFound)
@@ -66,7 +66,7 @@ def test_a_scale_that_may_not_be_read_says_so() -> None:
 def test_checkpoints_are_asked_for_again_after_a_pause_and_a_bad_one_is_passed_over() -> None:
     good = {"metadata": {"name": "a", "namespace": "shop"}, "spec": {"vpaObjectName": "web", "containerName": "app"}}
     bad = {"metadata": {"name": "b", "namespace": "shop"}, "spec": {"vpaObjectName": 7}}
-    throttled = Said(refusal(429, "slow down"), 429, headers={"Retry-After": "3"})
+    throttled = Reply(refusal(429, "slow down"), 429, headers={"Retry-After": "3"})
     with lookups(throttled, listed(bad, good, version="9")) as (queue, server):
         queue.enqueue(CheckpointLookup("shop"))
         assert queue.step(NOW) == ([], 3.0)
@@ -74,18 +74,18 @@ def test_checkpoints_are_asked_for_again_after_a_pause_and_a_bad_one_is_passed_o
     assert isinstance(found, CheckpointsFound)
     assert [each.metadata.name for each in found.found] == ["a"]
     path = "/apis/autoscaling.k8s.io/v1/namespaces/shop/verticalpodautoscalercheckpoints"
-    assert [asked for asked, _ in server.asked] == [path, path]
+    assert [asked for asked, _ in server.requests] == [path, path]
 
 
 def test_checkpoints_that_may_not_be_read_are_none() -> None:
-    with lookups(Said(refusal(403, "forbidden"), 403)) as (queue, _):
+    with lookups(Reply(refusal(403, "forbidden"), 403)) as (queue, _):
         queue.enqueue(CheckpointLookup())
         assert queue.step(NOW) == ([CheckpointsFound("", ())], 0.0)
 
 
 def test_a_list_of_checkpoints_that_took_too_long_is_read_anew_and_not_taken_for_empty() -> None:
     found = {"metadata": {"name": "a", "namespace": "shop"}, "spec": {"vpaObjectName": "web", "containerName": "app"}}
-    expired = Said(refusal(410, "the provided continue parameter is too old"), 410)
+    expired = Reply(refusal(410, "the provided continue parameter is too old"), 410)
     with lookups(listed(found, version="9", more="next"), expired, listed(found, version="12")) as (queue, _):
         queue.enqueue(CheckpointLookup())
         assert queue.step(NOW) == ([], 1.0)
@@ -96,7 +96,7 @@ def test_a_list_of_checkpoints_that_took_too_long_is_read_anew_and_not_taken_for
 
 def test_a_namespace_whose_checkpoints_may_not_be_read_does_not_hide_those_of_another() -> None:
     found = {"metadata": {"name": "a", "namespace": "web"}, "spec": {"vpaObjectName": "web", "containerName": "app"}}
-    no = Said(refusal(403, "forbidden"), 403)
+    no = Reply(refusal(403, "forbidden"), 403)
     with lookups(no, listed(found, version="9"), namespaces=("shop", "web")) as (queue, _):
         queue.enqueue(CheckpointLookup())
         ((answer,), _) = queue.step(NOW)
@@ -108,4 +108,4 @@ def test_a_name_that_somebody_wrote_into_a_reference_stays_a_name() -> None:
     with lookups(GROUP, KINDS, SCALE) as (queue, server):
         queue.enqueue(ScaleLookup(ControllerKey("shop", "Rollout", "big?a/../b", "argo.example/v1")))
         queue.step(NOW)
-    assert server.asked[-1] == ("/apis/argo.example/v1/namespaces/shop/rollouts/big%3Fa%2F..%2Fb/scale", {})
+    assert server.requests[-1] == ("/apis/argo.example/v1/namespaces/shop/rollouts/big%3Fa%2F..%2Fb/scale", {})

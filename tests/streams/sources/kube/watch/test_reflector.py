@@ -15,14 +15,14 @@ from streams.clients.kube.watched_objects import NodeObject
 from streams.sources.kube.watch.notifications import Notification, ObjectGone, ObjectSeen, WatchFailed, WatchSynced
 from streams.sources.kube.watch.reflector import FORBIDDEN_WAIT, Reflector
 from streams.sources.kube.watch.watched_resources import ResourceWatch
-from tests.support.scripted_api import Said, Scripted, line, listed, refusal, stream
+from tests.support.scripted_api import Reply, ScriptedApi, line, listed, refusal, stream
 
 NODES = ApiResource("nodes", "/api/v1/nodes", NodeObject)
 INSTALLED = ApiResource("gizmos", "/apis/example.org/v1/gizmos", NodeObject)
 
 
 class Scene:
-    def __init__(self, server: Scripted, resource: ApiResource[NodeObject] = NODES) -> None:
+    def __init__(self, server: ScriptedApi, resource: ApiResource[NodeObject] = NODES) -> None:
         self.server = server
         self.notifications: list[Notification] = []
         api = Api(cluster_factory.connection(ClusterSettings(url=server.url)), timeout=Seconds(5.0))
@@ -52,7 +52,7 @@ class Scene:
 @pytest.fixture
 def scene() -> Iterator[Callable[..., Scene]]:
     with ExitStack() as stack:
-        yield lambda *script, of=NODES: Scene(stack.enter_context(Scripted(script).serving()), of)
+        yield lambda *script, of=NODES: Scene(stack.enter_context(ScriptedApi(script).serving()), of)
 
 
 def node(name: str, version: str, uid: str = "") -> dict[str, object]:
@@ -74,7 +74,7 @@ def test_a_list_comes_in_pages_and_the_watch_goes_on_from_its_version(scene: Mak
     )
     assert here.steps(2) == [0.0, 0.0]
     assert here.words() == ["+a1", "+b2", "in sync", "+a8", "-b"]
-    pages = [query for _, query in here.server.asked]
+    pages = [query for _, query in here.server.requests]
     assert pages[0] == {"limit": "500"}
     assert pages[1] == {"limit": "500", "continue": "next"}
     assert pages[2] == {"watch": "true", "resourceVersion": "7", "allowWatchBookmarks": "true", "timeoutSeconds": "3"}
@@ -84,7 +84,7 @@ def test_a_bookmark_moves_the_version_from_which_the_next_stream_goes_on(scene: 
     here = scene(listed(node("a", "1"), version="7"), stream(bookmark("50")), stream(bookmark("60")))
     assert here.steps(3) == [0.0, 0.0, 0.0]
     assert here.words() == ["+a1", "in sync"]
-    assert [query.get("resourceVersion") for _, query in here.server.asked] == [None, "7", "50"]
+    assert [query.get("resourceVersion") for _, query in here.server.requests] == [None, "7", "50"]
 
 
 def test_a_stream_that_breaks_is_resumed_where_it_was_soon_and_quietly(scene: Making) -> None:
@@ -95,14 +95,14 @@ def test_a_stream_that_breaks_is_resumed_where_it_was_soon_and_quietly(scene: Ma
     )
     assert here.steps(3) == [0.0, 0.25, 0.0]
     assert here.words() == ["+a1", "in sync", "+a8", "+c9"]
-    assert here.server.asked[2][1]["resourceVersion"] == "8"
+    assert here.server.requests[2][1]["resourceVersion"] == "8"
 
 
 @pytest.mark.parametrize(
     "expired",
-    [Said(refusal(410, "too old resource version"), 410), stream(line("ERROR", refusal(410, "too old resource version")))],
+    [Reply(refusal(410, "too old resource version"), 410), stream(line("ERROR", refusal(410, "too old resource version")))],
 )
-def test_a_version_that_is_too_old_means_a_list_that_tells_what_changed_and_what_is_gone(scene: Making, expired: Said) -> None:
+def test_after_a_version_that_is_too_old_a_list_shows_what_changed_and_what_is_gone(scene: Making, expired: Reply) -> None:
     here = scene(
         listed(node("a", "1"), node("b", "2"), node("c", "3"), version="7"),
         expired,
@@ -111,13 +111,13 @@ def test_a_version_that_is_too_old_means_a_list_that_tells_what_changed_and_what
     )
     assert here.steps(4) == [0.0, 0.25, 0.0, 0.25]
     assert here.words() == ["+a1", "+b2", "+c3", "in sync", "+b20", "+d21", "-c"]
-    assert here.server.asked[3][1]["resourceVersion"] == "30"
+    assert here.server.requests[3][1]["resourceVersion"] == "30"
 
 
 def test_a_name_that_came_back_with_another_uid_means_that_the_first_is_gone(scene: Making) -> None:
     here = scene(
         listed(node("a", "1", uid="old"), version="7"),
-        Said(refusal(410, "expired"), 410),
+        Reply(refusal(410, "expired"), 410),
         listed(node("a", "9", uid="new"), version="10"),
     )
     here.steps(3)
@@ -152,8 +152,8 @@ def test_a_line_that_is_no_json_means_a_list(scene: Making) -> None:
     assert here.words() == ["+a1", "in sync", "+a8", "+a9"]
 
 
-def test_what_is_not_allowed_is_said_once_and_asked_for_seldom(scene: Making) -> None:
-    no = Said(refusal(403, "nodes is forbidden"), 403)
+def test_what_is_not_allowed_is_reported_once_and_asked_for_seldom(scene: Making) -> None:
+    no = Reply(refusal(403, "nodes is forbidden"), 403)
     here = scene(no, no, listed(version="7"))
     assert here.steps(3) == [FORBIDDEN_WAIT, FORBIDDEN_WAIT, 0.0]
     assert here.words() == ["blind", "in sync"]
@@ -161,7 +161,7 @@ def test_what_is_not_allowed_is_said_once_and_asked_for_seldom(scene: Making) ->
     assert blind.reason == "listing 'nodes' did not work: 403 nodes is forbidden"
 
 
-MISSING = Said(refusal(404, "the server could not find the requested resource"), 404)
+MISSING = Reply(refusal(404, "the server could not find the requested resource"), 404)
 
 
 def test_a_type_that_is_not_installed_means_that_there_is_none_of_it(scene: Making) -> None:
@@ -170,7 +170,7 @@ def test_a_type_that_is_not_installed_means_that_there_is_none_of_it(scene: Maki
     assert here.words() == ["in sync", "+a1"]
 
 
-def test_a_type_that_was_there_is_not_taken_for_uninstalled_at_the_first_word(scene: Making) -> None:
+def test_a_type_that_was_there_does_not_count_as_uninstalled_at_once(scene: Making) -> None:
     """The script: a blip of 404s after which all is as it was, and then 404s that go on."""
     good = listed(node("a", "1"), version="7")
     here = scene(good, MISSING, MISSING, good, stream(bookmark("8")), *[MISSING] * 6, of=INSTALLED)
@@ -180,13 +180,13 @@ def test_a_type_that_was_there_is_not_taken_for_uninstalled_at_the_first_word(sc
     assert here.words()[4:] == ["blind", "-a", "in sync"]
 
 
-def test_a_built_in_type_that_is_not_found_is_out_of_sight_and_never_said_to_be_gone(scene: Making) -> None:
+def test_a_built_in_type_that_is_not_found_is_a_failure_and_never_gone(scene: Making) -> None:
     here = scene(listed(node("a", "1"), version="7"), *[MISSING] * 8)
     assert here.steps(9) == [0.0, *[FORBIDDEN_WAIT] * 8]
     assert here.words() == ["+a1", "in sync", "blind"]
 
 
-def test_streams_that_end_without_a_word_are_opened_again_after_longer_and_longer_pauses(scene: Making) -> None:
+def test_streams_that_end_without_an_event_are_opened_again_after_longer_and_longer_pauses(scene: Making) -> None:
     here = scene(listed(version="7"), *[stream()] * 7, stream(bookmark("8")), stream())
     assert here.steps(10) == [0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 4.0, 4.0, 0.0, 0.25]
     assert here.words() == ["in sync"]
@@ -200,13 +200,13 @@ def test_an_error_or_bookmark_that_cannot_be_read_means_a_list(scene: Making, ga
 
 
 def test_a_server_that_asks_for_a_pause_gets_it(scene: Making) -> None:
-    here = scene(Said(refusal(429, "too many"), 429, headers={"Retry-After": "7"}), listed(version="7"))
+    here = scene(Reply(refusal(429, "too many"), 429, headers={"Retry-After": "7"}), listed(version="7"))
     assert here.steps(2) == [7.0, 0.0]
     assert here.words() == ["blind", "in sync"]
 
 
 def test_a_pause_that_is_no_number_is_ten_seconds(scene: Making) -> None:
-    here = scene(Said(refusal(503, "later"), 503, headers={"Retry-After": "\N{SUPERSCRIPT TWO}"}))
+    here = scene(Reply(refusal(503, "later"), 503, headers={"Retry-After": "\N{SUPERSCRIPT TWO}"}))
     assert here.steps(1) == [10.0]
 
 
@@ -219,16 +219,16 @@ def test_a_server_that_does_not_answer_is_asked_after_longer_and_longer_pauses(s
 
 
 def test_a_server_that_never_knows_the_version_is_listed_after_some_refusals(scene: Making) -> None:
-    ahead = Said(refusal(504, "Too large resource version"), 504)
+    ahead = Reply(refusal(504, "Too large resource version"), 504)
     here = scene(listed(node("a", "9"), version="90"), *[ahead] * 5, listed(node("a", "2"), version="3"), stream())
     here.steps(8)
     assert here.words() == ["+a9", "in sync", "blind", "+a2", "in sync"]
 
 
-def test_a_list_that_takes_too_long_begins_again_and_tells_nothing_twice(scene: Making) -> None:
+def test_a_list_that_takes_too_long_begins_again_and_reports_nothing_twice(scene: Making) -> None:
     here = scene(
         listed(node("a", "1"), version="7", more="next"),
-        Said(refusal(410, "the provided continue parameter is too old"), 410),
+        Reply(refusal(410, "the provided continue parameter is too old"), 410),
         listed(node("a", "1"), node("b", "2"), version="8"),
     )
     here.steps(2)

@@ -261,18 +261,18 @@ def _away(_records: object) -> Any:
     raise LogUnavailable("the log in this test is away")
 
 
-def test_a_server_that_knows_no_containers_is_told_apart_from_a_success(server: Answering, scene: UsageScene) -> None:
+def test_a_server_that_knows_no_containers_is_published_apart_from_a_success(server: Answering, scene: UsageScene) -> None:
     with pytest.raises(BadInput, match=r"remembers no containers of job 'kubernetes-cadvisor' .* must be those of its cAdvisor"):
         list(history(server, scene).publish(START))
 
 
-def _last_said(scene: UsageScene) -> dict[str, Any]:
-    """What was said last of each workload: the amounts, and what they rest on, but for places."""
-    said = {}
+def _newest(scene: UsageScene) -> dict[str, Any]:
+    """The newest recommendation of each workload: the amounts, and what they rest on, without places."""
+    newest = {}
     for _, event in scene.events("recommendations"):
         if isinstance(event, RequestsRecommended):
-            said[event.workload.key] = (event.containers, event.because["containers"])
-    return said
+            newest[event.workload.key] = (event.containers, event.because["containers"])
+    return newest
 
 
 def _take(scene: UsageScene) -> None:
@@ -291,19 +291,19 @@ def test_what_is_recommended_from_history_is_what_the_same_samples_give_live(ser
         scene.has("web-1", when=-51 * HOUR, containers=("main",))
         scene.has("cart-0", CART, when=-51 * HOUR, containers=("main",))
     list(history(server, before, hours=50).publish(START - timedelta(hours=50)))
-    told = [event for _, event in before.scrapes()]
-    for moment in sorted({event.at for event in told}):
-        for event in told:
+    published = [event for _, event in before.scrapes()]
+    for moment in sorted({event.at for event in published}):
+        for event in published:
             if event.at == moment:
                 _say_live(live, event)
         live.log.append(ticks(live.topics, ticked_topics(), round(moment.timestamp() * 1000)))
     before.log.append(ticks(before.topics, ticked_topics(), round(START.timestamp() * 1000)))
     _take(before)
     _take(live)
-    said = _last_said(before)
-    assert set(said) == {WEB.key, CART.key}
-    assert said == _last_said(live)
-    assert said[WEB.key][1]["main"]["samples"] == 51
+    newest = _newest(before)
+    assert set(newest) == {WEB.key, CART.key}
+    assert newest == _newest(live)
+    assert newest[WEB.key][1]["main"]["samples"] == 51
 
 
 def _say_live(scene: UsageScene, event: MetricsScraped) -> None:

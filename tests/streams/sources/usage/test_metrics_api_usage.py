@@ -149,7 +149,7 @@ def test_no_pods_are_no_rows(metrics: MetricsApiUsage) -> None:
 
 
 @pytest.mark.parametrize(("code", "error"), [(403, GiveUp), (404, GiveUp), (429, TryAgain), (503, TryAgain)])
-def test_a_refusal_says_what_was_asked_of_whom(
+def test_a_refusal_names_what_was_asked_of_whom(
     server: Answering, metrics: MetricsApiUsage, code: int, error: type[Exception]
 ) -> None:
     server.answer = lambda _: (code, json.dumps({"kind": "Status", "message": "not like this"}).encode())
