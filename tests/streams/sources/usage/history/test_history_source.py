@@ -261,7 +261,7 @@ def _away(_records: object) -> Any:
     raise LogUnavailable("the log in this test is away")
 
 
-def test_a_server_that_knows_no_containers_is_published_apart_from_a_success(server: Answering, scene: UsageScene) -> None:
+def test_a_server_that_knows_no_containers_is_an_error_and_no_success(server: Answering, scene: UsageScene) -> None:
     with pytest.raises(BadInput, match=r"remembers no containers of job 'kubernetes-cadvisor' .* must be those of its cAdvisor"):
         list(history(server, scene).publish(START))
 
