@@ -100,7 +100,7 @@ def reasons(url: str) -> list[str] | None:
         return None
 
 
-def events(log: Path, topic: str) -> list[object]:
+def logged(log: Path, topic: str) -> list[object]:
     with FileLog(log) as held:
         records = held.poll({(TOPICS_HERE.wire(topic), 0): 0}, limit=1_000_000)
         return [Codec(TOPICS_HERE).decode(record) for record in records if tick_number(record) is None]
@@ -112,9 +112,9 @@ def test_it_watches_with_the_rights_to_list_and_watch_alone_and_is_ready_when_al
     (pod,) = world.deployment("web")
     with watching(kubeconfig(plane, world, tmp_path, RIGHTS), log, tmp_path) as url:
         wait_for(lambda: reasons(url) == [], timeout=40.0, what="it is ready")
-        published = [event for event in events(log, "pod-changes") if isinstance(event, PodChanged)]
+        published = [event for event in logged(log, "pod-changes") if isinstance(event, PodChanged)]
         assert pod["metadata"]["uid"] in {event.pod.uid for event in published}
-        assert {"base-1", "base-2", "base-3"} <= {e.node for e in events(log, "cluster-changes") if isinstance(e, NodeChanged)}
+        assert {"base-1", "base-2", "base-3"} <= {e.node for e in logged(log, "cluster-changes") if isinstance(e, NodeChanged)}
         with urllib.request.urlopen(f"{url}/metrics", timeout=5.0) as answer:  # noqa: S310  # loopback
             metrics = answer.read().decode()
         assert 'ullage_source_records_total{source="kube",topic="pod-changes"}' in metrics
@@ -128,5 +128,5 @@ def test_what_it_may_not_see_it_names_and_does_not_vouch_for(plane: Plane, world
         events, vpas = reasons(url) or ["", ""]
         assert events.startswith("events cannot be seen: listing 'events' did not work: 403")
         assert vpas.startswith("verticalpodautoscalers cannot be seen")
-    reports = [event for event in events(log, "cluster-changes") if isinstance(event, SourceReported)]
+    reports = [event for event in logged(log, "cluster-changes") if isinstance(event, SourceReported)]
     assert all(not {"oom-events", "policies"} & set(report.sees) for report in reports)
