@@ -53,4 +53,4 @@ def test_of_many_recommendations_the_newest_is_written_once_and_a_successor_writ
 def test_a_log_that_is_only_ticks_makes_no_status(desk: StatusDesk, server: VpaServer) -> None:
     desk.tick()
     assert desk.consumer().poll_once() == 0
-    assert server.asked == []
+    assert server.requests == []
