@@ -8,8 +8,8 @@ from functools import cache
 
 from agents.engine.stage import Stage
 from agents.logic.updates.updater import Updater
-from agents.logic.validation.clock_skew import ahead
 from agents.logic.validation.events import refuse
+from agents.logic.validation.future_events import ahead
 from agents.logic.vertical.recommender import PROGRAM, Recommender
 from agents.settings.tree import Settings
 from streams.topics import TOPICS

@@ -17,7 +17,7 @@ GIB = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """One resource, in cores or bytes, weighted by time. `p95` of slack is right within 2 %."""
+    """One resource, in cores or bytes, weighted by time. `slack_p95` is right within 2 %."""
 
     requested: float
     used: float

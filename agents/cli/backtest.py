@@ -21,6 +21,6 @@ def backtest(
 
     No broker needed. Try other settings with `--set vertical.target_percentile=0.97` and compare.
     """
-    from agents.inspect import backtest as command
+    from agents.inspect import backtest_command as command
 
     return command.run(given(common).settings(), file, max_oom=max_oom, as_json=output == "json")

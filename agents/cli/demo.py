@@ -29,4 +29,4 @@ def demo(  # noqa: PLR0913  # the flags of a command
     from agents.demo import demo_command
 
     settings = given(common).settings(demo__seconds=seconds, cluster__seed=seed)
-    return demo_command.run(settings, demo_command.Choice(log=log, trace=trace, forever=forever, plain=plain))
+    return demo_command.run(settings, demo_command.DemoFlags(log=log, trace=trace, forever=forever, plain=plain))

@@ -24,7 +24,7 @@ from streams.topics import TOPICS
 
 
 def played(day: Day, settings: Settings, log: MemoryLog) -> Generator[DayState, None, None]:
-    """The day with Ullage; yields the state after each tick. It takes `day.seconds` if the machine is fast enough."""
+    """The day with Ullage; yields the state after each tick. It keeps to the day's pace if the machine is fast enough."""
     context = LogContext.of(log, day.topics, day.cluster)
     log.append(opening(day))
     shop = open_shop(_shop_settings(day), log, day.topics)

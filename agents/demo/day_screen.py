@@ -23,7 +23,7 @@ _FRAME = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class ScreenFrame:
     """What surrounds the numbers: a title, a sentence for newcomers, how much of the day has passed (0 to 1), and a footer."""
 
     title: str
@@ -32,7 +32,7 @@ class Frame:
     footer: str
 
 
-def draw(state: DayState, story: Frame, *, height: int = 50) -> RenderableType:
+def draw(state: DayState, story: ScreenFrame, *, height: int = 50) -> RenderableType:
     """The whole view; a low screen shows fewer workloads and actions, so that all parts fit."""
     rows = state.rows()
     shown = max(_FEWEST, min(_TOP, len(rows), height - _FRAME - _FEWEST - 1))
@@ -48,7 +48,7 @@ def draw(state: DayState, story: Frame, *, height: int = 50) -> RenderableType:
     return Panel(Group(*parts), title=story.title, subtitle=story.footer, box=box.ROUNDED, padding=(0, 1))
 
 
-def plain(state: DayState, story: Frame) -> str:
+def plain(state: DayState, story: ScreenFrame) -> str:
     """One line, for output that is no terminal."""
     now = state.now
     return (
@@ -70,7 +70,7 @@ def _when(state: DayState) -> str:
     return f"{state.at:%d %b %H:%M}" if state.at else "starting"
 
 
-def _day(state: DayState, story: Frame) -> RenderableType:
+def _day(state: DayState, story: ScreenFrame) -> RenderableType:
     grid = Table.grid(padding=(0, 2))
     grid.add_row(
         Text("simulated time"),

@@ -12,7 +12,7 @@ from pathlib import Path
 from rich.console import Console
 
 from agents.demo import day_in_memory, kept_log, recorded_day, summary
-from agents.demo.day_screen import Frame
+from agents.demo.day_screen import ScreenFrame
 from agents.demo.day_state import DayState
 from agents.demo.demo_settings import Day
 from agents.demo.progress_display import ProgressDisplay, console
@@ -113,8 +113,8 @@ def _shown(wanted: DemoOptions, out: Console, states: Generator[DayState, None, 
     title, about = _framed(wanted)
     with ProgressDisplay(out, live=not wanted.plain) as show:
         for state in states:
-            show.update(state, Frame(title, about, day.progress(state.at), f"on {where}; Ctrl-C ends everything"))
-        show.update(state, Frame(title, about, day.progress(state.at), f"on {where}"), last=True)
+            show.update(state, ScreenFrame(title, about, day.progress(state.at), f"on {where}; Ctrl-C ends everything"))
+        show.update(state, ScreenFrame(title, about, day.progress(state.at), f"on {where}"), last=True)
     return state
 
 

@@ -13,7 +13,7 @@ from streams.errors import BadInput
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class DemoFlags:
     """The flags of the demo."""
 
     log: str | None = None
@@ -22,7 +22,7 @@ class Choice:
     plain: bool = False
 
 
-def run(settings: Settings, choice: Choice) -> int:
+def run(settings: Settings, choice: DemoFlags) -> int:
     """Play; the exit code. With `forever` being stopped is the normal end."""
     ours = settings.demo
     day = Day(settings.cluster.seed, ours.seconds, ours.partitions, timedelta(seconds=ours.tick_seconds))

@@ -8,7 +8,7 @@ from typing import Self
 from rich.console import Console
 from rich.live import Live
 
-from agents.demo.day_screen import Frame, draw, plain
+from agents.demo.day_screen import ScreenFrame, draw, plain
 from agents.demo.day_state import DayState
 
 _LIVE_EVERY = 0.25
@@ -35,7 +35,7 @@ class ProgressDisplay:
         if self._live is not None:
             self._live.stop()
 
-    def update(self, state: DayState, story: Frame, *, last: bool = False) -> None:
+    def update(self, state: DayState, story: ScreenFrame, *, last: bool = False) -> None:
         """Show this, unless something was shown a totals ago; `last` is always shown."""
         now = time.monotonic()
         if now < self._next and not last:

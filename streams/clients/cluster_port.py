@@ -31,8 +31,9 @@ class OOMKill:
 class Pod:
     """One pod as the cluster shows it now.
 
-    `containers` has the amounts in force: from the status where the cluster reports them, else from the spec. The two `asked`
-    mappings have what the spec asks for, by container. They differ from the amounts in force while a resize is under way.
+    `containers` has the amounts in force: from the status where the cluster reports them, else from the spec. `asked_requests`
+    and `asked_limits` have what the spec asks for, by container. They differ from the amounts in force during
+    a resize.
     """
 
     workload: Workload

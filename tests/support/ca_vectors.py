@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agents.logic.nodes.pod_natures import Nature, Owner, Pod
+from agents.logic.nodes.pod_natures import Nature, PodOwner, SchedulablePod
 from agents.logic.nodes.scheduling import kube_fragments, pod_requests
 from agents.logic.nodes.scheduling.pod_shapes import Node, Shape, pairs
 from agents.logic.nodes.scheduling.scheduled_cluster import MOST_AMOUNT, Cluster
@@ -47,8 +47,8 @@ def amounts(given: Json) -> dict[str, int]:
     return {name: value for name, value in {**found, **given.get("ext", {})}.items() if name not in given.get("absent", ())}
 
 
-def containers(given: list[Json]) -> list[pod_requests.Container]:
-    return [pod_requests.Container(amounts(one["requests"]), one.get("restart_policy") == "Always") for one in given]
+def containers(given: list[Json]) -> list[pod_requests.ContainerRequests]:
+    return [pod_requests.ContainerRequests(amounts(one["requests"]), one.get("restart_policy") == "Always") for one in given]
 
 
 def total(pod: Json) -> dict[str, int]:
@@ -57,8 +57,8 @@ def total(pod: Json) -> dict[str, int]:
     status = None
     if resize is not None:
         actual, allocated = amounts(resize.get("actual", {})), amounts(resize.get("allocated", {}))
-        status = pod_requests.Resize(allocated, actual, resize.get("infeasible", False))
-    first = pod_requests.Container(amounts(pod.get("requests", {})), resize=status)
+        status = pod_requests.ContainerResize(allocated, actual, resize.get("infeasible", False))
+    first = pod_requests.ContainerRequests(amounts(pod.get("requests", {})), resize=status)
     level = amounts(pod.get("pod_level_requests", {}))
     return pod_requests.of_pod([first], containers(pod.get("init_containers", [])), amounts(pod.get("overhead", {})), level)
 
@@ -109,8 +109,10 @@ def cluster(nodes: list[Json]) -> Cluster:
     return result
 
 
-def owner(given: Json) -> Owner:
-    return Owner(given["kind"], given["name"], given.get("api_version", ""), given.get("uid", ""), given.get("controller", True))
+def owner(given: Json) -> PodOwner:
+    return PodOwner(
+        given["kind"], given["name"], given.get("api_version", ""), given.get("uid", ""), given.get("controller", True)
+    )
 
 
 def local_volumes(given: list[Json]) -> tuple[str, ...]:
@@ -123,7 +125,7 @@ def local_volumes(given: list[Json]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def pod(given: Json, now: float) -> Pod:
+def pod(given: Json, now: float) -> SchedulablePod:
     """A vector's pod; its times are relative to `now`."""
     nature = Nature(
         shape=shape(given),
@@ -135,4 +137,4 @@ def pod(given: Json, now: float) -> Pod:
         local=local_volumes(given.get("volumes", [])),
     )
     deleted = now - given["deleted_s_ago"] if "deleted_s_ago" in given else None
-    return Pod(given["name"], nature, given.get("phase", "Running"), now - given.get("age_s", 0), deleted)
+    return SchedulablePod(given["name"], nature, given.get("phase", "Running"), now - given.get("age_s", 0), deleted)

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from agents.logic.nodes.aws.group_options import GroupOptions
-from agents.logic.nodes.cluster_state import SeenInstance
+from agents.logic.nodes.cluster_state_registry import SeenInstance
 from agents.logic.nodes.drain_rules import DisruptionBudget, DisruptionBudgets, Workloads
 from agents.logic.nodes.expanders import Circumstances
 from agents.logic.nodes.group_backoff import Failure
-from agents.logic.nodes.node_autoscaler import Autoscaler, Decisions, GroupSeen, NodeSeen, Settings, World
+from agents.logic.nodes.node_autoscaler import Autoscaler, Decisions, GroupSeen, NodeAutoscalerSettings, NodeSeen, World
 from agents.logic.nodes.node_estimator import Template
-from agents.logic.nodes.pod_natures import Pod, is_daemon, is_mirror
+from agents.logic.nodes.pod_natures import SchedulablePod, is_daemon, is_mirror
 from agents.logic.nodes.scale_down import CANDIDATE, TO_BE_DELETED
 from agents.logic.nodes.scheduling.kube_fragments import selector
 from agents.logic.nodes.scheduling.pod_shapes import HOSTNAME, Node, Taint
@@ -65,13 +65,13 @@ class Pace:
 class Scenario:
     """A vector's world and the autoscaler in it."""
 
-    def __init__(self, inputs: Json, settings: Settings, pace: Pace, options: dict[str, GroupOptions]) -> None:
+    def __init__(self, inputs: Json, settings: NodeAutoscalerSettings, pace: Pace, options: dict[str, GroupOptions]) -> None:
         self.settings, self.pace = settings, pace
         self.auto = Autoscaler(settings, 0.0)
         self.now = 0.0
         self.companies: dict[str, Company] = {}
         self.machines: dict[str, Machine] = {}
-        self.pods: dict[str, tuple[Pod, str]] = {}
+        self.pods: dict[str, tuple[SchedulablePod, str]] = {}
         self.controllers = inputs.get("controllers") or []
         self.pdbs = inputs.get("pdbs") or []
         self.refused: set[str] = set()
@@ -211,7 +211,7 @@ class Scenario:
     # Decisions
 
     def _world(self) -> World:
-        on: dict[str, list[Pod]] = {}
+        on: dict[str, list[SchedulablePod]] = {}
         for pod, node in self.pods.values():
             on.setdefault(node, []).append(pod)
         nodes = [self._seen(one, on.get(name, [])) for name, one in self.machines.items()]
@@ -245,7 +245,7 @@ class Scenario:
         waiting = on.get("", [])
         return World(nodes, groups, waiting, instances, Workloads(known), DisruptionBudgets(budgets), ca_vectors.NAMESPACES)
 
-    def _seen(self, one: Machine, pods: list[Pod]) -> NodeSeen:
+    def _seen(self, one: Machine, pods: list[SchedulablePod]) -> NodeSeen:
         taints = [Taint(TO_BE_DELETED, "", "NoSchedule")] * (one.since is not None) + [
             Taint(CANDIDATE, "", "PreferNoSchedule")
         ] * one.soft

@@ -23,7 +23,7 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ContainerChange:
-    """What was set for one container. `before`: as it stood, with `caps` and `notes` in the order in which they applied.
+    """What was set for one container, and what stood there before; `caps` and `notes` are in the order in which they applied.
 
     `boost_base` is the CPU that a startup boost started from; None where there was none. Lists that are set hold only what the
     patch says, which may be what stood there before.

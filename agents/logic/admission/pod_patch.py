@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from agents.logic.admission import startup_boost
 from agents.logic.admission.admission_account import ContainerChange, Op, Patched
 from agents.logic.admission.admission_settings import AdmissionSettings
-from agents.logic.admission.pod_spec import Pod
+from agents.logic.admission.pod_spec import AdmittedPod
 from agents.logic.admission.startup_boost import BoostError
 from agents.logic.admission.vpa_manifest import Vpa
 from agents.logic.resources import capping, limit_proportion
@@ -42,7 +42,7 @@ class _Wanted:
     base: Quantity | None = None
 
 
-def patch(pod: Pod, vpa: Vpa, ranges: Ranges, settings: AdmissionSettings) -> Patched:
+def patch(pod: AdmittedPod, vpa: Vpa, ranges: Ranges, settings: AdmissionSettings) -> Patched:
     """The patch for a pod that this VPA governs. Where upstream fails, nothing is patched and the reason is given."""
     again = _again(pod, vpa, ranges, settings)
     if again is not None:
@@ -58,12 +58,12 @@ def escaped(name: str) -> str:
     return name.replace("~", "~0").replace("/", "~1")
 
 
-def observed(pod: Pod) -> str:
+def observed(pod: AdmittedPod) -> str:
     """The annotation that lists the containers that were there when the pod was admitted."""
     return ", ".join(container.name for container in pod.containers)
 
 
-def _patch(pod: Pod, vpa: Vpa, ranges: Ranges, settings: AdmissionSettings) -> Patched:
+def _patch(pod: AdmittedPod, vpa: Vpa, ranges: Ranges, settings: AdmissionSettings) -> Patched:
     ops: list[Op] = [] if pod.annotations is not None else [_add(_ANNOTATIONS, {})]
     changes, updates = [], []
     capped = _capped(pod, vpa, ranges)
@@ -92,7 +92,7 @@ def _patch(pod: Pod, vpa: Vpa, ranges: Ranges, settings: AdmissionSettings) -> P
     return Patched(tuple(ops), tuple(changes))
 
 
-def _capped(pod: Pod, vpa: Vpa, ranges: Ranges) -> capping.Capped:
+def _capped(pod: AdmittedPod, vpa: Vpa, ranges: Ranges) -> capping.Capped:
     if vpa.advice is None:
         return capping.Capped((), {})
     return capping.cap(vpa.advice, pod.standing, [policy.rule for policy in vpa.policies or ()], ranges)
@@ -130,7 +130,7 @@ def _boosted(container: Container, wanted: _Wanted, vpa: Vpa, settings: Admissio
     return replace(wanted, requests=found.requests, limits=found.limits, base=found.base), [kept]
 
 
-def _container_ops(index: int, pod: Pod, wanted: _Wanted) -> tuple[list[Op], list[str]]:
+def _container_ops(index: int, pod: AdmittedPod, wanted: _Wanted) -> tuple[list[Op], list[str]]:
     container, path = pod.containers[index], f"/spec/containers/{index}/resources"
     ops: list[Op] = []
     if container.requests is None and container.limits is None and not pod.given[index]:
@@ -160,7 +160,7 @@ def _change(index: int, standing: Container, wanted: _Wanted) -> ContainerChange
     )
 
 
-def _again(pod: Pod, vpa: Vpa, ranges: Ranges, settings: AdmissionSettings) -> Patched | None:
+def _again(pod: AdmittedPod, vpa: Vpa, ranges: Ranges, settings: AdmissionSettings) -> Patched | None:
     """The answer to a pod that was patched before and is as the patch left it; None for any other.
 
     What a LimitRange allows depends on what the container had before, which the patch has overwritten: an amount that one bounded

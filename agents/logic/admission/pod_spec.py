@@ -19,7 +19,7 @@ class Owner:
 
 
 @dataclass(frozen=True, slots=True)
-class Pod:
+class AdmittedPod:
     """A pod.
 
     `containers` as the spec has them, `standing` with what their status says of them instead, if it does. `given`: the resources
@@ -36,7 +36,7 @@ class Pod:
     given: tuple[Mapping[str, Any] | None, ...]
 
 
-def read(manifest: object, namespace: str = "") -> Pod:
+def read(manifest: object, namespace: str = "") -> AdmittedPod:
     """A manifest in a namespace. A pod that has yet to be named goes by the start of its name and `%`. Raises UnreadableError."""
     whole = json_fields.parts(manifest, ".")
     if "metadata" not in whole:
@@ -48,7 +48,7 @@ def read(manifest: object, namespace: str = "") -> Pod:
         json_fields.parts(entry, "spec.containers") for entry in json_fields.items(spec.get("containers"), "spec.containers")
     ]
     containers = tuple(_container(entry, "spec.containers") for entry in entries)
-    return Pod(
+    return AdmittedPod(
         namespace=json_fields.text(meta.get("namespace"), "metadata.namespace") or namespace,
         name=name or f"{start}%",
         labels=json_fields.texts(meta.get("labels"), "metadata.labels") or {},

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from agents.logic.admission.pod_spec import Owner, Pod
+from agents.logic.admission.pod_spec import AdmittedPod, Owner
 from agents.logic.admission.vpa_manifest import Vpa
 from agents.logic.resources.container_limit_range import NONE, Ranges
 from schemas.policies.vertical import UpdateMode
@@ -55,7 +55,7 @@ class Tables:
         return self.by_namespace.get(namespace, NONE)
 
 
-def governing(pod: Pod, lookup: Lookup) -> Vpa | str:
+def governing(pod: AdmittedPod, lookup: Lookup) -> Vpa | str:
     """The VPA, or a sentence that says why there is none."""
     if pod.owner is None:
         return "no controller owns the pod"
@@ -68,7 +68,7 @@ def governing(pod: Pod, lookup: Lookup) -> Vpa | str:
     return strongest(pod, candidates) or _nobody(top, candidates)
 
 
-def strongest(pod: Pod, candidates: Iterable[Vpa]) -> Vpa | None:
+def strongest(pod: AdmittedPod, candidates: Iterable[Vpa]) -> Vpa | None:
     """Of those that select the pod and are to be applied the oldest, of equally old ones the first by name."""
     fitting = [vpa for vpa in candidates if _applies(vpa) and _selects(vpa, pod)]
     return min(fitting, key=lambda vpa: (vpa.created, vpa.name), default=None)
@@ -79,7 +79,7 @@ def _applies(vpa: Vpa) -> bool:
     return vpa.mode != UpdateMode.OFF or vpa.boosts
 
 
-def _selects(vpa: Vpa, pod: Pod) -> bool:
+def _selects(vpa: Vpa, pod: AdmittedPod) -> bool:
     if vpa.selector is None or vpa.namespace != pod.namespace:
         return False
     return all(requirement.holds(pod.labels.get(requirement.key)) for requirement in vpa.selector)

@@ -13,7 +13,7 @@ import numpy as np
 from agents.logic.forecast import crane_durations, estimators, load_series, period_detection
 from agents.logic.forecast.estimators import Estimator, Fourier, Maximum
 from agents.logic.forecast.forecast_values import Cause, Forecast, NoForecast, floored
-from agents.logic.forecast.load_series import Floats, Series, Times
+from agents.logic.forecast.load_series import Floats, LoadSeries, Times
 from agents.logic.forecast.period_detection import DAY, WEEK
 
 DEFAULT_ESTIMATORS: tuple[Estimator, ...] = tuple(
@@ -131,18 +131,18 @@ def fit(times: Times, values: Floats, settings: DspSettings) -> Fitted | NoForec
     even = load_series.prepare(times, values, step=step)
     if isinstance(even, NoForecast):
         return even
-    even = Series(even.start, step, load_series.without_outliers(even.values))
+    even = LoadSeries(even.start, step, load_series.without_outliers(even.values))
     period = accepted_period(even)
     return period if isinstance(period, NoForecast) else forecast(even, period, settings.estimators)
 
 
-def found_period(even: Series) -> int | None:
+def found_period(even: LoadSeries) -> int | None:
     """Seconds of the strongest period, cut as upstream cuts them (samples over a rate); None if there is none."""
     found = period_detection.find(period_detection.searched(even.values, step=even.step), step=even.step)
     return None if found is None else int(found.samples / (1.0 / even.step))
 
 
-def accepted_period(even: Series) -> int | NoForecast:
+def accepted_period(even: LoadSeries) -> int | NoForecast:
     """A day or a week in seconds, or why it is neither."""
     part = period_detection.searched(even.values, step=even.step)
     hours = len(even.values) * even.step / 3600
@@ -158,7 +158,7 @@ def accepted_period(even: Series) -> int | NoForecast:
     return found
 
 
-def forecast(even: Series, period: int, candidates: Sequence[Estimator]) -> Fitted | NoForecast:
+def forecast(even: LoadSeries, period: int, candidates: Sequence[Estimator]) -> Fitted | NoForecast:
     """The candidate that was closest on the last period, applied to all whole periods and repeated as often as they are."""
     samples = int(period / even.step)
     count = len(even.values) // samples

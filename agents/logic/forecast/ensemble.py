@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from agents.logic.forecast import period_detection, seasonal_profiles
 from agents.logic.forecast.forecast_values import Cause, Forecast, NoForecast
-from agents.logic.forecast.load_series import Floats, Series, Times, binned
+from agents.logic.forecast.load_series import Floats, LoadSeries, Times, binned
 from agents.logic.forecast.period_detection import DAY, WEEK
 from agents.logic.forecast.seasonal_profiles import Ahead, Stack
 
@@ -110,7 +110,7 @@ def _origins(length: int, settings: EnsembleSettings) -> NDArray[np.int64]:
     return places[places >= first].astype(np.int64)
 
 
-def _other_period(series: Series, known: int) -> int | None:
+def _other_period(series: LoadSeries, known: int) -> int | None:
     """A period in bins that is neither a day nor a week, if the history before all origins shows one twice."""
     history = series.values[:known]
     found = period_detection.find(history, step=series.step)
@@ -121,7 +121,7 @@ def _other_period(series: Series, known: int) -> int | None:
 
 
 def _tried(
-    series: Series, seen: Flags, origins: NDArray[np.int64], other: int | None, settings: EnsembleSettings
+    series: LoadSeries, seen: Flags, origins: NDArray[np.int64], other: int | None, settings: EnsembleSettings
 ) -> _Trials | None:
     ahead = _ahead(origins, settings)
     places = ahead.places[:, ahead.recent :]
@@ -132,7 +132,7 @@ def _tried(
 _LAST = "last value"
 
 
-def _candidates(series: Series, ahead: Ahead, other: int | None) -> Stack:
+def _candidates(series: LoadSeries, ahead: Ahead, other: int | None) -> Stack:
     """All candidates' forecasts, the last value's at the end; what is below 0 counts as 0 if the series never is."""
     half_lives = sorted({max(1, hours * 3600 // series.step) for hours in (1, 6)})
     found = seasonal_profiles.levelled(seasonal_profiles.shapes(series, ahead, other), series.values, ahead, half_lives)
@@ -144,7 +144,7 @@ def _candidates(series: Series, ahead: Ahead, other: int | None) -> Stack:
     return Stack((*found.names, "recent mean", _LAST), values)
 
 
-def _chosen(series: Series, trials: _Trials, other: int | None, settings: EnsembleSettings) -> Ensemble | NoForecast:
+def _chosen(series: LoadSeries, trials: _Trials, other: int | None, settings: EnsembleSettings) -> Ensemble | NoForecast:
     """The best candidate, or the mean of the best few, whichever was closer."""
     errors = trials.errors(trials.candidates.values)
     best = np.argsort(errors, kind="stable")[: settings.members]
@@ -169,7 +169,7 @@ def _chosen(series: Series, trials: _Trials, other: int | None, settings: Ensemb
     return Ensemble(plain, above, names, accuracy, float((upper - values).mean()), period)
 
 
-def _scales(forecast: Floats, series: Series, ahead: Ahead) -> tuple[Floats, ...]:
+def _scales(forecast: Floats, series: LoadSeries, ahead: Ahead) -> tuple[Floats, ...]:
     """What a margin may be a share of: the forecast (at least a tenth of the mean), the mean, or how far days lie apart."""
     mean = float(np.abs(series.values).mean())
     relative, flat = np.maximum(np.abs(forecast), 0.1 * mean), np.full_like(forecast, mean)

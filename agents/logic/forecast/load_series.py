@@ -26,20 +26,20 @@ _MOST_BINS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Series:
+class LoadSeries:
     """Values at `start`, `start + step`, ... (seconds since the epoch)."""
 
     start: int
     step: int
     values: Floats
 
-    def newest(self, count: int) -> "Series":
+    def newest(self, count: int) -> "LoadSeries":
         """The last `count` values."""
         skipped = len(self.values) - count
-        return Series(self.start + skipped * self.step, self.step, self.values[skipped:])
+        return LoadSeries(self.start + skipped * self.step, self.step, self.values[skipped:])
 
 
-def prepare(times: Times, values: Floats, *, step: int, unit: int = LONGEST_GAP) -> Series | NoForecast:
+def prepare(times: Times, values: Floats, *, step: int, unit: int = LONGEST_GAP) -> LoadSeries | NoForecast:
     """The newest whole `unit`s (seconds) of the samples, gaps filled by straight lines; maybe none. Times ascend.
 
     Source: `pkg/prediction/dsp/preprocessing.go` of Crane.
@@ -51,7 +51,7 @@ def prepare(times: Times, values: Floats, *, step: int, unit: int = LONGEST_GAP)
         return NoForecast(Cause.NO_SAMPLES, "there is no sample")
     steps = np.diff(times)
     if (steps == step).all():
-        return Series(int(times[0]), step, values.astype(np.float64)).newest(_whole(len(values), unit // step))
+        return LoadSeries(int(times[0]), step, values.astype(np.float64)).newest(_whole(len(values), unit // step))
     gaps = steps > LONGEST_GAP
     wrong = ~gaps & ((steps <= 0) | (steps % step != 0))
     if wrong.any():
@@ -60,7 +60,7 @@ def prepare(times: Times, values: Floats, *, step: int, unit: int = LONGEST_GAP)
         return NoForecast(Cause.BAD_STEP, text)
     begin = len(gaps) - int(np.argmax(gaps[::-1])) if gaps.any() else 0
     even = _fill(times[begin:], values[begin:], step)
-    return Series(int(times[begin]), step, even).newest(_whole(len(even), unit // step))
+    return LoadSeries(int(times[begin]), step, even).newest(_whole(len(even), unit // step))
 
 
 def _fill(times: Times, values: Floats, step: int) -> Floats:
@@ -108,7 +108,7 @@ def _percentile_places(percent: float, count: int) -> tuple[int, int] | None:
     return None
 
 
-def binned(times: Times, values: Floats, *, step: int) -> tuple[Series, NDArray[np.bool_]] | NoForecast:
+def binned(times: Times, values: Floats, *, step: int) -> tuple[LoadSeries, NDArray[np.bool_]] | NoForecast:
     """Means of bins `step` seconds wide, and which bins saw a sample; in any order, with repeats and gaps of any length.
 
     An empty bin takes the straight line between its neighbours if they are no more than an hour apart, else the value a day
@@ -126,7 +126,7 @@ def binned(times: Times, values: Floats, *, step: int) -> tuple[Series, NDArray[
     counts = np.bincount(places, minlength=length)
     means = np.bincount(places, values, length) / np.maximum(counts, 1)
     seen = counts > 0
-    return Series(start, step, _filled(means, seen, step)), seen
+    return LoadSeries(start, step, _filled(means, seen, step)), seen
 
 
 def _filled(means: Floats, seen: NDArray[np.bool_], step: int) -> Floats:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.logic.forecast.load_series import Floats, Series
+from agents.logic.forecast.load_series import Floats, LoadSeries
 from agents.logic.forecast.period_detection import DAY, WEEK
 
 Places = NDArray[np.int64]
@@ -56,7 +56,7 @@ class Stack:
     values: Floats
 
 
-def shapes(series: Series, ahead: Ahead, other: int | None) -> Stack:
+def shapes(series: LoadSeries, ahead: Ahead, other: int | None) -> Stack:
     """The profiles that the history before the first origin can give.
 
     `other` is a period in bins, besides the day and the week, that the history shows. No value may be missing.
@@ -108,7 +108,7 @@ def _weights(name: str, count: int) -> tuple[list[str], Floats]:
     return kinds, np.stack(columns, axis=1)
 
 
-def _alike(series: Series, ahead: Ahead, earlier: Floats, places: Places) -> Floats:
+def _alike(series: LoadSeries, ahead: Ahead, earlier: Floats, places: Places) -> Floats:
     """The mean of earlier days of the same kind (workday, Saturday, Sunday, in UTC); of all days where there is none."""
     bins = np.arange(len(series.values) + ahead.horizon)
     weekday = ((series.start + bins * series.step) // DAY + _THURSDAY) % 7
@@ -119,7 +119,7 @@ def _alike(series: Series, ahead: Ahead, earlier: Floats, places: Places) -> Flo
     return np.asarray(np.where(count > 0, mean, earlier.mean(axis=2)))
 
 
-def spread(series: Series, ahead: Ahead) -> Floats | None:
+def spread(series: LoadSeries, ahead: Ahead) -> Floats | None:
     """How far the last days lie apart at each lead of the horizon (standard deviation): origins x horizon; None for one day."""
     period = DAY // series.step
     count = min((int(ahead.origins.min()) - ahead.recent) // period, _SPREAD_OF)

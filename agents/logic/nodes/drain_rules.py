@@ -10,7 +10,7 @@ from enum import StrEnum
 from itertools import groupby
 from operator import attrgetter
 
-from agents.logic.nodes.pod_natures import Nature, Owner, Pod, controller, is_daemon, is_mirror, lingers
+from agents.logic.nodes.pod_natures import Nature, PodOwner, SchedulablePod, controller, is_daemon, is_mirror, lingers
 from agents.logic.nodes.scheduling.scheduling_selectors import Selector
 
 SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
@@ -49,7 +49,7 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class DrainVerdict:
     """A pod's outcome, with the reason if it blocks. `protected`: disruption budgets are asked as well."""
 
     outcome: Outcome
@@ -104,16 +104,16 @@ class DisruptionBudgets:
         places = self.of(nature)
         return bool(places) and any(self.left[place] < 1 for place in places)
 
-    def allow_at_once(self, pods: Iterable[Pod]) -> bool:
+    def allow_at_once(self, pods: Iterable[SchedulablePod]) -> bool:
         """Whether all of these pods may go at the same time."""
         return all(number <= self.left[place] for place, number in self._wanted(pods).items())
 
-    def use(self, pods: Iterable[Pod]) -> None:
+    def use(self, pods: Iterable[SchedulablePod]) -> None:
         """Count pods as gone."""
         for place, number in self._wanted(pods).items():
             self.left[place] -= number
 
-    def _wanted(self, pods: Iterable[Pod]) -> dict[int, int]:
+    def _wanted(self, pods: Iterable[SchedulablePod]) -> dict[int, int]:
         """How many of the pods each budget protects."""
         wanted: dict[int, int] = {}
         for nature, number in Counter(map(NATURE, pods)).items():
@@ -130,14 +130,14 @@ class Workloads:
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
+class DrainContext:
     """What the rules may know besides the pod."""
 
     now: float
     settings: DrainSettings
     workloads: Workloads
     budgets: DisruptionBudgets
-    known: dict[Nature, Verdict] = field(default_factory=dict)
+    known: dict[Nature, DrainVerdict] = field(default_factory=dict)
     """Verdicts on pods that run, by their nature, as far as budgets have no say in them."""
 
 
@@ -145,13 +145,13 @@ class Scene:
 class Drained:
     """What becomes of a node's pods. `blocker` keeps the node; `wait` are pods that must end by themselves first."""
 
-    move: list[Pod] = field(default_factory=list)
-    daemons: list[Pod] = field(default_factory=list)
-    wait: list[Pod] = field(default_factory=list)
-    blocker: Pod | None = None
+    move: list[SchedulablePod] = field(default_factory=list)
+    daemons: list[SchedulablePod] = field(default_factory=list)
+    wait: list[SchedulablePod] = field(default_factory=list)
+    blocker: SchedulablePod | None = None
     reason: Blocking | None = None
 
-    def keep(self, outcome: Outcome, pods: list[Pod]) -> None:
+    def keep(self, outcome: Outcome, pods: list[SchedulablePod]) -> None:
         """Note pods that do not block."""
         if outcome is Outcome.MOVE:
             self.move += pods
@@ -166,7 +166,7 @@ class Drained:
         return not self.move and not self.wait and self.blocker is None
 
 
-def of_node(pods: Iterable[Pod], scene: Scene) -> Drained:
+def of_node(pods: Iterable[SchedulablePod], scene: DrainContext) -> Drained:
     """Judge the pods of a node in their order, up to the first that blocks. Source: GetPodsToMove in simulator/drain.go.
 
     Disruption budgets are asked again for all that would move: an annotation that lets a pod pass the rules does not let it pass
@@ -189,7 +189,7 @@ def of_node(pods: Iterable[Pod], scene: Scene) -> Drained:
     return found
 
 
-def of_pod(pod: Pod, scene: Scene) -> Verdict:
+def of_pod(pod: SchedulablePod, scene: DrainContext) -> DrainVerdict:
     """The verdict on one pod."""
     nature = pod.nature
     usual = _usual(nature, {pod.phase}, {pod.deleted})
@@ -199,7 +199,7 @@ def of_pod(pod: Pod, scene: Scene) -> Verdict:
         if usual:
             scene.known[nature] = verdict
     if verdict.outcome is Outcome.MOVE and verdict.protected and scene.budgets.exhausted(nature):
-        return Verdict(Outcome.BLOCK, Blocking.DISRUPTION_BUDGET)
+        return DrainVerdict(Outcome.BLOCK, Blocking.DISRUPTION_BUDGET)
     return verdict
 
 
@@ -208,23 +208,23 @@ def _usual(nature: Nature, phases: set[str], deleted: set[float | None]) -> bool
     return deleted == {None} and phases.isdisjoint(FINISHED) and nature.shape.namespace != SYSTEM
 
 
-def _verdict(pod: Pod, scene: Scene) -> Verdict:
+def _verdict(pod: SchedulablePod, scene: DrainContext) -> DrainVerdict:
     """All rules but the last, which asks the disruption budgets of a pod that is `protected`."""
     nature = pod.nature
     if is_mirror(nature.annotations) or lingers(pod, scene.now):
-        return Verdict(Outcome.SKIP)
+        return DrainVerdict(Outcome.SKIP)
     reason = _controller(nature, scene)
     if reason is not None:
-        return Verdict(Outcome.BLOCK, reason)
+        return DrainVerdict(Outcome.BLOCK, reason)
     if is_daemon(nature):
-        return Verdict(Outcome.DAEMON)
+        return DrainVerdict(Outcome.DAEMON)
     safe = nature.annotations.get(SAFE_TO_EVICT)
     if safe == "true" or _finished(pod):
-        return Verdict(Outcome.MOVE)
-    return Verdict(Outcome.WAIT) if safe == "on-completion" else _protection(pod, scene)
+        return DrainVerdict(Outcome.MOVE)
+    return DrainVerdict(Outcome.WAIT) if safe == "on-completion" else _protection(pod, scene)
 
 
-def _controller(nature: Nature, scene: Scene) -> Blocking | None:
+def _controller(nature: Nature, scene: DrainContext) -> Blocking | None:
     """The controller must exist, and have replicas enough; of kinds that are not known nothing is asked."""
     mine = controller(nature.owners)
     if not scene.settings.skip_custom_controllers or mine is None or mine.group is None or not _looked_up(nature, mine):
@@ -238,36 +238,36 @@ def _controller(nature: Nature, scene: Scene) -> Blocking | None:
     return Blocking.MIN_REPLICAS if counted and replicas is not None and replicas < scene.settings.min_replicas else None
 
 
-def _looked_up(nature: Nature, mine: Owner) -> bool:
+def _looked_up(nature: Nature, mine: PodOwner) -> bool:
     if is_daemon(nature):
         return mine.kind == "DaemonSet" and mine.group == APPS
     return mine.kind in ("ReplicationController", "ReplicaSet", "Job") or (mine.kind == "StatefulSet" and mine.group == APPS)
 
 
-def _finished(pod: Pod) -> bool:
+def _finished(pod: SchedulablePod) -> bool:
     return pod.phase == "Failed" or (pod.phase == "Succeeded" and pod.nature.restart_policy in ("Never", "OnFailure"))
 
 
-def _replicated(nature: Nature, scene: Scene) -> bool:
+def _replicated(nature: Nature, scene: DrainContext) -> bool:
     """Whether somebody makes the pod anew elsewhere."""
     mine = controller(nature.owners)
     known = ("ReplicationController", "Job", "ReplicaSet", "StatefulSet")
     return mine is not None and (not scene.settings.skip_custom_controllers or mine.kind in known)
 
 
-def _protection(pod: Pod, scene: Scene) -> Verdict:
+def _protection(pod: SchedulablePod, scene: DrainContext) -> DrainVerdict:
     """A controller, system pods, the annotation, and local storage, in this order; then only the disruption budgets are left."""
     settings, nature = scene.settings, pod.nature
     if not _replicated(nature, scene):
-        return Verdict(Outcome.BLOCK, Blocking.NOT_REPLICATED)
+        return DrainVerdict(Outcome.BLOCK, Blocking.NOT_REPLICATED)
     if pod.namespace == SYSTEM and settings.skip_system and not scene.budgets.of(nature):
         young = scene.now - pod.created <= settings.system_pods_block
-        return Verdict(Outcome.BLOCK, Blocking.SYSTEM) if young else Verdict(Outcome.MOVE)
+        return DrainVerdict(Outcome.BLOCK, Blocking.SYSTEM) if young else DrainVerdict(Outcome.MOVE)
     if nature.annotations.get(SAFE_TO_EVICT) == "false":
-        return Verdict(Outcome.BLOCK, Blocking.NOT_SAFE)
+        return DrainVerdict(Outcome.BLOCK, Blocking.NOT_SAFE)
     if settings.skip_local_storage and _stores(nature):
-        return Verdict(Outcome.BLOCK, Blocking.LOCAL_STORAGE)
-    return Verdict(Outcome.MOVE, protected=True)
+        return DrainVerdict(Outcome.BLOCK, Blocking.LOCAL_STORAGE)
+    return DrainVerdict(Outcome.MOVE, protected=True)
 
 
 def _stores(nature: Nature) -> bool:

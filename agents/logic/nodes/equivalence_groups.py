@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from agents.logic.nodes.pod_natures import Pod, controller
+from agents.logic.nodes.pod_natures import SchedulablePod, controller
 from agents.logic.nodes.scheduling.label_columns import Counts
 from agents.logic.nodes.scheduling.scheduled_cluster import ShapeId
 
@@ -12,7 +12,7 @@ MOST_GROUPS = 10
 """Groups of one controller; its further pods that differ stand alone."""
 
 
-def equivalence(pods: Sequence[Pod]) -> list[list[int]]:
+def equivalence(pods: Sequence[SchedulablePod]) -> list[list[int]]:
     """The places of pods by group: those of one controller with equal labels and an equal spec.
 
     A pod without controller is alone. Source: BuildPodGroups in core/scaleup/equivalence/groups.go.

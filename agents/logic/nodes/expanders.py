@@ -81,7 +81,7 @@ class Circumstances:
 
 
 @dataclass(slots=True)
-class Choice:
+class ExpanderChoice:
     """What was chosen, out of which options that were equally good, and what deserves an event (reason and group)."""
 
     best: Option | None = None
@@ -105,12 +105,12 @@ def chain(names: Sequence[str]) -> tuple[Expander, ...]:
     return tuple(Expander(name) for name in seen)
 
 
-def choose(expanders: Sequence[Expander], options: Sequence[Option], around: Circumstances) -> Choice:
+def choose(expanders: Sequence[Expander], options: Sequence[Option], around: Circumstances) -> ExpanderChoice:
     """Filter the options until one is left; chance decides among those that no expander told apart.
 
     Source: chainStrategy in expander/factory/chain.go.
     """
-    choice = Choice()
+    choice = ExpanderChoice()
     left = list(options)
     for expander in expanders:
         if expander is Expander.RANDOM:

@@ -11,16 +11,16 @@ from dataclasses import dataclass, field
 from agents.logic.nodes import pending_pods
 from agents.logic.nodes import scale_up as scaleup
 from agents.logic.nodes.aws.group_options import GroupOptions
-from agents.logic.nodes.cluster_state import ClusterState, Look, SeenInstance, SeenNode, StateSettings
+from agents.logic.nodes.cluster_state_registry import ClusterStateRegistry, Look, SeenInstance, SeenNode, StateSettings
 from agents.logic.nodes.deletion_budgets import Running
-from agents.logic.nodes.drain_rules import DisruptionBudgets, DrainSettings, Scene, Workloads
+from agents.logic.nodes.drain_rules import DisruptionBudgets, DrainContext, DrainSettings, Workloads
 from agents.logic.nodes.expanders import Circumstances
 from agents.logic.nodes.group_backoff import Backoff, BackoffSettings, Failure
 from agents.logic.nodes.node_estimator import Template
 from agents.logic.nodes.pending_pods import PendingSettings
-from agents.logic.nodes.pod_natures import Nature, Pod, recreated
-from agents.logic.nodes.scale_down import DISABLED, Candidate, Chosen, GroupSize, ScaleDown, ScaleDownSettings
-from agents.logic.nodes.scale_up import Group, Increase, ScaleUp, ScaleUpSettings
+from agents.logic.nodes.pod_natures import Nature, SchedulablePod, recreated
+from agents.logic.nodes.scale_down import DISABLED, Chosen, GroupSize, ScaleDown, ScaleDownNode, ScaleDownSettings
+from agents.logic.nodes.scale_up import Increase, ScaleUp, ScaleUpGroup, ScaleUpSettings
 from agents.logic.nodes.scheduling.pod_shapes import Node
 from agents.logic.nodes.scheduling.scheduled_cluster import Cluster, Row, numbers
 from agents.logic.nodes.scheduling.topology_counts import Namespaces
@@ -35,7 +35,7 @@ class NodeSeen:
 
     node: Node
     group: str
-    pods: Sequence[Pod]
+    pods: Sequence[SchedulablePod]
     created: float
     ready: bool = True
     suspended: bool = False
@@ -66,7 +66,7 @@ class World:
 
     nodes: Sequence[NodeSeen]
     groups: Sequence[GroupSeen]
-    waiting: Sequence[Pod]
+    waiting: Sequence[SchedulablePod]
     instances: Sequence[SeenInstance]
     workloads: Workloads
     budgets: DisruptionBudgets
@@ -83,7 +83,7 @@ class Delays:
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class NodeAutoscalerSettings:
     """All settings of a decision. `soft_taints`: most of them changed at once, 0 for none at all."""
 
     state: StateSettings = field(default_factory=StateSettings)
@@ -110,17 +110,17 @@ class Decisions:
     taint: list[str] = field(default_factory=list)
     untaint: list[str] = field(default_factory=list)
     scale_up: ScaleUp = field(default_factory=ScaleUp)
-    triggered: list[Pod] = field(default_factory=list)
-    not_triggered: list[Pod] = field(default_factory=list)
+    triggered: list[SchedulablePod] = field(default_factory=list)
+    not_triggered: list[SchedulablePod] = field(default_factory=list)
     halted: str = ""
 
 
 class Autoscaler:
     """What must be remembered from one decision to the next."""
 
-    def __init__(self, settings: Settings, start: float) -> None:
+    def __init__(self, settings: NodeAutoscalerSettings, start: float) -> None:
         self.settings = settings
-        self.state = ClusterState(settings.state, Backoff(settings.backoff))
+        self.state = ClusterStateRegistry(settings.state, Backoff(settings.backoff))
         self.scale_down = ScaleDown(settings.scale_down)
         self.grown = self.deleted = self.stumbled = start - LONG_AGO
 
@@ -184,9 +184,9 @@ class Autoscaler:
             found.lower += list(wrong.items())
             found.halted = "sizes of groups were set right"
 
-    def _groups(self, world: World, now: float) -> list[Group]:
+    def _groups(self, world: World, now: float) -> list[ScaleUpGroup]:
         return [
-            Group(
+            ScaleUpGroup(
                 one.name,
                 one.target,
                 one.most,
@@ -200,7 +200,7 @@ class Autoscaler:
 
     def _grow(
         self, world: World, cluster: Cluster, found: Decisions, around: Circumstances, now: float
-    ) -> Mapping[Row, list[Pod]] | None:
+    ) -> Mapping[Row, list[SchedulablePod]] | None:
         """Let groups grow for the pods that no node takes.
 
         The answer is where the pending pods go that need no growth, or None if scale-down should not look at this moment.
@@ -228,12 +228,14 @@ class Autoscaler:
         cluster.open[start : cluster.size] = False
         return waiting.placed if calm else None
 
-    def _shrink(self, world: World, cluster: Cluster, placed: Mapping[Row, list[Pod]], found: Decisions, now: float) -> None:
+    def _shrink(
+        self, world: World, cluster: Cluster, placed: Mapping[Row, list[SchedulablePod]], found: Decisions, now: float
+    ) -> None:
         """Look for unneeded nodes, and let those go whose time has come."""
         groups = self._sizes(world)
         names = set(groups)
         nodes = [
-            Candidate(
+            ScaleDownNode(
                 row,
                 one.node.name,
                 one.group if one.group in names else "",
@@ -246,7 +248,7 @@ class Autoscaler:
             )
             for row, one in enumerate(world.nodes)
         ]
-        scene = Scene(now, self.settings.drain, world.workloads, world.budgets)
+        scene = DrainContext(now, self.settings.drain, world.workloads, world.budgets)
         self.scale_down.look(cluster, nodes, groups, scene)
         if not self._cooling(found, now):
             running = Running(

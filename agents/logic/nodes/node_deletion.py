@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from agents.logic.nodes.pod_natures import DEFAULT_GRACE, Pod
+from agents.logic.nodes.pod_natures import DEFAULT_GRACE, SchedulablePod
 
 DAEMON_EVICTION = "cluster-autoscaler.kubernetes.io/enable-ds-eviction"
 HOOK = "delay-deletion.cluster-autoscaler.kubernetes.io/"
@@ -49,7 +49,7 @@ class Wave:
 
     priority: int
     grace: float
-    pods: tuple[Pod, ...]
+    pods: tuple[SchedulablePod, ...]
 
 
 def steps(*, empty: bool, settings: DeletionSettings) -> tuple[Step, ...]:
@@ -59,20 +59,20 @@ def steps(*, empty: bool, settings: DeletionSettings) -> tuple[Step, ...]:
     return (*first, Step.WAIT, Step.CHECK, *drained, Step.HOOKS, Step.TERMINATE)
 
 
-def grace(pod: Pod, longest: float) -> float:
+def grace(pod: SchedulablePod, longest: float) -> float:
     """Seconds that an evicted pod gets: its own grace period, but no more than `longest`."""
     own = pod.nature.grace
     return min(DEFAULT_GRACE if own is None else own, longest)
 
 
-def waves(pods: Sequence[Pod], graces: dict[int, float]) -> list[Wave]:
+def waves(pods: Sequence[SchedulablePod], graces: dict[int, float]) -> list[Wave]:
     """Pods in the order of their eviction, by the priorities of a drain-priority configuration, lowest first.
 
     A pod belongs to the highest listed priority that is not above its own, or to the lowest if all are.
     Source: drain-priority-config in core/scaledown/actuation/priority.go.
     """
     listed = sorted(graces)
-    found: dict[int, list[Pod]] = {}
+    found: dict[int, list[SchedulablePod]] = {}
     for pod in pods:
         own = pod.nature.priority or 0
         mine = max((one for one in listed if one <= own), default=listed[0])
@@ -80,7 +80,7 @@ def waves(pods: Sequence[Pod], graces: dict[int, float]) -> list[Wave]:
     return [Wave(one, graces[one], tuple(found[one])) for one in listed if one in found]
 
 
-def evicts_daemon(pod: Pod, *, empty: bool, settings: DeletionSettings) -> bool:
+def evicts_daemon(pod: SchedulablePod, *, empty: bool, settings: DeletionSettings) -> bool:
     """Whether a DaemonSet's pod is evicted from a node that goes; its annotation overrides the setting."""
     said = pod.nature.annotations.get(DAEMON_EVICTION)
     if said in ("true", "false"):

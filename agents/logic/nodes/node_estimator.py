@@ -36,7 +36,7 @@ class PodGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class EstimatorLimits:
     """What limits an estimate (see `limit`), and whether the last group is reckoned rather than simulated."""
 
     thresholds: tuple[int, ...] = ()
@@ -44,7 +44,7 @@ class Rules:
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class NodeEstimate:
     """The nodes that took a pod, and how many pods of each group were placed. `limited`: more would have fitted on more nodes."""
 
     nodes: int
@@ -62,7 +62,7 @@ def limit(thresholds: Sequence[int]) -> int | None:
     return min((one for one in thresholds if one > 0), default=None)
 
 
-def estimate(cluster: Cluster, template: Template, groups: Sequence[PodGroup], rules: Rules) -> Estimate:
+def estimate(cluster: Cluster, template: Template, groups: Sequence[PodGroup], rules: EstimatorLimits) -> NodeEstimate:
     """How many copies of the template the groups of pods need in this cluster, which is left as it was."""
     mark = cluster.mark()
     most = limit(rules.thresholds)
@@ -75,7 +75,7 @@ def estimate(cluster: Cluster, template: Template, groups: Sequence[PodGroup], r
         group = groups[place]
         shortly = rules.fast_path and place == places[-1] and _hosts_only(group.shape)
         placed[place] = (work.pack_shortly if shortly else work.pack)(cluster.shape(group.shape), group.count)
-    found = Estimate(len(work.used) + work.reckoned, tuple(placed), limited=work.refused)
+    found = NodeEstimate(len(work.used) + work.reckoned, tuple(placed), limited=work.refused)
     cluster.revert(mark)
     return found
 

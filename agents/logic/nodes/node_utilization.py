@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from agents.logic.nodes.pod_natures import Pod, is_daemon, is_mirror, lingers
+from agents.logic.nodes.pod_natures import SchedulablePod, is_daemon, is_mirror, lingers
 from agents.logic.nodes.scheduling.pod_requests import CPU, MEMORY
 from agents.logic.nodes.scheduling.pod_shapes import Node
 
@@ -32,7 +32,7 @@ class Utilization:
     gpu: float | None = None
 
 
-def of_node(node: Node, pods: Iterable[Pod], ignored: Ignored, now: float, *, gpu: str = "") -> Utilization:
+def of_node(node: Node, pods: Iterable[SchedulablePod], ignored: Ignored, now: float, *, gpu: str = "") -> Utilization:
     """A node's utilisation; raises UtilizationError. `gpu`: the resource that alone counts, if the node has a GPU.
 
     Source: Calculate in simulator/utilization/info.go. A GPU that is not offered yet is not used.
@@ -47,11 +47,11 @@ def of_node(node: Node, pods: Iterable[Pod], ignored: Ignored, now: float, *, gp
     return Utilization(CPU, cpu, cpu, memory) if cpu > memory else Utilization(MEMORY, memory, cpu, memory)
 
 
-def _left_out(pod: Pod, ignored: Ignored) -> bool:
+def _left_out(pod: SchedulablePod, ignored: Ignored) -> bool:
     return (ignored.daemons and is_daemon(pod.nature)) or (ignored.mirrors and is_mirror(pod.nature.annotations))
 
 
-def _share(node: Node, pods: list[Pod], ignored: Ignored, resource: str) -> float:
+def _share(node: Node, pods: list[SchedulablePod], ignored: Ignored, resource: str) -> float:
     offered = node.allocatable.get(resource)
     if not offered:
         raise UtilizationError(f"node '{node.name}' offers no {resource}")

@@ -7,7 +7,7 @@ from operator import attrgetter
 import numpy as np
 
 from agents.logic.nodes.aws.group_options import duration
-from agents.logic.nodes.pod_natures import Nature, Pod, is_daemon
+from agents.logic.nodes.pod_natures import Nature, SchedulablePod, is_daemon
 from agents.logic.nodes.scheduling import placement
 from agents.logic.nodes.scheduling.label_columns import Counts
 from agents.logic.nodes.scheduling.scheduled_cluster import Cluster, Row
@@ -40,20 +40,20 @@ def delay(annotations: Mapping[str, str], settings: PendingSettings) -> float:
     return settings.delay if own is None or own < settings.delay else own
 
 
-def shapes(cluster: Cluster, pods: Sequence[Pod]) -> Counts:
+def shapes(cluster: Cluster, pods: Sequence[SchedulablePod]) -> Counts:
     """The shapes of pods, as the cluster numbers them."""
     natures = list(map(NATURE, pods))
     numbers = {nature: cluster.shape(nature.shape) for nature in dict.fromkeys(natures)}
     return np.array([numbers[nature] for nature in natures], np.int64)
 
 
-def old_enough(pods: Sequence[Pod], settings: PendingSettings, now: float) -> list[Pod]:
+def old_enough(pods: Sequence[SchedulablePod], settings: PendingSettings, now: float) -> list[SchedulablePod]:
     """The pods whose delay has passed. Source: filterOutYoungPods in core/static_autoscaler.go."""
     delays = {nature: delay(nature.annotations, settings) for nature in set(map(NATURE, pods))}
     return [pod for pod in pods if now - pod.created > delays[pod.nature]]
 
 
-def all_new(pods: Sequence[Pod], settings: PendingSettings, now: float) -> bool:
+def all_new(pods: Sequence[SchedulablePod], settings: PendingSettings, now: float) -> bool:
     """Whether all pods are so new that more of them may be about to come. Source: allPodsAreNew in core/static_autoscaler.go."""
     asking = {nature for nature in set(map(NATURE, pods)) if any(nature.shape.request(name) for name in settings.gpus)}
     gpu = [pod for pod in pods if pod.nature in asking] if asking else []
@@ -64,11 +64,11 @@ def all_new(pods: Sequence[Pod], settings: PendingSettings, now: float) -> bool:
 class Sorted:
     """Pending pods that found room, by row, and those that need new nodes."""
 
-    placed: Mapping[Row, list[Pod]]
-    left: list[Pod]
+    placed: Mapping[Row, list[SchedulablePod]]
+    left: list[SchedulablePod]
 
 
-def place(cluster: Cluster, pods: Sequence[Pod], settings: PendingSettings) -> Sorted:
+def place(cluster: Cluster, pods: Sequence[SchedulablePod], settings: PendingSettings) -> Sorted:
     """Place the pods for which there is room, the most important first; the others need new nodes.
 
     Expendable pods are left out and take no room; pods of DaemonSets are never said to need a node.
@@ -81,7 +81,7 @@ def place(cluster: Cluster, pods: Sequence[Pod], settings: PendingSettings) -> S
     ranks = {nature: -(nature.priority or 0) for nature in natures}
     order = np.lexsort((kinds, np.array([ranks[pod.nature] for pod in wanted], np.int64)))
     rows = placement.schedule(cluster, kinds[order].tolist())
-    placed: dict[Row, list[Pod]] = {}
+    placed: dict[Row, list[SchedulablePod]] = {}
     for place, row in zip(order.tolist(), rows.tolist(), strict=True):
         if row != placement.NOWHERE:
             placed.setdefault(row, []).append(wanted[place])

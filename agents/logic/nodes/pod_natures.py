@@ -14,7 +14,7 @@ LINGERING = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Owner:
+class PodOwner:
     """An owner reference. `controller`: it is the one that makes the pod anew."""
 
     kind: str
@@ -38,7 +38,7 @@ class Nature:
     """
 
     shape: Shape
-    owners: tuple[Owner, ...] = ()
+    owners: tuple[PodOwner, ...] = ()
     annotations: Mapping[str, str] = field(default_factory=dict)
     restart_policy: str = "Always"
     priority: int | None = None
@@ -47,7 +47,7 @@ class Nature:
 
 
 @dataclass(frozen=True, slots=True)
-class Pod:
+class SchedulablePod:
     """A pod. Times in seconds on the stage's clock."""
 
     name: str
@@ -72,7 +72,7 @@ class Pod:
         return f"{self.namespace}/{self.name}"
 
 
-def controller(owners: tuple[Owner, ...]) -> Owner | None:
+def controller(owners: tuple[PodOwner, ...]) -> PodOwner | None:
     """The owner that controls a pod: the first that says so."""
     return next((one for one in owners if one.controller), None)
 
@@ -93,7 +93,7 @@ def is_daemon(nature: Nature) -> bool:
     return (mine is not None and mine.kind == "DaemonSet") or nature.annotations.get(DAEMON) == "true"
 
 
-def lingers(pod: Pod, now: float) -> bool:
+def lingers(pod: SchedulablePod, now: float) -> bool:
     """Whether a pod should long be gone. Source: IsPodLongTerminating in utils/drain/drain.go."""
     if pod.deleted is None:
         return False
@@ -101,7 +101,7 @@ def lingers(pod: Pod, now: float) -> bool:
     return pod.deleted + (DEFAULT_GRACE if grace is None else grace) + LINGERING < now
 
 
-def recreated(pod: Pod) -> bool:
+def recreated(pod: SchedulablePod) -> bool:
     """Whether a pod comes back as a pending one when its node goes."""
     nature = pod.nature
     return not (is_mirror(nature.annotations) or is_static(nature.annotations) or is_daemon(nature)) and pod.deleted is None

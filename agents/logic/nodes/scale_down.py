@@ -16,8 +16,8 @@ from agents.logic.nodes import deletion_budgets, node_utilization
 from agents.logic.nodes import drain_rules as draining
 from agents.logic.nodes.aws.group_options import GroupOptions
 from agents.logic.nodes.deletion_budgets import Parallelism, Running
-from agents.logic.nodes.drain_rules import Blocking, Drained, Scene
-from agents.logic.nodes.pod_natures import Nature, Pod, is_daemon, is_mirror
+from agents.logic.nodes.drain_rules import Blocking, DrainContext, Drained
+from agents.logic.nodes.pod_natures import Nature, SchedulablePod, is_daemon, is_mirror
 from agents.logic.nodes.scheduling import placement
 from agents.logic.nodes.scheduling.label_columns import Counts
 from agents.logic.nodes.scheduling.pod_requests import CPU, MEMORY
@@ -61,13 +61,13 @@ class Stay:
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class ScaleDownNode:
     """A node as scale-down sees it; its row and its pods are those of the cluster. `deleting`: when a taint said it would go."""
 
     row: Row
     name: str
     group: str
-    pods: Sequence[Pod]
+    pods: Sequence[SchedulablePod]
     ready: bool = True
     disabled: bool = False
     deleting: float | None = None
@@ -101,11 +101,11 @@ class ScaleDownSettings:
 class Unneeded:
     """A node that could go: since when, what it drains, and which pods would go to which row."""
 
-    node: Candidate
+    node: ScaleDownNode
     since: float
     drained: Drained
     risky: bool
-    moves: tuple[tuple[Row, list[Pod]], ...] = ()
+    moves: tuple[tuple[Row, list[SchedulablePod]], ...] = ()
 
     @property
     def empty(self) -> bool:
@@ -139,7 +139,9 @@ class ScaleDown:
 
     # Looking
 
-    def look(self, cluster: Cluster, nodes: Sequence[Candidate], groups: Mapping[str, GroupSize], scene: Scene) -> None:
+    def look(
+        self, cluster: Cluster, nodes: Sequence[ScaleDownNode], groups: Mapping[str, GroupSize], scene: DrainContext
+    ) -> None:
         """Find the nodes that are not needed. The cluster is left as it was, pending pods in it keep their places."""
         now = scene.now
         if self._looked is not None and now > self._looked:
@@ -156,7 +158,7 @@ class ScaleDown:
         cluster.open[:] = opened[: len(cluster.open)]
         self.unneeded = found
 
-    def _first(self, one: Candidate) -> tuple[bool, bool]:
+    def _first(self, one: ScaleDownNode) -> tuple[bool, bool]:
         """Empty nodes first, then those that were unneeded before."""
         natures = set(map(draining.NATURE, one.pods))
         moving = any(not is_mirror(nature.annotations) and not is_daemon(nature) for nature in natures)
@@ -167,13 +169,15 @@ class ScaleDown:
         interval = self.interval if self.interval < float("inf") else 0.0
         return deletion_budgets.unneeded(len(self.unneeded), settings.parallelism.total, settings.default.unneeded, interval)
 
-    def _eligible(self, cluster: Cluster, one: Candidate, groups: Mapping[str, GroupSize], usage: Counts, now: float) -> bool:
+    def _eligible(self, cluster: Cluster, one: ScaleDownNode, groups: Mapping[str, GroupSize], usage: Counts, now: float) -> bool:
         stay = self._unfit(cluster, one, groups, usage, now)
         if stay is not None:
             self.stays[one.name] = stay
         return stay is None
 
-    def _unfit(self, cluster: Cluster, one: Candidate, groups: Mapping[str, GroupSize], usage: Counts, now: float) -> Stay | None:
+    def _unfit(
+        self, cluster: Cluster, one: ScaleDownNode, groups: Mapping[str, GroupSize], usage: Counts, now: float
+    ) -> Stay | None:
         """Why a node is not looked at. Source: core/scaledown/eligibility."""
         group = groups.get(one.group)
         if group is not None and group.target <= group.least:
@@ -190,7 +194,7 @@ class ScaleDown:
             return Stay(reason or Reason.NOT_AUTOSCALED)
         return self._used(cluster, one, group.options, usage, now)
 
-    def _used(self, cluster: Cluster, one: Candidate, options: GroupOptions, usage: Counts, now: float) -> Stay | None:
+    def _used(self, cluster: Cluster, one: ScaleDownNode, options: GroupOptions, usage: Counts, now: float) -> Stay | None:
         """Whether too much of a node is asked for. Where no pod is left out, the columns know it already."""
         ignored = node_utilization.Ignored(options.ignore_daemonsets, self.settings.ignore_mirrors)
         threshold = options.gpu_utilization_threshold if one.gpu else options.utilization_threshold
@@ -205,10 +209,12 @@ class ScaleDown:
 
     # Simulating
 
-    def _simulate(self, cluster: Cluster, nodes: Iterable[Candidate], scene: Scene, enough: int) -> dict[str, Unneeded]:
+    def _simulate(
+        self, cluster: Cluster, nodes: Iterable[ScaleDownNode], scene: DrainContext, enough: int
+    ) -> dict[str, Unneeded]:
         found: dict[str, Unneeded] = {}
         order = np.flatnonzero(cluster.open[: cluster.size])[::-1]
-        arrived: dict[Row, list[Pod]] = {}
+        arrived: dict[Row, list[SchedulablePod]] = {}
         for one in nodes:
             if len(found) >= enough:
                 self.stays[one.name] = Stay(Reason.OTHER)
@@ -230,11 +236,13 @@ class ScaleDown:
             found[one.name] = Unneeded(one, since, drained, risky, tuple(moves))
         return found
 
-    def _fail(self, one: Candidate, stay: Stay, now: float) -> None:
+    def _fail(self, one: ScaleDownNode, stay: Stay, now: float) -> None:
         self.stays[one.name] = stay
         self._failed[one.name] = now + self.settings.recheck
 
-    def _move(self, cluster: Cluster, one: Candidate, drained: Drained, order: Counts) -> list[tuple[Row, list[Pod]]] | None:
+    def _move(
+        self, cluster: Cluster, one: ScaleDownNode, drained: Drained, order: Counts
+    ) -> list[tuple[Row, list[SchedulablePod]]] | None:
         """Place the pods that must move on other nodes; None if one of them finds no place.
 
         Nodes are filled from the last one back: those that are looked at later are less likely to be emptied again.
@@ -242,12 +250,12 @@ class ScaleDown:
         mark = cluster.mark()
         was_open = bool(cluster.open[one.row])
         cluster.open[one.row] = False
-        waiting: dict[int, list[Pod]] = {}
+        waiting: dict[int, list[SchedulablePod]] = {}
         for nature, pods in _by_nature((*drained.move, *drained.wait)).items():
             waiting.setdefault(cluster.shape(nature.shape), []).extend(pods)
         for shape, pods in waiting.items():
             cluster.place(shape, one.row, -len(pods))
-        moves: list[tuple[Row, list[Pod]]] = []
+        moves: list[tuple[Row, list[SchedulablePod]]] = []
         for shape, pods in waiting.items():
             rows, takes = placement.fill(cluster, shape, len(pods), None, order)
             if int(takes.sum()) < len(pods):
@@ -308,8 +316,8 @@ class ScaleDown:
         return None
 
 
-def _by_nature(pods: Iterable[Pod]) -> dict[Nature, list[Pod]]:
-    found: dict[Nature, list[Pod]] = {}
+def _by_nature(pods: Iterable[SchedulablePod]) -> dict[Nature, list[SchedulablePod]]:
+    found: dict[Nature, list[SchedulablePod]] = {}
     for nature, alike in groupby(pods, draining.NATURE):
         found.setdefault(nature, []).extend(alike)
     return found

@@ -13,7 +13,7 @@ import numpy as np
 from agents.logic.nodes import equivalence_groups, expanders, group_balancing, node_estimator, similar_groups
 from agents.logic.nodes.expanders import Circumstances, Expander, Option
 from agents.logic.nodes.group_balancing import Size
-from agents.logic.nodes.node_estimator import PodGroup, Rules, Template
+from agents.logic.nodes.node_estimator import EstimatorLimits, PodGroup, Template
 from agents.logic.nodes.scheduling import placement, scheduler_filters
 from agents.logic.nodes.scheduling.label_columns import Counts
 from agents.logic.nodes.scheduling.pod_requests import CPU, MEMORY
@@ -32,7 +32,7 @@ TOO_MANY = "too many different templates in one decision"
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class ScaleUpGroup:
     """A group as a scale-up sees it. `template` is None if nobody knows how its node would look."""
 
     name: str
@@ -45,7 +45,7 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ClusterLimits:
     """Most nodes of the cluster and of one scale-up (0: no limit), and most of each resource of the cluster's capacity."""
 
     nodes: int = 0
@@ -58,7 +58,7 @@ class ScaleUpSettings:
     """How to choose. `likeness`: balance similar groups; `several`: go on with the pods that the chosen group leaves."""
 
     expanders: tuple[Expander, ...] = (Expander.LEAST_WASTE,)
-    limits: Limits = field(default_factory=Limits)
+    limits: ClusterLimits = field(default_factory=ClusterLimits)
     likeness: similar_groups.Likeness | None = None
     several: bool = False
     fast_path: bool = False
@@ -84,7 +84,7 @@ class ScaleUp:
     """Pods that another group would take: they are looked at again."""
     remaining: list[int] = field(default_factory=list)
     """Pods that no group takes."""
-    choices: list[expanders.Choice] = field(default_factory=list)
+    choices: list[expanders.ExpanderChoice] = field(default_factory=list)
     refused: str = ""
 
     @property
@@ -96,7 +96,7 @@ class ScaleUp:
 class _Round:
     """What is left of a decision after the groups that were chosen so far."""
 
-    def __init__(self, cluster: Cluster, groups: Sequence[Group], settings: ScaleUpSettings) -> None:
+    def __init__(self, cluster: Cluster, groups: Sequence[ScaleUpGroup], settings: ScaleUpSettings) -> None:
         self.cluster = cluster
         self.groups = {one.name: one for one in groups}
         self.targets = {one.name: one.target for one in groups}
@@ -108,7 +108,7 @@ class _Round:
         limited = self.settings.limits.resources
         return {name: sum(node.capacity.get(name, 0) for node in self.cluster.nodes) for name in limited}
 
-    def affordable(self, group: Group, capacity: Mapping[str, int]) -> tuple[int | None, list[str]]:
+    def affordable(self, group: ScaleUpGroup, capacity: Mapping[str, int]) -> tuple[int | None, list[str]]:
         """How many nodes the limits on resources leave (None: any number), and which resources do not let one in."""
         least, short = None, []
         node = group.template.node if group.template is not None else None
@@ -121,7 +121,7 @@ class _Round:
                     short.append(name)
         return least, short
 
-    def skip(self, group: Group, capacity: Mapping[str, int]) -> str:
+    def skip(self, group: ScaleUpGroup, capacity: Mapping[str, int]) -> str:
         """Why a group may not grow, empty if it may."""
         if group.backed_off:
             return BACKED_OFF
@@ -134,7 +134,7 @@ class _Round:
 
 
 def decide(
-    cluster: Cluster, groups: Sequence[Group], pending: Counts, settings: ScaleUpSettings, around: Circumstances
+    cluster: Cluster, groups: Sequence[ScaleUpGroup], pending: Counts, settings: ScaleUpSettings, around: Circumstances
 ) -> ScaleUp:
     """Decide for the pending pods, given by their shapes; the cluster is left as it was.
 
@@ -179,7 +179,7 @@ def _round(work: _Round, pending: Counts, left: Counts, found: ScaleUp, around: 
     return rest
 
 
-def _able(work: _Round, capacity: Mapping[str, int], found: ScaleUp) -> list[Group]:
+def _able(work: _Round, capacity: Mapping[str, int], found: ScaleUp) -> list[ScaleUpGroup]:
     """The groups that may grow; the others are noted with their reason."""
     able = []
     for group in work.groups.values():
@@ -196,7 +196,7 @@ def _able(work: _Round, capacity: Mapping[str, int], found: ScaleUp) -> list[Gro
     return able
 
 
-def _kind(group: Group) -> object:
+def _kind(group: ScaleUpGroup) -> object:
     """What two groups must have in common for one simulation to speak for both: all of their template but its name."""
     template = group.template
     if template is None:
@@ -207,13 +207,13 @@ def _kind(group: Group) -> object:
     return labels, node.taints, node.unschedulable, amounts, template.pods
 
 
-def _fits(work: _Round, able: list[Group], shapes: list[ShapeId]) -> dict[str, set[ShapeId]]:
+def _fits(work: _Round, able: list[ScaleUpGroup], shapes: list[ShapeId]) -> dict[str, set[ShapeId]]:
     """For each group the shapes that an empty new node of it takes.
 
     Filters that look at the node alone are asked for the new nodes of all groups at once; rules between pods group by group.
     """
     cluster = work.cluster
-    kinds: dict[object, list[Group]] = {}
+    kinds: dict[object, list[ScaleUpGroup]] = {}
     for group in able:
         kinds.setdefault(_kind(group), []).append(group)
     templates = [alike[0].template for alike in kinds.values()]
@@ -259,18 +259,18 @@ Shapes = list[tuple[ShapeId, Counts]]
 
 
 def _options(
-    work: _Round, able: list[Group], shapes: Shapes, fits: dict[str, set[ShapeId]]
+    work: _Round, able: list[ScaleUpGroup], shapes: Shapes, fits: dict[str, set[ShapeId]]
 ) -> tuple[list[Option], dict[str, list[int]]]:
     """What each group would add, and how many pods of each shape would run there."""
     options: list[Option] = []
     placed: dict[str, list[int]] = {}
-    known: dict[object, tuple[node_estimator.Estimate, list[int]]] = {}
+    known: dict[object, tuple[node_estimator.NodeEstimate, list[int]]] = {}
     for group in able:
         template = group.template
         if template is None or not fits[group.name]:
             continue
         similar = _similar(work, group, able, fits)
-        rules = Rules(_thresholds(work, group, similar), work.settings.fast_path)
+        rules = EstimatorLimits(_thresholds(work, group, similar), work.settings.fast_path)
         key = (_kind(group), rules)
         if key not in known:
             mine = [place for place, (shape, _places) in enumerate(shapes) if shape in fits[group.name]]
@@ -290,7 +290,7 @@ def _options(
     return options, placed
 
 
-def _similar(work: _Round, group: Group, able: list[Group], fits: dict[str, set[ShapeId]]) -> list[Group]:
+def _similar(work: _Round, group: ScaleUpGroup, able: list[ScaleUpGroup], fits: dict[str, set[ShapeId]]) -> list[ScaleUpGroup]:
     """Groups that can share a group's growth: alike, allowed to grow, and able to run all that it would."""
     rules = work.settings.likeness
     if rules is None or group.template is None:
@@ -312,7 +312,7 @@ def _empty(template: Template) -> similar_groups.Empty:
     return similar_groups.Empty(template.node, used)
 
 
-def _thresholds(work: _Round, group: Group, similar: list[Group]) -> tuple[int, ...]:
+def _thresholds(work: _Round, group: ScaleUpGroup, similar: list[ScaleUpGroup]) -> tuple[int, ...]:
     """The limits of an estimate: of one scale-up, of the groups, and of the cluster."""
     limits = work.settings.limits
     free = sum(max(one.most - work.targets[one.name], 0) for one in (group, *similar))
@@ -360,10 +360,10 @@ def _assume(work: _Round, best: Option, nodes: int, pending: Counts, taken: Coun
         placement.schedule(work.cluster, np.sort(pending[taken]).tolist(), among)
 
 
-def why_not(cluster: Cluster, groups: Sequence[Group], shape: ShapeId) -> dict[str, scheduler_filters.Verdict]:
+def why_not(cluster: Cluster, groups: Sequence[ScaleUpGroup], shape: ShapeId) -> dict[str, scheduler_filters.FilterFailure]:
     """For each group with a template whose new node would not take a pod: the filter that keeps it away, and its reasons."""
-    found: dict[str, scheduler_filters.Verdict] = {}
-    known: dict[object, scheduler_filters.Verdict | None] = {}
+    found: dict[str, scheduler_filters.FilterFailure] = {}
+    known: dict[object, scheduler_filters.FilterFailure | None] = {}
     for group in groups:
         if group.template is None:
             continue
@@ -380,7 +380,7 @@ def why_not(cluster: Cluster, groups: Sequence[Group], shape: ShapeId) -> dict[s
 
 
 def below_minimum(
-    groups: Sequence[Group], minima: Mapping[str, int], cluster: Cluster, settings: ScaleUpSettings
+    groups: Sequence[ScaleUpGroup], minima: Mapping[str, int], cluster: Cluster, settings: ScaleUpSettings
 ) -> list[Increase]:
     """Groups whose target is below their minimum, raised as far as the limits on resources let them."""
     work = _Round(cluster, groups, settings)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from agents.logic.replicas import scaling_behavior
 from agents.logic.replicas.replica_proposals import MetricError, Proposal
-from agents.logic.replicas.scaling_behavior import Behavior, Moment, Rules
+from agents.logic.replicas.scaling_behavior import Behavior, Moment, ScalingRules
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Bounds:
     @property
     def rules(self) -> Behavior:
         """The behaviour; without one, rules that say nothing."""
-        return self.behavior or Behavior(Rules(()), Rules(()))
+        return self.behavior or Behavior(ScalingRules(()), ScalingRules(()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +142,7 @@ def _rescaled(bounds: Bounds, current: int, wanted: int, memory: Memory, *, now:
     )
 
 
-def _within(changes: tuple[Moment, ...], rules: Rules, now: float) -> tuple[Moment, ...]:
+def _within(changes: tuple[Moment, ...], rules: ScalingRules, now: float) -> tuple[Moment, ...]:
     longest = max((policy.period for policy in rules.policies), default=0.0)
     return tuple(change for change in changes if change[0] >= now - longest)
 

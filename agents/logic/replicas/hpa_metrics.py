@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from agents.logic.replicas import metric_quantities, replica_proposals
 from agents.logic.replicas.hpa_algorithm import Answer
 from agents.logic.replicas.hpa_pods import Milli, Pods, Samples
-from agents.logic.replicas.replica_proposals import MetricError, Proposal, Scene
+from agents.logic.replicas.replica_proposals import MetricError, Proposal, ReplicaContext
 
 _BLOCKS = {
     "Resource": "resource",
@@ -68,7 +68,7 @@ def _amount(value: object) -> int | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Readings:
+class MetricReadings:
     """What is known when a spec's metrics are asked: the pods, and by metric samples, requests, and values of the whole."""
 
     pods: Pods
@@ -77,13 +77,13 @@ class Readings:
     values: Mapping[Metric, int] = field(default_factory=dict)
 
 
-def ask(metric: Metric, readings: Readings, scene: Scene) -> Answer:
+def ask(metric: Metric, readings: MetricReadings, scene: ReplicaContext) -> Answer:
     """What a metric proposes."""
     found = _by_pods(metric, readings, scene) if metric in readings.samples else _by_whole(metric, readings, scene)
     return found if isinstance(found, Proposal) else (metric.reason, found)
 
 
-def _by_pods(metric: Metric, readings: Readings, scene: Scene) -> Proposal | MetricError:
+def _by_pods(metric: Metric, readings: MetricReadings, scene: ReplicaContext) -> Proposal | MetricError:
     samples, resource = readings.samples[metric], metric.kind in ("Resource", "ContainerResource")
     if metric.average is not None:
         return replica_proposals.by_average(readings.pods, samples, target=metric.average, scene=scene)
@@ -93,7 +93,7 @@ def _by_pods(metric: Metric, readings: Readings, scene: Scene) -> Proposal | Met
     return replica_proposals.by_utilization(readings.pods, samples, requests, target=metric.utilization, scene=scene)
 
 
-def _by_whole(metric: Metric, readings: Readings, scene: Scene) -> Proposal | MetricError:
+def _by_whole(metric: Metric, readings: MetricReadings, scene: ReplicaContext) -> Proposal | MetricError:
     value = readings.values.get(metric)
     if value is None:
         return MetricError(f"metric '{metric.identifier}' has no reading")

@@ -25,7 +25,7 @@ Objects = Sequence[Mapping[str, object]]
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class MetricRequest:
     """A question for an external metric: its name, the namespace, the labels of its selector, and when it is asked."""
 
     metric: str
@@ -34,7 +34,7 @@ class Request:
     now: float
 
 
-def answer(request: Request, tsps: Objects, ehpas: Sequence[Ehpa], *, as_upstream: bool = False) -> int | MetricError:
+def answer(request: MetricRequest, tsps: Objects, ehpas: Sequence[Ehpa], *, as_upstream: bool = False) -> int | MetricError:
     """The metric's value in milli-units.
 
     Source: `pkg/metricprovider/external_metric_provider.go` of Crane.
@@ -46,7 +46,7 @@ def answer(request: Request, tsps: Objects, ehpas: Sequence[Ehpa], *, as_upstrea
     return MetricError(f"there is no external metric '{request.metric}'")
 
 
-def _cron(request: Request, ehpas: Sequence[Ehpa]) -> int | MetricError:
+def _cron(request: MetricRequest, ehpas: Sequence[Ehpa]) -> int | MetricError:
     """The replicas that the crons of the last EHPA for the target want, at least its minimum (1 if it says none)."""
     absent = [word for word in TARGET_LABELS if word not in request.selector]
     if absent:
@@ -64,7 +64,7 @@ def _cron(request: Request, ehpas: Sequence[Ehpa]) -> int | MetricError:
         return MetricError(str(error))
 
 
-def _prediction(request: Request, tsps: Objects, as_upstream: bool) -> int | MetricError:
+def _prediction(request: MetricRequest, tsps: Objects, as_upstream: bool) -> int | MetricError:
     identifier = request.selector.get("resourceIdentifier")
     if not identifier:
         return MetricError("the selector does not say 'resourceIdentifier'")
@@ -76,7 +76,7 @@ def _prediction(request: Request, tsps: Objects, as_upstream: bool) -> int | Met
     return max(values) if values else answers[0]
 
 
-def _belongs(tsp: Mapping[str, object], request: Request) -> bool:
+def _belongs(tsp: Mapping[str, object], request: MetricRequest) -> bool:
     """Whether the object is Crane's, in the namespace, and for the target; what the selector does not say is not asked for."""
     about = _mapping(tsp.get("metadata"))
     labels = _mapping(about.get("labels"))

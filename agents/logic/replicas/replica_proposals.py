@@ -32,7 +32,7 @@ class MetricError:
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
+class ReplicaContext:
     """What every metric of an autoscaler is held against: replicas asked for and there, and how far off is near enough."""
 
     current: int
@@ -52,7 +52,9 @@ _NO_SAMPLES = MetricError("no pod that counts has a sample; they may not be read
 _NO_TARGET = MetricError("the target is 0")
 
 
-def by_utilization(pods: Pods, samples: Samples, requests: Milli | str, *, target: int, scene: Scene) -> Proposal | MetricError:
+def by_utilization(
+    pods: Pods, samples: Samples, requests: Milli | str, *, target: int, scene: ReplicaContext
+) -> Proposal | MetricError:
     """From what pods use as a share (percent) of what they request.
 
     Source: `pkg/controller/podautoscaler/replica_calculator.go`, `GetResourceReplicas`, of Kubernetes.
@@ -80,7 +82,7 @@ def by_utilization(pods: Pods, samples: Samples, requests: Milli | str, *, targe
     return _proposed(proposal, groups.counts, ratio=ratio, corrected=corrected, scene=scene)
 
 
-def by_average(pods: Pods, samples: Samples, *, target: int, scene: Scene) -> Proposal | MetricError:
+def by_average(pods: Pods, samples: Samples, *, target: int, scene: ReplicaContext) -> Proposal | MetricError:
     """From what a pod uses on average (milli-units).
 
     Source: `pkg/controller/podautoscaler/replica_calculator.go`, `calcPlainMetricReplicas`, of Kubernetes.
@@ -96,7 +98,7 @@ def by_average(pods: Pods, samples: Samples, *, target: int, scene: Scene) -> Pr
     return _proposed(Proposal(scene.current, mean), groups.counts, ratio=ratio, corrected=corrected, scene=scene)
 
 
-def _groups(pods: Pods, samples: Samples, *, target: int, scene: Scene) -> Groups | MetricError:
+def _groups(pods: Pods, samples: Samples, *, target: int, scene: ReplicaContext) -> Groups | MetricError:
     if not len(pods):
         return _NO_PODS
     if not target:
@@ -105,7 +107,9 @@ def _groups(pods: Pods, samples: Samples, *, target: int, scene: Scene) -> Group
     return groups if groups.ready.any() else _NO_SAMPLES
 
 
-def _proposed(proposal: Proposal, counts: tuple[int, int, int], *, ratio: float, corrected: float, scene: Scene) -> Proposal:
+def _proposed(
+    proposal: Proposal, counts: tuple[int, int, int], *, ratio: float, corrected: float, scene: ReplicaContext
+) -> Proposal:
     """The proposal with its replicas; cautious where pods are missing or ignored."""
     ready, missing, ignored = counts
     held_back = ignored > 0 and ratio > 1.0
@@ -129,7 +133,7 @@ def summed(values: Sequence[int]) -> int:
     return total if 0 <= total < MOST_MILLI else MOST_MILLI
 
 
-def by_value(value: int, pods: Pods, *, target: int, scene: Scene) -> Proposal | MetricError:
+def by_value(value: int, pods: Pods, *, target: int, scene: ReplicaContext) -> Proposal | MetricError:
     """From a value of the whole (milli-units), for the pods that are ready; from 0 replicas, for one.
 
     Source: `pkg/controller/podautoscaler/replica_calculator.go`, `getUsageRatioReplicaCount`, of Kubernetes.
@@ -146,7 +150,7 @@ def by_value(value: int, pods: Pods, *, target: int, scene: Scene) -> Proposal |
     return Proposal(_count(ratio * pods.ready_count), value)
 
 
-def by_value_per_pod(value: int, *, target: int, scene: Scene) -> Proposal | MetricError:
+def by_value_per_pod(value: int, *, target: int, scene: ReplicaContext) -> Proposal | MetricError:
     """From a value of the whole (milli-units) of which each replica is to have `target`.
 
     Source: `pkg/controller/podautoscaler/replica_calculator.go`, `GetExternalPerPodMetricReplicas`, of Kubernetes.

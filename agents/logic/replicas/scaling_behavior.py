@@ -17,7 +17,7 @@ _HUNDRED = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class ScalingPolicy:
     """At most `value` pods, or percent of them, within `period` seconds."""
 
     kind: str
@@ -26,10 +26,10 @@ class Policy:
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class ScalingRules:
     """One direction. `window` is in seconds, None if the controller's counts; `tolerance` a share, None likewise."""
 
-    policies: tuple[Policy, ...]
+    policies: tuple[ScalingPolicy, ...]
     select: str = "Max"
     window: float | None = None
     tolerance: float | None = None
@@ -39,8 +39,8 @@ class Rules:
 class Behavior:
     """Both directions."""
 
-    up: Rules
-    down: Rules
+    up: ScalingRules
+    down: ScalingRules
 
 
 DEFAULT_UP = {
@@ -70,11 +70,11 @@ def read(block: Mapping[str, object]) -> Behavior:
     return Behavior(_rules(full["scaleUp"]), _rules(full["scaleDown"]))
 
 
-def _rules(told: object) -> Rules:
+def _rules(told: object) -> ScalingRules:
     given = told if isinstance(told, Mapping) else {}
-    policies = tuple(Policy(p["type"], int(p["value"]), float(p["periodSeconds"])) for p in given.get("policies") or ())
+    policies = tuple(ScalingPolicy(p["type"], int(p["value"]), float(p["periodSeconds"])) for p in given.get("policies") or ())
     window, tolerance = given.get("stabilizationWindowSeconds"), given.get("tolerance")
-    return Rules(
+    return ScalingRules(
         policies,
         str(given.get("selectPolicy") or "Max"),
         None if window is None else float(window),
@@ -102,7 +102,7 @@ def highest_of(wanted: int, past: Iterable[Moment], *, now: float, window: float
     return max([wanted, *(count for at, count in past if at >= now - window)])
 
 
-def most(current: int, rules: Rules, changes: tuple[Iterable[Moment], Iterable[Moment]], *, now: float) -> int:
+def most(current: int, rules: ScalingRules, changes: tuple[Iterable[Moment], Iterable[Moment]], *, now: float) -> int:
     """The highest count that the rates upwards allow after the changes (added, removed) so far."""
     if rules.select == "Disabled":
         return current
@@ -110,7 +110,7 @@ def most(current: int, rules: Rules, changes: tuple[Iterable[Moment], Iterable[M
     return min(limits, default=_MOST) if rules.select == "Min" else max(limits, default=_LEAST)
 
 
-def least(current: int, rules: Rules, changes: tuple[Iterable[Moment], Iterable[Moment]], *, now: float) -> int:
+def least(current: int, rules: ScalingRules, changes: tuple[Iterable[Moment], Iterable[Moment]], *, now: float) -> int:
     """The lowest count that the rates downwards allow after the changes (added, removed) so far."""
     if rules.select == "Disabled":
         return current
@@ -118,17 +118,17 @@ def least(current: int, rules: Rules, changes: tuple[Iterable[Moment], Iterable[
     return max(limits, default=_LEAST) if rules.select == "Min" else min(limits, default=_MOST)
 
 
-def _start(current: int, policy: Policy, changes: tuple[Iterable[Moment], Iterable[Moment]], now: float) -> int:
+def _start(current: int, policy: ScalingPolicy, changes: tuple[Iterable[Moment], Iterable[Moment]], now: float) -> int:
     """The count when the policy's period began; a change exactly as old as the period no longer counts."""
     added, removed = (sum(count for at, count in part if at > now - policy.period) for part in changes)
     return current - added + removed
 
 
-def _raised(policy: Policy, start: int) -> int:
+def _raised(policy: ScalingPolicy, start: int) -> int:
     if policy.kind == "Pods":
         return start + policy.value
     return min(_MOST, math.ceil(start * (1 + policy.value / _HUNDRED)))
 
 
-def _lowered(policy: Policy, start: int) -> int:
+def _lowered(policy: ScalingPolicy, start: int) -> int:
     return start - policy.value if policy.kind == "Pods" else int(start * (1 - policy.value / _HUNDRED))

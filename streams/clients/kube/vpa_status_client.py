@@ -31,7 +31,7 @@ class Conflict(TryAgain):
 
 
 class VpaCondition(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """One entry of a VPA's `status.conditions`."""
+    """One entry of the conditions in a VPA's status."""
 
     type: str
     status: str

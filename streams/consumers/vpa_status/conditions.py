@@ -26,7 +26,7 @@ _TRUE, _FALSE = "True", "False"
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class ConditionInputs:
     """What is known of a VPA's workload: its pods and what is recommended. `rival`: the VPA that governs it instead, if any.
 
     `containers` is None when the log has not said what is recommended: then what the object says of this spec stays. So it is
@@ -44,7 +44,7 @@ class Judging:
 
     humanize: bool = False
 
-    def status(self, vpa: VpaChanged, known: Known, before: VpaStatus, at: datetime) -> VpaStatus:
+    def status(self, vpa: VpaChanged, known: ConditionInputs, before: VpaStatus, at: datetime) -> VpaStatus:
         """What should stand in the object now; `before`: what stands there."""
         at = at.replace(microsecond=0)
         held = {condition.type: condition for condition in before.conditions if condition.type != DEPRECATED}
@@ -59,7 +59,7 @@ class Judging:
         _put(held, provided)
         return VpaStatus(tuple(held[name] for name in sorted(held)), said, vpa.generation)
 
-    def _said(self, vpa: VpaChanged, known: Known, before: VpaStatus) -> RecommendedPodResources | None:
+    def _said(self, vpa: VpaChanged, known: ConditionInputs, before: VpaStatus) -> RecommendedPodResources | None:
         if known.rival:
             return None
         if known.containers is None:

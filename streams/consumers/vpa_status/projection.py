@@ -19,7 +19,7 @@ from schemas.names import Place, PodName
 from schemas.policies.vertical import ContainerMode
 from schemas.policies.vpa import DEFAULT_RECOMMENDER, VpaChanged, VpaRemoved
 from schemas.units import Seconds
-from streams.consumers.vpa_status.conditions import Known
+from streams.consumers.vpa_status.conditions import ConditionInputs
 from streams.decision_view import id_of
 
 _PODS = "pod-changes"
@@ -50,7 +50,7 @@ class Order:
     """A VPA to be kept up to date, what is known for it, the decision that says so (empty: none), and the places of both."""
 
     vpa: VpaChanged
-    known: Known
+    known: ConditionInputs
     decision: str
     cause: tuple[Place, ...]
 
@@ -138,10 +138,10 @@ class Desk:
         first = self._governing(vpa.target)
         if not vpa.target or first is not vpa:
             rival = f"{first.namespace}/{first.name}" if first is not None else ""
-            return Order(vpa, Known(0, (), rival), "", (place,))
+            return Order(vpa, ConditionInputs(0, (), rival), "", (place,))
         said = self._live(vpa.target)
         containers = _wanted(vpa, self._containers(vpa.target, said))
-        known = Known(self._pods_of(vpa.target, said), containers)
+        known = ConditionInputs(self._pods_of(vpa.target, said), containers)
         return Order(vpa, known, said.id, (said.place, place)) if said and containers else Order(vpa, known, "", (place,))
 
     def _governing(self, target: str) -> VpaChanged | None:

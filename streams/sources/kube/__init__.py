@@ -8,5 +8,5 @@ publish    objects become facts and policies, each published when it changes
 kube_source    hands what one part yields to the next, with the log
 watch_threads  runs it all: a thread for each watch, one for look-ups, and the caller's
 
-The source reports what it saw and never judges. It reads no clock: its `now` is given.
+The source reports what it saw and never judges. It reads no clock: its caller gives it the time.
 """

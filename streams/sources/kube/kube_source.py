@@ -28,7 +28,7 @@ from streams.sources.kube.owners.owner_graph import REFRESH_AFTER, OwnerGraph
 from streams.sources.kube.owners.pod_owners import PodOwners
 from streams.sources.kube.owners.vpa_targets import VpaTargets
 from streams.sources.kube.publish import limit_ranges, nodes, vpa_policies
-from streams.sources.kube.publish.pods import REPUBLISH_AFTER, PodPublisher
+from streams.sources.kube.publish.pod_publisher import REPUBLISH_AFTER, PodPublisher
 from streams.sources.kube.publish.published_facts import PublishedFacts
 from streams.sources.kube.publish.publisher import Publisher
 from streams.sources.kube.publish.vpa_publisher import VpaPublisher

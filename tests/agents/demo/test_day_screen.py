@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from agents.demo import sentences
-from agents.demo.day_screen import Frame, bars, draw, plain
+from agents.demo.day_screen import ScreenFrame, bars, draw, plain
 from agents.demo.day_state import DayState, state_of
 from agents.demo.progress_display import ProgressDisplay
 from agents.demo.summary import hanging
@@ -19,7 +19,7 @@ from schemas.units import Bytes, Cores
 
 START = datetime(2026, 1, 5, 6, 30, tzinfo=UTC)
 CART = Workload("demo", "shop", "Deployment", "cart")
-STORY = Frame("a day", "what it is about", 0.25, "Ctrl-C ends everything")
+STORY = ScreenFrame("a day", "what it is about", 0.25, "Ctrl-C ends everything")
 
 
 def state() -> DayState:

@@ -90,7 +90,7 @@ Asking = Generator[Call, Answer, None]
 
 
 @dataclass(slots=True)
-class Group:
+class ManagedAsg:
     """A group that we manage. `listed` is None until AWS has listed it; `resized` is when we last set its size."""
 
     name: str
@@ -122,16 +122,16 @@ class Provider:
     """All groups, from specs by hand and from tags. Source: asgCache and AwsManager in cloudprovider/aws."""
 
     def __init__(self, explicit: Iterable[group_specs.Spec] = (), tags: Mapping[str, str] | None = None) -> None:
-        self.groups = {one.name: Group(one.name, one.least, one.most, explicit=True) for one in explicit}
+        self.groups = {one.name: ManagedAsg(one.name, one.least, one.most, explicit=True) for one in explicit}
         self.types: dict[str, str] = {}
         """The instance type of each group with a launch configuration."""
         self._tags = dict(tags or {})
         self._refreshed = FOR_EVER_AGO
-        self._by_id: dict[str, tuple[Group, Instance]] = {}
+        self._by_id: dict[str, tuple[ManagedAsg, Instance]] = {}
 
     # Looking
 
-    def group_of(self, node: NodeRef) -> Group | None:
+    def group_of(self, node: NodeRef) -> ManagedAsg | None:
         """The group of a node, or None if it is not ours to manage."""
         try:
             provider_ids.instance_name(node.provider_id)
@@ -207,7 +207,7 @@ class Provider:
         return False
 
     def _register(self, one: Described, instances: tuple[Instance, ...]) -> None:
-        group = self.groups.setdefault(one.name, Group(one.name, one.least, one.most, explicit=False))
+        group = self.groups.setdefault(one.name, ManagedAsg(one.name, one.least, one.most, explicit=False))
         if not group.explicit:
             group.least, group.most = one.least, one.most
         group.size, group.described, group.listed = one.desired, one, instances
@@ -227,7 +227,7 @@ class Provider:
 
     # Changing
 
-    def increase(self, group: Group, delta: int, now: float) -> Asking:
+    def increase(self, group: ManagedAsg, delta: int, now: float) -> Asking:
         """Let a group grow."""
         if delta <= 0:
             raise ProviderError("size increase must be positive")
@@ -235,7 +235,7 @@ class Provider:
             raise ProviderError(f"size increase too large - desired:{group.size + delta} max:{group.most}")
         yield from self._resize(group, group.size + delta, now)
 
-    def decrease(self, group: Group, delta: int, now: float) -> Asking:
+    def decrease(self, group: ManagedAsg, delta: int, now: float) -> Asking:
         """Take back (a negative delta) what no instance exists for; placeholders count as existing, as upstream has it."""
         if delta >= 0:
             raise ProviderError("size decrease size must be negative")
@@ -245,11 +245,11 @@ class Provider:
             raise ProviderError(f"attempt to delete existing nodes {said}")
         yield from self._resize(group, group.size + delta, now)
 
-    def _resize(self, group: Group, size: int, now: float) -> Asking:
+    def _resize(self, group: ManagedAsg, size: int, now: float) -> Asking:
         yield Call("SetDesiredCapacity", group=group.name, desired=size)
         group.size, group.resized = size, now
 
-    def delete(self, group: Group, nodes: Sequence[NodeRef], now: float) -> Asking:
+    def delete(self, group: ManagedAsg, nodes: Sequence[NodeRef], now: float) -> Asking:
         """Terminate the instances of nodes and lower the group's size by as many. The minimum is looked at once, at first."""
         if group.size <= group.least:
             raise ProviderError("min size reached, nodes will not be deleted")
@@ -263,7 +263,7 @@ class Provider:
         yield from self._delete_instances(group, [self._by_id[node.provider_id][1] for node in nodes], now)
         self._refreshed = FOR_EVER_AGO
 
-    def _delete_instances(self, group: Group, instances: Sequence[Instance], now: float) -> Asking:
+    def _delete_instances(self, group: ManagedAsg, instances: Sequence[Instance], now: float) -> Asking:
         """Placeholders first, all at once: the size becomes what AWS lists at that moment. Then one instance after the other."""
         if any(provider_ids.is_placeholder(one.name) for one in instances):
             found = _groups((yield Call("DescribeAutoScalingGroups", names=(group.name,))))
@@ -275,7 +275,7 @@ class Provider:
                 yield Call("TerminateInstanceInAutoScalingGroup", instance=one.name)
                 group.size -= 1
 
-    def _owner(self, provider_id: str) -> Group | None:
+    def _owner(self, provider_id: str) -> ManagedAsg | None:
         found = self._by_id.get(provider_id)
         return None if found is None else found[0]
 

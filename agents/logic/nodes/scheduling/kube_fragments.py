@@ -14,16 +14,16 @@ from agents.logic.nodes.scheduling.pod_shapes import (
     Audience,
     HostPort,
     NodeTerm,
-    Spread,
     Taint,
     Term,
     Toleration,
+    TopologySpread,
 )
 from agents.logic.nodes.scheduling.scheduling_selectors import (
     EVERYTHING,
     NOTHING,
-    Operator,
-    Requirement,
+    LabelOperator,
+    LabelRequirement,
     Selector,
     SelectorError,
     label_selector,
@@ -35,7 +35,7 @@ MOST_TERMS = 512
 MOST_EXPRESSIONS = 512
 """Expressions of one selector, and values of one expression."""
 MOST_PORT = 65535
-_NAMING = {"In": Operator.IN, "NotIn": Operator.NOT_IN}
+_NAMING = {"In": LabelOperator.IN, "NotIn": LabelOperator.NOT_IN}
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 Json = Mapping[str, object]
@@ -165,15 +165,15 @@ def _node_term(term: Json) -> NodeTerm:
         return NodeTerm((), names, invalid=True)
 
 
-def _expression(value: object) -> Requirement:
+def _expression(value: object) -> LabelRequirement:
     one = mapping(value, "an expression")
     where = "an expression"
     return requirement(text(one.get("key"), where), text(one.get("operator"), where), texts(one.get("values"), where))
 
 
-def _name(field: Json) -> Requirement:
+def _name(field: Json) -> LabelRequirement:
     """A demand on the node's name, which is valid with exactly one value."""
-    return Requirement(
+    return LabelRequirement(
         NODE_NAME_FIELD, _NAMING[text(field["operator"], "a field")], frozenset(texts(field.get("values"), "a field"))
     )
 
@@ -197,18 +197,18 @@ def _pod_term(term: Json, whose: Whose) -> Term:
     return Term(Audience(selector(term.get("labelSelector"), where), frozenset(named), by_labels), key)
 
 
-def spread(value: object, whose: Whose) -> tuple[Spread, ...]:
+def spread(value: object, whose: Whose) -> tuple[TopologySpread, ...]:
     """The topology spread constraints of a pod; the values of matchLabelKeys are taken from the pod's own labels."""
     return tuple(_spread(mapping(one, "a spread constraint"), whose) for one in sequence(value, "the spread constraints"))
 
 
-def _spread(rule: Json, whose: Whose) -> Spread:
+def _spread(rule: Json, whose: Whose) -> TopologySpread:
     where = "a spread constraint"
     chosen = selector(rule.get("labelSelector"), where)
     own = {key: whose.labels[key] for key in texts(rule.get("matchLabelKeys"), where) if key in whose.labels}
     if own:
         chosen = Selector((*chosen.requirements, *selector({"matchLabels": own}, where).requirements))  # absent takes part, too
-    return Spread(
+    return TopologySpread(
         key=text(rule.get("topologyKey"), where),
         max_skew=whole(rule.get("maxSkew"), where, 1),
         selector=chosen,

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from agents.logic.nodes.scheduling.scheduling_selectors import Requirement
+from agents.logic.nodes.scheduling.scheduling_selectors import LabelRequirement
 
 Mask = npt.NDArray[np.bool_]
 Counts = npt.NDArray[np.int64]
@@ -32,7 +32,7 @@ class Column:
         self.ids: Ids = np.zeros(64, np.int32)
         self.values: list[str] = []
         self._index: dict[str, int] = {}
-        self._known: dict[Requirement, list[bool]] = {}
+        self._known: dict[LabelRequirement, list[bool]] = {}
 
     def extend(self, row: int, values: Iterable[str | None]) -> None:
         """The values of the rows from `row` on."""
@@ -48,7 +48,7 @@ class Column:
             self.values.append(value)
         return index
 
-    def meets(self, one: Requirement, rows: slice) -> Mask:
+    def meets(self, one: LabelRequirement, rows: slice) -> Mask:
         """Which of the rows meet a requirement."""
         verdicts = self._known.setdefault(one, [one.accepts(None)])
         verdicts.extend(one.accepts(value) for value in self.values[len(verdicts) - 1 :])
@@ -83,7 +83,7 @@ class LabelTable:
             column.extend(0, (labels.get(key) for labels in self._rows))
         return column
 
-    def meets(self, demands: Sequence[Requirement], rows: slice) -> Mask:
+    def meets(self, demands: Sequence[LabelRequirement], rows: slice) -> Mask:
         """Which of the rows meet all of the demands."""
         result = np.ones(len(range(*rows.indices(len(self._rows)))), np.bool_)
         for one in demands:

@@ -16,7 +16,7 @@ NONE: Amounts = {}
 
 
 @dataclass(frozen=True, slots=True)
-class Resize:
+class ContainerResize:
     """What the kubelet says of an in-place resize. `infeasible`: it will never be done, so the new request counts for nothing."""
 
     allocated: Amounts = field(default_factory=dict)
@@ -25,12 +25,12 @@ class Resize:
 
 
 @dataclass(frozen=True, slots=True)
-class Container:
+class ContainerRequests:
     """A container as far as its requests go. `always`: an init container with restart policy Always, which is a sidecar."""
 
     requests: Amounts
     always: bool = False
-    resize: Resize | None = None
+    resize: ContainerResize | None = None
 
     def effective(self) -> Amounts:
         """Its requests, and while a resize runs the largest of the wanted, the allocated and the actual.
@@ -44,7 +44,10 @@ class Container:
 
 
 def of_pod(
-    containers: Iterable[Container], init: Iterable[Container] = (), overhead: Amounts = NONE, pod_level: Amounts = NONE
+    containers: Iterable[ContainerRequests],
+    init: Iterable[ContainerRequests] = (),
+    overhead: Amounts = NONE,
+    pod_level: Amounts = NONE,
 ) -> dict[str, int]:
     """What a pod asks for, by resource.
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from agents.logic.nodes.scheduling.pod_requests import Amounts
-from agents.logic.nodes.scheduling.scheduling_selectors import NOTHING, Requirement, Selector
+from agents.logic.nodes.scheduling.scheduling_selectors import NOTHING, LabelRequirement, Selector
 
 HOSTNAME = "kubernetes.io/hostname"
 ZONE = "topology.kubernetes.io/zone"
@@ -94,7 +94,7 @@ class Term:
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
+class TopologySpread:
     """A topology spread constraint. `required` is DoNotSchedule; the others decide nothing here.
 
     `honor_affinity` and `honor_taints`: count only nodes that pass the pod's node affinity, or its tolerations.
@@ -113,8 +113,8 @@ class Spread:
 class NodeTerm:
     """A node selector term: all of its demands on labels and on the node's name. `invalid` terms and empty ones take no node."""
 
-    expressions: tuple[Requirement, ...] = ()
-    names: tuple[Requirement, ...] = ()
+    expressions: tuple[LabelRequirement, ...] = ()
+    names: tuple[LabelRequirement, ...] = ()
     invalid: bool = False
 
     @property
@@ -149,7 +149,7 @@ class Shape:
     ports: tuple[HostPort, ...] = ()
     affinity: tuple[Term, ...] = ()
     anti_affinity: tuple[Term, ...] = ()
-    spread: tuple[Spread, ...] = ()
+    spread: tuple[TopologySpread, ...] = ()
     volumes: tuple[Volume, ...] = ()
     node_name: str = ""
     terminating: bool = False

@@ -37,7 +37,7 @@ Demand = tuple[Pairs, tuple[NodeTerm, ...] | None, tuple[Toleration, ...], str]
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class Savepoint:
     """A point to come back to."""
 
     moves: int
@@ -206,11 +206,11 @@ class Cluster:
 
     # Taking back
 
-    def mark(self) -> Mark:
+    def mark(self) -> Savepoint:
         """A point that `revert` comes back to."""
-        return Mark(len(self._moves), len(self.names))
+        return Savepoint(len(self._moves), len(self.names))
 
-    def revert(self, mark: Mark) -> None:
+    def revert(self, mark: Savepoint) -> None:
         """Take back all that was placed and added since."""
         while len(self._moves) > mark.moves:
             shape, rows, pods = self._moves.pop()

@@ -11,9 +11,9 @@ import numpy as np
 
 from agents.logic.nodes.scheduling.label_columns import Mask
 from agents.logic.nodes.scheduling.pod_requests import PODS
-from agents.logic.nodes.scheduling.pod_shapes import Shape, Spread
+from agents.logic.nodes.scheduling.pod_shapes import Shape, TopologySpread
 from agents.logic.nodes.scheduling.scheduled_cluster import Cluster, Row, ShapeId
-from agents.logic.nodes.scheduling.scheduling_selectors import Operator
+from agents.logic.nodes.scheduling.scheduling_selectors import LabelOperator
 from agents.logic.nodes.scheduling.topology_counts import AllOf, Eligible, Spreading, hears
 
 Filter = Callable[[Cluster, ShapeId, slice], Mask]
@@ -23,7 +23,7 @@ SKEWED = "node(s) didn't match pod topology spread constraints"
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class FilterFailure:
     """Why a node does not take a pod: upstream's name of the filter, and its reasons in upstream's words."""
 
     plugin: str
@@ -61,14 +61,14 @@ def between_pods(cluster: Cluster, shape: ShapeId) -> list[Filter]:
     return rules
 
 
-def explain(cluster: Cluster, shape: ShapeId) -> list[Verdict | None]:
+def explain(cluster: Cluster, shape: ShapeId) -> list[FilterFailure | None]:
     """For each node the first filter that keeps the shape away, or None if it fits."""
-    found: list[Verdict | None] = [None] * cluster.size
+    found: list[FilterFailure | None] = [None] * cluster.size
     left = np.ones(cluster.size, np.bool_)
     for plugin, rule in FILTERS:
         passed = rule(cluster, shape, cluster.all)
         for row in np.flatnonzero(left & ~passed).tolist():
-            found[row] = Verdict(plugin, REASONS[plugin](cluster, shape, row))
+            found[row] = FilterFailure(plugin, REASONS[plugin](cluster, shape, row))
         left &= passed
     return found
 
@@ -83,18 +83,18 @@ def only_nodes(shape: Shape) -> tuple[str, ...] | None:
         return None
     union: set[str] = set()
     for term in shape.node_terms:
-        wanted = [one.values for one in term.names if one.operator is Operator.IN]
+        wanted = [one.values for one in term.names if one.operator is LabelOperator.IN]
         if not wanted:
             return None
         union |= frozenset.intersection(*wanted)
     return tuple(sorted(union))
 
 
-def rejects(shape: Shape) -> Verdict | None:
+def rejects(shape: Shape) -> FilterFailure | None:
     """Why a pod is refused before any node is looked at, or None: it could not be read, or its affinity contradicts itself."""
     if shape.refused:
-        return Verdict("Unreadable", (shape.refused,))
-    return Verdict("NodeAffinity", (CONFLICTING_TERMS,)) if only_nodes(shape) == () else None
+        return FilterFailure("Unreadable", (shape.refused,))
+    return FilterFailure("NodeAffinity", (CONFLICTING_TERMS,)) if only_nodes(shape) == () else None
 
 
 # Filters, each with what it says
@@ -188,7 +188,7 @@ def topology_spread(cluster: Cluster, shape: ShapeId, rows: slice) -> Mask:
     return result
 
 
-def spread_rules(shape: Shape) -> list[tuple[Spread, Spreading]]:
+def spread_rules(shape: Shape) -> list[tuple[TopologySpread, Spreading]]:
     """A shape's required spread constraints, each with what it counts."""
     needed = [one for one in shape.spread if one.required]
     keys = tuple(sorted({one.key for one in needed}))

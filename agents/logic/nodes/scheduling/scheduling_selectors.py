@@ -23,7 +23,7 @@ class SelectorError(ValueError):
     """A selector that Kubernetes would not accept."""
 
 
-class Operator(StrEnum):
+class LabelOperator(StrEnum):
     """What a requirement asks of a label."""
 
     IN = "In"
@@ -35,11 +35,11 @@ class Operator(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Requirement:
+class LabelRequirement:
     """One demand on the label `key`. Make it with `requirement`, which checks it."""
 
     key: str
-    operator: Operator
+    operator: LabelOperator
     values: frozenset[str] = frozenset()
 
     def matches(self, labels: Labels) -> bool:
@@ -49,24 +49,24 @@ class Requirement:
     def accepts(self, value: str | None) -> bool:
         """Whether a label with this value (None: absent) meets it. Source: Requirement.Matches in apimachinery's pkg/labels."""
         if value is None:
-            return self.operator in (Operator.NOT_IN, Operator.ABSENT)
-        if self.operator is Operator.IN:
+            return self.operator in (LabelOperator.NOT_IN, LabelOperator.ABSENT)
+        if self.operator is LabelOperator.IN:
             return value in self.values
-        if self.operator is Operator.NOT_IN:
+        if self.operator is LabelOperator.NOT_IN:
             return value not in self.values
-        if self.operator in (Operator.EXISTS, Operator.ABSENT):
-            return self.operator is Operator.EXISTS
+        if self.operator in (LabelOperator.EXISTS, LabelOperator.ABSENT):
+            return self.operator is LabelOperator.EXISTS
         mine, limit = integer(value), integer(next(iter(self.values)))
         if mine is None or limit is None:
             return False
-        return mine > limit if self.operator is Operator.GREATER else mine < limit
+        return mine > limit if self.operator is LabelOperator.GREATER else mine < limit
 
 
 @dataclass(frozen=True, slots=True)
 class Selector:
     """Demands that must all be met; without any it takes everything. `nothing` is the selector that is absent: it takes none."""
 
-    requirements: tuple[Requirement, ...] = ()
+    requirements: tuple[LabelRequirement, ...] = ()
     nothing: bool = False
 
     def matches(self, labels: Labels) -> bool:
@@ -83,22 +83,22 @@ EVERYTHING = Selector()
 NOTHING = Selector(nothing=True)
 
 
-def requirement(key: str, operator: str, values: tuple[str, ...]) -> Requirement:
+def requirement(key: str, operator: str, values: tuple[str, ...]) -> LabelRequirement:
     """A requirement, if it is valid; else SelectorError. Source: NewRequirement in apimachinery's pkg/labels/selector.go."""
     try:
-        word = Operator(operator)
+        word = LabelOperator(operator)
     except ValueError as error:
         raise SelectorError(f"'{operator}' is no operator of a selector") from error
     _check_key(key)
-    if word in (Operator.IN, Operator.NOT_IN) and not values:
+    if word in (LabelOperator.IN, LabelOperator.NOT_IN) and not values:
         raise SelectorError(f"'{word}' on '{key}' needs a value")
-    if word in (Operator.EXISTS, Operator.ABSENT) and values:
+    if word in (LabelOperator.EXISTS, LabelOperator.ABSENT) and values:
         raise SelectorError(f"'{word}' on '{key}' takes no value")
-    if word in (Operator.GREATER, Operator.LESS) and (len(values) != 1 or integer(values[0]) is None):
+    if word in (LabelOperator.GREATER, LabelOperator.LESS) and (len(values) != 1 or integer(values[0]) is None):
         raise SelectorError(f"'{word}' on '{key}' needs one integer")
     for value in values:
         _check_value(key, value)
-    return Requirement(key, word, frozenset(values))
+    return LabelRequirement(key, word, frozenset(values))
 
 
 def label_selector(match_labels: Labels, expressions: tuple[tuple[str, str, tuple[str, ...]], ...]) -> Selector:
@@ -106,16 +106,16 @@ def label_selector(match_labels: Labels, expressions: tuple[tuple[str, str, tupl
 
     Source: LabelSelectorAsSelector in apimachinery's pkg/apis/meta/v1/helpers.go: four operators, no Gt and no Lt.
     """
-    equal = [requirement(key, Operator.IN, (value,)) for key, value in sorted(match_labels.items())]
+    equal = [requirement(key, LabelOperator.IN, (value,)) for key, value in sorted(match_labels.items())]
     for key, operator, _values in expressions:
-        if operator in (Operator.GREATER, Operator.LESS):
+        if operator in (LabelOperator.GREATER, LabelOperator.LESS):
             raise SelectorError(f"'{operator}' on '{key}' is no operator of a label selector")
     return Selector((*equal, *(requirement(*one) for one in expressions)))
 
 
 def equals(labels: Labels) -> Selector:
     """Every one of these labels with exactly this value; nothing is checked, as in a pod's nodeSelector."""
-    return Selector(tuple(Requirement(key, Operator.IN, frozenset((value,))) for key, value in sorted(labels.items())))
+    return Selector(tuple(LabelRequirement(key, LabelOperator.IN, frozenset((value,))) for key, value in sorted(labels.items())))
 
 
 def integer(text: str) -> int | None:

@@ -152,7 +152,7 @@ def test_estimators_that_expect_nothing_where_something_came_win_nothing() -> No
     times, phase = made(4, 3600)
     values = np.where(np.sin(phase) > 0, 5.0, 0.0)
     values[-24:] = 1.0
-    even = load_series.Series(int(times[0]), 3600, values[-72:])
+    even = load_series.LoadSeries(int(times[0]), 3600, values[-72:])
     found = dsp.forecast(even, DAY, (Maximum(),))
     assert found == NoForecast(Cause.NOT_FINITE, "none of 1 estimators has a finite error on the last period")
 

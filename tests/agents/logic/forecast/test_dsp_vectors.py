@@ -9,7 +9,7 @@ import pytest
 from agents.logic.forecast import dsp, estimators, load_series, period_detection
 from agents.logic.forecast.estimators import Fourier, Maximum
 from agents.logic.forecast.forecast_values import NoForecast
-from agents.logic.forecast.load_series import Series
+from agents.logic.forecast.load_series import LoadSeries
 from tests.support.ehpa_vectors import Json, checked, close, number, vectors
 
 
@@ -44,7 +44,7 @@ def test_series_are_made_even_as_upstream_makes_them(vector: Json) -> None:
     if "error" in expected:
         assert isinstance(even, NoForecast)
         return
-    assert isinstance(even, Series)
+    assert isinstance(even, LoadSeries)
     clean = load_series.without_outliers(even.values) if inputs["remove_outliers"] else even.values
     check = expected["check"]
     assert len(clean) == check["n"]
@@ -122,7 +122,7 @@ def even(inputs: Json, settings: dsp.DspSettings) -> Any:
     prepared = load_series.prepare(times, values, step=int(settings.step))
     if isinstance(prepared, NoForecast):
         return prepared, prepared
-    return prepared, Series(prepared.start, prepared.step, load_series.without_outliers(prepared.values))
+    return prepared, LoadSeries(prepared.start, prepared.step, load_series.without_outliers(prepared.values))
 
 
 @pytest.mark.parametrize("vector", vectors("dsp_forecast"))
@@ -134,7 +134,7 @@ def test_forecasts_are_upstreams(vector: Json) -> None:
     if "error" in told:
         assert isinstance(prepared, NoForecast)
         return
-    assert isinstance(clean, Series)
+    assert isinstance(clean, LoadSeries)
     assert (len(clean.values), clean.start) == (told["n"], told["first_ts"])
     assert close(float(clean.values.sum()), told["sum"], 1e-9)
     assert int((clean.values != prepared.values).sum()) == told["outliers_replaced"]

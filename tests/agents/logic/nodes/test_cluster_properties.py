@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from agents.logic.nodes import node_estimator, priority_config
 from agents.logic.nodes.drain_rules import DisruptionBudget, DisruptionBudgets
-from agents.logic.nodes.node_estimator import PodGroup, Rules, Template
-from agents.logic.nodes.pod_natures import Nature, Pod
+from agents.logic.nodes.node_estimator import EstimatorLimits, PodGroup, Template
+from agents.logic.nodes.pod_natures import Nature, SchedulablePod
 from agents.logic.nodes.scheduling import kube_fragments, placement, scheduler_filters, scheduling_quantities
 from agents.logic.nodes.scheduling.pod_shapes import (
     HOSTNAME,
@@ -21,8 +21,8 @@ from agents.logic.nodes.scheduling.pod_shapes import (
     Node,
     NodeTerm,
     Shape,
-    Spread,
     Term,
+    TopologySpread,
     Volume,
 )
 from agents.logic.nodes.scheduling.scheduled_cluster import Cluster
@@ -39,7 +39,7 @@ def a_node(name: str, cpu: int = 1000, pods: int = 10, zone: str = "a", **attach
 apps = st.sampled_from(["x", "y"])
 keys = st.sampled_from([HOSTNAME, ZONE, "rack"])
 terms = st.builds(lambda app, key: Term(Audience(equals({"app": app}), HERE), key), apps, keys)
-spreads = st.builds(lambda app, key, skew: Spread(key, skew, equals({"app": app})), apps, keys, st.integers(1, 2))
+spreads = st.builds(lambda app, key, skew: TopologySpread(key, skew, equals({"app": app})), apps, keys, st.integers(1, 2))
 
 
 @st.composite
@@ -114,7 +114,7 @@ def test_pods_together_and_one_by_one_leave_the_same_room(cluster: Cluster, pods
 def test_an_estimate_keeps_its_limits_and_the_cluster(cluster: Cluster, wanted: list[tuple[Shape, int]], most: int) -> None:
     groups = [PodGroup(body, count) for body, count in wanted]
     before = cluster.free[: cluster.size].copy()
-    found = node_estimator.estimate(cluster, Template(a_node("t")), groups, Rules((most,)))
+    found = node_estimator.estimate(cluster, Template(a_node("t")), groups, EstimatorLimits((most,)))
     assert all(placed <= group.count for placed, group in zip(found.placed, groups, strict=True))
     assert found.nodes <= (most or 10_000) + cluster.size
     assert np.array_equal(cluster.free[: cluster.size], before)
@@ -123,7 +123,7 @@ def test_an_estimate_keeps_its_limits_and_the_cluster(cluster: Cluster, wanted: 
 def test_a_zone_that_was_only_assumed_no_longer_counts_as_empty() -> None:
     cluster = Cluster()
     cluster.add(a_node("n1", zone="a"))
-    pod = cluster.shape(Shape(labels=(("app", "x"),), spread=(Spread(ZONE, 1, equals({"app": "x"})),)))
+    pod = cluster.shape(Shape(labels=(("app", "x"),), spread=(TopologySpread(ZONE, 1, equals({"app": "x"})),)))
     cluster.place(pod, 0)
     assert scheduler_filters.passes(cluster, pod).tolist() == [True]
     mark = cluster.mark()
@@ -244,7 +244,7 @@ def test_absurd_amounts_are_cut_and_do_not_overflow() -> None:
 
 def test_ten_thousand_budgets_are_asked_for_a_thousand_pods() -> None:
     budgets = DisruptionBudgets([DisruptionBudget(f"b{i}", f"ns{i % 100}", equals({"app": str(i)}), 1) for i in range(10_000)])
-    pods = [Pod(f"p{i}", Nature(Shape(namespace=f"ns{i % 100}", labels=(("app", str(i)),)))) for i in range(1000)]
+    pods = [SchedulablePod(f"p{i}", Nature(Shape(namespace=f"ns{i % 100}", labels=(("app", str(i)),)))) for i in range(1000)]
     assert budgets.allow_at_once(pods)
     assert DisruptionBudgets([DisruptionBudget("b", "default", EVERYTHING, 0)] * 20_001).unread == 1
 

@@ -15,17 +15,17 @@ from agents.logic.nodes import (
 )
 from agents.logic.nodes.aws.group_options import GroupOptions
 from agents.logic.nodes.deletion_budgets import Parallelism, Running
-from agents.logic.nodes.drain_rules import Blocking, DisruptionBudget, DisruptionBudgets, DrainSettings, Scene, Workloads
+from agents.logic.nodes.drain_rules import Blocking, DisruptionBudget, DisruptionBudgets, DrainContext, DrainSettings, Workloads
 from agents.logic.nodes.expanders import Circumstances, Expander, Option, Prices
-from agents.logic.nodes.node_estimator import PodGroup, Rules, Template
+from agents.logic.nodes.node_estimator import EstimatorLimits, PodGroup, Template
 from agents.logic.nodes.pending_pods import PendingSettings
-from agents.logic.nodes.pod_natures import Nature, Owner, Pod
-from agents.logic.nodes.scale_down import Candidate, GroupSize, Reason, ScaleDown, ScaleDownSettings
-from agents.logic.nodes.scale_up import Group, Limits, ScaleUp, ScaleUpSettings
+from agents.logic.nodes.pod_natures import Nature, PodOwner, SchedulablePod
+from agents.logic.nodes.scale_down import GroupSize, Reason, ScaleDown, ScaleDownNode, ScaleDownSettings
+from agents.logic.nodes.scale_up import ClusterLimits, ScaleUp, ScaleUpGroup, ScaleUpSettings
 from agents.logic.nodes.scheduling import scheduler_filters
 from agents.logic.nodes.scheduling.pod_shapes import HOSTNAME, ZONE, Audience, HostPort, Node, NodeTerm, Shape, Term
 from agents.logic.nodes.scheduling.scheduled_cluster import Cluster
-from agents.logic.nodes.scheduling.scheduling_selectors import Operator, Requirement, equals
+from agents.logic.nodes.scheduling.scheduling_selectors import LabelOperator, LabelRequirement, equals
 
 MIB = 2**20
 GPU = "nvidia.com/gpu"
@@ -43,7 +43,7 @@ def a_shape(cpu: int, memory: int, **more: object) -> Shape:
 def an_estimate(template: Node, groups: list[PodGroup], most: int = 0) -> tuple[int, int]:
     cluster = Cluster()
     cluster.add(Node("other", ((HOSTNAME, "other"), (ZONE, "z2")), allocatable={"cpu": 100, "memory": 100 * MIB, "pods": 10}))
-    found = node_estimator.estimate(cluster, Template(template), groups, Rules((most,)))
+    found = node_estimator.estimate(cluster, Template(template), groups, EstimatorLimits((most,)))
     return found.nodes, sum(found.placed)
 
 
@@ -81,7 +81,7 @@ def test_an_estimate_is_upstreams(template: Node, groups: list[PodGroup], most: 
 
 def test_c5_places_the_larger_pods_although_the_smaller_came_first() -> None:
     groups = [PodGroup(a_shape(50, 1000), 10), PodGroup(a_shape(500, 1000), 10)]
-    found = node_estimator.estimate(Cluster(), Template(a_node("t", 1000, 5000 * MIB, 10)), groups, Rules((5,)))
+    found = node_estimator.estimate(Cluster(), Template(a_node("t", 1000, 5000 * MIB, 10)), groups, EstimatorLimits((5,)))
     assert found.placed == (0, 10)
 
 
@@ -140,7 +140,7 @@ def test_chance_is_the_seeds_and_reaches_every_option() -> None:
 # 9.4 Limits and orchestration
 
 
-def decided(groups: list[Group], pods: list[Shape], settings: ScaleUpSettings, nodes: list[Node] | None = None) -> ScaleUp:
+def decided(groups: list[ScaleUpGroup], pods: list[Shape], settings: ScaleUpSettings, nodes: list[Node] | None = None) -> ScaleUp:
     cluster = Cluster()
     cluster.add_all(nodes or [])
     pending_shapes = np.array([cluster.shape(pod) for pod in pods], np.int64)
@@ -152,11 +152,11 @@ def grown(found: ScaleUp) -> dict[str, int]:
 
 
 def test_c33_a_limit_on_cores_caps_the_growth_and_all_pods_count_as_triggered() -> None:
-    group = Group("g", 1, 10, Template(a_node("t", 2000, 2**30)))
+    group = ScaleUpGroup("g", 1, 10, Template(a_node("t", 2000, 2**30)))
     found = decided(
         [group],
         [a_shape(2000, 1)] * 2,
-        ScaleUpSettings(limits=Limits(resources={"cpu": 9000})),
+        ScaleUpSettings(limits=ClusterLimits(resources={"cpu": 9000})),
         [a_node("a", 2000, 2**30), a_node("b", 4000, 2**30)],
     )
     assert grown(found) == {"g": 2}
@@ -164,32 +164,32 @@ def test_c33_a_limit_on_cores_caps_the_growth_and_all_pods_count_as_triggered() 
 
 
 def test_c34_a_limit_on_memory_caps_the_growth() -> None:
-    group = Group("g", 1, 10, Template(a_node("t", 1000, 100 * MIB)))
-    limits = Limits(resources={"memory": 1300 * MIB})
+    group = ScaleUpGroup("g", 1, 10, Template(a_node("t", 1000, 100 * MIB)))
+    limits = ClusterLimits(resources={"memory": 1300 * MIB})
     nodes = [a_node("a", 1000, 100 * MIB), a_node("b", 1000, 1000 * MIB)]
     assert grown(decided([group], [a_shape(1, 100 * MIB)] * 3, ScaleUpSettings(limits=limits), nodes)) == {"g": 3}
 
 
 def test_c35_the_most_nodes_of_the_cluster_cap_the_growth() -> None:
-    group = Group("g", 2, 10, Template(a_node("t", 1000, 2**30)))
+    group = ScaleUpGroup("g", 2, 10, Template(a_node("t", 1000, 2**30)))
     nodes = [a_node("a", 100, 2**30), a_node("b", 100, 2**30)]
-    assert grown(decided([group], [a_shape(900, 1)] * 3, ScaleUpSettings(limits=Limits(nodes=3)), nodes)) == {"g": 3}
+    assert grown(decided([group], [a_shape(900, 1)] * 3, ScaleUpSettings(limits=ClusterLimits(nodes=3)), nodes)) == {"g": 3}
 
 
 def test_c36_a_group_of_which_one_node_passes_a_limit_is_skipped_with_upstreams_words() -> None:
     groups = [
-        Group("small", 0, 10, Template(a_node("s", 2000, 2**30))),
-        Group("large", 0, 10, Template(a_node("l", 9000, 2**30))),
+        ScaleUpGroup("small", 0, 10, Template(a_node("s", 2000, 2**30))),
+        ScaleUpGroup("large", 0, 10, Template(a_node("l", 9000, 2**30))),
     ]
-    found = decided(groups, [a_shape(1000, 1)], ScaleUpSettings(limits=Limits(resources={"cpu": 8000})))
+    found = decided(groups, [a_shape(1000, 1)], ScaleUpSettings(limits=ClusterLimits(resources={"cpu": 8000})))
     assert grown(found) == {"small": 1}
     assert found.skipped == {"large": 'exceeded quota: "cluster-wide", resources: cpu'}
 
 
 def test_c38_pods_are_triggered_remain_or_await() -> None:
     groups = [
-        Group("one", 0, 10, Template(a_node("o", 1000, 2**30, gpu=1))),
-        Group("two", 0, 10, Template(a_node("t", 4000, 2**30))),
+        ScaleUpGroup("one", 0, 10, Template(a_node("o", 1000, 2**30, gpu=1))),
+        ScaleUpGroup("two", 0, 10, Template(a_node("t", 4000, 2**30))),
     ]
     fits_two, fits_none = a_shape(3900, 2**29), a_shape(9000, 1)
     fits_one = Shape(requests=(("cpu", 10), ("gpu", 1), ("memory", 1)))
@@ -200,8 +200,8 @@ def test_c38_pods_are_triggered_remain_or_await() -> None:
 
 def test_beyond_upstream_several_groups_grow_in_one_decision() -> None:
     groups = [
-        Group("one", 0, 10, Template(a_node("o", 1000, 2**30, gpu=1))),
-        Group("two", 0, 10, Template(a_node("t", 4000, 2**30))),
+        ScaleUpGroup("one", 0, 10, Template(a_node("o", 1000, 2**30, gpu=1))),
+        ScaleUpGroup("two", 0, 10, Template(a_node("t", 4000, 2**30))),
     ]
     fits_one = Shape(requests=(("cpu", 10), ("gpu", 1), ("memory", 1)))
     found = decided(groups, [a_shape(3900, 2**29), fits_one, a_shape(9000, 1)], ScaleUpSettings(several=True))
@@ -212,13 +212,13 @@ def test_beyond_upstream_several_groups_grow_in_one_decision() -> None:
 def test_c39_nodes_with_more_gpus_need_fewer_of_them() -> None:
     pod = Shape(requests=((GPU, 1),))
     for gpus, nodes in ((1, 3), (2, 2), (4, 1)):
-        group = Group("g", 0, 10, Template(a_node("t", 1000, 2**30, **{GPU: gpus})))
+        group = ScaleUpGroup("g", 0, 10, Template(a_node("t", 1000, 2**30, **{GPU: gpus})))
         assert grown(decided([group], [pod] * 3, ScaleUpSettings())) == {"g": nodes}
 
 
 def test_c40_similar_groups_share_the_growth() -> None:
     sizes = (("ng1", 1, 1), ("ng2", 1, 2), ("ng3", 1, 5), ("ng4", 3, 5))
-    groups = [Group(name, target, most, Template(a_node(name, 1000, 2**30))) for name, target, most in sizes]
+    groups = [ScaleUpGroup(name, target, most, Template(a_node(name, 1000, 2**30))) for name, target, most in sizes]
     found = decided(groups, [a_shape(900, 1)] * 2, ScaleUpSettings(likeness=similar_groups.Likeness()))
     assert grown(found) == {"ng2": 2, "ng3": 2}
     assert found.skipped == {"ng1": "max node group size reached"}
@@ -227,8 +227,8 @@ def test_c40_similar_groups_share_the_growth() -> None:
 def test_c42_a_minimum_is_enforced_as_far_as_the_limits_let_it() -> None:
     cluster = Cluster()
     cluster.add_all([a_node("a", 16000, 2**30), a_node("b", 16000, 2**30)])
-    group = Group("g", 1, 10, Template(a_node("t", 16000, 2**30)))
-    settings = ScaleUpSettings(limits=Limits(resources={"cpu": 48_000}))
+    group = ScaleUpGroup("g", 1, 10, Template(a_node("t", 16000, 2**30)))
+    settings = ScaleUpSettings(limits=ClusterLimits(resources={"cpu": 48_000}))
     raised = scale_up.below_minimum([group], {"g": 3}, cluster, settings)
     assert [(one.group, one.after) for one in raised] == [("g", 2)]
 
@@ -236,10 +236,10 @@ def test_c42_a_minimum_is_enforced_as_far_as_the_limits_let_it() -> None:
 def test_c43_a_group_says_why_it_may_not_grow() -> None:
     template = Template(a_node("t", 1000, 2**30))
     groups = [
-        Group("full", 3, 3, template),
-        Group("failed", 0, 3, template, backed_off=True),
-        Group("sick", 0, 3, template, healthy=False),
-        Group("unknown", 0, 3, None),
+        ScaleUpGroup("full", 3, 3, template),
+        ScaleUpGroup("failed", 0, 3, template, backed_off=True),
+        ScaleUpGroup("sick", 0, 3, template, healthy=False),
+        ScaleUpGroup("unknown", 0, 3, None),
     ]
     found = decided(groups, [a_shape(1, 1)], ScaleUpSettings())
     assert found.skipped == {
@@ -252,9 +252,9 @@ def test_c43_a_group_says_why_it_may_not_grow() -> None:
 
 
 def test_c44_eleven_different_pods_of_one_owner_make_ten_groups_and_a_single() -> None:
-    owner = (Owner("ReplicaSet", "r", "apps/v1", "uid"),)
-    different = [Pod(f"p{i}", Nature(a_shape(i, 1), owner)) for i in range(11)]
-    again = [Pod("q0", Nature(a_shape(0, 1), owner)), Pod("q10", Nature(a_shape(10, 1), owner))]
+    owner = (PodOwner("ReplicaSet", "r", "apps/v1", "uid"),)
+    different = [SchedulablePod(f"p{i}", Nature(a_shape(i, 1), owner)) for i in range(11)]
+    again = [SchedulablePod("q0", Nature(a_shape(0, 1), owner)), SchedulablePod("q10", Nature(a_shape(10, 1), owner))]
     groups = equivalence_groups.equivalence([*different, *again])
     assert [len(one) for one in groups] == [2, *[1] * 11]
 
@@ -262,9 +262,9 @@ def test_c44_eleven_different_pods_of_one_owner_make_ten_groups_and_a_single() -
 # 9.5 Which pods count
 
 
-def a_pod(age: float, *, delay: str = "", priority: int | None = None, gpu: int = 0) -> Pod:
+def a_pod(age: float, *, delay: str = "", priority: int | None = None, gpu: int = 0) -> SchedulablePod:
     shape = Shape(requests=(("cpu", 100), *(((GPU, gpu),) if gpu else ())))
-    return Pod(
+    return SchedulablePod(
         "p", Nature(shape, annotations={pending_pods.DELAY: delay} if delay else {}, priority=priority), created=1000 - age
     )
 
@@ -278,7 +278,7 @@ def a_pod(age: float, *, delay: str = "", priority: int | None = None, gpu: int 
         pytest.param(a_pod(301, delay="x"), 300, True, id="C46 nonsense is ignored"),
     ],
 )
-def test_a_pod_waits_for_its_delay(pod: Pod, overall: float, counts: bool) -> None:
+def test_a_pod_waits_for_its_delay(pod: SchedulablePod, overall: float, counts: bool) -> None:
     assert (pending_pods.old_enough([pod], PendingSettings(delay=overall), 1000.0) == [pod]) is counts
 
 
@@ -328,12 +328,12 @@ def test_budgets_crop_the_nodes_that_go(
     assert (len(chosen[0]), len(chosen[1])) == expected
 
 
-REPLICATED = (Owner("ReplicaSet", "rs", "apps/v1"),)
+REPLICATED = (PodOwner("ReplicaSet", "rs", "apps/v1"),)
 SAFE = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "true"}
 
 
-def a_scene(now: float) -> Scene:
-    return Scene(now, DrainSettings(), Workloads({("ReplicaSet", "default", "rs"): 10}), DisruptionBudgets([]))
+def a_scene(now: float) -> DrainContext:
+    return DrainContext(now, DrainSettings(), Workloads({("ReplicaSet", "default", "rs"): 10}), DisruptionBudgets([]))
 
 
 def looked(down: ScaleDown, used: list[int], now: float, *, ready: bool = True) -> Cluster:
@@ -342,10 +342,10 @@ def looked(down: ScaleDown, used: list[int], now: float, *, ready: bool = True) 
     cluster.add_all([a_node(f"n{i}", 1000, 2**30) for i in range(len(used))])
     nodes = []
     for row, cpu in enumerate(used):
-        pods = [Pod(f"p{row}", Nature(a_shape(cpu, 1), REPLICATED, SAFE))] if cpu else []
+        pods = [SchedulablePod(f"p{row}", Nature(a_shape(cpu, 1), REPLICATED, SAFE))] if cpu else []
         for pod in pods:
             cluster.place(cluster.shape(pod.shape), row)
-        nodes.append(Candidate(row, f"n{row}", "g", pods, ready=ready))
+        nodes.append(ScaleDownNode(row, f"n{row}", "g", pods, ready=ready))
     down.look(cluster, nodes, {"g": GroupSize(10, 1)}, a_scene(now))
     return cluster
 
@@ -415,11 +415,11 @@ def test_c94_a_failed_simulation_is_believed_for_five_minutes() -> None:
     assert "n1" not in down.stays or down.stays["n1"].reason is not Reason.RECENT
 
 
-def a_look(pods: list[Pod], scene: Scene) -> ScaleDown:
+def a_look(pods: list[SchedulablePod], scene: DrainContext) -> ScaleDown:
     """One look at as many nodes of 1000 m as there are pods, each of which runs one of them."""
     cluster = Cluster()
     cluster.add_all([a_node(f"n{i}", 1000, 2**30) for i in range(len(pods))])
-    nodes = [Candidate(row, f"n{row}", "g", [pod]) for row, pod in enumerate(pods)]
+    nodes = [ScaleDownNode(row, f"n{row}", "g", [pod]) for row, pod in enumerate(pods)]
     for row, pod in enumerate(pods):
         cluster.place(cluster.shape(pod.shape), row)
     down = ScaleDown(ScaleDownSettings())
@@ -428,17 +428,17 @@ def a_look(pods: list[Pod], scene: Scene) -> ScaleDown:
 
 
 def test_a_node_whose_removal_failed_still_takes_pods_of_others() -> None:
-    pinned = Pod("pinned", Nature(a_shape(100, 1, node_selector=((HOSTNAME, "n0"),)), REPLICATED, SAFE))
-    full, small = (Pod(str(cpu), Nature(a_shape(cpu, 1), REPLICATED, SAFE)) for cpu in (950, 100))
+    pinned = SchedulablePod("pinned", Nature(a_shape(100, 1, node_selector=((HOSTNAME, "n0"),)), REPLICATED, SAFE))
+    full, small = (SchedulablePod(str(cpu), Nature(a_shape(cpu, 1), REPLICATED, SAFE)) for cpu in (950, 100))
     down = a_look([pinned, full, small], a_scene(0.0))
     assert down.stays["n0"].reason is Reason.NO_PLACE
     assert [(row, [pod.name for pod in pods]) for row, pods in down.unneeded["n2"].moves] == [(0, ["100"])]
 
 
 def test_what_one_removal_takes_from_a_disruption_budget_the_next_does_not_have() -> None:
-    protected = [Pod(f"p{i}", Nature(a_shape(100, 1, labels=(("app", "x"),)), REPLICATED)) for i in range(3)]
+    protected = [SchedulablePod(f"p{i}", Nature(a_shape(100, 1, labels=(("app", "x"),)), REPLICATED)) for i in range(3)]
     budget = DisruptionBudget("one", "default", equals({"app": "x"}), 1)
-    scene = Scene(0.0, DrainSettings(), Workloads({("ReplicaSet", "default", "rs"): 3}), DisruptionBudgets([budget]))
+    scene = DrainContext(0.0, DrainSettings(), Workloads({("ReplicaSet", "default", "rs"): 3}), DisruptionBudgets([budget]))
     down = a_look(protected, scene)
     assert set(down.unneeded) == {"n0"}
     assert down.stays["n1"].reason is Reason.BLOCKED
@@ -447,14 +447,14 @@ def test_what_one_removal_takes_from_a_disruption_budget_the_next_does_not_have(
 
 def test_c98_pods_are_evicted_in_waves_of_their_priority() -> None:
     graces = {10: 1.0, 1000: 2.0, 2000: 3.0, 2_000_000_000: 4.0}
-    pods = [Pod(str(p), Nature(a_shape(1, 1), priority=p)) for p in (0, 100, 500, 1000, 2_000_000_005)]
+    pods = [SchedulablePod(str(p), Nature(a_shape(1, 1), priority=p)) for p in (0, 100, 500, 1000, 2_000_000_005)]
     found = [(wave.priority, [pod.name for pod in wave.pods]) for wave in node_deletion.waves(pods, graces)]
     assert found == [(10, ["0", "100", "500"]), (1000, ["1000"]), (2_000_000_000, ["2000000005"])]
 
 
 @pytest.mark.parametrize(("own", "expected"), [(900.0, 600.0), (None, 30.0), (5.0, 5.0)])
 def test_c99_an_evicted_pod_gets_its_own_grace_up_to_the_limit(own: float | None, expected: float) -> None:
-    assert node_deletion.grace(Pod("p", Nature(a_shape(1, 1), grace=own)), 600.0) == expected
+    assert node_deletion.grace(SchedulablePod("p", Nature(a_shape(1, 1), grace=own)), 600.0) == expected
 
 
 def test_a_node_is_tainted_first_and_terminated_last() -> None:
@@ -476,7 +476,7 @@ def test_a_pod_that_waits_is_told_for_each_group_why() -> None:
     cluster = Cluster()
     pod = cluster.shape(a_shape(2000, 1, node_selector=(("pool", "a"),)))
     labelled = Node("l", ((HOSTNAME, "l"), ("pool", "a")), allocatable={"cpu": 1000, "memory": 2**30, "pods": 10})
-    groups = [Group("plain", 0, 1, Template(a_node("p", 4000, 2**30))), Group("small", 0, 1, Template(labelled))]
+    groups = [ScaleUpGroup("plain", 0, 1, Template(a_node("p", 4000, 2**30))), ScaleUpGroup("small", 0, 1, Template(labelled))]
     found = {name: (one.plugin, one.reasons) for name, one in scale_up.why_not(cluster, groups, pod).items()}
     assert found == {
         "plain": ("NodeAffinity", ("node(s) didn't match Pod's node affinity/selector",)),
@@ -486,7 +486,7 @@ def test_a_pod_that_waits_is_told_for_each_group_why() -> None:
 
 
 def test_affinity_to_two_names_at_once_is_refused_before_any_node_is_looked_at() -> None:
-    names = tuple(Requirement("metadata.name", Operator.IN, frozenset((name,))) for name in ("n1", "n2"))
+    names = tuple(LabelRequirement("metadata.name", LabelOperator.IN, frozenset((name,))) for name in ("n1", "n2"))
     verdict = scheduler_filters.rejects(Shape(node_terms=(NodeTerm((), names),)))
     assert verdict is not None
     assert (verdict.plugin, verdict.reasons) == ("NodeAffinity", ("pod affinity terms conflict",))

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from agents.logic.nodes import drain_rules, node_utilization, pod_natures
-from agents.logic.nodes.drain_rules import DisruptionBudget, DisruptionBudgets, DrainSettings, Scene, Workloads
+from agents.logic.nodes.drain_rules import DisruptionBudget, DisruptionBudgets, DrainContext, DrainSettings, Workloads
 from agents.logic.nodes.scheduling import daemonset_pods, kube_fragments
 from tests.support.ca_vectors import node, pod, shape, vectors
 
@@ -19,7 +19,7 @@ def test_a_pod_is_of_the_kind_that_upstream_sees(vector: Vector) -> None:
     inputs = vector["inputs"]
     annotations = inputs["annotations"] or {}
     owners = tuple(
-        pod_natures.Owner(one["kind"], one["name"], controller=bool(one.get("controller")))
+        pod_natures.PodOwner(one["kind"], one["name"], controller=bool(one.get("controller")))
         for one in inputs["owner_references"] or ()
     )
     mine = pod_natures.controller(owners)
@@ -55,7 +55,7 @@ def test_a_node_is_used_as_much_as_upstream_says(vector: Vector) -> None:
         assert (mine.cpu, mine.memory) == pytest.approx((expected.get("cpu", 0.0), expected.get("memory", 0.0)), rel=1e-12)
 
 
-def drain_scene(inputs: Vector, now: float) -> Scene:
+def drain_scene(inputs: Vector, now: float) -> DrainContext:
     """What a vector's flags, controllers and budgets say."""
     flags = inputs["flags"]
     settings = DrainSettings(
@@ -72,7 +72,7 @@ def drain_scene(inputs: Vector, now: float) -> Scene:
         )
         for one in inputs["pdbs"]
     ]
-    return Scene(now, settings, Workloads(known), DisruptionBudgets(budgets))
+    return DrainContext(now, settings, Workloads(known), DisruptionBudgets(budgets))
 
 
 @pytest.mark.parametrize("vector", vectors("drain"))

@@ -9,9 +9,9 @@ from agents.logic.nodes import expanders, similar_groups
 from agents.logic.nodes.aws.group_options import GroupOptions, duration
 from agents.logic.nodes.deletion_budgets import Parallelism
 from agents.logic.nodes.drain_rules import DrainSettings
-from agents.logic.nodes.node_autoscaler import Delays, Settings
+from agents.logic.nodes.node_autoscaler import Delays, NodeAutoscalerSettings
 from agents.logic.nodes.scale_down import ScaleDownSettings
-from agents.logic.nodes.scale_up import Limits, ScaleUpSettings
+from agents.logic.nodes.scale_up import ClusterLimits, ScaleUpSettings
 from tests.support.ca_vectors import vectors
 from tests.support.ca_world import Pace, Scenario, counted
 
@@ -43,15 +43,15 @@ class Flags:
             ignore_daemonsets=self.yes("ignore-daemonsets-utilization", default=False),
         )
 
-    def limits(self) -> Limits:
+    def limits(self) -> ClusterLimits:
         found = {}
         if "cores-total" in self.given:
             found["cpu"] = int(self.given["cores-total"].split(":")[1]) * 1000
         if "memory-total" in self.given:
             found["memory"] = int(self.given["memory-total"].split(":")[1]) * GIB
-        return Limits(self.number("max-nodes-total", 0), self.number("max-nodes-per-scaleup", 1000), found)
+        return ClusterLimits(self.number("max-nodes-total", 0), self.number("max-nodes-per-scaleup", 1000), found)
 
-    def settings(self) -> Settings:
+    def settings(self) -> NodeAutoscalerSettings:
         balance = self.yes("balance-similar-node-groups", default=False)
         chain = expanders.chain(self.given.get("expander", "least-waste").split(","))
         up = ScaleUpSettings(chain, self.limits(), similar_groups.Likeness() if balance else None)
@@ -62,7 +62,7 @@ class Flags:
             parallelism=parallelism,
             default=self.options(),
         )
-        return Settings(
+        return NodeAutoscalerSettings(
             scale_up=up,
             scale_down=down,
             drain=DrainSettings(

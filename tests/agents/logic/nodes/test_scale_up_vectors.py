@@ -18,7 +18,7 @@ def test_an_estimate_adds_as_many_nodes_as_upstream(vector: Vector) -> None:
     picture = cluster(inputs.get("existing_nodes", []))
     pods = tuple(shape(pod) for pod in inputs["template"].get("running_pods", ()))
     groups = [PodGroup(shape(one["pod"]), one["count"]) for one in inputs["pod_groups"]]
-    rules = node_estimator.Rules((inputs["max_nodes"], *inputs.get("limits", ())), inputs.get("fastpath", False))
+    rules = node_estimator.EstimatorLimits((inputs["max_nodes"], *inputs.get("limits", ())), inputs.get("fastpath", False))
     found = node_estimator.estimate(picture, Template(node(inputs["template"]), pods), groups, rules)
     mine = {"nodes": found.nodes, "placed_per_group": list(found.placed), "pods_placed": sum(found.placed)}
     assert mine in expected.get("any_of", [expected])

@@ -5,7 +5,15 @@ from typing import Any
 import pytest
 
 from agents.logic.nodes import group_balancing, similar_groups
-from agents.logic.nodes.cluster_state import ClusterState, FailedScaleUp, Look, Readiness, SeenInstance, SeenNode, StateSettings
+from agents.logic.nodes.cluster_state_registry import (
+    ClusterStateRegistry,
+    FailedScaleUp,
+    Look,
+    NodeReadiness,
+    SeenInstance,
+    SeenNode,
+    StateSettings,
+)
 from agents.logic.nodes.group_backoff import Backoff, BackoffSettings, Failure
 from tests.support.ca_vectors import node, total, vectors
 
@@ -72,7 +80,7 @@ def test_the_state_of_groups_follows_the_world_as_upstreams_does(vector: Vector)
         inputs["ok_total_unready_count"],
         inputs["max_total_unready_percentage"],
     )
-    state = ClusterState(settings, Backoff(BackoffSettings()))
+    state = ClusterStateRegistry(settings, Backoff(BackoffSettings()))
     targets = {name: group["target"] for name, group in inputs["groups"].items()}
     for step, expected in zip(inputs["steps"], vector["expected"], strict=True):
         now = step["at_s"]
@@ -110,7 +118,7 @@ def _look(step: Vector, targets: dict[str, int]) -> Look:
     return Look(dict(targets), nodes, instances)
 
 
-def _written(state: ClusterState, failed: list[FailedScaleUp], targets: dict[str, int], now: float) -> Vector:
+def _written(state: ClusterStateRegistry, failed: list[FailedScaleUp], targets: dict[str, int], now: float) -> Vector:
     found: Vector = {"at_s": now, "cluster_healthy": state.healthy(), "groups": {g: _group(state, g, now) for g in targets}}
     kinds = {"OutOfResources": "OutOfResource"}
     if failed:
@@ -129,8 +137,8 @@ def _written(state: ClusterState, failed: list[FailedScaleUp], targets: dict[str
     return found
 
 
-def _group(state: ClusterState, name: str, now: float) -> Vector:
-    mine, bounds, failure = state.groups.get(name, Readiness()), state.ranges[name], state.backoff.of(name, now)
+def _group(state: ClusterStateRegistry, name: str, now: float) -> Vector:
+    mine, bounds, failure = state.groups.get(name, NodeReadiness()), state.ranges[name], state.backoff.of(name, now)
     kinds = ("registered", "ready", "unready", "not_started", "suspended", "deleted", "unregistered", "long_unregistered")
     found: Vector = {
         "healthy": state.group_healthy(name),

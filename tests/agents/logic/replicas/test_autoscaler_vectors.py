@@ -6,9 +6,9 @@ import pytest
 
 from agents.logic.replicas import hpa_algorithm, hpa_metrics, replica_proposals, scaling_behavior
 from agents.logic.replicas.hpa_algorithm import Bounds, Memory
-from agents.logic.replicas.hpa_metrics import Readings
+from agents.logic.replicas.hpa_metrics import MetricReadings
 from agents.logic.replicas.hpa_pods import requests
-from agents.logic.replicas.replica_proposals import MetricError, Scene
+from agents.logic.replicas.replica_proposals import MetricError, ReplicaContext
 from tests.support.ehpa_vectors import Json, vectors
 from tests.support.hpa_scenes import NOW, asked, pods, samples
 
@@ -26,7 +26,7 @@ def fleet(count: int, request: int) -> Any:
     return [{"name": f"p{i}", **pod} for i in range(count)]
 
 
-def answers(inputs: Json, step: Json, spec: Json, scene: Scene) -> list[Any]:
+def answers(inputs: Json, step: Json, spec: Json, scene: ReplicaContext) -> list[Any]:
     selector = inputs.get("selector", "app=x")
     if selector != "app=x":
         return [("InvalidSelector", MetricError(f"'{selector}' selects nothing"))]
@@ -34,14 +34,14 @@ def answers(inputs: Json, step: Json, spec: Json, scene: Scene) -> list[Any]:
     found = []
     for entry in spec["metrics"]:
         metric = hpa_metrics.read(entry)
-        readings = Readings(pods(given))
+        readings = MetricReadings(pods(given))
         if metric.name not in (step.get("fail") or ()):
             readings = read(metric, given, step, readings)
         found.append(hpa_metrics.ask(metric, readings, scene))
     return found
 
 
-def read(metric: hpa_metrics.Metric, given: list[Json], step: Json, empty: Readings) -> Readings:
+def read(metric: hpa_metrics.Metric, given: list[Json], step: Json, empty: MetricReadings) -> MetricReadings:
     if metric.kind in ("Resource", "Pods"):
         used = (
             step.get("cpu_milli_per_pod")
@@ -49,12 +49,12 @@ def read(metric: hpa_metrics.Metric, given: list[Json], step: Json, empty: Readi
             else (step.get("pods_milli_per_pod") or {}).get(metric.name)
         )
         seen = samples([{**pod, "metric": used or 0} for pod in given], cpu=metric.name == "cpu")
-        return Readings(empty.pods, {metric: seen}, {metric: requests(asked(given, metric.name), resource=metric.name)})
+        return MetricReadings(empty.pods, {metric: seen}, {metric: requests(asked(given, metric.name), resource=metric.name)})
     if metric.kind == "External":
         series = (step.get("external_milli") or {}).get(metric.name)
-        return empty if series is None else Readings(empty.pods, values={metric: replica_proposals.summed(series)})
+        return empty if series is None else MetricReadings(empty.pods, values={metric: replica_proposals.summed(series)})
     value = (step.get("object_milli") or {}).get(metric.name)
-    return empty if value is None else Readings(empty.pods, values={metric: value})
+    return empty if value is None else MetricReadings(empty.pods, values={metric: value})
 
 
 @pytest.mark.parametrize("vector", vectors("hpa_timeline"))
@@ -72,7 +72,7 @@ def test_passes_decide_what_kubernetes_decides(vector: Json) -> None:
         current = step.get("set_replicas", current)
         least, most = step.get("set_min", least), step.get("set_max", most)
         bounds = Bounds(least, most, rules, inputs["downscale_stabilisation_s"], bool(inputs.get("gate_scale_to_zero")))
-        scene = Scene(current, current, NOW, down, up)
+        scene = ReplicaContext(current, current, NOW, down, up)
         found = answers(inputs, step, spec, scene)
         decision, memory = hpa_algorithm.decide(bounds, current, found, memory, now=NOW + step["t"])
         current = decision.replicas

@@ -132,7 +132,7 @@ def tsp(*samples: tuple[float, str], name: str = "web", ready: bool = True) -> d
 
 
 def asked(*tsps: Any, **selector: str) -> Any:
-    request = metrics_adapter.Request(
+    request = metrics_adapter.MetricRequest(
         ehpa_manifest.PREDICTION, "shop", {"resourceIdentifier": "resource.cpu", "targetName": "web", **selector}, NOW
     )
     return metrics_adapter.answer(request, tsps, [])

@@ -93,7 +93,7 @@ def forecast(inputs: Json) -> list[Json]:
 @pytest.mark.parametrize("vector", vectors("adapter"))
 def test_the_adapter_answers_as_cranes_does(vector: Json) -> None:
     inputs, expected = vector["inputs"], vector["expected"]
-    request = metrics_adapter.Request(inputs["metric"], "shop", inputs["selector"] or {}, NOW)
+    request = metrics_adapter.MetricRequest(inputs["metric"], "shop", inputs["selector"] or {}, NOW)
     found = metrics_adapter.answer(
         request, forecast(inputs), [ehpa_manifest.read(e) for e in inputs["ehpas"] or ()], as_upstream=True
     )

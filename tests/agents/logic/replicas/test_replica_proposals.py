@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from agents.logic.replicas import replica_proposals
 from agents.logic.replicas.hpa_pods import Patience, requests
-from agents.logic.replicas.replica_proposals import MetricError, Proposal, Scene
+from agents.logic.replicas.replica_proposals import MetricError, Proposal, ReplicaContext
 from tests.support.hpa_scenes import NOW, asked, pods, samples
 
 
@@ -19,7 +19,7 @@ def pod(metric: int | None = 0, **told: Any) -> dict[str, Any]:
 
 
 def by_utilization(given: list[dict[str, Any]], target: int) -> Any:
-    scene = Scene(len(given), len(given), NOW)
+    scene = ReplicaContext(len(given), len(given), NOW)
     wanted = requests(asked(given, "cpu"), resource="cpu")
     return replica_proposals.by_utilization(pods(given), samples(given, cpu=True), wanted, target=target, scene=scene)
 
@@ -51,14 +51,14 @@ def test_a_container_without_a_request_is_named_with_its_pod() -> None:
 
 
 def test_a_queue_of_seven_for_one_each_takes_seven_pods_and_a_little_more_takes_eight() -> None:
-    scene = Scene(5, 5, NOW)
+    scene = ReplicaContext(5, 5, NOW)
     assert replica_proposals.by_value_per_pod(7000, target=1000, scene=scene) == Proposal(7, 1400)
     assert replica_proposals.by_value_per_pod(7070, target=1000, scene=scene) == Proposal(8, 1414)
 
 
 def test_a_forecast_of_less_than_one_core_counts() -> None:
     """0.7 cores at 100m a pod: seven pods. Cut to whole cores, as upstream does, it would be none."""
-    assert replica_proposals.by_value_per_pod(700, target=100, scene=Scene(4, 4, NOW)).replicas == 7  # type: ignore[union-attr]  # a proposal
+    assert replica_proposals.by_value_per_pod(700, target=100, scene=ReplicaContext(4, 4, NOW)).replicas == 7  # type: ignore[union-attr]  # a proposal
 
 
 @pytest.mark.parametrize("usage", [45, 55])
@@ -81,7 +81,7 @@ states = st.fixed_dictionaries(
 @given(st.lists(states, max_size=6), st.integers(0, 400), st.booleans())
 def test_any_pods_get_a_proposal_within_32_bits_or_a_sentence(given_states: list[dict[str, Any]], target: int, cpu: bool) -> None:
     given_pods = [pod(**state) for state in given_states]
-    scene = Scene(len(given_pods), len(given_pods), NOW, patience=Patience())
+    scene = ReplicaContext(len(given_pods), len(given_pods), NOW, patience=Patience())
     columns, seen = pods(given_pods), samples(given_pods, cpu=cpu)
     wanted = np.full(len(given_pods), 100, np.int64)
     for found in (

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agents.logic.validation.clock_skew import MOST_AHEAD, ahead
+from agents.logic.validation.future_events import MOST_AHEAD, ahead
 from agents.pipeline import stages
 from agents.settings.tree import Settings
 from agents.task import Task, TurnResult

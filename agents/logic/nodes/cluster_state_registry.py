@@ -56,7 +56,7 @@ class Look:
 
 
 @dataclass(slots=True)
-class Readiness:
+class NodeReadiness:
     """Names of nodes and instances by class."""
 
     registered: list[str] = field(default_factory=list)
@@ -75,7 +75,7 @@ class Readiness:
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
+class AcceptableRange:
     """How many nodes a group may well have, beside its target."""
 
     least: int
@@ -84,7 +84,7 @@ class Range:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ScaleUpRequest:
     """A scale-up that runs: by how many nodes, and until when they should be there."""
 
     increase: int
@@ -110,7 +110,7 @@ class FailedScaleUp:
     delta: int
 
 
-class ClusterState:
+class ClusterStateRegistry:
     """The state of all groups. See the module."""
 
     def __init__(self, settings: StateSettings, backoff: Backoff, provision: Mapping[str, float] | None = None) -> None:
@@ -118,10 +118,10 @@ class ClusterState:
         self.backoff = backoff
         self.provision = dict(provision or {})
         """Groups with a time to appear of their own."""
-        self.groups: dict[str, Readiness] = {}
-        self.total = Readiness()
-        self.ranges: dict[str, Range] = {}
-        self.requests: dict[str, Request] = {}
+        self.groups: dict[str, NodeReadiness] = {}
+        self.total = NodeReadiness()
+        self.ranges: dict[str, AcceptableRange] = {}
+        self.requests: dict[str, ScaleUpRequest] = {}
         self.wrong: dict[str, WrongSize] = {}
         self.creation_errors: dict[str, dict[str, Failure]] = {}
         self._leaving: list[tuple[str, float]] = []
@@ -135,13 +135,13 @@ class ClusterState:
         until = now + self.provision.get(group, self.settings.max_provision)
         if known is None:
             if delta > 0:
-                self.requests[group] = Request(delta, now, until)
+                self.requests[group] = ScaleUpRequest(delta, now, until)
         elif known.increase + delta <= 0:
             del self.requests[group]
         elif delta > 0:
-            self.requests[group] = Request(known.increase + delta, now, until)
+            self.requests[group] = ScaleUpRequest(known.increase + delta, now, until)
         else:
-            self.requests[group] = Request(known.increase + delta, known.since, known.until)
+            self.requests[group] = ScaleUpRequest(known.increase + delta, known.since, known.until)
 
     def scale_down(self, group: str, now: float) -> None:
         """Note that one node of a group is being deleted."""
@@ -169,9 +169,9 @@ class ClusterState:
         return failed
 
     def _classify(self, look: Look, now: float) -> None:
-        self.groups, self.total = {}, Readiness()
+        self.groups, self.total = {}, NodeReadiness()
         for node in look.nodes:
-            mine = [self.total] if not node.group else [self.total, self.groups.setdefault(node.group, Readiness())]
+            mine = [self.total] if not node.group else [self.total, self.groups.setdefault(node.group, NodeReadiness())]
             for one in mine:
                 one.registered.append(node.name)
                 self._class_of(node, one, now).append(node.name)
@@ -179,10 +179,10 @@ class ClusterState:
         self._since = {one.name: self._since.get(one.name, now) for one in waiting}
         for instance in waiting:
             late = self._since[instance.name] + self.provision.get(instance.group, self.settings.max_provision) < now
-            for one in (self.total, self.groups.setdefault(instance.group, Readiness())):
+            for one in (self.total, self.groups.setdefault(instance.group, NodeReadiness())):
                 (one.long_unregistered if late else one.unregistered).append(instance.name)
 
-    def _class_of(self, node: SeenNode, one: Readiness, now: float) -> list[str]:
+    def _class_of(self, node: SeenNode, one: NodeReadiness, now: float) -> list[str]:
         if node.gone:
             return one.deleted
         if node.suspended:
@@ -197,10 +197,10 @@ class ClusterState:
             leaving[group] = leaving.get(group, 0) + 1
         self.ranges = {}
         for group, target in targets.items():
-            least = target - len(self.groups.get(group, Readiness()).long_unregistered)
+            least = target - len(self.groups.get(group, NodeReadiness()).long_unregistered)
             if group in self.requests:
                 least -= self.requests[group].increase
-            self.ranges[group] = Range(least, target + leaving.get(group, 0), target)
+            self.ranges[group] = AcceptableRange(least, target + leaving.get(group, 0), target)
 
     def _expire(self, now: float) -> list[FailedScaleUp]:
         self.backoff.clean(now)
@@ -250,7 +250,7 @@ class ClusterState:
     def _missing(self, group: str) -> int:
         """How many nodes of a group's target are still to come."""
         bounds = self.ranges.get(group)
-        return 0 if bounds is None else max(bounds.target - self.groups.get(group, Readiness()).there, 0)
+        return 0 if bounds is None else max(bounds.target - self.groups.get(group, NodeReadiness()).there, 0)
 
     def scaling_up(self, group: str) -> bool:
         """Whether a scale-up of the group runs and nodes of it are still to come."""
