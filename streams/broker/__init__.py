@@ -1,8 +1,8 @@
 """A real Apache Kafka on this machine, started by us: one node, loopback only, no Docker and no Java to install.
 
-`with Broker(BrokerSettings()) as broker:` starts Kafka and waits until it answers; its address is `bootstrap`. It is
-for demos, tests and one-machine use; it refuses to listen beyond 127.0.0.1. Everything that can go wrong comes back as
-LogUnavailable or BadInput, in a sentence that says what to do.
+`with Broker(BrokerSettings()) as broker:` starts Kafka and waits until it answers. It is for demos, tests and
+one-machine use; it refuses to listen beyond 127.0.0.1. Everything that can go wrong comes back as LogUnavailable or
+BadInput, in a sentence that says what to do.
 """
 
 from streams.broker.broker_process import Broker

@@ -45,7 +45,7 @@ _NUMBER = re.compile(r"\+?\d+")
 
 
 @dataclass(frozen=True, slots=True)
-class Schedule:
+class CronSchedule:
     """Which minutes, hours and so on match; `free` says whether days of month and of week admit all. `zone`: its own, if any."""
 
     minutes: frozenset[int] = frozenset()
@@ -76,7 +76,7 @@ def load(name: str) -> tzinfo:
 
 
 @lru_cache(maxsize=1024)
-def parse(text: str) -> Schedule:
+def parse(text: str) -> CronSchedule:
     """A schedule from its text; `ValueError` names the part that is wrong."""
     zone, rest = "", text
     if text.startswith(("TZ=", "CRON_TZ=")):
@@ -85,7 +85,7 @@ def parse(text: str) -> Schedule:
         load(zone)
         rest = rest.strip()
     if rest.startswith("@every "):
-        return Schedule(zone=zone, every=_every(rest.removeprefix("@every ")))
+        return CronSchedule(zone=zone, every=_every(rest.removeprefix("@every ")))
     if rest.startswith("@") and rest not in _DESCRIPTORS:
         raise ValueError(f"'{rest}' is no schedule")
     parts = _DESCRIPTORS.get(rest, rest).split()
@@ -93,7 +93,7 @@ def parse(text: str) -> Schedule:
         raise ValueError(f"'{text}' has {len(parts)} fields, not {len(_FIELDS)}")
     fields = [_field(part, *field) for part, field in zip(parts, _FIELDS, strict=True)]
     sets = [values for values, _ in fields]
-    return Schedule(sets[0], sets[1], sets[2], sets[3], sets[4], (fields[2][1], fields[4][1]), zone)
+    return CronSchedule(sets[0], sets[1], sets[2], sets[3], sets[4], (fields[2][1], fields[4][1]), zone)
 
 
 def _every(text: str) -> int:
@@ -143,7 +143,7 @@ def _number(text: str, low: int, words: tuple[str, ...]) -> int:
     return int(text)
 
 
-def _next(schedule: Schedule, at: int, zone: tzinfo) -> int | None:
+def _next(schedule: CronSchedule, at: int, zone: tzinfo) -> int | None:
     """Move `at` on, from the largest unit to the smallest; when a unit turns over, begin again with the largest."""
     limit = _wall(at, zone).year + _YEARS
     moved = False
@@ -161,7 +161,7 @@ _Moved = tuple[int, bool, bool]
 """Where a move came to, whether anything has moved so far, and whether a unit above turned over."""
 
 
-def _months(schedule: Schedule, at: int, zone: tzinfo, moved: bool) -> _Moved:
+def _months(schedule: CronSchedule, at: int, zone: tzinfo, moved: bool) -> _Moved:
     """On to the first day of a month that matches. Before the first move of all, smaller units go back to their start."""
     while (wall := _wall(at, zone)).month not in schedule.months:
         wall = wall if moved else wall.replace(day=1, hour=0, minute=0, second=0)
@@ -172,7 +172,7 @@ def _months(schedule: Schedule, at: int, zone: tzinfo, moved: bool) -> _Moved:
     return at, moved, False
 
 
-def _days(schedule: Schedule, at: int, zone: tzinfo, moved: bool) -> _Moved:
+def _days(schedule: CronSchedule, at: int, zone: tzinfo, moved: bool) -> _Moved:
     """On to the midnight of a day that matches. Where a change of the clock takes midnight away, its neighbour stands for it."""
     while not _day_matches(schedule, wall := _wall(at, zone)):
         if not moved:
@@ -186,7 +186,7 @@ def _days(schedule: Schedule, at: int, zone: tzinfo, moved: bool) -> _Moved:
     return at, moved, False
 
 
-def _skip_days(schedule: Schedule, at: int, zone: tzinfo) -> int:
+def _skip_days(schedule: CronSchedule, at: int, zone: tzinfo) -> int:
     """The day before the next that matches or begins a month, at the same hour; `at` itself if the clock changes between."""
     wall = day = _wall(at, zone)
     if wall.hour:
@@ -197,7 +197,7 @@ def _skip_days(schedule: Schedule, at: int, zone: tzinfo) -> int:
     return there if day != wall and _wall(there, zone) == day else at
 
 
-def _hours(schedule: Schedule, at: int, zone: tzinfo, moved: bool) -> _Moved:
+def _hours(schedule: CronSchedule, at: int, zone: tzinfo, moved: bool) -> _Moved:
     """On to an hour that matches."""
     while (wall := _wall(at, zone)).hour not in schedule.hours:
         if not moved:
@@ -208,7 +208,7 @@ def _hours(schedule: Schedule, at: int, zone: tzinfo, moved: bool) -> _Moved:
     return at, moved, False
 
 
-def _minutes(schedule: Schedule, at: int, zone: tzinfo, moved: bool) -> _Moved:
+def _minutes(schedule: CronSchedule, at: int, zone: tzinfo, moved: bool) -> _Moved:
     """On to the start of a minute that matches."""
     wall = _wall(at, zone)
     if wall.second and wall.minute in schedule.minutes:
@@ -229,7 +229,7 @@ def _ahead(at: int, zone: tzinfo, unit: int, count: int) -> int:
     return far if _wall(far, zone) == wall + timedelta(seconds=unit * count) else at + unit
 
 
-def _day_matches(schedule: Schedule, wall: datetime) -> bool:
+def _day_matches(schedule: CronSchedule, wall: datetime) -> bool:
     """Day of month and day of week: both if one of them admits all, else either."""
     day, weekday = wall.day in schedule.days, wall.isoweekday() % 7 in schedule.weekdays
     return day and weekday if any(schedule.free) else day or weekday
