@@ -1,5 +1,7 @@
 """Kubernetes quantities as whole milli-units, and back to the text that Kubernetes itself would write.
 
+Amounts of any size are exact here, because a proposal computes with them. `exact_quantity` gives instead what Kubernetes makes of
+thousandths that do not fit 64 bits, and refuses texts in Kubernetes' words rather than with an example.
 Source: `staging/src/k8s.io/apimachinery/pkg/api/resource/quantity.go` of Kubernetes.
 """
 

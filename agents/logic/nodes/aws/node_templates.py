@@ -4,9 +4,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from agents.logic.nodes.scheduling import scheduling_quantities
 from agents.logic.nodes.scheduling.pod_requests import CPU, MEMORY, PODS
 from agents.logic.nodes.scheduling.pod_shapes import HOSTNAME, REGION, ZONE, Node, Taint, pairs
+from agents.logic.resources import exact_quantity
 
 GPU = "nvidia.com/gpu"
 GPU_LABEL = "k8s.amazonaws.com/accelerator"
@@ -200,11 +200,11 @@ def resource_tags(tags: Mapping[str, str]) -> dict[str, int]:
     found: dict[str, int] = {}
     for name, text in _after(tags, f"{_TEMPLATE}resources/").items():
         try:
-            amount = scheduling_quantities.parse(text)
-        except scheduling_quantities.QuantityError:
+            amount = exact_quantity.parse(text)
+        except exact_quantity.NotAQuantityError:
             continue
         if name:
-            found[name] = amount.milli if name == CPU else amount.value
+            found[name] = amount.milli if name == CPU else amount.whole
     return found
 
 

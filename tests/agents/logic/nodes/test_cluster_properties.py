@@ -12,7 +12,7 @@ from agents.logic.nodes import node_estimator, priority_config
 from agents.logic.nodes.drain_rules import DisruptionBudget, DisruptionBudgets
 from agents.logic.nodes.node_estimator import EstimatorLimits, PodGroup, Template
 from agents.logic.nodes.pod_natures import Nature, SchedulablePod
-from agents.logic.nodes.scheduling import kube_fragments, placement, scheduler_filters, scheduling_quantities
+from agents.logic.nodes.scheduling import kube_fragments, placement, scheduler_filters
 from agents.logic.nodes.scheduling.pod_shapes import (
     HOSTNAME,
     ZONE,
@@ -27,6 +27,7 @@ from agents.logic.nodes.scheduling.pod_shapes import (
 )
 from agents.logic.nodes.scheduling.scheduled_cluster import Cluster
 from agents.logic.nodes.scheduling.scheduling_selectors import EVERYTHING, equals, requirement
+from agents.logic.resources import exact_quantity
 
 HERE = frozenset(("default",))
 
@@ -213,10 +214,10 @@ def test_whatever_an_object_says_it_is_read_or_refused_in_words(thing: Any) -> N
 )
 def test_a_quantity_is_read_or_refused_and_never_too_large(text: str) -> None:
     try:
-        found = scheduling_quantities.parse(text)
-    except scheduling_quantities.QuantityError:
+        found = exact_quantity.parse(text)
+    except exact_quantity.NotAQuantityError:
         return
-    assert -scheduling_quantities.LARGEST <= found.value <= scheduling_quantities.LARGEST
+    assert -exact_quantity.MOST - 1 <= found.whole <= exact_quantity.MOST
 
 
 def test_a_pod_with_too_many_terms_is_refused_and_fits_nowhere() -> None:

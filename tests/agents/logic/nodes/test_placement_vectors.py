@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from agents.logic.nodes.scheduling import kube_fragments, placement, pod_requests, scheduler_filters, scheduling_quantities
+from agents.logic.nodes.scheduling import kube_fragments, placement, pod_requests, scheduler_filters
+from agents.logic.resources import exact_quantity
 from tests.support.ca_vectors import amounts, cluster, containers, shape, vectors
 
 Vector = dict[str, Any]
@@ -14,11 +15,11 @@ Vector = dict[str, Any]
 def test_a_quantity_means_what_kubernetes_says(vector: Vector) -> None:
     expected = vector["expected"]
     if expected["error"]:
-        with pytest.raises(scheduling_quantities.QuantityError):
-            scheduling_quantities.parse(vector["inputs"]["text"])
+        with pytest.raises(exact_quantity.NotAQuantityError):
+            exact_quantity.parse(vector["inputs"]["text"])
         return
-    mine = scheduling_quantities.parse(vector["inputs"]["text"])
-    assert mine.value == expected.get("value", mine.value)
+    mine = exact_quantity.parse(vector["inputs"]["text"])
+    assert mine.whole == expected.get("value", mine.whole)
     assert mine.milli == expected.get("milli_value", mine.milli)
 
 
