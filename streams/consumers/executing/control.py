@@ -9,6 +9,7 @@ from datetime import datetime
 from schemas import times
 from schemas.policies import control
 from schemas.policies.control import ControlChanged
+from streams import compacted_copy
 from streams.codec.event_codec import tick_number
 from streams.consumers.executing.cursor import Cursor
 from streams.log.port import Record
@@ -20,7 +21,8 @@ class ControlState:
 
     def __init__(self, context: LogContext) -> None:
         self._cluster, self._codec = context.cluster, context.codec
-        self._cursor = Cursor(context.log, (context.cluster_partition("control"),))
+        self._context = context
+        self._cursor: Cursor | None = None
         self._control: ControlChanged | None = None
         self._tick = -1
 
@@ -30,7 +32,13 @@ class ControlState:
         return None if self._tick < 0 else times.from_ms(self._tick)
 
     def catch_up(self) -> None:
-        """Read `control` to its end. Raises LogUnavailable."""
+        """Read `control` to its end: at first what it says now, from then on what is appended. Raises LogUnavailable."""
+        if self._cursor is None:
+            log, place = self._context.log, self._context.cluster_partition("control")
+            present = compacted_copy.read_present(log, self._context.topics, "control", place[1])
+            for record in present:
+                self.apply(record)
+            self._cursor = Cursor(log, {place: present.position})
         for record in self._cursor.catch_up():
             self.apply(record)
 

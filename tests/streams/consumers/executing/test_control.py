@@ -1,0 +1,77 @@
+from datetime import UTC, datetime
+
+import pytest
+
+from schemas.policies.control import ControlChanged, Mode
+from streams import compacted_copy
+from streams.codec import event_codec
+from streams.consumers.executing.control import ControlState
+from streams.log.memory_log import MemoryLog
+from streams.log.port import Positions, Record
+from streams.log_context import LogContext
+from streams.publishing.operator import OperatorLog, policy_records
+from streams.topics import Topics
+
+AT = datetime(2026, 11, 22, tzinfo=UTC)
+TOPICS = Topics("t", 2)
+
+
+class CountingLog(MemoryLog):
+    """Counts the records that it delivers."""
+
+    delivered = 0
+
+    def poll(self, positions: Positions, *, wait: float = 0.0, limit: int = 10_000) -> list[Record]:
+        records = list(super().poll(positions, wait=wait, limit=limit))
+        self.delivered += len(records)
+        return records
+
+
+@pytest.fixture
+def context() -> LogContext:
+    log = CountingLog()
+    for spec in TOPICS.specs():
+        log.create(spec.name, spec.partitions)
+    return LogContext.of(log, TOPICS, "prod")
+
+
+def ticks(context: LogContext, first: int, last: int) -> None:
+    wire = TOPICS.wire("control")
+    context.log.append(event_codec.tick(wire, p, 500 * n) for n in range(first, last) for p in range(2))
+
+
+def test_a_consumer_that_starts_reads_the_copy_and_an_hour_of_ticks_and_not_weeks_of_them(context: LogContext) -> None:
+    compacted_copy.complete(context.log, TOPICS, "control")
+    OperatorLog(context).publish(ControlChanged(AT, "prod", Mode.APPLY, paused=True, reason="INC-1"))
+    ticks(context, 1, 50_000)
+    log = context.log
+    assert isinstance(log, CountingLog)
+    log.delivered = 0
+    state = ControlState(context)
+    state.catch_up()
+    assert log.delivered <= compacted_copy.TAIL + 2
+    assert state.objection() == "cluster 'prod' is paused: INC-1"
+    assert state.now == datetime.fromtimestamp(49_999 * 0.5, UTC)
+
+
+def test_what_is_published_after_the_start_is_read_from_the_topic(context: LogContext) -> None:
+    compacted_copy.complete(context.log, TOPICS, "control")
+    state = ControlState(context)
+    OperatorLog(context).publish(ControlChanged(AT, "prod", Mode.APPLY))
+    ticks(context, 1, 3)
+    state.catch_up()
+    assert state.objection() is None
+    OperatorLog(context).publish(ControlChanged(AT, "prod", Mode.APPLY, paused=True))
+    state.catch_up()
+    assert state.objection() == "cluster 'prod' is paused"
+
+
+def test_a_pause_that_was_half_written_is_obeyed_by_a_consumer_that_starts(context: LogContext) -> None:
+    compacted_copy.complete(context.log, TOPICS, "control")
+    OperatorLog(context).publish(ControlChanged(AT, "prod", Mode.APPLY))
+    ticks(context, 1, compacted_copy.TAIL + 10)
+    pause = policy_records([ControlChanged(AT, "prod", Mode.APPLY, paused=True)], context.codec)
+    context.log.append(compacted_copy.copies_of(pause, TOPICS))  # the operator's process died before it wrote the topic
+    state = ControlState(context)
+    state.catch_up()
+    assert state.objection() == "cluster 'prod' is paused"
