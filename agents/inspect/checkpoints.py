@@ -26,7 +26,7 @@ from schemas import times
 from schemas.facts.vpa_checkpoints import CheckpointSeen
 from schemas.names import Workload
 from streams.clients.kube.api import Api
-from streams.clients.kube.vpa_checkpoints import checkpoint_list, object_name, write
+from streams.clients.kube.vpa_checkpoint_objects import checkpoint_list, object_name, write
 from streams.consumers.executing.rate_limit import RateLimit
 from streams.errors import BadInput, EdgeError, Unreachable
 from streams.log.port import Log

@@ -27,7 +27,7 @@ from streams.publishing.published_state import PublishedState, read_all
 from streams.sources.kube.owners.owner_graph import REFRESH_AFTER, OwnerGraph
 from streams.sources.kube.owners.pod_owners import PodOwners
 from streams.sources.kube.owners.vpa_targets import VpaTargets
-from streams.sources.kube.publish import limit_ranges, nodes, vpa_policies
+from streams.sources.kube.publish import limit_range_policies, node_facts, vpa_policies
 from streams.sources.kube.publish.pod_publisher import REPUBLISH_AFTER, PodPublisher
 from streams.sources.kube.publish.published_facts import PublishedFacts
 from streams.sources.kube.publish.publisher import Publisher
@@ -86,10 +86,10 @@ class KubeSource:
         self._pod_owners, self._pods = PodOwners(self._graph, published), PodPublisher(publisher, published)
         self._vpa_targets, self._vpas = VpaTargets(self._graph), VpaPublisher(publisher, self._now, look_up)
         self._nodes: PublishedFacts[NodeChanged] = PublishedFacts(
-            publisher.publish, lambda node: publisher.publish(nodes.removed(node, self._now()))
+            publisher.publish, lambda node: publisher.publish(node_facts.removed(node, self._now()))
         )
         self._limits: PublishedFacts[LimitRangeChanged] = PublishedFacts(
-            publisher.publish, lambda limit: publisher.publish(limit_ranges.removed(limit, self._now()))
+            publisher.publish, lambda limit: publisher.publish(limit_range_policies.removed(limit, self._now()))
         )
         self._reported: datetime | None = None
         self._upkeep = self._refreshed = self._now()
@@ -194,9 +194,9 @@ class KubeSource:
                 owner = controllers.owner_of(found.metadata.namespace, found.metadata.owner_references)
                 self._pods.upsert(pod, self._pod_owners.upsert(pod, owner, at), at)
             case NodeObject():
-                self._nodes.upsert(found.metadata.name, nodes.changed(found, self._cluster, at))
+                self._nodes.upsert(found.metadata.name, node_facts.changed(found, self._cluster, at))
             case LimitRangeObject():
-                limit = limit_ranges.changed(found, self._cluster, at)
+                limit = limit_range_policies.changed(found, self._cluster, at)
                 self._limits.upsert(limit.key, limit)
             case VpaObject():
                 self._publish_vpas(self._vpa_targets.upsert(vpa_policies.changed(found, self._cluster, at)))

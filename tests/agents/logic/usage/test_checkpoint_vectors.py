@@ -20,7 +20,7 @@ from schemas.facts.vpa_checkpoints import CheckpointSeen, SavedHistogram
 from schemas.names import Place
 from schemas.policies.selectors import Operator, Requirement
 from schemas.policies.vpa import TargetRef, VpaChanged
-from streams.clients.kube.vpa_checkpoints import object_name
+from streams.clients.kube.vpa_checkpoint_objects import object_name
 from tests.support.histogram_state import state
 from tests.support.upstream_model import EPOCH, OWNER, Model
 from tests.support.vectors import close, differences, vectors
