@@ -36,7 +36,7 @@ class ProgressDisplay:
             self._live.stop()
 
     def update(self, state: DayState, story: ScreenFrame, *, last: bool = False) -> None:
-        """Show this, unless something was shown a totals ago; `last` is always shown."""
+        """Show this, unless something was shown a moment ago; `last` is always shown."""
         now = time.monotonic()
         if now < self._next and not last:
             return

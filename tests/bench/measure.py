@@ -16,8 +16,7 @@ from streams.codec import event_codec
 from streams.log.port import NewRecord
 from streams.topics import Topics
 from tests.bench.fleet import Fleet
-from tests.torture import reading
-from tests.torture import topics as making
+from tests.torture import kafka_topics
 from tests.torture.processes import Process
 
 SCRAPE_MS = 15_000
@@ -47,7 +46,7 @@ class Site:
         self.now = int(time.time() * 1000) // SCRAPE_MS * SCRAPE_MS - span_ms
 
     async def open(self) -> None:
-        await asyncio.to_thread(making.make, self.brokers, self.topics)
+        await asyncio.to_thread(kafka_topics.create, self.brokers, self.topics)
         self.producer = AIOKafkaProducer(
             bootstrap_servers=self.brokers, acks="all", max_request_size=8 << 20, max_batch_size=1 << 20, linger_ms=5
         )
@@ -155,7 +154,8 @@ async def live(site: Site, seconds: float, stop_scrapes: bool = False) -> None:
 async def latency(site: Site, count: int = 300) -> list[float]:
     """Milliseconds from an OOM kill's append to that of the recommendation, by the broker's clock."""
     before = {
-        p: len(r) for p, r in enumerate(await reading.whole(site.brokers, site.topics.wire("recommendations"), site.partitions))
+        p: len(r)
+        for p, r in enumerate(await kafka_topics.whole(site.brokers, site.topics.wire("recommendations"), site.partitions))
     }
     chance = random.Random(1)
     running = asyncio.create_task(live(site, count * 0.1 + 6))
@@ -170,7 +170,7 @@ async def latency(site: Site, count: int = 300) -> list[float]:
         await asyncio.sleep(chance.uniform(0.05, 0.15))
     await running
     found: dict[bytes, int] = {}
-    for p, records in enumerate(await reading.whole(site.brokers, site.topics.wire("recommendations"), site.partitions)):
+    for p, records in enumerate(await kafka_topics.whole(site.brokers, site.topics.wire("recommendations"), site.partitions)):
         for r in records[before[p] :]:
             if r.key in places and r.timestamp_ms >= places[r.key]:
                 found.setdefault(r.key, r.timestamp_ms)

@@ -6,7 +6,7 @@ import dataclasses
 import pytest
 
 from streams.broker import JarsUnavailable
-from tests.torture.drive import SHORT, run
+from tests.torture.torture_run import SHORT, run
 
 
 @pytest.mark.slow

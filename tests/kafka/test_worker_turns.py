@@ -19,7 +19,7 @@ from streams.log.kafka_connection import KafkaConnection
 from streams.log.kafka_log import KafkaLog
 from streams.log.port import NewRecord
 from streams.topics import Topics
-from tests.torture import check, reading, sums
+from tests.torture import kafka_topics, recomputation, sums_stage
 from tests.torture.processes import Process
 
 T0 = 1_700_000_000_000
@@ -38,7 +38,7 @@ class Bench:
     def worker(self, **told: object) -> Process:
         shape = {"brokers": self.broker, "prefix": self.topics.prefix, "partitions": self.topics.partitions, "least": 0.3}
         process = Process(
-            "tests.torture.worker", {**shape, "name": self.topics.prefix, **told}, self.folder / f"{len(self.workers)}.log"
+            "tests.torture.faulty_worker", {**shape, "name": self.topics.prefix, **told}, self.folder / f"{len(self.workers)}.log"
         )
         process.start()
         self.workers.append(process)
@@ -47,7 +47,7 @@ class Bench:
     def tick(self, turns: int = 1) -> None:
         for _ in range(turns):
             self.turn += 1
-            places = [(self.topics.wire(name), p) for name in sums.READS for p in range(self.topics.partitions)]
+            places = [(self.topics.wire(name), p) for name in sums_stage.READS for p in range(self.topics.partitions)]
             self.log.append([event_codec.tick(*place, T0 + 500 * self.turn) for place in places])
 
     def oom(self, *names: str) -> None:
@@ -72,17 +72,17 @@ class Bench:
     def _record(self, event: object, topic: str, key: str) -> NewRecord:
         return self.codec.encode(event, topic=topic, key=key, partition=self.topics.partition_of(key), source="/ullage/source/t")
 
-    def settled(self, seconds: float = 40.0) -> check.Report:
+    def settled(self, seconds: float = 40.0) -> recomputation.Report:
         """Wait until all marks name the last turn; then compare everything with a plain loop over the log."""
         until = time.monotonic() + seconds
-        report = check.Report(wrong=["nothing yet"])
+        report = recomputation.Report(wrong=["nothing yet"])
         while time.monotonic() < until:
             if all(process.dead for process in self.workers):
                 raise AssertionError("all workers ended:\n" + "\n".join(p.log.read_text() for p in self.workers))
             if not self._changelog_there():
                 time.sleep(0.3)
                 continue
-            report = asyncio.run(check.check(self.broker, self.topics, (sums.STAGE,), self.topics.prefix))
+            report = asyncio.run(recomputation.recompute(self.broker, self.topics, (sums_stage.STAGE,), self.topics.prefix))
             if report.exact:
                 break
             time.sleep(0.3)
@@ -96,7 +96,7 @@ class Bench:
             return False
 
     def read(self, name: str) -> list[list]:
-        return asyncio.run(reading.whole(self.broker, self.topics.wire(name), self.topics.partitions))
+        return asyncio.run(kafka_topics.whole(self.broker, self.topics.wire(name), self.topics.partitions))
 
     def close(self) -> None:
         for process in self.workers:
@@ -148,7 +148,7 @@ def test_two_workers_share_the_partitions_and_one_takes_over_after_sigterm(bench
     assert report.exact, report
     assert not second.dead
     last = T0 + 500 * bench.turn
-    marks = committed(bench.log, bench.topics.prefix, (sums.STAGE,))
+    marks = committed(bench.log, bench.topics.prefix, (sums_stage.STAGE,))
     assert {part: mark.turn for part, mark in marks.items()} == {("sums", 0): last, ("sums", 1): last}
 
 

@@ -6,7 +6,7 @@ import dataclasses
 import logging
 import sys
 
-from tests.torture.drive import SHORT, Told, run
+from tests.torture.torture_run import SHORT, TortureOptions, run
 
 parser = argparse.ArgumentParser(prog="python -m tests.torture", description=__doc__)
 parser.add_argument("--seed", type=int, default=1)
@@ -17,6 +17,6 @@ args = parser.parse_args()
 if args.short:
     told = dataclasses.replace(SHORT, seed=args.seed, stages=args.stages)
 else:
-    told = Told(args.seed, kills=args.kills, stages=args.stages)
+    told = TortureOptions(args.seed, kills=args.kills, stages=args.stages)
 logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # a killed broker is part of it
 sys.exit(not asyncio.run(run(told)).exact)

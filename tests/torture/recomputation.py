@@ -16,7 +16,7 @@ from streams.codec.event_codec import Codec
 from streams.errors import BadRecord
 from streams.log.port import NewRecord, Record
 from streams.topics import Topics
-from tests.torture import reading
+from tests.torture import kafka_topics
 
 Content = tuple[int, bytes | None, bytes | None, tuple[tuple[str, bytes], ...]]
 
@@ -109,13 +109,15 @@ def _id(r: Record | NewRecord) -> tuple[str, str]:
     return r.topic, next(v for k, v in r.headers if k == "ce_id").decode()
 
 
-async def check(brokers: str, topics: Topics, stages: Sequence[Stage], name: str) -> Report:
+async def recompute(brokers: str, topics: Topics, stages: Sequence[Stage], name: str) -> Report:
     report = Report()
     codec = Codec(topics)
-    inputs = {n: await reading.whole(brokers, topics.wire(n), topics.partitions) for n in {n for s in stages for n in s.reads}}
+    inputs = {
+        n: await kafka_topics.whole(brokers, topics.wire(n), topics.partitions) for n in {n for s in stages for n in s.reads}
+    }
     want: dict[tuple[str, str], Content] = {}
     for stage in stages:
-        states = await reading.whole(brokers, f"{name}-{stage.name}-state-changelog", topics.partitions)
+        states = await kafka_topics.whole(brokers, f"{name}-{stage.name}-state-changelog", topics.partitions)
         for partition in range(topics.partitions):
             done = redo(stage, partition, [inputs[n][partition] for n in stage.reads], topics, codec)
             report.figures["turns"] += done.turns
@@ -126,7 +128,7 @@ async def check(brokers: str, topics: Topics, stages: Sequence[Stage], name: str
                 want[_id(r)] = _content(r)
             _compare_state(report, f"{stage.name}/{partition}", done, states[partition])
     written = {n for stage in stages for n in (*stage.writes, "dead-letters")}
-    found = [r for n in sorted(written) for p in await reading.whole(brokers, topics.wire(n), topics.partitions) for r in p]
+    found = [r for n in sorted(written) for p in await kafka_topics.whole(brokers, topics.wire(n), topics.partitions) for r in p]
     _compare_decisions(report, want, [r for r in found if r.key != b"tick"])
     return report
 

@@ -161,6 +161,6 @@ class Clock:
         self.epoch, self.speed = epoch, speed
 
     def __call__(self) -> int:
-        from tests.torture import clock
+        from tests.torture import faulty_clock
 
-        return clock.now(self.epoch, self.speed)
+        return faulty_clock.now(self.epoch, self.speed)

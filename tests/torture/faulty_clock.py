@@ -1,6 +1,6 @@
 """A bad clock: ticks of simulated time, some doubled, some old, some lost, in any order of topics.
 
-    python -m tests.torture.clock '{"brokers":..., "prefix":..., "partitions":4, "topics":[...], "epoch":..., "period":..., ...}'
+    python -m tests.torture.faulty_clock '{"brokers":..., "prefix":..., "partitions":4, "topics":[...], ...}'
 
 Simulated milliseconds run `speed` times as fast as real ones, from real time `epoch` on, so that two clocks agree.
 """

@@ -1,6 +1,6 @@
 """A worker process for tests: the product's worker, with faults that the product has no switch for.
 
-    python -m tests.torture.worker '{"brokers": ..., "prefix": ..., "partitions": 4, "name": ..., "stages": "sums"}'
+    python -m tests.torture.faulty_worker '{"brokers": ..., "prefix": ..., "partitions": 4, "name": ..., "stages": "sums"}'
 
 `tear`: chance that a checkpoint writes only some of its chunks and the process dies. `skip`: chance that a message is lost
 between Faust and the host.
@@ -25,12 +25,13 @@ chance = random.Random()
 
 def stages(which: str) -> tuple[Stage, ...]:
     if which == "sums":
-        from tests.torture import sums
+        from tests.torture import sums_stage
 
-        return (sums.STAGE,)
-    from tests.torture import real
+        return (sums_stage.STAGE,)
+    from agents import pipeline
+    from agents.settings.tree import Settings
 
-    return real.STAGES
+    return pipeline.stages(Settings())
 
 
 def tearing(tear: float) -> type[ChangelogProducer]:

@@ -1,11 +1,31 @@
-"""Reads whole topics: all records of each partition, in offset order."""
+"""Creates the topics of a test and reads whole topics back, without the product's own adapters."""
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
+from kafka import KafkaAdminClient
+from kafka.admin import NewTopic
 
 from streams.log.port import Record
+from streams.topics import TOPICS, Topics
+
+
+def create(brokers: str, topics: Topics) -> None:
+    """Create all topics under a prefix."""
+    admin = KafkaAdminClient(bootstrap_servers=brokers)
+    try:
+        admin.create_topics(
+            [
+                NewTopic(
+                    topics.wire(t.name), num_partitions=topics.partitions, replication_factor=1, topic_configs=dict(t.configs())
+                )
+                for t in TOPICS
+            ]
+        )
+    finally:
+        admin.close()
 
 
 async def whole(brokers: str, topic: str, partitions: int) -> list[list[Record]]:
+    """All records of each partition, in the order of their offsets."""
     consumer = AIOKafkaConsumer(bootstrap_servers=brokers, auto_offset_reset="earliest", max_partition_fetch_bytes=8 << 20)
     await consumer.start()
     try:

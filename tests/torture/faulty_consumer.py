@@ -1,6 +1,6 @@
 """The resizer and the evictor in a process that may die right after an act, before its outcome is in the log.
 
-python -m tests.torture.consumer '{"brokers": ..., "prefix": ..., "partitions": 4, "url": ..., "die": 0.05}'
+python -m tests.torture.faulty_consumer '{"brokers": ..., "prefix": ..., "partitions": 4, "url": ..., "die": 0.05}'
 """
 
 import json
@@ -21,7 +21,7 @@ from streams.log.kafka_connection import KafkaConnection
 from streams.log.kafka_log import KafkaLog
 from streams.log_context import LogContext
 from streams.topics import Topics
-from tests.torture.shop import NAME
+from tests.torture.torture_cluster import NAME
 
 chance = random.Random()
 

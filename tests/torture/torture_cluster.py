@@ -28,7 +28,7 @@ from streams.simulated.simulated_client import SimulatedClient
 from streams.simulated.simulation_loop import SimulationLoop
 from streams.sources.cluster_poller import ClusterPoller
 from streams.topics import Topics
-from tests.torture import reading
+from tests.torture import kafka_topics
 
 NAME = "west"
 """Alone in its partition, with two partitions and with four."""
@@ -57,7 +57,7 @@ def asked(requests: Mapping[str, Amounts]) -> str:
     return str({name: (a.cpu and round(a.cpu * 1000), a.memory and round(a.memory)) for name, a in sorted(requests.items())})
 
 
-class Shop:
+class TortureCluster:
     """The cluster at work, between `open` and `close`."""
 
     def __init__(self, brokers: str, topics: Topics, seed: int, start_ms: int) -> None:
@@ -110,7 +110,7 @@ class Shop:
 
     async def _events(self, name: str, partition: int) -> list[object]:
         events = []
-        for record in (await reading.whole(self.brokers, self.topics.wire(name), self.topics.partitions))[partition]:
+        for record in (await kafka_topics.whole(self.brokers, self.topics.wire(name), self.topics.partitions))[partition]:
             try:
                 events.append(self.codec.decode(record))
             except BadRecord:

@@ -18,12 +18,11 @@ from agents.engine.stage import Stage
 from streams.broker import Broker, BrokerSettings
 from streams.codec import event_codec
 from streams.topics import Topics
-from tests.torture import check, reading, worker
-from tests.torture import topics as making
-from tests.torture.check import Report
-from tests.torture.load import Clock, Load, keep_sending
+from tests.torture import faulty_worker, kafka_topics, recomputation
+from tests.torture.generated_load import Clock, Load, keep_sending
 from tests.torture.processes import Process
-from tests.torture.shop import Shop
+from tests.torture.recomputation import Report
+from tests.torture.torture_cluster import TortureCluster
 
 PERIOD = 20_000
 TICK = 0.2
@@ -31,7 +30,7 @@ TICK = 0.2
 
 
 @dataclass(frozen=True)
-class Told:
+class TortureOptions:
     """What a run is to be."""
 
     seed: int
@@ -44,14 +43,14 @@ class Told:
     """Seconds at most between two blows."""
 
 
-SHORT = Told(1, kills=3, partitions=2, freezes=1, rest=4.0)
+SHORT = TortureOptions(1, kills=3, partitions=2, freezes=1, rest=4.0)
 
 
 @dataclass
 class Run:
     """A run under way."""
 
-    told: Told
+    told: TortureOptions
     broker: Broker
     folder: Path
     done: Counter[str] = field(default_factory=Counter)
@@ -59,22 +58,22 @@ class Run:
     def __post_init__(self) -> None:
         self.chance = random.Random(self.told.seed)
         self.topics = Topics(f"torture{self.told.seed}", self.told.partitions)
-        self.stages: tuple[Stage, ...] = worker.stages(self.told.stages)
+        self.stages: tuple[Stage, ...] = faulty_worker.stages(self.told.stages)
         self.inputs = tuple(dict.fromkeys(name for stage in self.stages for name in stage.reads))
         self.clock = Clock(time.time(), PERIOD / 1000 / TICK)
         self.workers = [self._worker(n) for n in range(2)]
         self.clocks: list[Process] = []
-        self.shop: Shop | None = None
+        self.shop: TortureCluster | None = None
         self.consumer: Process | None = None
 
     def open_shop(self) -> None:
         """A simulated cluster and its consumers, for stages that decide about pods."""
-        self.shop = Shop(self.broker.bootstrap, self.topics, self.told.seed, self.clock())
+        self.shop = TortureCluster(self.broker.bootstrap, self.topics, self.told.seed, self.clock())
         told = {
             "brokers": self.broker.bootstrap, "prefix": self.topics.prefix, "partitions": self.told.partitions,
             "url": self.shop.open(), "die": 0.03,
         }  # fmt: skip
-        self.consumer = Process("tests.torture.consumer", told, self.folder / "consumer.log")
+        self.consumer = Process("tests.torture.faulty_consumer", told, self.folder / "consumer.log")
         self.consumer.start()
 
     @property
@@ -86,7 +85,7 @@ class Run:
             "brokers": self.broker.bootstrap, "prefix": self.topics.prefix, "partitions": self.told.partitions, "name": self.name,
             "stages": self.told.stages, "tear": 0.002, "skip": 0.003, "buffer": 200_000,
         }  # fmt: skip
-        return Process("tests.torture.worker", told, self.folder / f"worker{n}.log")
+        return Process("tests.torture.faulty_worker", told, self.folder / f"worker{n}.log")
 
     def add_clock(self) -> None:
         self.done["clocks"] += 1
@@ -95,7 +94,7 @@ class Run:
             "topics": self.inputs, "epoch": self.clock.epoch, "speed": self.clock.speed, "period": PERIOD,
             "seed": self.told.seed * 1000 + self.done["clocks"], "faults": 1.0,
         }  # fmt: skip
-        process = Process("tests.torture.clock", told, self.folder / "clock.log")
+        process = Process("tests.torture.faulty_clock", told, self.folder / "clock.log")
         process.start()
         self.clocks.append(process)
 
@@ -202,7 +201,7 @@ class Run:
     async def _level(self) -> bool:
         for stage in self.stages:
             topic = f"{self.name}-{stage.name}-state-changelog"
-            for records in await reading.whole(self.broker.bootstrap, topic, self.topics.partitions):
+            for records in await kafka_topics.whole(self.broker.bootstrap, topic, self.topics.partitions):
                 found = checkpoint.read({r.key: r.value for r in records if r.key is not None}).found
                 if found is None or found.mark.turn != self.last:
                     return False
@@ -223,13 +222,13 @@ def say(line: str) -> None:
     sys.stdout.flush()
 
 
-async def run(told: Told) -> Report:
+async def run(told: TortureOptions) -> Report:
     folder = Path(tempfile.mkdtemp(prefix="ullage-torture-"))
     began = time.monotonic()
     broker = Broker(BrokerSettings(heap_mb=384, quick=True)).start()
     run = Run(told, broker, folder)
     try:
-        await asyncio.to_thread(making.make, broker.bootstrap, run.topics)
+        await asyncio.to_thread(kafka_topics.create, broker.bootstrap, run.topics)
         load, stop = Load(run.topics, told.seed), asyncio.Event()
         if told.stages == "pipeline":
             await asyncio.to_thread(run.open_shop)
@@ -242,7 +241,7 @@ async def run(told: Told) -> Report:
         await sending
         settled = await run.settle()
         run.end()
-        report = await check.check(broker.bootstrap, run.topics, run.stages, run.name)
+        report = await recomputation.recompute(broker.bootstrap, run.topics, run.stages, run.name)
         if run.shop is not None:
             figures, wrong = await run.shop.judge()
             report.figures.update(figures)
