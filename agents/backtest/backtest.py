@@ -63,13 +63,13 @@ class Backtest:
         facts = [routed.event for routed in events if routed.topic in SCORED_FACTS]
         for event in facts:
             if isinstance(event, PodChanged):
-                self.score.pod(event)
+                self.score.pod_changed(event)
         for event in facts:
             if isinstance(event, MetricsScraped):
                 self.score.scrape(event)
         for event in facts:
             if isinstance(event, PodDeleted):
-                self.score.gone(event)
+                self.score.pod_deleted(event)
 
     def _count(self, found: Iterable[Decided]) -> None:
         """Put recommendations in force and count plans. The copies by cluster say nothing new."""

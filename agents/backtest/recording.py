@@ -18,14 +18,14 @@ from streams.log.port import Log, Record
 from streams.topics import Topics
 
 STRETCH = 2_000
-"""Records that are read at one time."""
+"""Records in one poll."""
 SCORED_FACTS = ("pod-metrics", "pod-changes")
 """What the score rests on; read also when no stage does."""
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """What came between two ticks, by topic, partition and offset; the tick itself is `number`."""
+    """The records between two ticks, by topic, partition and offset; `number` is the later tick."""
 
     number: int
     events: Sequence[RoutedEvent]
@@ -33,7 +33,7 @@ class Frame:
 
 @dataclass(slots=True)
 class Recording:
-    """A log to be cut. `frames` may be asked again when the log has grown."""
+    """A log to be cut into frames. `frames` may be called again when the log has grown."""
 
     log: Log
     topics: Topics

@@ -1,9 +1,9 @@
 """The score card of a backtest: what requests would have cost and risked, recommended against the recording's own.
 
 Slack is what is requested and not used; each scrape counts with the length of its window, so everything is weighted by time. A
-would-be OOM is a container whose memory use goes over its limit, or over its request where it has no limit; it counts once until
-use is below again. All of it says what would have been with the usage as recorded: no backtest knows how a program that was
-throttled or killed would have gone on.
+would-be OOM is a container whose memory use goes over its limit, or over its request where it has no limit; it counts once
+until use is below again. All of it assumes the usage as recorded: no backtest knows how a program that was throttled or killed
+would have gone on.
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
 """Keeps the score of a backtest: which requests are in force for each container, and what each scrape says of them.
 
-Looks never ahead: a scrape is weighed with the recommendations of earlier turns only; the caller brings scrapes before the
-decisions of their turn. A recommended limit keeps the recording's ratio of limit to request.
+It never looks ahead: a scrape is scored with the recommendations of earlier turns only, because the caller passes scrapes
+before the decisions of their turn. A recommended limit keeps the recording's ratio of limit to request.
 """
 
 from collections.abc import Sequence
@@ -53,14 +53,14 @@ class Score:
     _above: dict[str, Flags] = field(default_factory=lambda: {side: np.zeros(256, bool) for side in ("own", "recommended")})
     _known: dict[int, tuple[MetricsScraped, NDArray[np.int64]]] = field(default_factory=dict)
 
-    def gone(self, event: PodDeleted) -> None:
-        """The end of a pod: nothing is changed in it any more."""
+    def pod_deleted(self, event: PodDeleted) -> None:
+        """Take in a deleted pod: recommendations no longer change it."""
         key = event.workload.key
         for row, name in self._pods.pop((key, event.pod.name), {}).items():
             self._alive[key, name].discard(row)
 
-    def pod(self, event: PodChanged) -> None:
-        """A pod's own requests and limits."""
+    def pod_changed(self, event: PodChanged) -> None:
+        """Take in a pod's own requests and limits."""
         key = event.workload.key
         for container in event.containers:
             row = self._row((key, event.pod.name, container.name))
@@ -69,7 +69,7 @@ class Score:
                 self._table[column][row] = np.nan if amount is None else amount
 
     def scrape(self, event: MetricsScraped) -> None:
-        """Weigh one scrape with the requests in force."""
+        """Score one scrape with the requests in force."""
         rows = self._rows(event)
         use_cpu, use_memory = np.asarray(event.cores, np.float64), np.asarray(event.memory, np.float64)
         seconds = float(event.window)
@@ -118,7 +118,7 @@ class Score:
         self._table["memory"][row] = np.nan if target.memory is None else target.memory
 
     def _rows(self, event: MetricsScraped) -> NDArray[np.int64]:
-        """The rows of a scrape. Equal name columns are the same objects, so a scrape of known names costs one look."""
+        """The rows of a scrape. Equal name columns are the same objects, so a scrape of known names costs one look-up."""
         known = self._known.get(id(event.pods))
         if known is not None:
             seen, rows = known

@@ -73,7 +73,7 @@ def _broker(wanted: DemoOptions, out: Console, stack: ExitStack) -> str | None:
 
     out.print("starting Apache Kafka ...", style="dim")
     try:
-        broker = stack.enter_context(Broker(BrokerSettings(quick=True), say=lambda line: out.print(line, style="dim")))
+        broker = stack.enter_context(Broker(BrokerSettings(quick=True), progress=lambda line: out.print(line, style="dim")))
     except LogUnavailable as error:
         if wanted.log == "kafka":
             raise

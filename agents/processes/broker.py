@@ -11,7 +11,7 @@ from streams.errors import LogUnavailable
 
 def run(*, port: int, folder: Path | None, heap_mb: int) -> None:
     """Keep Kafka running, and print its HOST:PORT once it answers. Raises LogUnavailable when it ends by itself."""
-    with until_stopped(), Broker(BrokerSettings(data=folder, port=port, heap_mb=heap_mb), say=note) as kafka:
+    with until_stopped(), Broker(BrokerSettings(data=folder, port=port, heap_mb=heap_mb), progress=note) as kafka:
         data(kafka.bootstrap)
         note(f"Kafka answers on {kafka.bootstrap}; data in {kafka.data}; Ctrl-C ends it")
         while kafka.running:

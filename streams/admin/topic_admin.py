@@ -1,7 +1,7 @@
 """`ullage topics plan` and `apply`: bring the topics of a Kafka cluster into the form that `streams.topics` wants.
 
-Repeating it does nothing. What could lose records or break keys is refused, all of it before anything is changed, unless the
-caller names it. It deletes no topic and takes nothing back.
+Repeating it changes nothing. It refuses what could lose records or break keys, before it changes anything, unless the caller
+names the change. It deletes no topic and undoes nothing.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -31,13 +31,13 @@ def connect(where: KafkaConnection) -> Iterator[KafkaAdminClient]:
 
 
 def plan(client: KafkaAdminClient, wanted: Iterable[TopicSpec]) -> TopicPlan:
-    """What would have to change."""
+    """The changes that would be necessary."""
     specs = tuple(wanted)
     return compare(specs, survey(client, [spec.name for spec in specs]))
 
 
 def survey(client: KafkaAdminClient, names: Sequence[str]) -> Mapping[str, ExistingTopic]:
-    """The topics of these names that are there."""
+    """The topics of these names that exist."""
     described = {topic["name"]: topic for topic in client.describe_topics(list(names)) if _is_there(topic)}
     if not described:
         return {}
@@ -111,6 +111,6 @@ def _configure(client: KafkaAdminClient, changes: Sequence[TopicChange]) -> None
     if not configs:
         return
     answer = client.alter_configs([ConfigResource(ConfigResourceType.TOPIC, name, values) for name, values in configs.items()])
-    failed = [f"'{name}': {said}" for name, said in answer["topic"].items() if said != "OK"]
+    failed = [f"'{name}': {result}" for name, result in answer["topic"].items() if result != "OK"]
     if failed:
         raise LogUnavailable(f"changing the settings of topics did not work: {'; '.join(failed)}; look at the brokers' own log")

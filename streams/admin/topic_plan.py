@@ -1,6 +1,6 @@
-"""What would have to change for the broker's topics to be as wanted, as data. Pure: it asks nobody and changes nothing.
+"""The changes that would bring the broker's topics into the wanted form, as data. It asks nobody and changes nothing.
 
-A change that can lose records or break keys carries its danger as a sentence. Settings that we do not name are left alone.
+A change that can lose records or break keys names its danger in a sentence. Settings that we do not name stay as they are.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -51,7 +51,7 @@ class TopicChange:
 
 @dataclass(frozen=True, slots=True)
 class TopicPlan:
-    """All changes, in order of topic as wanted, and notes: what is different but is left as it is."""
+    """All changes, in the order of the wanted topics, and notes on differences that stay as they are."""
 
     wanted: tuple[TopicSpec, ...]
     changes: tuple[TopicChange, ...]

@@ -1,7 +1,7 @@
 """Starts, watches and ends one Kafka process.
 
-Start returns when Kafka answers, not when its port is open. Stop asks kindly and then not. The data folder outlives the
-process, so the same broker can be started again on it; a throw-away folder is deleted by `close`.
+`start` returns when Kafka answers, not when its port is open. `stop` ends it in order and kills it if that takes too long. The
+data folder outlives the process, so the same broker can be started again on it; `close` deletes a temporary folder.
 """
 
 import atexit
@@ -33,11 +33,11 @@ _STARTED = "Kafka Server started"
 
 
 class Broker:
-    """One embedded Kafka. `say` takes a line of progress now and then (the first start fetches 38 MB)."""
+    """One embedded Kafka. `progress` is called with a line of text now and then (the first start fetches 38 MB)."""
 
-    def __init__(self, settings: BrokerSettings, say: Callable[[str], None] = lambda _line: None) -> None:
+    def __init__(self, settings: BrokerSettings, progress: Callable[[str], None] = lambda _line: None) -> None:
         """Nothing happens until `start`."""
-        self.settings, self._say = settings, say
+        self.settings, self._progress = settings, progress
         self.port, self._controller = settings.port, 0
         self._data: Path | None = settings.data
         self._watchdog: subprocess.Popen[str] | None = None
@@ -78,7 +78,7 @@ class Broker:
         """Start, or start again on the same data and port. Raises LogUnavailable with what to do; leaves nothing behind then."""
         if self.running:
             return self
-        folder = jars.ensure(self.settings.cache, say=self._say)
+        folder = jars.ensure(self.settings.cache, progress=self._progress)
         run = [str(java.find()), f"-Dlog4j2.configurationFile={_LOG4J.as_uri()}"]
         path = ["-cp", jars.classpath(folder, jar_lock.read())]
         undo = self.close if self._data is None else self.stop
@@ -158,7 +158,7 @@ class Broker:
         code = self._spawn([*command, *tool]).wait()
         self.stop()
         if code:
-            msg = f"formatting the broker's data folder '{self.data}' did not work: {self._said()}"
+            msg = f"formatting the broker's data folder '{self.data}' did not work: {self._last_lines()}"
             raise LogUnavailable(msg)
 
     def _launch(self, command: list[str]) -> None:
@@ -166,16 +166,16 @@ class Broker:
             self._spawn(command)
             if self._is_ready():
                 return
-            said, alive = self._said(), self.running
+            last, alive = self._last_lines(), self.running
             self.stop()
-            if _BUSY in said and not self.settings.port and attempt < _TRIES_FOR_A_PORT:
+            if _BUSY in last and not self.settings.port and attempt < _TRIES_FOR_A_PORT:
                 self.port = 0
                 self._choose_ports()
                 continue
-            if _BUSY in said:
+            if _BUSY in last:
                 preflight.check_port(self.port)
             what = f"did not answer within {self.settings.start_timeout:.0f} s" if alive else "ended while it started"
-            msg = f"Kafka {what}. The last it wrote to '{self.log}' was: {said}"
+            msg = f"Kafka {what}. The last it wrote to '{self.log}' was: {last}"
             raise LogUnavailable(msg)
 
     def _spawn(self, command: list[str]) -> "subprocess.Popen[str]":
@@ -196,14 +196,14 @@ class Broker:
         return watchdog
 
     def _has_started(self) -> bool:
-        """By its own word: an answer alone may come from another Kafka that took the port meanwhile."""
+        """Whether Kafka printed that it has started: an answer may also come from another Kafka that took the port meanwhile."""
         return _STARTED in self.log.read_text(encoding="utf-8", errors="replace")
 
-    def _said(self) -> str:
-        """The last lines that Java wrote and that say something, on one line."""
+    def _last_lines(self) -> str:
+        """The last meaningful lines that Java wrote, on one line."""
         lines = [line.strip() for line in self.log.read_text(encoding="utf-8", errors="replace").splitlines()]
-        told = [line for line in lines if line and not line.startswith(("WARNING:", "at "))]
-        return " | ".join(told[-_QUOTED_LINES:])[-1500:] or "nothing"
+        meaningful = [line for line in lines if line and not line.startswith(("WARNING:", "at "))]
+        return " | ".join(meaningful[-_QUOTED_LINES:])[-1500:] or "nothing"
 
     def _is_ready(self) -> bool:
         until = time.monotonic() + self.settings.start_timeout

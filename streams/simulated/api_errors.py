@@ -1,4 +1,4 @@
-"""The simulated API server's way to say no: a status code and a message, like Kubernetes' own."""
+"""Refusals of the simulated API server: a status code and a message, like Kubernetes' own."""
 
 from http import HTTPStatus
 

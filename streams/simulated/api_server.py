@@ -1,7 +1,7 @@
 """The simulated cluster's HTTP paths: the few Kubernetes paths that this program's client uses, on loopback.
 
 GET pods (all, or one), PATCH pods/…/resize, POST pods/…/eviction, GET metrics.k8s.io's pods. Everything else is 404. It never
-moves time: whoever owns the cluster does.
+advances time; whoever owns the cluster does.
 """
 
 import re
@@ -82,7 +82,7 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """A caller that hangs up in the middle (or is killed) is no error of ours."""
+        """Ignore callers that hang up in the middle or are killed."""
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)  # type: ignore[arg-type]  # typeshed wants a socket; it is only printed
 
@@ -150,7 +150,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._serve()
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # the standard library's name
-        """Say nothing: the log topic is the log."""
+        """Print nothing: the log topic is the log."""
 
     def _serve(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))

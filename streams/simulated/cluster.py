@@ -1,7 +1,7 @@
 """The simulated cluster: deployments keep their replicas, pods get nodes, containers live, and callers resize and evict.
 
-Time comes from outside: `advance(to)` lives through every step up to `to`. Same seed and same calls, same bytes. Calls may come
-from several threads; each is taken whole. It refuses like an API server, with a status code (`refused`).
+The caller advances time: `advance(to)` simulates every step up to `to`. Same seed and same calls, same bytes. Several threads
+may call it; one call runs at a time. It refuses like an API server, with a status code (`streams.simulated.api_errors`).
 """
 
 import hashlib
@@ -33,7 +33,7 @@ _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 
 
 class SimulatedCluster:
-    """`admit` is asked once for each pod before it exists. Without `start` the first `advance` says when it all begins."""
+    """`admit` is called once for each pod before it exists. Without `start` the first `advance` sets the beginning."""
 
     def __init__(  # noqa: PLR0913  # a cluster is put together in one place, by keyword
         self,
@@ -58,7 +58,7 @@ class SimulatedCluster:
         return _EPOCH + timedelta(seconds=self._now)
 
     def advance(self, to: datetime) -> None:
-        """Live through all steps that end at or before `to`; a time that has passed already changes nothing."""
+        """Simulate all steps that end at or before `to`; a time in the past changes nothing."""
         target = int(to.timestamp())
         with self._lock:
             if self._now == _NOT_BEGUN:
@@ -99,7 +99,7 @@ class SimulatedCluster:
                 pod.apply_resize()
 
     def evict(self, name: PodName) -> None:
-        """Delete a pod if enough ready ones remain; its deployment makes another at the next step."""
+        """Delete a pod if enough ready ones remain; its deployment creates another one in the next step."""
         with self._lock:
             pod = self._find(name)
             keep, healthy = pod.deployment.keep, self._healthy(pod.deployment)
@@ -123,7 +123,7 @@ class SimulatedCluster:
                     container.step(self._now)
 
     def _keep_replicas(self) -> None:
-        """Each deployment has its replicas: what is missing is created, in order; what is refused is tried again."""
+        """Create the missing replicas of each deployment, in order; a refused pod is tried again in the next step."""
         counts: dict[tuple[str, str], int] = {}
         for pod in self._pods.values():
             counts[_key(pod.deployment)] = counts.get(_key(pod.deployment), 0) + 1
@@ -165,7 +165,7 @@ class SimulatedCluster:
     def _schedule(self, pod: SimulatedPod, room: dict[str, scheduler.Room]) -> None:
         node = scheduler.place(pod, room)
         if node is not None:
-            scheduler.take(room, node, pod.claim())
+            scheduler.reserve(room, node, pod.claim())
             pod.node, pod.started = node, self.now
 
     def _find(self, name: PodName) -> SimulatedPod:
@@ -186,7 +186,7 @@ def _try_resize(pod: SimulatedPod, node: SimulatedNode, room: dict[str, schedule
     difference = more_cpu - cpu, more_memory - memory
     left = room[node.name]
     if (difference[0] <= 0 or difference[0] <= left[0]) and (difference[1] <= 0 or difference[1] <= left[1]):
-        scheduler.take(room, node.name, difference)
+        scheduler.reserve(room, node.name, difference)
         pod.apply_resize()
     elif scheduler.fits(pod.asked(), scheduler.allocatable(node)):
         pod.resize = ResizeState.DEFERRED

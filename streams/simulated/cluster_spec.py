@@ -1,4 +1,4 @@
-"""What people wrote down for the simulated cluster: nodes and deployments, with the requests they thought right."""
+"""What the simulated cluster is made of: nodes, and deployments with the requests that people guessed."""
 
 from dataclasses import dataclass
 

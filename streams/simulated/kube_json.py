@@ -1,6 +1,7 @@
 """Pods, usage and refusals of the simulated cluster as Kubernetes spells them in JSON.
 
-Only what a client of this program reads; a deployment's pod carries the ReplicaSet as its controller, as in a real cluster.
+It writes only what this program's client reads; a deployment's pod carries the ReplicaSet as its controller, as in a real
+cluster.
 """
 
 from collections.abc import Mapping, Sequence

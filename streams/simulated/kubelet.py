@@ -1,7 +1,7 @@
 """The machines' side: containers at work under their limits, OOM kills, restarts with growing delay, and pods made of them.
 
-Everything moves in steps of `STEP` seconds on a fixed grid, so how often and how far time is advanced makes no difference.
-CPU above the limit is throttled, memory above it is an OOM kill, resizes take effect after a delay if the node has room.
+Everything moves in steps of `STEP` seconds on a fixed grid, so it does not matter how often and how far time is advanced. CPU
+above the limit is throttled, memory above it is an OOM kill, resizes take effect after a delay if the node has room.
 """
 
 from collections import deque
@@ -28,7 +28,7 @@ KIB = 1024
 
 @dataclass(slots=True)
 class SimulatedContainer:
-    """A container: what is in force, what the spec asks for, and how it fares. Times are seconds since the epoch."""
+    """A container: the amounts in force, those of the spec, and its condition. Times are seconds since the epoch."""
 
     name: str
     shape: Shape
@@ -51,7 +51,7 @@ class SimulatedContainer:
         return bool(self.nanocores)
 
     def step(self, now: int) -> None:
-        """Live through the step that ends at `now`."""
+        """Simulate the step that ends at `now`."""
         if self.started is None:
             if self.restart_at is not None and now < self.restart_at:
                 return

@@ -1,7 +1,7 @@
 """Load shapes: what one container would like to use, as pure functions of seed, time and age.
 
-Chance comes from hashing the seed with the time slot, so a shape can be asked for any moment in any order and always answers
-the same. A shape knows nothing of limits; the kubelet sees to those.
+Chance is a hash of the seed and the time slot, so a shape gives the same answer for a moment however often and in whatever
+order it is asked. A shape ignores limits; the kubelet enforces them.
 """
 
 import math
@@ -36,7 +36,7 @@ Shape = Callable[[LoadMoment], Load]
 
 
 def diurnal(*, low: float, high: float, memory: int, swing: int) -> Shape:
-    """A service for people: CPU between `low` and `high` cores with the sun, memory `memory` plus up to `swing` MiB."""
+    """A service for people: CPU between `low` and `high` cores, following the day, memory `memory` plus up to `swing` MiB."""
 
     def shape(moment: LoadMoment) -> Load:
         day = daylight(moment.time)

@@ -1,4 +1,4 @@
-"""A simulated pod in the words of the client port."""
+"""A simulated pod and its usage as the client port describes them."""
 
 from datetime import UTC, datetime
 
@@ -10,7 +10,7 @@ from streams.simulated.kubelet import NANO, SimulatedContainer, SimulatedPod
 
 
 def describe_pod(cluster: str, pod: SimulatedPod) -> Pod:
-    """The pod as it stands."""
+    """The pod as it is now."""
     return Pod(
         workload=Workload(cluster, pod.deployment.namespace, "Deployment", pod.deployment.name),
         pod=pod.name,

@@ -14,12 +14,12 @@ Room = tuple[int, int]
 
 
 def allocatable(node: SimulatedNode) -> Room:
-    """What the node has in all."""
+    """What the node has for pods."""
     return millicores(node.cores), node.memory
 
 
 def free(nodes: Iterable[SimulatedNode], pods: Iterable[SimulatedPod]) -> dict[str, Room]:
-    """What each node has left beside the requests of its pods."""
+    """What the requests of its pods leave free on each node."""
     room = {node.name: allocatable(node) for node in nodes}
     for pod in pods:
         if pod.node is not None:
@@ -34,8 +34,8 @@ def place(pod: SimulatedPod, room: Mapping[str, Room]) -> str | None:
     return min(fitting, key=lambda name: (-room[name][0], name), default=None)
 
 
-def take(room: dict[str, Room], node: str, claim: Room) -> None:
-    """Note that a pod went to a node."""
+def reserve(room: dict[str, Room], node: str, claim: Room) -> None:
+    """Subtract the requests of a pod that went to a node."""
     room[node] = _less(room[node], claim)
 
 

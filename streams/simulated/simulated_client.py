@@ -10,7 +10,7 @@ from streams.simulated.cluster import SimulatedCluster
 
 
 class SimulatedClient:
-    """A caller of `simulated`."""
+    """Calls a simulated cluster in the same process."""
 
     def __init__(self, simulated: SimulatedCluster) -> None:
         self._simulated = simulated
@@ -29,7 +29,7 @@ class SimulatedClient:
         return self._simulated.pod(namespace, name)
 
     def usage(self) -> Sequence[PodUsage]:
-        """What running pods used lately."""
+        """What running pods used in the last window."""
         return self._simulated.usage()
 
     def resize(self, pod: PodName, *, requests: Mapping[str, Amounts], limits: Mapping[str, Amounts]) -> None:

@@ -1,7 +1,7 @@
-"""The loop that lets simulated time pass: it follows the log's ticks, so the simulated cluster has no clock of its own.
+"""The loop that advances a simulated cluster with the log's ticks, because the cluster has no clock of its own.
 
-Ticks are read from partition 0 of `control`. For each new one the cluster advances and, when a scrape is due, `scrape` is
-called; consumers that live in the same process take their turn through `after`. A tick that was seen before changes nothing.
+It reads ticks from partition 0 of `control`. For each new tick the cluster advances, `scrape` is called when it is due, and
+`after` lets consumers in the same process act. A tick that was seen before changes nothing.
 """
 
 import threading
@@ -24,7 +24,7 @@ _log = structlog.get_logger(__name__)
 
 
 def nothing() -> None:
-    """Nobody wants a turn."""
+    """The default for `after`."""
 
 
 @dataclass(slots=True)
@@ -42,9 +42,9 @@ class SimulationLoop:
     _due: datetime = field(default=_EPOCH, init=False)
 
     def poll_once(self, *, wait: float = 0.0) -> int:
-        """Live through the ticks that are in the log; how many there were. Raises LogUnavailable.
+        """Advance through the new ticks of the log; returns how many there were. Raises LogUnavailable.
 
-        Begins at the end of the topic: what happened before this world began is not its past.
+        The first call begins at the end of the topic: earlier ticks are not part of this simulation.
         """
         topic = self.topics.wire("control")
         if self._next < 0:
@@ -55,12 +55,12 @@ class SimulationLoop:
             number = tick_number(record)
             if number is not None and number > self._tick:
                 self._tick = number
-                self.live(_EPOCH + timedelta(milliseconds=number))
+                self.advance(_EPOCH + timedelta(milliseconds=number))
                 lived += 1
         return lived
 
-    def live(self, at: datetime) -> None:
-        """One tick: advance, scrape when due, give the others their turn."""
+    def advance(self, at: datetime) -> None:
+        """Process one tick: advance, scrape when it is due, let consumers act."""
         self.cluster.advance(at)
         if at >= self._due:
             self._due = at + self.period
@@ -71,7 +71,7 @@ class SimulationLoop:
         self.after()
 
     def run(self, stop: threading.Event) -> None:
-        """Live until told to stop. While the log is away no time passes."""
+        """Run until `stop` is set. While the log is away no time passes."""
         while not stop.is_set():
             try:
                 self.poll_once(wait=_WAIT)

@@ -56,12 +56,12 @@ ALL = {
 def test_all_jars_are_fetched_once_and_a_second_start_needs_no_network(tmp_path: Path) -> None:
     said: list[str] = []
     index = Index()
-    folder = jars.ensure(tmp_path, say=said.append, fetch=index.fetch)
+    folder = jars.ensure(tmp_path, progress=said.append, fetch=index.fetch)
     assert folder == tmp_path / "kafka-1"
     assert _read(folder) == ALL
     assert sorted(index.asked) == sorted(CONTENT)
     assert said == [f"fetching Apache Kafka 1 (3 jars, 0 MB, once) into {folder}"]
-    assert jars.ensure(tmp_path, say=said.append, fetch=_unplugged) == folder
+    assert jars.ensure(tmp_path, progress=said.append, fetch=_unplugged) == folder
     assert len(said) == 1
 
 
