@@ -32,8 +32,8 @@ class Side:
     """One way to set requests. `container_days` is the time that had a request at all and so was scored."""
 
     container_days: float
-    cpu: Spread
-    memory: Spread
+    cpu: ResourceScore
+    memory: ResourceScore
     ooms: int
 
 

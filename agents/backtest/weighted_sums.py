@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.backtest.score_card import Side, Spread
+from agents.backtest.score_card import ResourceScore, Side
 from schemas.units import Fraction
 
 Floats = NDArray[np.float64]
@@ -49,10 +49,10 @@ class ResourceSums:
         steps = np.log(np.maximum(slack / self.unit, 1.0)) / np.log(RATIO)
         return np.minimum(np.where(slack < self.unit, 0, steps + 1), BINS - 1).astype(np.int64)
 
-    def spread(self) -> Spread:
+    def spread(self) -> ResourceScore:
         """The result; all zero when nothing was scored."""
         seconds = self.seconds or 1.0
-        return Spread(
+        return ResourceScore(
             requested=self.requested / seconds,
             used=self.used / seconds,
             slack=self.slack / seconds,

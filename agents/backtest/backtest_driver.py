@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from agents.backtest.event_runner import EventRunner, RoutedEvent
 from agents.backtest.recording import SCORED_FACTS, Frame, Recording
-from agents.backtest.score_card import ScoreCard, Side, Spread, lines
+from agents.backtest.score_card import ResourceScore, ScoreCard, Side, lines
 from agents.backtest.scoring import Score
 from agents.engine.stage import Stage
 from agents.engine.turn import Decided
@@ -24,7 +24,7 @@ from streams.log.port import Log
 from streams.sources.traces import Trace, TraceMoments
 from streams.topics import Topics
 
-__all__ = ["Backtest", "ScoreCard", "Side", "Spread", "lines", "over_log", "over_trace"]
+__all__ = ["Backtest", "ResourceScore", "ScoreCard", "Side", "lines", "over_log", "over_trace"]
 
 _STRETCH = 64
 """Frames of a trace after which a caller may look."""
