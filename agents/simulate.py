@@ -1,8 +1,8 @@
-"""Runs the stages in a made-up world, in virtual time and in one process: no broker, no threads, no waiting.
+"""Runs the stages in a simulated world, in virtual time and in one process: no broker, no threads, no waiting.
 
-Each round moves the world to the next tick, appends the tick to every input, takes all turns and lets the consumers act; then
-the caller looks. The world, its sources and the consumers come in as functions: the same ones that a live run starts as
-processes. A decision made in a round is acted on in that round, and its outcome is read by the stages in the next one.
+Each round advances the world to the next tick, appends the tick to every input, takes all turns and lets the consumers act;
+then the caller may look. The world, its sources and the consumers are functions, the same ones that a live run starts as
+processes. Consumers carry a decision out in the round in which it was taken, and the stages read its outcome in the next round.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -22,7 +22,7 @@ from streams.sources import clock
 
 @dataclass(frozen=True, slots=True)
 class SimulatedWorld:
-    """What is outside of the log. `advance` lives up to a time and appends what the sources saw; `consumers` act and answer."""
+    """What is outside of the log. `advance` moves it to a time and appends the facts; `consumers` carry decisions out."""
 
     advance: Callable[[datetime], object]
     consumers: Sequence[Callable[[], object]] = ()
@@ -30,7 +30,7 @@ class SimulatedWorld:
 
 @dataclass(frozen=True, slots=True)
 class TickGrid:
-    """From when on, and how far apart the ticks are, both in milliseconds of the made-up time."""
+    """When the first tick is, and how far the ticks are apart, in milliseconds of simulated time."""
 
     start_ms: int
     period_ms: int = 60_000
@@ -42,7 +42,7 @@ class TickGrid:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedRound:
-    """One tick's worth of a simulation: its time, and what the turns gave."""
+    """One tick of a simulation: its time, and the results of its turns."""
 
     at: datetime
     taken: Sequence[TurnResult] = field(default_factory=tuple)
@@ -53,14 +53,14 @@ class SimulatedRound:
         return sum(len(taken.decisions) for taken in self.taken)
 
 
-def simulate(context: LogContext, stages: Sequence[Stage], world: SimulatedWorld, pace: TickGrid) -> Iterator[SimulatedRound]:
-    """Rounds without end; the caller stops when it has seen enough, and looks at world and log between two rounds."""
-    rules_in_log.publish(context, stages, times.from_ms(pace.start_ms))
+def simulate(context: LogContext, stages: Sequence[Stage], world: SimulatedWorld, grid: TickGrid) -> Iterator[SimulatedRound]:
+    """Rounds without end; the caller stops when it wants, and may look at world and log between two rounds."""
+    rules_in_log.publish(context, stages, times.from_ms(grid.start_ms))
     runner = Runner(stages, context)
     number = 0
     while True:
         number += 1
-        tick = pace.at(number)
+        tick = grid.at(number)
         at = EPOCH + timedelta(milliseconds=tick)
         world.advance(at)
         context.log.append(clock.ticks(context.topics, ticked_topics(), tick))

@@ -1,7 +1,9 @@
 """How the bodies of old events become those of today, one version at a time.
 
-A lift gets the JSON object of one version and gives that of the next. It never looks at anything but the body, and it keeps every
-fact in it. What it cannot lift raises ValueError, TypeError, KeyError or AttributeError; the codec sets such a record aside.
+A lift gets the JSON object of one version and gives that of the next, as today's code would write it: `replay --verify`
+compares lifted decisions with recomputed ones. It looks at nothing but the body and keeps every fact in it; a field whose value
+the older version did not know is left out. What it cannot lift raises ValueError, TypeError, KeyError or AttributeError; the
+codec sets such a record aside.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,8 +17,14 @@ Lift = Callable[[Body], Body]
 
 
 def _requests_recommended_v1(body: Body) -> Body:
-    """What code reads moves out of `because`: the number of pods, the last OOM kill and the source of OOM kills."""
+    """What code reads moves out of `because`: the number of pods, the last OOM kill and the source of OOM kills.
+
+    The reasons of a container keep only the rules that differ from the settings, which stand beside them.
+    """
     because = dict(body["because"])
+    settings, reasons = because.get("settings"), because.get("containers")
+    if isinstance(settings, dict) and isinstance(reasons, dict):
+        because["containers"] = {name: _without_settings(about, settings) for name, about in reasons.items()}
     typed = {name: because.pop(name, None) for name in ("pods", "last_oom", "oom_source")}
     kill = typed["last_oom"]
     if kill is not None:
@@ -25,6 +33,20 @@ def _requests_recommended_v1(body: Body) -> Body:
         place = {"topic": topic, "partition": int(partition), "offset": int(offset)}
         typed["last_oom"] = {**kill, "pod": pod, "place": place}
     return {**body, "because": because, **typed}
+
+
+def _without_settings(about: Any, settings: Body) -> Any:
+    """The reasons of one container without its margin, percentile shares and bounds, where the settings say the same."""
+    if not isinstance(about, dict):
+        return about
+    kept = {name: value for name, value in about.items() if name != "margin" or value != settings.get("margin")}
+    for resource in ("cpu", "memory"):
+        found = kept.get(resource)
+        if isinstance(found, dict):
+            own = {bound: settings.get(f"{bound}_{resource}_percentile") for bound in ("lower", "target", "upper")}
+            unset = {"shares": own, "min_allowed": None, "max_allowed": None}
+            kept[resource] = {name: value for name, value in found.items() if name not in unset or value != unset[name]}
+    return kept
 
 
 def _action_finished_v1(body: Body) -> Body:

@@ -1,8 +1,8 @@
 """Runs the stages over a recording, as fast as it goes, and keeps the score.
 
-The same stages take the same turns as live, but no event becomes bytes: a frame's facts go to the stages as they are, and so does
-what the stages decide. It starts with an empty state, reads no clock, and the same recording gives the same card. Outcomes of a
-recorded log are facts like any other, although they answer the decisions of that time.
+The same stages take the same turns as live, but no event becomes bytes: a frame's facts go to the stages as they are, and so
+does what the stages decide. It starts with an empty state, reads no clock, and the same recording gives the same card. Outcomes
+of a recorded log are facts like any other, although they answer the decisions of that time.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -43,9 +43,9 @@ class Backtest:
         """Open every partition of every stage."""
         self._runner = EventRunner(self.stages, self.topics, ticked_topics())
 
-    def take(self, frame: Frame) -> None:
-        """One frame: weigh it with what was recommended before it, then take its turns."""
-        self._weigh(frame.events)
+    def apply(self, frame: Frame) -> None:
+        """Score one frame with what was recommended before it, then take its turns."""
+        self._score_facts(frame.events)
         for turn in self._runner.turn(frame.number, frame.events):
             self.score.turns += 1
             self.score.dead_letters += turn.dead_letters
@@ -55,10 +55,10 @@ class Backtest:
         """The score so far."""
         return self.score.card()
 
-    def _weigh(self, events: Iterable[RoutedEvent]) -> None:
-        """Pods as they are, then what they used, then who is gone: within a frame the topics say no more of the order.
+    def _score_facts(self, events: Iterable[RoutedEvent]) -> None:
+        """Changed pods first, then usage, then deleted pods: within a frame nothing else is known of the order.
 
-        Facts that cannot be read are the stages' business: they end as dead letters.
+        Facts that cannot be read are left out; the stages turn them into dead letters.
         """
         facts = [routed.event for routed in events if routed.topic in SCORED_FACTS]
         for event in facts:
@@ -87,7 +87,7 @@ def over_log(log: Log, stages: Sequence[Stage], topics: Topics) -> ScoreCard:
     """The score of `stages` over everything that `log` holds."""
     backtest = Backtest(stages, topics)
     for frame in Recording(log, topics, stages).frames():
-        backtest.take(frame)
+        backtest.apply(frame)
     return backtest.card()
 
 
@@ -104,7 +104,7 @@ def over_trace(trace: Trace, stages: Sequence[Stage], topics: Topics, *, cluster
     for moment in TraceMoments(trace, alone, cluster):
         events += [RoutedEvent(routed.fact, routed.topic, routed.partition) for routed in moment.facts]
         if moment.ends:
-            backtest.take(Frame(times.nearest_ms(moment.at), events))
+            backtest.apply(Frame(times.nearest_ms(moment.at), events))
             events, frames = [], frames + 1
             if frames % _STRETCH == 0:
                 yield backtest

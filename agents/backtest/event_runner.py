@@ -1,8 +1,8 @@
 """Runs stages on events in memory: no bytes, no log. Backtests use it; its turns, decisions and states are those of a log.
 
 Each frame is one turn of every partition of every stage: what happened up to a tick, then what the stages decided on it, which
-they read in the next frame. Places are those that a log in memory would give, so states come out equal, bit for bit, to those of
-a runner over such a log.
+they read in the next frame. Places are those that a log in memory would give, so states come out equal, bit for bit, to those
+of a runner over such a log.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,8 +1,8 @@
 """Cuts a recording into frames: everything that happened up to a tick that all its topics hold.
 
 A recording is any log: a file, a stretch of Kafka, or memory that a source is still filling. Topics that the stages write
-themselves are left out, as a backtest makes its own decisions, and so are recorded rules, as it tries rules of its own. One frame
-at a time is in memory, if the topics are read evenly.
+themselves are left out, as a backtest makes its own decisions, and so are recorded rules, as it tries rules of its own. One
+frame at a time is in memory, if the topics are read evenly.
 """
 
 from collections.abc import Iterator, Sequence

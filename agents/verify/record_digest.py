@@ -1,15 +1,15 @@
 """What a record says in a few bytes, so that published and recomputed decisions are compared without keeping either.
 
 A record that today's version of its type wrote is compared byte for byte: partition, key, headers and value. A record that an
-older version wrote is lifted first, and each field of its body gets a digest of its own; `because` counts as one field for each
-of its entries. Such a record is compared in the fields that both versions have, and its `ce_type` may differ.
+older version wrote is lifted first, and each field of its body gets a digest of its own; the entries of `because` and of the
+settings in it count as fields. Such a record is compared in the fields that both versions have, and its `ce_type` may differ.
 
 Which fields these are follows from the records themselves: a field that no published record of the old version has is new, and
 one that no recomputed record has is gone. A field that both versions have and only one of two records has is a difference.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
@@ -22,7 +22,9 @@ from streams.log.port import NewRecord, Record
 ENVELOPE = "partition, key and headers"
 """The name under which these are compared, as if they were a field."""
 _WHOLE_BYTES, _FIELD_BYTES = 16, 8
-_BECAUSE, _TYPE = "because", "ce_type"
+_TYPE = "ce_type"
+_NESTED = ("because", "because.settings")
+"""Fields whose entries count as fields of their own: versions add and drop entries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +71,18 @@ def written_fields(record: Record | NewRecord, codec: Codec) -> dict[str, bytes]
     headers = [[name, value.hex()] for name, value in record.headers if name != _TYPE]
     found: dict[str, bytes] = {ENVELOPE: orjson.dumps([record.partition, (record.key or b"").hex(), headers])}
     for name, value in codec.fields(record).items():
-        entries = value if name == _BECAUSE and isinstance(value, dict) else None
-        for each, inner in {name: value}.items() if entries is None else entries.items():
-            path = each if entries is None else f"{name}.{each}"
+        for path, inner in _entries(name, value, _NESTED):
             found[path] = orjson.dumps(inner, option=orjson.OPT_SORT_KEYS)
     return found
+
+
+def _entries(path: str, value: object, nested: Collection[str]) -> Iterator[tuple[str, object]]:
+    """The value itself; or each of its entries, where they count as fields of their own."""
+    if path not in nested or not isinstance(value, dict):
+        yield path, value
+        return
+    for name, inner in value.items():
+        yield from _entries(f"{path}.{name}", inner, nested)
 
 
 def _hash(partition: int, parts: list[bytes | None], size: int) -> bytes:

@@ -71,6 +71,23 @@ def test_what_code_read_from_because_of_a_recommendation_is_typed_and_the_rest_o
     assert event.oom_source == OomSource(OomSourceState.SILENT, "kube", datetime(2026, 1, 1, 20, tzinfo=UTC))
 
 
+def test_the_reasons_of_an_old_recommendation_keep_the_rules_that_differ_from_its_settings() -> None:
+    settings = {"margin": 0.15, "lower_cpu_percentile": 0.5, "target_cpu_percentile": 0.9, "upper_cpu_percentile": 0.95}
+    own = {"lower": 0.5, "target": 0.9, "upper": 0.95}
+    like_settings = {
+        "samples": 3,
+        "margin": 0.15,
+        "cpu": {"minimum": 0.025, "shares": own, "min_allowed": None, "max_allowed": None},
+    }
+    by_policy = {"samples": 3, "margin": 0.3, "cpu": {"shares": {**own, "target": 0.99}, "min_allowed": 0.1, "max_allowed": None}}
+    event = recommended({"settings": settings, "containers": {"app": like_settings, "proxy": by_policy, "odd": 5}})
+    assert event.because["containers"] == {
+        "app": {"samples": 3, "cpu": {"minimum": 0.025}},
+        "proxy": {"samples": 3, "margin": 0.3, "cpu": {"shares": {**own, "target": 0.99}, "min_allowed": 0.1}},
+        "odd": 5,
+    }
+
+
 def test_a_recommendation_that_names_no_pods_kill_or_source_is_lifted_without() -> None:
     event = recommended({"last_oom": None, "oom_source": {"state": "none"}, "margin": 0.15})
     assert (event.pods, event.last_oom, event.oom_source) == (None, None, OomSource(OomSourceState.NONE))
