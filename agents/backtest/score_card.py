@@ -16,7 +16,7 @@ GIB = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
+class ResourceScore:
     """One resource, in cores or bytes, weighted by time. `slack_p95` is right within 2 %."""
 
     requested: float

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import orjson
 
-from agents.backtest import backtest_driver
-from agents.backtest.backtest_driver import ScoreCard
+from agents.backtest import backtest
+from agents.backtest.backtest import ScoreCard
 from agents.pipeline import stages
 from agents.processes.output import data, note
 from agents.processes.signals import stoppable
@@ -21,7 +21,7 @@ def run(settings: Settings, file: Path, *, max_oom: int | None, as_json: bool) -
     """Print the score card; returns 3 when there were more would-be OOM kills than `max_oom`, else 0."""
     with stoppable():
         card = _of_log(settings, file) if file.suffix == ".jsonl" else _of_trace(settings, file)
-    for line in [orjson.dumps(card).decode()] if as_json else backtest_driver.lines(card):
+    for line in [orjson.dumps(card).decode()] if as_json else backtest.lines(card):
         data(line)
     kills = card.recommended.ooms
     if max_oom is not None and kills > max_oom:
@@ -32,12 +32,12 @@ def run(settings: Settings, file: Path, *, max_oom: int | None, as_json: bool) -
 
 def _of_log(settings: Settings, file: Path) -> ScoreCard:
     with FileLog(file) as log:
-        return backtest_driver.over_log(log, stages(settings), log_factory.topics(settings))
+        return backtest.over_log(log, stages(settings), log_factory.topics(settings))
 
 
 def _of_trace(settings: Settings, file: Path) -> ScoreCard:
     topics = log_factory.topics(settings)
     with Trace(file) as trace:
         note(f"{trace.rows} samples of {len(trace.names)} containers")
-        *_, last = backtest_driver.over_trace(trace, stages(settings), topics)
+        *_, last = backtest.over_trace(trace, stages(settings), topics)
         return last.card()

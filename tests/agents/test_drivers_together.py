@@ -4,7 +4,7 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from agents.backtest import backtest_driver
+from agents.backtest import backtest
 from agents.demo import day_in_memory
 from agents.demo.demo_settings import FASTER, Day
 from agents.pipeline import stages
@@ -108,8 +108,8 @@ def test_a_backtest_over_the_log_scores_every_scrape_once_and_gives_the_same_car
     context: LogContext, settings: Settings
 ) -> None:
     pipeline = stages(settings)
-    card = backtest_driver.over_log(context.log, pipeline, context.topics)
-    assert card == backtest_driver.over_log(context.log, pipeline, context.topics)
+    card = backtest.over_log(context.log, pipeline, context.topics)
+    assert card == backtest.over_log(context.log, pipeline, context.topics)
     wire = context.topics.wire("pod-metrics")
     scrapes = [r for r in context.log.poll({(wire, p): 0 for p in range(DAY.partitions)}) if tick_number(r) is None]
     rows = sum(len(event.pods) for r in scrapes if hasattr(event := context.codec.decode(r), "pods"))

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from agents.backtest import backtest_driver
+from agents.backtest import backtest
 from agents.pipeline import stages
 from agents.settings.tree import Settings
 from agents.verify.committed_turns import committed
@@ -36,17 +36,17 @@ def site(broker: str, topics_made: Callable[..., Topics], tmp_path: Path) -> Ite
 def expected(folder: Path, topics: Topics, monkeypatch: pytest.MonkeyPatch) -> tuple[Decisions, int]:
     """What the backtest driver recommends on the trace, and its last turn."""
     found: Decisions = {}
-    hear = backtest_driver.Backtest._hear
+    hear = backtest.Backtest._hear
 
     def listen(self: Any, decisions: Any) -> None:
         records = list(decisions)
         found.update(_recommended(records, topics))
         hear(self, records)
 
-    monkeypatch.setattr(backtest_driver.Backtest, "_hear", listen)
+    monkeypatch.setattr(backtest.Backtest, "_hear", listen)
     with Trace(folder) as trace:
         listed = stages(Settings())
-        for step in backtest_driver.over_trace(trace, listed, topics, cluster=CLUSTER):
+        for step in backtest.over_trace(trace, listed, topics, cluster=CLUSTER):
             last = step
     assert last.card().recommendations == len(found)
     return found, last._runner.tasks[0].turn

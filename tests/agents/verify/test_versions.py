@@ -179,6 +179,7 @@ def day(tmp_path: Path) -> Iterator[LogContext]:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_of_a_log_that_0_1_0_wrote_every_decision_is_as_published_but_the_one_that_was_altered(day: LogContext) -> None:
     wire = day.topics.wire("recommendations")
     log = MemoryLog()

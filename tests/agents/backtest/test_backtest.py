@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from agents.backtest import backtest_driver
+from agents.backtest import backtest
 from agents.backtest.recording import Recording
 from agents.backtest.weighted_sums import ResourceSums
 from agents.runner import Runner
@@ -29,7 +29,7 @@ def bench() -> PipelineLog:
 
 
 def test_the_recordings_own_requests_are_weighed_as_they_stood(bench: PipelineLog) -> None:
-    own = backtest_driver.over_log(bench.log, stages(), bench.topics).own
+    own = backtest.over_log(bench.log, stages(), bench.topics).own
     # Requests 2 cores; uses 1, 1, 2.5, 0.5: slack 1, 1, 0, 1.5 and one minute of four over.
     assert own.container_days == pytest.approx(4 * 60 / 86_400)
     assert (own.cpu.requested, own.cpu.used, own.cpu.slack, own.cpu.over) == (2.0, 1.25, 0.875, 0.25)
@@ -40,7 +40,7 @@ def test_the_recordings_own_requests_are_weighed_as_they_stood(bench: PipelineLo
 
 
 def test_a_recommendation_counts_from_the_scrape_after_its_turn(bench: PipelineLog) -> None:
-    card = backtest_driver.over_log(bench.log, stages(), bench.topics)
+    card = backtest.over_log(bench.log, stages(), bench.topics)
     ours = card.recommended
     # The adder says the sum of cores and the highest memory so far, in minute n for minute n+1; minute 1 has the own request.
     # CPU in force 2, 1, 2, 4.5; used 1, 1, 2.5, 0.5; slack 1, 0, 0, 4.
@@ -60,7 +60,7 @@ def test_use_that_stays_over_the_wall_is_one_kill_until_it_was_below() -> None:
     bench.log.append(bench.seen(0, WEB, 1.0, 10, None))
     for minute, memory in enumerate([11, 12, 9, 11, 11], start=1):
         bench.log.append([*bench.metrics(minute, (WEB, 1.0, memory)), *bench.ticks(minute)])
-    assert backtest_driver.over_log(bench.log, stages(), bench.topics).own.ooms == 2
+    assert backtest.over_log(bench.log, stages(), bench.topics).own.ooms == 2
 
 
 def test_a_deleted_pod_is_changed_no_more() -> None:
@@ -71,22 +71,22 @@ def test_a_deleted_pod_is_changed_no_more() -> None:
             bench.log.append(bench.deleted(minute, WEB))
         bench.log.append(bench.ticks(minute))
     # Both are changed in minutes 1 and 2; in minute 3 only TILL runs on.
-    assert backtest_driver.over_log(bench.log, stages(), bench.topics).changes == 5
+    assert backtest.over_log(bench.log, stages(), bench.topics).changes == 5
 
 
 def test_what_was_never_requested_nor_recommended_is_not_scored() -> None:
     bench = PipelineLog()
     bench.log.append([*bench.metrics(1, (WEB, 1.0, 1)), *bench.ticks(1)])
-    card = backtest_driver.over_log(bench.log, stages(), bench.topics)
+    card = backtest.over_log(bench.log, stages(), bench.topics)
     assert (card.rows, card.own.container_days, card.recommended.container_days, card.covered) == (1, 0.0, 0.0, 0.0)
     assert card.recommended.cpu.slack == 0.0
 
 
 def test_a_log_that_was_run_live_gives_the_card_of_its_facts_alone(bench: PipelineLog) -> None:
-    facts_alone = backtest_driver.over_log(bench.log, stages(), bench.topics)
+    facts_alone = backtest.over_log(bench.log, stages(), bench.topics)
     Runner(stages(factor=3.0), LogContext(bench.log, bench.topics, bench.codec)).run()
     assert bench.all_records("recommendations")
-    assert backtest_driver.over_log(bench.log, stages(), bench.topics) == facts_alone
+    assert backtest.over_log(bench.log, stages(), bench.topics) == facts_alone
 
 
 def test_frames_hold_each_fact_once_in_the_frame_of_its_tick(bench: PipelineLog) -> None:
@@ -106,12 +106,12 @@ b,900,0.25,2000000,1.0,4000000
 """
 
 
-def card_of(folder: Path, partitions: int) -> backtest_driver.ScoreCard:
+def card_of(folder: Path, partitions: int) -> backtest.ScoreCard:
     path = folder / "usage.csv"
     path.write_text(TRACE)
     topics = Topics(partitions=partitions)
     with Trace(path) as trace:
-        *_, last = backtest_driver.over_trace(trace, stages(), topics)
+        *_, last = backtest.over_trace(trace, stages(), topics)
         return last.card()
 
 
@@ -147,7 +147,7 @@ def test_rows_without_a_number_are_left_out_of_the_scales() -> None:
 
 
 def test_the_card_as_text_sets_own_and_recommended_side_by_side(bench: PipelineLog) -> None:
-    said = list(backtest_driver.lines(backtest_driver.over_log(bench.log, stages(), bench.topics)))
+    said = list(backtest.lines(backtest.over_log(bench.log, stages(), bench.topics)))
     assert said[0] == "4 samples of 1 containers in 16 turns, 2026-01-01 00:01 to 2026-01-01 00:04"
     assert said[5].split() == ["CPU", "requested,", "cores", "2.000", "2.375"]
     assert said[-1].split() == ["would-be", "OOM", "kills", "1", "2"]
