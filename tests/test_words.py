@@ -29,9 +29,6 @@ FILES_WITH_ONE_MEANING: Mapping[str, str] = {
     "__main__": "Python's own",
     "topics": "the topics as data in streams, and the command that creates them in operate",
     "control": _SUBJECT,
-    "limit_ranges": _SUBJECT,
-    "nodes": _SUBJECT,
-    "vpa_checkpoints": _SUBJECT,
 }
 """Names of files that stand in two packages on purpose, each with the reason. `cli/X` declares what another X does."""
 
