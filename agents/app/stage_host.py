@@ -72,6 +72,8 @@ class StageHost:
     def feed(self, owned: OwnedPartition, name: str, came: Record) -> None:
         """Take in a record, and every turn that it completes. Nothing awaits in here, so others only ever see turn boundaries."""
         owned.task.feed(name, came)
+        if came.offset + 1 == owned.goals.get(name):
+            self.observer.opened(owned)  # a log without ticks completes no turn, and yet there is nothing left to catch up with
         if came.key != b"tick":
             return
         with supervision.guarded("taking a turn", **self._where(owned)):

@@ -1,5 +1,6 @@
 """Topics planned and applied on a real broker."""
 
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -55,6 +56,9 @@ def test_destructive_changes_are_refused_whole_until_they_are_forced(client: Kaf
         topic_admin.apply(client, plan)
     assert topic_admin.plan(client, [wanted]) == plan
     topic_admin.apply(client, plan, force=[f"{spec.name}:partitions", f"{spec.name}:min.compaction.lag.ms"])
+    until = time.monotonic() + 20  # the broker takes a moment to serve what the controller has accepted
+    while topic_admin.plan(client, [wanted]).changes and time.monotonic() < until:
+        time.sleep(0.1)
     assert topic_admin.plan(client, [wanted]).changes == ()
     with pytest.raises(BadInput, match="cannot take partitions away"):
         topic_admin.apply(client, topic_admin.plan(client, [spec]), force=[spec.name])

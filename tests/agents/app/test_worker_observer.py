@@ -59,3 +59,13 @@ def test_a_worker_is_not_ready_while_its_partitions_are_taken_from_it() -> None:
 def test_a_worker_with_rare_ticks_is_ready_between_two_of_them() -> None:
     assert from_settings(Settings()).behind == 10.0
     assert from_settings(Settings(clock={"period_ms": 60_000})).behind == 120.0  # type: ignore[arg-type]  # pydantic makes the part
+
+
+def test_a_worker_is_ready_once_it_has_read_what_was_there_even_if_no_clock_ticks() -> None:
+    host, owned, observer = hosted()
+    owned.goals["policies"] = 2
+    observer.opened(owned)
+    assert observer.metrics.readiness.reasons() == ["recommender/0 is not open: its state is being recovered"]
+    for offset in range(2):
+        host.feed(owned, "policies", Record(host.wires["policies"], 0, offset, b"key", b"{}", ()))
+    assert observer.metrics.readiness.reasons() == []
