@@ -9,7 +9,7 @@ from streams import compacted_copy
 from streams.admin import topic_admin
 from streams.codec import event_codec
 from streams.codec.event_codec import Codec
-from streams.log.connection import Connection
+from streams.log.kafka_connection import KafkaConnection
 from streams.log.kafka_log import KafkaLog
 from streams.log_context import LogContext
 from streams.publishing.operator import OperatorLog
@@ -25,7 +25,7 @@ Put = Callable[[str, float, str, str], None]
 def measure(put: Put, brokers: str, days: int = DAYS) -> None:
     """Write the ticks of so many days into one partition of `control`, pause in the middle, and ask what is in force."""
     topics = Topics("benchpresent", 1)
-    connection = Connection(brokers)
+    connection = KafkaConnection(brokers)
     with topic_admin.connect(connection) as admin:
         topic_admin.apply(admin, topic_admin.plan(admin, topics.specs()))
     begin = int(datetime(2026, 1, 1, tzinfo=UTC).timestamp() * 1000)
