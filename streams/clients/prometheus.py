@@ -16,7 +16,8 @@ from urllib.parse import urlencode, urlsplit
 import msgspec
 import urllib3
 
-from schemas.units import Seconds
+from schemas.units import Bytes, Seconds
+from streams.clients.bounded_body import BodyTooLarge, read_body
 from streams.clients.kube import refusals
 from streams.errors import BadInput, GiveUp, TryAgain, Unreachable
 
@@ -25,6 +26,8 @@ _FORM = "application/x-www-form-urlencoded"
 _SHOWN = 120
 _SENDABLE = re.compile(r"[\t\x20-\x7e\xa0-\xff]*")
 TIMEOUT = Seconds(300.0)
+MOST_BYTES = Bytes(512 << 20)
+"""The largest answer that is read, unpacked: some millions of samples."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,14 +140,20 @@ class Prometheus:
         headers = {"Content-Type": _FORM, "Accept-Encoding": "gzip", **self._headers(query)}
         url = f"{self._url}/api/v1/{endpoint}"
         try:
-            response = self._pool.request("POST", url, body=urlencode(fields), headers=headers, timeout=self._timeout + 5.0)
+            response = self._pool.request(
+                "POST", url, body=urlencode(fields), headers=headers, timeout=self._timeout + 5.0, preload_content=False
+            )
+            body = read_body(response, most=MOST_BYTES, within=Seconds(self._timeout + 5.0))
+        except BodyTooLarge as error:
+            answer = f"{error}: ask for fewer series, or for a shorter time, at once"
+            raise GiveUp(doing=_doing(query), to=self._url, answer=answer) from error
         except (urllib3.exceptions.HTTPError, OSError) as error:
             answer = f"{type(error).__name__}: {error}"
             raise Unreachable(doing=_doing(query), to=self._url, answer=answer, after=refusals.RETRY_AFTER) from error
         if response.status >= _FIRST_REFUSAL:
-            raise self._refused(query, response.status, response.data)
+            raise self._refused(query, response.status, body)
         try:
-            return msgspec.json.decode(response.data, type=_Answer).data.result
+            return msgspec.json.decode(body, type=_Answer).data.result
         except ValueError as error:
             answer = f"an answer that cannot be read: {error}"
             raise TryAgain(doing=_doing(query), to=self._url, answer=answer, after=refusals.RETRY_AFTER) from error

@@ -15,12 +15,21 @@ from kubernetes import client as official
 from kubernetes.client import exceptions
 from kubernetes.config import ConfigException
 
-from schemas.units import Seconds
+from schemas.units import Bytes, Seconds
+from streams.clients.bounded_body import BodyTooLarge, read_body
 from streams.clients.kube import pod_objects, refusals
 from streams.errors import GiveUp, TryAgain, Unreachable
 
 T = TypeVar("T")
 TIMEOUT = Seconds(10.0)
+WHOLE_TIMEOUTS = 6
+"""How many timeouts the whole of a response may take, however much of it has come by then."""
+MOST_BYTES = Bytes(64 << 20)
+"""The largest response that is read. A list that is asked for in pages has smaller pages then."""
+MOST_IN_ONE_LIST = Bytes(512 << 20)
+"""The largest list that the server gives as a whole: over a million containers' usage."""
+LONGEST_LINE = Bytes(16 << 20)
+"""The largest line of a stream; no object that the API takes comes near it."""
 STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 """The only kind of patch that custom resources accept."""
@@ -31,7 +40,10 @@ _CHUNK_BYTES = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class ApiRequest:
-    """One request. `doing` (a gerund phrase) and `to` (the object's name) go into the error if it fails."""
+    """One request. `doing` (a gerund phrase) and `to` (the object's name) go into the error if it fails.
+
+    `most_bytes` bounds the response; None means `MOST_BYTES`.
+    """
 
     path: str
     doing: str
@@ -39,6 +51,11 @@ class ApiRequest:
     method: str = "GET"
     body: Mapping[str, object] | None = None
     content_type: str = _JSON
+    most_bytes: Bytes | None = None
+
+
+class ResponseTooLarge(GiveUp):
+    """The response has more bytes than the request allows. Asking for less of it may help."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +71,13 @@ class Api:
     """One API server."""
 
     def __init__(self, api: official.ApiClient, *, timeout: Seconds = TIMEOUT) -> None:
-        """`timeout` bounds each request, in seconds."""
+        """`timeout` bounds each wait for the server, in seconds, and six of them a whole response."""
         self._api, self._timeout = api, timeout
 
     def send(self, request: ApiRequest) -> ApiResponse:
         """The response, whatever its status code. Raises Unreachable when there is none."""
         try:
-            response = self._send(request, self._timeout)
-            return ApiResponse(response.status, response.data, response.headers.get("Retry-After"))
+            return self._whole(self._send(request, self._timeout), request)
         except _NO_ANSWER as error:
             raise _unreachable(request, error) from error
 
@@ -83,7 +99,7 @@ class Api:
         try:
             response = self._send(request, (self._timeout, idle_timeout))
             if response.status >= _FIRST_REFUSAL:
-                raise refusal_error(ApiResponse(response.status, response.data, response.headers.get("Retry-After")), request)
+                raise refusal_error(self._whole(response, request), request)
         except _NO_ANSWER as error:
             raise _unreachable(request, error) from error
         return _lines(response, request)
@@ -91,6 +107,13 @@ class Api:
     def close(self) -> None:
         """Close all connections."""
         self._api.rest_client.pool_manager.clear()
+
+    def _whole(self, response: urllib3.BaseHTTPResponse, request: ApiRequest) -> ApiResponse:
+        try:
+            body = read_body(response, most=request.most_bytes or MOST_BYTES, within=Seconds(self._timeout * WHOLE_TIMEOUTS))
+        except BodyTooLarge as error:
+            raise ResponseTooLarge(doing=request.doing, to=request.to, answer=str(error)) from error
+        return ApiResponse(response.status, body, response.headers.get("Retry-After"))
 
     def _send(self, request: ApiRequest, timeout: float | tuple[float, float]) -> urllib3.BaseHTTPResponse:
         """Reads the credentials anew when they are due. An error about them is not quoted, because it may hold a secret."""
@@ -166,5 +189,8 @@ def _split_lines(response: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
     while chunk := response.read1(_CHUNK_BYTES):
         *whole, rest = (rest + chunk).split(b"\n")
         yield from filter(None, whole)
+        if len(rest) > LONGEST_LINE:
+            msg = f"a line has more than {LONGEST_LINE} bytes"
+            raise OSError(msg)
     if rest:
         yield rest

@@ -11,8 +11,19 @@ from kubernetes import client as official
 from schemas.names import Amounts, PodName
 from schemas.units import Seconds
 from streams.clients.cluster_port import Pod, PodUsage
-from streams.clients.kube import pod_objects, quantities
-from streams.clients.kube.api import STRATEGIC_MERGE_PATCH, TIMEOUT, Api, ApiRequest, accepted_body, unreadable_error
+from streams.clients.kube import api_paths, pod_objects, quantities
+from streams.clients.kube.api import (
+    MOST_IN_ONE_LIST,
+    STRATEGIC_MERGE_PATCH,
+    TIMEOUT,
+    Api,
+    ApiRequest,
+    accepted_body,
+    unreadable_error,
+)
+
+_CORE = api_paths.root("v1")
+_USAGE = api_paths.root("metrics.k8s.io/v1beta1") + "/pods"
 
 
 class KubernetesClient:
@@ -29,19 +40,19 @@ class KubernetesClient:
 
     def pods(self) -> Sequence[Pod]:
         """All pods, by namespace and name."""
-        request = ApiRequest("/api/v1/pods", "listing pods of", self._cluster)
+        request = ApiRequest(f"{_CORE}/pods", "listing pods of", self._cluster, most_bytes=MOST_IN_ONE_LIST)
         pods = [self._pod(pod, request) for pod in self._api.read(request, pod_objects.PodList).items]
         return sorted(pods, key=lambda pod: (pod.pod.namespace, pod.pod.name))
 
     def pod(self, namespace: str, name: str) -> Pod | None:
         """The pod that has this name now; None when there is none."""
-        request = ApiRequest(f"/api/v1/namespaces/{namespace}/pods/{name}", "reading pod", f"{namespace}/{name}")
+        request = ApiRequest(api_paths.scoped(_CORE, namespace, "pods", name), "reading pod", f"{namespace}/{name}")
         found = self._api.find(request, pod_objects.PodObject)
         return None if found is None else self._pod(found, request)
 
     def usage(self) -> Sequence[PodUsage]:
         """What running pods used lately, by namespace and name."""
-        request = ApiRequest("/apis/metrics.k8s.io/v1beta1/pods", "reading usage of", self._cluster)
+        request = ApiRequest(_USAGE, "reading usage of", self._cluster, most_bytes=MOST_IN_ONE_LIST)
         listed = self._api.read(request, pod_objects.PodMetricsList)
         try:
             usages = [pod_objects.read_usage(usage) for usage in listed.items]
@@ -90,7 +101,8 @@ def connect(cluster: str, url: str, *, timeout: Seconds = TIMEOUT) -> Kubernetes
 
 
 def _pod_request(pod: PodName, subresource: str, doing: str) -> ApiRequest:
-    return ApiRequest(f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/{subresource}", doing, f"{pod.namespace}/{pod.name}")
+    path = api_paths.scoped(_CORE, pod.namespace, "pods", pod.name, subresource)
+    return ApiRequest(path, doing, f"{pod.namespace}/{pod.name}")
 
 
 def _resources(name: str, requests: Amounts | None, limits: Amounts | None) -> dict[str, object]:

@@ -13,7 +13,7 @@ import msgspec
 
 from schemas.units import Seconds
 from streams.clients.kube import refusals
-from streams.clients.kube.api import Api, ApiRequest
+from streams.clients.kube.api import Api, ApiRequest, ResponseTooLarge
 from streams.clients.kube.pod_objects import ApiStatus, ObjectMeta
 from streams.clients.kube.watched_objects import KubeObject, PartialObject
 from streams.errors import GiveUp, Outdated
@@ -22,6 +22,8 @@ T_co = TypeVar("T_co", bound=KubeObject, covariant=True)
 T = TypeVar("T", bound=KubeObject)
 STREAM_TIMEOUT = Seconds(300.0)
 IDLE_TIMEOUT = Seconds(100.0)
+FEWER = 8
+"""How many times fewer objects the page has that is asked for after one that was too large."""
 PAGE = 500
 """Objects in one page of a list."""
 
@@ -115,11 +117,20 @@ class ListWatchClient:
         self._api, self._stream_timeout, self._idle_timeout = api, stream_timeout, idle_timeout
 
     def list_pages(self, resource: ApiResource[T]) -> Iterator[ListPage[T]]:
-        """All objects, page by page. Raises TryAgain, GiveUp, NotServed, and Outdated when reading the list took too long."""
-        after = ""
+        """All objects, page by page. Raises TryAgain, GiveUp, NotServed, and Outdated when reading the list took too long.
+
+        A page that is too large is asked for anew with fewer objects in it, so that nobody's large objects hide those of others.
+        """
+        after, size = "", PAGE
         while True:
-            request = self._request(resource, {"limit": str(PAGE), "continue": after}, "listing")
-            page = self._api.find(request, _List)
+            request = self._request(resource, {"limit": str(size), "continue": after}, "listing")
+            try:
+                page = self._api.find(request, _List)
+            except ResponseTooLarge:
+                if size == 1:
+                    raise
+                size = max(1, size // FEWER)
+                continue
             if page is None:
                 kind = NotServed if resource.may_be_missing else GiveUp
                 raise kind(doing=request.doing, to=request.to, answer="404: the server has no such resource")

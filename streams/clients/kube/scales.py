@@ -3,14 +3,16 @@
 Where a kind stands on the server is looked up once and kept until `forget_kinds`, which the caller calls now and then.
 """
 
-from urllib.parse import quote
-
 import msgspec
 
+from streams.clients.kube import api_paths
 from streams.clients.kube.api import Api, ApiRequest
 from streams.clients.kube.controllers import ControllerKey, ObjectScale
 from streams.clients.kube.watched_objects import ScaleObject
 from streams.errors import GiveUp
+
+MOST_VERSIONS = 8
+"""Versions of a group that are tried besides the one that is named."""
 
 
 class _Kind(msgspec.Struct, frozen=True):
@@ -46,12 +48,13 @@ class ScaleClient:
 
         Raises TryAgain, Unreachable, and GiveUp also for a kind that the server does not know.
         """
+        api_paths.check_kind(key.kind)
         known = False
         for version in self._versions(key.api_version):
             plurals, scalable = self._plurals(version, key.kind)
             known = known or bool(plurals)
             for plural in scalable:
-                path = f"{_root(version)}/namespaces/{key.namespace}/{plural}/{quote(key.name, safe='')}/scale"
+                path = api_paths.scoped(api_paths.root(version), key.namespace, plural, key.name, "scale")
                 found = self._api.find(ApiRequest(path, "reading the scale of", str(key)), ScaleObject)
                 if found is not None:
                     return ObjectScale(found.status.selector, tuple(found.metadata.owner_references))
@@ -66,13 +69,14 @@ class ScaleClient:
             raise GiveUp(doing="looking up", to="a controller", answer="its reference has no apiVersion")
         if not group:
             return [api_version]
-        found = self._api.find(ApiRequest(f"/apis/{group}", "looking up group", group), _Group) or _Group()
-        return [api_version, *(each.group_version for each in found.versions if each.group_version != api_version)]
+        found = self._api.find(ApiRequest(api_paths.group_root(group), "looking up group", group), _Group) or _Group()
+        others = [each.group_version for each in found.versions if each.group_version != api_version]
+        return [api_version, *others[:MOST_VERSIONS]]
 
     def _plurals(self, version: str, kind: str) -> tuple[list[str], list[str]]:
         """The names that a kind has in paths, and those of them that have a scale. A kind that is absent is not remembered."""
         if version not in self._kinds:
-            found = self._api.find(ApiRequest(_root(version), "looking up the kinds of", version), _Kinds)
+            found = self._api.find(ApiRequest(api_paths.root(version), "looking up the kinds of", version), _Kinds)
             self._kinds[version] = found or _Kinds()
         kinds = self._kinds[version]
         names = {each.name for each in kinds.resources}
@@ -80,7 +84,3 @@ class ScaleClient:
         if not plurals:
             del self._kinds[version]
         return plurals, [plural for plural in plurals if f"{plural}/scale" in names]
-
-
-def _root(version: str) -> str:
-    return f"/apis/{version}" if "/" in version else f"/api/{version}"

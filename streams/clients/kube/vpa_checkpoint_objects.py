@@ -6,14 +6,15 @@ and a time that never was is left out. Replacing an object keeps its metadata an
 
 from collections.abc import Iterable, Mapping
 from http import HTTPStatus
-from urllib.parse import quote
 
 from schemas import times
 from schemas.facts.vpa_checkpoints import CheckpointSeen, SavedHistogram
+from streams.clients.kube import api_paths
 from streams.clients.kube.api import Api, ApiRequest, ApiResponse, accepted_body
 
 API_VERSION = "autoscaling.k8s.io/v1"
 KIND = "VerticalPodAutoscalerCheckpoint"
+_PLURAL = "verticalpodautoscalercheckpoints"
 _NEVER = -62_135_596_800.0
 _TRIES = 5
 
@@ -52,8 +53,9 @@ def object_name(kept: CheckpointSeen) -> str:
 def write(api: Api, kept: CheckpointSeen) -> None:
     """Create the object or replace it. Raises TryAgain and GiveUp; conflicts are tried again a few times first."""
     wanted = checkpoint_object(kept)
-    collection = f"/apis/{API_VERSION}/namespaces/{quote(kept.workload.namespace)}/verticalpodautoscalercheckpoints"
-    path, name = f"{collection}/{quote(object_name(kept))}", f"{kept.workload.namespace}/{object_name(kept)}"
+    start, namespace = api_paths.root(API_VERSION), kept.workload.namespace
+    collection = api_paths.scoped(start, namespace, _PLURAL)
+    path, name = api_paths.scoped(start, namespace, _PLURAL, object_name(kept)), f"{namespace}/{object_name(kept)}"
     read = ApiRequest(path, "reading checkpoint", name)
     for left in reversed(range(_TRIES)):
         there = api.find(read, dict[str, object])

@@ -14,7 +14,8 @@ import msgspec
 from kubernetes.utils.quantity import parse_quantity
 
 from schemas.units import Seconds
-from streams.clients.kube.api import MERGE_PATCH, Api, ApiRequest, accepted_body, decode_body
+from streams.clients.kube import api_paths
+from streams.clients.kube.api import MERGE_PATCH, Api, ApiRequest, ResponseTooLarge, accepted_body, decode_body
 from streams.clients.kube.pod_objects import Time
 from streams.errors import TryAgain
 
@@ -23,7 +24,9 @@ ResourceTexts = Mapping[str, str | int]
 
 PAGE = 500
 """Objects in one page of a list."""
-_GROUP = "/apis/autoscaling.k8s.io/v1"
+FEWER = 8
+"""How many times fewer objects the page has that is asked for after one that was too large."""
+_GROUP, _PLURAL = "/apis/autoscaling.k8s.io/v1", "verticalpodautoscalers"
 
 
 class Conflict(TryAgain):
@@ -116,12 +119,12 @@ class VpaStatusClient:
     """
 
     def __init__(self, api: Api, namespaces: Sequence[str] = ()) -> None:
-        self._api, self._scopes = api, [f"/namespaces/{quote(name)}" for name in namespaces] or [""]
+        self._api, self._scopes = api, [api_paths.scoped(_GROUP, name, _PLURAL) for name in namespaces] or [f"{_GROUP}/{_PLURAL}"]
 
     def all(self) -> Iterator[VpaStatusObject]:
         """Every object, page by page."""
         for scope in self._scopes:
-            yield from self._pages(f"{_GROUP}{scope}/verticalpodautoscalers?limit={PAGE}")
+            yield from self._pages(scope)
 
     def read(self, namespace: str, name: str) -> VpaStatusObject | None:
         """The object; None when there is none."""
@@ -146,11 +149,18 @@ class VpaStatusClient:
             raise Conflict(doing=request.doing, to=request.to, answer=f"409 {text}", after=Seconds(1.0))
         return decode_body(accepted_body(response, request), VpaStatusObject, request)
 
-    def _pages(self, first: str) -> Iterator[VpaStatusObject]:
-        token = ""
+    def _pages(self, scope: str) -> Iterator[VpaStatusObject]:
+        """A page that is too large is asked for anew with fewer objects in it."""
+        token, size = "", PAGE
         while True:
-            path = first + (f"&continue={quote(token)}" if token else "")
-            page = self._api.read(ApiRequest(path, "listing", "verticalpodautoscalers"), _VpaList)
+            path = f"{scope}?limit={size}" + (f"&continue={quote(token, safe='')}" if token else "")
+            try:
+                page = self._api.read(ApiRequest(path, "listing", _PLURAL), _VpaList)
+            except ResponseTooLarge:
+                if size == 1:
+                    raise
+                size = max(1, size // FEWER)
+                continue
             yield from page.items
             token = page.metadata.token
             if not token:
@@ -158,7 +168,7 @@ class VpaStatusClient:
 
 
 def _path(namespace: str, name: str) -> str:
-    return f"{_GROUP}/namespaces/{quote(namespace)}/verticalpodautoscalers/{quote(name)}"
+    return api_paths.scoped(_GROUP, namespace, _PLURAL, name)
 
 
 def _patch(about: VpaStatusMeta, status: VpaStatus) -> Mapping[str, object]:

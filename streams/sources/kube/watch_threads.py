@@ -102,10 +102,10 @@ class WatchThreads:
         return False
 
     def _look_up(self) -> Seconds:
-        notifications, pause = self._lookups.step(Seconds(1.0))
+        notifications = self._lookups.step(Seconds(1.0))
         if notifications:
             self._inbox.put(notifications)
-        return pause
+        return Seconds(0.0)
 
     def _start(self, name: str, step: Callable[[], Seconds], stop: threading.Event) -> threading.Thread:
         def run() -> None:

@@ -15,8 +15,8 @@ import msgspec
 import numpy as np
 
 from schemas.units import Seconds
-from streams.clients.kube import pod_objects, quantities
-from streams.clients.kube.api import Api, ApiRequest
+from streams.clients.kube import api_paths, pod_objects, quantities
+from streams.clients.kube.api import MOST_IN_ONE_LIST, Api, ApiRequest
 from streams.sources.usage.readings import Floats, Readings, RejectedRow
 
 ROOT = "/apis/metrics.k8s.io/v1beta1"
@@ -66,7 +66,7 @@ class MetricsApiUsage:
 
     def __init__(self, api: Api, *, cluster: str, namespaces: Sequence[str] = ()) -> None:
         self._api, self._cluster = api, cluster
-        self._paths = [f"{ROOT}/namespaces/{namespace}/pods" for namespace in namespaces] or [f"{ROOT}/pods"]
+        self._paths = [api_paths.scoped(ROOT, namespace, "pods") for namespace in namespaces] or [f"{ROOT}/pods"]
 
     def read(self, _at: datetime) -> Readings:
         """What is used now. Raises TryAgain and GiveUp."""
@@ -76,7 +76,7 @@ class MetricsApiUsage:
         again = ""
         while True:
             path = f"{where}?limit={PAGE}" + (f"&continue={quote(again, safe='')}" if again else "")
-            page = self._api.read(ApiRequest(path, "reading usage of", self._cluster), _Pods)
+            page = self._api.read(ApiRequest(path, "reading usage of", self._cluster, most_bytes=MOST_IN_ONE_LIST), _Pods)
             yield page.items or []
             again = page.metadata.again
             if not again:

@@ -1,7 +1,10 @@
 """Look-ups beside the watches: scales and VPA checkpoints, one after the other, so that no watch waits for them."""
 
-import queue
+import heapq
+import itertools
 import threading
+from collections import deque
+from time import monotonic
 
 import structlog
 
@@ -26,37 +29,63 @@ _log = structlog.get_logger(__name__)
 
 
 class Lookups:
-    """A queue of look-ups. Any thread may call `enqueue`, one calls `step`. No `namespaces` means that all are listed."""
+    """A queue of look-ups. Any thread may call `enqueue`, one calls `step`. No `namespaces` means that all are listed.
+
+    Namespaces take turns: whoever asks for ten thousand things waits for them, and nobody else does. A look-up that must be
+    done again later lets the others go first meanwhile.
+    """
 
     def __init__(self, list_watch: ListWatch, scales: ScaleClient, namespaces: tuple[str, ...] = ()) -> None:
         self._list_watch, self._scales, self._namespaces = list_watch, scales, namespaces
-        self._queue: queue.SimpleQueue[Lookup] = queue.SimpleQueue()
+        self._queues: dict[str, deque[Lookup]] = {}
+        self._later: list[tuple[float, int, Lookup]] = []
         self._enqueued: set[Lookup] = set()
-        self._lock = threading.Lock()
+        self._numbers = itertools.count()
+        self._changed = threading.Condition()
 
-    def enqueue(self, lookup: Lookup) -> None:
-        """Add a look-up, unless it is in the queue already."""
-        with self._lock:
+    def enqueue(self, lookup: Lookup, after: float = 0.0) -> None:
+        """Add a look-up, to be done in `after` seconds or later, unless it is in the queue already."""
+        with self._changed:
             if lookup not in self._enqueued:
                 self._enqueued.add(lookup)
-                self._queue.put(lookup)
+                heapq.heappush(self._later, (monotonic() + after, next(self._numbers), lookup))
+                self._changed.notify()
 
-    def step(self, wait: Seconds) -> tuple[list[Notification], Seconds]:
-        """Do the next look-up, if there is one within `wait` seconds. Returns what it found, and how long to pause then."""
-        try:
-            lookup = self._queue.get(timeout=wait)
-        except queue.Empty:
-            return [], Seconds(0.0)
-        with self._lock:
-            self._enqueued.discard(lookup)
+    def step(self, wait: Seconds) -> list[Notification]:
+        """Do the next look-up, if one is due within `wait` seconds. Returns what it found."""
+        lookup = self._next(wait)
         match lookup:
             case ScaleLookup():
-                return [self._look_up_scale(lookup.key)], Seconds(0.0)
+                return [self._look_up_scale(lookup.key)]
             case CheckpointLookup():
                 return self._list_checkpoints(lookup)
             case ForgetKinds():
                 self._scales.forget_kinds()
-                return [], Seconds(0.0)
+        return []
+
+    def _next(self, wait: Seconds) -> Lookup | None:
+        until = monotonic() + wait
+        with self._changed:
+            while True:
+                now = monotonic()
+                while self._later and self._later[0][0] <= now:
+                    lookup = heapq.heappop(self._later)[2]
+                    self._queues.setdefault(_namespace(lookup), deque()).append(lookup)
+                if self._queues:
+                    return self._take_turn()
+                if now >= until:
+                    return None
+                self._changed.wait(min([until, *(due for due, _, _ in self._later[:1])]) - now)
+
+    def _take_turn(self) -> Lookup:
+        """The first look-up of the namespace whose turn it is, which then goes to the end."""
+        namespace = next(iter(self._queues))
+        waiting = self._queues.pop(namespace)
+        lookup = waiting.popleft()
+        if waiting:
+            self._queues[namespace] = waiting
+        self._enqueued.discard(lookup)
+        return lookup
 
     def _look_up_scale(self, key: ControllerKey) -> Notification:
         try:
@@ -64,14 +93,14 @@ class Lookups:
         except EdgeError as error:
             return ScaleFound(key, None, str(error))
 
-    def _list_checkpoints(self, lookup: CheckpointLookup) -> tuple[list[Notification], Seconds]:
+    def _list_checkpoints(self, lookup: CheckpointLookup) -> list[Notification]:
         """A look-up that may yet succeed goes back into the queue, also when the server dropped the list while we read it."""
         try:
             found = tuple(each for resource in self._resources(lookup.namespace) for each in self._list_if_allowed(resource))
         except (TryAgain, Outdated) as error:
-            self.enqueue(lookup)
-            return [], Seconds(min(error.after, 30.0) if isinstance(error, TryAgain) else 1.0)
-        return [CheckpointsFound(lookup.namespace, found)], Seconds(0.0)
+            self.enqueue(lookup, min(error.after, 30.0) if isinstance(error, TryAgain) else 1.0)
+            return []
+        return [CheckpointsFound(lookup.namespace, found)]
 
     def _resources(self, namespace: str) -> list[ApiResource[CheckpointObject]]:
         wanted = [namespace] if namespace else list(self._namespaces)
@@ -97,3 +126,14 @@ class Lookups:
                 else:
                     found.append(item.object)
         return found
+
+
+def _namespace(lookup: Lookup) -> str:
+    """Whose turn a look-up takes; empty for what concerns all."""
+    match lookup:
+        case ScaleLookup():
+            return lookup.key.namespace
+        case CheckpointLookup():
+            return lookup.namespace
+        case ForgetKinds():
+            return ""

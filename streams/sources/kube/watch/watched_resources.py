@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from streams.clients.kube import api_paths
 from streams.clients.kube.list_watch import ApiResource
 from streams.clients.kube.pod_objects import PodObject
 from streams.clients.kube.watched_objects import (
@@ -71,4 +72,4 @@ def watches(namespaces: Sequence[str] = ()) -> tuple[ResourceWatch, ...]:
 def namespaced(resource: ApiResource[T], namespace: str) -> ApiResource[T]:
     """The resource in one namespace only."""
     root, _, plural = resource.path.rpartition("/")
-    return replace(resource, name=f"{resource.name} in {namespace}", path=f"{root}/namespaces/{namespace}/{plural}")
+    return replace(resource, name=f"{resource.name} in {namespace}", path=api_paths.scoped(root, namespace, plural))

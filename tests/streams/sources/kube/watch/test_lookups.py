@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
+import pytest
+
 from agents.settings import cluster_factory
 from agents.settings.tree import ClusterSettings
 from schemas.units import Seconds
@@ -34,10 +36,10 @@ def test_a_scale_is_found_by_its_kind_and_the_kind_is_looked_up_once() -> None:
     with lookups(GROUP, KINDS, SCALE, GROUP, NOT_FOUND, GROUP, KINDS, SCALE) as (queue, server):
         queue.enqueue(ScaleLookup(BIG))
         queue.enqueue(ScaleLookup(BIG))
-        assert queue.step(NOW) == ([ScaleFound(BIG, ObjectScale("app=web"))], 0.0)
-        assert queue.step(NOW) == ([], 0.0)
+        assert queue.step(NOW) == [ScaleFound(BIG, ObjectScale("app=web"))]
+        assert queue.step(NOW) == []
         queue.enqueue(ScaleLookup(BIG))
-        assert queue.step(NOW) == ([ScaleFound(BIG, None)], 0.0)
+        assert queue.step(NOW) == [ScaleFound(BIG, None)]
         queue.enqueue(ForgetKinds())
         queue.step(NOW)
         queue.enqueue(ScaleLookup(BIG))
@@ -50,7 +52,7 @@ def test_a_scale_is_found_by_its_kind_and_the_kind_is_looked_up_once() -> None:
 def test_a_kind_that_the_server_does_not_know_cannot_be_looked_up() -> None:
     with lookups(NOT_FOUND, NOT_FOUND) as (queue, _):
         queue.enqueue(ScaleLookup(BIG))
-        ((found,), _) = queue.step(NOW)
+        (found,) = queue.step(NOW)
     assert isinstance(found, ScaleFound)
     assert found.reason == "looking up 'Rollout shop/big' did not work: no 'Rollout' is known in 'argo.example/v1'"
 
@@ -58,7 +60,7 @@ def test_a_kind_that_the_server_does_not_know_cannot_be_looked_up() -> None:
 def test_a_scale_that_may_not_be_read_gives_the_reason() -> None:
     with lookups(GROUP, KINDS, Reply(refusal(403, "forbidden"), 403)) as (queue, _):
         queue.enqueue(ScaleLookup(BIG))
-        ((found,), _) = queue.step(NOW)
+        (found,) = queue.step(NOW)
     assert isinstance(found, ScaleFound)
     assert found.reason == "reading the scale of 'Rollout shop/big' did not work: 403 forbidden"
 
@@ -66,11 +68,12 @@ def test_a_scale_that_may_not_be_read_gives_the_reason() -> None:
 def test_checkpoints_are_asked_for_again_after_a_pause_and_a_bad_one_is_passed_over() -> None:
     good = {"metadata": {"name": "a", "namespace": "shop"}, "spec": {"vpaObjectName": "web", "containerName": "app"}}
     bad = {"metadata": {"name": "b", "namespace": "shop"}, "spec": {"vpaObjectName": 7}}
-    throttled = Reply(refusal(429, "slow down"), 429, headers={"Retry-After": "3"})
+    throttled = Reply(refusal(429, "slow down"), 429, headers={"Retry-After": "1"})
     with lookups(throttled, listed(bad, good, version="9")) as (queue, server):
         queue.enqueue(CheckpointLookup("shop"))
-        assert queue.step(NOW) == ([], 3.0)
-        ((found,), _) = queue.step(NOW)
+        assert queue.step(NOW) == []
+        assert queue.step(NOW) == []
+        (found,) = queue.step(Seconds(60.0))
     assert isinstance(found, CheckpointsFound)
     assert [each.metadata.name for each in found.found] == ["a"]
     path = "/apis/autoscaling.k8s.io/v1/namespaces/shop/verticalpodautoscalercheckpoints"
@@ -80,7 +83,7 @@ def test_checkpoints_are_asked_for_again_after_a_pause_and_a_bad_one_is_passed_o
 def test_checkpoints_that_may_not_be_read_are_none() -> None:
     with lookups(Reply(refusal(403, "forbidden"), 403)) as (queue, _):
         queue.enqueue(CheckpointLookup())
-        assert queue.step(NOW) == ([CheckpointsFound("", ())], 0.0)
+        assert queue.step(NOW) == [CheckpointsFound("", ())]
 
 
 def test_a_list_of_checkpoints_that_took_too_long_is_read_anew_and_not_taken_for_empty() -> None:
@@ -88,8 +91,8 @@ def test_a_list_of_checkpoints_that_took_too_long_is_read_anew_and_not_taken_for
     expired = Reply(refusal(410, "the provided continue parameter is too old"), 410)
     with lookups(listed(found, version="9", more="next"), expired, listed(found, version="12")) as (queue, _):
         queue.enqueue(CheckpointLookup())
-        assert queue.step(NOW) == ([], 1.0)
-        ((answer,), _) = queue.step(NOW)
+        assert queue.step(NOW) == []
+        (answer,) = queue.step(Seconds(5.0))
     assert isinstance(answer, CheckpointsFound)
     assert [each.metadata.name for each in answer.found] == ["a"]
 
@@ -99,13 +102,59 @@ def test_a_namespace_whose_checkpoints_may_not_be_read_does_not_hide_those_of_an
     no = Reply(refusal(403, "forbidden"), 403)
     with lookups(no, listed(found, version="9"), namespaces=("shop", "web")) as (queue, _):
         queue.enqueue(CheckpointLookup())
-        ((answer,), _) = queue.step(NOW)
+        (answer,) = queue.step(NOW)
     assert isinstance(answer, CheckpointsFound)
     assert [each.metadata.name for each in answer.found] == ["a"]
 
 
-def test_a_name_that_somebody_wrote_into_a_reference_stays_a_name() -> None:
+def test_namespaces_take_turns_so_that_one_with_many_targets_delays_nobody() -> None:
+    greedy = [ControllerKey("greedy", "Rollout", f"r{n}", "bad group/v1") for n in range(1000)]
+    with lookups(GROUP, KINDS, SCALE) as (queue, _):
+        for key in greedy:
+            queue.enqueue(ScaleLookup(key))
+        queue.enqueue(ScaleLookup(BIG))
+        found = [notification for _ in range(3) for notification in queue.step(NOW)]
+    assert [each.key for each in found if isinstance(each, ScaleFound)] == [greedy[0], BIG, greedy[1]]
+
+
+def test_a_list_that_must_be_read_again_later_lets_scales_go_first() -> None:
+    with lookups(Reply(refusal(503, "later"), 503, headers={"Retry-After": "30"}), GROUP, KINDS, SCALE) as (queue, _):
+        queue.enqueue(CheckpointLookup())
+        queue.enqueue(ScaleLookup(BIG))
+        assert queue.step(NOW) == []
+        assert queue.step(NOW) == [ScaleFound(BIG, ObjectScale("app=web"))]
+
+
+BAD_REFERENCES = {
+    "a path and a query as version": ControllerKey("shop", "Rollout", "big", "../api/v1/pods?watch=1&x=/v1"),
+    "a path as group": ControllerKey("shop", "Rollout", "big", "argo.example/../../api/v1"),
+    "a fragment": ControllerKey("shop", "Rollout", "big", "argo.example/v1#"),
+    "an encoded slash": ControllerKey("shop", "Rollout", "big", "argo.example%2Fv1/v1"),
+    "a line break": ControllerKey("shop", "Rollout", "big", "argo.example/v1\r\nHost: x"),
+    "a path as kind": ControllerKey("shop", "../pods", "big", "argo.example/v1"),
+    "a path as namespace": ControllerKey("../../nodes", "Rollout", "big", "argo.example/v1"),
+    "the parent as name": ControllerKey("shop", "Rollout", "..", "argo.example/v1"),
+    "a path as name": ControllerKey("shop", "Rollout", "big?a/../b", "argo.example/v1"),
+    "a name without end": ControllerKey("shop", "Rollout", "b" * 254, "argo.example/v1"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_REFERENCES)
+def test_a_reference_that_is_no_reference_asks_nothing_that_it_names(name: str) -> None:
+    key = BAD_REFERENCES[name]
     with lookups(GROUP, KINDS, SCALE) as (queue, server):
-        queue.enqueue(ScaleLookup(ControllerKey("shop", "Rollout", "big?a/../b", "argo.example/v1")))
-        queue.step(NOW)
-    assert server.requests[-1] == ("/apis/argo.example/v1/namespaces/shop/rollouts/big%3Fa%2F..%2Fb/scale", {})
+        queue.enqueue(ScaleLookup(key))
+        (found,) = queue.step(NOW)
+    assert isinstance(found, ScaleFound)
+    assert "that Kubernetes would take" in found.reason
+    assert {path for path, _ in server.requests} <= {"/apis/argo.example", "/apis/argo.example/v1"}
+
+
+def test_a_server_whose_discovery_names_paths_is_not_followed() -> None:
+    evil = Reply({"resources": [{"name": "../../x", "kind": "Rollout"}, {"name": "../../x/scale", "kind": "Scale"}]})
+    with lookups(GROUP, evil, SCALE) as (queue, server):
+        queue.enqueue(ScaleLookup(BIG))
+        (found,) = queue.step(NOW)
+    assert isinstance(found, ScaleFound)
+    assert found.scale is None
+    assert [path for path, _ in server.requests] == ["/apis/argo.example", "/apis/argo.example/v1"]

@@ -1,0 +1,56 @@
+"""Paths of the Kubernetes API, built from names that are checked as what they are before they get into one.
+
+References and records carry names that a tenant wrote. A name such as `../api/v1/pods?watch=1` put into a path as it is would ask
+another question than was meant, with our credentials. So each part is held to Kubernetes' own rule for its kind, and quoted.
+"""
+
+import re
+from urllib.parse import quote
+
+from streams.errors import GiveUp
+
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_SUBDOMAIN = re.compile(r"(?=.{1,253}$)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_KIND = re.compile(r"[A-Za-z][A-Za-z0-9]{0,62}")
+_NAME = re.compile(r"[^/%\x00-\x1f\x7f]{1,253}")
+_SHOWN = 80
+
+
+def root(api_version: str) -> str:
+    """The path of a group's version (`apps/v1`), or of a version of the core (`v1`). Raises GiveUp."""
+    group, slash, version = api_version.rpartition("/")
+    if not _LABEL.fullmatch(version) or (slash and not _SUBDOMAIN.fullmatch(group)):
+        raise _refused(api_version, "apiVersion")
+    return f"/apis/{quote(group, safe='')}/{version}" if slash else f"/api/{version}"
+
+
+def group_root(group: str) -> str:
+    """The path of a group, where its versions are listed. Raises GiveUp."""
+    if not _SUBDOMAIN.fullmatch(group):
+        raise _refused(group, "API group")
+    return f"/apis/{quote(group, safe='')}"
+
+
+def scoped(start: str, namespace: str, plural: str, name: str = "", subresource: str = "") -> str:
+    """The path of the objects of a kind in a namespace, of one of them, or of a part of it, under `start`. Raises GiveUp."""
+    if not _LABEL.fullmatch(namespace):
+        raise _refused(namespace, "namespace")
+    if not _LABEL.fullmatch(plural):
+        raise _refused(plural, "kind in a path")
+    path = f"{start}/namespaces/{namespace}/{plural}"
+    if not name:
+        return path
+    if not _NAME.fullmatch(name) or name in (".", ".."):
+        raise _refused(name, "name of an object")
+    return f"{path}/{quote(name, safe='')}" + (f"/{subresource}" if subresource else "")
+
+
+def check_kind(kind: str) -> None:
+    """Raises GiveUp for what can be no kind."""
+    if not _KIND.fullmatch(kind):
+        raise _refused(kind, "kind")
+
+
+def _refused(text: str, what: str) -> GiveUp:
+    shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+    return GiveUp(doing="asking the API server for", to=shown, answer=f"this is no {what} that Kubernetes would take")
