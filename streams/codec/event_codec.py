@@ -25,7 +25,7 @@ from streams.codec import dead_letters
 from streams.codec.headers import cause_bytes, causes, header, tick, tick_number
 from streams.codec.usage_columns import ScrapeCodec
 from streams.errors import BadRecord
-from streams.log.port import Headers, NewRecord, Record
+from streams.log.port import LEFT_OUT, Headers, NewRecord, Record
 from streams.topics import Topics
 
 __all__ = ["Codec", "causes", "header", "tick", "tick_number"]
@@ -106,7 +106,8 @@ class Codec:
         because a stage could not explain a decision that rests on a silent removal.
         """
         if record.value is None:
-            raise BadRecord("the value is missing: a tombstone says nothing; removals are events of their own")
+            left_out = header(record, LEFT_OUT)
+            raise BadRecord(left_out or "the value is missing: a tombstone says nothing; removals are events of their own")
         kind, version = self._kind(record)
         value = record.value if version == kind.version else self._lift(kind, version, record.value)
         return self._decoders[kind.name](value)

@@ -8,13 +8,18 @@ import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from time import monotonic
 
+import kafka.consumer.fetcher
 from kafka import KafkaConsumer, TopicPartition
 from kafka.admin import OffsetSpec
 from kafka.consumer.fetcher import ConsumerRecord
 from kafka.errors import KafkaTimeoutError, OffsetOutOfRangeError
+from kafka.record import default_records, legacy_records
 
+from streams.log import bounded_unpacking
 from streams.log.kafka_connection import MAX_RECORD_BYTES, REQUEST_MS, KafkaConnection
 from streams.log.port import Positions, Record
+
+bounded_unpacking.guard(kafka.consumer.fetcher, (default_records, legacy_records))
 
 Offsets = Callable[[Collection[TopicPartition], OffsetSpec], Mapping[TopicPartition, int]]
 

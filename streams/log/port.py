@@ -16,6 +16,9 @@ Headers = tuple[tuple[str, bytes], ...]
 Positions = Mapping[tuple[str, int], int]
 """(topic, partition) to the next offset wanted."""
 
+LEFT_OUT = "ullage-left-out"
+"""The header of a record that stands for what a log could not hand out. Its value is a sentence; key and value are None."""
+
 
 @dataclass(frozen=True, slots=True)
 class NewRecord:
