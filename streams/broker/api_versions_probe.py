@@ -1,23 +1,35 @@
 """Whether a Kafka broker answers: a TCP connection is not enough, so it is asked for its ApiVersions."""
 
 import socket
+import ssl
 import struct
 
 from schemas.units import Seconds
+from streams.broker.server_properties import HOST
 
 _API_VERSIONS = 18
 _CORRELATION = 0x5EAD
 
 
-def answers(host: str, port: int, *, wait: Seconds) -> bool:
-    """True when an ApiVersions request (version 0, which every broker knows) is answered within `wait`."""
+def answers(port: int, *, wait: Seconds, tls: bool = False) -> bool:
+    """True when an ApiVersions request (version 0, which every broker knows) is answered within `wait`, also to strangers."""
     body = struct.pack(">hhih", _API_VERSIONS, 0, _CORRELATION, -1)
     try:
-        with socket.create_connection((host, port), timeout=wait) as connection:
+        with socket.create_connection((HOST, port), timeout=wait) as plain, _wrapped(plain, tls=tls) as connection:
             connection.sendall(struct.pack(">i", len(body)) + body)
             return _is_answer(_read(connection, 10))
     except OSError:
         return False
+
+
+def _wrapped(plain: socket.socket, *, tls: bool) -> socket.socket:
+    """Over TLS whoever answers will do: nothing secret is sent, and the answer says only that Kafka speaks."""
+    if not tls:
+        return plain
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context.wrap_socket(plain)
 
 
 def _read(connection: socket.socket, count: int) -> bytes:

@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Self
 
 from schemas.units import Seconds
-from streams.broker import api_versions_probe, jar_lock, jars, java, preflight, server_properties
+from streams.broker import api_versions_probe, jar_lock, jars, java, preflight, private_files, server_properties
 from streams.broker.broker_settings import BrokerSettings
 from streams.errors import LogUnavailable
 
@@ -138,7 +138,8 @@ class Broker:
     def _prepare(self) -> None:
         if self._data is None:
             self._data = Path(tempfile.mkdtemp(prefix="ullage-broker-"))
-        preflight.make_folder(self.data)
+        private_files.make_folder(self.data)
+        private_files.close_to_others(self._logs)
         preflight.check_space(self.data, self.settings.min_free_mb)
         preflight.check_unlocked(self._logs, _LOCK_WAIT)
         self._choose_ports()
@@ -148,13 +149,16 @@ class Broker:
         port, self._controller = preflight.free_ports(2)
         self.port = self.port or port
         preflight.check_port(self.port)
-        text = server_properties.server(port=self.port, controller=self._controller, logs=self._logs)
-        self._properties.write_text(text, encoding="utf-8")
+        security = self.settings.security
+        text = server_properties.server(port=self.port, controller=self._controller, logs=self._logs, security=security)
+        with private_files.create(self._properties) as file:
+            file.write(text)
 
     def _format(self, command: list[str]) -> None:
         if (self._logs / "meta.properties").exists():
             return
         tool = ["kafka.tools.StorageTool", "format", "-t", server_properties.cluster_id(), "-c", str(self._properties)]
+        tool += [] if self.settings.security is None else self.settings.security.format_arguments()
         code = self._spawn([*command, *tool]).wait()
         self.stop()
         if code:
@@ -181,7 +185,7 @@ class Broker:
     def _spawn(self, command: list[str]) -> "subprocess.Popen[str]":
         """In a session of its own: Ctrl-C at the terminal reaches us, not Java, and we end Java in order."""
         throw_away = str(self.data) if self.settings.data is None else ""
-        with self.log.open("w", encoding="utf-8") as log:
+        with private_files.create(self.log) as log:
             watchdog = self._watchdog = subprocess.Popen(  # noqa: S603  # our own script and command
                 [sys.executable, "-I", "-S", str(_WATCHDOG), throw_away, *command],
                 stdin=subprocess.PIPE,
@@ -189,6 +193,7 @@ class Broker:
                 stderr=log,
                 text=True,
                 start_new_session=True,
+                umask=private_files.UMASK,
             )
         atexit.register(self.close)
         line = watchdog.stdout.readline() if watchdog.stdout is not None else ""
@@ -206,9 +211,9 @@ class Broker:
         return " | ".join(meaningful[-_QUOTED_LINES:])[-1500:] or "nothing"
 
     def _is_ready(self) -> bool:
-        until = time.monotonic() + self.settings.start_timeout
+        until, tls = time.monotonic() + self.settings.start_timeout, self.settings.security is not None
         while self.running and time.monotonic() < until:
-            if self._has_started() and api_versions_probe.answers(server_properties.HOST, self.port, wait=Seconds(2.0)):
+            if self._has_started() and api_versions_probe.answers(self.port, tls=tls, wait=Seconds(2.0)):
                 return True
             time.sleep(0.05)
         return False

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from schemas.units import Seconds
+from streams.broker.broker_security import BrokerSecurity
 from streams.errors import BadInput
 
 SMALLEST_HEAP_MB = 128
@@ -22,7 +23,8 @@ def user_cache() -> Path:
 class BrokerSettings:
     """`data` None means a temporary folder that is deleted at the end; `port` 0 means any free one.
 
-    `quick` starts faster and runs slower (only the first-level compiler of Java), which suits tests.
+    `quick` starts faster and runs slower (only the first-level compiler of Java), which suits tests. Without `security` every
+    program on this machine may do everything.
     """
 
     data: Path | None = None
@@ -32,6 +34,7 @@ class BrokerSettings:
     cache: Path = field(default_factory=user_cache)
     min_free_mb: int = 1024
     start_timeout: Seconds = Seconds(90.0)
+    security: BrokerSecurity | None = None
 
     def __post_init__(self) -> None:
         """Raises BadInput for a value no broker could start with."""

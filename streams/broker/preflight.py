@@ -1,7 +1,6 @@
 """Whether this machine has room for a broker: a free port, disk space, and a data folder nobody else uses."""
 
 import contextlib
-import os
 import shutil
 import socket
 import time
@@ -49,18 +48,6 @@ def check_space(folder: Path, need_mb: int, free: Callable[[Path], int] = free_m
             f"the disk of the broker's data folder '{folder}' has {found} MB left and the broker wants {need_mb}: "
             "make room, or choose another folder with broker.data"
         )
-        raise LogUnavailable(msg)
-
-
-def make_folder(folder: Path) -> None:
-    """Make the data folder. Raises LogUnavailable when it cannot be made or written."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        msg = f"the broker's data folder '{folder}' cannot be made ({error.strerror}): choose another with broker.data"
-        raise LogUnavailable(msg) from error
-    if not os.access(folder, os.W_OK | os.X_OK):
-        msg = f"the broker's data folder '{folder}' cannot be written: choose another with broker.data, or change its owner"
         raise LogUnavailable(msg)
 
 

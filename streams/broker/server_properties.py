@@ -4,25 +4,28 @@ import base64
 import secrets
 from pathlib import Path
 
+from streams.broker.broker_security import BrokerSecurity
+
 HOST = "127.0.0.1"
 
 
-def server(*, port: int, controller: int, logs: Path) -> str:
+def server(*, port: int, controller: int, logs: Path, security: BrokerSecurity | None = None) -> str:
     """The text of server.properties. Topics are never made by accident; one replica of everything."""
-    return "".join(f"{name}={value}\n" for name, value in _settings(port, controller, logs).items())
+    settings = _settings(port, controller, logs) | ({} if security is None else security.properties())
+    return "".join(f"{name}={value}\n" for name, value in settings.items())
 
 
 def _settings(port: int, controller: int, logs: Path) -> dict[str, str]:
-    plain, raft = f"PLAINTEXT://{HOST}:{port}", f"CONTROLLER://{HOST}:{controller}"
+    clients, raft = f"CLIENTS://{HOST}:{port}", f"CONTROLLER://{HOST}:{controller}"
     return {
         "process.roles": "broker,controller",
         "node.id": "1",
         "controller.quorum.voters": f"1@{HOST}:{controller}",
-        "listeners": f"{plain},{raft}",
-        "advertised.listeners": plain,
+        "listeners": f"{clients},{raft}",
+        "advertised.listeners": clients,
         "controller.listener.names": "CONTROLLER",
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
-        "inter.broker.listener.name": "PLAINTEXT",
+        "listener.security.protocol.map": "CLIENTS:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "inter.broker.listener.name": "CLIENTS",
         "log.dirs": logs.as_posix(),
         "auto.create.topics.enable": "false",
         **_ONE_REPLICA,
