@@ -39,4 +39,5 @@ def _table() -> list[str]:
 
 
 if __name__ == "__main__":
-    data(manual().rstrip())
+    for line in manual().rstrip().splitlines():
+        data(line)

@@ -2,14 +2,17 @@
 
 import sys
 import time
+from collections.abc import Iterable
 from types import TracebackType
 from typing import Self
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.live import Live
+from rich.segment import Segment
 
 from agents.demo.day_screen import ScreenFrame, draw, plain
 from agents.demo.day_state import DayState
+from agents.visible_text import visible
 
 _LIVE_EVERY = 0.25
 _PLAIN_EVERY = 4.0
@@ -54,4 +57,13 @@ class ProgressDisplay:
 
 def console() -> Console:
     """The console of the demo: stdout, because the view is the output of the command."""
-    return Console(file=sys.stdout)
+    return _VisibleConsole(file=sys.stdout)
+
+
+class _VisibleConsole(Console):
+    """Spells out what a terminal would obey in the texts that it is given; its own colours and movements are no part of these."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """As Rich does, with the texts of segments made visible."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else Segment(visible(segment.text), segment.style)

@@ -50,8 +50,9 @@ def run(settings: Settings, topic: str, *, begin: str, follow: bool, wanted: Rec
         now = time.time_ns() // 1_000_000  # "1h ago" is meant by the reader's clock
         positions = start_positions(log, wire, begin, now_ms=now)
         records = (log_range.follow if follow else log_range.read_range)(log, [wire], since=positions, merged=True)
-        for count, text in enumerate(_texts(records, codec, wanted, pretty=pretty), 1):
-            data(text, now=follow)
+        for count, lines in enumerate(_lines(records, codec, wanted, pretty=pretty), 1):
+            for line in lines:
+                data(line, now=follow)
             if count == wanted.limit:
                 return
 
@@ -90,11 +91,11 @@ def _first_after(log: Log, topic: str, partition: int, moment_ms: int) -> int:
     return low
 
 
-def _texts(records: Iterator[Record], codec: Codec, wanted: RecordFilter, *, pretty: bool) -> Iterator[str]:
+def _lines(records: Iterator[Record], codec: Codec, wanted: RecordFilter, *, pretty: bool) -> Iterator[list[str]]:
     for record in records:
         kind, lines = _read(record, codec)
         if wanted.matches(record, kind):
-            yield "\n".join([_heading(record, kind), *lines]) if pretty else _json(record, kind)
+            yield [_heading(record, kind), *lines] if pretty else [_json(record, kind)]
 
 
 def _read(record: Record, codec: Codec) -> tuple[str, list[str]]:

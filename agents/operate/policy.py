@@ -70,7 +70,8 @@ def show(settings: Settings) -> None:
     with operator_session(settings) as (operator, _):
         in_force = operator.policies()
     if in_force:
-        data(yaml.safe_dump([policy_file.as_body(policy) for policy in in_force.values()], sort_keys=False).rstrip())
+        for line in yaml.safe_dump([policy_file.as_body(each) for each in in_force.values()], sort_keys=False).splitlines():
+            data(line)
     note(f"{len(in_force)} policies in force")
 
 

@@ -4,6 +4,7 @@ There is one line when a process starts (with its settings) and one when it ends
 each failure. Warnings and errors of libraries (Faust, the Kafka clients) go the same way. Every line names the component.
 """
 
+import json
 import logging
 import sys
 from collections.abc import Mapping
@@ -13,6 +14,8 @@ from typing import TextIO, cast
 import orjson
 import structlog
 from structlog.typing import EventDict, FilteringBoundLogger, Processor
+
+from agents.visible_text import visible
 
 
 class Line(StrEnum):
@@ -66,12 +69,20 @@ def failed(log: FilteringBoundLogger, *, doing: str, error: BaseException) -> No
 
 def _renderers(colours: bool) -> list[Processor]:
     if colours:
-        return [structlog.dev.ConsoleRenderer()]
+        return [structlog.processors.format_exc_info, _visible_values, structlog.dev.ConsoleRenderer()]
     return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(_json)]
 
 
+def _visible_values(_logger: object, _method: str, line: EventDict) -> EventDict:
+    """The colours come later, so whatever a terminal would obey by now was written by somebody else."""
+    return {name: visible(value) if isinstance(value, str) else value for name, value in line.items()}
+
+
 def _json(line: object, **_: object) -> str:
-    return orjson.dumps(line, default=str).decode()
+    try:
+        return visible(orjson.dumps(line, default=str).decode())
+    except orjson.JSONEncodeError:  # half a character, or a number beyond 64 bits
+        return json.dumps(line, default=str)
 
 
 def _plain(value: object) -> object:
