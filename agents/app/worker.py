@@ -7,8 +7,6 @@ Each stage is one agent with one table, and all stages are in one app, so that o
 
 import asyncio
 from collections.abc import AsyncIterable, Awaitable, Callable
-from pathlib import Path
-from tempfile import gettempdir
 from typing import Any
 
 import faust
@@ -36,7 +34,6 @@ _LOG = structlog.get_logger("ullage", component="worker")
 
 SETTINGS: dict[str, Any] = {
     "store": "memory://",
-    "datadir": str(Path(gettempdir()) / "ullage-faust"),  # Faust creates the folder even when it stores nothing
     "web_enabled": False,
     "topic_disable_leader": True,
     "consumer_auto_offset_reset": "earliest",
@@ -80,6 +77,9 @@ class App(faust.App):
                 raise TimeoutError(msg) from None
         supervision.no_longer_than(LEAVE_WITHIN, doing="leaving the group")
         await super().on_stop()
+
+    def _create_directories(self) -> None:
+        """Create no data folder: nothing is stored in files, and a shared one in /tmp would be anybody's to prepare."""
 
     def _new_transport(self) -> Any:
         transport: Any = super()._new_transport()
