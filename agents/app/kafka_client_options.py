@@ -1,20 +1,24 @@
 """How the worker's clients reach Kafka: our connection settings as options of aiokafka and of Faust. Opens nothing."""
 
-import ssl
 from typing import Any
 
+import aiokafka.consumer.fetcher
 import faust
+from aiokafka.record._crecords import default_records, legacy_records
 
+from streams.log import bounded_unpacking
 from streams.log.kafka_connection import KafkaConnection
+
+bounded_unpacking.guard(aiokafka.consumer.fetcher, (default_records, legacy_records))
 
 
 def options(where: KafkaConnection) -> dict[str, Any]:
     """The options of every aiokafka client."""
     return {
-        "bootstrap_servers": where.options()["bootstrap_servers"],
+        "bootstrap_servers": where.addresses,
         "client_id": where.client_id,
         "security_protocol": where.security_protocol,
-        "ssl_context": _context(where),
+        "ssl_context": where.ssl_context(),
         "sasl_mechanism": where.sasl_mechanism or "PLAIN",
         "sasl_plain_username": where.sasl_username,
         "sasl_plain_password": where.sasl_password,
@@ -23,7 +27,7 @@ def options(where: KafkaConnection) -> dict[str, Any]:
 
 def urls(where: KafkaConnection) -> list[str]:
     """The brokers as URLs, which Faust expects."""
-    return [f"kafka://{broker.strip()}" for broker in where.brokers.split(",") if broker.strip()]
+    return [f"kafka://{address}" for address in where.addresses]
 
 
 def credentials(where: KafkaConnection) -> Any:
@@ -33,17 +37,7 @@ def credentials(where: KafkaConnection) -> Any:
             username=where.sasl_username,
             password=where.sasl_password,
             mechanism=where.sasl_mechanism or "PLAIN",
-            ssl_context=_context(where),
+            ssl_context=where.ssl_context(),
         )
-    context = _context(where)
+    context = where.ssl_context()
     return None if context is None else faust.SSLCredentials(context)
-
-
-def _context(where: KafkaConnection) -> ssl.SSLContext | None:
-    if not where.security_protocol.endswith("SSL"):
-        return None
-    context = ssl.create_default_context(cafile=where.ssl_cafile)
-    context.check_hostname = where.ssl_check_hostname
-    if where.ssl_certfile:
-        context.load_cert_chain(where.ssl_certfile, where.ssl_keyfile)
-    return context

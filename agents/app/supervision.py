@@ -17,6 +17,7 @@ from aiokafka.errors import KafkaError
 
 from schemas.units import Seconds
 from streams.errors import BadInput, LogUnavailable
+from streams.log.kafka_errors import RIGHTS, missing_right
 
 BROKEN = 70
 """One of our own invariants does not hold (EX_SOFTWARE)."""
@@ -38,10 +39,11 @@ def end(error: BaseException, *, doing: str, **where: object) -> NoReturn:
 
     `doing` is a gerund phrase, such as "taking a turn".
     """
-    code = code_of(error)
-    trace = "" if code == MISCONFIGURED else "".join(traceback.format_exception(error))
+    code, refused = code_of(error), missing_right(None, error)
+    told = refused or code == MISCONFIGURED or isinstance(error, LogUnavailable)
+    trace = "" if told else "".join(traceback.format_exception(error))
     line = {"level": "critical", "event": "worker ended", "doing": doing, **where}
-    line |= {"error": f"{type(error).__name__}: {error}", "exit": code, "trace": trace}
+    line |= {"error": f"{refused}; {RIGHTS}" if refused else f"{type(error).__name__}: {error}", "exit": code, "trace": trace}
     sys.stdout.flush()
     os.write(2, json.dumps(line, default=str).encode() + b"\n")
     os._exit(code)

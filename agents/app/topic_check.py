@@ -1,9 +1,10 @@
-"""Checks the topics before a worker starts: all of them exist, and have the same number of partitions. Creates the changelogs.
+"""Checks rights and topics before a worker starts: all topics exist, and have the same number of partitions. Creates changelogs.
 
 With unequal counts Faust would assign the inputs of one partition to different workers, and no turn would ever be complete. A
 topic that is missing at the start would be left out for minutes.
 """
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,12 +13,16 @@ from aiokafka.errors import TopicAlreadyExistsError, for_code
 
 from agents.app import kafka_client_options
 from agents.app.worker_plan import WorkerPlan
+from streams.compacted_copy import COPIES
 from streams.errors import BadInput
+from streams.log import kafka_errors
+from streams.log.kafka_rights import Needs
 from streams.topics import changelog_specs
 
 
 async def check(plan: WorkerPlan) -> None:
-    """Create the changelogs that are missing. Raises BadInput when the topics do not fit."""
+    """Create the changelogs that are missing. Raises BadInput when the topics do not fit, LogUnavailable for missing rights."""
+    await asyncio.to_thread(kafka_errors.require, plan.where, _needs(plan))
     admin = AIOKafkaAdminClient(**kafka_client_options.options(plan.where))
     await admin.start()
     try:
@@ -26,6 +31,17 @@ async def check(plan: WorkerPlan) -> None:
         await _create(admin, plan, counts)
     finally:
         await admin.close()
+
+
+def _needs(plan: WorkerPlan) -> Needs:
+    """The rights of a worker. A missing one would leave it waiting for records that never come."""
+    written = {plan.topics.wire(name) for stage in plan.stages for name in stage.writes} | {plan.topics.wire("dead-letters")}
+    rules = [plan.topics.wire(name) for name in ("policies", COPIES["policies"])]  # where the rules of the stages are put
+    topics = {name: {"Write"} for name in (*written, *rules)}
+    for name in (*plan.inputs(), *rules):
+        topics[name] = topics.get(name, set()) | {"Read"}
+    changelogs = {plan.changelog(stage): {"Read", "Write"} for stage in plan.stages}
+    return Needs(topics | changelogs, groups={plan.name: {"Read"}})
 
 
 def _needed(plan: WorkerPlan) -> list[str]:

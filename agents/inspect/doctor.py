@@ -5,7 +5,6 @@ A later check may need an earlier one: without settings there is no broker to as
 
 import platform
 import shutil
-import socket
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -15,7 +14,7 @@ from typing import Literal
 
 from agents.processes.output import data
 from agents.settings.tree import Settings
-from streams.errors import UllageError
+from streams.errors import BadInput, UllageError
 
 _NEWEST = (3, 14)
 _OLDEST = (3, 11)
@@ -121,12 +120,25 @@ def the_log(settings: Settings) -> Iterator[Check]:
     if settings.log.kind == "memory":
         yield Check("ok", "log", "in memory: nothing to reach")
         return
-    if settings.log.kind == "kafka" and not any(_answers(*_host(b)) for b in settings.log.brokers.split(",")):
-        fix = "start one with `ullage broker`, or name yours: --brokers HOST:PORT"
-        yield Check("fail", "broker", f"nobody answers at '{settings.log.brokers}'", fix)
-        return
-    yield Check("ok", "broker", f"{settings.log.brokers} answers") if settings.log.kind == "kafka" else _file(settings)
-    yield from _topics(settings)
+    first = _broker(settings) if settings.log.kind == "kafka" else _file(settings)
+    yield first
+    if first.level != "fail":
+        yield from _topics(settings)
+
+
+def _broker(settings: Settings) -> Check:
+    """Whether a broker lets us in; if none does, why."""
+    from agents.settings import log_factory
+    from streams.log.connection_check import find_fault
+
+    try:
+        fault = find_fault(log_factory.connection(settings))
+    except UllageError as error:
+        return Check("fail", "broker", str(error), "look at log.security")
+    if fault is None:
+        return Check("ok", "broker", f"{settings.log.brokers} answers, and lets us in")
+    fix = "look at log.security" if fault.refused else "start one with `ullage broker`, or name yours: --brokers HOST:PORT"
+    return Check("fail", "broker", fault.sentence, fix)
 
 
 def _file(settings: Settings) -> Check:
@@ -146,7 +158,7 @@ def _topics(settings: Settings) -> Iterator[Check]:
             for topic in TOPICS:
                 try:
                     count = log.partitions(topics.wire(topic.name))
-                except UllageError:
+                except BadInput:
                     wrong.append(f"{topic.name} is missing")
                     continue
                 if count != topics.partitions:
@@ -159,16 +171,3 @@ def _topics(settings: Settings) -> Iterator[Check]:
         yield Check("fail", "topics", "; ".join(wrong), fix)
     else:
         yield Check("ok", "topics", f"all {len(TOPICS)} are there with {topics.partitions} partitions")
-
-
-def _host(broker: str) -> tuple[str, int]:
-    host, _, port = broker.strip().rpartition(":")
-    return host or "127.0.0.1", int(port) if port.isdecimal() else 9092
-
-
-def _answers(host: str, port: int) -> bool:
-    try:
-        with socket.create_connection((host, port), timeout=2):
-            return True
-    except OSError:
-        return False

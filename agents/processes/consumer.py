@@ -11,7 +11,7 @@ from agents.processes.process_telemetry import telemetry_for
 from agents.processes.signals import until_stopped
 from agents.settings import cluster_factory, log_factory
 from agents.settings.tree import Settings
-from agents.telemetry import ConsumerMetrics, ObservedLog
+from agents.telemetry import ConsumerMetrics
 from streams.clients.kube.api import Api
 from streams.clients.kube.cluster_client import KubernetesClient
 from streams.clients.kube.vpa_status_client import VpaStatusClient
@@ -58,13 +58,13 @@ def run(settings: Settings, names: Sequence[str]) -> None:
     """Run these consumers until stopped. Raises ConsumerDied when one ends by itself."""
     stop = threading.Event()
     topics = log_factory.topics(settings)
-    with until_stopped(), telemetry_for("consumer", settings) as registry, ExitStack() as stack:
-        metrics = ConsumerMetrics(registry, topics)
+    with until_stopped(), telemetry_for("consumer", settings) as telemetry, ExitStack() as stack:
+        metrics = ConsumerMetrics(telemetry.registry, topics)
         stack.callback(stop.set)
         threads = []
         for name in names:
             log = stack.enter_context(log_factory.log(settings))
-            context = LogContext.of(ObservedLog(log, metrics), topics, settings.cluster.name)
+            context = LogContext.of(telemetry.observe(log, metrics), topics, settings.cluster.name)
             consumer = MAKERS[name](context, settings)
             threads.append(threading.Thread(target=consumer.run, args=(stop,), name=name, daemon=True))
         stack.callback(_join, threads, stop)

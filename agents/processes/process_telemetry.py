@@ -3,7 +3,7 @@
 Every command that runs until stopped uses it. Errors pass through.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -21,13 +21,32 @@ from streams.topics import Topics
 Observer = TypeVar("Observer", bound=LogObserver)
 
 
+class ProcessTelemetry:
+    """The registry for a component's own metrics, and the logs that it uses: one that refuses is a reason against /readyz."""
+
+    def __init__(self, ready: Reasons) -> None:
+        self.registry = CollectorRegistry()
+        self._ready = ready
+        self._logs: list[ObservedLog] = []
+
+    def observe(self, log: Log, observer: LogObserver) -> ObservedLog:
+        """The log, observed for its metrics, and for what it refuses."""
+        observed = ObservedLog(log, observer)
+        self._logs.append(observed)
+        return observed
+
+    def reasons(self) -> Sequence[str]:
+        """Why the process is not ready."""
+        return [*self._ready(), *(trouble for log in list(self._logs) for trouble in log.troubles())]
+
+
 @contextmanager
-def telemetry_for(component: str, settings: Settings, ready: Reasons = all_well) -> Iterator[CollectorRegistry]:
+def telemetry_for(component: str, settings: Settings, ready: Reasons = all_well) -> Iterator[ProcessTelemetry]:
     """Serve metrics and health on the address of `metrics` while the block runs, and log its start and end.
 
-    The registry is for the component's own metrics. `ready` gives the reasons that /readyz shows.
+    `ready` gives reasons of the component's own that /readyz shows.
     """
-    registry = CollectorRegistry()
+    telemetry = ProcessTelemetry(ready)
     shown = {
         "log.kind": settings.log.kind,
         "log.brokers": settings.log.brokers,
@@ -36,8 +55,8 @@ def telemetry_for(component: str, settings: Settings, ready: Reasons = all_well)
         "cluster.name": settings.cluster.name,
     }
     listen = (settings.metrics.host, settings.metrics.port)
-    with serving(component, HealthServer(registry, ready=ready), settings=shown, listen=listen):
-        yield registry
+    with serving(component, HealthServer(telemetry.registry, ready=telemetry.reasons), settings=shown, listen=listen):
+        yield telemetry
 
 
 @contextmanager
@@ -68,6 +87,6 @@ def running_source(
 ) -> Iterator[tuple[Log, Topics, Observer]]:
     """Open the log for a source until the process is stopped, with what it appends observed by its metrics."""
     topics = log_factory.topics(settings)
-    with until_stopped(), telemetry_for(name, settings) as registry, log_factory.log(settings) as log:
-        metrics = metrics_of(registry, topics)
-        yield ObservedLog(log, metrics), topics, metrics
+    with until_stopped(), telemetry_for(name, settings) as telemetry, log_factory.log(settings) as log:
+        metrics = metrics_of(telemetry.registry, topics)
+        yield telemetry.observe(log, metrics), topics, metrics

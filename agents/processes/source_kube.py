@@ -11,7 +11,7 @@ from agents.processes.signals import until_stopped
 from agents.processes.source_clock import event_time
 from agents.settings import cluster_factory, log_factory
 from agents.settings.tree import Settings
-from agents.telemetry import ObservedLog, SourceMetrics
+from agents.telemetry import SourceMetrics
 from streams.clients.kube.api import Api
 from streams.log_context import LogContext
 from streams.sources.kube.kube_source import NAME, SourceOptions
@@ -22,9 +22,9 @@ def run(settings: Settings) -> None:
     """Watch until stopped. The process is ready once every resource has been listed."""
     ours, topics, readiness = settings.cluster, log_factory.topics(settings), _Readiness()
     api = Api(cluster_factory.connection(ours))
-    with until_stopped(), telemetry_for(NAME, settings, readiness.reasons) as registry, log_factory.log(settings) as log:
-        metrics = SourceMetrics(registry, topics, NAME)
-        context = LogContext.of(ObservedLog(log, metrics), topics, ours.name)
+    with until_stopped(), telemetry_for(NAME, settings, readiness.reasons) as telemetry, log_factory.log(settings) as log:
+        metrics = SourceMetrics(telemetry.registry, topics, NAME)
+        context = LogContext.of(telemetry.observe(log, metrics), topics, ours.name)
         options = SourceOptions(partial(event_time, settings), ours.namespaces)
         readiness.threads = threads = WatchThreads(api, context, options)
         note(f"watching cluster '{ours.name}' at {cluster_factory.address(ours)}")

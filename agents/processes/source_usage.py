@@ -14,7 +14,7 @@ from agents.processes.source_clock import event_time
 from agents.settings import cluster_factory, log_factory
 from agents.settings.tree import Settings
 from agents.settings.usage_source_settings import PrometheusSettings
-from agents.telemetry import ObservedLog, SourceMetrics, UsageMetrics
+from agents.telemetry import SourceMetrics, UsageMetrics
 from schemas.units import Seconds
 from streams.clients.kube.api import Api
 from streams.clients.prometheus import Credentials, Prometheus
@@ -37,9 +37,9 @@ def usage(settings: Settings) -> None:
     topics, ours = log_factory.topics(settings), settings.usage
     read, where = _reader(settings)
     options = UsageOptions(Seconds(ours.interval_seconds), ours.missing_is_zero)
-    with until_stopped(), telemetry_for("usage", settings) as registry, log_factory.log(settings) as log:
-        log_metrics, metrics = SourceMetrics(registry, topics, NAME), UsageMetrics(registry)
-        context = LogContext.of(ObservedLog(log, log_metrics), topics, settings.cluster.name)
+    with until_stopped(), telemetry_for("usage", settings) as telemetry, log_factory.log(settings) as log:
+        log_metrics, metrics = SourceMetrics(telemetry.registry, topics, NAME), UsageMetrics(telemetry.registry)
+        context = LogContext.of(telemetry.observe(log, log_metrics), topics, settings.cluster.name)
         source = UsageSource(read, context, options)
         note(f"asking {where} for usage of cluster '{context.cluster}' every {ours.interval_seconds:g} s")
         while True:
@@ -120,8 +120,8 @@ def history(settings: Settings, *, until: datetime | None, force: bool) -> None:
         Seconds(ours.length_seconds),
         Seconds(ours.resolution_seconds),
     )
-    with until_stopped(), telemetry_for("history", settings) as registry, log_factory.log(settings) as log:
-        observed = ObservedLog(log, SourceMetrics(registry, topics, "history"))
+    with until_stopped(), telemetry_for("history", settings) as telemetry, log_factory.log(settings) as log:
+        observed = telemetry.observe(log, SourceMetrics(telemetry.registry, topics, "history"))
         context = LogContext.of(observed, topics, settings.cluster.name)
         source = HistorySource(MetricsStore(server, metric_names(settings), _labels(settings.prometheus)), context, period)
         begin = source.begin(force=force)

@@ -1,9 +1,10 @@
-"""A log that reports to an observer what goes in and out. This is how the edges get metrics without knowing of any.
+"""A log that reports to an observer what goes in and out. So the edges get metrics and readiness without knowing of any.
 
 The observer sees records only after the log has taken or given them, and cannot change anything.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Protocol, Self
 
@@ -31,12 +32,29 @@ class ObservedLog:
     def __init__(self, log: Log, observer: LogObserver) -> None:
         """Whoever opened `log` also closes it."""
         self._log, self._observer = log, observer
+        self._troubles: dict[tuple[str, frozenset[str]], str] = {}
+
+    def troubles(self) -> Sequence[str]:
+        """What the log refused last and has not done since, in sentences; a process with any is not ready."""
+        return [f"the log does not do its part: {sentence}" for sentence in dict.fromkeys(self._troubles.copy().values())]
+
+    @contextmanager
+    def _noting(self, doing: str, topics: Iterable[str]) -> Iterator[None]:
+        """Keep why this could not be done, until it can."""
+        what = doing, frozenset(topics)
+        try:
+            yield
+        except LogUnavailable as error:
+            self._troubles[what] = str(error)
+            raise
+        self._troubles.pop(what, None)
 
     def append(self, records: Iterable[NewRecord]) -> Sequence[Place]:
         """As `log`; reports what it took, or that it failed."""
         records = list(records)
         try:
-            places = self._log.append(records)
+            with self._noting("append", {record.topic for record in records}):
+                places = self._log.append(records)
         except LogUnavailable as error:
             self._observer.failed(error)
             raise
@@ -45,21 +63,25 @@ class ObservedLog:
 
     def poll(self, positions: Positions, *, wait: float = 0.0, limit: int = 10_000) -> Sequence[Record]:
         """As `log`; reports what it gave."""
-        records = self._log.poll(positions, wait=wait, limit=limit)
+        with self._noting("poll", {topic for topic, _ in positions}):
+            records = self._log.poll(positions, wait=wait, limit=limit)
         self._observer.read(records)
         return records
 
     def begin(self, topic: str, partition: int) -> int:
         """As `log`."""
-        return self._log.begin(topic, partition)
+        with self._noting("ask", [topic]):
+            return self._log.begin(topic, partition)
 
     def end(self, topic: str, partition: int) -> int:
         """As `log`."""
-        return self._log.end(topic, partition)
+        with self._noting("ask", [topic]):
+            return self._log.end(topic, partition)
 
     def partitions(self, topic: str) -> int:
         """As `log`."""
-        return self._log.partitions(topic)
+        with self._noting("ask", [topic]):
+            return self._log.partitions(topic)
 
     def close(self) -> None:
         """As `log`."""

@@ -6,23 +6,36 @@ names the change. It deletes no topic and undoes nothing.
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource, ConfigResourceType
-from kafka.errors import TopicAlreadyExistsError, UnknownTopicOrPartitionError, for_code
+from kafka.errors import TopicAlreadyExistsError, TopicAuthorizationFailedError, UnknownTopicOrPartitionError, for_code
 
 from streams.admin.topic_plan import NEW, PARTITIONS, ExistingTopic, TopicChange, TopicPlan, compare
 from streams.errors import BadInput, LogUnavailable
-from streams.log.kafka_connection import KafkaConnection, translated_errors
+from streams.log.connection_check import refuse_at_once
+from streams.log.kafka_connection import KafkaConnection
+from streams.log.kafka_errors import translated_errors
+from streams.log.kafka_rights import told_operations
 from streams.topics import TopicSpec
 
 __all__ = ["ExistingTopic", "TopicChange", "TopicPlan", "apply", "compare", "connect", "plan", "survey"]
 
+SURVEY = "Describe and DescribeConfigs"
+"""What it takes to see how topics are."""
+CHANGE = f"{SURVEY}, or Create, Alter and AlterConfigs"
+
 
 @contextmanager
-def connect(where: KafkaConnection) -> Iterator[KafkaAdminClient]:
-    """An admin client. Errors of the client inside the block become LogUnavailable with what to do."""
-    with translated_errors(where, "working on topics"):
+def connect(where: KafkaConnection, *, right: str = SURVEY) -> Iterator[KafkaAdminClient]:
+    """An admin client. Errors of the client inside the block become LogUnavailable with what to do.
+
+    `right` is what the block needs, in words.
+    """
+    with translated_errors(where, "working on topics", right=right):
+        if where.secured:
+            refuse_at_once(where)
         client = KafkaAdminClient(**where.options())
         try:
             yield client
@@ -41,6 +54,7 @@ def survey(client: KafkaAdminClient, names: Sequence[str]) -> Mapping[str, Exist
     described = {topic["name"]: topic for topic in client.describe_topics(list(names)) if _is_there(topic)}
     if not described:
         return {}
+    _require_configs(described)
     resources = [ConfigResource(ConfigResourceType.TOPIC, name) for name in described]
     configs = client.describe_configs(resources, config_filter="all")["topic"]
     return {
@@ -53,12 +67,20 @@ def survey(client: KafkaAdminClient, names: Sequence[str]) -> Mapping[str, Exist
     }
 
 
+def _require_configs(described: Mapping[str, Mapping[str, Any]]) -> None:
+    """Raises when settings may not be read: they would come as empty, and all of them would look as if they had to be set."""
+    told = {name: told_operations(topic) for name, topic in described.items()}
+    hidden = [name for name, operations in told.items() if operations is not None and "DescribeConfigs" not in operations]
+    if hidden:
+        raise TopicAuthorizationFailedError(hidden)
+
+
 def _is_there(topic: Mapping[str, int]) -> bool:
     error = for_code(topic["error_code"])
     if error is UnknownTopicOrPartitionError:
         return False
     if topic["error_code"]:
-        raise error(f"describing topic '{topic['name']}'")
+        raise error([topic["name"]])
     return True
 
 
@@ -95,7 +117,7 @@ def _create(client: KafkaAdminClient, specs: Sequence[TopicSpec]) -> None:
     for topic in answer["topics"]:
         error = for_code(topic["error_code"])
         if topic["error_code"] and error is not TopicAlreadyExistsError:  # somebody else made it this moment: as good
-            raise error(f"creating topic '{topic['name']}': {topic.get('error_message')}")
+            raise error([topic["name"]])
     client.wait_for_topics([spec.name for spec in specs])
 
 

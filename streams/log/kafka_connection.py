@@ -1,15 +1,9 @@
-"""How to reach a Kafka cluster, and what a person can do when that fails.
+"""How to reach a Kafka cluster. The one place that knows how kafka-python spells its settings. It opens nothing."""
 
-Only this module knows how kafka-python spells its settings and its errors. It opens nothing.
-"""
-
-from collections.abc import Iterator
-from contextlib import contextmanager
+import ssl
 from dataclasses import dataclass, field
 
-from kafka import errors
-
-from streams.errors import LogUnavailable
+from streams.errors import BadInput
 
 BOOTSTRAP_MS = 10_000
 REQUEST_MS = 10_000
@@ -31,61 +25,56 @@ class KafkaConnection:
     ssl_check_hostname: bool = True
     client_id: str = "ullage"
 
+    @property
+    def addresses(self) -> list[str]:
+        """The brokers, one by one."""
+        return [broker.strip() for broker in self.brokers.split(",") if broker.strip()]
+
+    @property
+    def secured(self) -> bool:
+        """Whether the brokers ask who we are, or show us who they are."""
+        return self.security_protocol != "PLAINTEXT"
+
+    def ssl_context(self) -> ssl.SSLContext | None:
+        """How to check the brokers' certificates and show ours; None without TLS. Raises BadInput for files that are no use."""
+        if not self.security_protocol.endswith("SSL"):
+            return None
+        try:
+            context = ssl.create_default_context(cafile=self.ssl_cafile)
+        except OSError as error:
+            raise BadInput(f"log.security.ca '{self.ssl_cafile}' cannot be used: {_why(error)}") from error
+        context.check_hostname = self.ssl_check_hostname
+        if self.ssl_certfile:
+            try:
+                context.load_cert_chain(self.ssl_certfile, self.ssl_keyfile)
+            except OSError as error:
+                both = f"log.security.certificate '{self.ssl_certfile}' and log.security.key '{self.ssl_keyfile}'"
+                raise BadInput(f"{both} cannot be used: {_why(error)}") from error
+        return context
+
     def options(self) -> dict[str, object]:
-        """The settings of every kafka-python client."""
+        """What every kafka-python client takes. Raises BadInput as `ssl_context`."""
         return {
-            "bootstrap_servers": [broker.strip() for broker in self.brokers.split(",") if broker.strip()],
+            "bootstrap_servers": self.addresses,
             "client_id": self.client_id,
             "security_protocol": self.security_protocol,
             "sasl_mechanism": self.sasl_mechanism,
             "sasl_plain_username": self.sasl_username,
             "sasl_plain_password": self.sasl_password,
-            "ssl_cafile": self.ssl_cafile,
-            "ssl_certfile": self.ssl_certfile,
-            "ssl_keyfile": self.ssl_keyfile,
-            "ssl_check_hostname": self.ssl_check_hostname,
+            "ssl_context": self.ssl_context(),
             "bootstrap_timeout_ms": BOOTSTRAP_MS,
             "request_timeout_ms": REQUEST_MS,
             "reconnect_backoff_max_ms": 1_000,
         }
 
 
-_ADVICE: tuple[tuple[tuple[type[Exception], ...], str], ...] = (
-    (
-        (errors.SaslAuthenticationFailedError, errors.IllegalSaslStateError, errors.AuthorizationError),
-        "look at the user, the password and the rights it has (settings log.security...)",
-    ),
-    (
-        (errors.MessageSizeTooLargeError, errors.RecordListTooLargeError),
-        f"a record may have {MAX_RECORD_BYTES} bytes; run `ullage topics apply`, which sets max.message.bytes",
-    ),
-    (
-        (errors.UnknownTopicOrPartitionError, errors.InvalidTopicError),
-        "make the topics with `ullage topics apply`",
-    ),
-    (
-        (errors.NotEnoughReplicasError, errors.NotEnoughReplicasAfterAppendError),
-        "too few replicas are in sync; look at the brokers",
-    ),
-    (
-        (errors.RetriableError, OSError),
-        "is it running, and are log.brokers and log.security right? Start one with `ullage broker`",
-    ),
-)
+def split_address(broker: str) -> tuple[str, int]:
+    """Host and port of `host:port` or `[address]:port`; the port is Kafka's usual one where none is named."""
+    host, _, port = broker.rpartition(":") if broker[-1:] != "]" else (broker, "", "")
+    if not port.isdecimal():
+        host, port = broker, "9092"
+    return host.strip("[]"), int(port)
 
 
-@contextmanager
-def translated_errors(connection: KafkaConnection, doing: str) -> Iterator[None]:
-    """Raise any error of the client as LogUnavailable: what was being done, where, the answer, and what to do."""
-    try:
-        yield
-    except (errors.KafkaError, OSError) as error:
-        answer = " ".join(f"{type(error).__name__}: {error}".split())
-        raise LogUnavailable(f"{doing} at Kafka '{connection.brokers}' did not work ({answer}); {_advice(error)}") from error
-
-
-def _advice(error: Exception) -> str:
-    for kinds, advice in _ADVICE:
-        if isinstance(error, kinds):
-            return advice
-    return "look at the brokers' own log"
+def _why(error: OSError) -> str:
+    return error.strerror or str(error)

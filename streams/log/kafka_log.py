@@ -17,7 +17,9 @@ from kafka.errors import KafkaConnectionError, KafkaError, NodeNotReadyError, Un
 
 from schemas.names import Place
 from streams.errors import BadInput
-from streams.log.kafka_connection import MAX_RECORD_BYTES, KafkaConnection, translated_errors
+from streams.log.connection_check import refuse_at_once
+from streams.log.kafka_connection import MAX_RECORD_BYTES, KafkaConnection
+from streams.log.kafka_errors import translated_errors
 from streams.log.kafka_reader import KafkaReader
 from streams.log.port import NewRecord, Positions, Record, require_key_or_value
 
@@ -46,7 +48,7 @@ class KafkaLog:
         for record in batch:
             require_key_or_value(record)
             self._check(record.topic, record.partition)
-        with translated_errors(self.where, f"appending {len(batch)} records"):
+        with translated_errors(self.where, f"appending {len(batch)} records", right="Write", topics={r.topic for r in batch}):
             try:
                 return self._send(batch)
             except KafkaError:
@@ -68,7 +70,7 @@ class KafkaLog:
         """As the port says."""
         for topic, partition in positions:
             self._check(topic, partition)
-        with translated_errors(self.where, "reading"):
+        with translated_errors(self.where, "reading", right="Read", topics={topic for topic, _ in positions}):
             return self._reader.poll(positions, until=monotonic() + wait, limit=limit)
 
     def begin(self, topic: str, partition: int) -> int:
@@ -82,7 +84,7 @@ class KafkaLog:
     def _offset(self, topic: str, partition: int, which: OffsetSpec) -> int:
         self._check(topic, partition)
         tp = TopicPartition(topic, partition)
-        with translated_errors(self.where, f"asking for the offsets of {topic}:{partition}"):
+        with translated_errors(self.where, f"asking for the offsets of {topic}:{partition}", topics=[topic]):
             return self._offsets([tp], which)[tp]
 
     def _offsets(self, partitions: Collection[TopicPartition], which: OffsetSpec) -> Mapping[TopicPartition, int]:
@@ -106,13 +108,13 @@ class KafkaLog:
         return count
 
     def _count(self, topic: str) -> int | None:
-        with translated_errors(self.where, f"asking about topic '{topic}'"):
+        with translated_errors(self.where, f"asking about topic '{topic}'", topics=[topic]):
             (answer,) = self._open_admin().describe_topics([topic])
             error = for_code(answer["error_code"])
             if error is UnknownTopicOrPartitionError:
                 return None
             if answer["error_code"]:
-                raise error(f"topic '{topic}'")
+                raise error([topic])
             return len(answer["partitions"])
 
     def _check(self, topic: str, partition: int) -> None:
@@ -127,6 +129,8 @@ class KafkaLog:
     def _open_admin(self) -> KafkaAdminClient:
         with self._opening:
             if self._admin is None:
+                if self.where.secured:
+                    refuse_at_once(self.where)
                 self._admin = KafkaAdminClient(**self.where.options())
             return self._admin
 

@@ -92,7 +92,8 @@ def test_wrong_usage_is_one_sentence_on_stderr_and_exits_with_2(
 def test_the_doctor_says_what_to_do_when_nobody_answers_and_exits_with_1(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["doctor", "--brokers", "127.0.0.1:1"]) == 1
     said = capsys.readouterr().out
-    assert "fail  broker    nobody answers at '127.0.0.1:1'\n                start one with `ullage broker`" in said
+    assert "fail  broker    nobody answers at '127.0.0.1:1' (Connection refused)" in said
+    assert "\n                start one with `ullage broker`" in said
     assert "ok    settings" in said
 
 

@@ -1,0 +1,209 @@
+"""Why a Kafka cluster does not let us in: one broker after the other is tried step by step, and the step that fails says it.
+
+The clients of Kafka retry whatever goes wrong and then say only that time ran out. This walks the same way once (name, port, TLS,
+mechanism, password) and puts what stopped it into a sentence that names the setting to look at. It reads and changes nothing.
+"""
+
+import socket
+import ssl
+import struct
+from contextlib import closing
+from dataclasses import dataclass
+
+from kafka.net.sasl import get_sasl_mechanism
+
+from schemas.units import Seconds
+from streams.errors import LogUnavailable
+from streams.log.kafka_connection import KafkaConnection, split_address
+
+PATIENCE = Seconds(5.0)
+"""Seconds for each step."""
+_HANDSHAKE, _AUTHENTICATE = 17, 36
+_UNSUPPORTED_MECHANISM, _NO_SASL_HERE = 33, 34
+_HOST_NAME, _ADDRESS = 62, 64
+_EXPIRED = (9, 10)
+_LARGEST_ANSWER = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionFault:
+    """What stands in the way. `refused`: a broker answered and said no, so that trying again is no use."""
+
+    sentence: str
+    refused: bool
+
+
+class _Stopped(Exception):  # it ends a walk; `ConnectionFault` is what is told
+    def __init__(self, sentence: str, *, refused: bool = True) -> None:
+        super().__init__(sentence)
+        self.fault = ConnectionFault(sentence, refused)
+
+
+def find_fault(where: KafkaConnection) -> ConnectionFault | None:
+    """Why none of the brokers can be used; None when one of them lets us in. A refusal is told before silence.
+
+    Raises BadInput for files of the settings that cannot be used.
+    """
+    faults = []
+    for broker in where.addresses:
+        try:
+            _enter(where, broker)
+        except _Stopped as stopped:
+            faults.append(stopped.fault)
+        else:
+            return None
+    return next((fault for fault in faults if fault.refused), faults[0] if faults else None)
+
+
+def refuse_at_once(where: KafkaConnection) -> None:
+    """Raises LogUnavailable when a broker answers and says no. With silence the client deals, which waits and retries."""
+    fault = find_fault(where)
+    if fault is not None and fault.refused:
+        raise LogUnavailable(f"connecting to Kafka '{where.brokers}' did not work: {fault.sentence}")
+
+
+def _enter(where: KafkaConnection, broker: str) -> None:
+    with closing(_connect(where, broker)) as wire:
+        try:
+            _authenticate(where, broker, wire)
+        except ssl.SSLError as error:  # TLS 1.3 says so only when something is read
+            raise _Stopped(f"'{broker}' refuses our TLS ({error.reason}): {_CLIENT_CERTIFICATE}") from error
+        except TimeoutError as error:
+            raise _Stopped(f"'{broker}' takes the connection and does not answer as Kafka does", refused=False) from error
+        except OSError as error:
+            raise _Stopped(f"'{broker}' breaks the connection off ({error}): {_tls_hint(where)}", refused=False) from error
+
+
+_CLIENT_CERTIFICATE = "it may want a certificate of ours: log.security.certificate and log.security.key"
+
+
+def _connect(where: KafkaConnection, broker: str) -> socket.socket:
+    host, port = split_address(broker)
+    try:
+        plain = socket.create_connection((host, port), timeout=PATIENCE)
+    except socket.gaierror as error:
+        raise _Stopped(f"the name '{host}' of log.brokers cannot be found ({error.strerror})", refused=False) from error
+    except TimeoutError as error:
+        raise _Stopped(f"'{broker}' does not answer within {PATIENCE:g} s; is it running?", refused=False) from error
+    except OSError as error:
+        sentence = f"nobody answers at '{broker}' ({error.strerror}): is Kafka running, and is log.brokers right?"
+        raise _Stopped(f"{sentence} Start one with `ullage broker`", refused=False) from error
+    context = where.ssl_context()
+    return plain if context is None else _shake_hands(where, broker, plain, context)
+
+
+def _shake_hands(where: KafkaConnection, broker: str, plain: socket.socket, context: ssl.SSLContext) -> socket.socket:
+    host, _ = split_address(broker)
+    try:
+        return context.wrap_socket(plain, server_hostname=host)
+    except ssl.SSLCertVerificationError as error:
+        raise _Stopped(_bad_certificate(where, broker, error)) from error
+    except ssl.SSLError as error:
+        sentence = (
+            f"'{broker}' does not speak TLS with us ({error.reason}), and log.security.protocol is '{where.security_protocol}'"
+        )
+        raise _Stopped(sentence) from error
+    except OSError as error:
+        raise _Stopped(f"'{broker}' breaks the connection off in the TLS handshake ({error})", refused=False) from error
+    finally:
+        if not isinstance(plain, ssl.SSLSocket) and plain.fileno() >= 0:
+            plain.close()
+
+
+def _bad_certificate(where: KafkaConnection, broker: str, error: ssl.SSLCertVerificationError) -> str:
+    why = error.verify_message.rstrip(".")
+    if error.verify_code in (_HOST_NAME, _ADDRESS):
+        host, _ = split_address(broker)
+        return f"the certificate of '{broker}' is for another host than '{host}' ({why}): log.brokers must use a name it carries"
+    if error.verify_code in _EXPIRED:
+        return f"the certificate of '{broker}' is not valid at this time ({why})"
+    authorities = f"in '{where.ssl_cafile}'" if where.ssl_cafile else "that this system trusts"
+    return f"the certificate of '{broker}' is not signed by an authority {authorities} ({why}): look at log.security.ca"
+
+
+def _authenticate(where: KafkaConnection, broker: str, wire: socket.socket) -> None:
+    """Ask for the mechanism; a port without SASL says so, and to a client without SASL that answer is the right one."""
+    wanted = (where.sasl_mechanism or "PLAIN") if where.security_protocol.startswith("SASL") else ""
+    answer = _Answer(_ask(wire, _HANDSHAKE, _text(wanted)))
+    code, offered = answer.number(), answer.texts()
+    if code == _NO_SASL_HERE or not wanted:
+        if (code == _NO_SASL_HERE) == (not wanted):
+            return
+        asks = "asks for no user" if wanted else f"asks for a user and a password ({', '.join(offered)})"
+        raise _Stopped(f"'{broker}' {asks}, and log.security.protocol is '{where.security_protocol}'")
+    if code == _UNSUPPORTED_MECHANISM:
+        raise _Stopped(f"'{broker}' does not take log.security.mechanism '{wanted}', but {', '.join(offered)}")
+    _log_in(where, broker, wire, wanted)
+
+
+def _log_in(where: KafkaConnection, broker: str, wire: socket.socket, wanted: str) -> None:
+    if where.sasl_username is None or where.sasl_password is None:
+        raise _Stopped(f"'{broker}' asks for a user and a password: set log.security.username and log.security.password")
+    mechanism = get_sasl_mechanism(wanted)(**{**where.options(), "sasl_mechanism": wanted, "host": split_address(broker)[0]})
+    while not mechanism.is_done():
+        token = mechanism.auth_bytes()
+        answer = _Answer(_ask(wire, _AUTHENTICATE, struct.pack(">i", len(token)) + token))
+        code, said = answer.number(), answer.text()
+        if code:
+            user = f"user '{where.sasl_username}' (log.security.username), or the password is wrong"
+            raise _Stopped(f"'{broker}' does not know {user}: {said or f'code {code}'}")
+        mechanism.receive(answer.data())
+
+
+def _tls_hint(where: KafkaConnection) -> str:
+    if where.ssl_context() is None:
+        return f"it may speak TLS, and log.security.protocol is '{where.security_protocol}'"
+    return "is it Kafka?"
+
+
+def _ask(wire: socket.socket, api: int, body: bytes) -> bytes:
+    """One request of version 1 and the body of its answer."""
+    request = struct.pack(">hhih", api, 1, 1, -1) + body
+    wire.sendall(struct.pack(">i", len(request)) + request)
+    (length,) = struct.unpack(">i", _read(wire, 4))
+    if not 0 < length < _LARGEST_ANSWER:
+        msg = "its answer is none of Kafka's"
+        raise ConnectionError(msg)
+    return _read(wire, length)[4:]
+
+
+def _read(wire: socket.socket, count: int) -> bytes:
+    data = b""
+    while len(data) < count:
+        more = wire.recv(count - len(data))
+        if not more:
+            msg = "it closed the connection"
+            raise ConnectionError(msg)
+        data += more
+    return data
+
+
+def _text(text: str) -> bytes:
+    return struct.pack(">h", len(text)) + text.encode()
+
+
+class _Answer:
+    """Takes an answer apart, from its beginning on."""
+
+    def __init__(self, body: bytes) -> None:
+        self._rest = body
+
+    def _take(self, count: int) -> bytes:
+        taken, self._rest = self._rest[: max(0, count)], self._rest[max(0, count) :]
+        return taken
+
+    def number(self) -> int:
+        """A number of two bytes."""
+        return int.from_bytes(self._take(2), signed=True)
+
+    def text(self) -> str:
+        """A text with its length before it; -1 for none."""
+        return self._take(self.number()).decode(errors="replace")
+
+    def texts(self) -> list[str]:
+        """Several texts with their number before them."""
+        return [self.text() for _ in range(int.from_bytes(self._take(4), signed=True))]
+
+    def data(self) -> bytes:
+        """Bytes with their length before them."""
+        return self._take(int.from_bytes(self._take(4), signed=True))

@@ -1,0 +1,118 @@
+"""What to tell a person when Kafka does not do what was asked: what was being done, where, what was missing, and what to do.
+
+A missing right names its object and the right. A connection that does not come about is looked into, because Kafka's clients say
+only that time ran out. The same rules serve kafka-python and aiokafka, whose errors have the same names.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from kafka import errors
+
+from streams.errors import LogUnavailable
+from streams.log import kafka_rights
+from streams.log.connection_check import find_fault, refuse_at_once
+from streams.log.kafka_connection import MAX_RECORD_BYTES, KafkaConnection
+from streams.log.kafka_rights import Needs, lacking
+
+RIGHTS = "docs/security.md lists the rights of each process"
+_OBJECTS = {
+    "TopicAuthorizationFailedError": "topic",
+    "GroupAuthorizationFailedError": "group",
+    "TransactionalIdAuthorizationFailedError": "transactional id",
+}
+_CLUSTER = "ClusterAuthorizationFailedError"
+_NO_CONNECTION: tuple[type[BaseException], ...] = (
+    errors.KafkaTimeoutError,
+    errors.KafkaConnectionError,
+    errors.NodeNotReadyError,
+    errors.SaslAuthenticationFailedError,
+    errors.IllegalSaslStateError,
+    OSError,
+)
+_ADVICE: tuple[tuple[tuple[type[Exception], ...], str], ...] = (
+    (
+        (errors.MessageSizeTooLargeError, errors.RecordListTooLargeError),
+        f"a record may have {MAX_RECORD_BYTES} bytes; run `ullage topics apply`, which sets max.message.bytes",
+    ),
+    ((errors.UnknownTopicOrPartitionError, errors.InvalidTopicError), "make the topics with `ullage topics apply`"),
+    (
+        (errors.NotEnoughReplicasError, errors.NotEnoughReplicasAfterAppendError),
+        "too few replicas are in sync; look at the brokers",
+    ),
+    ((errors.RetriableError, OSError), "are the brokers at work? They may be starting, stopping or overloaded"),
+)
+
+
+@contextmanager
+def translated_errors(
+    where: KafkaConnection, doing: str, *, right: str = "Describe", topics: Collection[str] = ()
+) -> Iterator[None]:
+    """Turn any error of the client into LogUnavailable with a sentence.
+
+    `right` is the right that the work inside needs, `topics` its objects, for errors that do not name them.
+    """
+    try:
+        yield
+    except (errors.KafkaError, OSError) as error:
+        reason = explain(where, error, right=right, topics=topics)
+        raise LogUnavailable(f"{doing} at Kafka '{where.brokers}' did not work: {reason}") from error
+
+
+def require(where: KafkaConnection, needs: Needs) -> None:
+    """Raises LogUnavailable that names each right that is missing, or why we are not let in at all."""
+    with translated_errors(where, "asking for our rights"):
+        refuse_at_once(where)
+        found = kafka_rights.missing(where, needs)
+    if found:
+        raise LogUnavailable(f"Kafka '{where.brokers}' allows too little: {'; '.join(found)}; {RIGHTS}")
+
+
+def explain(where: KafkaConnection, error: Exception, *, right: str = "", topics: Collection[str] = ()) -> str:
+    """Why an error of kafka-python or aiokafka came about, and what to do, in one sentence."""
+    refused = missing_right(where, error, right=right, topics=topics)
+    if not refused and isinstance(error, _NO_CONNECTION):
+        fault = find_fault(where)
+        if fault is not None:
+            return fault.sentence
+        refused = "; ".join(_unsaid(where, right, topics))
+    return f"{refused}; {RIGHTS}" if refused else _other(error)
+
+
+def _unsaid(where: KafkaConnection, right: str, topics: Collection[str]) -> Sequence[str]:
+    """The missing rights behind a client that got in and then waited in vain: a refusal may end as mere silence."""
+    try:
+        return kafka_rights.missing(where, Needs({topic: {right} for topic in topics})) if right and topics else ()
+    except errors.KafkaError:
+        return ()
+
+
+def missing_right(where: KafkaConnection | None, error: BaseException, *, right: str = "", topics: Collection[str] = ()) -> str:
+    """The sentence for an error about a right that we do not have; empty for another error."""
+    name = type(error).__name__
+    if name == _CLUSTER or _CLUSTER in str(error):  # a producer that may write to no topic is refused for the cluster
+        return lacking(where, right, _topics(topics) if topics else "the cluster")
+    if name not in _OBJECTS:
+        return ""
+    named = ", ".join(f"'{each}'" for each in sorted(_named(error) or topics))
+    return lacking(where, right, f"{_OBJECTS[name]} {named}".rstrip())
+
+
+def _topics(names: Collection[str]) -> str:
+    return "topic " + ", ".join(f"'{name}'" for name in sorted(names))
+
+
+def _named(error: BaseException) -> Collection[str]:
+    """The objects that the error carries: a set or list of topics, or the name of a group. A message of many words is none."""
+    for said in error.args:
+        if isinstance(said, set | frozenset | list | tuple | Mapping):
+            return [str(each) for each in said]
+        if isinstance(said, str) and said and " " not in said:
+            return [said]
+    return ()
+
+
+def _other(error: Exception) -> str:
+    answer = " ".join(f"{type(error).__name__}: {error}".split())
+    advice = next((advice for kinds, advice in _ADVICE if isinstance(error, kinds)), "look at the brokers' own log")
+    return f"{answer}; {advice}"
