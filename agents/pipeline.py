@@ -7,12 +7,14 @@ from dataclasses import asdict
 from functools import cache
 
 from agents.engine.stage import Stage
+from agents.logic.conditions.vpa_conditions import VpaConditions
+from agents.logic.stage_rules import StageRules
 from agents.logic.updates.updater import Updater
 from agents.logic.validation.events import refuse
 from agents.logic.validation.future_events import ahead
 from agents.logic.vertical.recommender import PROGRAM, Recommender
 from agents.settings.tree import Settings
-from streams.topics import TOPICS
+from streams.topics import TOPICS, partition_of
 
 
 def stages(settings: Settings) -> tuple[Stage, ...]:
@@ -27,6 +29,17 @@ def stages(settings: Settings) -> tuple[Stage, ...]:
             ahead=ahead,
             program=PROGRAM,
             rules=asdict(settings.vertical),
+        ),
+        Stage(
+            name="conditions",
+            reads=("policies", "cluster-changes", "pod-changes-by-cluster", "recommendations-by-cluster"),
+            writes=("vpa-conditions",),
+            open=lambda partition: VpaConditions(
+                StageRules("recommender", settings.vertical),
+                partition,
+                lambda key: partition_of(key, settings.topics.partitions),
+            ),
+            refuse=refuse,
         ),
         Stage(
             name="updater",

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from schemas.decisions import Decision
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
 from schemas.decisions.recommendations import RequestsRecommended
+from schemas.decisions.vpa_conditions import VpaConditionsDecided
 from schemas.facts import Fact
 from schemas.facts.nodes import NodeChanged, NodeRemoved
 from schemas.facts.pods import PodChanged, PodDeleted
@@ -108,6 +109,7 @@ CATALOGUE = Catalogue(
         Kind("resize-planned", ResizePlanned, ("pod-updates",), version=2),
         Kind("eviction-planned", EvictionPlanned, ("pod-updates",), version=2),
         Kind("update-refused", UpdateRefused, ("pod-updates",), version=2),
+        Kind("vpa-conditions-decided", VpaConditionsDecided, ("vpa-conditions",)),
         Kind("action-finished", ActionFinished, ("outcomes",), version=2),
         Kind("status-written", StatusWritten, ("outcomes",)),
     ),

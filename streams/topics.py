@@ -22,6 +22,8 @@ class KeySpace(StrEnum):
 
     WORKLOAD = "workload"
     CLUSTER = "cluster"
+    OBJECT = "object"
+    """An API object, as `cluster/namespace/name`."""
     BROADCAST = "broadcast"
     """A copy of each record goes to every partition: every reader of any partition needs it."""
     LATEST = "latest"
@@ -66,6 +68,7 @@ TOPICS: tuple[Topic, ...] = (
     Topic("recommendations", KeySpace.WORKLOAD, "decisions about requests", "compact,delete", 400 * DAY_MS),
     Topic("recommendations-by-cluster", KeySpace.CLUSTER, "the same decisions, by cluster", "delete", 28 * DAY_MS),
     Topic("pod-updates", KeySpace.CLUSTER, "decisions to resize, evict or leave alone", "delete", 400 * DAY_MS),
+    Topic("vpa-conditions", KeySpace.OBJECT, "decisions what the status of VPA objects says", "compact,delete", 400 * DAY_MS),
     Topic("outcomes", KeySpace.CLUSTER, "what consumers did", "delete", 90 * DAY_MS),
     Topic("dead-letters", KeySpace.SOURCE, "what could not be read, and why", "delete", 30 * DAY_MS),
 )

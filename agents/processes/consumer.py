@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Protocol
 
-from agents.logic.validation.events import refuse
 from agents.processes.output import note
 from agents.processes.process_telemetry import telemetry_for
 from agents.processes.signals import until_stopped
@@ -17,9 +16,7 @@ from streams.clients.kube.cluster_client import KubernetesClient
 from streams.clients.kube.vpa_status_client import VpaStatusClient
 from streams.consumers.pods.evictor import evictor
 from streams.consumers.pods.resizer import resizer
-from streams.consumers.vpa_status.conditions import Judging
-from streams.consumers.vpa_status.projection import Service
-from streams.consumers.vpa_status.status_consumer import Limits, StatusConsumer
+from streams.consumers.vpa_status.status_consumer import StatusConsumer, StatusOptions
 from streams.errors import UllageError
 from streams.log_context import LogContext
 
@@ -32,14 +29,12 @@ class Consumer(Protocol):
 
 
 def status(context: LogContext, settings: Settings) -> StatusConsumer:
-    """The status consumer with these settings. VPAs that the stages refuse are unsupported, and say why."""
+    """The status consumer with these settings."""
     how, vertical = settings.status, settings.vertical
     return StatusConsumer(
         context,
         VpaStatusClient(Api(cluster_factory.connection(settings.cluster)), settings.cluster.namespaces),
-        Service(vertical.recommender, vertical.heartbeat, refuse),
-        judging=Judging(vertical.humanize_memory),
-        limits=Limits(how.writers, how.rate, how.burst),
+        StatusOptions(how.writers, how.rate, how.burst, vertical.recommender, vertical.humanize_memory),
     )
 
 

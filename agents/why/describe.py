@@ -11,6 +11,7 @@ from agents.engine.turn import Event
 from schemas import times
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
 from schemas.decisions.recommendations import ContainerRecommendation, LastOomKill, OomSource, RequestsRecommended
+from schemas.decisions.vpa_conditions import VpaConditionsDecided
 from schemas.facts.nodes import NodeChanged, NodeRemoved
 from schemas.facts.pods import PodChanged, PodDeleted
 from schemas.facts.sources import SourceReported
@@ -48,6 +49,7 @@ _WHAT: Mapping[type, str] = {
     ControlChanged: "control changed",
     StageRulesChanged: "rules of a stage set",
     ActionFinished: "action finished",
+    VpaConditionsDecided: "conditions of a VPA decided",
     StatusWritten: "status of a VPA written",
 }
 
@@ -228,6 +230,20 @@ def _(event: StageRulesChanged) -> Numbers:
 @_numbers.register
 def _(event: ActionFinished) -> Numbers:
     return {"action": str(event.action), "result": str(event.result), "subject": str(event.subject), "reason": event.reason}
+
+
+@_numbers.register
+def _(event: VpaConditionsDecided) -> Numbers:
+    if event.withdrawn:
+        return {"vpa": event.key, "withdrawn": True}
+    conditions = {each.type.value: f"{each.status.value}{_parenthesis(each.message)}" for each in event.conditions}
+    targets = {each.container: _amounts(each.target) for each in event.containers or ()}
+    shown = "as it stands in the object" if event.containers is None else targets
+    return {"vpa": event.key, "generation": event.generation, "conditions": conditions, "target": shown}
+
+
+def _parenthesis(message: str) -> str:
+    return f" ({message})" if message else ""
 
 
 @_numbers.register

@@ -17,6 +17,7 @@ from agents.pipeline import decision_topics
 from agents.why import because, describe
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
 from schemas.decisions.recommendations import CitedRules, RequestsRecommended
+from schemas.decisions.vpa_conditions import VpaConditionsDecided
 from schemas.ids import DecisionId
 from schemas.names import Place
 from schemas.outcomes import ActionFinished, StatusWritten
@@ -65,7 +66,7 @@ class Explanation:
 
 
 def explain(context: LogContext, asked: str) -> Explanation:
-    """Explain a decision by its id, an outcome's id, or the newest pod update of a pod (`namespace/name`, its name, or its uid).
+    """Explain a decision by its id, an outcome's id, or the newest about a pod (`namespace/name`, its name, or its uid) or a VPA.
 
     Raises BadInput when the log holds nothing about it.
     """
@@ -115,7 +116,17 @@ class _Search:
         return newest[1] if newest else None
 
     def _by_vpa(self, asked: str) -> Record | None:
-        """The decision that the status of the VPA `NAMESPACE/NAME` shows: that of its last write."""
+        """The newest decision about the conditions of the VPA `NAMESPACE/NAME`; in an old log, what its status showed last."""
+        newest: tuple[datetime, Record] | None = None
+        for record in self._mentioning(asked.rpartition("/")[2], "vpa-conditions"):
+            event = self.codec.decode_or_none(record)
+            about = isinstance(event, VpaConditionsDecided) and asked == f"{event.namespace}/{event.name}"
+            if event is not None and about and (newest is None or event.at >= newest[0]):
+                newest = (event.at, record)
+        return newest[1] if newest else self._by_status(asked)
+
+    def _by_status(self, asked: str) -> Record | None:
+        """The decision that the last write of a VPA's status names."""
         decision = ""
         for record in self._mentioning(asked.rpartition("/")[2], "outcomes"):
             event = self.codec.decode_or_none(record)
@@ -194,10 +205,17 @@ class _Search:
         wanted = text.encode()
         return (record for record in self._records(name, since=since) if wanted in (record.value or b""))
 
+    def _partitions(self, wire: str) -> int:
+        """How many partitions a topic has; none in a log that is older than the topic."""
+        try:
+            return self.log.partitions(wire)
+        except BadInput:
+            return 0
+
     def _records(self, name: str, *, since: datetime | None = None, until: datetime | None = None) -> Iterator[Record]:
         """The records of a topic, without ticks; in each partition from event time `since` on, up to the first after `until`."""
         wire, last = self.topics.wire(name), None if until is None else to_ms(until)
-        for p in range(self.topics.partitions):
+        for p in range(self._partitions(wire)):
             start = self.log.begin(wire, p) if since is None else log_range.offset_at(self.log, wire, p, since)
             for record in self._partition(wire, p, start):
                 if last is not None and log_range.event_time_ms(record) > last:
@@ -213,7 +231,8 @@ class _Search:
 
     def _deleted(self) -> str:
         """Retention may be why nothing was found."""
-        parts = [(self.topics.wire(name), p) for name in _decision_topics() for p in range(self.topics.partitions)]
+        wires = map(self.topics.wire, _decision_topics())
+        parts = [(wire, p) for wire in wires for p in range(self._partitions(wire))]
         gone = [f"partition {p} of '{wire}' from {begin} on" for wire, p in parts if (begin := self.log.begin(wire, p)) > 0]
         return f"; kept are only {', '.join(gone)}" if gone else ""
 

@@ -5,5 +5,6 @@
 
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
 from schemas.decisions.recommendations import RequestsRecommended
+from schemas.decisions.vpa_conditions import VpaConditionsDecided
 
-Decision = RequestsRecommended | ResizePlanned | EvictionPlanned | UpdateRefused
+Decision = RequestsRecommended | ResizePlanned | EvictionPlanned | UpdateRefused | VpaConditionsDecided

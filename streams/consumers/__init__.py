@@ -1,6 +1,9 @@
 """Consumers: they carry decisions out and append an outcome whatever happens. They decide nothing.
 
-resizer   changes a running pod's requests in place
-evictor   evicts a pod, so that its successor starts with other requests
-patcher   answers for new pods, from the newest recommendations
+resizer   changes a running pod's requests in place             (streams.consumers.pods)
+evictor   evicts a pod, so that its successor gets other requests (streams.consumers.pods)
+patcher   gives new pods the recommended requests               (streams.consumers.pods)
+status    writes the status of VPA objects                      (streams.consumers.vpa_status)
+
+What they share, from the control record to the rate limit, is in streams.consumers.executing.
 """

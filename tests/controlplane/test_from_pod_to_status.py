@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from agents.logic.validation.events import refuse
 from agents.pipeline import stages, ticked_topics
 from agents.runner import Runner
 from agents.settings.tree import Settings
@@ -22,9 +21,7 @@ from streams.clients.kube.api import Api
 from streams.clients.kube.list_watch import ListWatchClient
 from streams.clients.kube.vpa_status_client import VpaStatusClient
 from streams.codec.event_codec import Codec, tick
-from streams.consumers.vpa_status.conditions import Judging
-from streams.consumers.vpa_status.projection import Service
-from streams.consumers.vpa_status.status_consumer import Limits, StatusConsumer
+from streams.consumers.vpa_status.status_consumer import StatusConsumer, StatusOptions
 from streams.log.memory_log import MemoryLog
 from streams.log_context import LogContext
 from streams.sources.kube.kube_source import SourceOptions
@@ -50,15 +47,14 @@ class Way:
             self.log.create(TOPICS_HERE.wire(topic.name), TOPICS_HERE.partitions)
         self.codec, self.api = Codec(TOPICS_HERE), Api(plane.api_client())
         self.usage = UsageSource(MetricsApiUsage(self.api, cluster="real").read, LogContext.of(self.log, TOPICS_HERE, "real"))
-        listed = stages(Settings())
+        listed = stages(Settings.model_validate({"topics": {"partitions": TOPICS_HERE.partitions}}))
         self.stages = Runner(listed, LogContext.of(self.log, TOPICS_HERE))
         self.status = self.consumer()
 
     def consumer(self) -> StatusConsumer:
         context = LogContext(self.log, TOPICS_HERE, Codec(TOPICS_HERE), "real")
-        limits = Limits(rate=1000.0, burst=1000)
-        service = Service(refuse=refuse)
-        return StatusConsumer(context, VpaStatusClient(Api(self.plane.api_client())), service, judging=Judging(), limits=limits)
+        options = StatusOptions(rate=1000.0, burst=1000)
+        return StatusConsumer(context, VpaStatusClient(Api(self.plane.api_client())), options)
 
     def watch(self, stop: threading.Event) -> tuple[WatchThreads, threading.Thread]:
         api = Api(self.plane.api_client())

@@ -16,10 +16,9 @@ from schemas.policies.vpa import VpaChanged, VpaRemoved
 from streams.clients.kube import vpa_status_client
 from streams.clients.kube.api import Api
 from streams.clients.kube.vpa_checkpoint_objects import write
-from streams.consumers.vpa_status.status_consumer import StatusConsumer
 from tests.controlplane.plane import Plane
 from tests.controlplane.world import World
-from tests.support.status_scene import START, StatusScene, said
+from tests.support.status_scene import START, StagedConsumer, StatusScene, said
 from tests.support.status_scene import vpa as plain
 
 
@@ -30,7 +29,7 @@ class Scene:
     plane: Plane
     world: World
     status: StatusScene
-    consumer: StatusConsumer
+    consumer: StagedConsumer
 
     def found(self, name: str = "web") -> Any:
         return self.world.ask.get(self.world.path("vpas", name))

@@ -14,6 +14,7 @@ from schemas.decisions.recommendations import (
     OomSourceState,
     RequestsRecommended,
 )
+from schemas.decisions.vpa_conditions import ConditionStatus, ConditionType, DecidedCondition, VpaConditionsDecided
 from schemas.facts.nodes import NodeChanged, NodeRemoved
 from schemas.facts.pods import ContainerSeen, PodChanged, PodDeleted, PodPhase
 from schemas.facts.sources import SourceReported
@@ -176,6 +177,23 @@ EVENTS: tuple[Event, ...] = (
         "budget",
         "1 of 10 pods are away already",
         {"away": 1, "pods": 10},
+        RECOMMENDATION,
+    ),
+    VpaConditionsDecided(
+        "conditions/1/1767323045500/conditions/prod/shop/cart",
+        AT,
+        "prod",
+        "shop",
+        "cart",
+        "6f1c2f6e-5b1f-4a57-9d52-1d5f4ce5a002",
+        7,
+        (
+            DecidedCondition(ConditionType.UNSUPPORTED, ConditionStatus.FALSE, AT),
+            DecidedCondition(ConditionType.NO_PODS, ConditionStatus.UNKNOWN, AT),
+            DecidedCondition(ConditionType.PROVIDED, ConditionStatus.TRUE, AT - timedelta(hours=1)),
+        ),
+        (ContainerRecommendation("app", SMALL, LARGE, Amounts(1.0, 536870912), LARGE),),
+        {"target": CART.key, "pods": "unknown"},
         RECOMMENDATION,
     ),
     ActionFinished(

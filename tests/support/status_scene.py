@@ -1,4 +1,4 @@
-"""A scene for the status consumer: a log in memory, an API of VPA objects on loopback, and a clock that a test sets."""
+"""A scene for the status of VPAs: a log in memory, the conditions stage, an API of VPA objects, and a clock that a test sets."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -6,9 +6,13 @@ from datetime import UTC, datetime, timedelta
 
 from kubernetes import client as official
 
-from agents.pipeline import ticked_topics
+from agents.engine.stage import Stage
+from agents.pipeline import stages, ticked_topics
+from agents.runner import Runner
+from agents.settings.tree import Settings
 from schemas.catalogue import Event
 from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
+from schemas.decisions.vpa_conditions import VpaConditionsDecided
 from schemas.facts.pods import PodChanged, PodDeleted, PodPhase
 from schemas.facts.sources import SourceReported
 from schemas.names import Amounts, PodName, Workload
@@ -19,9 +23,7 @@ from streams.clients.kube.api import Api
 from streams.clients.kube.vpa_status_client import VpaStatusClient
 from streams.codec.event_codec import Codec, tick
 from streams.consumers.executing.cursor import Cursor
-from streams.consumers.vpa_status.conditions import Judging
-from streams.consumers.vpa_status.projection import Service
-from streams.consumers.vpa_status.status_consumer import Limits, StatusConsumer
+from streams.consumers.vpa_status.status_consumer import StatusConsumer, StatusOptions
 from streams.log.memory_log import MemoryLog
 from streams.log.port import Log
 from streams.log_context import LogContext
@@ -63,9 +65,33 @@ def gone(name: str, target: str = "api") -> PodDeleted:
     return PodDeleted(AT, Workload("demo", "web", "Deployment", target), PodName("web", name, f"uid-{name}"))
 
 
+def conditions_stage(topics: Topics) -> Stage:
+    """The stage as the pipeline has it, for these topics."""
+    settings = Settings.model_validate({"topics": {"partitions": topics.partitions}})
+    return next(stage for stage in stages(settings) if stage.name == "conditions")
+
+
+@dataclass
+class StagedConsumer:
+    """A status consumer behind the conditions stage: before it polls, time goes on and the stage decides."""
+
+    scene: "StatusScene"
+    alone: StatusConsumer
+
+    def poll_once(self) -> int:
+        """How many outcomes the consumer appended."""
+        self.scene.decide()
+        return self.alone.poll_once()
+
+    @property
+    def waiting(self) -> int:
+        """How many objects could be looked at now."""
+        return self.alone.waiting
+
+
 @dataclass
 class StatusScene:
-    """One log, one API, and as many consumers one after the other as a test wants."""
+    """One log, one stage, one API, and as many consumers one after the other as a test wants."""
 
     url: str = ""
     api: official.ApiClient | None = None
@@ -73,10 +99,14 @@ class StatusScene:
     topics: Topics = field(default_factory=lambda: Topics(partitions=2))
     log: Log = field(default_factory=MemoryLog)
     real: float = 1000.0
+    now: int = -1
+    """The number of the last tick."""
 
     def __post_init__(self) -> None:
         self.codec = Codec(self.topics)
         self.make_topics()
+        self.stage = conditions_stage(self.topics)
+        self.runner = Runner((self.stage,), LogContext(self.log, self.topics, self.codec))
 
     def make_topics(self) -> None:
         """In a log that is new."""
@@ -84,15 +114,25 @@ class StatusScene:
         for topic in TOPICS:
             self.log.create(self.topics.wire(topic.name), self.topics.partitions)
 
-    def consumer(self, **service: object) -> StatusConsumer:
+    def decide(self) -> None:
+        """A millisecond goes by, and the stage takes the turn."""
+        self.tick(self.now + 1)
+        self.runner.run()
+
+    def decisions(self) -> list[VpaConditionsDecided]:
+        """All decisions of the stage, in the order of the log within each partition."""
+        places = [(self.topics.wire("vpa-conditions"), partition) for partition in range(self.topics.partitions)]
+        events = [self.codec.decode(record) for record in Cursor(self.log, places).catch_up()]
+        return [event for event in events if isinstance(event, VpaConditionsDecided)]
+
+    def consumer(self) -> StagedConsumer:
         """A consumer that has read nothing yet."""
         configuration = official.Configuration(host=self.url, retries=False)
         configuration.proxy = None
-        vpas = VpaStatusClient(Api(self.api or official.ApiClient(configuration)))
+        api = VpaStatusClient(Api(self.api or official.ApiClient(configuration)))
         context = LogContext(self.log, self.topics, self.codec, "demo")
-        limits = Limits(writers=4, rate=1e6, burst=1000)
-        made = Service(**service)  # type: ignore[arg-type]  # a test may say anything
-        return StatusConsumer(context, vpas, made, judging=Judging(), limits=limits, clock=lambda: self.real)
+        options = StatusOptions(writers=4, rate=1e6, burst=1000)
+        return StagedConsumer(self, StatusConsumer(context, api, options, clock=lambda: self.real))
 
     def say(self, *events: Event) -> None:
         """Put events where they belong."""
@@ -110,6 +150,7 @@ class StatusScene:
 
     def tick(self, number: int = START) -> None:
         """Time in every topic that a stage reads."""
+        self.now = number
         self.log.append(
             tick(self.topics.wire(name), p, number) for name in ticked_topics() for p in range(self.topics.partitions)
         )

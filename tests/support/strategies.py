@@ -14,6 +14,7 @@ from schemas.decisions.recommendations import (
     OomSourceState,
     RequestsRecommended,
 )
+from schemas.decisions.vpa_conditions import ConditionStatus, ConditionType, DecidedCondition, VpaConditionsDecided
 from schemas.facts.nodes import NodeChanged, NodeRemoved
 from schemas.facts.pods import ContainerSeen, PodChanged, PodDeleted, PodPhase, ResizeState
 from schemas.facts.sources import SourceReported
@@ -169,6 +170,24 @@ last_ooms = st.builds(LastOomKill, times, pods, names, st.none() | memory, st.bo
 oom_sources = st.builds(OomSource, st.sampled_from(OomSourceState), texts, st.none() | times)
 recommended = st.lists(st.builds(ContainerRecommendation, names, amounts, amounts, amounts, amounts), max_size=3).map(tuple)
 ends = (texts, st.none() | times)
+decided_conditions = st.builds(
+    DecidedCondition, st.sampled_from(ConditionType), st.sampled_from(ConditionStatus), times, texts, texts
+)
+vpa_conditions = st.builds(
+    VpaConditionsDecided,
+    texts,
+    times,
+    names,
+    names,
+    names,
+    texts,
+    counts,
+    st.lists(decided_conditions, max_size=3).map(tuple),
+    st.none() | recommended,
+    because,
+    texts,
+    st.booleans(),
+)
 decisions = (
     st.builds(
         RequestsRecommended,
@@ -185,6 +204,7 @@ decisions = (
     | st.builds(ResizePlanned, texts, times, times, workloads, pods, by_container, by_container, by_container, because, *ends)
     | st.builds(EvictionPlanned, texts, times, times, workloads, pods, by_container, because, *ends)
     | st.builds(UpdateRefused, texts, times, workloads, pods, texts, texts, because, texts)
+    | vpa_conditions
 )
 
 _workload_keys = st.just("") | workloads.map(lambda workload: workload.key)

@@ -1,1 +1,1 @@
-"""The consumer that keeps the status of VPA objects."""
+"""The consumer that writes what was decided into the status of VPA objects."""

@@ -12,9 +12,12 @@ from schemas.outcomes import Action, ActionFinished, Result, StatusWritten
 from schemas.subjects import Subject
 from streams.codec.event_codec import header
 from streams.errors import BadInput
+from streams.log.memory_log import MemoryLog
 from streams.log.port import NewRecord
 from streams.log_context import LogContext
 from tests.support.small_pipeline import START, START_MS, TILL, WEB, PipelineLog, scrape, stages
+from tests.support.status_scene import START as SCENE_START
+from tests.support.status_scene import StatusScene, said, vpa
 
 
 @pytest.fixture
@@ -126,7 +129,9 @@ def test_of_many_causes_the_latest_of_each_topic_are_shown_and_the_rest_is_count
 
 
 def test_nothing_found_is_a_sentence_that_names_what_was_asked_and_what_is_kept(bench: PipelineLog) -> None:
-    with pytest.raises(BadInput, match=r"nothing in pod-updates or recommendations has the id, pod or VPA 'nobody'$"):
+    with pytest.raises(
+        BadInput, match=r"nothing in pod-updates or vpa-conditions or recommendations has the id, pod or VPA 'nobody'$"
+    ):
         ask(bench, "nobody")
     bench.log.truncate("ullage.pod-updates.v1", 1, 2)
     with pytest.raises(BadInput, match=r"kept are only partition 1 of 'ullage.pod-updates.v1' from 2 on"):
@@ -145,3 +150,37 @@ def test_a_vpa_or_a_write_of_its_status_leads_to_what_it_shows(bench: PipelineLo
     chain = ask(bench, asked)
     assert chain.decision.at == START + timedelta(minutes=2)
     assert [(step.what, step.numbers["vpa"]) for step in chain.outcomes] == [("status of a VPA written", "shop/web")]
+
+
+def test_a_vpa_leads_to_its_newest_conditions_and_on_to_the_recommendation_and_the_object() -> None:
+    scene = StatusScene()
+    scene.say(vpa(), said())
+    scene.decide()
+    scene.say(said(turn=SCENE_START + 2, cpu=200))
+    scene.decide()
+    context = LogContext(scene.log, scene.topics, scene.codec)
+    chain = explain(context, "web/api")
+    assert chain.decision.what == "conditions of a VPA decided"
+    assert chain.decision.numbers["conditions"] == {
+        "ConfigUnsupported": "False",
+        "NoPodsMatched": "False",
+        "RecommendationProvided": "True",
+    }
+    assert chain.decision.numbers["target"] == {"app": "200m / 500.0 MiB"}
+    assert [cause.what for cause in chain.decision.causes] == ["requests recommended", "VPA set"]
+    text = list(lines(chain))
+    assert "│  · target: demo/web/Deployment/api" in text
+    assert "│  · pods: 2" in text
+    assert explain(context, scene.decisions()[0].id).decision.numbers["target"] == {"app": "100m / 500.0 MiB"}
+
+
+def test_a_log_that_is_older_than_a_topic_is_searched_all_the_same(bench: PipelineLog) -> None:
+    old = MemoryLog()
+    for topic in ("pod-updates", "recommendations", "outcomes"):
+        wire = bench.topics.wire(topic)
+        old.create(wire, bench.topics.partitions)
+        old.import_records([r for p in range(bench.topics.partitions) for r in bench.log.poll({(wire, p): 0})])
+    chain = explain(LogContext(old, bench.topics, bench.codec), "web-0")
+    assert chain.decision.what == "eviction planned"
+    with pytest.raises(BadInput, match="has the id, pod or VPA 'nobody'"):
+        explain(LogContext(old, bench.topics, bench.codec), "nobody")

@@ -1,6 +1,5 @@
 """The status consumer on a log in memory and an API on loopback: what it writes, what it leaves alone, and what it survives."""
 
-import pickle
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import replace
@@ -12,8 +11,8 @@ from schemas.names import Place
 from schemas.outcomes import Result
 from schemas.policies.vertical import ContainerMode, ContainerPolicy
 from schemas.policies.vpa import VpaRemoved
-from streams.codec.event_codec import causes
-from streams.consumers.vpa_status.projection import Desk, Service
+from streams.codec.event_codec import causes, header
+from streams.log.port import NewRecord
 from tests.support.status_scene import AT, HOUR, START, StatusScene, gone, pod, said, vpa
 from tests.support.vpa_server import HANG_UP, Json, VpaServer
 
@@ -56,25 +55,33 @@ def test_a_recommendation_is_written_in_the_words_of_the_api(scene: StatusScene,
     }
 
 
-def test_a_write_is_an_outcome_that_names_the_decision_and_both_places(scene: StatusScene) -> None:
+def test_a_write_is_an_outcome_that_names_the_decision_which_names_what_it_rests_on(scene: StatusScene) -> None:
     scene.say(vpa(), said())
     scene.consumer().poll_once()
-    (outcome,) = scene.outcomes()
-    assert (outcome.decision, outcome.result, outcome.namespace, outcome.name) == (said().id, Result.DONE, "web", "api")
+    [decision], [outcome] = scene.decisions(), scene.outcomes()
+    assert (outcome.decision, outcome.result, outcome.namespace, outcome.name) == (decision.id, Result.DONE, "web", "api")
     assert outcome.reason == "RecommendationProvided True"
+    assert decision.recommendation == said().id
     partition = scene.topics.partition_of("demo")
-    (record,) = (r for r in scene.log.poll({(scene.topics.wire("outcomes"), partition): 0}) if r.key != b"tick")
+    [record] = [r for r in scene.log.poll({(scene.topics.wire("outcomes"), partition): 0}) if r.key != b"tick"]
+    assert causes(record) == (Place(scene.topics.wire("vpa-conditions"), scene.topics.partition_of(vpa().key), 0),)
+    [decided] = scene.log.poll({(causes(record)[0].topic, causes(record)[0].partition): 0})
     wires = scene.topics.wire("recommendations-by-cluster"), scene.topics.wire("policies")
-    assert causes(record) == tuple(Place(wire, partition, 1) for wire in wires)  # offset 0 is the tick
+    assert causes(decided) == tuple(Place(wire, partition, 1) for wire in wires)  # offset 0 is the tick
 
 
 def test_nothing_is_written_before_there_is_a_time(server: VpaServer) -> None:
     scene = StatusScene(server.url)
     scene.say(vpa(), said())
-    consumer = scene.consumer()
+    scene.decide()
+    untimed = StatusScene(server.url)
+    places = [(scene.topics.wire("vpa-conditions"), partition) for partition in range(2)]
+    decided = [record for place in places for record in scene.log.poll({place: 0})]
+    untimed.log.append([NewRecord(r.topic, r.partition, r.key, r.value, r.headers) for r in decided])
+    consumer = untimed.consumer().alone
     assert consumer.poll_once() == 0
     assert server.requests == []
-    scene.tick()
+    untimed.tick()
     assert consumer.poll_once() == 1
 
 
@@ -149,31 +156,12 @@ def test_that_there_are_no_pods_is_said_only_while_a_source_vouches_for_them(sce
     assert consumer.poll_once() == 0
 
 
-def test_facts_of_last_week_are_not_read_and_policies_of_last_year_are(scene: StatusScene, server: VpaServer) -> None:
-    scene.say(vpa(), pod("one"), said())
-    for day in (1, 3, 400):
-        scene.tick(START + day * 24 * HOUR)
-    scene.consumer().poll_once()
-    assert conditions(server.status("web/api")) == {"NoPodsMatched": "True", "RecommendationProvided": "False"}
-
-
 def test_a_target_that_cannot_be_served_is_named(scene: StatusScene, server: VpaServer) -> None:
     why = "the ReplicaSet 'api-7d' is owned by the Deployment 'api'"
     scene.say(vpa(unsupported=why), said())
     scene.consumer().poll_once()
     assert server.status("web/api")["conditions"][0]["message"] == why
     assert "recommendation" not in server.status("web/api")
-
-
-def test_a_vpa_that_the_stages_refuse_says_why(scene: StatusScene, server: VpaServer) -> None:
-    scene.say(vpa(), said())
-    scene.consumer(refuse=lambda event: f"'{event.name}' is bad").poll_once()
-    assert server.status("web/api")["conditions"][0] == {
-        "type": "ConfigUnsupported",
-        "status": "True",
-        "message": "'api' is bad",
-        "lastTransitionTime": "2026-01-01T00:00:00Z",
-    }
 
 
 def test_of_two_vpas_on_one_workload_the_older_governs_until_it_goes(scene: StatusScene, server: VpaServer) -> None:
@@ -311,17 +299,48 @@ def test_an_api_that_falls_silent_is_asked_by_few_and_by_all_when_it_is_back(sce
     assert consumer.poll_once() == 20
 
 
-def test_a_refusal_is_told_once_and_tried_again_with_the_next_news(scene: StatusScene, server: VpaServer) -> None:
+def test_a_refusal_is_published_once_and_tried_again_after_a_while_and_with_the_next_decision(
+    scene: StatusScene, server: VpaServer
+) -> None:
     scene.say(vpa(), said())
     server.refusals["PATCH"] = deque([403, 403])
     consumer = scene.consumer()
     assert consumer.poll_once() == 1
-    scene.say(said(turn=START + 1))
+    assert (consumer.poll_once(), consumer.waiting) == (0, 0)
+    scene.real += 601
+    assert consumer.waiting == 1
     assert consumer.poll_once() == 0
-    scene.say(said(turn=START + 2))
+    scene.say(said(turn=START + 2, cpu=200))
     assert consumer.poll_once() == 1
     assert [outcome.result for outcome in scene.outcomes()] == [Result.FAILED, Result.DONE]
     assert "403 refused by the test" in scene.outcomes()[0].reason
+
+
+def test_a_decision_that_cannot_be_read_is_set_aside_and_the_next_is_written(scene: StatusScene, server: VpaServer) -> None:
+    scene.say(vpa(), said())
+    wire, partition = scene.topics.wire("vpa-conditions"), scene.topics.partition_of(vpa().key)
+    headers = (("ce_type", b"ullage.vpa-conditions-decided.v1"),)
+    scene.log.append([NewRecord(wire, partition, b"demo/web/api", value, headers) for value in (b"{", b"null")])
+    assert scene.consumer().poll_once() == 1
+    assert conditions(server.status("web/api")) == {"RecommendationProvided": "True"}
+    letters = [r for p in range(2) for r in scene.log.poll({(scene.topics.wire("dead-letters"), p): 0})]
+    assert [causes(letter) for letter in letters] == [(Place(wire, partition, offset),) for offset in (0, 1)]
+    assert {header(letter, "ce_source") for letter in letters} == {"/ullage/consumer/status"}
+
+
+def test_an_older_decision_that_is_published_again_changes_nothing(scene: StatusScene, server: VpaServer) -> None:
+    scene.say(vpa(), said())
+    consumer = scene.consumer()
+    consumer.poll_once()
+    scene.say(said(turn=START + 2, cpu=200))
+    assert consumer.poll_once() == 1
+    place = (scene.topics.wire("vpa-conditions"), scene.topics.partition_of(vpa().key))
+    old, _ = scene.log.poll({place: 0})
+    scene.log.append([NewRecord(old.topic, old.partition, old.key, old.value, old.headers)])
+    assert consumer.poll_once() == 0
+    scene.log.append([NewRecord(old.topic, old.partition, old.key, old.value, old.headers)])
+    assert scene.consumer().poll_once() == 0
+    assert len(server.writes()) == 2
 
 
 def test_a_recommendation_of_before_the_log_began_stays_until_the_recommender_has_had_its_say(
@@ -357,19 +376,6 @@ def test_after_an_outage_a_turn_that_was_read_in_part_takes_no_recommendation_ba
     assert consumer.poll_once() == 0, "the rest of that turn is still being appended"
     scene.say(said(turn=back), said(other, turn=back + 500))
     assert consumer.poll_once() == 0
-
-
-def test_what_was_said_of_workloads_that_are_gone_is_not_kept(scene: StatusScene) -> None:
-    kept = Desk("demo", Service(), scene.topics.partition_of)
-    at = Place("t", 0, 0)
-    for beat in range(100):
-        for name in range(20):
-            kept.take(said(f"job-{beat}-{name}", turn=START + beat * HOUR), at)
-    few = Desk("demo", Service(), scene.topics.partition_of)
-    for beat in range(10):
-        for name in range(20):
-            few.take(said(f"job-{beat}-{name}", turn=START + beat * HOUR), at)
-    assert len(pickle.dumps(kept)) < 1.2 * len(pickle.dumps(few))
 
 
 def test_many_objects_are_listed_together_and_written_once_each(scene: StatusScene, server: VpaServer) -> None:

@@ -1,0 +1,1 @@
+"""What the status of VPA objects should say: policies, pods and recommendations in, conditions out."""

@@ -1,0 +1,83 @@
+"""The rules by which a VPA object gets its conditions. Rules and words are upstream's (pkg/recommender/model, vpa.go).
+
+A condition keeps the time of its last flip.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from schemas.decisions.recommendations import ContainerRecommendation
+from schemas.decisions.vpa_conditions import ConditionStatus, ConditionType, DecidedCondition
+from schemas.policies.vertical import ContainerMode
+from schemas.policies.vpa import VpaChanged
+
+NO_PODS_REASON = "NoPodsMatched"
+NO_PODS_MESSAGE = "No pods match this VPA object"
+
+
+@dataclass(frozen=True, slots=True)
+class TargetKnowledge:
+    """What is known of a VPA's target.
+
+    `pods` is None while no source vouches for pods. `containers` is what is recommended: empty for nothing, None while nobody can
+    know. `rival` is `namespace/name` of the VPA that governs the target instead of this one, if any.
+    """
+
+    pods: int | None = None
+    containers: Sequence[ContainerRecommendation] | None = ()
+    rival: str = ""
+
+
+def conditions(
+    vpa: VpaChanged, target: TargetKnowledge, before: Sequence[DecidedCondition], at: datetime
+) -> tuple[DecidedCondition, ...]:
+    """The conditions of a VPA in the order of their types. `before`: those that were decided last; `at`: now.
+
+    While nobody can know whether there are pods, what was decided last stays.
+    """
+    now = at.replace(microsecond=0)
+    unsupported = vpa.unsupported or _rivalled(vpa, target.rival)
+    pods = 0 if unsupported else target.pods
+    since = {condition.type: condition for condition in before}
+    no_pods = _status(None if pods is None else pods == 0)
+    if pods is None and ConditionType.NO_PODS in since:
+        no_pods = since[ConditionType.NO_PODS].status
+    provided = _status(None if target.containers is None and not target.rival else bool(target.containers))
+    missing = provided is not ConditionStatus.TRUE and no_pods is ConditionStatus.TRUE
+    reasons = {True: (NO_PODS_REASON, NO_PODS_MESSAGE), False: ("", "")}
+    found = (
+        DecidedCondition(ConditionType.UNSUPPORTED, _status(bool(unsupported)), now, "", unsupported),
+        DecidedCondition(ConditionType.NO_PODS, no_pods, now, *reasons[no_pods is ConditionStatus.TRUE]),
+        DecidedCondition(ConditionType.PROVIDED, provided, now, *reasons[missing]),
+    )
+    return tuple(_keep_time(condition, since.get(condition.type)) for condition in found)
+
+
+def shown(vpa: VpaChanged, recommended: Sequence[ContainerRecommendation]) -> tuple[ContainerRecommendation, ...]:
+    """The recommendation that a status shows, by container name, without containers that the VPA has switched off since.
+
+    When a VPA switches all of its containers off, no recommender decides anything about them any more.
+    """
+    modes = {entry.container: entry.mode for entry in vpa.containers}
+    found = [each for each in recommended if modes.get(each.container, modes.get("*")) is not ContainerMode.OFF]
+    return tuple(sorted(found, key=lambda each: each.container))
+
+
+def _status(holds: bool | None) -> ConditionStatus:
+    if holds is None:
+        return ConditionStatus.UNKNOWN
+    return ConditionStatus.TRUE if holds else ConditionStatus.FALSE
+
+
+def _rivalled(vpa: VpaChanged, rival: str) -> str:
+    ref = vpa.target_ref
+    if not rival or ref is None:
+        return ""
+    return f"The targetRef '{ref.kind}/{ref.name}' is governed by the older VPA '{rival}' already"
+
+
+def _keep_time(new: DecidedCondition, old: DecidedCondition | None) -> DecidedCondition:
+    if old is None or old.status is not new.status:
+        return new
+    return DecidedCondition(new.type, new.status, old.since, new.reason, new.message)

@@ -1,0 +1,208 @@
+"""What is known of the workloads that VPAs target: their pods, and what is recommended for them.
+
+A recommender decides each recommendation again with every heartbeat, so one that it has stopped deciding is withdrawn. Until
+two whole heartbeats have been read, absence means unknown, not withdrawn. The newest turn of a recommender does not count yet,
+because its decisions may arrive in two turns of ours. That a workload has no pods is known only while a source vouches for
+pods; where no source ever reports, facts about pods are taken as they are.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Container, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from agents.engine.tables.object_table import ObjectTable
+from agents.engine.tables.parted_state import StatePart
+from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
+from schemas.facts.pods import PodChanged, PodDeleted, PodPhase
+from schemas.facts.sources import SourceReported
+from schemas.ids import DecisionId
+from schemas.names import Place, cluster_of
+from schemas.units import Seconds
+
+_PODS = "pod-changes"
+"""The topic that a source names when it sees pods."""
+_SILENT = 2
+"""Heartbeats after which a recommendation that is not decided again is withdrawn."""
+
+
+@dataclass(frozen=True, slots=True)
+class DecidedRequests:
+    """The newest recommendation of a workload. `pods` is None when it does not say how many there were."""
+
+    turn: int
+    place: Place
+    id: str
+    containers: tuple[ContainerRecommendation, ...]
+    pods: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class HeardTurns:
+    """Turns in which the recommender of one partition decided something: the first, the newest, and the one before that."""
+
+    first: int
+    newest: int
+    whole: int = -1
+    """The newest turn of which every decision has arrived; -1 for none."""
+
+    def hear(self, turn: int) -> "HeardTurns":
+        """It decided something in this turn too."""
+        heard = replace(self, first=min(self.first, turn))
+        if turn > self.newest:
+            return replace(heard, whole=self.newest, newest=turn)
+        return replace(heard, whole=turn) if self.whole < turn < self.newest else heard
+
+
+@dataclass(frozen=True, slots=True)
+class PodOfWorkload:
+    """The workload of a pod that is there."""
+
+    workload: str
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSight:
+    """Whether a source sees the pods of its cluster."""
+
+    pods: bool
+
+
+class TargetIndex:
+    """The workloads of the clusters of a partition. `partition_of` gives the partition of the recommender of a workload key.
+
+    `changed` collects the workloads of which something may be known otherwise since `take_changed`.
+    """
+
+    def __init__(self, partition_of: Callable[[str], int]) -> None:
+        self._partition_of = partition_of
+        self.requests: ObjectTable[DecidedRequests] = ObjectTable("requests", DecidedRequests, 64)
+        self.heard: ObjectTable[HeardTurns] = ObjectTable("heard", HeardTurns, 1)
+        self.pods: ObjectTable[PodOfWorkload] = ObjectTable("pods", PodOfWorkload, 256)
+        self.sources: ObjectTable[SourceSight] = ObjectTable("sources", SourceSight, 1)
+        self._counts: Counter[str] | None = None
+        self._changed: set[str] = set()
+        self._all_of: set[str] = set()
+
+    def tables(self) -> tuple[StatePart, ...]:
+        """All tables."""
+        return (self.requests, self.heard, self.pods, self.sources)
+
+    def loaded(self) -> None:
+        """A chunk was loaded, so the counts must be made again."""
+        self._counts = None
+
+    def take_changed(self) -> tuple[set[str], set[str]]:
+        """The workloads, and the clusters with all their workloads, of which something may be known otherwise now."""
+        changed, clusters = self._changed, self._all_of
+        self._changed, self._all_of = set(), set()
+        return changed, clusters
+
+    def ingest_pod(self, event: PodChanged | PodDeleted) -> None:
+        """Take in a fact about a pod. A pending pod does not count yet."""
+        there = isinstance(event, PodChanged) and event.phase is not PodPhase.PENDING
+        uid, after = event.pod.uid, event.workload.key if there else ""
+        old = self.pods.get(uid)
+        before = "" if old is None else old.workload
+        if before == after:
+            return
+        self._count(before, -1)
+        self._count(after, 1)
+        if after:
+            self.pods.upsert(uid, PodOfWorkload(after))
+        else:
+            self.pods.remove(uid)
+
+    def ingest_source(self, event: SourceReported) -> None:
+        """Take in whether a source sees pods."""
+        before = self._vouched(event.cluster)
+        key, sees = f"{event.cluster}/{event.source}", SourceSight(_PODS in event.sees)
+        if self.sources.get(key) != sees:
+            self.sources.upsert(key, sees)
+        if self._vouched(event.cluster) != before:
+            self._all_of.add(event.cluster)
+
+    def ingest_requests(self, event: RequestsRecommended, place: Place, *, targeted: Container[str], heartbeat: Seconds) -> None:
+        """Take in a recommendation. Of a workload that no VPA targets it only shows that the recommender is at work.
+
+        A recommendation is kept until the next heartbeat after its last VPA went, because an object may be made anew.
+        """
+        identity, workload = DecisionId.parse(event.id), event.workload.key
+        self._hear(event.workload.cluster, self._partition_of(workload), identity.turn, heartbeat, targeted)
+        before = self.requests.get(workload)
+        if before is None and workload not in targeted:
+            return
+        if before is None or (identity.turn, -place.offset) > (before.turn, -before.place.offset):
+            self.requests.upsert(workload, DecidedRequests(identity.turn, place, event.id, event.containers, event.pods))
+            self._changed.add(workload)
+
+    def live_requests(self, workload: str, heartbeat: Seconds) -> DecidedRequests | None:
+        """The newest recommendation of a workload, if its recommender still stands by it."""
+        found = self.requests.get(workload)
+        if found is None or self._silent(workload, found.turn, heartbeat):
+            return None
+        return found
+
+    def containers(self, workload: str, heartbeat: Seconds) -> Sequence[ContainerRecommendation] | None:
+        """What is recommended for a workload: empty for nothing, None while nobody can know."""
+        found = self.live_requests(workload, heartbeat)
+        if found is not None:
+            return found.containers
+        heard = self.heard.get(str(self._partition_of(workload)))
+        return () if heard is not None and self._silent(workload, heard.first, heartbeat) else None
+
+    def count(self, workload: str, heartbeat: Seconds) -> int | None:
+        """How many pods a workload has; None while nobody can know."""
+        found = self.live_requests(workload, heartbeat)
+        if found is not None and found.pods is not None:
+            return found.pods
+        return self._pod_counts[workload] or (0 if self._vouched(cluster_of(workload)) else None)
+
+    @property
+    def _pod_counts(self) -> Counter[str]:
+        if self._counts is None:
+            self._counts = Counter(pod.workload for pod in self.pods.values())
+        return self._counts
+
+    def _count(self, workload: str, step: int) -> None:
+        if not workload:
+            return
+        counts = self._pod_counts
+        counts[workload] += step
+        if counts[workload] == max(0, step):
+            self._changed.add(workload)  # the first pod came or the last one went
+        if not counts[workload]:
+            del counts[workload]
+
+    def _vouched(self, cluster: str) -> bool:
+        """Whether a pod that no source has reported is not there."""
+        sights = [sight.pods for key, sight in self.sources.items() if cluster_of(key) == cluster]
+        return not sights or any(sights)
+
+    def _hear(self, cluster: str, partition: int, turn: int, heartbeat: Seconds, targeted: Container[str]) -> None:
+        """A recommender decided something. With each of its heartbeats others may have become silent."""
+        key = str(partition)
+        before = self.heard.get(key) or HeardTurns(turn, turn)
+        heard = before.hear(turn)
+        if heard != self.heard.get(key):
+            self.heard.upsert(key, heard)
+        if heard.first < before.first or _beat(heard.whole, heartbeat) > _beat(before.whole, heartbeat):
+            self._all_of.add(cluster)
+            for workload in list(self._over(partition, heartbeat, targeted)):
+                self.requests.remove(workload)
+
+    def _over(self, partition: int, heartbeat: Seconds, targeted: Container[str]) -> Iterator[str]:
+        """The workloads of a partition whose recommendation is withdrawn, or that no VPA targets."""
+        mine = ((key, found.turn) for key, found in self.requests.items() if self._partition_of(key) == partition)
+        for workload, turn in mine:
+            if workload not in targeted or self._silent(workload, turn, heartbeat):
+                yield workload
+
+    def _silent(self, workload: str, since: int, heartbeat: Seconds) -> bool:
+        """Whether the recommender of a workload has had its say again and again since this turn."""
+        heard = self.heard.get(str(self._partition_of(workload)))
+        return heard is not None and _beat(heard.whole, heartbeat) - _beat(since, heartbeat) > _SILENT
+
+
+def _beat(turn: int, heartbeat: Seconds) -> int:
+    """The number of the heartbeat that a turn is in."""
+    return turn // max(1, int(heartbeat * 1000))

@@ -1,0 +1,224 @@
+"""The conditions stage: decides what the status of each VPA object should say, whenever that changes.
+
+It works on whole clusters, and a partition owns those whose name it is the partition of. VPA objects that another recommender
+serves are left alone. Whether an object can be served was judged by its source, which says so in `unsupported`.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from agents.engine.tables.object_table import ObjectTable
+from agents.engine.tables.parted_state import PartedState, StatePart
+from agents.engine.turn import Decided, Recorded, Turn
+from agents.logic.conditions import condition_rules
+from agents.logic.conditions.condition_rules import TargetKnowledge
+from agents.logic.conditions.target_index import DecidedRequests, TargetIndex
+from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
+from schemas.decisions.vpa_conditions import DecidedCondition, VpaConditionsDecided
+from schemas.facts.pods import PodChanged, PodDeleted
+from schemas.facts.sources import SourceReported
+from schemas.ids import DecisionId
+from schemas.names import Place
+from schemas.policies.vpa import VpaChanged, VpaRemoved
+from schemas.units import Seconds
+
+NAME = "conditions"
+
+
+class RecommenderSettings(Protocol):
+    """What this stage needs to know of the recommender: its name, and how often it decides everything again."""
+
+    @property
+    def recommender(self) -> str:
+        """The name under which VPAs are served."""
+
+    @property
+    def heartbeat(self) -> Seconds:
+        """The time of events after which a recommendation is decided again even if nothing changed."""
+
+
+class RecommenderRules(Protocol):
+    """The recommender's settings in force: of the log, else of this process."""
+
+    @property
+    def settings(self) -> RecommenderSettings:
+        """The settings in force."""
+
+    @property
+    def table(self) -> StatePart:
+        """Where they are kept."""
+
+    def ingest(self, records: Iterable[Recorded]) -> None:
+        """Take in the policies of a turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class VpaRecord:
+    """The newest version of a VPA object, and its place in the log."""
+
+    event: VpaChanged
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class LastConditions:
+    """What was decided last of a VPA object: the parts that make a new decision when they change."""
+
+    uid: str
+    generation: int
+    conditions: tuple[DecidedCondition, ...]
+    containers: tuple[ContainerRecommendation, ...] | None
+
+
+class VpaConditions(PartedState):
+    """The state of one partition. `partition_of` gives the partition of a cluster's name or of a workload's key."""
+
+    def __init__(self, rules: RecommenderRules, partition: int, partition_of: Callable[[str], int]) -> None:
+        self.partition = partition
+        self._rules, self._partition_of = rules, partition_of
+        self._settings = rules.settings
+        self.vpas: ObjectTable[VpaRecord] = ObjectTable("vpas", VpaRecord, 64)
+        self.decided: ObjectTable[LastConditions] = ObjectTable("decided", LastConditions, 64)
+        self.targets = TargetIndex(partition_of)
+        self._vpas_of: dict[str, set[str]] | None = None
+        self._touched: set[str] = set()
+        super().__init__(rules.table, self.vpas, self.decided, *self.targets.tables())
+
+    def step(self, turn: Turn) -> Sequence[Decided]:
+        """Take a turn in; decide about every VPA object that this may concern."""
+        self._ingest_policies(turn)
+        for recorded in turn.of("cluster-changes"):
+            if isinstance(recorded.event, SourceReported) and self._owns(recorded.event.cluster):
+                self.targets.ingest_source(recorded.event)
+        for recorded in turn.of("pod-changes-by-cluster"):
+            if isinstance(recorded.event, PodChanged | PodDeleted):
+                self.targets.ingest_pod(recorded.event)
+        for recorded in turn.of("recommendations-by-cluster"):
+            if isinstance(recorded.event, RequestsRecommended):
+                self._ingest_requests(recorded.event, recorded.place)
+        return [decided for key in self._take_touched() for decided in self._decide(turn, key)]
+
+    def load(self, chunk: str, data: bytes) -> None:
+        """Put a dumped chunk in its place."""
+        super().load(chunk, data)
+        self.targets.loaded()
+        self._vpas_of = None
+        self._settings = self._rules.settings
+
+    def _ingest_policies(self, turn: Turn) -> None:
+        before = self._settings.recommender, self._settings.heartbeat
+        self._rules.ingest(turn.of("policies"))
+        self._settings = self._rules.settings
+        if (self._settings.recommender, self._settings.heartbeat) != before:
+            self._touched.update(self.vpas)
+        for recorded in turn.of("policies"):
+            event = recorded.event
+            if isinstance(event, VpaChanged) and self._owns(event.cluster):
+                self._replace(event.key, VpaRecord(event, recorded.place))
+            elif isinstance(event, VpaRemoved) and self._owns(event.cluster):
+                self._replace(event.key, None)
+
+    def _ingest_requests(self, event: RequestsRecommended, place: Place) -> None:
+        self.targets.ingest_requests(event, place, targeted=self._by_target, heartbeat=self._settings.heartbeat)
+
+    def _replace(self, key: str, new: VpaRecord | None) -> None:
+        """Let the VPA object be as it is now. Other VPAs on its targets may govern them now, or no longer."""
+        by_target, old = self._by_target, self.vpas.get(key)
+        if old is not None:
+            target = old.event.target
+            by_target[target].discard(key)
+            self._touched |= by_target[target] if target else set()
+            if not by_target[target]:
+                del by_target[target]
+            self.vpas.remove(key)
+        if new is not None:
+            target = new.event.target
+            by_target.setdefault(target, set()).add(key)
+            self._touched |= by_target[target] if target else set()
+            self.vpas.upsert(key, new)
+        self._touched.add(key)
+
+    def _take_touched(self) -> list[str]:
+        """The keys of VPA objects to look at, in order."""
+        workloads, clusters = self.targets.take_changed()
+        touched, self._touched = self._touched, set()
+        for workload in workloads:
+            touched |= self._by_target.get(workload, set())
+        if clusters:
+            touched |= {key for key, vpa in self.vpas.items() if vpa.event.target and vpa.event.cluster in clusters}
+        return sorted(touched)
+
+    def _decide(self, turn: Turn, key: str) -> Iterator[Decided]:
+        """The decision about one VPA object, if there is anything new to say."""
+        record, before = self.vpas.get(key), self.decided.get(key)
+        if record is None or not record.event.served_by(self._settings.recommender):
+            if before is not None:
+                self.decided.remove(key)
+                cluster, namespace, name = key.split("/")
+                about = (cluster, namespace, name, before.uid, before.generation)
+                yield self._decided(VpaConditionsDecided(self._id(turn, key), turn.at, *about, (), (), {}, withdrawn=True))
+            return
+        vpa = record.event
+        target, requests = self._knowledge(vpa)
+        containers = None if target.containers is None else condition_rules.shown(vpa, target.containers)
+        known = before.conditions if before is not None and before.uid == vpa.uid else ()
+        found = condition_rules.conditions(vpa, replace(target, containers=containers), known, turn.at)
+        last = LastConditions(vpa.uid, vpa.generation, found, containers)
+        if last == before:
+            return
+        self.decided.upsert(key, last)
+        event = VpaConditionsDecided(
+            id=self._id(turn, key),
+            at=turn.at,
+            cluster=vpa.cluster,
+            namespace=vpa.namespace,
+            name=vpa.name,
+            uid=vpa.uid,
+            generation=vpa.generation,
+            conditions=found,
+            containers=containers,
+            because=_because(vpa, target),
+            recommendation=requests.id if requests is not None and containers else "",
+        )
+        yield self._decided(event, *((requests.place,) if requests is not None and containers else ()), record.place)
+
+    def _id(self, turn: Turn, key: str) -> str:
+        return str(DecisionId(NAME, self.partition, turn.number, "conditions", key))
+
+    def _decided(self, event: VpaConditionsDecided, *cause: Place) -> Decided:
+        return Decided("vpa-conditions", event.key, event, cause)
+
+    def _knowledge(self, vpa: VpaChanged) -> tuple[TargetKnowledge, DecidedRequests | None]:
+        """What is known of a VPA's target, and the recommendation behind it."""
+        heartbeat = self._settings.heartbeat
+        governing = self._governing(vpa.target)
+        if governing is None or governing.key != vpa.key:
+            rival = "" if governing is None else f"{governing.namespace}/{governing.name}"
+            return TargetKnowledge(0, (), rival), None
+        pods, containers = self.targets.count(vpa.target, heartbeat), self.targets.containers(vpa.target, heartbeat)
+        return TargetKnowledge(pods, containers), self.targets.live_requests(vpa.target, heartbeat)
+
+    def _governing(self, target: str) -> VpaChanged | None:
+        """The VPA that governs a workload; None without a target."""
+        records = (self.vpas.get(key) for key in self._by_target.get(target, ())) if target else ()
+        vpas = (record.event for record in records if record is not None)
+        return min(vpas, key=lambda vpa: vpa.rank(self._settings.recommender), default=None)
+
+    @property
+    def _by_target(self) -> dict[str, set[str]]:
+        """The keys of VPA objects by what they target, under the empty key those that target nothing."""
+        if self._vpas_of is None:
+            self._vpas_of = {}
+            for key, record in self.vpas.items():
+                self._vpas_of.setdefault(record.event.target, set()).add(key)
+        return self._vpas_of
+
+    def _owns(self, cluster: str) -> bool:
+        """Whether the cluster's records are in this partition. Broadcast topics bring those of all clusters."""
+        return self._partition_of(cluster) == self.partition
+
+
+def _because(vpa: VpaChanged, target: TargetKnowledge) -> dict[str, object]:
+    governed = {"governed_by": target.rival} if target.rival else {}
+    return {"target": vpa.target or "none", "pods": "unknown" if target.pods is None else target.pods, **governed}

@@ -1,0 +1,16 @@
+"""Which control records and outcomes no stage may take in, and the sentence that says why. The shared guards rest on both."""
+
+from collections.abc import Iterator
+
+from agents.engine.turn import Event
+from schemas import bounds
+from schemas.outcomes import ActionFinished
+from schemas.policies.control import ControlChanged
+
+
+def reasons(event: Event) -> Iterator[str]:
+    """What is wrong with a control record or an outcome; nothing for other events."""
+    if isinstance(event, ControlChanged):
+        yield from bounds.number("budget", event.budget, 1.0)
+    elif isinstance(event, ActionFinished) and event.subject.workload:
+        yield from bounds.workload_key("subject.workload", event.subject.workload)

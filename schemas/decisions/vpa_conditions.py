@@ -1,0 +1,68 @@
+"""The decision what the status of a VPA object should say."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from schemas.decisions.recommendations import Because, ContainerRecommendation
+from schemas.subjects import Subject
+
+
+class ConditionType(StrEnum):
+    """The conditions that a recommender keeps; upstream's names."""
+
+    PROVIDED = "RecommendationProvided"
+    NO_PODS = "NoPodsMatched"
+    UNSUPPORTED = "ConfigUnsupported"
+
+
+class ConditionStatus(StrEnum):
+    """TRUE or FALSE, as Kubernetes has it. UNKNOWN: nobody can know now, so what stands in the object stays."""
+
+    TRUE = "True"
+    FALSE = "False"
+    UNKNOWN = "Unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class DecidedCondition:
+    """One condition, and since when it has this status. Where PROVIDED is UNKNOWN, reason and message are those of FALSE."""
+
+    type: ConditionType
+    status: ConditionStatus
+    since: datetime
+    reason: str = ""
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class VpaConditionsDecided:
+    """What the status of a VPA object of this uid and generation should say. The newest turn wins.
+
+    `containers` is the recommendation that it shows: empty for none, None while nobody can know, so that one that stands in the
+    object for this generation stays. `recommendation` is the id of the decision that it comes from. `withdrawn`: the object is
+    gone or another recommender's, and nothing is to be written any more.
+    """
+
+    id: str
+    at: datetime
+    cluster: str
+    namespace: str
+    name: str
+    uid: str
+    generation: int
+    conditions: tuple[DecidedCondition, ...]
+    containers: tuple[ContainerRecommendation, ...] | None
+    because: Because
+    recommendation: str = ""
+    withdrawn: bool = False
+
+    @property
+    def key(self) -> str:
+        """`cluster/namespace/name`, the record key."""
+        return f"{self.cluster}/{self.namespace}/{self.name}"
+
+    @property
+    def subject(self) -> Subject:
+        """The VPA object."""
+        return Subject.of_object(self.cluster, "VerticalPodAutoscaler", self.namespace, self.name, self.uid)

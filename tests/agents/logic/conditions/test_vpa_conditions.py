@@ -1,0 +1,196 @@
+"""The conditions stage: one decision for each change, in any order of recommendations, and resumed as if never stopped."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agents.logic.conditions.vpa_conditions import VpaConditions
+from agents.logic.stage_rules import StageRules
+from agents.logic.vertical.vertical_settings import VerticalSettings
+from schemas.catalogue import Event
+from schemas.decisions.vpa_conditions import VpaConditionsDecided
+from schemas.facts.sources import SourceReported
+from schemas.policies.rules import StageRulesChanged, rules_version
+from schemas.policies.vpa import VpaChanged, VpaRemoved
+from tests.support.cluster_events import turn
+from tests.support.status_scene import AT, HOUR, START, gone, pod, said, vpa
+
+HALF_HOUR = 1_800_000
+NAMES, TARGETS = ("a", "b"), ("x", "y")
+
+
+def open_stage(partition_of: Callable[[str], int] = lambda _: 0) -> VpaConditions:
+    return VpaConditions(StageRules("recommender", VerticalSettings()), 0, partition_of)
+
+
+def topic(event: Event) -> str:
+    match event:
+        case VpaChanged() | VpaRemoved() | StageRulesChanged():
+            return "policies"
+        case SourceReported():
+            return "cluster-changes"
+        case _:
+            return "pod-changes-by-cluster" if hasattr(event, "pod") else "recommendations-by-cluster"
+
+
+def step(stage: VpaConditions, number: int, *events: Event) -> list[VpaConditionsDecided]:
+    inputs: dict[str, list[Event]] = {}
+    for event in events:
+        inputs.setdefault(topic(event).replace("-", "_"), []).append(event)
+    decided = [decided.event for decided in stage.step(turn(number, **inputs))]
+    assert all(isinstance(event, VpaConditionsDecided) for event in decided)
+    return decided  # type: ignore[return-value]  # as just seen
+
+
+def statuses(decision: VpaConditionsDecided) -> dict[str, str]:
+    return {each.type.value: each.status.value for each in decision.conditions}
+
+
+def test_a_decision_names_its_object_its_recommendation_and_the_places_it_rests_on() -> None:
+    [decided] = open_stage().step(turn(START, policies=[vpa()], recommendations_by_cluster=[said()]))
+    event = decided.event
+    assert isinstance(event, VpaConditionsDecided)
+    assert (decided.topic, decided.key, event.id) == (
+        "vpa-conditions",
+        "demo/web/api",
+        f"conditions/0/{START}/conditions/demo/web/api",
+    )
+    assert (event.uid, event.generation, event.recommendation, event.containers) == ("u1", 1, said().id, said().containers)
+    assert statuses(event) == {"ConfigUnsupported": "False", "NoPodsMatched": "False", "RecommendationProvided": "True"}
+    assert [place.topic for place in decided.cause] == ["ullage.recommendations-by-cluster.v1", "ullage.policies.v1"]
+    assert event.because == {"target": "demo/web/Deployment/api", "pods": 2}
+
+
+def test_nothing_new_is_no_decision() -> None:
+    stage = open_stage()
+    assert len(step(stage, START, vpa(), said())) == 1
+    for beat in range(1, 5):
+        assert step(stage, START + beat * HOUR, vpa(resource_version=str(beat)), said(turn=START + beat * HOUR)) == []
+
+
+def test_an_object_that_goes_or_changes_hands_is_withdrawn_once() -> None:
+    stage = open_stage()
+    step(stage, START, vpa(), vpa("late", uid="u2", target="other"))
+    [gone_away] = step(stage, START + 1, VpaRemoved(AT, "demo", "web", "api"))
+    [handed_over] = step(stage, START + 2, vpa("late", uid="u2", target="other", recommenders=("theirs",)))
+    assert [(each.key, each.uid, each.withdrawn) for each in (gone_away, handed_over)] == [
+        ("demo/web/api", "u1", True),
+        ("demo/web/late", "u2", True),
+    ]
+    assert step(stage, START + 3, VpaRemoved(AT, "demo", "web", "late"), said()) == []
+
+
+def test_an_object_made_anew_has_times_of_its_own() -> None:
+    stage = open_stage()
+    step(stage, START, vpa(), said())
+    [decision] = step(stage, START + HOUR, VpaRemoved(AT, "demo", "web", "api"), vpa(uid="u2"))
+    assert {each.since for each in decision.conditions} == {decision.at}
+    assert statuses(decision)["RecommendationProvided"] == "True"  # the recommender stands by it
+
+
+def test_a_partition_decides_about_its_own_clusters_alone() -> None:
+    foreign = replace(vpa(), cluster="elsewhere")
+    stage = open_stage(lambda key: 0 if key.startswith("demo") else 1)
+    assert [each.key for each in step(stage, START, foreign, vpa())] == ["demo/web/api"]
+    assert step(stage, START + 1, SourceReported(AT, "elsewhere", "kube", ()), VpaRemoved(AT, "elsewhere", "web", "api")) == []
+
+
+def test_rules_of_the_log_name_the_recommender_and_its_heartbeat() -> None:
+    stage = open_stage()
+    step(stage, START, vpa(), said())
+    rules = asdict(replace(VerticalSettings(), recommender="ullage"))
+    [decision] = step(stage, START + 1, StageRulesChanged(AT, "recommender", 1, rules, rules_version("recommender", 1, rules)))
+    assert decision.withdrawn
+    [taken_up] = step(stage, START + 2, vpa(recommenders=("ullage",), generation=2))
+    assert (taken_up.generation, taken_up.withdrawn) == (2, False)
+
+
+def test_a_recommendation_that_is_not_decided_again_is_withdrawn_after_two_whole_heartbeats() -> None:
+    stage = open_stage()
+    step(stage, START, vpa(), pod("one"), said(), said("other"))
+    decided = [step(stage, START + beat * HOUR + 1, said("other", turn=START + beat * HOUR)) for beat in (1, 2, 3)]
+    assert decided == [[], [], []]
+    [decision] = step(stage, START + 4 * HOUR, said("other", turn=START + 3 * HOUR + 500))
+    assert (statuses(decision)["RecommendationProvided"], decision.containers) == ("False", ())
+
+
+def test_until_two_heartbeats_were_read_absence_is_unknown() -> None:
+    stage = open_stage()
+    [first] = step(stage, START, vpa(), said("other"))
+    assert (statuses(first)["RecommendationProvided"], first.containers) == ("Unknown", None)
+    [second] = [
+        each for beat in (1, 2, 3, 4) for each in step(stage, START + beat * HOUR + 1, said("other", turn=START + beat * HOUR))
+    ]
+    assert (statuses(second)["RecommendationProvided"], second.containers) == ("False", ())
+
+
+def test_what_is_kept_of_workloads_does_not_grow_with_those_that_come_and_go() -> None:
+    def size(beats: int) -> int:
+        stage = open_stage()
+        for beat in range(beats):
+            number = START + beat * HOUR
+            names = [f"job-{beat}-{n}" for n in range(20)]
+            step(stage, number, *(vpa(name, target=name) for name in names), *(said(name, turn=number) for name in names))
+            step(stage, number + 1, *(VpaRemoved(AT, "demo", "web", name) for name in names))
+        return sum(len(stage.dump(chunk)) for chunk in stage.chunks())
+
+    assert size(100) < 1.2 * size(10)
+
+
+events = st.lists(
+    st.builds(
+        vpa,
+        st.sampled_from(NAMES),
+        target=st.sampled_from(TARGETS),
+        unsupported=st.sampled_from(["", "", "", "the target is gone"]),
+        recommenders=st.sampled_from([(), (), ("default",), ("other",)]),
+        generation=st.integers(1, 3),
+    )
+    | st.builds(VpaRemoved, st.just(AT), st.just("demo"), st.just("web"), st.sampled_from(NAMES))
+    | st.builds(pod, st.sampled_from("pq"), st.sampled_from(TARGETS))
+    | st.builds(gone, st.sampled_from("pq"), st.just("x"))
+    | st.builds(SourceReported, st.just(AT), st.just("demo"), st.just("kube"), st.sampled_from([(), ("pod-changes",)]))
+    | st.builds(
+        said,
+        st.sampled_from(TARGETS),
+        turn=st.integers(0, 12).map(lambda n: START + n * HALF_HOUR),
+        pods=st.sampled_from([None, 0, 2]),
+        cpu=st.sampled_from([100.0, 200.0]),
+    ),
+    max_size=12,
+)
+
+
+@given(st.lists(events, min_size=1, max_size=6), st.data())
+def test_a_resumed_snapshot_is_as_if_it_had_never_stopped(turns: list[list[Event]], data: st.DataObject) -> None:
+    stage, resumed = open_stage(), open_stage()
+    chunks: dict[str, bytes] = {}
+    for number, batch in enumerate(turns):
+        assert step(resumed, START + number * HOUR, *batch) == step(stage, START + number * HOUR, *batch)
+        chunks |= {chunk: resumed.dump(chunk) for chunk in resumed.take_dirty()}
+        if data.draw(st.booleans()):
+            resumed = open_stage()
+            for chunk, dumped in sorted(chunks.items()):
+                resumed.load(chunk, dumped)
+
+
+@given(st.lists(events, min_size=1, max_size=4), st.data())
+def test_the_order_of_recommendations_decides_nothing(turns: list[list[Event]], data: st.DataObject) -> None:
+    """A worker that recovers publishes some again, and one that is believed dead may still write an old one."""
+    objects = [event for batch in turns for event in batch if topic(event) != "recommendations-by-cluster"]
+    recommended = {event.id: event for batch in turns for event in batch if topic(event) == "recommendations-by-cluster"}  # type: ignore[union-attr]  # it has one
+    in_order = list(recommended.values())
+    shuffled = data.draw(st.permutations([*in_order, *in_order[:2]]))
+
+    def last(events: Sequence[Event]) -> dict[str, Any]:
+        stage, newest = open_stage(), dict[str, Any]()
+        for number, batch in enumerate(([*objects], *[[event] for event in events])):
+            newest |= {
+                each.key: (statuses(each), each.containers, each.withdrawn) for each in step(stage, START + number, *batch)
+            }
+        return newest
+
+    assert last(shuffled) == last(in_order)
