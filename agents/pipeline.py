@@ -7,7 +7,7 @@ from dataclasses import asdict
 from functools import cache
 
 from agents.engine.stage import Stage
-from agents.logic.conditions.vpa_conditions import VpaConditions
+from agents.logic.conditions.conditions_stage import VpaConditions
 from agents.logic.stage_rules import StageRules
 from agents.logic.updates.updater import Updater
 from agents.logic.validation.events import refuse

@@ -15,6 +15,7 @@ from typing import Protocol
 
 from schemas.times import to_ms
 from streams.codec.event_codec import header, tick_number
+from streams.errors import BadInput
 from streams.log.port import Log, Record
 
 Partition = tuple[str, int]
@@ -218,3 +219,12 @@ def _fill(log: Log, ranges: Sequence[_PartitionRange]) -> None:
     if not records:
         for each in open_ranges.values():
             each.position = each.end
+
+
+def has_topic(log: Log, topic: str) -> bool:
+    """Whether a log has a topic (wire name). One that an older version wrote lacks those that came later."""
+    try:
+        log.partitions(topic)
+    except BadInput:
+        return False
+    return True

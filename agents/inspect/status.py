@@ -21,7 +21,7 @@ from streams.codec.event_codec import Codec, header, tick_number
 from streams.errors import BadRecord
 from streams.log.port import Log, Record
 from streams.log_context import LogContext
-from streams.log_range import event_time_ms, read_range
+from streams.log_range import event_time_ms, has_topic, read_range
 from streams.publishing.operator import NewestTick, OperatorLog
 from streams.topics import Topics
 
@@ -55,6 +55,9 @@ def _tick(tick: NewestTick | None) -> str:
 def _last_hour(log: Log, topics: Topics, tick: NewestTick) -> Iterator[str]:
     now = to_ms(tick.at)
     for stage, topic in decision_topics().items():
+        if not has_topic(log, topics.wire(topic)):
+            yield f"{stage:<14}the log has no topic '{topics.wire(topic)}'"
+            continue
         found = _last_hour_of(log, topics, topic, tick)
         newest = max((event_time_ms(record) for record in found), default=None)
         lag = "no decision in the last hour" if newest is None else f"newest decision {_length((now - newest) / 1000)} ago"

@@ -8,10 +8,8 @@ only the workers' marks say which of the last decisions were in flight.
 from collections.abc import Mapping, Sequence
 
 from agents.engine.stage import Stage
-from streams.errors import BadInput
-from streams.log.port import Log
 from streams.log_context import LogContext
-from streams.log_range import RecordImporter, copy_range
+from streams.log_range import RecordImporter, copy_range, has_topic
 from streams.topics import TOPICS, changelog_topic
 
 
@@ -24,13 +22,5 @@ def export(context: LogContext, to: RecordImporter, *, stages: Sequence[Stage], 
     changelogs = [changelog_topic(worker, stage.name) for stage in stages]
     written = [context.topics.wire(name) for stage in reversed(stages) for name in ("dead-letters", *stage.writes)]
     rest = [context.topics.wire(topic.name) for topic in TOPICS]
-    wires = [wire for wire in dict.fromkeys((*changelogs, *written, *rest)) if _exists(context.log, wire)]
+    wires = [wire for wire in dict.fromkeys((*changelogs, *written, *rest)) if has_topic(context.log, wire)]
     return copy_range(context.log, to, wires)
-
-
-def _exists(log: Log, topic: str) -> bool:
-    try:
-        log.partitions(topic)
-    except BadInput:
-        return False
-    return True

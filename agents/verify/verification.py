@@ -31,6 +31,7 @@ from schemas.times import from_ms
 from streams.codec.event_codec import header, tick_number
 from streams.log.port import NewRecord
 from streams.log_context import LogContext
+from streams.log_range import has_topic
 
 DEAD_LETTERS = "dead-letters"
 SHOWN = 100
@@ -78,6 +79,8 @@ class VerificationReport:
     digested: int = 0
     undigested: list[str] = field(default_factory=list)
     """A sentence for each input of which nobody can say whether it is as the worker read it."""
+    absent: list[str] = field(default_factory=list)
+    """A sentence for each stage that the log is older than: nothing of it is compared."""
     newest: dict[Part, int] = field(default_factory=dict)
     counts: dict[DiscrepancyKind, int] = field(default_factory=dict)
     discrepancies: list[Discrepancy] = field(default_factory=list)
@@ -108,8 +111,17 @@ def verify(
     """
     report = VerificationReport()
     for stage in stages:
+        lacking = _lacking(context, stage)
+        if lacking and not any(name == stage.name for name, _ in committed or ()):
+            report.absent.append(f"{stage.name}: the log has no topic '{lacking[0]}'; it is older than this stage")
+            continue
         _StageVerification(context, stage, report, starts or {}, committed or {}).run()
     return report
+
+
+def _lacking(context: LogContext, stage: Stage) -> list[str]:
+    """The topics (wire names) of a stage that the log does not have. A stage that works in a log has all of its topics."""
+    return [wire for name in (*stage.reads, *stage.writes) if not has_topic(context.log, wire := context.topics.wire(name))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,6 +353,7 @@ def report_lines(report: VerificationReport) -> Iterator[str]:
         upto = f"up to turn {turn} ({from_ms(turn):%Y-%m-%d %H:%M:%S})" if turn >= 0 else "nothing published"
         yield f"{stage}, partition {partition}: {upto}"
     yield f"{report.digested} inputs are as the workers read them, up to their newest marks"
+    yield from (f"not compared: {says}" for says in report.absent)
     yield from (f"not proven: {says}" for says in report.undigested)
     if report.waiting:
         yield f"{report.waiting} decisions of later turns are not published yet: the workers' marks say that they are in flight"

@@ -29,6 +29,7 @@ from streams.codec.event_codec import Codec
 from streams.errors import BadInput, BadRecord
 from streams.log.port import Log, Record
 from streams.log_context import LogContext
+from streams.log_range import has_topic
 from streams.topics import Topics
 
 WIDEST = 6
@@ -207,10 +208,7 @@ class _Search:
 
     def _partitions(self, wire: str) -> int:
         """How many partitions a topic has; none in a log that is older than the topic."""
-        try:
-            return self.log.partitions(wire)
-        except BadInput:
-            return 0
+        return self.topics.partitions if has_topic(self.log, wire) else 0
 
     def _records(self, name: str, *, since: datetime | None = None, until: datetime | None = None) -> Iterator[Record]:
         """The records of a topic, without ticks; in each partition from event time `since` on, up to the first after `until`."""

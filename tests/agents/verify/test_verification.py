@@ -12,6 +12,7 @@ from agents.runner import Runner, TaskStart
 from agents.verify.committed_turns import CommittedTurn
 from agents.verify.verification import DiscrepancyKind, VerificationReport, report_lines, verify
 from streams.codec.event_codec import header, tick_number
+from streams.errors import BadInput
 from streams.log.file_log import FileLog
 from streams.log.memory_log import MemoryLog
 from streams.log.port import NewRecord, Positions, Record
@@ -299,3 +300,19 @@ def test_any_damage_to_anything_published_is_found_and_nothing_else_is(bench: Pi
         assert verify(context(bench, log), stages()[:1]).ok == (how in ("as it was", "twice"))
     else:
         assert run(bench, log).ok == (how in ("as it was", "twice"))
+
+
+def test_a_stage_that_the_log_is_older_than_is_not_compared_unless_a_worker_had_it(bench: PipelineLog) -> None:
+    newer = replace(stages()[1], name="newer", writes=("vpa-conditions",))
+    old = MemoryLog()
+    for topic in TOPICS:
+        if topic.name != "vpa-conditions":
+            old.create(bench.topics.wire(topic.name), bench.topics.partitions)
+            old.import_records(bench.all_records(topic.name))
+    report = verify(context(bench, old), [*stages(), newer])
+    assert report.ok
+    assert report.absent == ["newer: the log has no topic 'ullage.vpa-conditions.v1'; it is older than this stage"]
+    assert f"not compared: {report.absent[0]}" in list(report_lines(report))
+    marked = {("newer", 0): CommittedTurn(START_MS, {}, None)}
+    with pytest.raises(BadInput, match=r"no topic 'ullage\.vpa-conditions\.v1'"):
+        verify(context(bench, old), [newer], committed=marked)

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.logic.conditions.vpa_conditions import VpaConditions
+from agents.logic.conditions.conditions_stage import VpaConditions
 from agents.logic.stage_rules import StageRules
 from agents.logic.vertical.vertical_settings import VerticalSettings
 from schemas.catalogue import Event

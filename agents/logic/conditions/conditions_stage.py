@@ -1,7 +1,7 @@
 """The conditions stage: decides what the status of each VPA object should say, whenever that changes.
 
 It works on whole clusters, and a partition owns those whose name it is the partition of. VPA objects that another recommender
-serves are left alone. Whether an object can be served was judged by its source, which says so in `unsupported`.
+serves are left alone. Whether an object can be served was judged by its source, which says so in `VpaChanged.unsupported`.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
