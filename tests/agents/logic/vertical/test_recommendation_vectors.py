@@ -26,7 +26,7 @@ from schemas.facts.usage import ContainerOOMKilled
 from schemas.names import Place, PodName, Workload
 from schemas.policies.selectors import Operator, Requirement
 from schemas.policies.vpa import TargetRef, VpaChanged
-from streams.consumers.vpa_status import conditions
+from streams.consumers.vpa_status.desired_status import container_resources
 from tests.support.quantities import quantity
 from tests.support.series import amounts, policy
 from tests.support.upstream_model import EPOCH, grown, settings
@@ -181,7 +181,9 @@ def test_amounts_and_texts_are_upstreams(vector: Json) -> None:
     done = recommend(run.usage, members, these, chosen)
     assert unrounded(done, names) == (expected["amounts"] or {})
     found = [
-        msgspec.to_builtins(conditions.text(decision_builder.containers(done, [i], [name])[0], humanize=chosen.humanize_memory))
+        msgspec.to_builtins(
+            container_resources(decision_builder.containers(done, [i], [name])[0], humanize=chosen.humanize_memory)
+        )
         for i, name in enumerate(names)
     ]
     assert amounts_of(found) == amounts_of(expected["status"] or [])
