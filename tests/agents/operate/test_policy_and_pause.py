@@ -186,6 +186,7 @@ def test_the_status_says_the_time_the_switch_and_the_dead_letters(desk: Desk, ca
         "newest tick   2026-01-05 12:00:00 UTC",
         "cluster       demo: apply, 10% of the pods at one time",
         "recommender   no decision in the last hour",
+        "conditions    no decision in the last hour",
         "updater       no decision in the last hour",
         "consumers     no outcome in the last hour",
         "dead letters  0",
