@@ -17,7 +17,7 @@ import pytest
 
 from agents.logic.vertical.vertical_settings import VerticalSettings
 from agents.pipeline import stages
-from agents.settings.tree import Settings
+from agents.settings.tree import Settings, TopicSettings
 from agents.verify.committed_turns import committed
 from agents.verify.verification import verify
 from schemas.catalogue import Event
@@ -183,7 +183,7 @@ def _judge(commands: Commands, world: World, before: list[Any], after: list[Any]
         assert max(rows.values()) == 1
         assert events(log, topics, "dead-letters") == []
         settings = VerticalSettings(interval=INTERVAL)
-        listed = stages(Settings(vertical=settings))
+        listed = stages(Settings(vertical=settings, topics=TopicSettings(partitions=topics.partitions)))
         found = verify(LogContext.of(log, topics), listed, committed=committed(log, topics.prefix, listed))
         assert found.ok, found.discrepancies
         assert found.decisions > 0

@@ -15,7 +15,7 @@ import pytest
 
 from agents.pipeline import stages, ticked_topics
 from agents.runner import Runner
-from agents.settings.tree import Settings
+from agents.settings.tree import Settings, TopicSettings
 from schemas.units import Seconds
 from streams.clients.kube.api import Api
 from streams.clients.kube.list_watch import ListWatchClient
@@ -47,7 +47,7 @@ class Way:
             self.log.create(TOPICS_HERE.wire(topic.name), TOPICS_HERE.partitions)
         self.codec, self.api = Codec(TOPICS_HERE), Api(plane.api_client())
         self.usage = UsageSource(MetricsApiUsage(self.api, cluster="real").read, LogContext.of(self.log, TOPICS_HERE, "real"))
-        listed = stages(Settings.model_validate({"topics": {"partitions": TOPICS_HERE.partitions}}))
+        listed = stages(Settings(topics=TopicSettings(partitions=TOPICS_HERE.partitions)))
         self.stages = Runner(listed, LogContext.of(self.log, TOPICS_HERE))
         self.status = self.consumer()
 

@@ -96,10 +96,10 @@ def test_no_pods_and_a_target_that_cannot_be_served_are_said(scene: Scene) -> No
     scene.status.say(scene.told())
     scene.consumer.poll_once()
     assert scene.conditions() == {"NoPodsMatched": "True", "RecommendationProvided": "False"}
-    scene.status.say(scene.told(unsupported="there is no Deployment 'web'"), scene.said())
+    scene.status.say(scene.told(unsupported="there is no Deployment 'web'"))
     scene.consumer.poll_once()
     assert scene.conditions() == {"ConfigUnsupported": "True", "NoPodsMatched": "True", "RecommendationProvided": "False"}
-    scene.status.say(scene.told())
+    scene.status.say(scene.told(), scene.said())
     scene.consumer.poll_once()
     assert scene.conditions() == {"RecommendationProvided": "True"}
 

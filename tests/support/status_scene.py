@@ -9,7 +9,7 @@ from kubernetes import client as official
 from agents.engine.stage import Stage
 from agents.pipeline import stages, ticked_topics
 from agents.runner import Runner
-from agents.settings.tree import Settings
+from agents.settings.tree import Settings, TopicSettings
 from schemas.catalogue import Event
 from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
 from schemas.decisions.vpa_conditions import VpaConditionsDecided
@@ -67,7 +67,7 @@ def gone(name: str, target: str = "api") -> PodDeleted:
 
 def conditions_stage(topics: Topics) -> Stage:
     """The stage as the pipeline has it, for these topics."""
-    settings = Settings.model_validate({"topics": {"partitions": topics.partitions}})
+    settings = Settings(topics=TopicSettings(partitions=topics.partitions))
     return next(stage for stage in stages(settings) if stage.name == "conditions")
 
 

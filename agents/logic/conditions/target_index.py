@@ -124,7 +124,8 @@ class TargetIndex:
     def ingest_requests(self, event: RequestsRecommended, place: Place, *, targeted: Container[str], heartbeat: Seconds) -> None:
         """Take in a recommendation. Of a workload that no VPA targets it only shows that the recommender is at work.
 
-        A recommendation is kept until the next heartbeat after its last VPA went, because an object may be made anew.
+        Nothing is lost by that: the recommender decides again, within its interval, for a workload that gets a VPA. A
+        recommendation is kept until the next heartbeat after its last VPA went, because an object may be made anew.
         """
         identity, workload = DecisionId.parse(event.id), event.workload.key
         self._hear(event.workload.cluster, self._partition_of(workload), identity.turn, heartbeat, targeted)
