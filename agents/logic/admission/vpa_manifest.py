@@ -125,6 +125,23 @@ def of_event(changed: VpaChanged, recommended: Sequence[ContainerRecommendation]
     )
 
 
+def of_policy(
+    target: str,
+    mode: UpdateMode,
+    containers: Sequence[ContainerPolicy],
+    recommended: Sequence[ContainerRecommendation] | None,
+) -> Vpa:
+    """A policy of our own as if it were a VPA of a workload that it governs: it selects all pods there."""
+    return Vpa(
+        namespace="",
+        name=target,
+        selector=(),
+        update=Update(mode),
+        policies=tuple(_policy_of(each) for each in containers),
+        advice=None if recommended is None else tuple(resource_lists.of_recommendation(each) for each in recommended),
+    )
+
+
 def read(manifest: object) -> Vpa:
     """A manifest. Its selector is not in it. Raises UnreadableError."""
     whole = json_fields.parts(manifest, ".")

@@ -1,0 +1,93 @@
+"""What admission knows of one cluster from the log: policies and LimitRanges, put together with what is recommended.
+
+Workloads under a policy of our own have no VPA object; they get one that exists only here, named as the policy's target, so that
+all pods go through the same steps. A VPA that another recommender serves is left to that one. Serves one thread.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from agents.engine.turn import Recorded
+from agents.logic.admission import vpa_manifest
+from agents.logic.admission.vpa_manifest import Vpa
+from agents.logic.policies import Held, Policies
+from agents.logic.resources import container_limit_range
+from agents.logic.resources.container_limit_range import NONE, Ranges
+from schemas.catalogue import Event
+from schemas.decisions.recommendations import RequestsRecommended
+from schemas.names import Place, Workload
+from schemas.policies.limit_ranges import LimitRangeChanged, LimitRangeRemoved
+from schemas.policies.vpa import DEFAULT_RECOMMENDER
+
+Recommended = Callable[[str], RequestsRecommended | None]
+"""The newest recommendation of a workload key; None when there is none."""
+_KEPT = 100_000
+"""VPAs put together that are kept at most."""
+
+
+class AdmissionIndex:
+    """`recommender`: the name under which VPAs are served."""
+
+    def __init__(self, cluster: str, recommended: Recommended, recommender: str = DEFAULT_RECOMMENDER) -> None:
+        self._cluster, self._recommended = cluster, recommended
+        self._policies = Policies(recommender)
+        self._limit_ranges: dict[str, dict[str, LimitRangeChanged]] = {}
+        self._ranges: dict[str, Ranges] = {}
+        self._made: dict[tuple[str, str], tuple[Held, RequestsRecommended | None, Vpa]] = {}
+
+    def apply(self, event: Event, place: Place) -> None:
+        """Take in one event of `policies`."""
+        if isinstance(event, LimitRangeChanged | LimitRangeRemoved):
+            if event.cluster == self._cluster:
+                self._apply_limit_range(event)
+        else:
+            self._policies.take(Recorded(event, place))
+
+    def vpas(self, namespace: str, kind: str, name: str) -> Sequence[Vpa]:
+        """The VPAs whose target has this kind and name; else the policy of our own that governs it, as one."""
+        if not (namespace and kind and name):
+            return ()
+        workload = Workload(self._cluster, namespace, kind, name).key
+        rivals = [held for held in self._policies.rivals(workload) if not held.policy.foreign]
+        governing = self._policies.of(workload)
+        if not rivals and governing is not None and governing.policy.vpa is None:
+            rivals = [governing]
+        return [self._vpa(held, workload, namespace) for held in rivals]
+
+    def ranges(self, namespace: str) -> Ranges:
+        """The LimitRanges of a namespace."""
+        found = self._ranges.get(namespace)
+        if found is None:
+            entries = self._limit_ranges.get(namespace)
+            found = container_limit_range.of_events(entries.values()) if entries else NONE
+            if entries:
+                self._ranges[namespace] = found
+        return found
+
+    def _apply_limit_range(self, event: LimitRangeChanged | LimitRangeRemoved) -> None:
+        self._ranges.pop(event.namespace, None)
+        entries = self._limit_ranges.setdefault(event.namespace, {})
+        if isinstance(event, LimitRangeChanged):
+            entries[event.name] = event
+        else:
+            entries.pop(event.name, None)
+        if not entries:
+            del self._limit_ranges[event.namespace]
+
+    def _vpa(self, held: Held, workload: str, namespace: str) -> Vpa:
+        """Put together once for each policy and recommendation: a rollout asks for the same one hundreds of times."""
+        recommended = self._recommended(workload)
+        key = (held.policy.target if held.policy.vpa is None else held.policy.vpa.key, workload)
+        made = self._made.get(key)
+        if made is not None and made[0] is held and made[1] is recommended:
+            return made[2]
+        containers = None if recommended is None else recommended.containers
+        if held.policy.vpa is None:
+            vpa = vpa_manifest.of_policy(held.policy.target, held.policy.update_mode, held.policy.containers, containers)
+            vpa = replace(vpa, namespace=namespace)
+        else:
+            vpa = vpa_manifest.of_event(held.policy.vpa, containers)
+        if len(self._made) >= _KEPT:
+            self._made.clear()
+        self._made[key] = held, recommended, vpa
+        return vpa

@@ -1,0 +1,42 @@
+"""Single objects of the Kubernetes API as plain JSON, for what is read, changed and put back as a whole.
+
+A replacement names the version that was read, so the server refuses it when somebody else was faster; that raises TryAgain, and
+whoever asks reads anew. All calls raise Unreachable, TryAgain and GiveUp.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from streams.clients.kube.api import Api, Question, accepted
+
+Json = dict[str, Any]
+
+
+class PlainObjects:
+    """The objects below one path, such as `/api/v1/namespaces/ullage/secrets`; `kind` names them in errors."""
+
+    def __init__(self, api: Api, path: str, kind: str) -> None:
+        self._api, self._path, self._kind = api, path, kind
+
+    def find(self, name: str) -> Json | None:
+        """The object; None when there is none."""
+        return self._api.find(Question(f"{self._path}/{name}", f"reading {self._kind}", name), Json)
+
+    def create(self, name: str, body: Mapping[str, object]) -> Json:
+        """Make it."""
+        question = Question(self._path, f"creating {self._kind}", name, "POST", body)
+        return self._api.read(question, Json)
+
+    def replace(self, name: str, body: Mapping[str, object]) -> Json:
+        """Put it back as `body` says, which carries the resourceVersion that was read."""
+        question = Question(f"{self._path}/{name}", f"replacing {self._kind}", name, "PUT", body)
+        return self._api.read(question, Json)
+
+    def delete(self, name: str) -> bool:
+        """Delete it; False when it was gone already."""
+        question = Question(f"{self._path}/{name}", f"deleting {self._kind}", name, "DELETE")
+        answer = self._api.ask(question)
+        if answer.code == 404:  # noqa: PLR2004  # "not found"
+            return False
+        accepted(answer, question)
+        return True

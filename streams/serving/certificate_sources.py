@@ -1,0 +1,133 @@
+"""Where the certificate to serve with comes from: files that others renew, or one that we make and renew ourselves.
+
+What we make is kept in a Secret, so that all replicas show the same one, or in a folder, where there is only one replica. Two
+replicas that renew at one time do no harm: the API server takes one of the two, and the other one reads that the next time.
+"""
+
+import base64
+import binascii
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any, Protocol
+
+from streams.errors import BadInput
+from streams.serving import certificates
+from streams.serving.certificates import ServingCertificate
+
+_FILES = ("tls.crt", "tls.key", "ca.crt")
+"""The names that Kubernetes and cert-manager give them, in folders as in Secrets."""
+
+
+class CertificateSource(Protocol):
+    """Gives the certificate that is to be shown now."""
+
+    def current(self, at: datetime) -> ServingCertificate:
+        """The certificate, renewed if that is due. Raises BadInput, OSError, TryAgain and GiveUp."""
+
+
+class Objects(Protocol):
+    """Where Secrets are kept."""
+
+    def find(self, name: str) -> dict[str, Any] | None:
+        """The object; None when there is none."""
+
+    def create(self, name: str, body: Mapping[str, object]) -> dict[str, Any]:
+        """Make it."""
+
+    def replace(self, name: str, body: Mapping[str, object]) -> dict[str, Any]:
+        """Put it back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Renewal:
+    """Certificates of our own: for which names, how long they hold, and how long before their end they are renewed."""
+
+    names: tuple[str, ...]
+    life: timedelta = certificates.LIFE
+    before: timedelta = certificates.RENEW_BEFORE
+
+    def good(self, found: ServingCertificate, at: datetime) -> bool:
+        """Whether a certificate can go on being used. Raises BadInput."""
+        return found.ends - at > self.before and found.covers(self.names) and certificates.fit(found)
+
+    def make(self, at: datetime) -> ServingCertificate:
+        """A new one."""
+        return certificates.self_made(self.names, at, self.life)
+
+
+@dataclass(frozen=True, slots=True)
+class CertificateFiles:
+    """Files that somebody else renews. Without `authorities` nobody is told whom to trust."""
+
+    certificate: Path
+    key: Path
+    authorities: Path | None = None
+
+    def current(self, _at: datetime) -> ServingCertificate:
+        """As they stand."""
+        authorities = self.authorities.read_bytes() if self.authorities is not None else b""
+        return ServingCertificate(self.certificate.read_bytes(), self.key.read_bytes(), authorities)
+
+
+@dataclass(frozen=True, slots=True)
+class CertificateFolder:
+    """A certificate of our own in a folder, for one replica."""
+
+    folder: Path
+    renewal: Renewal
+
+    def current(self, at: datetime) -> ServingCertificate:
+        """What is there, or a new one."""
+        with suppress(OSError, BadInput):
+            found = ServingCertificate(*((self.folder / name).read_bytes() for name in _FILES))
+            if self.renewal.good(found, at):
+                return found
+        made = self.renewal.make(at)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        for name, content in zip(_FILES, (made.certificate, made.key, made.authorities), strict=True):
+            path = self.folder / name
+            path.touch(mode=0o600)
+            path.write_bytes(content)
+        return made
+
+
+@dataclass(frozen=True, slots=True)
+class CertificateSecret:
+    """A certificate of our own in a Secret, for any number of replicas. `labels` go on the Secret when it is made."""
+
+    objects: Objects
+    name: str
+    renewal: Renewal
+    labels: Sequence[tuple[str, str]] = ()
+
+    def current(self, at: datetime) -> ServingCertificate:
+        """What is there, or a new one."""
+        secret = self.objects.find(self.name)
+        if secret is None:
+            made = self.renewal.make(at)
+            metadata = {"name": self.name, "labels": dict(self.labels)}
+            body = {"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls", "metadata": metadata}
+            self.objects.create(self.name, {**body, "data": _encoded(made)})
+            return made
+        with suppress(BadInput):
+            found = _decoded(secret.get("data") or {})
+            if self.renewal.good(found, at):
+                return found
+        made = self.renewal.make(at)
+        self.objects.replace(self.name, {**secret, "data": {**(secret.get("data") or {}), **_encoded(made)}})
+        return made
+
+
+def _encoded(made: ServingCertificate) -> dict[str, str]:
+    contents = (made.certificate, made.key, made.authorities)
+    return {name: base64.b64encode(content).decode() for name, content in zip(_FILES, contents, strict=True)}
+
+
+def _decoded(data: Mapping[str, str]) -> ServingCertificate:
+    try:
+        return ServingCertificate(*(base64.b64decode(data[name], validate=True) for name in _FILES))
+    except (KeyError, binascii.Error, TypeError) as error:
+        raise BadInput(f"the Secret holds no certificate: {error!r}") from error

@@ -1,0 +1,156 @@
+"""Certificates that we make ourselves, and what one has to know of any: until when it holds, and who vouches for it.
+
+An authority signs one certificate and its key is then forgotten, so that nobody can ever sign another one with it. To renew is
+to make a new authority, which is why those who check us must be told of it before it is used (see `renewal`). Time is an argument.
+"""
+
+import ipaddress
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from streams.errors import BadInput
+
+LIFE = timedelta(days=7)
+RENEW_BEFORE = timedelta(hours=24)
+"""How long before its end a certificate of our own is renewed."""
+_SKEW = timedelta(minutes=5)
+"""How far the clocks of those who check may be behind ours."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServingCertificate:
+    """A certificate (with its chain), its key, and the authorities that vouch for it, all in PEM.
+
+    `authorities` is empty where whoever gave us the certificate looks after that.
+    """
+
+    certificate: bytes
+    key: bytes
+    authorities: bytes = b""
+
+    @property
+    def ends(self) -> datetime:
+        """When it holds no more. Raises BadInput."""
+        return _first(self.certificate).not_valid_after_utc
+
+    def covers(self, names: Iterable[str]) -> bool:
+        """Whether it is for all of these host names and addresses. Raises BadInput."""
+        try:
+            said = _first(self.certificate).extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        except x509.ExtensionNotFound:
+            return False
+        known = {str(name.value) for name in said}
+        return known.issuperset(names)
+
+
+def fit(found: ServingCertificate) -> bool:
+    """Whether the key is that of the certificate: a writer that died in between leaves the one without the other."""
+    try:
+        key = serialization.load_pem_private_key(found.key, None)
+    except (ValueError, TypeError) as error:
+        raise BadInput(f"the key of a certificate cannot be read: {error}") from error
+    return key.public_key() == _first(found.certificate).public_key()
+
+
+def self_made(names: Sequence[str], at: datetime, life: timedelta = LIFE) -> ServingCertificate:
+    """A certificate for these host names and addresses, by an authority that exists for it alone."""
+    authority_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
+    issuer = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"ullage authority {at:%Y-%m-%d %H:%M:%S}")])
+    authority = (
+        _builder(issuer, issuer, authority_key.public_key(), (at, life))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_usage(signs_certificates=True), critical=True)
+        .sign(authority_key, hashes.SHA256())
+    )
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, names[0][:64])])
+    certificate = (
+        _builder(subject, issuer, key.public_key(), (at, life))
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_usage(signs_certificates=False), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(x509.SubjectAlternativeName([_general(name) for name in names]), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key()), critical=False)
+        .sign(authority_key, hashes.SHA256())
+    )
+    plain = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )  # fmt: skip
+    return ServingCertificate(_pem(certificate), plain, _pem(authority))
+
+
+def joined(bundles: Iterable[bytes], at: datetime) -> bytes:
+    """The authorities of several bundles as one: none twice, none that has ended, in an order that does not depend on theirs.
+
+    Raises BadInput for a bundle that cannot be read.
+    """
+    found = {
+        certificate.fingerprint(hashes.SHA256()): certificate
+        for bundle in bundles
+        for certificate in read(bundle)
+        if certificate.not_valid_after_utc > at
+    }
+    return b"".join(_pem(found[fingerprint]) for fingerprint in sorted(found))
+
+
+def read(bundle: bytes) -> list[x509.Certificate]:
+    """All certificates of a PEM file; none of an empty one. Raises BadInput."""
+    if not bundle.strip():
+        return []
+    try:
+        return x509.load_pem_x509_certificates(bundle)
+    except ValueError as error:
+        raise BadInput(f"a certificate cannot be read: {error}") from error
+
+
+def _first(chain: bytes) -> x509.Certificate:
+    found = read(chain)
+    if not found:
+        raise BadInput("a certificate cannot be read: the file is empty")
+    return found[0]
+
+
+def _builder(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, span: tuple[datetime, timedelta]
+) -> x509.CertificateBuilder:
+    at, life = span
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(at - _SKEW)
+        .not_valid_after(at + life)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
+    )
+
+
+def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not signs_certificates,
+        key_cert_sign=signs_certificates,
+        crl_sign=signs_certificates,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _general(name: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(name))
+    except ValueError:
+        return x509.DNSName(name)
+
+
+def _pem(certificate: x509.Certificate) -> bytes:
+    return certificate.public_bytes(serialization.Encoding.PEM)

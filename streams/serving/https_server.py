@@ -1,0 +1,190 @@
+"""One HTTPS server on aiohttp, in a thread with an event loop of its own, for whatever this program serves.
+
+TLS 1.2 or newer. The certificate can be changed at any time: a new handshake gets the new one, and connections that exist go on.
+Bodies are bounded, and so is the time for an answer. To stop is to answer what has arrived, then to hang up. It knows no path:
+routes are handed in. Nothing is logged for each request.
+"""
+
+import asyncio
+import ssl
+import tempfile
+import threading
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from aiohttp import web
+
+from schemas.units import Seconds
+from streams.errors import BadInput
+
+_BACKLOG = 1024
+"""Connections that the kernel holds until we take them: after a restart a whole control plane may come at once."""
+_START = 10.0
+"""Seconds until a server that was started must listen."""
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class CertificateHolder:
+    """The certificate that the server shows, which may be another one a moment later."""
+
+    def __init__(self) -> None:
+        self.front = _context()
+        """What the server is opened with. It hands each handshake on to the context of the newest certificate."""
+        self._current: ssl.SSLContext | None = None
+        self.front.sni_callback = self._hand_on
+
+    def load(self, certificate: bytes, key: bytes) -> None:
+        """Show this certificate (a chain in PEM) from now on. Raises BadInput for a pair that does not fit, and changes nothing.
+
+        A context of its own for each, as OpenSSL keeps one certificate for each kind of key and would go on to show the old one.
+        """
+        context = _context()
+        with tempfile.TemporaryDirectory(prefix="ullage-") as folder:
+            paths = Path(folder, "tls.crt"), Path(folder, "tls.key")
+            for path, content in zip(paths, (certificate, key), strict=True):
+                path.touch(mode=0o600)
+                path.write_bytes(content)
+            try:
+                context.load_cert_chain(*paths, password="")  # a key with a password is refused instead of asked for
+            except (ssl.SSLError, ValueError) as error:
+                raise BadInput(f"the certificate and its key cannot be used: {error}") from error
+        self._current = context
+
+    @property
+    def loaded(self) -> bool:
+        """Whether there is anything to show."""
+        return self._current is not None
+
+    def _hand_on(self, connection: ssl.SSLObject, _name: str | None, _front: ssl.SSLContext) -> int | None:
+        """Called in each handshake, also of clients that name no host."""
+        if self._current is None:
+            return ssl.ALERT_DESCRIPTION_UNRECOGNIZED_NAME
+        connection.context = self._current
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class ServerLimits:
+    """`body`: bytes of a request; `deadline`: seconds for an answer; `linger`: seconds to go on answering when asked to stop.
+
+    Who is told to stop is still asked for a moment: the news that an endpoint is gone takes its time to get around.
+    """
+
+    body: int = 5 * 1024 * 1024
+    deadline: Seconds = Seconds(4.0)
+    linger: Seconds = Seconds(0.0)
+    drain: Seconds = Seconds(3.0)
+    """Seconds for what has arrived to be answered, after that."""
+    handshake: Seconds = Seconds(5.0)
+
+
+class HttpsServer:
+    """Serves `routes` while it is entered; `port` 0 takes a free one."""
+
+    def __init__(
+        self,
+        routes: Sequence[web.RouteDef],
+        holder: CertificateHolder,
+        *,
+        address: tuple[str, int] = ("127.0.0.1", 0),
+        limits: ServerLimits | None = None,
+    ) -> None:
+        self._routes, self._holder, self._address, self._limits = routes, holder, address, limits or ServerLimits()
+        self._thread = threading.Thread(target=self._run, name="https", daemon=True)
+        self._listening = threading.Event()
+        self._fault: OSError | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop: asyncio.Event | None = None
+        self.port = 0
+
+    def __enter__(self) -> Self:
+        """Listen. Raises BadInput when the address cannot be used."""
+        self._thread.start()
+        if not self._listening.wait(_START):
+            raise BadInput(f"nothing listens on {self._named} after {_START:g} s")
+        if self._fault is not None:
+            raise BadInput(f"nothing can be served on {self._named}: {self._fault.strerror or self._fault}") from self._fault
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Answer what has arrived, then hang up."""
+        if self._loop is not None and self._stop is not None:
+            with suppress(RuntimeError):  # it has ended by itself
+                self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join(self._limits.linger + self._limits.drain + self._limits.deadline)
+
+    @property
+    def alive(self) -> bool:
+        """Whether it serves."""
+        return self._thread.is_alive() and self._fault is None
+
+    @property
+    def _named(self) -> str:
+        host, port = self._address
+        return f"{host}:{port}"
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._serve())
+        finally:
+            self._listening.set()
+
+    async def _serve(self) -> None:
+        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        app = web.Application(client_max_size=self._limits.body, middlewares=[_bounded(self._limits.deadline)])
+        app.add_routes(self._routes)
+        runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=self._limits.drain)
+        await runner.setup()
+        try:
+            server = await self._listen(runner)
+            if server is None:
+                return
+            await self._stop.wait()
+            await asyncio.sleep(self._limits.linger)
+            server.close()
+        finally:
+            await runner.cleanup()
+
+    async def _listen(self, runner: web.AppRunner) -> asyncio.Server | None:
+        host, port = self._address
+        protocol = runner.server
+        if protocol is None:
+            raise RuntimeError("the runner was set up, so it has a server")
+        try:
+            server = await asyncio.get_running_loop().create_server(
+                protocol,
+                host,
+                port,
+                ssl=self._holder.front,
+                backlog=_BACKLOG,
+                ssl_handshake_timeout=self._limits.handshake,
+            )
+        except OSError as error:
+            self._fault = error
+            return None
+        self.port = server.sockets[0].getsockname()[1]
+        self._listening.set()
+        return server
+
+
+def _context() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["http/1.1"])
+    return context
+
+
+def _bounded(deadline: Seconds) -> Callable[[web.Request, Handler], Awaitable[web.StreamResponse]]:
+    @web.middleware
+    async def bounded(request: web.Request, handler: Handler) -> web.StreamResponse:
+        try:
+            async with asyncio.timeout(deadline):
+                return await handler(request)
+        except TimeoutError:
+            return web.Response(status=503, text=f"no answer within {deadline:g} s\n")
+
+    return bounded
