@@ -10,10 +10,10 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Protocol
 
-from schemas.times import to_ms
+from schemas.times import from_ms, to_ms
 from streams.codec.event_codec import header, tick_number
 from streams.errors import BadInput
 from streams.log.port import Log, Record
@@ -121,6 +121,14 @@ def offset_at(log: Log, topic: str, partition: int, at: datetime) -> int:
     ]
     first = bisect_left(timed, wanted, key=lambda each: each[0])
     return timed[first - 1][1] + 1 if first else low
+
+
+def offset_before_end(log: Log, topic: str, partition: int, span: timedelta) -> int:
+    """The offset from which the last `span` of event time in a partition is read, counted from its newest record."""
+    begin, end = log.begin(topic, partition), log.end(topic, partition)
+    last = log.poll({(topic, partition): max(begin, end - 1)}) if end > begin else ()
+    newest = max(map(event_time_ms, last), default=-1)
+    return begin if newest < 0 else offset_at(log, topic, partition, from_ms(newest) - span)
 
 
 def _between(log: Log, topic: str, partition: int, start: int, end: int) -> Iterator[Record]:

@@ -6,28 +6,36 @@ from cyclopts import Parameter
 
 from agents.cli.options import CommonOptions, given
 
-Name = Literal["resizer", "evictor", "status"]
+Name = Literal["resizer", "evictor", "status", "webhook"]
 
 
 def consumer(
     names: Annotated[
         tuple[Name, ...],
         Parameter(
-            help="Which: `resizer` changes requests in place, `evictor` evicts, `status` writes the status of VPA objects.",
+            help=(
+                "Which: `resizer` changes requests in place, `evictor` evicts, `status` writes the status of VPA objects, "
+                "`webhook` gives new pods what is recommended."
+            ),
             negative=(),
         ),
     ],
     /,
     *,
     url: Annotated[str | None, Parameter(help="The cluster's address, short for `--set cluster.url=URL`.")] = None,
+    register: Annotated[
+        bool | None,
+        Parameter(help="Whether the webhook registers itself, short for `--set webhook.self_register=true` or `false`."),
+    ] = None,
     common: CommonOptions | None = None,
 ) -> None:
     """Carry out decisions on a cluster until stopped, and append an outcome for each.
 
     Pods are left alone until the control topic says `apply`; nothing is done twice, however often it is restarted. The status of
     VPA objects is written in every mode, also during a pause, as it changes no pod; it needs the right to get and list
-    verticalpodautoscalers, and to patch verticalpodautoscalers/status.
+    verticalpodautoscalers, and to patch verticalpodautoscalers/status. The webhook always answers; until the control topic says
+    `apply`, and during a pause, it lets every pod through as it is. See docs/webhook.md.
     """
     from agents.processes import consumer as process
 
-    process.run(given(common).settings(cluster__url=url), names)
+    process.run(given(common).settings(cluster__url=url, webhook__self_register=register), names)

@@ -5,20 +5,25 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Protocol
 
+from agents.processes.consumer_webhook import webhook
 from agents.processes.output import note
 from agents.processes.process_telemetry import telemetry_for
 from agents.processes.signals import until_stopped
 from agents.settings import cluster_factory, log_factory
 from agents.settings.tree import Settings
-from agents.telemetry import ConsumerMetrics
+from agents.telemetry import ConsumerMetrics, WebhookMetrics
 from streams.clients.kube.api import Api
 from streams.clients.kube.cluster_client import KubernetesClient
 from streams.clients.kube.vpa_status_client import VpaStatusClient
 from streams.consumers.pods.evictor import evictor
 from streams.consumers.pods.resizer import resizer
 from streams.consumers.vpa_status.status_consumer import StatusConsumer, StatusOptions
+from streams.consumers.webhook.webhook_consumer import WebhookConsumer
 from streams.errors import UllageError
 from streams.log_context import LogContext
+
+_STOP = 15.0
+"""Seconds for a consumer to finish what it began; the webhook goes on answering for a while."""
 
 
 class Consumer(Protocol):
@@ -45,6 +50,22 @@ MAKERS: dict[str, Callable[[LogContext, Settings], Consumer]] = {
 }
 
 
+class _Readiness:
+    """Asked by the health server, which begins before the consumers."""
+
+    def __init__(self) -> None:
+        self._webhook: WebhookConsumer | None = None
+
+    def of(self, consumer: WebhookConsumer) -> WebhookConsumer:
+        """The process is ready when this consumer is."""
+        self._webhook = consumer
+        return consumer
+
+    def reasons(self) -> Sequence[str]:
+        """Why not ready. The other consumers always are: nobody waits for them."""
+        return () if self._webhook is None else self._webhook.reasons()
+
+
 class ConsumerDied(UllageError):
     """A consumer's thread ended by itself."""
 
@@ -53,14 +74,21 @@ def run(settings: Settings, names: Sequence[str]) -> None:
     """Run these consumers until stopped. Raises ConsumerDied when one ends by itself."""
     stop = threading.Event()
     topics = log_factory.topics(settings)
-    with until_stopped(), telemetry_for("consumer", settings) as telemetry, ExitStack() as stack:
+    ready = _Readiness()
+    with until_stopped(), telemetry_for("consumer", settings, ready.reasons) as telemetry, ExitStack() as stack:
         metrics = ConsumerMetrics(telemetry.registry, topics)
         stack.callback(stop.set)
+
+        def opened() -> LogContext:
+            log = stack.enter_context(log_factory.log(settings))
+            return LogContext.of(telemetry.observe(log, metrics), topics, settings.cluster.name)
+
         threads = []
         for name in names:
-            log = stack.enter_context(log_factory.log(settings))
-            context = LogContext.of(telemetry.observe(log, metrics), topics, settings.cluster.name)
-            consumer = MAKERS[name](context, settings)
+            if name == "webhook":
+                consumer: Consumer = ready.of(webhook(opened, settings, WebhookMetrics(telemetry.registry)))
+            else:
+                consumer = MAKERS[name](opened(), settings)
             threads.append(threading.Thread(target=consumer.run, args=(stop,), name=name, daemon=True))
         stack.callback(_join, threads, stop)
         for thread in threads:
@@ -81,4 +109,4 @@ def _join(threads: Sequence[threading.Thread], stop: threading.Event) -> None:
     """Let each consumer finish what it began, within a bound, before the logs close."""
     stop.set()
     for thread in threads:
-        thread.join(timeout=5.0)
+        thread.join(timeout=_STOP)

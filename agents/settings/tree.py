@@ -15,6 +15,7 @@ from agents.logic.updates.update_settings import UpdateSettings
 from agents.logic.vertical.vertical_settings import VerticalSettings
 from agents.settings.settings_group import SettingsGroup
 from agents.settings.usage_source_settings import HistorySettings, PrometheusSettings, UsageSourceSettings
+from agents.settings.webhook_settings import WebhookSettings
 
 Port = Annotated[int, Field(ge=0, le=65535)]
 Name = Annotated[str, Field(pattern=r"^[a-zA-Z0-9][a-zA-Z0-9._-]{0,62}$")]
@@ -182,6 +183,8 @@ class Settings(BaseSettings):
     """How far back history goes."""
     status: StatusSettings = StatusSettings()
     """The consumer that writes the status of VPA objects."""
+    webhook: WebhookSettings = WebhookSettings()
+    """The admission webhook."""
     metrics: MetricsSettings = MetricsSettings()
     """Prometheus metrics and health."""
     demo: DemoSettings = DemoSettings()

@@ -11,6 +11,7 @@ from agents.telemetry.liveness import Liveness
 from agents.telemetry.observed_log import ObservedLog
 from agents.telemetry.readiness import Readiness
 from agents.telemetry.source_metrics import SourceMetrics, UsageMetrics
+from agents.telemetry.webhook_metrics import WebhookMetrics
 from agents.telemetry.worker_metrics import WorkerMetrics
 
 __all__ = [
@@ -22,5 +23,6 @@ __all__ = [
     "Readiness",
     "SourceMetrics",
     "UsageMetrics",
+    "WebhookMetrics",
     "WorkerMetrics",
 ]

@@ -2,7 +2,7 @@
 
 resizer   changes a running pod's requests in place             (streams.consumers.pods)
 evictor   evicts a pod, so that its successor gets other requests (streams.consumers.pods)
-patcher   gives new pods the recommended requests               (streams.consumers.pods)
+webhook   gives new pods the recommended requests               (streams.consumers.webhook)
 status    writes the status of VPA objects                      (streams.consumers.vpa_status)
 
 What they share, from the control record to the rate limit, is in streams.consumers.executing.

@@ -1,7 +1,7 @@
 """Certificates that we make ourselves, and what one has to know of any: until when it holds, and who vouches for it.
 
-An authority signs one certificate and its key is then forgotten, so that nobody can ever sign another one with it. To renew is
-to make a new authority, which is why those who check us must be told of it before it is used (see `renewal`). Time is an argument.
+An authority signs one certificate and its key is then forgotten, so that nobody can ever sign another one with it. To renew
+is to make a new authority, which is why those who check us are told of it before it is used. Time is an argument.
 """
 
 import ipaddress
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -50,12 +51,16 @@ class ServingCertificate:
 
 
 def fit(found: ServingCertificate) -> bool:
-    """Whether the key is that of the certificate: a writer that died in between leaves the one without the other."""
+    """Whether the key, and one of the authorities, is that of the certificate. Raises BadInput for what cannot be read.
+
+    A writer that died in between leaves the one without the other.
+    """
     try:
         key = serialization.load_pem_private_key(found.key, None)
     except (ValueError, TypeError) as error:
         raise BadInput(f"the key of a certificate cannot be read: {error}") from error
-    return key.public_key() == _first(found.certificate).public_key()
+    certificate = _first(found.certificate)
+    return key.public_key() == certificate.public_key() and any(_issued(certificate, by) for by in read(found.authorities))
 
 
 def self_made(names: Sequence[str], at: datetime, life: timedelta = LIFE) -> ServingCertificate:
@@ -98,6 +103,11 @@ def joined(bundles: Iterable[bytes], at: datetime) -> bytes:
     return b"".join(_pem(found[fingerprint]) for fingerprint in sorted(found))
 
 
+def singles(bundle: bytes) -> list[bytes]:
+    """The certificates of a PEM file one by one, spelled so that equal ones are equal. Raises BadInput."""
+    return [_pem(certificate) for certificate in read(bundle)]
+
+
 def read(bundle: bytes) -> list[x509.Certificate]:
     """All certificates of a PEM file; none of an empty one. Raises BadInput."""
     if not bundle.strip():
@@ -106,6 +116,14 @@ def read(bundle: bytes) -> list[x509.Certificate]:
         return x509.load_pem_x509_certificates(bundle)
     except ValueError as error:
         raise BadInput(f"a certificate cannot be read: {error}") from error
+
+
+def _issued(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
+    try:
+        certificate.verify_directly_issued_by(authority)
+    except (ValueError, TypeError, InvalidSignature):
+        return False
+    return True
 
 
 def _first(chain: bytes) -> x509.Certificate:

@@ -9,7 +9,7 @@ import asyncio
 import ssl
 import tempfile
 import threading
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import Self
 
 from aiohttp import web
+from aiohttp.typedefs import Handler, Middleware
 
 from schemas.units import Seconds
 from streams.errors import BadInput
@@ -25,7 +26,6 @@ _BACKLOG = 1024
 """Connections that the kernel holds until we take them: after a restart a whole control plane may come at once."""
 _START = 10.0
 """Seconds until a server that was started must listen."""
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class CertificateHolder:
@@ -178,13 +178,15 @@ def _context() -> ssl.SSLContext:
     return context
 
 
-def _bounded(deadline: Seconds) -> Callable[[web.Request, Handler], Awaitable[web.StreamResponse]]:
+def _bounded(deadline: Seconds) -> Middleware:
     @web.middleware
     async def bounded(request: web.Request, handler: Handler) -> web.StreamResponse:
         try:
             async with asyncio.timeout(deadline):
                 return await handler(request)
         except TimeoutError:
+            if not request.content.at_eof():
+                return web.Response(status=408, text=f"the request was not there within {deadline:g} s\n")
             return web.Response(status=503, text=f"no answer within {deadline:g} s\n")
 
     return bounded

@@ -33,7 +33,7 @@ def pod(pod: Pod) -> Json:
     return {
         "kind": "Pod",
         "apiVersion": "v1",
-        "metadata": _metadata(pod),
+        "metadata": metadata(pod),
         "spec": {"nodeName": pod.node, "containers": [_container(pod, c.name) for c in pod.containers]},
         "status": _status(pod),
     }
@@ -50,7 +50,8 @@ def status(no: ApiRefusal) -> Json:
     return {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": no.code, "message": no.message, "details": details}
 
 
-def _metadata(pod: Pod) -> Json:
+def metadata(pod: Pod) -> Json:
+    """A pod's metadata."""
     replica_set = f"{pod.workload.name}-{pod.labels['pod-template-hash']}"
     owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": replica_set, "controller": True}
     return {

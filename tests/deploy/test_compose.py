@@ -216,8 +216,8 @@ AFTER_CLUSTER = {"cluster": {"condition": "service_started"}}
         (_set("kafka", "volumes", ["other:/x"]), "kafka: uses the volume 'other:/x', which is not declared"),
         (_set("clock", "command", ["source", "clok"]), 'clock: `ullage source clok` is no command: Unknown command "clok".'),
         (
-            _set("consumer", "command", ["consumer", "webhook"]),
-            "consumer: `ullage consumer webhook` is no command: Invalid value",
+            _set("consumer", "command", ["consumer", "teapot"]),
+            "consumer: `ullage consumer teapot` is no command: Invalid value",
         ),
         (_set("worker", "environment", {"ULLAGE_LOG__BROKER": "k:1"}), "worker: there is no setting 'log.broker' (environment"),
         (_set("worker", "environment", {"ULLAGE_TOPICS__PARTITIONS": "0"}), "worker: topics.partitions"),

@@ -60,6 +60,8 @@ class Account:
     operation: str = ""
     namespace: str = ""
     name: str = ""
+    object_uid: str = ""
+    """The pod's own uid, where it has one already."""
     dry_run: bool = False
     vpa: str = ""
     reason: str = ""

@@ -17,7 +17,7 @@ from schemas.catalogue import Event
 from schemas.decisions.recommendations import RequestsRecommended
 from schemas.names import Place, Workload
 from schemas.policies.limit_ranges import LimitRangeChanged, LimitRangeRemoved
-from schemas.policies.vpa import DEFAULT_RECOMMENDER
+from schemas.policies.vpa import DEFAULT_RECOMMENDER, VpaChanged, VpaRemoved
 
 Recommended = Callable[[str], RequestsRecommended | None]
 """The newest recommendation of a workload key; None when there is none."""
@@ -31,6 +31,8 @@ class AdmissionIndex:
     def __init__(self, cluster: str, recommended: Recommended, recommender: str = DEFAULT_RECOMMENDER) -> None:
         self._cluster, self._recommended = cluster, recommended
         self._policies = Policies(recommender)
+        self._vpas_in: dict[str, set[str]] = {}
+        """Keys of VPAs by namespace."""
         self._limit_ranges: dict[str, dict[str, LimitRangeChanged]] = {}
         self._ranges: dict[str, Ranges] = {}
         self._made: dict[tuple[str, str], tuple[Held, RequestsRecommended | None, Vpa]] = {}
@@ -40,8 +42,20 @@ class AdmissionIndex:
         if isinstance(event, LimitRangeChanged | LimitRangeRemoved):
             if event.cluster == self._cluster:
                 self._apply_limit_range(event)
-        else:
-            self._policies.take(Recorded(event, place))
+            return
+        self._policies.take(Recorded(event, place))
+        if isinstance(event, VpaChanged) and event.cluster == self._cluster:
+            self._vpas_in.setdefault(event.namespace, set()).add(event.key)
+        elif isinstance(event, VpaRemoved) and event.cluster == self._cluster:
+            self._vpas_in.get(event.namespace, set()).discard(event.key)
+
+    def governs(self, namespace: str) -> bool:
+        """Whether any policy could govern a pod of this namespace; if none can, its owners need not be looked up."""
+        if self._vpas_in.get(namespace):
+            return True
+        within = f"{self._cluster}/{namespace}/"
+        targets = (target.removesuffix("*") for target, _ in self._policies.table.items())
+        return any(target.startswith(within) or within.startswith(target) for target in targets)
 
     def vpas(self, namespace: str, kind: str, name: str) -> Sequence[Vpa]:
         """The VPAs whose target has this kind and name; else the policy of our own that governs it, as one."""

@@ -53,11 +53,22 @@ def answer(review: bytes | str | Mapping[str, Any], lookup: Lookup, settings: Ad
     try:
         request = _request(_decoded(review, settings.largest))
     except UnreadableError as error:
-        return _error(Account(Status.ERROR, uid=_uid(review), reason=f"the review cannot be read: {error}"))
+        return _error(Account(Status.ERROR, uid=uid_of(review), reason=f"the review cannot be read: {error}"))
     try:
         return _answered(request, lookup, settings)
     except UnreadableError as error:
         return _error(replace(request.about, status=Status.ERROR, reason=f"the pod is left as it is: {error}"))
+
+
+def uid_of(review: bytes | str | Mapping[str, Any]) -> str:
+    """The uid of a review that cannot be read as a whole: an answer without it would not be taken for one."""
+    if isinstance(review, Mapping):
+        asked = review.get("request")
+        uid = asked.get("uid") if isinstance(asked, Mapping) else None
+        return uid if isinstance(uid, str) else ""
+    start = review[:_UID_WITHIN]
+    found = _UID.search(start.encode(errors="replace") if isinstance(start, str) else start)
+    return found[1].decode() if found else ""
 
 
 def _answered(request: _Request, lookup: Lookup, settings: AdmissionSettings) -> Reply:
@@ -78,7 +89,7 @@ def _answered(request: _Request, lookup: Lookup, settings: AdmissionSettings) ->
 
 def _pod(request: _Request, lookup: Lookup, settings: AdmissionSettings) -> Reply:
     pod = pod_spec.read(request.manifest, request.about.namespace)
-    about = replace(request.about, namespace=pod.namespace, name=pod.name)
+    about = replace(request.about, namespace=pod.namespace, name=pod.name, object_uid=pod.uid)
     vpa = governing(pod, lookup)
     if not isinstance(vpa, Vpa):
         return _response(replace(about, reason=vpa))
@@ -140,17 +151,6 @@ def _request(review: Mapping[str, Any]) -> _Request:
     group, version = (text(resource.get(name), f"resource.{name}") for name in ("group", "version"))
     objects = asked.get("object"), asked.get("oldObject")
     return _Request(about, group, version, text(kind.get("kind"), "kind.kind"), words["subResource"], *objects)
-
-
-def _uid(review: bytes | str | Mapping[str, Any]) -> str:
-    """The uid of a review that cannot be read as a whole: an answer without it would not be taken for one."""
-    if isinstance(review, Mapping):
-        asked = review.get("request")
-        uid = asked.get("uid") if isinstance(asked, Mapping) else None
-        return uid if isinstance(uid, str) else ""
-    start = review[:_UID_WITHIN]
-    found = _UID.search(start.encode(errors="replace") if isinstance(start, str) else start)
-    return found[1].decode() if found else ""
 
 
 def _error(account: Account) -> Reply:

@@ -34,6 +34,7 @@ class AdmittedPod:
     containers: tuple[Container, ...]
     standing: tuple[Container, ...]
     given: tuple[Mapping[str, Any] | None, ...]
+    uid: str = ""
 
 
 def read(manifest: object, namespace: str = "") -> AdmittedPod:
@@ -57,6 +58,7 @@ def read(manifest: object, namespace: str = "") -> AdmittedPod:
         containers=containers,
         standing=_standing(containers, json_fields.parts(whole.get("status"), "status")),
         given=tuple(entry.get("resources") for entry in entries),
+        uid=json_fields.text(meta.get("uid"), "metadata.uid"),
     )
 
 

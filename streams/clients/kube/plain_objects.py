@@ -7,7 +7,7 @@ whoever asks reads anew. All calls raise Unreachable, TryAgain and GiveUp.
 from collections.abc import Mapping
 from typing import Any
 
-from streams.clients.kube.api import Api, Question, accepted
+from streams.clients.kube.api import Api, ApiRequest, accepted_body
 
 Json = dict[str, Any]
 
@@ -20,23 +20,23 @@ class PlainObjects:
 
     def find(self, name: str) -> Json | None:
         """The object; None when there is none."""
-        return self._api.find(Question(f"{self._path}/{name}", f"reading {self._kind}", name), Json)
+        return self._api.find(ApiRequest(f"{self._path}/{name}", f"reading {self._kind}", name), Json)
 
     def create(self, name: str, body: Mapping[str, object]) -> Json:
         """Make it."""
-        question = Question(self._path, f"creating {self._kind}", name, "POST", body)
-        return self._api.read(question, Json)
+        request = ApiRequest(self._path, f"creating {self._kind}", name, "POST", body)
+        return self._api.read(request, Json)
 
     def replace(self, name: str, body: Mapping[str, object]) -> Json:
         """Put it back as `body` says, which carries the resourceVersion that was read."""
-        question = Question(f"{self._path}/{name}", f"replacing {self._kind}", name, "PUT", body)
-        return self._api.read(question, Json)
+        request = ApiRequest(f"{self._path}/{name}", f"replacing {self._kind}", name, "PUT", body)
+        return self._api.read(request, Json)
 
     def delete(self, name: str) -> bool:
         """Delete it; False when it was gone already."""
-        question = Question(f"{self._path}/{name}", f"deleting {self._kind}", name, "DELETE")
-        answer = self._api.ask(question)
-        if answer.code == 404:  # noqa: PLR2004  # "not found"
+        request = ApiRequest(f"{self._path}/{name}", f"deleting {self._kind}", name, "DELETE")
+        response = self._api.send(request)
+        if response.code == 404:  # noqa: PLR2004  # "not found"
             return False
-        accepted(answer, question)
+        accepted_body(response, request)
         return True

@@ -1,1 +1,1 @@
-"""The consumers that change pods: evictor, resizer and the patcher of new pods."""
+"""The consumers that change pods: evictor and resizer."""

@@ -29,7 +29,7 @@ from streams.consumers.vpa_status.status_writer import StatusApi, StatusWriter, 
 from streams.errors import BadRecord, EdgeError, LogUnavailable, TryAgain, Unreachable
 from streams.log.port import NewRecord, Record
 from streams.log_context import LogContext
-from streams.log_range import event_time_ms, offset_at
+from streams.log_range import offset_before_end
 
 _SOURCE = "/ullage/consumer/status"
 _IDLE = 0.2
@@ -132,15 +132,9 @@ class StatusConsumer:
         """All decisions, of which compaction keeps the newest of each object; of policies only what is recent."""
         log, wire, policies = self._context.log, self._context.topics.wire, self._context.cluster_partition("policies")
         decisions = ((wire("vpa-conditions"), partition) for partition in range(self._context.topics.partitions))
-        return Cursor(log, {policies: self._recent(*policies), **{place: log.begin(*place) for place in decisions}})
-
-    def _recent(self, topic: str, partition: int) -> int:
-        """The offset from which the last minute of event time in a partition is read."""
-        log = self._context.log
-        begin, end = log.begin(topic, partition), log.end(topic, partition)
-        last = log.poll({(topic, partition): max(begin, end - 1)}, limit=1) if end > begin else ()
-        newest = max((event_time_ms(record) for record in last), default=-1)
-        return begin if newest < 0 else offset_at(log, topic, partition, times.from_ms(newest) - _RECENT)
+        return Cursor(
+            log, {policies: offset_before_end(log, *policies, _RECENT), **{place: log.begin(*place) for place in decisions}}
+        )
 
     def _read(self) -> None:
         self._cursor = self._cursor or self._start()

@@ -12,6 +12,7 @@ from agents.telemetry import (
     HealthServer,
     SourceMetrics,
     UsageMetrics,
+    WebhookMetrics,
     WorkerMetrics,
     health_server,
     logging_setup,
@@ -38,6 +39,7 @@ def metrics() -> dict[str, tuple[str, tuple[str, ...]]]:
     SourceMetrics(registry, topics, "cluster")
     ConsumerMetrics(registry, topics)
     UsageMetrics(registry)
+    WebhookMetrics(registry)
     HealthServer(registry)
     found = {}
     for metric in registry._collector_to_names:
@@ -53,7 +55,7 @@ def test_the_table_names_every_metric_with_its_type_and_labels_and_no_other(
         name.strip("`"): (kind, tuple(part.strip() for part in labels.split(",") if part.strip()))
         for name, kind, labels, _ in _rows("## Metrics")
     }
-    assert len(metrics) == 32
+    assert len(metrics) == 42
     assert table == metrics
 
 

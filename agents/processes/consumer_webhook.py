@@ -1,0 +1,109 @@
+"""Puts `ullage consumer webhook` together from the settings."""
+
+import gc
+import os
+import socket
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from urllib.parse import urlsplit
+
+from agents.logic.admission.admission_settings import AdmissionSettings
+from agents.logic.resources import exact_quantity
+from agents.processes.admission_reviewer import AdmissionReviewer
+from agents.settings import cluster_factory
+from agents.settings.tree import Settings
+from agents.settings.webhook_settings import WebhookSettings
+from agents.telemetry.webhook_metrics import WebhookMetrics
+from schemas.units import Seconds
+from streams.clients.kube.api import Api
+from streams.clients.kube.controller_chain import ControllerChain
+from streams.clients.kube.plain_objects import PlainObjects
+from streams.consumers.webhook.admission_view import AdmissionView
+from streams.consumers.webhook.outcome_queue import OutcomeQueue
+from streams.consumers.webhook.registration import PATH, Registrar, Registration
+from streams.consumers.webhook.status_lease import StatusLease
+from streams.consumers.webhook.webhook_consumer import Parts, Serving, WebhookConsumer
+from streams.log_context import LogContext
+from streams.serving.certificate_keeper import CertificateKeeper
+from streams.serving.certificate_sources import CertificateFiles, CertificateFolder, CertificateSecret, CertificateSource, Renewal
+from streams.serving.https_server import CertificateHolder, ServerLimits
+
+_SWITCH = 0.0005
+"""Seconds after which Python lets another thread work. A heartbeat of recommendations is read while pods are admitted; with
+Python's own five milliseconds each of them would wait for as long as a pod should at most."""
+
+
+def webhook(context: Callable[[], LogContext], settings: Settings, metrics: WebhookMetrics) -> WebhookConsumer:
+    """The webhook. `context` opens the log anew, for a thread of its own."""
+    sys.setswitchinterval(_SWITCH)
+    ours = settings.webhook
+    api = Api(cluster_factory.connection(settings.cluster), timeout=Seconds(max(ours.lookup_seconds, 3.0)))
+    make = partial(
+        AdmissionReviewer, settings.cluster.name, settings=_admission(ours), recommender=settings.vertical.recommender
+    )  # fmt: skip
+    view = AdmissionView(context(), make, heartbeat=Seconds(settings.vertical.heartbeat), ready=_settle)
+    outcomes, holder = OutcomeQueue(context()), CertificateHolder()
+    metrics.look_at(lambda: view.age, lambda: float(len(outcomes)), lambda: float(outcomes.dropped))
+    follows = ours.self_register or ours.certificate is None
+    objects = PlainObjects(api, PATH, "MutatingWebhookConfiguration")
+    leases = f"/apis/coordination.k8s.io/v1/namespaces/{ours.lease_namespace or ours.namespace}/leases"
+    parts = Parts(
+        view=view,
+        outcomes=outcomes,
+        chain=ControllerChain(api),
+        keeper=CertificateKeeper(_certificates(ours, api), holder, metrics),
+        holder=holder,
+        watcher=metrics,
+        registrar=Registrar(objects, _registration(ours)) if follows else None,
+        lease=StatusLease(PlainObjects(api, leases, "Lease"), ours.lease, f"{socket.gethostname()[:40]}-{os.getpid()}"),
+    )
+    limits = ServerLimits(linger=Seconds(ours.linger_seconds))
+    return WebhookConsumer(parts, Serving((ours.host, ours.port), limits, Seconds(ours.lookup_seconds)), _now)
+
+
+def _settle() -> None:
+    """The view stays for long once it has caught up: the garbage collector need not look at it again and again."""
+    gc.collect()
+    gc.freeze()
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)  # noqa: TID251  # certificates and Leases go by real time
+
+
+def _admission(ours: WebhookSettings) -> AdmissionSettings:
+    most = exact_quantity.ZERO if ours.max_boosted_cpu is None else exact_quantity.parse(ours.max_boosted_cpu)
+    return AdmissionSettings(ours.cpu_startup_boost, ours.per_vpa_config, ours.in_place, most)
+
+
+def _certificates(ours: WebhookSettings, api: Api) -> CertificateSource:
+    if ours.certificate is not None and ours.key is not None:
+        return CertificateFiles(ours.certificate, ours.key, ours.ca)
+    renewal = Renewal(_names(ours), timedelta(hours=ours.certificate_hours), timedelta(hours=ours.renew_hours))
+    if ours.certificate_folder is not None:
+        return CertificateFolder(ours.certificate_folder, renewal)
+    secrets = PlainObjects(api, f"/api/v1/namespaces/{ours.namespace}/secrets", "Secret")
+    return CertificateSecret(secrets, ours.certificate_secret, renewal, (("app.kubernetes.io/managed-by", "ullage"),))
+
+
+def _names(ours: WebhookSettings) -> tuple[str, ...]:
+    """The names by which the API server may ask for us."""
+    if ours.url is not None:
+        return (urlsplit(ours.url).hostname or "localhost",)
+    service = f"{ours.service}.{ours.namespace}.svc"
+    return service, f"{service}.cluster.local", f"{ours.service}.{ours.namespace}", ours.service
+
+
+def _registration(ours: WebhookSettings) -> Registration:
+    service = {"namespace": ours.namespace, "name": ours.service, "path": "/", "port": ours.service_port}
+    return Registration(
+        name=ours.configuration,
+        client={"service": service} if ours.url is None else {"url": ours.url},
+        namespace=ours.namespace,
+        excluded=ours.excluded_namespaces,
+        fail=ours.failure_policy == "Fail",
+        timeout=ours.timeout_seconds,
+        own=ours.self_register,
+    )

@@ -1,0 +1,86 @@
+"""The settings of the admission webhook."""
+
+import re
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from agents.settings.settings_group import SettingsGroup
+
+_NAME = r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$"
+Name = Annotated[str, Field(pattern=_NAME)]
+_QUANTITY = re.compile(r"[0-9]+(\.[0-9]{1,3})?|[0-9]+m")
+
+
+class WebhookSettings(SettingsGroup):
+    """The admission webhook."""
+
+    host: str = "0.0.0.0"  # noqa: S104  # the API server comes from elsewhere
+    """The address that it listens on."""
+    port: Annotated[int, Field(ge=0, le=65535)] = 8000
+    """The port that it listens on; 0 takes a free one."""
+    namespace: Name = "ullage"
+    """Its own namespace: there are its Service, its certificate's Secret and its Lease, and pods there are left alone."""
+    self_register: bool = True
+    """Whether it registers its own MutatingWebhookConfiguration; else others do, and it only keeps the authorities in it up."""
+    configuration: Name = "ullage-webhook"
+    """The name of the MutatingWebhookConfiguration."""
+    service: Name = "ullage-webhook"
+    """The Service through which the API server reaches it."""
+    service_port: Annotated[int, Field(ge=1, le=65535)] = 443
+    """The port of that Service."""
+    url: Annotated[str, Field(pattern=r"^https://[^/?#@]+(/[^?#]*)?$")] | None = None
+    """Where the API server reaches it if not through a Service: `https://HOST:PORT`."""
+    excluded_namespaces: tuple[Name, ...] = ("kube-node-lease", "kube-public", "kube-system")
+    """Namespaces whose pods are left alone, beside its own."""
+    failure_policy: Literal["Ignore", "Fail"] = "Ignore"
+    """What the API server does when nobody answers: go on without a patch, or refuse the pod."""
+    timeout_seconds: Annotated[int, Field(ge=1, le=30)] = 5
+    """How long the API server waits for an answer."""
+    lease: Name = "ullage-webhook"
+    """The Lease that says that it is at work. A stock VPA's is called `vpa-admission-controller`."""
+    lease_namespace: Name | None = None
+    """The namespace of the Lease; unset means `webhook.namespace`."""
+    certificate: Path | None = None
+    """The certificate, with its chain, in PEM. Unset means that it makes and renews one itself."""
+    key: Path | None = None
+    """The key of the certificate."""
+    ca: Path | None = None
+    """The authorities that vouch for the certificate, to be put into the configuration."""
+    certificate_folder: Path | None = None
+    """Where a certificate of its own is kept, for one replica; unset means in a Secret, for any number of replicas."""
+    certificate_secret: Name = "ullage-webhook-certificate"  # noqa: S105  # the name of a Secret is none
+    """The Secret of a certificate of its own."""
+    certificate_hours: Annotated[float, Field(ge=1, le=8760)] = 168.0
+    """How long a certificate of its own holds, in hours."""
+    renew_hours: Annotated[float, Field(gt=0, le=8760)] = 24.0
+    """How long before its end it is renewed, in hours."""
+    lookup_seconds: Annotated[float, Field(gt=0, le=20)] = 1.0
+    """How long a new pod waits at most for the API server to name its owners."""
+    linger_seconds: Annotated[float, Field(ge=0, le=60)] = 2.0
+    """How long it goes on answering when it was asked to stop: news of that take a while to get around."""
+    cpu_startup_boost: bool = False
+    """Upstream's feature gate CPUStartupBoost."""
+    per_vpa_config: bool = False
+    """Upstream's feature gate PerVPAConfig."""
+    in_place: bool = True
+    """Upstream's feature gate InPlace: whether VPAs may have the update mode InPlace."""
+    max_boosted_cpu: str | None = None
+    """Upstream's `--max-allowed-cpu-boost`, such as `4` or `1500m`; unset means no bound."""
+
+    @model_validator(mode="after")
+    def _together(self) -> Self:
+        if (self.certificate is None) != (self.key is None):
+            msg = "webhook.certificate and webhook.key belong together: set both or none"
+            raise ValueError(msg)
+        if self.certificate is not None and self.certificate_folder is not None:
+            msg = "webhook.certificate is given, so webhook.certificate_folder, for one of its own, makes no sense"
+            raise ValueError(msg)
+        if self.renew_hours >= self.certificate_hours:
+            msg = f"webhook.renew_hours is {self.renew_hours:g}, which is not below certificate_hours, {self.certificate_hours:g}"
+            raise ValueError(msg)
+        if self.max_boosted_cpu is not None and not _QUANTITY.fullmatch(self.max_boosted_cpu):
+            msg = f"webhook.max_boosted_cpu is '{self.max_boosted_cpu}', which is no amount of CPU such as '4' or '1500m'"
+            raise ValueError(msg)
+        return self

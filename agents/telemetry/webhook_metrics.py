@@ -1,0 +1,67 @@
+"""The webhook's metrics: upstream's where the meaning is equal, ours for the rest."""
+
+from collections.abc import Callable
+from datetime import datetime
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from schemas.times import to_seconds
+from streams.consumers.webhook.review import Review
+
+_SLOW = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+"""Upstream's buckets begin at 10 ms, which is longer than nearly all answers take."""
+
+
+class WebhookMetrics:
+    """One object a process."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        """Names, labels and their values are in docs/observability.md."""
+        admission = "vpa_admission_controller"
+        self._pods = Counter(f"{admission}_admission_pods", "Pods that were reviewed", ("applied",), registry=registry)
+        self._latency = Histogram(
+            f"{admission}_admission_latency_seconds", "Judging a review", ("status", "resource"), buckets=_SLOW, registry=registry
+        )
+        self._steps = Histogram(
+            f"{admission}_execution_latency_seconds", "Steps of an answer", ("step",), buckets=_SLOW, registry=registry
+        )
+        self._reviews = Counter("ullage_webhook_reviews", "Reviews answered", ("resource", "result"), registry=registry)
+        self._lookups = Counter("ullage_webhook_owner_lookups", "Owners looked up", ("result",), registry=registry)
+        self._ends = Gauge("ullage_certificate_expiry_timestamp_seconds", "End of the certificate shown", registry=registry)
+        self._shown = Counter("ullage_certificate_changes", "Certificates that came", ("result",), registry=registry)
+        self._age = Gauge("ullage_webhook_view_age_seconds", "Real time since the log gave anything new", registry=registry)
+        self._dropped = Gauge("ullage_webhook_outcomes_dropped", "Outcomes over the bound", registry=registry)
+        self._waiting = Gauge("ullage_webhook_outcomes_waiting", "Outcomes not in the log yet", registry=registry)
+
+    def look_at(self, age: Callable[[], float], waiting: Callable[[], float], dropped: Callable[[], float]) -> None:
+        """Read these whenever somebody scrapes."""
+        self._age.set_function(age)
+        self._waiting.set_function(waiting)
+        self._dropped.set_function(dropped)
+
+    def answered(self, review: Review, objection: str | None, seconds: float) -> None:
+        """A review was answered."""
+        held_back = objection is not None and not review.plain
+        if review.resource == "Pod":
+            self._pods.labels("true" if review.status == "applied" and not held_back else "false").inc()
+        result = "withheld" if held_back else review.status
+        self._reviews.labels(review.resource, result).inc()
+        status = "skipped" if held_back or review.status == "denied" else review.status
+        self._latency.labels(status, review.resource).observe(seconds)
+
+    def step(self, name: str, seconds: float) -> None:
+        """One step of an answer."""
+        self._steps.labels(name).observe(seconds)
+
+    def looked_up(self, result: str) -> None:
+        """A question about an owner ended."""
+        self._lookups.labels(result).inc()
+
+    def shown(self, ends: datetime) -> None:
+        """A certificate is shown from now on."""
+        self._ends.set(to_seconds(ends))
+        self._shown.labels("shown").inc()
+
+    def refused(self) -> None:
+        """No certificate came, or one that cannot be used."""
+        self._shown.labels("refused").inc()

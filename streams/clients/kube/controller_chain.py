@@ -1,0 +1,84 @@
+"""The way from a controller up to the topmost well-known or scalable one, asked of the API server request by request.
+
+For those who need one answer now and hold no copy of the cluster. Upstream's pkg/target/controller_fetcher/controller_fetcher.go:
+the seven well-known kinds are read from their objects, any other kind counts if it has a scale, and the scale says who owns it.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from urllib.parse import quote
+
+import msgspec
+
+from schemas.units import Seconds
+from streams.clients.kube.api import Api, ApiRequest
+from streams.clients.kube.controllers import ControllerKey, key_of, owner_of
+from streams.clients.kube.pod_objects import OwnerReference
+from streams.clients.kube.scales import ScaleClient
+from streams.errors import GiveUp
+
+_PATHS = {
+    "Deployment": "/apis/apps/v1/namespaces/{}/deployments/{}",
+    "ReplicaSet": "/apis/apps/v1/namespaces/{}/replicasets/{}",
+    "StatefulSet": "/apis/apps/v1/namespaces/{}/statefulsets/{}",
+    "DaemonSet": "/apis/apps/v1/namespaces/{}/daemonsets/{}",
+    "Job": "/apis/batch/v1/namespaces/{}/jobs/{}",
+    "CronJob": "/apis/batch/v1/namespaces/{}/cronjobs/{}",
+    "ReplicationController": "/api/v1/namespaces/{}/replicationcontrollers/{}",
+}
+_LONGEST = 16
+"""Owners above one another that are followed; a real chain has three."""
+_FORGET = Seconds(300.0)
+"""After so long the places of installed kinds are looked up anew."""
+
+
+class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
+    owner_references: list[OwnerReference] = []
+
+
+class _Owned(msgspec.Struct, frozen=True):
+    metadata: _Metadata = _Metadata()
+
+
+class ControllerChain:
+    """The chains of one server. Several threads may ask; all calls raise Unreachable, TryAgain and GiveUp."""
+
+    def __init__(self, api: Api, clock: Callable[[], float] = time.monotonic) -> None:
+        self._api, self._scales, self._clock = api, ScaleClient(api), clock
+        self._lock = threading.Lock()
+        self._forgotten = clock()
+
+    def topmost(self, start: ControllerKey) -> ControllerKey | None:
+        """The topmost controller; None when there is none that counts. GiveUp for owners in a circle and missing objects."""
+        top: ControllerKey | None = None
+        key: ControllerKey | None = key_of(start.namespace, start.api_version, start.kind, start.name)
+        visited: set[ControllerKey] = set()
+        while key is not None and key.kind != "Node":
+            if key in visited or len(visited) >= _LONGEST:
+                raise GiveUp(doing="looking up the owners of", to=str(start), answer="they form a circle")
+            visited.add(key)
+            owners = self._owners(key)
+            if owners is None:
+                break
+            top, key = key, owner_of(key.namespace, owners)
+        return top
+
+    def _owners(self, key: ControllerKey) -> list[OwnerReference] | None:
+        """Who owns a controller; None for what is no controller that counts."""
+        if not key.well_known:
+            return self._owners_of_scale(key)
+        path = _PATHS[key.kind].format(quote(key.namespace, safe=""), quote(key.name, safe=""))
+        found = self._api.find(ApiRequest(path, "reading", str(key)), _Owned)
+        if found is None:
+            raise GiveUp(doing="reading", to=str(key), answer="it was not found")
+        return found.metadata.owner_references
+
+    def _owners_of_scale(self, key: ControllerKey) -> list[OwnerReference] | None:
+        """One at a time: kinds that were installed are rare."""
+        with self._lock:
+            if self._clock() - self._forgotten >= _FORGET:
+                self._scales.forget_kinds()
+                self._forgotten = self._clock()
+            scale = self._scales.look_up(key)
+        return None if scale is None else list(scale.owners)

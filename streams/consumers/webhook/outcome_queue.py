@@ -1,0 +1,85 @@
+"""Outcomes of admission on their way to the log: nobody who waits for a pod waits for the log.
+
+They are kept in memory, within a bound, and written by another thread. While the log is away they wait; beyond the bound the
+oldest are dropped, counted and logged.
+"""
+
+import threading
+from collections import deque
+
+import structlog
+
+from schemas.names import Place
+from schemas.outcomes import ActionFinished
+from streams.errors import LogUnavailable
+from streams.log.port import NewRecord
+from streams.log_context import LogContext
+
+MOST = 10_000
+"""Outcomes that wait at most; about 1 kB each."""
+_AT_ONCE = 500
+_PAUSE = 0.1
+"""Seconds between two looks, so that the outcomes of a rollout go together."""
+_AGAIN = 1.0
+_log = structlog.get_logger(__name__)
+
+
+class OutcomeQueue:
+    """`context` belongs to the thread that flushes."""
+
+    def __init__(self, context: LogContext) -> None:
+        self._context = context
+        self._waiting: deque[tuple[ActionFinished, tuple[Place, ...]]] = deque()
+        self.dropped = 0
+        """Outcomes that were given up since the start."""
+
+    def __len__(self) -> int:
+        """How many wait."""
+        return len(self._waiting)
+
+    def offer(self, outcome: ActionFinished, cause: tuple[Place, ...]) -> None:
+        """Take an outcome; returns at once."""
+        self._waiting.append((outcome, cause))
+        if len(self._waiting) > MOST:
+            self._waiting.popleft()
+            self.dropped += 1
+            if self.dropped % 1000 == 1:
+                _log.warning("outcomes are dropped: the log has been away too long", action="patch", dropped=self.dropped)
+
+    def flush(self) -> int:
+        """Append all that wait; how many. Raises LogUnavailable and keeps what was not appended."""
+        count = 0
+        while self._waiting:
+            first = [self._waiting[i] for i in range(min(_AT_ONCE, len(self._waiting)))]
+            self._context.log.append(self._record(*pair) for pair in first)
+            for pair in first:
+                if self._waiting and self._waiting[0] is pair:
+                    self._waiting.popleft()
+            count += len(first)
+        return count
+
+    def write(self, stop: threading.Event) -> None:
+        """Flush until told to stop, and once more then."""
+        while not stop.wait(_PAUSE):
+            if not self._flushed():
+                stop.wait(_AGAIN)
+        self._flushed()
+
+    def _flushed(self) -> bool:
+        try:
+            self.flush()
+        except LogUnavailable as error:
+            _log.warning("the log is away, outcomes wait", action="patch", waiting=len(self), error=str(error))
+            return False
+        return True
+
+    def _record(self, outcome: ActionFinished, cause: tuple[Place, ...]) -> NewRecord:
+        context = self._context
+        return context.codec.encode(
+            outcome,
+            topic="outcomes",
+            key=context.cluster,
+            partition=context.cluster_partition("outcomes")[1],
+            source=f"/ullage/consumer/{outcome.action.value}",
+            cause=cause,
+        )

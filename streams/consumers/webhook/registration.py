@@ -1,0 +1,181 @@
+"""Our MutatingWebhookConfiguration: with it the API server asks us, and it never waits for us for long or depends on us.
+
+Safe by default: failures are ignored, five seconds, neither our own namespace nor the system's, no pod without a controller. It
+is looked at every few seconds, so that somebody else's change or deletion does not last; of the authorities in it only those
+are dropped that have ended or that no replica has claimed for a while.
+"""
+
+import base64
+import binascii
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Protocol
+
+import structlog
+
+from schemas.units import Seconds
+from streams.errors import BadInput
+from streams.serving import certificates
+
+PATH = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
+SYSTEM_NAMESPACES = ("kube-node-lease", "kube-public", "kube-system")
+_CONTROLLED = (
+    "has(object.metadata.ownerReferences) && "
+    "object.metadata.ownerReferences.exists(o, has(o.controller) && o.controller && o.kind != 'Node')"
+)
+_UNCLAIMED = Seconds(600.0)
+"""How long an authority that we do not know stays: another replica may show its certificate, or be about to."""
+_log = structlog.get_logger(__name__)
+
+
+class Objects(Protocol):
+    """Where the configuration is kept."""
+
+    def find(self, name: str) -> dict[str, Any] | None:
+        """The object; None when there is none."""
+
+    def create(self, name: str, body: dict[str, Any]) -> dict[str, Any]:
+        """Make it."""
+
+    def replace(self, name: str, body: dict[str, Any]) -> dict[str, Any]:
+        """Put it back."""
+
+    def delete(self, name: str) -> bool:
+        """Delete it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """What the configuration says. `client` is where we are reached: a `service` or a `url`, as the API spells it.
+
+    `own` False: somebody else (a chart) made it, and only the authorities in it are kept up to date.
+    """
+
+    name: str
+    client: dict[str, Any]
+    namespace: str
+    excluded: tuple[str, ...] = SYSTEM_NAMESPACES
+    fail: bool = False
+    timeout: int = 5
+    own: bool = True
+
+    def webhooks(self, authorities: bytes) -> list[dict[str, Any]]:
+        """The two webhooks, for pods and for VPA objects."""
+        pods = {"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}
+        vpas = {
+            "operations": ["CREATE", "UPDATE"],
+            "apiGroups": ["autoscaling.k8s.io"],
+            "apiVersions": ["*"],
+            "resources": ["verticalpodautoscalers"],
+        }
+        return [
+            self._webhook("pods.ullage.internal", pods, authorities)
+            | {"matchConditions": [{"name": "controlled", "expression": _CONTROLLED}]},
+            self._webhook("vpas.ullage.internal", vpas, authorities),
+        ]
+
+    def _webhook(self, name: str, rule: dict[str, Any], authorities: bytes) -> dict[str, Any]:
+        outside = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": sorted({*self.excluded, self.namespace})}
+        return {
+            "name": name,
+            "admissionReviewVersions": ["v1"],
+            "clientConfig": self.client | ({"caBundle": base64.b64encode(authorities).decode()} if authorities else {}),
+            "rules": [rule | {"scope": "Namespaced"}],
+            "failurePolicy": "Fail" if self.fail else "Ignore",
+            "matchPolicy": "Equivalent",
+            "namespaceSelector": {"matchExpressions": [outside]},
+            "reinvocationPolicy": "IfNeeded",
+            "sideEffects": "NoneOnDryRun",
+            "timeoutSeconds": self.timeout,
+        }
+
+
+class Registrar:
+    """Keeps the configuration as it is to be. `clock` counts real seconds. Calls raise TryAgain and GiveUp."""
+
+    def __init__(self, objects: Objects, registration: Registration, clock: Callable[[], float] = time.monotonic) -> None:
+        self._objects, self._registration, self._clock = objects, registration, clock
+        self._foreign: dict[bytes, float] = {}
+        """Authorities that are not ours, and since when we have seen them."""
+        self.registered = False
+
+    def ensure(self, ours: Sequence[bytes], at: datetime) -> None:
+        """Make the configuration say what it is to say; returns when the server has taken it."""
+        wanted, found = self._registration, self._objects.find(self._registration.name)
+        if found is None:
+            self.registered = False
+            if wanted.own:
+                body = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration"}
+                metadata = {"name": wanted.name, "labels": {"app.kubernetes.io/managed-by": "ullage"}}
+                webhooks = wanted.webhooks(certificates.joined(ours, at))
+                self._objects.create(wanted.name, {**body, "metadata": metadata, "webhooks": webhooks})
+                _log.info("registered", configuration=wanted.name)
+                self.registered = True
+            return
+        new = self._changed(found, ours, at)
+        if new != found.get("webhooks"):
+            self._objects.replace(wanted.name, {**found, "webhooks": new})
+            _log.info("the registration was brought up to date", configuration=wanted.name)
+        self.registered = True
+
+    def remove(self) -> None:
+        """Take our own configuration away: from now on nobody asks us."""
+        if self._registration.own and self._objects.delete(self._registration.name):
+            _log.info("unregistered", configuration=self._registration.name)
+        self.registered = False
+
+    def _changed(self, found: dict[str, Any], ours: Sequence[bytes], at: datetime) -> list[dict[str, Any]]:
+        there = found.get("webhooks") or []
+        kept = self._kept(_bundles(there), ours)
+        bundle = certificates.joined([*ours, *kept], at)
+        if not self._registration.own:
+            return [_trusting(each, bundle) for each in there] if ours else there
+        wanted = self._registration.webhooks(bundle)
+        return [_over(old, new) for old, new in zip(there, wanted, strict=True)] if _same_names(there, wanted) else wanted
+
+    def _kept(self, there: Iterable[bytes], ours: Sequence[bytes]) -> list[bytes]:
+        """Of the authorities that are there and not ours, those that may be another replica's."""
+        known = {certificate for bundle in ours for certificate in certificates.singles(bundle)}
+        foreign = {certificate for bundle in there for certificate in _readable(bundle)} - known
+        now = self._clock()
+        self._foreign = {certificate: self._foreign.get(certificate, now) for certificate in foreign}
+        return (
+            [certificate for certificate, since in self._foreign.items() if now - since < _UNCLAIMED] if ours else list(foreign)
+        )
+
+
+def _bundles(webhooks: Iterable[dict[str, Any]]) -> list[bytes]:
+    found = []
+    for each in webhooks:
+        try:
+            found.append(base64.b64decode(each.get("clientConfig", {}).get("caBundle") or ""))
+        except binascii.Error:
+            continue
+    return found
+
+
+def _readable(bundle: bytes) -> list[bytes]:
+    """What cannot be read vouches for nothing."""
+    try:
+        return certificates.singles(bundle)
+    except BadInput:
+        return []
+
+
+def _trusting(webhook: dict[str, Any], bundle: bytes) -> dict[str, Any]:
+    return {**webhook, "clientConfig": {**webhook.get("clientConfig", {}), "caBundle": base64.b64encode(bundle).decode()}}
+
+
+def _same_names(there: Sequence[dict[str, Any]], wanted: Sequence[dict[str, Any]]) -> bool:
+    return [each.get("name") for each in there] == [each["name"] for each in wanted]
+
+
+def _over(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    """What is wanted, with the server's own defaults where we say nothing: else each look would be a change."""
+    merged = {**old, **new}
+    client = {**new["clientConfig"]}
+    if "service" in client:
+        client["service"] = {**old.get("clientConfig", {}).get("service", {}), **client["service"]}
+    return {**merged, "clientConfig": client}

@@ -1,0 +1,71 @@
+"""What the webhook hands to whoever judges reviews, and what it gets back.
+
+How a review is judged is no business of an edge, so it is handed in as a `Reviewer`; which controller is above a pod is asked of
+the cluster, so the webhook hands that in.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from schemas.catalogue import Event
+from schemas.names import Place, PodName, Workload
+from streams.clients.kube.controllers import ControllerKey
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownOwner:
+    """The topmost controller cannot be said. `why` is a clause: "the API server did not answer"."""
+
+    why: str
+
+
+Found = ControllerKey | UnknownOwner | None
+"""An answer about owners; None when none of them could be a target."""
+
+Topmost = Callable[[ControllerKey], Found]
+"""The topmost well-known or scalable controller above (or at) one."""
+
+
+def itself(owner: ControllerKey) -> ControllerKey:
+    """Every controller is the topmost one."""
+    return owner
+
+
+@dataclass(frozen=True, slots=True)
+class Review:
+    """A review that was judged. `body` is the answer to send where acting is allowed, `changes` says what it sets.
+
+    `status` is upstream's word for its metrics (applied, skipped, error) or `denied`; `resource` is `Pod`, `VPA` or `unknown`.
+    `pod`, `workload`, `decision` and `cause` are there where a pod is to be changed; the pod may have neither name nor uid yet.
+    """
+
+    body: bytes
+    uid: str
+    status: str
+    resource: str
+    reason: str = ""
+    dry_run: bool = False
+    changes: str = ""
+    pod: PodName | None = None
+    workload: Workload | None = None
+    decision: str = ""
+    cause: Place | None = None
+
+    @property
+    def plain(self) -> bool:
+        """Whether the answer lets the object through as it is."""
+        return self.status in ("skipped", "error")
+
+
+class Reviewer(Protocol):
+    """Who judges. It serves one thread at a time."""
+
+    def apply(self, event: Event, place: Place) -> None:
+        """Take in one event of `policies`."""
+
+    def review(self, body: bytes, topmost: Topmost) -> Review:
+        """Judge a review. Raises nothing, whatever it holds."""
+
+    def uid(self, body: bytes) -> str:
+        """The uid of a review that could not be judged."""

@@ -1,0 +1,188 @@
+"""`ullage consumer webhook`: the server, the view it answers from, and every few seconds the certificate, registration and Lease.
+
+Each part goes on without the others: without the log the answers rest on the view, without the API server on what was known of
+owners, and no failure of either ends it. Asked to stop, the last replica unregisters first, so that no API server asks a server
+that is gone; then what has arrived is answered.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+import structlog
+from aiohttp import web
+
+from schemas.units import Seconds
+from streams.clients.kube.controllers import ControllerKey
+from streams.consumers.webhook.admission import Admission, AdmissionWatcher
+from streams.consumers.webhook.admission_view import AdmissionView
+from streams.consumers.webhook.outcome_queue import OutcomeQueue
+from streams.consumers.webhook.owner_lookups import Chain, LookupWatcher, OwnerLookups
+from streams.consumers.webhook.registration import Registrar
+from streams.consumers.webhook.review import Found, UnknownOwner
+from streams.consumers.webhook.status_lease import StatusLease
+from streams.errors import BadInput, EdgeError
+from streams.serving.certificate_keeper import CertificateKeeper
+from streams.serving.https_server import CertificateHolder, HttpsServer, ServerLimits
+
+LARGEST = 5 * 1024 * 1024
+"""Bytes of a review that are read; upstream's bound. The rest is not kept, and the review is then let through."""
+_ROUND = Seconds(5.0)
+"""Seconds between two looks at certificate, registration and Lease."""
+_log = structlog.get_logger(__name__)
+
+
+class WebhookWatcher(AdmissionWatcher, LookupWatcher, Protocol):
+    """Who counts."""
+
+    def step(self, name: str, seconds: float) -> None:
+        """One step of an answer took so long: upstream's read_request, admit, build_response, write_response and total."""
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """Where we listen, and for how long an answer, and a look at a pod's owners, may take."""
+
+    address: tuple[str, int]
+    limits: ServerLimits = ServerLimits()
+    lookup: Seconds = Seconds(1.0)
+    lookups: int = 8
+    """Owners that are looked up at one time."""
+    every: Seconds = _ROUND
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What the webhook is put together from. `registrar` and `lease` are None where there is to be none."""
+
+    view: AdmissionView
+    outcomes: OutcomeQueue
+    chain: Chain
+    keeper: CertificateKeeper
+    holder: CertificateHolder
+    watcher: WebhookWatcher
+    registrar: Registrar | None
+    lease: StatusLease | None
+
+
+class WebhookConsumer:
+    """`now` gives the real time, which certificates and Leases go by."""
+
+    def __init__(self, parts: Parts, serving: Serving, now: Callable[[], datetime]) -> None:
+        self._parts, self._serving, self._now = parts, serving, now
+        self._admission = Admission(parts.view, parts.outcomes, parts.watcher)
+        self._fault = ""
+        self.port = 0
+
+    def run(self, stop: threading.Event) -> None:
+        """Work until told to stop. Raises BadInput when the address cannot be used."""
+        parts, ended = self._parts, threading.Event()
+        with ExitStack() as stack:
+            pool = stack.enter_context(ThreadPoolExecutor(self._serving.lookups, thread_name_prefix="owners"))
+            threads = [
+                threading.Thread(target=parts.view.follow, args=(ended,), name="view", daemon=True),
+                threading.Thread(target=parts.outcomes.write, args=(ended,), name="outcomes", daemon=True),
+            ]
+            stack.callback(_join, threads)
+            stack.callback(ended.set)
+            for thread in threads:
+                thread.start()
+            lookups = OwnerLookups(parts.chain, pool, parts.watcher, patience=self._serving.lookup)
+            endpoint = ReviewEndpoint(self._admission, lookups, parts.watcher)
+            routes = [web.post("/{path:.*}", endpoint.serve)]
+            server = HttpsServer(routes, parts.holder, address=self._serving.address, limits=self._serving.limits)
+            parts.keeper.look(self._now())
+            self.port = stack.enter_context(server).port
+            stack.callback(self._leave)
+            _log.info("serving", port=self.port)
+            while not stop.wait(0.0) and server.alive:
+                self._round()
+                stop.wait(self._serving.every)
+
+    def reasons(self) -> Sequence[str]:
+        """Why not ready; empty when ready."""
+        return [*self._parts.view.reasons(), *self._parts.keeper.reasons(self._now())]
+
+    def _round(self) -> None:
+        """Look after all that others see of us. What fails is tried again in the next round."""
+        parts, at = self._parts, self._now()
+        parts.keeper.look(at)
+        try:
+            if parts.registrar is not None:
+                parts.registrar.ensure(parts.keeper.authorities(), at)
+            parts.keeper.trusted()
+            if parts.lease is not None and not self.reasons():
+                parts.lease.renew(at)
+            self._fault = ""
+        except (EdgeError, BadInput) as error:
+            if str(error) != self._fault:
+                _log.warning("the registration or the status lease could not be kept up", error=str(error))
+            self._fault = str(error)
+
+    def _leave(self) -> None:
+        """The last replica takes the registration away."""
+        try:
+            last = self._parts.lease is None or self._parts.lease.leave(self._now())
+            if last and self._parts.registrar is not None:
+                self._parts.registrar.remove()
+        except EdgeError as error:
+            _log.warning("the registration could not be taken away", error=str(error))
+
+
+class ReviewEndpoint:
+    """Answers reviews over HTTP: always 200, and within the deadline, whatever arrives."""
+
+    def __init__(self, admission: Admission, lookups: OwnerLookups, watcher: WebhookWatcher) -> None:
+        self._admission, self._lookups, self._watcher = admission, lookups, watcher
+
+    async def serve(self, request: web.Request) -> web.StreamResponse:
+        """One review."""
+        began = time.perf_counter()
+        body = await _read(request)
+        read = time.perf_counter()
+        answer = await self._answer(body)
+        self._watcher.step("read_request", read - began)
+        self._watcher.step("admit", time.perf_counter() - read)
+        response = web.Response(body=answer, content_type="application/json")
+        self._watcher.step("total", time.perf_counter() - began)
+        return response
+
+    async def _answer(self, body: bytes) -> bytes:
+        began, wanted = time.perf_counter(), list[ControllerKey]()
+
+        def known(owner: ControllerKey) -> Found:
+            held = self._lookups.cached(owner)
+            if held is not None:
+                return held[0]
+            wanted.append(owner)
+            return UnknownOwner("it is being looked up")
+
+        try:
+            review = self._admission.judge(body, known)
+            if wanted:
+                found = await self._lookups.find(wanted[0])
+                review = self._admission.judge(body, lambda _: found)
+            return self._admission.conclude(review, time.perf_counter() - began)
+        except Exception as fault:  # noqa: BLE001  # a fault of ours must not keep a pod from starting
+            _log.error("a review could not be judged; the object is let through as it is", exc_info=fault)
+            return self._admission.let_through(body)
+
+
+async def _read(request: web.Request) -> bytes:
+    """The body, as far as it may be kept, and one byte more to show that it is too long."""
+    pieces, size = [], 0
+    async for piece in request.content.iter_any():
+        if size <= LARGEST:
+            pieces.append(piece[: LARGEST + 1 - size])
+        size += len(piece)
+    return b"".join(pieces)
+
+
+def _join(threads: Sequence[threading.Thread]) -> None:
+    for thread in threads:
+        thread.join(timeout=3.0)

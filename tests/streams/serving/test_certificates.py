@@ -1,0 +1,61 @@
+"""Certificates of our own: who they are for, until when they hold, and whom one has to trust."""
+
+import ssl
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streams.errors import BadInput
+from streams.serving import certificates
+from streams.serving.certificates import ServingCertificate, joined, self_made
+
+AT = datetime(2026, 1, 1, tzinfo=UTC)
+NAMES = ("hook.ullage.svc", "127.0.0.1")
+
+
+def test_a_certificate_holds_for_a_week_and_for_all_its_names() -> None:
+    made = self_made(NAMES, AT)
+    assert made.ends == AT + timedelta(days=7)
+    assert made.covers(NAMES)
+    assert not made.covers(["other.ullage.svc"])
+    assert certificates.fit(made)
+
+
+def test_no_two_certificates_have_one_authority_and_the_key_of_neither_is_kept() -> None:
+    one, other = self_made(NAMES, AT), self_made(NAMES, AT)
+    assert one.authorities != other.authorities
+    assert b"PRIVATE KEY" not in one.authorities + one.certificate
+    assert one.key.count(b"BEGIN PRIVATE KEY") == 1
+    assert not certificates.fit(ServingCertificate(one.certificate, other.key, one.authorities))
+    assert not certificates.fit(ServingCertificate(one.certificate, one.key, other.authorities))
+
+
+def test_an_authority_signs_nothing_but_one_certificate_below_it() -> None:
+    authority = certificates.read(self_made(NAMES, AT).authorities)[0]
+    constraints = authority.extensions.get_extension_for_class(certificates.x509.BasicConstraints).value
+    assert (constraints.ca, constraints.path_length) == (True, 0)
+
+
+def test_openssl_accepts_what_we_make() -> None:
+    context = ssl.create_default_context(cadata=self_made(NAMES, AT).authorities.decode())
+    assert context.cert_store_stats()["x509_ca"] == 1
+
+
+def test_joined_authorities_are_there_once_and_only_while_they_hold() -> None:
+    old, new = self_made(NAMES, AT - timedelta(days=5)), self_made(NAMES, AT)
+    both = joined([old.authorities, new.authorities, old.authorities], AT)
+    assert len(certificates.read(both)) == 2
+    assert joined([new.authorities, old.authorities], AT) == both
+    assert joined([both], AT + timedelta(days=2)) == joined([new.authorities], AT)
+    assert joined([], AT) == b""
+
+
+@given(st.binary(max_size=200))
+def test_rubbish_is_refused_as_such(rubbish: bytes) -> None:
+    with suppress(BadInput):
+        certificates.read(rubbish)
+    with pytest.raises(BadInput):
+        certificates.fit(ServingCertificate(rubbish, rubbish))

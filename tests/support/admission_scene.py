@@ -1,0 +1,160 @@
+"""A log in memory with policies, recommendations and a control record, and the webhook's core that answers from it."""
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from agents.logic.admission.admission_settings import AdmissionSettings
+from agents.processes.admission_reviewer import AdmissionReviewer
+from schemas.catalogue import Event
+from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
+from schemas.names import Amounts, Workload
+from schemas.outcomes import ActionFinished
+from schemas.policies.control import ControlChanged, Mode
+from schemas.policies.selectors import Operator, Requirement
+from schemas.policies.vertical import UpdateMode
+from schemas.policies.vpa import TargetRef, VpaChanged
+from schemas.units import Bytes, Cores, Seconds
+from streams.clients.kube.controllers import ControllerKey
+from streams.codec.event_codec import Codec, tick
+from streams.consumers.webhook.admission import Admission
+from streams.consumers.webhook.admission_view import AdmissionView
+from streams.consumers.webhook.outcome_queue import OutcomeQueue
+from streams.consumers.webhook.review import Found, Review
+from streams.errors import LogUnavailable
+from streams.log.memory_log import MemoryLog
+from streams.log.port import NewRecord, Positions, Record
+from streams.log_context import LogContext
+from streams.topics import TOPICS, Topics
+from tests.support import admitted
+
+START = datetime(2026, 3, 1, tzinfo=UTC)
+MIB = 1 << 20
+NAMES = Topics(partitions=2)
+CLUSTER = "demo"
+WEB = Workload(CLUSTER, "default", "Deployment", "web")
+
+
+class AwayLog(MemoryLog):
+    """The log in memory; while `away`, it neither gives nor takes anything."""
+
+    away = False
+
+    def poll(self, positions: Positions, *, wait: float = 0.0, limit: int = 10_000) -> Sequence[Record]:
+        self._look()
+        return super().poll(positions, wait=wait, limit=limit)
+
+    def end(self, topic: str, partition: int) -> int:
+        self._look()
+        return super().end(topic, partition)
+
+    def append(self, records: Any) -> Any:
+        self._look()
+        return super().append(records)
+
+    def _look(self) -> None:
+        if self.away:
+            raise LogUnavailable("the log in this test is away")
+
+
+class AdmissionScene:
+    """`ask(pod)` is a review of a pod of ReplicaSet `web-1`, whose topmost controller is Deployment `web`."""
+
+    def __init__(self, settings: AdmissionSettings | None = None, *, mode: Mode | None = Mode.APPLY) -> None:
+        self.log, self.codec = AwayLog(), Codec(NAMES)
+        for topic in TOPICS:
+            self.log.create(NAMES.wire(topic.name), NAMES.partitions)
+        self.settings, self.now = settings or AdmissionSettings(), 0.0
+        self.counted: list[tuple[Review, str | None]] = []
+        self.tick(START)
+        if mode is not None:
+            self.control(mode)
+        self.view = self.new_view()
+        self.outcomes = OutcomeQueue(self.context())
+        self.admission = Admission(self.view, self.outcomes, self)
+
+    def context(self) -> LogContext:
+        return LogContext.of(self.log, NAMES, CLUSTER)
+
+    def new_view(self) -> AdmissionView:
+        return AdmissionView(
+            self.context(),
+            lambda latest: AdmissionReviewer(CLUSTER, latest, self.settings),
+            heartbeat=Seconds(3600.0),
+            clock=lambda: self.now,
+        )
+
+    def answered(self, review: Review, objection: str | None, _seconds: float) -> None:
+        self.counted.append((review, objection))
+
+    def tick(self, at: datetime) -> None:
+        self.log.append(tick(NAMES.wire("control"), p, int(at.timestamp() * 1000)) for p in range(2))
+
+    def control(self, mode: Mode, *, paused: bool = False, reason: str = "") -> None:
+        event = ControlChanged(START, CLUSTER, mode, paused=paused, reason=reason)
+        self.log.append(self.codec.encode_for_all(event, topic="control", key=CLUSTER, source="/test"))
+
+    def policy(self, event: Event, key: str) -> None:
+        self.log.append(self.codec.encode_for_all(event, topic="policies", key=key, source="/test"))
+
+    def vpa(self, name: str = "web", **changed: Any) -> VpaChanged:
+        given: dict[str, Any] = {
+            "at": START,
+            "cluster": CLUSTER,
+            "namespace": "default",
+            "name": name,
+            "created": START,
+            "target_ref": TargetRef("Deployment", "web", "apps/v1"),
+            "selector": (Requirement("app", Operator.IN, ("a",)),),
+            "update_mode": UpdateMode.RECREATE,
+        }
+        event = VpaChanged(**(given | changed))
+        self.policy(event, event.key)
+        return event
+
+    def recommend(
+        self,
+        turn: int = 0,
+        cpu: float = 0.25,
+        *,
+        workload: Workload = WEB,
+        names: Sequence[str] = ("c",),
+    ) -> RequestsRecommended:
+        amounts = Amounts(Cores(cpu), Bytes(200 * MIB))
+        containers = tuple(ContainerRecommendation(name, amounts, amounts, amounts, amounts) for name in names)
+        at = START + timedelta(minutes=turn)
+        event = RequestsRecommended(f"recommender/0/{turn}/requests/{workload.key}", at, workload, containers, {})
+        self.log.append([self.record(event)])
+        return event
+
+    def record(self, event: RequestsRecommended) -> NewRecord:
+        key = event.workload.key
+        return self.codec.encode(
+            event, topic="recommendations", key=key, partition=NAMES.partition_of(key), source="/ullage/recommender/0"
+        )
+
+    def ask(self, pod: Any = None, **request: Any) -> Any:
+        """The response to a review; nothing new of the log is read before."""
+        body = admitted.review(pod or self.pod(), **request)
+        return json.loads(self.admission.answer(json.dumps(body).encode(), web))["response"]
+
+    def pod(self, **metadata: Any) -> Any:
+        return admitted.pod(admitted.container("c", {"cpu": "100m", "memory": "100Mi"}), **metadata)
+
+    def requests(self, pod: Any = None, **request: Any) -> Any:
+        """What container 0 requests after the answer."""
+        pod = pod or self.pod()
+        done = admitted.applied(pod, admitted.operations({"response": self.ask(pod, **request)}))
+        return done["spec"]["containers"][0]["resources"]["requests"]
+
+    def finished(self) -> list[ActionFinished]:
+        """The outcomes in the log, after those that wait were written."""
+        self.outcomes.flush()
+        records = [r for p in range(2) for r in self.log.poll({(NAMES.wire("outcomes"), p): 0})]
+        return [event for event in map(self.codec.decode, records) if isinstance(event, ActionFinished)]
+
+
+def web(owner: ControllerKey) -> Found:
+    """Deployment `web` is above all."""
+    return ControllerKey(owner.namespace, "Deployment", "web", "apps/v1")

@@ -1,0 +1,53 @@
+"""Objects of a Kubernetes API server in memory: versions, conflicts, and a server that is away when told so."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from schemas.units import Seconds
+from streams.errors import TryAgain, Unreachable
+
+
+class ApiObjects:
+    """What `PlainObjects` asks, without a server. The real one answers in tests/controlplane."""
+
+    def __init__(self) -> None:
+        self.held: dict[str, dict[str, Any]] = {}
+        self.writes = 0
+        self.away = False
+        self._version = 0
+
+    def find(self, name: str) -> dict[str, Any] | None:
+        self._look()
+        found = self.held.get(name)
+        return None if found is None else json.loads(json.dumps(found))  # type: ignore[no-any-return]  # an object
+
+    def create(self, name: str, body: Mapping[str, object]) -> dict[str, Any]:
+        self._look()
+        if name in self.held:
+            raise self._conflict(name)
+        return self._write(name, body)
+
+    def replace(self, name: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        self._look()
+        if self.held[name]["metadata"]["resourceVersion"] != body["metadata"].get("resourceVersion"):
+            raise self._conflict(name)
+        return self._write(name, body)
+
+    def delete(self, name: str) -> bool:
+        self._look()
+        return self.held.pop(name, None) is not None
+
+    def _write(self, name: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        self._version += 1
+        self.writes += 1
+        self.held[name] = json.loads(json.dumps(body))
+        self.held[name]["metadata"]["resourceVersion"] = str(self._version)
+        return self.held[name]
+
+    def _look(self) -> None:
+        if self.away:
+            raise Unreachable(doing="asking", to="the server", answer="nobody answered", after=Seconds(1.0))
+
+    def _conflict(self, name: str) -> TryAgain:
+        return TryAgain(doing="writing", to=name, answer="409 the object has been modified", after=Seconds(1.0))
