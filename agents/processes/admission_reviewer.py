@@ -1,7 +1,9 @@
 """Judges the webhook's reviews with the pure functions of `agents.logic.admission`, from what the view has of the log."""
 
 import json
+import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from agents.logic.admission import admission_review
 from agents.logic.admission.admission_account import Account, ContainerChange, Status
@@ -37,15 +39,17 @@ class AdmissionReviewer:
         recommender: str = DEFAULT_RECOMMENDER,
     ) -> None:
         self._cluster, self._latest, self._settings = cluster, latest, settings
+        self._lock = threading.Lock()
         self._index = AdmissionIndex(cluster, self._recommended, recommender)
 
     def apply(self, event: Event, place: Place) -> None:
         """Take in one event of `policies`."""
-        self._index.apply(event, place)
+        with self._lock:
+            self._index.apply(event, place)
 
     def review(self, body: bytes, topmost: Topmost) -> Review:
         """Judge a review."""
-        lookup = _Lookup(self._index, topmost)
+        lookup = _Lookup(self, topmost)
         reply = admission_review.answer(body, lookup, self._settings)
         account = reply.account
         review = Review(
@@ -56,30 +60,41 @@ class AdmissionReviewer:
             reason=account.reason,
             dry_run=account.dry_run,
         )
-        target = lookup.target
-        if account.status is not Status.APPLIED or account.resource != "pods" or target is None:
+        if account.status is not Status.APPLIED or account.resource != "pods" or lookup.workload is None:
             return review
-        return self._with_decision(review, account, Workload(self._cluster, *target))
+        return replace(
+            review,
+            changes=_changes(account),
+            pod=PodName(account.namespace, account.name, account.object_uid),
+            workload=lookup.workload,
+            decision="" if lookup.latest is None else lookup.latest.decision.id,
+            cause=None if lookup.latest is None else lookup.latest.place,
+        )
 
     def uid(self, body: bytes) -> str:
         """The uid of a review that could not be judged."""
         return admission_review.uid_of(body)
 
-    def _with_decision(self, review: Review, account: Account, workload: Workload) -> Review:
-        latest = self._latest(workload.key)
-        return Review(
-            body=review.body,
-            uid=review.uid,
-            status=review.status,
-            resource=review.resource,
-            reason=review.reason,
-            dry_run=review.dry_run,
-            changes=_changes(account),
-            pod=PodName(account.namespace, account.name, account.object_uid),
-            workload=workload,
-            decision="" if latest is None else latest.decision.id,
-            cause=None if latest is None else latest.place,
-        )
+    def governs(self, namespace: str) -> bool:
+        """Whether any policy could govern a pod of this namespace."""
+        with self._lock:
+            return self._index.governs(namespace)
+
+    def vpas(self, workload: Workload) -> tuple[Sequence[Vpa], LatestDecision | None]:
+        """The VPAs of a workload, and the recommendation that they carry."""
+        with self._lock:
+            latest = self._latest(workload.key)
+            return self._index.vpas(workload.namespace, workload.kind, workload.name), latest
+
+    def ranges(self, namespace: str) -> Ranges:
+        """The LimitRanges of a namespace."""
+        with self._lock:
+            return self._index.ranges(namespace)
+
+    @property
+    def cluster(self) -> str:
+        """The cluster's name."""
+        return self._cluster
 
     def _recommended(self, workload: str) -> RequestsRecommended | None:
         latest = self._latest(workload)
@@ -87,15 +102,16 @@ class AdmissionReviewer:
 
 
 class _Lookup:
-    """What one review may ask. `target` is the last controller whose VPAs were asked for: the one that the pod belongs to."""
+    """What one review may ask, and what it was told: the workload that the pod belongs to, and its recommendation."""
 
-    def __init__(self, index: AdmissionIndex, topmost: Topmost) -> None:
-        self._index, self._topmost = index, topmost
-        self.target: tuple[str, str, str] | None = None
+    def __init__(self, reviewer: AdmissionReviewer, topmost: Topmost) -> None:
+        self._reviewer, self._topmost = reviewer, topmost
+        self.workload: Workload | None = None
+        self.latest: LatestDecision | None = None
 
     def topmost(self, namespace: str, owner: Owner) -> Owner | Unresolved | None:
         """Asks nobody where no policy could govern."""
-        if not self._index.governs(namespace):
+        if not self._reviewer.governs(namespace):
             return owner
         found = self._topmost(ControllerKey(namespace, owner.kind, owner.name, owner.api_version))
         if isinstance(found, UnknownOwner):
@@ -104,12 +120,13 @@ class _Lookup:
 
     def vpas(self, namespace: str, kind: str, name: str) -> Sequence[Vpa]:
         """From the index."""
-        self.target = namespace, kind, name
-        return self._index.vpas(namespace, kind, name)
+        self.workload = Workload(self._reviewer.cluster, namespace, kind, name)
+        found, self.latest = self._reviewer.vpas(self.workload)
+        return found
 
     def ranges(self, namespace: str) -> Ranges:
         """From the index."""
-        return self._index.ranges(namespace)
+        return self._reviewer.ranges(namespace)
 
 
 def _changes(account: Account) -> str:

@@ -11,8 +11,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
+from streams.clients.kube.plain_objects import ObjectStore
 from streams.errors import BadInput
 from streams.serving import certificates
 from streams.serving.certificates import ServingCertificate
@@ -26,19 +27,6 @@ class CertificateSource(Protocol):
 
     def current(self, at: datetime) -> ServingCertificate:
         """The certificate, renewed if that is due. Raises BadInput, OSError, TryAgain and GiveUp."""
-
-
-class Objects(Protocol):
-    """Where Secrets are kept."""
-
-    def find(self, name: str) -> dict[str, Any] | None:
-        """The object; None when there is none."""
-
-    def create(self, name: str, body: Mapping[str, object]) -> dict[str, Any]:
-        """Make it."""
-
-    def replace(self, name: str, body: Mapping[str, object]) -> dict[str, Any]:
-        """Put it back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +86,7 @@ class CertificateFolder:
 class CertificateSecret:
     """A certificate of our own in a Secret, for any number of replicas. `labels` go on the Secret when it is made."""
 
-    objects: Objects
+    objects: ObjectStore
     name: str
     renewal: Renewal
     labels: Sequence[tuple[str, str]] = ()

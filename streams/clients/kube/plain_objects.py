@@ -5,11 +5,27 @@ whoever asks reads anew. All calls raise Unreachable, TryAgain and GiveUp.
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from streams.clients.kube.api import Api, ApiRequest, accepted_body
 
 Json = dict[str, Any]
+
+
+class ObjectStore(Protocol):
+    """Objects of one kind by name: what is written against it needs no server in a test."""
+
+    def find(self, name: str) -> Json | None:
+        """The object; None when there is none."""
+
+    def create(self, name: str, body: Mapping[str, object]) -> Json:
+        """Make it."""
+
+    def replace(self, name: str, body: Mapping[str, object]) -> Json:
+        """Put it back as `body` says, which carries the resourceVersion that was read."""
+
+    def delete(self, name: str) -> bool:
+        """Delete it; False when it was gone already."""
 
 
 class PlainObjects:

@@ -35,8 +35,7 @@ class Admission:
 
     def judge(self, body: bytes, topmost: Topmost) -> Review:
         """Judge a review. Nothing has happened yet, so it may be judged again."""
-        with self._view.lock:
-            return self._view.reviewer.review(body, topmost)
+        return self._view.reviewer.review(body, topmost)
 
     def conclude(self, review: Review, seconds: float = 0.0) -> bytes:
         """The AdmissionReview to send back, under the control record as it is now; it took so many seconds to judge."""

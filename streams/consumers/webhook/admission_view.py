@@ -2,7 +2,7 @@
 
 A process that starts reads the compacted copies and the recommendations of the last heartbeats, so it has the present in a
 moment; then it follows the log in a thread of its own. While the log is away, the answers rest on what was read before, and the
-view's age says for how long. One lock guards it all: a reader never sees half of a change.
+view's age says for how long. Other threads may ask at any time and never see half of a change.
 """
 
 import threading
@@ -52,7 +52,7 @@ class AdmissionView:
     ) -> None:
         self._context, self._heartbeat, self._ready, self._clock = context, heartbeat, ready, clock
         self._decisions: DecisionView | None = None
-        self.lock = threading.Lock()
+        self._lock = threading.Lock()
         self.control = ControlState(context)
         self.reviewer = make(self._latest)
         self._next: dict[tuple[str, int], int] = {}
@@ -97,7 +97,8 @@ class AdmissionView:
         return [] if self.caught_up else [f"the policies and recommendations in the log were not read to their end yet{why}"]
 
     def _latest(self, workload: str) -> LatestDecision | None:
-        return None if self._decisions is None else self._decisions.get(workload)
+        with self._lock:
+            return None if self._decisions is None else self._decisions.get(workload)
 
     def _begin(self) -> int:
         """From nothing to the present. After a failure it begins anew: to apply a record twice changes nothing."""
@@ -131,11 +132,11 @@ class AdmissionView:
     def _apply(self, record: Record) -> None:
         """One record. A bad one changes nothing; the stages that read it, too, set it aside."""
         name = self._context.topics.short(record.topic)
-        with self.lock:
-            if name == "recommendations" and self._decisions is not None:
-                self._next[record.topic, record.partition] = record.offset + 1
+        if name == "recommendations" and self._decisions is not None:
+            self._next[record.topic, record.partition] = record.offset + 1
+            with self._lock:
                 self._decisions.apply(record)
-            elif name.startswith("control"):
-                self.control.apply(record)
-            elif (event := self._context.codec.decode_or_none(record)) is not None:
-                self.reviewer.apply(event, record.place)
+        elif name.startswith("control"):
+            self.control.apply(record)
+        elif (event := self._context.codec.decode_or_none(record)) is not None:
+            self.reviewer.apply(event, record.place)

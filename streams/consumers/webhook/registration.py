@@ -11,11 +11,12 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any
 
 import structlog
 
 from schemas.units import Seconds
+from streams.clients.kube.plain_objects import ObjectStore
 from streams.errors import BadInput
 from streams.serving import certificates
 
@@ -28,22 +29,6 @@ _CONTROLLED = (
 _UNCLAIMED = Seconds(600.0)
 """How long an authority that we do not know stays: another replica may show its certificate, or be about to."""
 _log = structlog.get_logger(__name__)
-
-
-class Objects(Protocol):
-    """Where the configuration is kept."""
-
-    def find(self, name: str) -> dict[str, Any] | None:
-        """The object; None when there is none."""
-
-    def create(self, name: str, body: dict[str, Any]) -> dict[str, Any]:
-        """Make it."""
-
-    def replace(self, name: str, body: dict[str, Any]) -> dict[str, Any]:
-        """Put it back."""
-
-    def delete(self, name: str) -> bool:
-        """Delete it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +80,7 @@ class Registration:
 class Registrar:
     """Keeps the configuration as it is to be. `clock` counts real seconds. Calls raise TryAgain and GiveUp."""
 
-    def __init__(self, objects: Objects, registration: Registration, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, objects: ObjectStore, registration: Registration, clock: Callable[[], float] = time.monotonic) -> None:
         self._objects, self._registration, self._clock = objects, registration, clock
         self._foreign: dict[bytes, float] = {}
         """Authorities that are not ours, and since when we have seen them."""

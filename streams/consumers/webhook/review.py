@@ -59,7 +59,7 @@ class Review:
 
 
 class Reviewer(Protocol):
-    """Who judges. It serves one thread at a time."""
+    """Who judges. Several threads may ask it."""
 
     def apply(self, event: Event, place: Place) -> None:
         """Take in one event of `policies`."""

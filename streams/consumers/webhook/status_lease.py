@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from streams.clients.kube.plain_objects import PlainObjects
+from streams.clients.kube.plain_objects import ObjectStore
 from streams.errors import TryAgain
 
 DURATION = timedelta(seconds=10)
@@ -21,7 +21,7 @@ _REPLICA = "replica.ullage.internal/"
 class StatusLease:
     """`replica` tells this process from the others. Calls raise Unreachable and GiveUp."""
 
-    def __init__(self, objects: PlainObjects, name: str, replica: str) -> None:
+    def __init__(self, objects: ObjectStore, name: str, replica: str) -> None:
         self._objects, self._name, self._replica = objects, name, replica
 
     def renew(self, at: datetime) -> bool:

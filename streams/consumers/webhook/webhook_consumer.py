@@ -5,6 +5,7 @@ owners, and no failure of either ends it. Asked to stop, the last replica unregi
 that is gone; then what has arrived is answered.
 """
 
+import asyncio
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -24,7 +25,7 @@ from streams.consumers.webhook.admission_view import AdmissionView
 from streams.consumers.webhook.outcome_queue import OutcomeQueue
 from streams.consumers.webhook.owner_lookups import Chain, LookupWatcher, OwnerLookups
 from streams.consumers.webhook.registration import Registrar
-from streams.consumers.webhook.review import Found, UnknownOwner
+from streams.consumers.webhook.review import Found, Review, Topmost, UnknownOwner
 from streams.consumers.webhook.status_lease import StatusLease
 from streams.errors import BadInput, EdgeError
 from streams.serving.certificate_keeper import CertificateKeeper
@@ -32,6 +33,10 @@ from streams.serving.https_server import CertificateHolder, HttpsServer, ServerL
 
 LARGEST = 5 * 1024 * 1024
 """Bytes of a review that are read; upstream's bound. The rest is not kept, and the review is then let through."""
+_INLINE = 64 * 1024
+"""Bytes of a review that is judged at once; a longer one is judged in a thread, so that others need not wait for it."""
+_PATIENCE = Seconds(3.5)
+"""Seconds after which a pod is let through as it is; API servers wait for five."""
 _ROUND = Seconds(5.0)
 """Seconds between two looks at certificate, registration and Lease."""
 _log = structlog.get_logger(__name__)
@@ -145,15 +150,23 @@ class ReviewEndpoint:
         began = time.perf_counter()
         body = await _read(request)
         read = time.perf_counter()
-        answer = await self._answer(body)
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                answer = await self._answer(body, began)
+        except TimeoutError:
+            _log.warning("a review took too long, the object is let through as it is", bytes=len(body))
+            answer = self._admission.let_through(body)
+        except Exception as fault:  # noqa: BLE001  # a fault of ours must not keep a pod from starting
+            _log.error("a review could not be judged; the object is let through as it is", exc_info=fault)
+            answer = self._admission.let_through(body)
         self._watcher.step("read_request", read - began)
         self._watcher.step("admit", time.perf_counter() - read)
         response = web.Response(body=answer, content_type="application/json")
         self._watcher.step("total", time.perf_counter() - began)
         return response
 
-    async def _answer(self, body: bytes) -> bytes:
-        began, wanted = time.perf_counter(), list[ControllerKey]()
+    async def _answer(self, body: bytes, began: float) -> bytes:
+        wanted = list[ControllerKey]()
 
         def known(owner: ControllerKey) -> Found:
             held = self._lookups.cached(owner)
@@ -162,15 +175,16 @@ class ReviewEndpoint:
             wanted.append(owner)
             return UnknownOwner("it is being looked up")
 
-        try:
-            review = self._admission.judge(body, known)
-            if wanted:
-                found = await self._lookups.find(wanted[0])
-                review = self._admission.judge(body, lambda _: found)
-            return self._admission.conclude(review, time.perf_counter() - began)
-        except Exception as fault:  # noqa: BLE001  # a fault of ours must not keep a pod from starting
-            _log.error("a review could not be judged; the object is let through as it is", exc_info=fault)
-            return self._admission.let_through(body)
+        review = await self._judge(body, known)
+        if wanted:
+            found = await self._lookups.find(wanted[0])
+            review = await self._judge(body, lambda _: found)
+        return self._admission.conclude(review, time.perf_counter() - began)
+
+    async def _judge(self, body: bytes, topmost: Topmost) -> Review:
+        if len(body) <= _INLINE:
+            return self._admission.judge(body, topmost)
+        return await asyncio.to_thread(self._admission.judge, body, topmost)
 
 
 async def _read(request: web.Request) -> bytes:

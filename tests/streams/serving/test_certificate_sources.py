@@ -120,3 +120,6 @@ class _Late:
 
     def replace(self, name: str, body: Any) -> dict[str, Any]:
         return self.objects.replace(name, body)
+
+    def delete(self, name: str) -> bool:
+        return self.objects.delete(name)

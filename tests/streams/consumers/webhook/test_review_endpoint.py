@@ -1,0 +1,164 @@
+"""Reviews over HTTPS: always an answer, never an error, whatever arrives."""
+
+import copy
+import json
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from schemas.names import Amounts
+from schemas.policies.limit_ranges import Limit, LimitRangeChanged, LimitType
+from schemas.units import Cores
+from streams.consumers.webhook import webhook_consumer
+from streams.consumers.webhook.review import Review
+from tests.support import admitted
+from tests.support.admission_scene import CLUSTER, START, AdmissionScene
+from tests.support.review_server import ask, connect, serving
+
+FEW, MANY = 1_500, 100_000
+ODD: tuple[Any, ...] = (
+    None, True, False, 0, -1, 1.5, 1e308, 10**30, "", "x", "100m", "1e3", "1E-3", "-5", "Infinity", "\ud800", "\x00", "💥",
+    "a/b~c", "9" * 400, [], [None], [[]], {}, {"": ""}, {"cpu": 1}, {"cpu": "1e9999999"}, {"memory": "1.5Gi"}, {"cpu": None},
+)  # fmt: skip
+
+
+class Counting(AdmissionScene):
+    """A scene that counts nothing over HTTP."""
+
+    def step(self, name: str, seconds: float) -> None:
+        """Nobody asks."""
+
+    def looked_up(self, result: str) -> None:
+        """Nobody asks."""
+
+    def answered(self, review: Review, objection: str | None, _seconds: float) -> None:
+        """A hundred thousand of them would be too many to keep."""
+
+
+@pytest.fixture
+def scene() -> Counting:
+    made = Counting()
+    made.vpa()
+    made.recommend()
+    limit = Limit(LimitType.CONTAINER, most=Amounts(Cores(1.0), None))
+    event = LimitRangeChanged(START, CLUSTER, "default", "lr", (limit, Limit(LimitType.POD, least=Amounts(Cores(0.2), None))))
+    made.policy(event, event.key)
+    made.view.catch_up()
+    return made
+
+
+@pytest.fixture
+def port(scene: Counting) -> Iterator[int]:
+    with serving(scene.admission, scene) as server:
+        yield server.port
+
+
+def test_a_review_is_answered_over_https_with_its_owners_looked_up(port: int) -> None:
+    pod = admitted.pod(admitted.container("c", {"cpu": "100m", "memory": "100Mi"}))
+    status, body = ask(connect(port), json.dumps(admitted.review(pod)).encode())
+    assert status == 200
+    done = admitted.applied(pod, admitted.operations(json.loads(body)))
+    assert done["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "250m", "memory": "200Mi"}
+
+
+def test_a_review_that_is_too_long_is_let_through_under_its_own_uid(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(webhook_consumer, "LARGEST", 5 * 1024 * 1024)
+    review = json.dumps(admitted.review(admitted.pod(annotations={"long": "x" * 6_000_000}))).encode()
+    status, body = ask(connect(port), review)
+    response = json.loads(body)["response"]
+    assert (status, response["allowed"], response["uid"]) == (200, True, "u-1")
+    assert "5242880 are read at most" in response["warnings"][0]
+
+
+def test_ten_thousand_containers_are_answered(port: int) -> None:
+    pod = admitted.pod(*(admitted.container(f"c{n}", {"cpu": "1"}) for n in range(10_000)))
+    status, body = ask(connect(port), json.dumps(admitted.review(pod)).encode())
+    assert (status, json.loads(body)["response"]["allowed"]) == (200, True)
+
+
+def test_a_fault_of_ours_lets_the_pod_through(port: int, scene: Counting, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> Review:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(scene.view.reviewer, "review", broken)
+    status, body = ask(connect(port), json.dumps(admitted.review(scene.pod())).encode())
+    assert (status, json.loads(body)["response"]) == (200, {"uid": "u-1", "allowed": True})
+
+
+def test_arbitrary_reviews_get_an_answer_each(port: int) -> None:
+    _fuzz(port, FEW)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_hundred_thousand_arbitrary_reviews_get_an_answer_each(port: int) -> None:
+    _fuzz(port, MANY)
+
+
+def _fuzz(port: int, count: int) -> None:
+    """Only a VPA object may be denied; every pod is allowed, and nothing ends in an error."""
+    chance, to, changed = random.Random(7), connect(port), 0
+    for n in range(count):
+        body = _review(chance, n)
+        status, answer = ask(to, body)
+        assert status == 200, body
+        response = json.loads(answer)["response"]
+        assert response["allowed"] is True or response["status"]["code"] in (422, 500), body
+        assert response["allowed"] is True or b"verticalpodautoscalers" in body, body
+        changed += "patch" in response
+    assert changed > count / 100  # the damage leaves enough that is whole
+
+
+def _review(chance: random.Random, n: int) -> bytes:
+    manifest: Any
+    if chance.random() < 0.6:
+        manifest, resource = _pod(chance), "pods"
+    else:
+        manifest, resource = _vpa(chance), "verticalpodautoscalers"
+    review = admitted.review(manifest, resource=resource, uid=f"u-{n}", operation=chance.choice(["CREATE", "CREATE", "UPDATE"]))
+    for _ in range(chance.choice([0, 1, 1, 2, 5])):
+        _damage(chance, review)
+    body = json.dumps(review).encode(errors="surrogatepass")
+    match chance.randrange(40):
+        case 0:
+            return body[: chance.randrange(len(body))]
+        case 1:
+            at = chance.randrange(len(body))
+            return body[:at] + chance.randbytes(3) + body[at:]
+        case 2:
+            return chance.randbytes(chance.randrange(100))
+    return body
+
+
+def _pod(chance: random.Random) -> Any:
+    containers = []
+    for n in range(chance.randrange(4)):
+        name = chance.choice(["c", f"c{n}"])
+        amounts = {"cpu": chance.choice(["100m", "1", 0.5, "1e-1"]), "memory": chance.choice(["64Mi", 1e6, "1G"])}
+        containers.append(admitted.container(name, amounts, chance.choice([None, amounts])))
+    return admitted.pod(*containers, annotations=chance.choice([None, {}, {"vpaObservedContainers": "c"}]))
+
+
+def _vpa(chance: random.Random) -> Any:
+    policy = admitted.policy(minAllowed={"cpu": chance.choice(["1", "1n", 2])}, mode=chance.choice(["Auto", "Off", "bad"]))
+    return admitted.vpa(updatePolicy={"updateMode": chance.choice(["Off", "Auto", "bad"])}, resourcePolicy=policy)
+
+
+def _damage(chance: random.Random, whole: Any) -> None:
+    """Put something odd in some place."""
+    place = whole
+    while True:
+        keys = list(place.keys()) if isinstance(place, dict) else list(range(len(place)))
+        if not keys:
+            return
+        key = chance.choice(keys)
+        if isinstance(place[key], dict | list) and place[key] and chance.random() < 0.8:
+            place = place[key]
+            continue
+        if isinstance(place, dict) and chance.random() < 0.2:
+            del place[key]
+        else:
+            place[key] = copy.deepcopy(chance.choice(ODD))
+        return

@@ -1,0 +1,51 @@
+"""The webhook's endpoint on a real HTTPS server in this process, and connections that keep asking it."""
+
+import http.client
+import ssl
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from datetime import UTC, datetime
+
+from aiohttp import web
+
+from schemas.units import Seconds
+from streams.clients.kube.controllers import ControllerKey
+from streams.consumers.webhook.admission import Admission
+from streams.consumers.webhook.owner_lookups import OwnerLookups
+from streams.consumers.webhook.webhook_consumer import ReviewEndpoint, WebhookWatcher
+from streams.serving.certificates import self_made
+from streams.serving.https_server import CertificateHolder, HttpsServer
+
+_CERTIFICATE = self_made(("127.0.0.1",), datetime.now(UTC))
+
+
+class ReplicaSets:
+    """Every ReplicaSet `NAME-HASH` belongs to Deployment `NAME`."""
+
+    def topmost(self, start: ControllerKey) -> ControllerKey | None:
+        return ControllerKey(start.namespace, "Deployment", start.name.rpartition("-")[0])
+
+
+@contextmanager
+def serving(admission: Admission, watcher: WebhookWatcher) -> Iterator[HttpsServer]:
+    """Listens on loopback while it is entered."""
+    holder = CertificateHolder()
+    holder.load(_CERTIFICATE.certificate, _CERTIFICATE.key)
+    with ThreadPoolExecutor(4) as pool:
+        endpoint = ReviewEndpoint(admission, OwnerLookups(ReplicaSets(), pool, watcher, patience=Seconds(1.0)), watcher)
+        with HttpsServer([web.post("/{path:.*}", endpoint.serve)], holder) as server:
+            yield server
+
+
+def connect(port: int) -> http.client.HTTPSConnection:
+    """A connection that stays open."""
+    context = ssl.create_default_context(cadata=_CERTIFICATE.authorities.decode())
+    return http.client.HTTPSConnection("127.0.0.1", port, context=context, timeout=20.0)
+
+
+def ask(to: http.client.HTTPSConnection, body: bytes) -> tuple[int, bytes]:
+    """Status and body of the answer."""
+    to.request("POST", "/", body, {"Content-Type": "application/json"})
+    answer = to.getresponse()
+    return answer.status, answer.read()
