@@ -26,6 +26,8 @@ _BACKLOG = 1024
 """Connections that the kernel holds until we take them: after a restart a whole control plane may come at once."""
 _START = 10.0
 """Seconds until a server that was started must listen."""
+_ACCEPTED = 0.25
+"""Seconds for the connections that were accepted last to bring their request, once nothing listens any more."""
 
 
 class CertificateHolder:
@@ -71,7 +73,8 @@ class CertificateHolder:
 class ServerLimits:
     """`body`: bytes of a request; `deadline`: seconds for an answer; `linger`: seconds to go on answering when asked to stop.
 
-    Who is told to stop is still asked for a moment: the news that an endpoint is gone takes its time to get around.
+    Who is told to stop is still asked for a moment: the news that an endpoint is gone takes its time to get around. Each answer
+    of that time ends its connection, so that no client sends its next request at the very moment at which we hang up.
     """
 
     body: int = 5 * 1024 * 1024
@@ -135,7 +138,7 @@ class HttpsServer:
 
     async def _serve(self) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
-        app = web.Application(client_max_size=self._limits.body, middlewares=[_bounded(self._limits.deadline)])
+        app = web.Application(client_max_size=self._limits.body, middlewares=[self._ending, _bounded(self._limits.deadline)])
         app.add_routes(self._routes)
         runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=self._limits.drain)
         await runner.setup()
@@ -146,8 +149,17 @@ class HttpsServer:
             await self._stop.wait()
             await asyncio.sleep(self._limits.linger)
             server.close()
+            await asyncio.sleep(_ACCEPTED)
         finally:
             await runner.cleanup()
+
+    @web.middleware
+    async def _ending(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """While we stop, the answer says that it is the last one on its connection."""
+        response = await handler(request)
+        if self._stop is not None and self._stop.is_set():
+            response.force_close()
+        return response
 
     async def _listen(self, runner: web.AppRunner) -> asyncio.Server | None:
         host, port = self._address

@@ -147,6 +147,24 @@ def test_asked_to_stop_it_answers_what_has_arrived(holder: CertificateHolder) ->
         socket.create_connection(("127.0.0.1", port))
 
 
+def test_asked_to_stop_it_tells_clients_to_connect_anew(holder: CertificateHolder) -> None:
+    """Else a client could send its next request at the very moment at which we hang up, and would never hear of it."""
+    limits, stopped = ServerLimits(linger=Seconds(2.0)), threading.Event()
+    server = HttpsServer([web.post("/", echo)], holder, limits=limits).__enter__()
+    kept = connection(server, ONE)
+    kept.request("POST", "/", b"before")
+    before = kept.getresponse()
+    assert (before.read(), before.getheader("Connection")) == (b"before", None)
+    thread = threading.Thread(target=lambda: (server.__exit__(None, None, None), stopped.set()))
+    thread.start()
+    time.sleep(0.3)
+    kept.request("POST", "/", b"after")
+    after = kept.getresponse()
+    assert (after.read(), after.getheader("Connection")) == (b"after", "close")
+    assert not stopped.is_set()
+    thread.join()
+
+
 def test_an_address_that_is_taken_is_said(server: HttpsServer, holder: CertificateHolder) -> None:
     with pytest.raises(BadInput, match=f"127.0.0.1:{server.port}"), HttpsServer([], holder, address=("127.0.0.1", server.port)):
         pass
