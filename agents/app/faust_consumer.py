@@ -54,6 +54,18 @@ class FaustConsumer:
             consumer: Any = self.app.consumer
             await consumer._commit(ours)  # noqa: SLF001  # the public commit only knows messages that were acked
 
+    async def start_at(self, offsets: Mapping[tuple[str, int], int]) -> None:
+        """Commit these offsets, to which Faust seeks at the end of a rebalance, and seek to those that are 0 ourselves.
+
+        aiokafka's `seek_to_committed` leaves a partition where it is if the committed offset is 0. A partition that stays with
+        this worker and has been read from 0 would never give those records again.
+        """
+        await self.commit(offsets)
+        for place, offset in offsets.items():
+            if offset == 0:
+                with suppress(IllegalStateError):
+                    await self.app.consumer.seek(TP(*place), 0)
+
 
 def skip_table_recovery(app: faust.App) -> None:
     """Make Faust's table recovery call back without reading the changelogs. Call it before the tables are made."""

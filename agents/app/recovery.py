@@ -67,7 +67,7 @@ class Recovery:
         for partition in sorted(partitions):
             if generation != self.generation.number:
                 return
-            await self.consumer.commit(committable(self.hosts, partition))
+            await self.consumer.start_at(committable(self.hosts, partition))
         if generation == self.generation.number:
             self._open(ours, goals)
 

@@ -1,29 +1,31 @@
 """The main job on real input, as a user runs it: a trace into Kafka, two workers, one of them killed midway.
 
-What they recommend is what the backtest driver recommends on the same trace, byte for byte.
+What they recommend is what the stages decide on the same trace in memory, every amount of every container at every turn.
 """
 
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from agents.backtest import backtest
-from agents.pipeline import stages
+from agents.backtest.event_runner import EventRunner, RoutedEvent
+from agents.pipeline import stages, ticked_topics
 from agents.settings.tree import Settings
 from agents.verify.committed_turns import committed
-from streams.codec.event_codec import header, tick_number
+from schemas import times
+from schemas.decisions.recommendations import RequestsRecommended
+from streams.codec.event_codec import Codec, tick_number
 from streams.log.kafka_connection import KafkaConnection
 from streams.log.kafka_log import KafkaLog
-from streams.sources.traces import Trace
+from streams.sources.traces import Trace, TraceMoments
 from streams.topics import Topics
 from tests.support.commands import Commands
 from tests.support.real_traces import trace
 
 CLUSTER = "trace"
-Decisions = dict[str, bytes]
-"""Decisions by id."""
+Decisions = dict[tuple[str, datetime], object]
+"""What was recommended, by workload and turn, without what depends on the log that it stands in: ids, places, cited rules."""
 
 
 @pytest.fixture
@@ -33,53 +35,52 @@ def site(broker: str, topics_made: Callable[..., Topics], tmp_path: Path) -> Ite
     site.close()
 
 
-def expected(folder: Path, topics: Topics, monkeypatch: pytest.MonkeyPatch) -> tuple[Decisions, int]:
-    """What the backtest driver recommends on the trace, and its last turn."""
+def expected(folder: Path) -> tuple[Decisions, int]:
+    """What the stages recommend on the trace in memory, all workloads in one partition, and the last turn."""
     found: Decisions = {}
-    hear = backtest.Backtest._hear
-
-    def listen(self: Any, decisions: Any) -> None:
-        records = list(decisions)
-        found.update(_recommended(records, topics))
-        hear(self, records)
-
-    monkeypatch.setattr(backtest.Backtest, "_hear", listen)
+    alone = Topics("memory", 1)
+    runner, events, last = EventRunner(stages(Settings()), alone, ticked_topics()), [], -1
     with Trace(folder) as trace:
-        listed = stages(Settings())
-        for step in backtest.over_trace(trace, listed, topics, cluster=CLUSTER):
-            last = step
-    assert last.card().recommendations == len(found)
-    return found, last._runner.tasks[0].turn
-
-
-def _recommended(records: Any, topics: Topics) -> Iterator[tuple[str, bytes]]:
-    wire = topics.wire("recommendations")
-    return ((str(header(r, "ce_id")), r.value) for r in records if r.topic == wire and tick_number(r) is None)
+        for moment in TraceMoments(trace, alone, CLUSTER):
+            events += [RoutedEvent(routed.fact, routed.topic, routed.partition) for routed in moment.facts]
+            if moment.ends:
+                last = times.nearest_ms(moment.at)
+                for turn in runner.turn(last, events):
+                    _collect(found, (decided.event for decided in turn.decided if decided.topic == "recommendations"))
+                events = []
+    return found, last
 
 
 def published(log: KafkaLog, topics: Topics) -> Decisions:
-    """What stands in Kafka. A decision that was said again has the same bytes."""
+    """What stands in Kafka. A decision that was published again is the same."""
     found: Decisions = {}
+    codec = Codec(topics)
     for partition in range(topics.partitions):
         place = (topics.wire("recommendations"), partition)
         position, end = log.begin(*place), log.end(*place)
         while position < end:
             records = log.poll({place: position}, wait=5.0)
-            for identifier, value in _recommended(records, topics):
-                assert found.setdefault(identifier, value) == value
+            _collect(found, (codec.decode(record) for record in records if tick_number(record) is None))
             position = records[-1].offset + 1
     return found
+
+
+def _collect(found: Decisions, events: Iterator[object]) -> None:
+    for event in events:
+        assert isinstance(event, RequestsRecommended)
+        what = (event.containers, event.pods, event.last_oom and event.last_oom.at, event.oom_source)
+        assert found.setdefault((event.workload.key, event.at), what) == what
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize(("name", "days"), [("google2019-borg", None), ("bitbrains-rnd", 1)])
-def test_what_two_workers_recommend_on_a_trace_is_what_the_backtest_does_even_when_one_is_killed_midway(
-    site: Commands, monkeypatch: pytest.MonkeyPatch, name: str, days: int | None
+def test_what_two_workers_recommend_on_a_trace_is_what_the_stages_do_in_memory_even_when_one_is_killed_midway(
+    site: Commands, name: str, days: int | None
 ) -> None:
     file = trace(name, days, site.folder)
     listed = stages(Settings())
-    wanted, last = expected(file, site.topics, monkeypatch)
+    wanted, last = expected(file)
 
     def level() -> bool:
         marks = committed(log, site.topics.prefix, listed).items()
