@@ -1,12 +1,32 @@
-"""Says how hard Hypothesis tries.
+"""Says how hard Hypothesis tries, and how many of upstream's vectors the quick suite takes.
 
-By hand a few dozen examples a property, so that the whole suite stays quick; CI sets HYPOTHESIS_PROFILE=thorough.
+By hand a few dozen examples a property and a few dozen vectors a test, so that the whole suite stays quick; CI sets
+HYPOTHESIS_PROFILE=thorough, and `make test-slow` takes the other vectors.
 """
 
 import os
+from collections import defaultdict
 
+import pytest
 from hypothesis import settings
 
 settings.register_profile("quick", max_examples=25, deadline=None)
 settings.register_profile("thorough", max_examples=200, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
+
+QUICK_VECTORS = 24
+"""Cases of one test that the quick suite takes, evenly spread; the others of a file `test_..._vectors.py` are slow."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the vectors beyond `QUICK_VECTORS` as slow."""
+    cases: dict[str, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        if item.path.name.endswith("_vectors.py"):
+            cases[item.nodeid.partition("[")[0]].append(item)
+    for of_one_test in cases.values():
+        quick = {round(n * len(of_one_test) / QUICK_VECTORS) for n in range(QUICK_VECTORS)}
+        for number, item in enumerate(of_one_test):
+            if number not in quick and len(of_one_test) > QUICK_VECTORS:
+                item.add_marker(pytest.mark.slow)

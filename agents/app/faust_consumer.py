@@ -57,8 +57,8 @@ class FaustConsumer:
     async def start_at(self, offsets: Mapping[tuple[str, int], int]) -> None:
         """Commit these offsets, to which Faust seeks at the end of a rebalance, and seek to those that are 0 ourselves.
 
-        aiokafka's `seek_to_committed` leaves a partition where it is if the committed offset is 0. A partition that stays with
-        this worker and has been read from 0 would never give those records again.
+        aiokafka, when told to seek to what is committed, leaves a partition where it is if the committed offset is 0. A
+        partition that stays with this worker and has been read from 0 would never give those records again.
         """
         await self.commit(offsets)
         for place, offset in offsets.items():
