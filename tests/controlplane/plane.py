@@ -149,7 +149,7 @@ class Plane:
         for program in self._others:
             program.start()
         for program in self._others:
-            program.wait_ready(_START_WAIT)
+            program.wait_ready(_START_WAIT, restarts=2)  # kwok 0.8.0 may panic beside an API server that has just started
         wait_for(self._all_known, timeout=_START_WAIT, what="the VPA and metrics APIs are served")
 
     def _register(self) -> None:

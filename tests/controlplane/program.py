@@ -49,10 +49,14 @@ class Program:
         line = self._keeper.stdout.readline() if self._keeper.stdout is not None else ""
         self.pid = int(line) if line.strip() else 0
 
-    def wait_ready(self, timeout: float) -> None:
-        """Raises PlaneError with the last it wrote."""
+    def wait_ready(self, timeout: float, *, restarts: int = 0) -> None:
+        """Raises PlaneError with the last it wrote. One that ends meanwhile is started again, at most so many times."""
         until = time.monotonic() + timeout
         while not self._ready():
+            if not self.running and restarts > 0:
+                restarts -= 1
+                self.start()
+                continue
             if not self.running or time.monotonic() > until:
                 what = f"was not ready within {timeout:.0f} s" if self.running else "ended while it started"
                 said = self.log.read_text(encoding="utf-8", errors="replace")[-_QUOTED:]

@@ -13,6 +13,7 @@ import pytest
 from tests.controlplane import flags
 from tests.controlplane.asking import Refused, wait_for
 from tests.controlplane.plane import Plane, free_ports
+from tests.controlplane.program import PlaneError, Program
 from tests.controlplane.world import World
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -79,3 +80,19 @@ def test_a_killed_test_leaves_no_program_behind(plane: Plane, tmp_path: Path) ->
         holder.kill()
         holder.communicate()
     wait_for(lambda: not psutil.pid_exists(pid), what="etcd has ended")
+
+
+def test_a_program_that_ends_at_its_start_is_started_again_as_often_as_asked(tmp_path: Path) -> None:
+    starts = tmp_path / "starts"
+    command = ["/bin/sh", "-c", f'echo >>"{starts}"; test $(wc -l <"{starts}") -ge 3 && exec sleep 60']
+    program = Program(command, tmp_path / "log", lambda: starts.exists() and starts.read_text().count("\n") >= 3)
+    try:
+        program.start()
+        program.wait_ready(20, restarts=2)
+        starts.unlink()
+        program.stop()
+        program.start()
+        with pytest.raises(PlaneError, match="ended while it started"):
+            program.wait_ready(20, restarts=1)
+    finally:
+        program.stop()
