@@ -7,46 +7,54 @@ from dataclasses import asdict
 from functools import cache
 
 from agents.engine.stage import Stage
-from agents.logic.conditions.conditions_stage import VpaConditions
+from agents.logic.conditions import conditions_stage
 from agents.logic.stage_rules import StageRules
-from agents.logic.updates.updater import Updater
+from agents.logic.updates import updater
+from agents.logic.updates.update_settings import UpdateRules
 from agents.logic.validation.events import refuse
 from agents.logic.validation.future_events import ahead
-from agents.logic.vertical.recommender import PROGRAM, Recommender
+from agents.logic.vertical import recommender
+from agents.logic.vertical.vertical_settings import VerticalSettings
 from agents.settings.tree import Settings
 from streams.topics import TOPICS, partition_of
 
 
 def stages(settings: Settings) -> tuple[Stage, ...]:
     """The pipeline with these settings. Settings tune the stages; they never add or remove one, or change its topics."""
+    update_rules = UpdateRules(**asdict(settings.updates), recommender=settings.vertical.recommender)
     return (
         Stage(
             name="recommender",
             reads=("policies", "cluster-changes", "pod-changes", "oom-events", "pod-metrics"),
             writes=("recommendations", "recommendations-by-cluster"),
-            open=lambda partition: Recommender(settings.vertical, partition),
+            open=lambda partition: recommender.Recommender(settings.vertical, partition),
             refuse=refuse,
             ahead=ahead,
-            program=PROGRAM,
+            program=recommender.PROGRAM,
             rules=asdict(settings.vertical),
+            defaults=asdict(VerticalSettings()),
         ),
         Stage(
             name="conditions",
             reads=("policies", "cluster-changes", "pod-changes-by-cluster", "recommendations-by-cluster"),
             writes=("vpa-conditions",),
-            open=lambda partition: VpaConditions(
+            open=lambda partition: conditions_stage.VpaConditions(
                 StageRules("recommender", settings.vertical),
                 partition,
                 lambda key: partition_of(key, settings.topics.partitions),
             ),
             refuse=refuse,
+            program=conditions_stage.PROGRAM,
         ),
         Stage(
             name="updater",
             reads=("policies", "control", "pod-changes-by-cluster", "recommendations-by-cluster", "outcomes"),
             writes=("pod-updates",),
-            open=lambda partition: Updater(settings.updates, partition, settings.vertical.recommender),
+            open=lambda partition: updater.Updater(settings.updates, partition, settings.vertical.recommender),
             refuse=refuse,
+            program=updater.PROGRAM,
+            rules=asdict(update_rules),
+            defaults=asdict(UpdateRules()),
         ),
     )
 

@@ -1,14 +1,17 @@
-"""Puts the rules that stages decide by into the log, where what is there differs.
+"""The rules that stages decide by, in the log: what it says, where ours differ, and how it comes to say ours.
 
-Every decision cites its rules instead of repeating them, every worker decides by what the log says, and a replay uses what was in
-force. A record takes effect at the turn that takes it in. This module compares and appends; stages obey.
+Every worker decides by what the log says, decisions rest on it, and a replay uses what was in force. A record takes effect at the
+turn that takes it in. The first worker puts its rules there; later ones must agree with them, and an operator changes them for
+all with `ullage settings apply`. This module compares and appends; stages obey.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
 from agents.engine.stage import Stage
-from schemas.policies.rules import StageRulesChanged, rules_version
+from schemas.policies.rules import RuleValue, StageRulesChanged, rules_version
 from streams import compacted_copy
 from streams.errors import BadInput
 from streams.log.port import Record
@@ -17,6 +20,31 @@ from streams.log_context import LogContext
 SOURCE = "/ullage/rules"
 _PATIENCE = 5.0
 """Seconds to wait for records that the log says it has."""
+_KEYS = b"stage/"
+_NOT_SET = "not set"
+
+
+@dataclass(frozen=True, slots=True)
+class RulesDifference:
+    """The rules of a stage as we have them, and those of the log where these are others; None where it has none."""
+
+    ours: StageRulesChanged
+    there: StageRulesChanged | None
+    settings: Mapping[str, tuple[RuleValue, RuleValue]]
+    """Settings that differ: in the log, and here."""
+
+    def __str__(self) -> str:
+        """As in: recommender: margin is 0.15 in the log and 0.2 here."""
+        return f"{self.ours.stage}: {'; '.join(self._says())}"
+
+    def _says(self) -> Iterator[str]:
+        if self.there is None:
+            yield "the log has no rules yet"
+            return
+        if self.there.program != self.ours.program:
+            yield f"the program's rules are version {self.there.program} in the log and {self.ours.program} here"
+        for name, (there, here) in self.settings.items():
+            yield f"{name} is {json.dumps(there)} in the log and {json.dumps(here)} here"
 
 
 def rules_of(stage: Stage, at: datetime) -> StageRulesChanged | None:
@@ -27,48 +55,82 @@ def rules_of(stage: Stage, at: datetime) -> StageRulesChanged | None:
 
 
 def in_log(context: LogContext) -> dict[str, StageRulesChanged]:
-    """The newest rules of each stage that the log says, as far as the copy and the end of the topic reach.
+    """The newest rules of each stage that the log says. Raises LogUnavailable."""
+    present = compacted_copy.read_present(context.log, context.topics, "policies")
+    return {rules.stage: rules for rules in _rules(context, present)}
 
-    Rules that stand further back are not found and are appended again, which changes nothing.
-    """
-    found: dict[str, StageRulesChanged] = {}
-    for record in _records(context):
-        event = context.codec.decode_or_none(record) if (record.key or b"").startswith(b"stage/") else None
-        if isinstance(event, StageRulesChanged):
-            found[event.stage] = event
+
+def differences(context: LogContext, stages: Iterable[Stage], at: datetime) -> list[RulesDifference]:
+    """The stages of which the log has no rules, or rules that would decide otherwise. Raises LogUnavailable."""
+    there, found = in_log(context), []
+    for stage in stages:
+        ours = rules_of(stage, at)
+        if ours is not None:
+            theirs = there.get(stage.name)
+            differing = {} if theirs is None else _differing(theirs.settings, stage)
+            if theirs is None or differing or theirs.program != ours.program:
+                found.append(RulesDifference(ours, theirs, differing))
     return found
 
 
-def changed(context: LogContext, stages: Iterable[Stage], at: datetime) -> list[StageRulesChanged]:
-    """The rules of these stages that the log does not say, or says otherwise."""
-    there = in_log(context)
-    rules = (found for stage in stages if (found := rules_of(stage, at)) is not None)
-    return [own for own in rules if own.stage not in there or there[own.stage].version != own.version]
-
-
-def publish(context: LogContext, stages: Iterable[Stage], at: datetime) -> Sequence[StageRulesChanged]:
-    """Append the rules that differ to every partition; which. Raises LogUnavailable."""
-    new = changed(context, stages, at)
-    records = [r for rules in new for r in context.codec.encode_for_all(rules, topic="policies", key=rules.key, source=SOURCE)]
-    context.log.append(records)
-    if _has_copy(context):
-        context.log.append(compacted_copy.copies_of(records, context.topics))
+def agree(context: LogContext, stages: Sequence[Stage], at: datetime) -> Sequence[StageRulesChanged]:
+    """Put our rules into the log where it has none; which. Raises BadInput where it has others, LogUnavailable."""
+    found = differences(context, stages, at)
+    new = [each.ours for each in found if each.there is None]
+    _publish(context, new)
+    other = [each for each in (differences(context, stages, at) if new else found) if each.there is not None]
+    if other:
+        raise BadInput(
+            f"this program would decide otherwise than the log says: {'. '.join(map(str, other))}. "
+            "Start it with the settings of the log, or make these the rules of all workers with `ullage settings apply`"
+        )
     return new
 
 
-def _records(context: LogContext) -> Iterator[Record]:
-    copied = compacted_copy.latest_of_copy(context.log, context.topics, "policies")
-    yield from copied or ()
-    place = (context.topics.wire("policies"), 0)
-    position, end = max(context.log.begin(*place), context.log.end(*place) - compacted_copy.TAIL), context.log.end(*place)
+def publish(context: LogContext, stages: Iterable[Stage], at: datetime) -> Sequence[StageRulesChanged]:
+    """Append our rules to every partition where they differ; which. Raises LogUnavailable."""
+    new = [each.ours for each in differences(context, stages, at)]
+    _publish(context, new)
+    return new
+
+
+def _publish(context: LogContext, new: Sequence[StageRulesChanged]) -> None:
+    """Two that publish at the same time may stand in another order in each partition: the last in partition 0 says it again."""
+    places = [(context.topics.wire("policies"), partition) for partition in range(context.topics.partitions)]
+    begun = {place: context.log.end(*place) for place in places}
+    _append(context, new)
+    said = [list(_rules(context, _after(context, place, begun[place]))) for place in places] if new else []
+    for ours in new:
+        others = [each for rules in said for each in rules if each.stage == ours.stage and each.version != ours.version]
+        if others and next(each for each in reversed(said[0]) if each.stage == ours.stage).version == ours.version:
+            _append(context, [ours])
+
+
+def _append(context: LogContext, new: Sequence[StageRulesChanged]) -> None:
+    records = [r for rules in new for r in context.codec.encode_for_all(rules, topic="policies", key=rules.key, source=SOURCE)]
+    compacted_copy.append_with_copies(context.log, context.topics, records)
+
+
+def _rules(context: LogContext, records: Iterable[Record]) -> Iterator[StageRulesChanged]:
+    for record in records:
+        event = context.codec.decode_or_none(record) if (record.key or b"").startswith(_KEYS) else None
+        if isinstance(event, StageRulesChanged):
+            yield event
+
+
+def _after(context: LogContext, place: tuple[str, int], position: int) -> Iterator[Record]:
+    end = context.log.end(*place)
     while position < end and (records := context.log.poll({place: position}, wait=_PATIENCE)):
         yield from records
         position = records[-1].offset + 1
 
 
-def _has_copy(context: LogContext) -> bool:
-    try:
-        context.log.partitions(context.topics.wire(compacted_copy.COPIES["policies"]))
-    except BadInput:
-        return False
-    return True
+def _differing(there: Mapping[str, RuleValue], stage: Stage) -> dict[str, tuple[RuleValue, RuleValue]]:
+    """What one side does not name has its default there."""
+    names = dict.fromkeys([*stage.rules, *there])
+    pairs = {name: (_value(there, stage, name), _value(stage.rules, stage, name)) for name in names}
+    return {name: (theirs, ours) for name, (theirs, ours) in pairs.items() if theirs != ours}
+
+
+def _value(rules: Mapping[str, RuleValue], stage: Stage, name: str) -> RuleValue:
+    return rules[name] if name in rules else stage.defaults.get(name, _NOT_SET)

@@ -13,6 +13,8 @@ from agents.engine.stage import Stage
 from agents.engine.turn import Event, Recorded, State, Turn
 from schemas.facts.usage import MetricsScraped
 from schemas.ids import TaskSource
+from schemas.names import Place
+from schemas.policies.rules import StageRulesChanged
 from streams.codec import event_codec
 from streams.codec.event_codec import Codec
 from streams.errors import BadRecord
@@ -21,14 +23,26 @@ from streams.topics import Topics
 
 
 @dataclass(frozen=True, slots=True)
+class RecordedRulesChange:
+    """Rules that took effect at a turn, and their place in the log."""
+
+    rules: StageRulesChanged
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
 class TurnResult:
-    """The result of one turn: decisions in order, dead letters, and how many records and samples of usage went in."""
+    """The result of one turn: decisions in order, dead letters, and how many records and samples of usage went in.
+
+    `rules` is the newest record about the stage's rules that went in, if any.
+    """
 
     turn: int
     decisions: Sequence[NewRecord]
     dead: Sequence[NewRecord]
     records: int
     samples: int
+    rules: RecordedRulesChange | None = None
 
 
 class Task:
@@ -105,7 +119,15 @@ class Task:
             for d in decided
         ]
         count = sum(len(records) for records in turn.inputs.values())
-        return TurnResult(cut.number, decisions, dead, count, _samples(turn))
+        return TurnResult(cut.number, decisions, dead, count, _samples(turn), self._rules(turn))
+
+    def _rules(self, turn: Turn) -> RecordedRulesChange | None:
+        newest = None
+        for recorded in turn.of("policies"):
+            event = recorded.event
+            if isinstance(event, StageRulesChanged) and event.stage == self.stage.name:
+                newest = RecordedRulesChange(event, recorded.place)
+        return newest
 
     def _decode(self, cut: TurnRecords[Record], dead: list[NewRecord]) -> dict[str, list[Recorded]]:
         inputs: dict[str, list[Recorded]] = {}

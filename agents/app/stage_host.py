@@ -19,8 +19,9 @@ from agents.app.owned_partition import OwnedPartition
 from agents.app.worker_observer import WorkerObserver
 from agents.app.worker_plan import WorkerPlan
 from agents.engine.stage import Stage
-from agents.task import Task
+from agents.task import Task, TurnResult
 from streams.codec.event_codec import Codec
+from streams.errors import BadInput
 from streams.log.port import Record
 
 YIELD_AFTER = 0.03
@@ -45,6 +46,8 @@ class StageHost:
         self.wires = {name: plan.topics.wire(name) for name in stage.reads}
         self.names = {wire: name for name, wire in self.wires.items()}
         self.owned: dict[int, OwnedPartition] = {}
+        self.agreed: dict[int, int] = {}
+        """For each partition of the topic of policies, its end when this worker last agreed with the rules of the log."""
         alone = {name: wire for name, wire in self.wires.items() if plan.readers(name) == 1}
         self.backpressure = Backpressure(consumer, alone, plan.buffer)
         self._yielded = 0.0
@@ -91,11 +94,28 @@ class StageHost:
             supervision.end(error, doing="taking a turn", **self._where(owned))
         if result is None:
             return False
+        self._refuse_other_rules(owned, result)
         records = [*result.decisions, *result.dead]
         if records:
             owned.unacked.append(self.producer.send_soon(records))
         self.observer.turn(owned, result, perf_counter() - began)
         return True
+
+    def _refuse_other_rules(self, owned: OwnedPartition, result: TurnResult) -> None:
+        """End the process before it publishes a turn that another version of the program must decide.
+
+        Rules from before this worker's start may be of an older program: its turns are taken again after a crash, by this one.
+        """
+        changed = result.rules
+        if changed is None or changed.rules.program == self.stage.program:
+            return
+        if changed.place.offset >= self.agreed.get(owned.task.partition, 0):
+            other, own = changed.rules.program, self.stage.program
+            says = (
+                f"from turn {result.turn} on version {other} of the program's rules decides, and this program has version {own}"
+            )
+            error = BadInput(f"{says}: start the program that set these rules")
+            supervision.end(error, doing="taking a turn", **self._where(owned))
 
     async def _close_gap(self, owned: OwnedPartition, name: str, came: Record) -> bool:
         """Feed the records before `came`. False: a rebalance took the partition meanwhile."""

@@ -118,7 +118,9 @@ def build(plan: WorkerPlan, *, changelog: Callable[[KafkaConnection], ChangelogP
     async def before_start() -> None:
         observer.listen()
         await topic_check.check(plan)
-        await asyncio.to_thread(_publish_rules, plan)
+        agreed = await asyncio.to_thread(_agree_on_rules, plan)
+        for host in hosts:
+            host.agreed = agreed
 
     app.before_start, app.before_stop = before_start, before_stop
     for host in hosts:
@@ -129,11 +131,17 @@ def build(plan: WorkerPlan, *, changelog: Callable[[KafkaConnection], ChangelogP
     return app
 
 
-def _publish_rules(plan: WorkerPlan) -> None:
-    """Put the rules of the stages into the log where it has none or others; every worker then decides by the newest."""
+def _agree_on_rules(plan: WorkerPlan) -> dict[int, int]:
+    """Put the rules of the stages into the log where it has none; where the topic of policies ended before that, by partition.
+
+    Raises BadInput when the log has others: all workers decide alike, and nobody changes that without a word.
+    """
+    wire = plan.topics.wire("policies")
     with KafkaLog(plan.where) as log:
-        for rules in rules_in_log.publish(LogContext.of(log, plan.topics), plan.stages, times.from_ms(wall_ms())):
+        ends = {partition: log.end(wire, partition) for partition in range(plan.topics.partitions)}
+        for rules in rules_in_log.agree(LogContext.of(log, plan.topics), plan.stages, times.from_ms(wall_ms())):
             _LOG.info("rules set", stage=rules.stage, program=rules.program, version=rules.version)
+    return ends
 
 
 def _add_agent(app: App, host: StageHost) -> None:

@@ -24,7 +24,7 @@ class Stage:
     `open` makes the empty state of a partition. `refuse` says in a sentence why an event must not be taken in (it goes to
     dead-letters), or None; it is pure and knows only the event. `ahead` is asked next and knows the turn's number as well.
     `program` counts the changes of the stage's code that change decisions, 0 for a stage that obeys no rules of the log; `rules`
-    are the settings that it was made with.
+    are the settings that it was made with, and `defaults` what they are where nobody sets them.
     """
 
     name: str
@@ -35,3 +35,4 @@ class Stage:
     ahead: Callable[[Event, int], str | None] = accept_always
     program: int = 0
     rules: Mapping[str, RuleValue] = field(default_factory=dict)
+    defaults: Mapping[str, RuleValue] = field(default_factory=dict)

@@ -44,10 +44,13 @@ class StageRules(Generic[S]):
         self.table: ObjectTable[RecordedRules] = ObjectTable("rules", RecordedRules, 1)
 
     def ingest(self, records: Iterable[Recorded]) -> None:
-        """Take the records of a turn in; the last one about this stage counts."""
+        """Take the records of a turn in; the last one about this stage counts that its settings can follow.
+
+        Rules of another program may have settings that this one does not know.
+        """
         for recorded in records:
             event = recorded.event
-            if isinstance(event, StageRulesChanged) and event.stage == self._stage:
+            if isinstance(event, StageRulesChanged) and event.stage == self._stage and not fault(type(self._own), event.settings):
                 self.table.upsert(self._stage, RecordedRules(event.version, event.settings, recorded.place))
 
     @property

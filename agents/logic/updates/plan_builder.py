@@ -118,4 +118,5 @@ def _amounts(amounts: Amounts) -> dict[str, float | None]:
 def _cause(candidate: Candidate, cluster: ClusterSituation) -> tuple[Place, ...]:
     situation = candidate.situation
     control = () if cluster.control is None else (cluster.control.place,)
-    return (situation.pod.place, situation.recommended.place, situation.policy.place, *control)
+    rules = () if cluster.rules is None else (cluster.rules.place,)
+    return (situation.pod.place, situation.recommended.place, situation.policy.place, *control, *rules)

@@ -8,6 +8,7 @@ from agents.logic.guards.budget import Headcount
 from agents.logic.guards.objections import ControlRecord, Objection
 from agents.logic.updates.candidate import Candidate, stuck
 from agents.logic.updates.update_settings import UpdateSettings
+from schemas.decisions.recommendations import CitedRules
 from schemas.facts.pods import PodPhase, ResizeState
 from schemas.outcomes import Action
 from schemas.policies.control import Mode
@@ -20,7 +21,7 @@ class ClusterSituation:
     """What the guards may know besides the pod. Times are turn numbers.
 
     `facts_seen`: the last turn with a fact about a pod of the cluster; `workload`: the candidate's own; `planned`: how many plans
-    were made for the cluster in this turn.
+    were made for the cluster in this turn; `rules`: those of the log that the settings come from.
     """
 
     now: int
@@ -31,6 +32,7 @@ class ClusterSituation:
     workload: Headcount
     planned: int
     settings: UpdateSettings
+    rules: CitedRules | None = None
 
     @property
     def mode(self) -> Mode:

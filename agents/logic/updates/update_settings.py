@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from schemas.policies.vpa import DEFAULT_RECOMMENDER
 from schemas.units import Fraction, Seconds
 
 
@@ -41,3 +42,11 @@ class UpdateSettings:
     """No second plan for a pod in this time. Not upstream's."""
     expires: Seconds = Seconds(300.0)
     """A plan is void after this time. Not upstream's."""
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateRules(UpdateSettings):
+    """All that the updater decides by."""
+
+    recommender: str = DEFAULT_RECOMMENDER
+    """VPA objects count that name this recommender; `default` also stands for those that name none."""

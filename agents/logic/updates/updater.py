@@ -5,22 +5,26 @@ plan. A refusal is decided when its guard changes, not in each interval. The upd
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 from agents.engine.tables.object_table import ObjectTable
 from agents.engine.tables.parted_state import PartedState
 from agents.engine.turn import Decided, Turn
 from agents.logic.guards.budget import Headcount
 from agents.logic.policies import Policies
+from agents.logic.stage_rules import StageRules
 from agents.logic.updates import plan_builder
 from agents.logic.updates.candidate import Candidate, DifferenceCache, PodSituation, candidate
 from agents.logic.updates.update_guards import ClusterSituation, first_objection
-from agents.logic.updates.update_settings import UpdateSettings
+from agents.logic.updates.update_settings import UpdateRules, UpdateSettings
 from agents.logic.updates.updater_state import NO_HISTORY, OpenPlan, PodHistory, UpdaterState
 from schemas import times
 from schemas.facts.pods import PodPhase
 from schemas.names import cluster_of
 from schemas.policies.vpa import DEFAULT_RECOMMENDER
+
+PROGRAM = 1
+"""Counts changes of this capability's code that change what is decided."""
 
 _ENDED = (PodPhase.SUCCEEDED, PodPhase.FAILED)
 
@@ -34,18 +38,25 @@ class TurnsTaken:
 
 
 class Updater(PartedState):
-    """The state of one partition."""
+    """The state of one partition. `settings` are those in force; the log's rules win over those it was made with."""
 
     def __init__(self, settings: UpdateSettings, partition: int, recommender: str = DEFAULT_RECOMMENDER) -> None:
-        self.settings, self.partition = settings, partition
-        self.policies = Policies(recommender)
+        self.partition, self._own = partition, UpdateRules(**asdict(settings), recommender=recommender)
+        self._build(self._own)
+
+    def _build(self, settings: UpdateRules) -> None:
+        """Make the empty state that decides by these settings."""
+        self.settings = settings
+        self.rules = StageRules(plan_builder.NAME, self._own)
+        self.policies = Policies(settings.recommender)
         self.clusters = UpdaterState(self.policies)
         self.turns: ObjectTable[TurnsTaken] = ObjectTable("marks", TurnsTaken, 1)
         self._differences = DifferenceCache()
-        super().__init__(*self.policies.tables(), self.turns, *self.clusters.tables())
+        super().__init__(*self.policies.tables(), self.turns, *self.clusters.tables(), self.rules.table)
 
     def step(self, turn: Turn) -> Sequence[Decided]:
         """Take a turn in; plan and refuse when an interval begins."""
+        self._follow_rules(turn)
         self.clusters.ingest(turn)
         taken = self.turns.get("") or TurnsTaken(turn.number, turn.number)
         self.turns.upsert("", replace(taken, turn=turn.number))
@@ -53,6 +64,17 @@ class Updater(PartedState):
         if turn.number // interval == taken.turn // interval:
             return []
         return self._decide(turn, taken.first)
+
+    def _follow_rules(self, turn: Turn) -> None:
+        """Decide by the rules that the log has from this turn on."""
+        self.rules.ingest(turn.of("policies"))
+        settings = self.rules.settings
+        if settings != self.settings:
+            chunks = [(chunk, self.dump(chunk)) for chunk in sorted(self.chunks())]
+            self._build(settings)
+            for chunk, data in chunks:
+                self.load(chunk, data)
+            self.touch_all()
 
     def load(self, chunk: str, data: bytes) -> None:
         """Put a dumped chunk in its place."""
@@ -89,6 +111,7 @@ class Updater(PartedState):
             workload=total,
             planned=0,
             settings=self.settings,
+            rules=self.rules.cited,
         )
         return self._judge(turn, situation, sorted(found, key=lambda each: each.order), counts)
 

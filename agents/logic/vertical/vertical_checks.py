@@ -1,12 +1,9 @@
-"""What is wrong with policies, rules and facts about clusters: a sentence for each thing that no recommendation may rest on."""
+"""What is wrong with policies and facts about clusters: a sentence for each thing that no recommendation may rest on."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
 
 from agents.engine.turn import Event
-from agents.logic import stage_rules
-from agents.logic.vertical.decision_builder import NAME
-from agents.logic.vertical.vertical_settings import VerticalSettings
 from schemas import bounds
 from schemas.decisions.recommendations import RequestsRecommended
 from schemas.facts.nodes import NodeChanged
@@ -14,7 +11,6 @@ from schemas.facts.sources import SourceReported
 from schemas.names import Workload
 from schemas.policies import vpa_annotations
 from schemas.policies.limit_ranges import Limit, LimitRangeChanged
-from schemas.policies.rules import StageRulesChanged
 from schemas.policies.vertical import ContainerPolicy, Tuning, VerticalPolicyChanged
 from schemas.policies.vpa import VpaChanged
 
@@ -34,9 +30,6 @@ def reasons(event: Event) -> Iterator[str]:
             yield from bounds.amounts("allocatable", event.allocatable)
         case SourceReported():
             yield from bounds.at_least("period", event.period, 0.001)
-        case StageRulesChanged(stage=stage) if stage == NAME:
-            fault = stage_rules.fault(VerticalSettings, event.settings)
-            yield from () if fault is None else (fault,)
         case _:
             pass
 

@@ -37,15 +37,34 @@ def test_a_kept_day_verifies_byte_for_byte(played: tuple[Path, DayState], capsys
     assert "every decision is as published" in capsys.readouterr().out
 
 
-def test_a_day_verifies_by_the_rules_in_its_log_whatever_the_settings_are(played: tuple[Path, DayState]) -> None:
-    assert cli.run(["replay", "--verify", "--config", str(played[0]), "--set", "vertical.margin=0.5"]) == 0
+@pytest.mark.parametrize("other", ["vertical.margin=0.5", "updates.expires=100", "vertical.recommender=another"])
+def test_a_day_verifies_by_the_rules_in_its_log_whatever_the_settings_are(played: tuple[Path, DayState], other: str) -> None:
+    assert cli.run(["replay", "--verify", "--config", str(played[0]), "--set", other]) == 0
 
 
-def test_a_day_with_other_settings_of_a_stage_without_rules_does_not_verify_and_exits_with_3(
+def test_a_day_without_rules_does_not_verify_under_other_settings_and_exits_with_3(
+    played: tuple[Path, DayState], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    lines = played[0].with_name("log.jsonl").read_bytes().splitlines(keepends=True)
+    without = tmp_path / "log.jsonl"
+    without.write_bytes(b"".join(line for line in lines if b"stage/" not in line))
+    command = ["replay", "--verify", "--file", str(without), "--config", str(played[0]), "--set", "updates.expires=100"]
+    assert cli.run(command) == 3
+    assert "NOT as published" in capsys.readouterr().out
+
+
+def test_settings_that_differ_from_the_rules_of_a_log_are_named_and_nothing_is_changed_by_looking(
     played: tuple[Path, DayState], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.run(["replay", "--verify", "--config", str(played[0]), "--set", "updates.expires=100"]) == 3
-    assert "NOT as published" in capsys.readouterr().out
+    config = str(played[0])
+    assert cli.run(["settings", "plan", "--config", config]) == 0
+    said = capsys.readouterr()
+    assert (said.out, said.err) == ("", "nothing to do: the log says what is set here\n")
+    for _ in range(2):
+        assert cli.run(["settings", "plan", "--config", config, "--set", "vertical.margin=0.5"]) == 0
+        said = capsys.readouterr()
+        assert said.out == "recommender: margin is 0.15 in the log and 0.5 here\n"
+        assert said.err == "1 stages differ; `ullage settings apply` changes the log\n"
 
 
 def test_why_names_the_pod_the_recommendation_and_the_outcome(

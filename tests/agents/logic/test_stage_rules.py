@@ -5,18 +5,14 @@ from typing import Any
 
 import pytest
 
-from agents import rules_in_log
 from agents.logic.stage_rules import fault
+from agents.logic.updates.update_settings import UpdateRules, UpdateSettings
+from agents.logic.updates.updater import Updater
 from agents.logic.vertical.recommender import PROGRAM, Recommender
 from agents.logic.vertical.vertical_settings import VerticalSettings
-from agents.pipeline import stages
-from agents.settings.tree import Settings
 from schemas.decisions.recommendations import CitedRules
 from schemas.names import Place
 from schemas.policies.rules import StageRulesChanged, rules_version
-from streams.log.memory_log import MemoryLog
-from streams.log_context import LogContext
-from streams.topics import TOPICS, Topics
 from tests.support.cluster_events import API, GIB, MINUTE, START, scrape, turn, when
 
 OWN = replace(VerticalSettings(), bounds_step=0.0)
@@ -119,20 +115,21 @@ def test_the_version_follows_from_the_content_and_not_from_its_order() -> None:
     assert len({rules_version(*each) for each in [("recommender", 1, values), *others]}) == 4
 
 
-def new_log(partitions: int) -> LogContext:
-    log, topics = MemoryLog(), Topics(partitions=partitions)
-    for topic in TOPICS:
-        log.create(topics.wire(topic.name), partitions)
-    return LogContext.of(log, topics)
+def test_rules_of_another_program_that_ours_cannot_follow_change_nothing() -> None:
+    stage = Recommender(OWN, 0)
+    values = {**asdict(MORE), "colour": 1.0}
+    step(stage, 0, StageRulesChanged(when(START), "recommender", PROGRAM + 1, values, "later"))
+    assert stage.settings == OWN
 
 
-def test_rules_are_published_once_to_every_partition_and_again_when_they_differ() -> None:
-    context = new_log(3)
-    first, other = stages(Settings()), stages(Settings(vertical=MORE))
-    assert [r.stage for r in rules_in_log.publish(context, first, when(START))] == ["recommender"]
-    assert rules_in_log.publish(context, first, when(START + 1)) == []
-    wire = context.topics.wire("policies")
-    assert [context.log.end(wire, p) for p in range(3)] == [1, 1, 1]
-    (new,) = rules_in_log.publish(context, other, when(START + 2))
-    assert new.settings["margin"] == 0.5
-    assert rules_in_log.in_log(context)["recommender"] == new
+def test_the_updater_follows_the_rules_of_the_log_and_keeps_them_over_a_restart() -> None:
+    stage = Updater(UpdateSettings(), 0)
+    values = {**asdict(UpdateRules()), "rate": 7, "recommender": "night"}
+    said = StageRulesChanged(when(START), "updater", 1, values, rules_version("updater", 1, values))
+    stage.step(turn(START, policies=[said]))
+    resumed = Updater(UpdateSettings(), 0)
+    for chunk in sorted(stage.chunks()):
+        resumed.load(chunk, stage.dump(chunk))
+    resumed.step(turn(START + MINUTE))
+    assert stage.settings == resumed.settings == UpdateRules(rate=7, recommender="night")
+    assert resumed.rules.cited == stage.rules.cited

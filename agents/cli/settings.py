@@ -1,0 +1,26 @@
+"""`ullage settings plan` and `apply`: what decides, as the log says it and as it is set here."""
+
+from cyclopts import App
+
+from agents.cli.options import CommonOptions, given
+
+app = App(name="settings", help="The settings by which all workers decide: they are in the log, and nobody with others starts.")
+
+
+@app.command
+def plan(*, common: CommonOptions | None = None) -> None:
+    """Show where the settings here would decide otherwise than the log says, and change nothing."""
+    from agents.operate import settings
+
+    settings.plan(given(common).settings())
+
+
+@app.command
+def apply(*, common: CommonOptions | None = None) -> None:
+    """Make the settings here those of all workers, from the next turn on. Workers that run follow; start later ones with them.
+
+    Workers of another version stop when the version of the rules changes: first stop them, then apply, then start the new ones.
+    """
+    from agents.operate import settings
+
+    settings.apply(given(common).settings())

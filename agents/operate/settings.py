@@ -1,0 +1,28 @@
+"""Runs `ullage settings plan` and `apply`: the settings by which all workers decide, in the log and here."""
+
+from agents import rules_in_log
+from agents.operate.operator_session import operator_session
+from agents.pipeline import stages
+from agents.processes.output import data, note
+from agents.settings.tree import Settings
+
+_NOTHING = "nothing to do: the log says what is set here"
+
+
+def plan(settings: Settings) -> None:
+    """Print where the log says otherwise."""
+    with operator_session(settings) as (operator, at):
+        found = rules_in_log.differences(operator.context, stages(settings), at)
+    for difference in found:
+        data(str(difference))
+    note(f"{len(found)} stages differ; `ullage settings apply` changes the log" if found else _NOTHING)
+
+
+def apply(settings: Settings) -> None:
+    """Append our rules where the log says otherwise."""
+    with operator_session(settings) as (operator, at):
+        found = rules_in_log.differences(operator.context, stages(settings), at)
+        rules_in_log.publish(operator.context, stages(settings), at)
+    for difference in found:
+        data(str(difference))
+    note(f"{len(found)} stages decide by the settings here from their next turn on" if found else _NOTHING)
