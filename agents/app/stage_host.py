@@ -111,9 +111,7 @@ class StageHost:
             return
         if changed.place.offset >= self.agreed.get(owned.task.partition, 0):
             other, own = changed.rules.program, self.stage.program
-            says = (
-                f"from turn {result.turn} on version {other} of the program's rules decides, and this program has version {own}"
-            )
+            says = f"from turn {result.turn} on version {other} of its rules decides, and this program has version {own}"
             error = BadInput(f"{says}: start the program that set these rules")
             supervision.end(error, doing="taking a turn", **self._where(owned))
 

@@ -140,5 +140,5 @@ def test_of_two_first_workers_the_one_that_is_not_last_in_partition_0_is_refused
 
 def test_of_two_first_workers_the_last_in_partition_0_lets_all_partitions_follow_it() -> None:
     context = contested(after=1)
-    (ours, _) = rules_in_log.agree(context, stages(Settings()), AT)
+    ours, *_ = rules_in_log.agree(context, stages(Settings()), AT)
     assert newest(context, 0)["recommender"] == newest(context, 1)["recommender"] == ours.version
