@@ -89,7 +89,7 @@ class Hooks:
 
     def __init__(self, plane: Plane, home: World, world: World, folder: Path) -> None:
         self.plane, self.home, self.world, self.folder = plane, home, world, folder
-        self.balancer, self.account = Balancer(), Account(plane, home, "webhook")
+        self.balancer, self.account = Balancer(), Account(plane, home, "consumer-webhook")
         self.kubeconfig = self.account.kubeconfig(folder)
         self.running: dict[str, tuple[subprocess.Popen[bytes], int]] = {}
         self.path, self.codec = folder / "log.jsonl", Codec(NAMES)

@@ -61,6 +61,15 @@ class Account:
             return refused.code == 403
         return False
 
+    def may(self, verb: str, group: str, resource: str, namespace: str) -> bool:
+        """What the API server's own authorizer says. `resource` may have a subresource: `pods/eviction`."""
+        plural, _, sub = resource.partition("/")
+        asked = {"verb": verb, "group": group, "resource": plural, "subresource": sub, "namespace": namespace}
+        answer = Asking(self._plane.url, self.token, str(self._plane.ca)).post(
+            "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", {"spec": {"resourceAttributes": asked}}
+        )
+        return bool(answer["status"]["allowed"])
+
     def _make(self, document: Any) -> None:
         kind, metadata = document["kind"], document["metadata"]
         if "namespace" in metadata:

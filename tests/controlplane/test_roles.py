@@ -1,0 +1,262 @@
+"""Each component as a process under its own ServiceAccount of deploy/rbac: it can do its work, and is refused everything else."""
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from schemas.catalogue import Event
+from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned
+from schemas.decisions.recommendations import ContainerRecommendation
+from schemas.decisions.vpa_conditions import ConditionStatus, ConditionType, DecidedCondition, VpaConditionsDecided
+from schemas.facts.pods import PodChanged
+from schemas.facts.usage import MetricsScraped
+from schemas.names import Amounts, PodName, Workload
+from schemas.outcomes import ActionFinished, StatusWritten
+from schemas.policies.control import ControlChanged, Mode
+from schemas.units import Bytes, Cores
+from streams.codec.event_codec import Codec, tick, tick_number
+from streams.log.file_log import FileLog
+from streams.topics import TOPICS, Topics
+from tests.controlplane.asking import wait_for
+from tests.controlplane.plane import Plane
+from tests.controlplane.roles import ROLES, Account
+from tests.controlplane.world import World
+
+NAMES = Topics(partitions=1)
+CLUSTER = "real"
+MIB = 1 << 20
+
+CORE, APPS, VPA = "", "apps", "autoscaling.k8s.io"
+KUBE, USAGE, STATUS = "source-kube", "source-usage", "consumer-status"
+RESIZER, EVICTOR, WEBHOOK, EXPORT, AGENTS = (
+    "consumer-resizer",
+    "consumer-evictor",
+    "consumer-webhook",
+    "checkpoints-export",
+    "agents",
+)
+COMPONENTS = {KUBE, USAGE, STATUS, RESIZER, EVICTOR, WEBHOOK, EXPORT, AGENTS}
+RIGHTS: tuple[tuple[str, str, str, set[str]], ...] = (
+    (CORE, "pods", "get", {RESIZER, EVICTOR}),
+    (CORE, "pods", "list", {KUBE}),
+    (CORE, "pods", "watch", {KUBE}),
+    (CORE, "pods", "create", set()),
+    (CORE, "pods", "update", set()),
+    (CORE, "pods", "patch", set()),
+    (CORE, "pods", "delete", set()),
+    (CORE, "pods", "deletecollection", set()),
+    (CORE, "pods/resize", "patch", {RESIZER}),
+    (CORE, "pods/eviction", "create", {EVICTOR}),
+    (CORE, "pods/exec", "create", set()),
+    (CORE, "pods/log", "get", set()),
+    (CORE, "nodes", "list", {KUBE}),
+    (CORE, "nodes", "patch", set()),
+    (CORE, "nodes", "delete", set()),
+    (CORE, "limitranges", "list", {KUBE}),
+    (CORE, "limitranges", "update", set()),
+    (CORE, "events", "list", {KUBE}),
+    (CORE, "secrets", "get", set()),
+    (CORE, "secrets", "list", set()),
+    (CORE, "configmaps", "get", set()),
+    (CORE, "serviceaccounts/token", "create", set()),
+    (APPS, "deployments", "list", {KUBE}),
+    (APPS, "deployments", "get", {WEBHOOK}),
+    (APPS, "deployments", "patch", set()),
+    (APPS, "deployments/scale", "get", {KUBE, WEBHOOK}),
+    (APPS, "deployments/scale", "patch", set()),
+    (APPS, "replicasets", "get", {WEBHOOK}),
+    (VPA, "verticalpodautoscalers", "list", {KUBE, STATUS}),
+    (VPA, "verticalpodautoscalers", "get", {STATUS}),
+    (VPA, "verticalpodautoscalers", "patch", set()),
+    (VPA, "verticalpodautoscalers", "delete", set()),
+    (VPA, "verticalpodautoscalers/status", "patch", {STATUS}),
+    (VPA, "verticalpodautoscalercheckpoints", "list", {KUBE}),
+    (VPA, "verticalpodautoscalercheckpoints", "create", {EXPORT}),
+    (VPA, "verticalpodautoscalercheckpoints", "update", {EXPORT}),
+    (VPA, "verticalpodautoscalercheckpoints", "delete", set()),
+    ("metrics.k8s.io", "pods", "list", {USAGE}),
+    ("admissionregistration.k8s.io", "mutatingwebhookconfigurations", "create", {WEBHOOK}),
+    ("admissionregistration.k8s.io", "mutatingwebhookconfigurations", "list", set()),
+    ("admissionregistration.k8s.io", "mutatingwebhookconfigurations", "delete", set()),
+    ("rbac.authorization.k8s.io", "clusterroles", "update", set()),
+    ("coordination.k8s.io", "leases", "delete", set()),
+)
+"""Group, resource, verb, and who may do that to any object of any namespace."""
+
+
+class Component:
+    """One command of ours under one account, on a log in a file."""
+
+    def __init__(self, plane: Plane, home: World, world: World, folder: Path) -> None:
+        self.plane, self.home, self.world, self.folder = plane, home, world, folder
+        self.codec, self.path = Codec(NAMES), folder / "log.jsonl"
+        self.log = FileLog.open_or_create(self.path)
+        self._accounts: list[Account] = []
+        self._running: list[subprocess.Popen[bytes]] = []
+        for topic in TOPICS:
+            self.log.create(NAMES.wire(topic.name), NAMES.partitions)
+        now = int(datetime.now(UTC).timestamp() * 1000)
+        self.log.append(tick(NAMES.wire(name), 0, now) for name in ("control", "policies", "pod-updates"))
+
+    def close(self) -> None:
+        for process in self._running:
+            process.kill()
+            process.wait(10.0)
+        for account in self._accounts:
+            account.close()
+        self.log.close()
+
+    def account(self, component: str) -> Account:
+        made = Account(self.plane, self.home, component)
+        self._accounts.append(made)
+        return made
+
+    def start(self, component: str, *command: str, **settings: str) -> subprocess.Popen[bytes]:
+        folder = self.folder / component
+        folder.mkdir()
+        told = {
+            "log.kind": "file",
+            "log.path": str(self.path),
+            "topics.partitions": "1",
+            "cluster.name": CLUSTER,
+            "cluster.kubeconfig": str(self.account(component).kubeconfig(folder)),
+            **{key.replace("__", "."): value for key, value in settings.items()},
+        }
+        whole = [sys.executable, "-m", "agents", *command]
+        whole += [part for key, value in told.items() for part in ("--set", f"{key}={value}")]
+        with (folder / "said.txt").open("wb") as said:
+            self._running.append(subprocess.Popen(whole, stdout=said, stderr=said))
+        return self._running[-1]
+
+    def stop(self, component: str, process: subprocess.Popen[bytes]) -> None:
+        """Asked to end it ends well, and it was refused nothing."""
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20.0) == 0
+        said = (self.folder / component / "said.txt").read_text(errors="replace")
+        assert "403" not in said
+        assert "Traceback" not in said
+
+    def publish(self, event: Event, topic: str, key: str) -> None:
+        self.log.append([self.codec.encode(event, topic=topic, key=key, partition=0, source="/test")])
+
+    def logged(self, topic: str) -> list[Event]:
+        records = self.log.poll({(NAMES.wire(topic), 0): 0}, limit=1_000_000)
+        return [self.codec.decode(record) for record in records if tick_number(record) is None]
+
+    def pod(self) -> tuple[Workload, PodName]:
+        (pod,) = self.world.deployment("web")
+        about = pod["metadata"]
+        name = PodName(self.world.namespace, about["name"], about["uid"])
+        return Workload(CLUSTER, self.world.namespace, "Deployment", "web"), name
+
+    def apply(self) -> None:
+        self.publish(ControlChanged(datetime.now(UTC), CLUSTER, Mode.APPLY), "control", CLUSTER)
+
+    def done(self) -> list[str]:
+        """How each action ended, once there is one."""
+        ended = wait_for(
+            lambda: [e for e in self.logged("outcomes") if isinstance(e, ActionFinished | StatusWritten)], what="an outcome"
+        )
+        return [each.result.value for each in ended]
+
+
+@pytest.fixture
+def component(plane: Plane, world: World, tmp_path: Path) -> Iterator[Component]:
+    home = World(plane.ask)
+    made = Component(plane, home, world, tmp_path)
+    yield made
+    made.close()
+    home.close()
+
+
+def test_every_file_of_roles_is_that_of_a_component() -> None:
+    assert {path.stem for path in ROLES.glob("*.yaml")} == COMPONENTS
+
+
+@pytest.mark.parametrize("name", sorted(COMPONENTS))
+def test_an_account_may_do_what_its_component_does_and_nothing_else(component: Component, name: str) -> None:
+    account, namespace = component.account(name), component.world.namespace
+    allowed = {(g, r, v) for g, r, v, _ in RIGHTS if account.may(v, g, r, namespace)}
+    assert allowed == {(group, resource, verb) for group, resource, verb, who in RIGHTS if name in who}
+
+
+def test_the_kube_source_sees_pods_under_its_role(component: Component) -> None:
+    process = component.start(KUBE, "source", "kube")
+    _, pod = component.pod()
+    wait_for(
+        lambda: any(isinstance(e, PodChanged) and e.pod == pod for e in component.logged("pod-changes")),
+        timeout=40.0,
+        what="the pod is in the log",
+    )
+    component.stop(KUBE, process)
+
+
+def test_the_usage_source_reads_the_metrics_api_under_its_role(component: Component) -> None:
+    workload, pod = component.pod()
+    now = datetime.now(UTC)
+    component.plane.metrics.serve(pod.namespace, pod.name, {"app": {"cpu": "250m"}}, at=now, window="30s")
+    source = component.start(KUBE, "source", "kube")
+    process = component.start(USAGE, "source", "usage", usage__interval_seconds="1")
+    scraped = wait_for(
+        lambda: [e for e in component.logged("pod-metrics") if isinstance(e, MetricsScraped)],
+        timeout=40.0,
+        what="usage is in the log",
+    )
+    assert workload.key in {key for each in scraped for key in each.workloads}
+    component.stop(USAGE, process)
+    component.stop(KUBE, source)
+
+
+def test_the_status_consumer_writes_a_status_under_its_role(component: Component) -> None:
+    vpa: Any = component.world.vpa("web", "web")["metadata"]
+    at, amounts = datetime.now(UTC), Amounts(Cores(0.25), Bytes(200 * MIB))
+    event = VpaConditionsDecided(
+        id=f"conditions/0/{int(at.timestamp() * 1000)}/status/{CLUSTER}/{component.world.namespace}/web",
+        at=at,
+        cluster=CLUSTER,
+        namespace=component.world.namespace,
+        name="web",
+        uid=vpa["uid"],
+        generation=vpa["generation"],
+        conditions=(DecidedCondition(ConditionType.PROVIDED, ConditionStatus.TRUE, at),),
+        containers=(ContainerRecommendation("app", amounts, amounts, amounts, amounts),),
+        because={},
+    )
+    component.publish(event, "vpa-conditions", event.key)
+    process = component.start(STATUS, "consumer", "status")
+    assert component.done() == ["done"]
+    status = component.world.ask.get(component.world.path("vpas", "web"))["status"]
+    assert status["recommendation"]["containerRecommendations"][0]["target"]["cpu"] == "250m"
+    component.stop(STATUS, process)
+
+
+def test_the_resizer_resizes_under_its_role(component: Component) -> None:
+    workload, pod = component.pod()
+    component.apply()
+    at, before, after = datetime.now(UTC), Amounts(Cores(0.1), Bytes(64 * MIB)), Amounts(Cores(0.25), Bytes(64 * MIB))
+    plan = ResizePlanned("r", at, at + timedelta(minutes=5), workload, pod, {"app": after}, {}, {"app": before}, {})
+    component.publish(plan, "pod-updates", CLUSTER)
+    process = component.start(RESIZER, "consumer", "resizer")
+    assert component.done() == ["done"]
+    found = component.world.ask.get(component.world.path("pods", pod.name))
+    assert found["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "250m"
+    component.stop(RESIZER, process)
+
+
+def test_the_evictor_evicts_under_its_role(component: Component) -> None:
+    workload, pod = component.pod()
+    component.apply()
+    at, before = datetime.now(UTC), Amounts(Cores(0.1), Bytes(64 * MIB))
+    plan = EvictionPlanned("e", at, at + timedelta(minutes=5), workload, pod, {"app": before}, {})
+    component.publish(plan, "pod-updates", CLUSTER)
+    process = component.start(EVICTOR, "consumer", "evictor")
+    assert component.done() == ["done"]
+    (after,) = component.world.running("web", 1)
+    assert after["metadata"]["uid"] != pod.uid
+    component.stop(EVICTOR, process)
