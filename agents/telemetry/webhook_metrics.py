@@ -11,6 +11,9 @@ from streams.consumers.webhook.review import Review
 _SLOW = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 """Upstream's buckets begin at 10 ms, which is longer than nearly all answers take."""
 
+STEPS = ("read_request", "admit", "build_response", "write_response", "total")
+"""Upstream's steps of an answer."""
+
 
 class WebhookMetrics:
     """One object a process."""
@@ -25,6 +28,7 @@ class WebhookMetrics:
         self._steps = Histogram(
             f"{admission}_execution_latency_seconds", "Steps of an answer", ("step",), buckets=_SLOW, registry=registry
         )
+        self._step = {name: self._steps.labels(name) for name in STEPS}
         self._reviews = Counter("ullage_webhook_reviews", "Reviews answered", ("resource", "result"), registry=registry)
         self._lookups = Counter("ullage_webhook_owner_lookups", "Owners looked up", ("result",), registry=registry)
         self._ends = Gauge("ullage_certificate_expiry_timestamp_seconds", "End of the certificate shown", registry=registry)
@@ -51,7 +55,7 @@ class WebhookMetrics:
 
     def step(self, name: str, seconds: float) -> None:
         """One step of an answer."""
-        self._steps.labels(name).observe(seconds)
+        self._step[name].observe(seconds)
 
     def looked_up(self, result: str) -> None:
         """A question about an owner ended."""

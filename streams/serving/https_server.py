@@ -138,7 +138,8 @@ class HttpsServer:
 
     async def _serve(self) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
-        app = web.Application(client_max_size=self._limits.body, middlewares=[self._ending, _bounded(self._limits.deadline)])
+        app = web.Application(client_max_size=self._limits.body, middlewares=[_bounded(self._limits.deadline)])
+        app.on_response_prepare.append(self._end_connections)
         app.add_routes(self._routes)
         runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=self._limits.drain)
         await runner.setup()
@@ -153,13 +154,11 @@ class HttpsServer:
         finally:
             await runner.cleanup()
 
-    @web.middleware
-    async def _ending(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+    async def _end_connections(self, _request: web.Request, response: web.StreamResponse) -> None:
         """While we stop, the answer says that it is the last one on its connection."""
-        response = await handler(request)
         if self._stop is not None and self._stop.is_set():
+            response.headers["Connection"] = "close"
             response.force_close()
-        return response
 
     async def _listen(self, runner: web.AppRunner) -> asyncio.Server | None:
         host, port = self._address

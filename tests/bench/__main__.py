@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from streams.broker import Broker, BrokerSettings
-from tests.bench import measure, present, vertical
+from tests.bench import measure, present, vertical, webhook
 from tests.bench.measure import Site
 
 
@@ -115,6 +115,7 @@ async def main(only: int | None, profile: str | None) -> Results:
                 await site.close()
         if not profile and only is None:
             present.measure(partial(put, results), broker.bootstrap)
+            webhook.measure(partial(put, results), broker.bootstrap)
     shutil.rmtree(folder)
     if not profile:
         vertical.measure(partial(put, results), only or max(vertical.COUNTS))

@@ -72,7 +72,7 @@ class AdmissionScene:
             self.control(mode)
         self.view = self.new_view()
         self.outcomes = OutcomeQueue(self.context())
-        self.admission = Admission(self.view, self.outcomes, self)
+        self.admission = Admission(self.view, self.outcomes, self, clock=lambda: self.now)
 
     def context(self) -> LogContext:
         return LogContext.of(self.log, NAMES, CLUSTER)

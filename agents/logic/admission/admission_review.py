@@ -17,7 +17,7 @@ from agents.logic.admission.admission_account import Account, Op, Status
 from agents.logic.admission.admission_settings import AdmissionSettings
 from agents.logic.admission.json_fields import UnreadableError, parts, text
 from agents.logic.admission.vpa_manifest import Vpa
-from agents.logic.admission.vpa_matching import Lookup, governing
+from agents.logic.admission.vpa_matching import Lookup, Unresolved, governing
 
 VERSION = "admission.k8s.io/v1"
 _UID = re.compile(rb'"uid"\s*:\s*"([0-9A-Za-z-]{1,64})"')
@@ -91,13 +91,15 @@ def _pod(request: _Request, lookup: Lookup, settings: AdmissionSettings) -> Repl
     pod = pod_spec.read(request.manifest, request.about.namespace)
     about = replace(request.about, namespace=pod.namespace, name=pod.name, object_uid=pod.uid)
     vpa = governing(pod, lookup)
+    if isinstance(vpa, Unresolved):
+        return _error(replace(about, status=Status.ERROR, reason=f"the pod is left as it is: {vpa.why}"))
     if not isinstance(vpa, Vpa):
         return _response(replace(about, reason=vpa))
     found = pod_patch.patch(pod, vpa, lookup.ranges(pod.namespace), settings)
-    about = replace(about, vpa=vpa.name, ops=found.ops, containers=found.containers, reason=found.reason)
-    if found.failed:
-        return _error(replace(about, status=Status.ERROR, reason=f"the pod is left as it is: {found.reason}"))
-    return _response(replace(about, status=Status.APPLIED if found.ops else Status.SKIPPED))
+    reason = f"the pod is left as it is: {found.reason}" if found.failed else found.reason
+    status = Status.ERROR if found.failed else Status.APPLIED if found.ops else Status.SKIPPED
+    about = replace(about, status=status, vpa=vpa.name, ops=found.ops, containers=found.containers, reason=reason)
+    return _error(about) if found.failed else _response(about)
 
 
 def _vpa(request: _Request, settings: AdmissionSettings) -> Reply:

@@ -71,10 +71,10 @@ def _patch(pod: AdmittedPod, vpa: Vpa, ranges: Ranges, settings: AdmissionSettin
     for advice in capped.advice:
         advised.setdefault(advice.container, advice)
     for index, container in enumerate(pod.containers):
-        wanted = _wanted(pod.standing[index], advised.get(container.name), vpa, ranges)
-        wanted = replace(wanted, caps=capped.caps.get(container.name, ()))
-        if vpa.mode == UpdateMode.OFF:
-            wanted = _Wanted({}, {})
+        wanted = _Wanted({}, {})
+        if vpa.mode != UpdateMode.OFF:
+            caps = capped.caps.get(container.name, ())
+            wanted = _wanted(pod.standing[index], advised.get(container.name), vpa, ranges, caps)
         if settings.cpu_startup_boost:
             policy = vpa.policy_of(container.name)
             if policy is not None and policy.mode == ContainerMode.OFF:
@@ -98,9 +98,9 @@ def _capped(pod: AdmittedPod, vpa: Vpa, ranges: Ranges) -> capping.Capped:
     return capping.cap(vpa.advice, pod.standing, [policy.rule for policy in vpa.policies or ()], ranges)
 
 
-def _wanted(standing: Container, advice: Advice | None, vpa: Vpa, ranges: Ranges) -> _Wanted:
+def _wanted(standing: Container, advice: Advice | None, vpa: Vpa, ranges: Ranges, caps: tuple[Cap, ...]) -> _Wanted:
     if advice is None:
-        return _Wanted({}, {})
+        return _Wanted({}, {}, caps)
     target = advice.target or {}
     limits: Resources = {}
     notes: tuple[str, ...] = ()
@@ -110,12 +110,12 @@ def _wanted(standing: Container, advice: Advice | None, vpa: Vpa, ranges: Ranges
             limit=standing.limits, request=standing.requests, recommended=target, default=default
         )  # fmt: skip
         limits = found or {}
-    return _Wanted({name: amount for name, amount in target.items() if name}, limits, notes=notes)
+    return _Wanted({name: amount for name, amount in target.items() if name}, limits, caps, notes)
 
 
 def _values(container: str, vpa: Vpa) -> str:
-    """Whether limits follow. In mode Off nobody asks the policy: only a boost can be set then, and it asks for itself."""
-    policy = None if vpa.mode == UpdateMode.OFF else vpa.policy_of(container)
+    """Whether limits follow."""
+    policy = vpa.policy_of(container)
     return ControlledValues.REQUESTS_AND_LIMITS if policy is None else policy.rule.values
 
 

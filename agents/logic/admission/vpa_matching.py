@@ -16,7 +16,7 @@ from schemas.policies.vertical import UpdateMode
 
 @dataclass(frozen=True, slots=True)
 class Unresolved:
-    """The topmost controller cannot be said. `why` is a clause: "its owners form a circle"."""
+    """The topmost controller, or the VPA, cannot be said. `why` is a clause: "its owners form a circle"."""
 
     why: str
 
@@ -55,15 +55,15 @@ class Tables:
         return self.by_namespace.get(namespace, NONE)
 
 
-def governing(pod: AdmittedPod, lookup: Lookup) -> Vpa | str:
-    """The VPA, or a sentence that says why there is none."""
+def governing(pod: AdmittedPod, lookup: Lookup) -> Vpa | Unresolved | str:
+    """The VPA, or a clause that says why there is none; Unresolved where there may be one that cannot be found now."""
     if pod.owner is None:
         return "no controller owns the pod"
     top = lookup.topmost(pod.namespace, pod.owner)
     if top is None:
         return f"no controller that could be a target is above {pod.owner.kind} '{pod.owner.name}'"
     if isinstance(top, Unresolved):
-        return f"the topmost controller above {pod.owner.kind} '{pod.owner.name}' is not known: {top.why}"
+        return Unresolved(f"the topmost controller above {pod.owner.kind} '{pod.owner.name}' is not known: {top.why}")
     candidates = lookup.vpas(pod.namespace, top.kind, top.name)
     return strongest(pod, candidates) or _nobody(top, candidates)
 

@@ -1,12 +1,17 @@
 """What the webhook answers, whoever asks: a judged review under the control record, and an outcome for each changed pod.
 
-In shadow and plan mode, during a pause and before the view has caught up, everything is let through as it is; an outcome
-(refused, with the objection) then says what would have been set. A dry run leaves no trace in the log. It never fails and never
-waits: what cannot be known is a reason to leave the pod alone.
+In shadow and plan mode and during a pause everything is let through as it is; an outcome (refused, with the objection) then says
+what would have been set. A dry run leaves no trace in the log. It never fails and never waits: what cannot be known, and a view
+that has not caught up, is a reason to leave the object alone. Whoever made the object is given that reason as a warning, and so
+is our own log, once a second at most.
 """
 
 import json
+import time
+from collections.abc import Callable
 from typing import Protocol
+
+import structlog
 
 from schemas.ids import OutcomeId
 from schemas.outcomes import Action, ActionFinished, Result
@@ -17,7 +22,12 @@ from streams.consumers.webhook.review import Review, Topmost, itself
 
 _LONGEST = 2000
 """Characters of an outcome's reason: a pod may have thousands of containers."""
+_LONGEST_WARNING = 256
+"""Kubernetes cuts longer ones."""
+_QUIET = 1.0
+"""Seconds between two lines about objects that were let through: an outage may let thousands through."""
 _VERSION = "admission.k8s.io/v1"
+_log = structlog.get_logger(__name__)
 
 
 class AdmissionWatcher(Protocol):
@@ -28,10 +38,17 @@ class AdmissionWatcher(Protocol):
 
 
 class Admission:
-    """Answers from one view."""
+    """Answers from one view. `clock` counts real seconds."""
 
-    def __init__(self, view: AdmissionView, outcomes: OutcomeQueue, watcher: AdmissionWatcher | None = None) -> None:
-        self._view, self._outcomes, self._watcher = view, outcomes, watcher
+    def __init__(
+        self,
+        view: AdmissionView,
+        outcomes: OutcomeQueue,
+        watcher: AdmissionWatcher | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._view, self._outcomes, self._watcher, self._clock = view, outcomes, watcher, clock
+        self._noted, self._unnoted = -_QUIET, 0
 
     def judge(self, body: bytes, topmost: Topmost) -> Review:
         """Judge a review. Nothing has happened yet, so it may be judged again."""
@@ -39,28 +56,43 @@ class Admission:
 
     def conclude(self, review: Review, seconds: float = 0.0) -> bytes:
         """The AdmissionReview to send back, under the control record as it is now; it took so many seconds to judge."""
-        objection = self._objection()
+        blind = self._blind()
+        objection = blind or self._view.control.objection()
         if not review.plain and not review.dry_run:
             self._note(review, objection)
         if self._watcher is not None:
             self._watcher.answered(review, objection, seconds)
-        return review.body if objection is None else unchanged(review.uid)
+        if review.status == "error" or blind is not None:
+            self._log_reason(review.reason if blind is None else blind)
+        return review.body if objection is None else unchanged(review.uid, "" if blind is None else blind)
 
-    def let_through(self, body: bytes) -> bytes:
-        """The answer to a review that could not be judged."""
-        return unchanged(self._view.reviewer.uid(body))
+    def let_through(self, body: bytes, why: str, seconds: float = 0.0) -> bytes:
+        """The answer to a review that could not be judged. `why` is a clause: "it took too long"."""
+        review = Review(b"", self._view.reviewer.uid(body), "error", "unknown", reason=why)
+        if self._watcher is not None:
+            self._watcher.answered(review, None, seconds)
+        self._log_reason(why)
+        return unchanged(review.uid, f"the object is let through as it is: {why}")
 
     def answer(self, body: bytes, topmost: Topmost = itself) -> bytes:
         """Both at once, for who need not look owners up."""
         return self.conclude(self.judge(body, topmost))
 
-    def _objection(self) -> str | None:
-        """Why nothing may be changed now."""
+    def _blind(self) -> str | None:
+        """Why nothing may be changed now that we should know of; None when we know all."""
         if not self._view.caught_up:
             return "the view has not caught up with the log yet"
         if self._view.control.now is None:
             return "the log has no time yet: no clock has ticked"
-        return self._view.control.objection()
+        return None
+
+    def _log_reason(self, reason: str) -> None:
+        now = self._clock()
+        if now - self._noted < _QUIET:
+            self._unnoted += 1
+            return
+        _log.warning("an object was let through as it is", action="patch", reason=reason[:_LONGEST], others=self._unnoted)
+        self._noted, self._unnoted = now, 0
 
     def _note(self, review: Review, objection: str | None) -> None:
         now = self._view.control.now
@@ -80,7 +112,9 @@ class Admission:
         self._outcomes.offer(outcome, () if review.cause is None else (review.cause,))
 
 
-def unchanged(uid: str) -> bytes:
-    """The answer that lets an object through as it is."""
-    response = {"uid": uid.encode(errors="replace").decode(), "allowed": True}
+def unchanged(uid: str, warning: str = "") -> bytes:
+    """The answer that lets an object through as it is, with a warning to whoever made it."""
+    response: dict[str, object] = {"uid": uid.encode(errors="replace").decode(), "allowed": True}
+    if warning:
+        response["warnings"] = [f"ullage: {warning}"[:_LONGEST_WARNING]]
     return json.dumps({"kind": "AdmissionReview", "apiVersion": _VERSION, "response": response}).encode()

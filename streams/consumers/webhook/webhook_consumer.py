@@ -150,20 +150,31 @@ class ReviewEndpoint:
         began = time.perf_counter()
         body = await _read(request)
         read = time.perf_counter()
+        answer = await self._decided(body, began)
+        admitted = time.perf_counter()
+        response = web.Response(body=answer, content_type="application/json")
+        await response.prepare(request)
+        built = time.perf_counter()
+        await response.write_eof()
+        written = time.perf_counter()
+        step = self._watcher.step
+        step("read_request", read - began)
+        step("admit", admitted - read)
+        step("build_response", built - admitted)
+        step("write_response", written - built)
+        step("total", written - began)
+        return response
+
+    async def _decided(self, body: bytes, began: float) -> bytes:
         try:
             async with asyncio.timeout(_PATIENCE):
-                answer = await self._answer(body, began)
+                return await self._answer(body, began)
         except TimeoutError:
-            _log.warning("a review took too long, the object is let through as it is", bytes=len(body))
-            answer = self._admission.let_through(body)
+            why = f"its review of {len(body)} bytes took longer than {_PATIENCE:g} s"
         except Exception as fault:  # noqa: BLE001  # a fault of ours must not keep a pod from starting
             _log.error("a review could not be judged; the object is let through as it is", exc_info=fault)
-            answer = self._admission.let_through(body)
-        self._watcher.step("read_request", read - began)
-        self._watcher.step("admit", time.perf_counter() - read)
-        response = web.Response(body=answer, content_type="application/json")
-        self._watcher.step("total", time.perf_counter() - began)
-        return response
+            why = f"a fault of the webhook's own, {type(fault).__name__}"
+        return self._admission.let_through(body, why, time.perf_counter() - began)
 
     async def _answer(self, body: bytes, began: float) -> bytes:
         wanted = list[ControllerKey]()

@@ -68,7 +68,7 @@ def test_in_mode_off_only_a_boost_is_applied() -> None:
         (Owner("StatefulSet", "web"), "no VPA names StatefulSet 'web'"),
         (
             Unresolved("its owners form a circle"),
-            "the topmost controller above ReplicaSet 'web-1' is not known: its owners form a circle",
+            Unresolved("the topmost controller above ReplicaSet 'web-1' is not known: its owners form a circle"),
         ),
     ],
 )

@@ -129,7 +129,7 @@ def test_before_the_view_has_caught_up_pods_are_let_through() -> None:
     scene.vpa()
     scene.recommend()
     assert scene.view.reasons()
-    assert scene.ask() == {"uid": "u-1", "allowed": True}
+    assert scene.ask() == {"uid": "u-1", "allowed": True, "warnings": ["ullage: the view has not caught up with the log yet"]}
     scene.view.catch_up()
     assert not scene.view.reasons()
     assert scene.requests() == GIVEN
@@ -252,8 +252,19 @@ def test_owners_are_asked_for_only_where_a_policy_could_govern(scene: AdmissionS
 
 def test_an_unknown_owner_is_a_reason_to_leave_the_pod_alone(scene: AdmissionScene) -> None:
     review = scene.admission.judge(json.dumps(admitted.review(scene.pod())).encode(), lambda _: UnknownOwner("nobody answered"))
-    assert review.plain
-    assert "nobody answered" in review.reason
+    assert (review.plain, review.status) == (True, "error")
+    (warning,) = json.loads(scene.admission.conclude(review))["response"]["warnings"]
+    assert warning == (
+        "ullage: the pod is left as it is: the topmost controller above ReplicaSet 'web-1' is not known: nobody answered"
+    )
+
+
+def test_thousands_that_are_let_through_make_one_line_a_second(scene: AdmissionScene, capsys: pytest.CaptureFixture[str]) -> None:
+    for now in (0.0, 0.1, 0.9, 1.0):
+        scene.now = now
+        scene.admission.answer(b"rubbish")
+    lines = [line for line in capsys.readouterr().out.splitlines() if "was let through as it is" in line]
+    assert [line.partition("others=")[2][:1] for line in lines] == ["0", "2"]
 
 
 def test_thousands_of_containers_make_no_endless_outcome(scene: AdmissionScene) -> None:
