@@ -21,6 +21,7 @@ from agents.app.stage_host import StageHost
 from agents.app.worker_observer import WorkerObserver
 from agents.engine import checkpoint
 from agents.engine.checkpoint import ChangelogContents, StoredState
+from agents.telemetry import garbage_collector
 
 
 class Recovery:
@@ -70,6 +71,7 @@ class Recovery:
             await self.consumer.start_at(committable(self.hosts, partition))
         if generation == self.generation.number:
             self._open(ours, goals)
+            garbage_collector.exempt_present_objects()
 
     async def _load(self, consumer: Any, ours: Mapping[StageHost, set[int]]) -> None:
         """Bring the state of each of these partitions to the newest known turn."""

@@ -22,7 +22,7 @@ from agents.app.recovery import Recovery
 from agents.app.stage_host import StageHost
 from agents.app.worker_observer import WorkerObserver
 from agents.app.worker_plan import WorkerPlan
-from agents.telemetry import logging_setup
+from agents.telemetry import garbage_collector, logging_setup
 from schemas import times
 from schemas.units import Seconds
 from streams.log.kafka_connection import KafkaConnection
@@ -177,6 +177,7 @@ def _on_revoked(app: App, recovery: Recovery) -> None:
 def run(plan: WorkerPlan, *, changelog: Callable[[KafkaConnection], ChangelogProducer] = ChangelogProducer) -> int:
     """Work until a signal stops the process; returns the exit code."""
     logging_setup.set_up("worker")
+    garbage_collector.relax()
     options: dict[str, Any] = {"redirect_stdouts": False, "quiet": True, "override_logging": False}
     worker = faust.Worker(build(plan, changelog=changelog), loglevel="WARN", **options)
     worker.spinner = None

@@ -11,6 +11,7 @@ from agents.processes.output import data, note
 from agents.processes.signals import stoppable
 from agents.settings import log_factory
 from agents.settings.tree import Settings
+from agents.telemetry import garbage_collector
 from streams.log.file_log import FileLog
 from streams.sources.traces import Trace
 
@@ -19,6 +20,7 @@ GATE = 3
 
 def run(settings: Settings, file: Path, *, max_oom: int | None, as_json: bool) -> int:
     """Print the score card; returns 3 when there were more would-be OOM kills than `max_oom`, else 0."""
+    garbage_collector.relax()
     with stoppable():
         card = _of_log(settings, file) if file.suffix == ".jsonl" else _of_trace(settings, file)
     for line in [orjson.dumps(card).decode()] if as_json else backtest.lines(card):
