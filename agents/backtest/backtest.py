@@ -13,7 +13,8 @@ from agents.backtest.recording import SCORED_FACTS, Frame, Recording
 from agents.backtest.score_card import ResourceScore, ScoreCard, Side, lines
 from agents.backtest.scoring import Score
 from agents.engine.stage import Stage
-from agents.engine.turn import Decided
+from agents.engine.turn import Decided, DeferredDecided
+from agents.logic.vertical.decision_builder import DeferredRecommendation
 from agents.pipeline import ticked_topics
 from schemas import times
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
@@ -74,10 +75,15 @@ class Backtest:
     def _count(self, found: Iterable[Decided]) -> None:
         """Put recommendations in force and count plans. The copies by cluster say nothing new."""
         for decided in found:
+            if decided.topic == "recommendations-by-cluster":
+                continue
+            if isinstance(decided, DeferredDecided) and isinstance(decided.deferred, DeferredRecommendation):
+                self.score.recommend(decided.deferred.subject, decided.deferred.targets())
+                continue
             event = decided.event
             if isinstance(event, RequestsRecommended):
-                if decided.topic == "recommendations":
-                    self.score.recommend(event)
+                targets = ((each.container, each.target.cpu, each.target.memory) for each in event.containers)
+                self.score.recommend(event.workload.key, targets)
             else:
                 self.score.plans += isinstance(event, ResizePlanned | EvictionPlanned)
                 self.score.refused += isinstance(event, UpdateRefused)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from agents.engine.stage import Stage
-from agents.engine.turn import Decided, Event, Recorded, State, Turn
+from agents.engine.turn import Decided, DeferredDecided, DeferredRecord, Event, Recorded, State, Turn
 from schemas.names import Place
 from streams.topics import Topics
 
@@ -40,7 +40,7 @@ class EventRunner:
         partitions = range(topics.partitions)
         self._states: list[tuple[Stage, int, State]] = [(stage, p, stage.open(p)) for stage in stages for p in partitions]
         self._offsets = {(topic, p): 0 for topic in self._ticked for p in partitions}
-        self._waiting: dict[tuple[str, int], list[tuple[Event | None, Place]]] = {place: [] for place in self._offsets}
+        self._waiting: dict[tuple[str, int], list[Recorded | None]] = {place: [] for place in self._offsets}
 
     @property
     def states(self) -> Iterator[tuple[str, int, State]]:
@@ -58,15 +58,34 @@ class EventRunner:
         done = [self._step(stage, partition, state, number, waiting) for stage, partition, state in self._states]
         for turn in done:
             for decided in turn.decided:
-                self._append(RoutedEvent(decided.event, decided.topic, self._topics.partition_of(decided.key)))
+                self._append_decision(decided)
         return done
 
     def _append(self, routed: RoutedEvent) -> None:
-        where = (routed.topic, routed.partition)
-        if where in self._offsets:
-            offset = self._offsets[where]
-            self._offsets[where] = offset + 1
-            self._waiting[where].append((routed.event, Place(self._topics.wire(routed.topic), routed.partition, offset)))
+        place = self._next_place(routed.topic, routed.partition)
+        if place is not None:
+            event = routed.event
+            self._waiting[routed.topic, routed.partition].append(None if event is None else Recorded(event, place))
+
+    def _append_decision(self, decided: Decided) -> None:
+        """What a stage may defer is within all bounds, so nobody has to look at it now."""
+        if decided.topic not in self._ticked:
+            return
+        if not isinstance(decided, DeferredDecided):
+            self._append(RoutedEvent(decided.event, decided.topic, self._topics.partition_of(decided.key)))
+            return
+        partition = self._topics.partition_of(decided.key)
+        place = self._next_place(decided.topic, partition)
+        if place is not None:
+            self._waiting[decided.topic, partition].append(DeferredRecord(decided.deferred, place))
+
+    def _next_place(self, topic: str, partition: int) -> Place | None:
+        """Where the next record of a partition stands; None in a topic that no stage reads."""
+        offset = self._offsets.get((topic, partition))
+        if offset is None:
+            return None
+        self._offsets[topic, partition] = offset + 1
+        return Place(self._topics.wire(topic), partition, offset)
 
     def _step(
         self,
@@ -74,15 +93,22 @@ class EventRunner:
         partition: int,
         state: State,
         number: int,
-        waiting: dict[tuple[str, int], list[tuple[Event | None, Place]]],
+        waiting: dict[tuple[str, int], list[Recorded | None]],
     ) -> StageTurn:
         dead = 0
         inputs: dict[str, list[Recorded]] = {}
         for topic in stage.reads:
             inputs[topic] = accepted = []
-            for event, place in waiting[topic, partition]:
-                if event is None or stage.refuse(event) or stage.ahead(event, number):
+            for recorded in waiting[topic, partition]:
+                if recorded is None or not _accepts(stage, recorded, number):
                     dead += 1
                 else:
-                    accepted.append(Recorded(event, place))
+                    accepted.append(recorded)
         return StageTurn(state.step(Turn(number, inputs)), dead)
+
+
+def _accepts(stage: Stage, recorded: Recorded, turn: int) -> bool:
+    if isinstance(recorded, DeferredRecord):
+        return True
+    event = recorded.event
+    return not (stage.refuse(event) or stage.ahead(event, turn))

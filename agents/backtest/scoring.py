@@ -4,7 +4,7 @@ It never looks ahead: a scrape is scored with the recommendations of earlier tur
 before the decisions of their turn. A recommended limit keeps the recording's ratio of limit to request.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 
 from agents.backtest.score_card import ScoreCard
 from agents.backtest.weighted_sums import DAY, Flags, Floats, SideSums
-from schemas.decisions.recommendations import RequestsRecommended
 from schemas.facts.pods import PodChanged, PodDeleted
 from schemas.facts.usage import MetricsScraped
-from schemas.names import Amounts
 from schemas.units import Fraction
 
 Key = tuple[str, str, str]
 """Workload key, pod name, container name."""
+Target = tuple[str, float | None, float | None]
+"""Container name, cores and bytes."""
 
 _FIELDS = ("own_cpu", "own_memory", "own_limit", "cpu", "memory")
 _REMEMBERED = 256
@@ -48,7 +48,7 @@ class Score:
     """Rows of running containers by workload and container name."""
     _pods: dict[tuple[str, str], dict[int, str]] = field(default_factory=dict)
     """Rows of running pods by workload and pod name, with their containers' names."""
-    _targets: dict[tuple[str, str], Amounts] = field(default_factory=dict)
+    _targets: dict[tuple[str, str], list[float | None]] = field(default_factory=dict)
     _table: dict[str, Floats] = field(default_factory=lambda: {name: np.full(256, np.nan) for name in _FIELDS})
     _above: dict[str, Flags] = field(default_factory=lambda: {side: np.zeros(256, bool) for side in ("own", "recommended")})
     _known: dict[int, tuple[MetricsScraped, NDArray[np.int64]]] = field(default_factory=dict)
@@ -100,22 +100,22 @@ class Score:
         self._above[side][rows] = over
         return int(crossed.sum())
 
-    def recommend(self, event: RequestsRecommended) -> None:
+    def recommend(self, workload: str, targets: Iterable[Target]) -> None:
         """In force from now on, for every container of the workload that runs or is yet to come."""
         self.recommendations += 1
-        for container in event.containers:
-            key = (event.workload.key, container.container)
-            if self._targets.get(key) == container.target:
+        for container, *target in targets:
+            key = (workload, container)
+            if self._targets.get(key) == target:
                 continue
-            self._targets[key] = container.target
+            self._targets[key] = target
             rows = sorted(self._alive.get(key, ()))
             self.changes += len(rows)
             for row in rows:
-                self._put_target(row, container.target)
+                self._put_target(row, target)
 
-    def _put_target(self, row: int, target: Amounts) -> None:
-        self._table["cpu"][row] = np.nan if target.cpu is None else target.cpu
-        self._table["memory"][row] = np.nan if target.memory is None else target.memory
+    def _put_target(self, row: int, target: Sequence[float | None]) -> None:
+        for column, amount in zip(("cpu", "memory"), target, strict=True):
+            self._table[column][row] = np.nan if amount is None else amount
 
     def _rows(self, event: MetricsScraped) -> NDArray[np.int64]:
         """The rows of a scrape. Equal name columns are the same objects, so a scrape of known names costs one look-up."""

@@ -29,6 +29,41 @@ class Recorded:
     place: Place
 
 
+class DeferredDecision(Protocol):
+    """A decision whose event is built when somebody asks for it, and always comes out the same.
+
+    A stage may give one for a decision that is within all bounds. `subject` is the key of what it is about; a later turn's
+    decision about a subject replaces an earlier one.
+    """
+
+    subject: str
+    turn: int
+
+    @property
+    def event(self) -> Decision:
+        """The event; built once."""
+
+    @property
+    def cause(self) -> tuple[Place, ...]:
+        """The places it rests on."""
+
+
+class DeferredRecord(Recorded):
+    """A decision that reached its reader without bytes."""
+
+    __slots__ = ("deferred",)
+    deferred: DeferredDecision
+
+    def __init__(self, deferred: DeferredDecision, place: Place) -> None:
+        object.__setattr__(self, "deferred", deferred)
+        object.__setattr__(self, "place", place)
+
+    @property
+    def event(self) -> Event:
+        """The event; built now if nobody asked before."""
+        return self.deferred.event
+
+
 @dataclass(frozen=True, slots=True)
 class Turn:
     """All records of one partition between two ticks, by input topic (short name), in offset order.
@@ -57,6 +92,28 @@ class Decided:
     key: str
     event: Decision
     cause: tuple[Place, ...] = ()
+
+
+class DeferredDecided(Decided):
+    """A decision that is built when somebody reads it."""
+
+    __slots__ = ("deferred",)
+    deferred: DeferredDecision
+
+    def __init__(self, topic: str, key: str, deferred: DeferredDecision) -> None:
+        object.__setattr__(self, "topic", topic)
+        object.__setattr__(self, "key", key)
+        object.__setattr__(self, "deferred", deferred)
+
+    @property
+    def event(self) -> Decision:
+        """The event; built now if nobody asked before."""
+        return self.deferred.event
+
+    @property
+    def cause(self) -> tuple[Place, ...]:
+        """The places it rests on."""
+        return self.deferred.cause
 
 
 class State(Protocol):

@@ -17,53 +17,53 @@ V = TypeVar("V")
 class ObjectTable(Generic[V]):
     """Text keys to frozen objects of one kind. `buckets` bounds the size of a chunk and must not change once used."""
 
-    __slots__ = ("_buckets", "_decoder", "_dirty", "_used", "name")
+    __slots__ = ("_buckets", "_decoder", "_dirty", "_used", "_values", "name")
 
     def __init__(self, name: str, kind: type[V], buckets: int) -> None:
         self.name = name
-        self._buckets: list[dict[str, V]] = [{} for _ in range(buckets)]
+        self._values: dict[str, V] = {}
+        self._buckets: list[set[str]] = [set() for _ in range(buckets)]
         self._decoder: msgspec.json.Decoder[dict[str, V]] = msgspec.json.Decoder(types.GenericAlias(dict, (str, kind)))
         self._dirty: set[int] = set()
         self._used: set[int] = set()
 
     def get(self, key: str) -> V | None:
         """What `key` holds, or None."""
-        return self._buckets[self._bucket(key)].get(key)
+        return self._values.get(key)
 
     def upsert(self, key: str, value: V) -> None:
         """Let `key` hold `value`."""
         bucket = self._bucket(key)
-        self._buckets[bucket][key] = value
+        self._values[key] = value
+        self._buckets[bucket].add(key)
         self._touch(bucket)
 
     def remove(self, key: str) -> V | None:
         """Forget `key`; what it held, or None."""
-        bucket = self._bucket(key)
-        value = self._buckets[bucket].pop(key, None)
+        value = self._values.pop(key, None)
         if value is not None:
+            bucket = self._bucket(key)
+            self._buckets[bucket].discard(key)
             self._touch(bucket)
         return value
 
     def __iter__(self) -> Iterator[str]:
         """All keys, in no order that may matter."""
-        for bucket in self._buckets:
-            yield from bucket
+        return iter(self._values)
 
     def items(self) -> Iterator[tuple[str, V]]:
         """All keys and values, in no order that may matter."""
-        for bucket in self._buckets:
-            yield from bucket.items()
+        return iter(self._values.items())
 
     def values(self) -> Iterator[V]:
         """All values, in no order that may matter."""
-        for bucket in self._buckets:
-            yield from bucket.values()
+        return iter(self._values.values())
 
     def __len__(self) -> int:
-        return sum(map(len, self._buckets))
+        return len(self._values)
 
     def __contains__(self, key: str) -> bool:
-        return key in self._buckets[self._bucket(key)]
+        return key in self._values
 
     def chunks(self) -> Iterable[str]:
         """Names of the buckets that were ever used."""
@@ -80,12 +80,16 @@ class ObjectTable(Generic[V]):
 
     def dump(self, chunk: str) -> bytes:
         """One bucket as JSON, keys sorted."""
-        return msgspec.json.encode(self._buckets[_number(chunk)], order="deterministic")
+        return msgspec.json.encode({key: self._values[key] for key in sorted(self._buckets[_number(chunk)])})
 
     def load(self, chunk: str, data: bytes) -> None:
         """Put a dumped bucket in its place."""
-        self._buckets[_number(chunk)] = self._decoder.decode(data)
-        self._used.add(_number(chunk))
+        number, values = _number(chunk), self._decoder.decode(data)
+        for gone in self._buckets[number] - values.keys():
+            del self._values[gone]
+        self._values.update(values)
+        self._buckets[number] = set(values)
+        self._used.add(number)
 
     def _touch(self, bucket: int) -> None:
         self._dirty.add(bucket)

@@ -76,6 +76,21 @@ class Updater(PartedState):
                 self.load(chunk, data)
             self.touch_all()
 
+    def chunks(self) -> Iterable[str]:
+        """Names of all chunks."""
+        self.clusters.enter_recommendations()
+        return super().chunks()
+
+    def take_dirty(self) -> set[str]:
+        """Names of the chunks changed since the last call."""
+        self.clusters.enter_recommendations()
+        return super().take_dirty()
+
+    def dump(self, chunk: str) -> bytes:
+        """The bytes of one chunk."""
+        self.clusters.enter_recommendations()
+        return super().dump(chunk)
+
     def load(self, chunk: str, data: bytes) -> None:
         """Put a dumped chunk in its place."""
         super().load(chunk, data)
@@ -138,7 +153,7 @@ class Updater(PartedState):
     def _candidates(self, workload: str, now: int) -> list[Candidate]:
         """The pods of a workload that should be changed and have no plan. A refusal of any other pod is over."""
         policy = self.policies.of(workload)
-        recommended = None if policy is None else self.clusters.recommended.get(workload)
+        recommended = None if policy is None else self.clusters.recommendation(workload)
         if policy is None or recommended is None:
             return []
         found = []

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from agents.engine.tables.object_table import ObjectTable
 from agents.engine.tables.parted_state import StatePart
-from agents.engine.turn import Recorded, Turn
+from agents.engine.turn import DeferredRecord, Recorded, Turn
 from agents.logic.guards.objections import ControlRecord
 from agents.logic.policies import Policies
 from schemas import times
@@ -93,6 +93,7 @@ class UpdaterState:
         self.histories: ObjectTable[PodHistory] = ObjectTable("notes", PodHistory, 64)
         self.control: ObjectTable[ControlRecord] = ObjectTable("control", ControlRecord, 1)
         self.facts: ObjectTable[LastPodFact] = ObjectTable("facts", LastPodFact, 1)
+        self._deferred: dict[str, DeferredRecord] = {}
         self._pods_of: dict[str, dict[str, PodRecord]] | None = None
 
     def tables(self) -> tuple[StatePart, ...]:
@@ -129,7 +130,10 @@ class UpdaterState:
 
     def forget_recommendations(self, before: int) -> None:
         """Forget those of workloads without a pod that are older than this turn: they would be too old to act on."""
-        old = [key for key, known in self.recommended.items() if known.turn < before and key not in self.pods_of]
+        for workload in [key for key in self._deferred if key not in self.pods_of]:
+            self.recommendation(workload)
+        deferred, pods = self._deferred, self.pods_of
+        old = [key for key, known in self.recommended.items() if known.turn < before and key not in pods and key not in deferred]
         for key in old:
             self.recommended.remove(key)
 
@@ -168,7 +172,28 @@ class UpdaterState:
             if not pods:
                 del by_workload[known.fact.workload.key]
 
+    def recommendation(self, workload: str) -> NewestRecommendation | None:
+        """The newest recommendation of a workload."""
+        deferred = self._deferred.pop(workload, None)
+        if deferred is not None:
+            self._enter_recommendation(deferred)
+        return self.recommended.get(workload)
+
+    def enter_recommendations(self) -> None:
+        """Enter deferred recommendations into their table, before it is dumped."""
+        for workload in list(self._deferred):
+            self.recommendation(workload)
+
     def _ingest_recommendation(self, recorded: Recorded) -> None:
+        """Take a recommendation in. A deferred one is newer than all before, and is entered when somebody asks for it."""
+        if isinstance(recorded, DeferredRecord):
+            self._deferred[recorded.deferred.subject] = recorded
+            return
+        if self._deferred:
+            self.enter_recommendations()
+        self._enter_recommendation(recorded)
+
+    def _enter_recommendation(self, recorded: Recorded) -> None:
         event = recorded.event
         if not isinstance(event, RequestsRecommended):
             return

@@ -27,6 +27,7 @@ from schemas.decisions.recommendations import (
     OomSource,
     RequestsRecommended,
 )
+from schemas.facts.usage import ContainerOOMKilled
 from schemas.ids import DecisionId
 from schemas.names import Amounts, Place, Workload
 from schemas.units import Bytes, Cores
@@ -34,6 +35,22 @@ from schemas.units import Bytes, Cores
 NAME = "recommender"
 
 _BOUNDS = ("lower", "target", "upper")
+_TARGET_CPU, _TARGET_MEMORY = AMOUNTS.index("target_cpu"), AMOUNTS.index("target_memory")
+
+
+@dataclass(frozen=True, slots=True)
+class IngestedOomKill:
+    """The last OOM kill of a workload, its place in the log, and whether it raised a memory peak."""
+
+    event: ContainerOOMKilled
+    place: Place
+    counted: bool
+
+    @property
+    def described(self) -> LastOomKill:
+        """What a decision says of it."""
+        kill = self.event
+        return LastOomKill(kill.at, kill.pod, kill.container, kill.memory_request, self.counted, self.place)
 
 
 class DeferredBecause(Mapping[str, object]):
@@ -67,13 +84,18 @@ class DeferredBecause(Mapping[str, object]):
 
 @dataclass(frozen=True, slots=True)
 class Grounds:
-    """What stands behind the decision about one workload, apart from usage. `places` are those it rests on, usage included."""
+    """What stands behind the decision about one workload, apart from its usage. `places` are those of its usage and node."""
 
     policy: Held | None
-    places: tuple[Place, ...]
+    oom: IngestedOomKill | None
     pods: int
-    last_oom: LastOomKill | None
     oom_source: OomSource
+    places: tuple[Place, ...] = ()
+
+    @property
+    def cause(self) -> tuple[Place, ...]:
+        """All places: policy, OOM kill, node and scrapes."""
+        return (*(found.place for found in (self.policy, self.oom) if found), *self.places)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,48 +107,98 @@ class DecisionBuilder:
     settings: VerticalSettings
     cited: CitedRules | None
 
-    def decide(
-        self, workload: str, grounds: Grounds, containers: Sequence[ContainerRecommendation], because: Because
-    ) -> list[Decided]:
-        """The decision about one workload, for its own topic and its cluster's."""
-        event = RequestsRecommended(
+    def event(
+        self, workload: str, grounds: Grounds, amounts: Sequence[ContainerRecommendation], because: Because
+    ) -> RequestsRecommended:
+        """The decision about one workload."""
+        return RequestsRecommended(
             id=str(DecisionId(NAME, self.partition, self.turn.number, "requests", workload)),
             at=self.turn.at,
             workload=_parsed(workload),
-            containers=tuple(containers),
+            containers=tuple(amounts),
             because=because,
             pods=grounds.pods,
-            last_oom=grounds.last_oom,
+            last_oom=None if grounds.oom is None else grounds.oom.described,
             oom_source=grounds.oom_source,
             rules=self.cited,
         )
-        return [
-            Decided("recommendations", workload, event, grounds.places),
-            Decided("recommendations-by-cluster", event.workload.cluster, event, grounds.places),
-        ]
 
     def nothing(self, workload: str, grounds: Grounds) -> list[Decided]:
-        """The decision that nothing is recommended for a workload."""
-        return self.decide(workload, grounds, (), {**self._inline(), "containers": {}, "policy": body(grounds.policy)})
+        """The decision that nothing is recommended for a workload, for its own topic and its cluster's."""
+        event = self.event(workload, grounds, (), {**self.inline(), "containers": {}, "policy": body(grounds.policy)})
+        topics = (("recommendations", workload), ("recommendations-by-cluster", event.workload.cluster))
+        return [Decided(topic, key, event, grounds.cause) for topic, key in topics]
 
-    def because(self, numbers: "Numbers", places: Sequence[int], names: Sequence[str], grounds: Grounds) -> Because:
-        """The reasons for what is recommended of the containers `names`, which stand at `places` of a recommendation."""
-
-        def make() -> Mapping[str, object]:
-            return {
-                **self._inline(),
-                "containers": {name: numbers.reasons(place) for name, place in zip(names, places, strict=True)},
-                "policy": body(grounds.policy),
-                **numbers.node(places[0]),
-            }
-
-        return DeferredBecause(make)
-
-    def _inline(self) -> dict[str, object]:
+    def inline(self) -> dict[str, object]:
         """The settings themselves where there is no record to cite."""
         if self.cited is not None:
             return {}
         return {"settings": {name: getattr(self.settings, name) for name in VerticalSettings.__dataclass_fields__}}
+
+
+class TurnRecommendation:
+    """What one turn recommends of many workloads, and all that their decisions are built of."""
+
+    def __init__(self, builder: DecisionBuilder, done: Recommendation, names: Sequence[str]) -> None:
+        self.builder, self.done, self.names = builder, done, names
+        self.numbers = Numbers(done, builder.settings)
+
+    @cached_property
+    def target_cores(self) -> list[float]:
+        """The target of each container in cores; NaN for none."""
+        cores: list[float] = (self.done.amounts[:, _TARGET_CPU] / MILLI).tolist()
+        return cores
+
+    @cached_property
+    def target_memory(self) -> list[float]:
+        """The target of each container in bytes; NaN for none."""
+        memory: list[float] = self.done.amounts[:, _TARGET_MEMORY].tolist()
+        return memory
+
+
+class DeferredRecommendation:
+    """The decision about one workload, built when somebody reads it. `found`: where its containers stand in the turn's."""
+
+    __slots__ = ("_event", "_found", "_grounds", "_of", "subject", "turn")
+
+    def __init__(self, of: TurnRecommendation, workload: str, found: Sequence[int], grounds: Grounds) -> None:
+        self._of, self.subject, self._found, self._grounds = of, workload, found, grounds
+        self.turn = of.builder.turn.number
+        self._event: RequestsRecommended | None = None
+
+    @property
+    def event(self) -> RequestsRecommended:
+        """The event; built once."""
+        if self._event is None:
+            self._event = self._build()
+        return self._event
+
+    @property
+    def cause(self) -> tuple[Place, ...]:
+        """The places it rests on."""
+        return self._grounds.cause
+
+    def targets(self) -> Iterator[tuple[str, float | None, float | None]]:
+        """Name, target cores and target bytes of each container, without building the event."""
+        of = self._of
+        for place in self._found:
+            cores, memory = of.target_cores[place], of.target_memory[place]
+            yield of.names[place], None if isnan(cores) else cores, None if isnan(memory) else memory
+
+    def _build(self) -> RequestsRecommended:
+        of, found, grounds = self._of, self._found, self._grounds
+        names = [of.names[place] for place in found]
+
+        def because() -> Mapping[str, object]:
+            return {
+                **of.builder.inline(),
+                "containers": {name: of.numbers.reasons(place) for name, place in zip(names, found, strict=True)},
+                "policy": body(grounds.policy),
+                **of.numbers.node(found[0]),
+            }
+
+        amounts = [of.numbers.container(place, name) for name, place in zip(names, found, strict=True)]
+        return of.builder.event(self.subject, grounds, amounts, DeferredBecause(because))
 
 
 @dataclass
@@ -139,6 +211,11 @@ class Numbers:
 
     def __post_init__(self) -> None:
         self._own = _own_rules(self.settings)
+
+    def container(self, place: int, name: str) -> ContainerRecommendation:
+        """The four amounts of the container at `place`: lower, target, upper and uncapped target."""
+        cores, memory = self._amounts
+        return ContainerRecommendation(name, *map(_amounts, cores[place], memory[place]))
 
     def reasons(self, place: int) -> dict[str, object]:
         """The numbers under the amounts of the container at `place`.
@@ -178,6 +255,13 @@ class Numbers:
         memory = {name: amount for name, amount in sums.items() if name.endswith("memory") and amount > room.memory}
         cut = {**cpu, **memory}
         return {"node": {"node": room.name, "cpu": room.cpu, "memory": room.memory, "cut": cut, "place": str(room.place)}}
+
+    @cached_property
+    def _amounts(self) -> tuple[list[list[float]], list[list[float]]]:
+        """Cores and bytes of each container: lower, target, upper, uncapped."""
+        amounts, uncapped = self.done.amounts, self.done.uncapped
+        cores = np.column_stack([amounts[:, :3], uncapped[:, 0]]) / MILLI
+        return cores.tolist(), np.column_stack([amounts[:, 3:], uncapped[:, 1]]).tolist()
 
     @cached_property
     def _columns(self) -> "_Columns":
@@ -258,17 +342,6 @@ def _resource(columns: _ResourceColumns, place: int, rules: list[float], own: _R
         if not isnan(bound):
             found[name] = bound / own.scale
     return found
-
-
-def containers(done: Recommendation, places: Sequence[int], names: Sequence[str]) -> list[ContainerRecommendation]:
-    """The four amounts of the containers at `places`: lower, target, upper and uncapped target."""
-    rows = np.asarray(places, np.int64)
-    cores = np.column_stack([done.amounts[rows, :3], done.uncapped[rows, 0]]) / MILLI
-    memory = np.column_stack([done.amounts[rows, 3:], done.uncapped[rows, 1]])
-    return [
-        ContainerRecommendation(name, *map(_amounts, cpu, used))
-        for name, cpu, used in zip(names, cores.tolist(), memory.tolist(), strict=True)
-    ]
 
 
 def _amounts(cores: float, memory: float) -> Amounts:

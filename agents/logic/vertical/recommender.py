@@ -6,27 +6,33 @@ again from time to time; that nothing is recommended any more it announces once.
 other one as if it had a VPA that asks for nothing.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from agents.engine.tables.object_table import ObjectTable
 from agents.engine.tables.parted_state import PartedState
-from agents.engine.tables.row_table import Indices
-from agents.engine.turn import Decided, Turn
+from agents.engine.turn import Decided, DeferredDecided, Turn
 from agents.logic.policies import Policies
 from agents.logic.stage_rules import StageRules
 from agents.logic.vertical.announced import Announced
 from agents.logic.vertical.container_index import ContainerIndex
-from agents.logic.vertical.decision_builder import NAME, DecisionBuilder, Grounds, Numbers, containers
+from agents.logic.vertical.decision_builder import (
+    NAME,
+    DecisionBuilder,
+    DeferredRecommendation,
+    Grounds,
+    IngestedOomKill,
+    TurnRecommendation,
+)
 from agents.logic.vertical.node_caps import NodeIndex
 from agents.logic.vertical.recommendation import Recommendation, recommend
 from agents.logic.vertical.schedule import Schedule, TurnSpan
 from agents.logic.vertical.source_heartbeats import SourceHeartbeats
 from agents.logic.vertical.usage_ingest import UsageIngest
 from agents.logic.vertical.vertical_settings import VerticalSettings
-from schemas.decisions.recommendations import LastOomKill, OomSource
+from schemas.decisions.recommendations import OomSource
 from schemas.facts.pods import PodChanged, PodDeleted
 from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
 from schemas.facts.vpa_checkpoints import CheckpointSeen
@@ -47,15 +53,6 @@ class LastTurn:
     turn: int
     topic: str = ""
     partition: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class IngestedOomKill:
-    """The last OOM kill of a workload, its place in the log, and whether it raised a memory peak."""
-
-    event: ContainerOOMKilled
-    place: Place
-    counted: bool
 
 
 @dataclass(slots=True)
@@ -152,6 +149,7 @@ class Recommender(PartedState):
         if not changed:
             return set()
         self.usage.lookup.look_again()
+        self.intake.recount()
         return set(self.members.policies_changed(changed))
 
     def _ingest_pods(self, turn: Turn) -> set[str]:
@@ -224,7 +222,7 @@ class Recommender(PartedState):
         quiet = (due - recommended) | (others - self.members.workloads(self.members.speaking(others)))
         for workload in sorted(w for w in quiet if w in ingested.lost or self.announced.has(w)):
             self.announced.withdraw(workload)
-            decided += builder.nothing(workload, self._grounds(turn, workload, ()))
+            decided += builder.nothing(workload, self._grounds(turn, workload))
         return decided
 
     def _recommend(
@@ -254,66 +252,56 @@ class Recommender(PartedState):
         self, builder: DecisionBuilder, done: Recommendation, places: dict[str, list[int]], names: Sequence[str]
     ) -> list[Decided]:
         """The decisions about these workloads, whose containers stand at `places` of the recommendation."""
-        chosen = [place for found in places.values() for place in found]
-        if not chosen:
+        if not places:
             return []
-        self.announced.remember(done, np.array(chosen, np.int64))
-        amounts = iter(containers(done, chosen, [names[place] for place in chosen]))
-        numbers, turn = Numbers(done, self.settings), builder.turn
-        offsets = self._offsets(done.members)
+        self.announced.remember(done, np.array([place for found in places.values() for place in found], np.int64))
+        of = TurnRecommendation(builder, done, names)
+        metrics = self._metrics(done)
         sources: dict[str, OomSource] = {}
         decided: list[Decided] = []
         for workload, found in places.items():
-            grounds = self._grounds(turn, workload, self._places(done, found, offsets), sources)
-            because = builder.because(numbers, found, [names[place] for place in found], grounds)
-            decided += builder.decide(workload, grounds, [next(amounts) for _ in found], because)
+            grounds = self._grounds(builder.turn, workload, self._places(done, found, metrics), sources)
+            deferred = DeferredRecommendation(of, workload, found, grounds)
+            decided.append(DeferredDecided("recommendations", workload, deferred))
+            decided.append(DeferredDecided("recommendations-by-cluster", cluster_of(workload), deferred))
         return decided
 
-    def _offsets(self, members: Indices) -> list[int]:
-        """The offset of the last scrape that each member rests on; -1 for none, or where a member has several aggregates."""
-        single = self.members.numbers["single"][members]
-        offsets: list[int] = np.where(single >= 0, self.usage.aggregates.whole("offset")[single], -1).tolist()
-        return offsets
-
-    def _places(self, done: Recommendation, found: Sequence[int], offsets: Sequence[int]) -> tuple[Place, ...]:
-        """The node that a pod was measured against, and the last scrapes that its containers rest on."""
+    def _metrics(self, done: Recommendation) -> list[Place | None]:
+        """The last scrape that each member rests on; None for none, or where a member has several aggregates."""
         last = self.last.get("") or LastTurn(0)
-        scrapes = {offsets[place] for place in found}
-        for place in found:
-            rows = self.members.rows(int(done.members[place])) if offsets[place] < 0 else ()
-            scrapes.update(self.usage.aggregates.whole("offset")[list(rows)].tolist())
-        scrapes.discard(-1)
+        single = self.members.numbers["single"][done.members]
+        offsets = np.where(single >= 0, self.usage.aggregates.whole("offset")[single], -1).tolist()
+        known = {offset: Place(last.topic, last.partition, offset) for offset in set(offsets) - {-1}}
+        return [known.get(offset) for offset in offsets]
+
+    def _places(self, done: Recommendation, found: Sequence[int], metrics: Sequence[Place | None]) -> tuple[Place, ...]:
+        """The node that a pod was measured against, and the last scrapes that its containers rest on, in their order."""
         room = done.fit.node(found[0]) if done.fit else None
-        metrics = (Place(last.topic, last.partition, offset) for offset in sorted(scrapes))
-        return (*((room.place,) if room else ()), *metrics)
+        if len(found) == 1 and room is None and (metric := metrics[found[0]]) is not None:
+            return (metric,)
+        last = self.last.get("") or LastTurn(0)
+        rows = [row for place in found for row in self.members.rows(int(done.members[place]))]
+        offsets = set(self.usage.aggregates.whole("offset")[rows].tolist()) - {-1}
+        scrapes = (Place(last.topic, last.partition, offset) for offset in sorted(offsets))
+        return (*((room.place,) if room else ()), *scrapes)
 
     def _grounds(
-        self, turn: Turn, workload: str, places: Iterable[Place], sources: dict[str, OomSource] | None = None
+        self, turn: Turn, workload: str, places: tuple[Place, ...] = (), sources: dict[str, OomSource] | None = None
     ) -> Grounds:
         """What a decision about a workload rests on. `sources` remembers the OOM source of each cluster for one turn."""
-        held, oom, cluster = self.policies.of(workload), self.ooms.get(workload), cluster_of(workload)
+        cluster = cluster_of(workload)
         source = None if sources is None else sources.get(cluster)
         if source is None:
             source = self.sources.ooms(cluster, turn.at)
             if sources is not None:
                 sources[cluster] = source
-        return Grounds(
-            policy=held,
-            places=(*(found.place for found in (held, oom) if found), *places),
-            pods=self.intake.count(workload),
-            last_oom=None if oom is None else _last_oom(oom),
-            oom_source=source,
-        )
+        return Grounds(self.policies.of(workload), self.ooms.get(workload), self.intake.count(workload), source, places)
 
     def load(self, chunk: str, data: bytes) -> None:
         """Put a dumped chunk in its place."""
         super().load(chunk, data)
         self.policies.loaded()
         self.intake.pods.loaded()
+        self.intake.recount()
         self.nodes.loaded()
         self._loaded = True
-
-
-def _last_oom(oom: IngestedOomKill) -> LastOomKill:
-    kill = oom.event
-    return LastOomKill(kill.at, kill.pod, kill.container, kill.memory_request, oom.counted, oom.place)

@@ -48,6 +48,7 @@ class UsageIngest:
         self.pods = PodIndex()
         self.removed: list[RowKey] = []
         """Aggregates dropped since somebody took this list."""
+        self._counts: dict[str, int] = {}
 
     def begin(self, turn: int) -> None:
         """A turn begins."""
@@ -56,6 +57,8 @@ class UsageIngest:
     def pod(self, event: PodChanged) -> None:
         """A pod is as it says."""
         old, new = self.pods.take(event)
+        if old != new:
+            self.recount(event.workload.key)
         if old == new or event.phase is PodPhase.PENDING:
             return
         workload, name = intern(event.workload.key), event.pod.name
@@ -74,6 +77,7 @@ class UsageIngest:
         if known is not None and known.uid != event.pod.uid:
             return
         self.pods.drop(workload, name)
+        self.recount(workload)
         for container in {*containers, *(known.containers if known else ())}:
             self.usage.forget((workload, name, container))
 
@@ -95,10 +99,23 @@ class UsageIngest:
 
     def count(self, workload: str) -> int:
         """The pods of a workload that its policy is for, Pending ones aside."""
+        count = self._counts.get(workload)
+        if count is None:
+            count = self._counts[workload] = self._count(workload)
+        return count
+
+    def _count(self, workload: str) -> int:
         held = self.policies.of(workload)
         selector = held.policy.vpa.selector if held and held.policy.vpa else None
         pods = (pod for pod in self.pods.of(workload) if pod.phase is not PodPhase.PENDING)
         return sum(1 for pod in pods if selector is None or matches(selector, pod.labels))
+
+    def recount(self, workload: str | None = None) -> None:
+        """Pods of a workload came, went or changed, or policies did (None: all workloads)."""
+        if workload is None:
+            self._counts.clear()
+        else:
+            self._counts.pop(workload, None)
 
     def expire(self, at: float) -> None:
         """Drop what is too old to count."""

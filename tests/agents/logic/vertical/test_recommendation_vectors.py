@@ -182,7 +182,7 @@ def test_amounts_and_texts_are_upstreams(vector: Json) -> None:
     assert unrounded(done, names) == (expected["amounts"] or {})
     found = [
         msgspec.to_builtins(
-            container_resources(decision_builder.containers(done, [i], [name])[0], humanize=chosen.humanize_memory)
+            container_resources(decision_builder.Numbers(done, chosen).container(i, name), humanize=chosen.humanize_memory)
         )
         for i, name in enumerate(names)
     ]
