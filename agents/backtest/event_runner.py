@@ -37,6 +37,7 @@ class EventRunner:
     def __init__(self, stages: Sequence[Stage], topics: Topics, ticked: Iterable[str]) -> None:
         self._topics = topics
         self._ticked = tuple(ticked)
+        self._read = frozenset(self._ticked)
         partitions = range(topics.partitions)
         self._states: list[tuple[Stage, int, State]] = [(stage, p, stage.open(p)) for stage in stages for p in partitions]
         self._offsets = {(topic, p): 0 for topic in self._ticked for p in partitions}
@@ -69,7 +70,7 @@ class EventRunner:
 
     def _append_decision(self, decided: Decided) -> None:
         """What a stage may defer is within all bounds, so nobody has to look at it now."""
-        if decided.topic not in self._ticked:
+        if decided.topic not in self._read:
             return
         if not isinstance(decided, DeferredDecided):
             self._append(RoutedEvent(decided.event, decided.topic, self._topics.partition_of(decided.key)))

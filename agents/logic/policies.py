@@ -58,6 +58,10 @@ class Policies:
         """All tables."""
         return (self.table, self.vpas)
 
+    def __bool__(self) -> bool:
+        """Whether there is any policy at all."""
+        return bool(len(self.table) or len(self.vpas))
+
     def take(self, recorded: Recorded) -> frozenset[str]:
         """Take a policy record in; the targets whose policy it changes, `*` for any number of workloads."""
         event = recorded.event

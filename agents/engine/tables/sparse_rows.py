@@ -18,9 +18,6 @@ _SIZES = (8, 16, 24, 32, 48, 64, 96, 128)
 _BLOCK = 1024
 """Rows handled together in whole width."""
 
-_FEW = 512
-"""Rows that are read in one block, whatever their room."""
-
 _MOST_UNUSED = 0.25
 """Share of the pool that may be spare before it is put together anew."""
 
@@ -80,28 +77,18 @@ class SparseRows:
                 base = self._base[rows[part]].astype(np.int64)
                 yield part, base, (self._origin[rows[part]] + base)[:, None] + np.arange(size)
 
-    def blocks(self, rows: Indices) -> Iterator[tuple[Indices, Indices, Floats]]:
-        """Copies of the numbers of rows: positions in `rows`, the first place of each, and the numbers (one line a row).
+    def stretches(self, rows: Indices, first: Indices, last: Indices) -> Floats:
+        """Copies of the numbers of each row from place `first` to `last`, then zeros: one line a row, as wide as the longest.
 
-        A line may go on with zeros behind a row's room. Rows without room are left out. Few rows come in one block, because
-        a call for each size would cost more than the zeros do.
+        The first place of each row has room.
         """
-        if len(rows) > _FEW:
-            for positions, base, cells in self.alike(rows):
-                yield positions, base, self.pool[cells]
-            return
-        room = self._room[rows].astype(np.int64)
-        positions = np.flatnonzero(room)
-        if len(positions):
-            part, room = rows[positions], room[positions]
-            base = self._base[part].astype(np.int64)
-            offsets = np.arange(room.max())
-            outside = offsets >= room[:, None]
-            cells = (self._origin[part] + base)[:, None] + offsets
-            cells[outside] = 0
-            block = self.pool[cells]
-            block[outside] = 0.0
-            yield positions, base, block
+        offsets = np.arange(int((last - first).max()) + 1)
+        outside = offsets > (np.minimum(last, self._base[rows] + self._room[rows] - 1) - first)[:, None]
+        cells = (self._origin[rows] + first)[:, None] + offsets
+        cells[outside] = 0
+        block: Floats = self.pool[cells]
+        block[outside] = 0.0
+        return block
 
     def dense(self, rows: Indices) -> Floats:
         """All numbers of these rows."""

@@ -100,6 +100,8 @@ class Updater(PartedState):
     def _decide(self, turn: Turn, first_turn: int) -> list[Decided]:
         """Look at every cluster."""
         self.clusters.forget_recommendations(turn.number - int(self.settings.recommendation_within * 1000))
+        if not self.policies:
+            return []
         self._differences.prune(self.clusters.pods)
         decided: list[Decided] = []
         clusters: dict[str, list[str]] = {}

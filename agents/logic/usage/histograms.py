@@ -5,7 +5,7 @@ than 100 half lives after a row's reference, the row is scaled to a new one. Rul
 rows may have half lives of their own is not.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -133,18 +133,16 @@ class Histograms:
         Upstream's histogram.Percentile (pkg/recommender/util/histogram.go). One array for each share, one element for each row.
         """
         found = [np.zeros(len(rows)) for _ in shares]
-        for positions, base, weights in self.weights.blocks(rows):
-            part = rows[positions]
-            low, high = self.low[part].astype(np.int64), self.high[part].astype(np.int64)
-            total = self.total[part]
-            empty = self.weights.at(part, low) < self.scale.epsilon
-            weights[np.arange(weights.shape[1]) < (low - base)[:, None]] = 0.0
-            sums = np.cumsum(weights, axis=1, out=weights)
+        low, high = self.low[rows].astype(np.int64), self.high[rows].astype(np.int64)
+        filled = np.flatnonzero(self.weights.at(rows, low) >= self.scale.epsilon)
+        for part in _alike(filled, (high - low)[filled]):
+            first, last, total = low[part], high[part], self.total[rows[part]]
+            block = self.weights.stretches(rows[part], first, last)
+            sums = np.cumsum(block, axis=1, out=block)
             for place, share in zip(found, shares, strict=True):
-                threshold = (share[positions] if isinstance(share, np.ndarray) else share) * total
-                short = base + np.count_nonzero(sums < threshold[:, None], axis=1)
-                reached = np.maximum(np.minimum(short, high), low)
-                place[positions] = np.where(empty, 0.0, self._ends[reached])
+                threshold = (share[part] if isinstance(share, np.ndarray) else share) * total
+                short = first + np.count_nonzero(sums < threshold[:, None], axis=1)
+                place[part] = self._ends[np.minimum(short, last)]
         return found
 
     def live_for(self, rows: Indices, half_lives: Floats, at: float) -> None:
@@ -212,6 +210,20 @@ class Histograms:
 
     def _at_least_epsilon(self, weights: Floats) -> Floats:
         return np.where(weights < self.scale.epsilon, 0.0, weights)
+
+
+def _alike(positions: Indices, spans: Indices) -> Iterator[Indices]:
+    """Positions in blocks of rows that span about as many buckets, so that few zeros fill them up. Few rows are one block."""
+    if len(positions) <= _BLOCK:
+        if len(positions):
+            yield positions
+        return
+    sixteenths = spans >> 4
+    for size in np.unique(sixteenths).tolist():
+        same = positions[sixteenths == size]
+        step = 65_536 // (16 * (size + 1))
+        for start in range(0, len(same), step):
+            yield same[start : start + step]
 
 
 def _nearest(at: Floats | float, half_life: Floats) -> Floats:
