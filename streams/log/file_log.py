@@ -221,20 +221,21 @@ class FileLog:
 
     def _index_lines(self, data: bytes, end: int) -> None:
         """Index the lines of `data`, which begins where the index ends, up to the byte `end`."""
-        at = 0
+        at, line, begin = 0, self._line, self._read_to
+        match_record, partition_at = file_format.RECORD_LINE.match, self._partitions.get
         while at < end:
-            match = file_format.RECORD_LINE.match(data, at, end)
-            partition = None if match is None else self._partitions.get(match[1])
+            line += 1
+            match = match_record(data, at, end)
+            partition = None if match is None else partition_at(match[1])
             if match is None or partition is None or (offset := int(match[2])) < partition.end:
-                length = data.index(b"\n", at) + 1 - at
-                self._line += 1
-                self._index_line(data[at : at + length])
+                after = data.index(b"\n", at) + 1
+                self._line, self._read_to = line, begin + at
+                self._index_line(data[at:after])
             else:
-                length = match.end() - at
-                self._line += 1
-                partition.add(offset, (self._read_to, length))
-            at += length
-            self._read_to += length
+                after = match.end()
+                partition.add(offset, (begin + at, after - at))
+            at = after
+        self._line, self._read_to = line, begin + at
 
     def _index_line(self, line: bytes) -> None:
         """Index a line of any kind; the others are records of partitions that have a record already."""
