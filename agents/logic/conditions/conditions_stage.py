@@ -10,7 +10,7 @@ from typing import Protocol
 
 from agents.engine.tables.object_table import ObjectTable
 from agents.engine.tables.parted_state import PartedState, StatePart
-from agents.engine.turn import Decided, Recorded, Turn
+from agents.engine.turn import Decided, DeferredRecord, Recorded, Turn
 from agents.logic.conditions import condition_rules
 from agents.logic.conditions.condition_rules import TargetKnowledge
 from agents.logic.conditions.target_index import DecidedRequests, TargetIndex
@@ -97,8 +97,7 @@ class VpaConditions(PartedState):
             if isinstance(recorded.event, PodChanged | PodDeleted):
                 self.targets.ingest_pod(recorded.event)
         for recorded in turn.of("recommendations-by-cluster"):
-            if isinstance(recorded.event, RequestsRecommended):
-                self._ingest_requests(recorded.event, recorded.place)
+            self._ingest_requests(recorded)
         return [decided for key in self._take_touched() for decided in self._decide(turn, key)]
 
     def load(self, chunk: str, data: bytes) -> None:
@@ -121,8 +120,17 @@ class VpaConditions(PartedState):
             elif isinstance(event, VpaRemoved) and self._owns(event.cluster):
                 self._replace(event.key, None)
 
-    def _ingest_requests(self, event: RequestsRecommended, place: Place) -> None:
-        self.targets.ingest_requests(event, place, targeted=self._by_target, heartbeat=self._settings.heartbeat)
+    def _ingest_requests(self, recorded: Recorded) -> None:
+        """Take in a recommendation. A deferred one is built only if it is kept."""
+        if isinstance(recorded, DeferredRecord):
+            workload, number = recorded.deferred.subject, recorded.deferred.turn
+        elif isinstance(recorded.event, RequestsRecommended):
+            workload, number = recorded.event.workload.key, DecisionId.parse(recorded.event.id).turn
+        else:
+            return
+        keep = self.targets.hear(workload, number, targeted=self._by_target, heartbeat=self._settings.heartbeat)
+        if keep and isinstance(recorded.event, RequestsRecommended):
+            self.targets.ingest_requests(recorded.event, number, recorded.place)
 
     def _replace(self, key: str, new: VpaRecord | None) -> None:
         """Let the VPA object be as it is now. Other VPAs on its targets may govern them now, or no longer."""

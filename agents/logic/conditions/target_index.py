@@ -15,7 +15,6 @@ from agents.engine.tables.parted_state import StatePart
 from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
 from schemas.facts.pods import PodChanged, PodDeleted, PodPhase
 from schemas.facts.sources import SourceReported
-from schemas.ids import DecisionId
 from schemas.names import Place, cluster_of
 from schemas.units import Seconds
 
@@ -121,19 +120,22 @@ class TargetIndex:
         if self._vouched(event.cluster) != before:
             self._all_of.add(event.cluster)
 
-    def ingest_requests(self, event: RequestsRecommended, place: Place, *, targeted: Container[str], heartbeat: Seconds) -> None:
-        """Take in a recommendation. Of a workload that no VPA targets it only shows that the recommender is at work.
+    def hear(self, workload: str, turn: int, *, targeted: Container[str], heartbeat: Seconds) -> bool:
+        """Hear that a recommender decided about a workload; returns whether the decision is to be ingested.
 
-        Nothing is lost by that: the recommender decides again, within its interval, for a workload that gets a VPA. A
-        recommendation is kept until the next heartbeat after its last VPA went, because an object may be made anew.
+        That of a workload which no VPA targets only shows that the recommender is at work. Nothing is lost by that: it decides
+        again, within its interval, for a workload that gets a VPA. A recommendation is kept until the next heartbeat after its
+        last VPA went, because an object may be made anew.
         """
-        identity, workload = DecisionId.parse(event.id), event.workload.key
-        self._hear(event.workload.cluster, self._partition_of(workload), identity.turn, heartbeat, targeted)
+        self._hear(cluster_of(workload), self._partition_of(workload), turn, heartbeat, targeted)
+        return workload in self.requests or workload in targeted
+
+    def ingest_requests(self, event: RequestsRecommended, turn: int, place: Place) -> None:
+        """Take in a recommendation that was decided in this turn, if it is the newest."""
+        workload = event.workload.key
         before = self.requests.get(workload)
-        if before is None and workload not in targeted:
-            return
-        if before is None or (identity.turn, -place.offset) > (before.turn, -before.place.offset):
-            self.requests.upsert(workload, DecidedRequests(identity.turn, place, event.id, event.containers, event.pods))
+        if before is None or (turn, -place.offset) > (before.turn, -before.place.offset):
+            self.requests.upsert(workload, DecidedRequests(turn, place, event.id, event.containers, event.pods))
             self._changed.add(workload)
 
     def live_requests(self, workload: str, heartbeat: Seconds) -> DecidedRequests | None:
