@@ -3,9 +3,10 @@
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from datetime import timedelta
 from typing import Protocol
 
-from agents.processes.consumer_webhook import webhook
+from agents.processes.consumer_webhook import real_time, webhook, webhook_leases
 from agents.processes.output import note
 from agents.processes.process_telemetry import telemetry_for
 from agents.processes.signals import until_stopped
@@ -15,6 +16,7 @@ from agents.telemetry import ConsumerMetrics, WebhookMetrics
 from streams.clients.kube.api import Api
 from streams.clients.kube.cluster_client import KubernetesClient
 from streams.clients.kube.vpa_status_client import VpaStatusClient
+from streams.consumers.pods.admission_lease import AdmissionLease, Objection, nothing_objects
 from streams.consumers.pods.evictor import evictor
 from streams.consumers.pods.resizer import resizer
 from streams.consumers.vpa_status.status_consumer import StatusConsumer, StatusOptions
@@ -43,9 +45,18 @@ def status(context: LogContext, settings: Settings) -> StatusConsumer:
     )
 
 
+def eviction_objection(settings: Settings) -> Objection:
+    """What speaks against evicting anybody, by these settings."""
+    if not settings.evictor.needs_webhook:
+        return nothing_objects
+    leases = webhook_leases(settings, Api(cluster_factory.connection(settings.cluster)))
+    most = timedelta(seconds=settings.evictor.webhook_seconds)
+    return AdmissionLease(leases, settings.webhook.lease, most=most, now=real_time).objection
+
+
 MAKERS: dict[str, Callable[[LogContext, Settings], Consumer]] = {
     "resizer": lambda context, settings: resizer(context, connect(settings)),
-    "evictor": lambda context, settings: evictor(context, connect(settings)),
+    "evictor": lambda context, settings: evictor(context, connect(settings), eviction_objection(settings)),
     "status": status,
 }
 

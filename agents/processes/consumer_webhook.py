@@ -48,7 +48,6 @@ def webhook(context: Callable[[], LogContext], settings: Settings, metrics: Webh
     metrics.look_at(lambda: view.age, lambda: float(len(outcomes)), lambda: float(outcomes.dropped))
     follows = ours.self_register or ours.certificate is None
     objects = PlainObjects(api, PATH, "MutatingWebhookConfiguration")
-    leases = f"/apis/coordination.k8s.io/v1/namespaces/{ours.lease_namespace or ours.namespace}/leases"
     parts = Parts(
         view=view,
         outcomes=outcomes,
@@ -57,10 +56,10 @@ def webhook(context: Callable[[], LogContext], settings: Settings, metrics: Webh
         holder=holder,
         watcher=metrics,
         registrar=Registrar(objects, _registration(ours)) if follows else None,
-        lease=StatusLease(PlainObjects(api, leases, "Lease"), ours.lease, f"{socket.gethostname()[:40]}-{os.getpid()}"),
+        lease=StatusLease(webhook_leases(settings, api), ours.lease, f"{socket.gethostname()[:40]}-{os.getpid()}"),
     )
     limits = ServerLimits(linger=Seconds(ours.linger_seconds))
-    return WebhookConsumer(parts, Serving((ours.host, ours.port), limits, Seconds(ours.lookup_seconds)), _now)
+    return WebhookConsumer(parts, Serving((ours.host, ours.port), limits, Seconds(ours.lookup_seconds)), real_time)
 
 
 def _settle() -> None:
@@ -69,7 +68,14 @@ def _settle() -> None:
     gc.freeze()
 
 
-def _now() -> datetime:
+def webhook_leases(settings: Settings, api: Api) -> PlainObjects:
+    """The Leases among which the webhook's is."""
+    namespace = settings.webhook.lease_namespace or settings.webhook.namespace
+    return PlainObjects(api, f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases", "Lease")
+
+
+def real_time() -> datetime:
+    """Now; certificates and Leases know no other time."""
     return datetime.now(UTC)  # noqa: TID251  # certificates and Leases go by real time
 
 

@@ -137,6 +137,15 @@ class StatusSettings(SettingsGroup):
     """... and at once, after a rest."""
 
 
+class EvictorSettings(SettingsGroup):
+    """The consumer that evicts pods."""
+
+    needs_webhook: bool = True
+    """Whether nobody is evicted while no webhook is seen at work, by the Lease `webhook.lease`, that would change successors."""
+    webhook_seconds: Annotated[float, Field(ge=10)] = 30.0
+    """How old the renewal of that Lease may be, in seconds; upstream's updater takes 60."""
+
+
 class DemoSettings(SettingsGroup):
     """`ullage demo`."""
 
@@ -183,6 +192,8 @@ class Settings(BaseSettings):
     """How far back history goes."""
     status: StatusSettings = StatusSettings()
     """The consumer that writes the status of VPA objects."""
+    evictor: EvictorSettings = EvictorSettings()
+    """The consumer that evicts pods."""
     webhook: WebhookSettings = WebhookSettings()
     """The admission webhook."""
     metrics: MetricsSettings = MetricsSettings()

@@ -1,12 +1,14 @@
 """The simulated cluster's HTTP paths: the few Kubernetes paths that this program's client uses, on loopback.
 
-GET pods (all, or one), PATCH pods/…/resize, POST pods/…/eviction, GET metrics.k8s.io's pods. Everything else is 404. It never
-advances time; whoever owns the cluster does.
+GET pods (all, or one), PATCH pods/…/resize, POST pods/…/eviction, GET metrics.k8s.io's pods, and GET a Lease, which says that
+admission is at work: the cluster has it in its own process. Everything else is 404. It never advances time; whoever owns the
+cluster does.
 """
 
 import re
 import sys
 import threading
+from datetime import UTC, datetime
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
@@ -21,6 +23,7 @@ from streams.simulated.api_errors import ApiRefusal, not_found
 from streams.simulated.cluster import SimulatedCluster
 
 _POD = re.compile(r"/api/v1/namespaces/(?P<namespace>[^/]+)/pods/(?P<name>[^/]+)(?:/(?P<verb>resize|eviction))?")
+_LEASE = re.compile(r"/apis/coordination\.k8s\.io/v1/namespaces/[^/]+/leases/(?P<name>[^/]+)")
 _POLL = 0.05
 """Seconds between looks at whether to stop."""
 
@@ -99,6 +102,8 @@ class KubernetesPaths:
             return HTTPStatus.OK, kube_json.pod_list(self._cluster.pods())
         if method == "GET" and path == "/apis/metrics.k8s.io/v1beta1/pods":
             return HTTPStatus.OK, kube_json.metrics_list(self._cluster.usage())
+        if method == "GET" and (lease := _LEASE.fullmatch(path)):
+            return HTTPStatus.OK, kube_json.lease(lease["name"], datetime.now(UTC))  # noqa: TID251  # Leases know no other time
         match = _POD.fullmatch(path)
         if match is None:
             raise ApiRefusal(HTTPStatus.NOT_FOUND, f"the simulated cluster has no path '{method} {path}'")

@@ -44,6 +44,12 @@ def metrics_list(usages: Sequence[PodUsage]) -> Json:
     return {"kind": "PodMetricsList", "apiVersion": "metrics.k8s.io/v1beta1", "items": [_metrics(one) for one in usages]}
 
 
+def lease(name: str, renewed: datetime) -> Json:
+    """A Lease that was renewed then."""
+    metadata = {"name": name, "creationTimestamp": _time(renewed)}
+    return {"kind": "Lease", "apiVersion": "coordination.k8s.io/v1", "metadata": metadata, "spec": {"renewTime": _time(renewed)}}
+
+
 def status(no: ApiRefusal) -> Json:
     """A refusal."""
     details = {} if no.after is None else {"retryAfterSeconds": int(no.after)}

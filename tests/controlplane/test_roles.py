@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -249,14 +250,20 @@ def test_the_resizer_resizes_under_its_role(component: Component) -> None:
     component.stop(RESIZER, process)
 
 
-def test_the_evictor_evicts_under_its_role(component: Component) -> None:
+def test_the_evictor_evicts_under_its_role_and_only_while_a_webhook_is_at_work(component: Component) -> None:
     workload, pod = component.pod()
     component.apply()
     at, before = datetime.now(UTC), Amounts(Cores(0.1), Bytes(64 * MIB))
     plan = EvictionPlanned("e", at, at + timedelta(minutes=5), workload, pod, {"app": before}, {})
     component.publish(plan, "pod-updates", CLUSTER)
-    process = component.start(EVICTOR, "consumer", "evictor")
-    assert component.done() == ["done"]
+    process = component.start(EVICTOR, "consumer", "evictor", webhook__namespace=component.home.namespace)
+    assert component.done() == ["refused"]
+    assert component.world.pods("web")[0]["metadata"]["uid"] == pod.uid
+    leases = f"/apis/coordination.k8s.io/v1/namespaces/{component.home.namespace}/leases"
+    now = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
+    component.home.ask.post(leases, {"metadata": {"name": "ullage-webhook"}, "spec": {"renewTime": now}})
+    component.publish(replace(plan, id="f"), "pod-updates", CLUSTER)
+    wait_for(lambda: component.done() == ["refused", "done"], what="the second eviction ends")
     (after,) = component.world.running("web", 1)
     assert after["metadata"]["uid"] != pod.uid
     component.stop(EVICTOR, process)

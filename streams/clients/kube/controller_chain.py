@@ -7,25 +7,25 @@ the seven well-known kinds are read from their objects, any other kind counts if
 import threading
 import time
 from collections.abc import Callable
-from urllib.parse import quote
 
 import msgspec
 
 from schemas.units import Seconds
+from streams.clients.kube import api_paths
 from streams.clients.kube.api import Api, ApiRequest
 from streams.clients.kube.controllers import ControllerKey, key_of, owner_of
 from streams.clients.kube.pod_objects import OwnerReference
 from streams.clients.kube.scales import ScaleClient
 from streams.errors import GiveUp
 
-_PATHS = {
-    "Deployment": "/apis/apps/v1/namespaces/{}/deployments/{}",
-    "ReplicaSet": "/apis/apps/v1/namespaces/{}/replicasets/{}",
-    "StatefulSet": "/apis/apps/v1/namespaces/{}/statefulsets/{}",
-    "DaemonSet": "/apis/apps/v1/namespaces/{}/daemonsets/{}",
-    "Job": "/apis/batch/v1/namespaces/{}/jobs/{}",
-    "CronJob": "/apis/batch/v1/namespaces/{}/cronjobs/{}",
-    "ReplicationController": "/api/v1/namespaces/{}/replicationcontrollers/{}",
+_PLACES = {
+    "Deployment": ("/apis/apps/v1", "deployments"),
+    "ReplicaSet": ("/apis/apps/v1", "replicasets"),
+    "StatefulSet": ("/apis/apps/v1", "statefulsets"),
+    "DaemonSet": ("/apis/apps/v1", "daemonsets"),
+    "Job": ("/apis/batch/v1", "jobs"),
+    "CronJob": ("/apis/batch/v1", "cronjobs"),
+    "ReplicationController": ("/api/v1", "replicationcontrollers"),
 }
 _LONGEST = 16
 """Owners above one another that are followed; a real chain has three."""
@@ -68,7 +68,8 @@ class ControllerChain:
         """Who owns a controller; None for what is no controller that counts."""
         if not key.well_known:
             return self._owners_of_scale(key)
-        path = _PATHS[key.kind].format(quote(key.namespace, safe=""), quote(key.name, safe=""))
+        start, plural = _PLACES[key.kind]
+        path = api_paths.scoped(start, key.namespace, plural, key.name)
         found = self._api.find(ApiRequest(path, "reading", str(key)), _Owned)
         if found is None:
             raise GiveUp(doing="reading", to=str(key), answer="it was not found")

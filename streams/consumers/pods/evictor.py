@@ -1,6 +1,7 @@
 """The evictor: evicts a pod through the eviction API, so that disruption budgets hold, if nothing changed since the decision.
 
-A pod that is gone is as decided, whoever did it. A pod whose requests are not those that the decision expected is left alone.
+A pod that is gone is as decided, whoever did it. A pod whose requests are not those that the decision expected is left alone, and
+so is every pod while no webhook is seen at work that would give its successor other requests.
 """
 
 from schemas.decisions.pod_updates import EvictionPlanned
@@ -10,16 +11,17 @@ from streams.clients.cluster_port import ClusterClient, Pod
 from streams.clients.kube.quantities import same
 from streams.consumers.executing.executor import Executor, Handler, HandlerResult
 from streams.consumers.executing.wording import spelled
+from streams.consumers.pods.admission_lease import Objection, nothing_objects
 from streams.errors import GiveUp
 from streams.log_context import LogContext
 
 
-def evictor(context: LogContext, client: ClusterClient) -> Executor:
-    """A consumer that carries out EvictionPlanned on `client`."""
-    return Executor(context, Handler("pod-updates", EvictionPlanned, Action.EVICT, lambda plan: evict(client, plan)))
+def evictor(context: LogContext, client: ClusterClient, objection: Objection = nothing_objects) -> Executor:
+    """A consumer that carries out EvictionPlanned on `client`, unless `objection` has one."""
+    return Executor(context, Handler("pod-updates", EvictionPlanned, Action.EVICT, lambda plan: evict(client, plan, objection)))
 
 
-def evict(client: ClusterClient, plan: EvictionPlanned) -> HandlerResult:
+def evict(client: ClusterClient, plan: EvictionPlanned, objection: Objection = nothing_objects) -> HandlerResult:
     """Look, then act. Raises TryAgain and GiveUp."""
     pod = _find_live(client, plan.pod)
     if pod is None:
@@ -28,6 +30,8 @@ def evict(client: ClusterClient, plan: EvictionPlanned) -> HandlerResult:
     now = {name: seen.get(name, Amounts()) for name in plan.expect}
     if not same(now, plan.expect):
         return HandlerResult(Result.REFUSED, f"it moved: the pod requests {spelled(now)}, expected {spelled(plan.expect)}")
+    if (reason := objection()) is not None:
+        return HandlerResult(Result.REFUSED, reason)
     try:
         client.evict(pod.pod)
     except GiveUp:

@@ -1,0 +1,48 @@
+"""Whether a webhook is at work that would give the successor of an evicted pod other requests, by the Lease that it renews.
+
+Without one the successor would come back as the pod was, and be evicted again. Upstream's updater looks at the Lease of its own
+webhook in the same way (pkg/utils/status/status_validator.go), once a minute; here it is looked at before each eviction.
+"""
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+from streams.clients.kube.plain_objects import ObjectStore
+
+Objection = Callable[[], str | None]
+"""Why nobody may be evicted now, as a sentence; None when nothing speaks against it. Raises TryAgain and GiveUp."""
+
+
+def nothing_objects() -> None:
+    """For a cluster whose admission is always at work, such as the simulated one."""
+
+
+class AdmissionLease:
+    """The Lease `name` among `objects`. It counts until it is older than `most`; `now` gives the real time."""
+
+    def __init__(self, objects: ObjectStore, name: str, *, most: timedelta, now: Callable[[], datetime]) -> None:
+        self._objects, self._name, self._most, self._now = objects, name, most, now
+
+    def objection(self) -> str | None:
+        """See Objection."""
+        lease = self._objects.find(self._name)
+        if lease is None:
+            return f"no webhook is at work that would change the pod's successor: there is no Lease '{self._name}'"
+        renewed = _time((lease.get("spec") or {}).get("renewTime")) or _time(lease["metadata"].get("creationTimestamp"))
+        if renewed is None:
+            return f"whether a webhook is at work cannot be said: Lease '{self._name}' has no time that can be read"
+        age = self._now() - renewed
+        if age <= self._most:
+            return None
+        return (
+            "no webhook is at work that would change the pod's successor: "
+            f"Lease '{self._name}' was renewed {age.total_seconds():.0f} s ago, and {self._most.total_seconds():g} s are the most"
+        )
+
+
+def _time(text: object) -> datetime | None:
+    try:
+        found = datetime.fromisoformat(str(text))
+    except ValueError:
+        return None
+    return found if found.tzinfo is not None else None
