@@ -14,10 +14,11 @@ from datetime import datetime, timedelta
 from itertools import chain
 
 from agents.pipeline import decision_topics
-from agents.why import because, describe
+from agents.why import admitted_pods, because, describe
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
 from schemas.decisions.recommendations import CitedRules, RequestsRecommended
 from schemas.decisions.vpa_conditions import VpaConditionsDecided
+from schemas.facts.pods import PodChanged
 from schemas.ids import DecisionId
 from schemas.names import Place
 from schemas.outcomes import ActionFinished, StatusWritten
@@ -69,6 +70,8 @@ class Explanation:
 def explain(context: LogContext, asked: str) -> Explanation:
     """Explain a decision by its id, an outcome's id, or the newest about a pod (`namespace/name`, its name, or its uid) or a VPA.
 
+    A pod about which nothing was decided yet is explained by its admission: what gave it the requests that it has.
+
     Raises BadInput when the log holds nothing about it.
     """
     return _Search(context.log, context.codec, context.topics).explain(asked)
@@ -81,7 +84,10 @@ class _Search:
     topics: Topics
 
     def explain(self, asked: str) -> Explanation:
-        found = self._by_id(asked) or self._by_outcome(asked) or self._by_pod(asked) or self._by_vpa(asked)
+        found = self._by_id(asked) or self._by_outcome(asked) or self._by_pod(asked)
+        if found is None and (admitted := self._by_admission(asked)) is not None:
+            return admitted
+        found = found or self._by_vpa(asked)
         if found is None:
             raise BadInput(f"nothing in {' or '.join(_decision_topics())} has the id, pod or VPA '{asked}'{self._deleted()}")
         event = self.codec.decode_or_none(found)
@@ -115,6 +121,32 @@ class _Search:
             if about and (newest is None or event.at >= newest[0]):
                 newest = (event.at, record)
         return newest[1] if newest else None
+
+    def _by_admission(self, asked: str) -> Explanation | None:
+        """The recommendation that a pod was created with, and of its many outcomes the one about this pod."""
+        events = {
+            event.id: (event, record.place)
+            for record in self._mentioning(admitted_pods.beginning(asked), "outcomes")
+            if isinstance(event := self.codec.decode_or_none(record), ActionFinished)
+            and admitted_pods.is_admission_of(event, asked)
+        }
+        found = admitted_pods.nearest([event for event, _ in events.values()], self._created(asked)) if events else None
+        record = self._by_id(found.decision) if found is not None and found.decision else None
+        if found is None or record is None:
+            return None
+        outcome = ExplainedRecord(
+            describe.what(found), found.at, events[found.id][1], describe.numbers(found, found.subject.workload)
+        )
+        return Explanation(asked, self._explained(record.place, found.subject.workload, DEEPEST), (outcome,))
+
+    def _created(self, asked: str) -> datetime | None:
+        """When a pod was created, by what a source published of it."""
+        namespace, _, name = asked.rpartition("/")
+        for record in self._mentioning(name, "pod-changes-by-cluster"):
+            event = self.codec.decode_or_none(record)
+            if isinstance(event, PodChanged) and event.pod.name == name and namespace in ("", event.pod.namespace):
+                return event.created
+        return None
 
     def _by_vpa(self, asked: str) -> Record | None:
         """The newest decision about the conditions of the VPA `NAMESPACE/NAME`; in an old log, what its status showed last."""

@@ -173,6 +173,12 @@ class Hooks:
         with urllib.request.urlopen(url, timeout=5.0) as answer:  # loopback
             return answer.read().decode()  # type: ignore[no-any-return]  # bytes
 
+    def ullage(self, *words: str) -> str:
+        """What a command prints that reads this test's log."""
+        told = ("log.kind=file", f"log.path={self.path}", "topics.partitions=2", f"cluster.name={CLUSTER}")
+        command = [sys.executable, "-m", "agents", *words, *(part for each in told for part in ("--set", each))]
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+
     def tick(self) -> None:
         now = int(datetime.now(UTC).timestamp() * 1000)
         self.log.append(tick(NAMES.wire("control"), p, now) for p in range(2))

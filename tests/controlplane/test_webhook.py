@@ -106,6 +106,10 @@ def test_a_deployment_is_admitted_over_tls_with_the_recommended_requests(applied
     assert "cpu request 250m (was 100m)" in found[0].reason
     assert applied.metric('vpa_admission_controller_admission_pods_total{applied="true"}') == 2
     assert applied.metric('ullage_webhook_owner_lookups_total{result="found"}') == 1
+    why = applied.ullage("why", f"{applied.world.namespace}/{pods[0]['metadata']['name']}")
+    assert "requests recommended" in why
+    assert why.count("then: ") == 1
+    assert "action patch, result done" in why
 
 
 def test_the_registration_is_safe_and_the_lease_is_renewed(applied: Hooks) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from agents.runner import Runner
 from agents.why.explanation import Explanation, explain, lines
+from schemas.facts.pods import PodChanged, PodPhase
 from schemas.names import Place, PodName
 from schemas.outcomes import Action, ActionFinished, Result, StatusWritten
 from schemas.subjects import Subject
@@ -80,6 +81,45 @@ def test_an_outcome_leads_to_its_decision_and_is_told_once_however_often_it_was_
     chain = ask(bench, outcome.id)
     assert chain.decision == ask(bench, plan_id(3)).decision
     assert [step.numbers["result"] for step in chain.outcomes] == ["done"]
+
+
+def admission(bench: PipelineLog, minute: int, name: str, uid: str, at: float) -> ActionFinished:
+    """Of a pod of WEB, which follows from the recommendation of this minute."""
+    decision = f"adder/{bench.topics.partition_of(WEB.key)}/{START_MS + minute * 60_000}/recommended/{WEB.key}"
+    when = START + timedelta(minutes=minute, seconds=at)
+    subject = Subject.of_pod(WEB, PodName("shop", name, ""))
+    outcome = ActionFinished(f"{decision}/patch/{uid}", when, decision, Action.PATCH, Result.DONE, f"given {uid}", subject)
+    bench.log.append([bench.codec.encode(outcome, topic="outcomes", key="demo", partition=1, source="/ullage/consumer/patch")])
+    return outcome
+
+
+def test_a_pod_that_was_only_admitted_is_explained_by_what_it_was_given_then(bench: PipelineLog) -> None:
+    first = admission(bench, 2, "api-7f9c-%", "one", 5)
+    admission(bench, 2, "api-7f9c-%", "two", 20)
+    admission(bench, 3, "api-7f9c-%", "three", 5)
+    admission(bench, 3, "api-%", "of another ReplicaSet", 6)
+    pod = PodChanged(first.at, WEB, PodName("shop", "api-7f9c-x2b4c", "u"), PodPhase.RUNNING, first.at + timedelta(seconds=1), ())
+    bench.log.append([bench.codec.encode(pod, topic="pod-changes-by-cluster", key="demo", partition=1, source="/s")])
+    for asked in ("api-7f9c-x2b4c", "shop/api-7f9c-x2b4c"):
+        chain = ask(bench, asked)
+        assert (chain.decision.what, chain.decision.at) == ("requests recommended", START + timedelta(minutes=2))
+        assert [step.numbers["reason"] for step in chain.outcomes] == ["given one"]
+    newest = ask(bench, "shop/api-7f9c-zzzzz")  # no source has published it
+    assert [step.numbers["reason"] for step in newest.outcomes] == ["given three"]
+    for unlike in ("api-7f9c-aeiou", "api-7f9c-x2b4c5", "till/api-7f9c-x2b4c"):
+        with pytest.raises(BadInput, match="has the id, pod or VPA"):
+            ask(bench, unlike)
+
+
+def test_a_long_beginning_of_a_name_is_cut_as_the_api_server_cuts_it(bench: PipelineLog) -> None:
+    start = "a" * 70
+    admission(bench, 2, f"{start}-%", "one", 5)
+    assert [step.numbers["reason"] for step in ask(bench, f"shop/{start[:58]}x2b4c").outcomes] == ["given one"]
+
+
+def test_a_pod_that_had_its_name_when_it_was_admitted_is_explained_by_it(bench: PipelineLog) -> None:
+    admission(bench, 2, "db-0", "one", 5)
+    assert [step.numbers["reason"] for step in ask(bench, "shop/db-0").outcomes] == ["given one"]
 
 
 def test_where_retention_took_a_cause_the_chain_says_so_with_the_offset(bench: PipelineLog) -> None:
