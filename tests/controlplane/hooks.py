@@ -12,6 +12,7 @@ import sys
 import threading
 import urllib.error
 import urllib.request
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,8 +23,9 @@ from schemas.decisions.recommendations import ContainerRecommendation, RequestsR
 from schemas.names import Amounts, Workload
 from schemas.outcomes import ActionFinished
 from schemas.policies.control import ControlChanged, Mode
+from schemas.policies.limit_ranges import Limit, LimitRangeChanged
 from schemas.policies.selectors import Operator, Requirement
-from schemas.policies.vertical import UpdateMode
+from schemas.policies.vertical import StartupBoost, UpdateMode
 from schemas.policies.vpa import TargetRef, VpaChanged
 from schemas.units import Bytes, Cores
 from streams.codec.event_codec import Codec, tick
@@ -187,7 +189,19 @@ class Hooks:
         event = ControlChanged(datetime.now(UTC), CLUSTER, mode, paused=paused)
         self._everywhere(event, "control", CLUSTER)
 
-    def vpa(self, name: str = "web", target: str = "web", **spec: object) -> Any:
+    def limit_range(self, *limits: Limit) -> None:
+        """What a source would publish of LimitRange `lr`."""
+        event = LimitRangeChanged(datetime.now(UTC), CLUSTER, self.world.namespace, "lr", limits)
+        self._everywhere(event, "policies", event.key)
+
+    def vpa(
+        self,
+        name: str = "web",
+        target: str = "web",
+        *,
+        spec: Mapping[str, object] | None = None,
+        boost: StartupBoost | None = None,
+    ) -> Any:
         """The object at the API server, and what a source would publish of it."""
         made = self.world.vpa(name, target, spec=spec)
         event = VpaChanged(
@@ -200,6 +214,7 @@ class Hooks:
             selector=(Requirement("app", Operator.IN, (target,)),),
             update_mode=UpdateMode.RECREATE,
             uid=made["metadata"]["uid"],
+            boost=boost,
         )
         self._everywhere(event, "policies", event.key)
         return made

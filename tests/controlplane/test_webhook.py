@@ -2,6 +2,7 @@
 
 import base64
 import copy
+import json
 import threading
 import time
 from collections.abc import Iterator
@@ -13,8 +14,12 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from schemas.names import Amounts
 from schemas.outcomes import Result
 from schemas.policies.control import Mode
+from schemas.policies.limit_ranges import Limit, LimitType
+from schemas.policies.vertical import BoostKind, StartupBoost
+from schemas.units import Cores
 from streams.serving import certificates
 from streams.serving.certificates import self_made
 from streams.serving.https_server import CertificateHolder, HttpsServer
@@ -287,6 +292,55 @@ def test_certificates_rotate_under_load_without_a_failed_request(hooks: Hooks) -
         time.sleep(2.0)
     assert len(seen) > 100
     assert [each for each in seen if each != GIVEN] == []
+
+
+def test_an_expired_certificate_is_said_and_keeps_no_pod_from_starting(hooks: Hooks) -> None:
+    hooks.control()
+    ended = self_made(("127.0.0.1",), datetime.now(UTC) - timedelta(days=9))
+    files = {"certificate": ended.certificate, "key": ended.key, "ca": ended.authorities}
+    for name, content in files.items():
+        (hooks.folder / name).write_bytes(content)
+    hooks.start(wait=False, **{f"webhook__{name}": str(hooks.folder / name) for name in files})
+    wait_for(lambda: "the certificate ended at " in str(hooks.reasons("one")), timeout=40.0, what="it says why it is not ready")
+    wait_for(lambda: hooks.plane.ask.find(CONFIGURATION), what="it is registered all the same")
+    hooks.vpa()
+    hooks.recommend()
+    (pod,) = hooks.world.deployment("web")
+    assert requests_of(pod) == ASKED
+    lease = f"/apis/coordination.k8s.io/v1/namespaces/{hooks.home.namespace}/leases/ullage-webhook"
+    assert hooks.plane.ask.find(lease) is None  # so nobody is evicted for nothing
+    new = self_made(("127.0.0.1",), datetime.now(UTC))
+    for name, content in {"certificate": new.certificate, "key": new.key, "ca": new.authorities}.items():
+        (hooks.folder / name).write_bytes(content)
+    wait_for(lambda: hooks.reasons("one") == [], timeout=60.0, what="the new certificate is shown")
+    assert requests_of(wait_for(lambda: _patched(probe(hooks)), what="a pod is patched")) == GIVEN
+    assert hooks.plane.ask.find(lease)
+
+
+def test_limit_ranges_bound_what_a_pod_is_given_and_the_server_takes_it(applied: Hooks) -> None:
+    bound = {"type": "Container", "max": {"cpu": "200m"}, "default": {"cpu": "200m"}, "defaultRequest": {"cpu": "100m"}}
+    path = f"/api/v1/namespaces/{applied.world.namespace}/limitranges"
+    applied.world.ask.post(path, {"metadata": {"name": "lr"}, "spec": {"limits": [bound]}})
+    most = Limit(LimitType.CONTAINER, most=Amounts(cpu=Cores(0.2)), default_limits=Amounts(cpu=Cores(0.2)))
+    applied.limit_range(most)
+    time.sleep(1.0)
+    (pod,) = applied.world.deployment("web", {"app": {"requests": {"cpu": "100m", "memory": "64Mi"}}})
+    (container,) = pod["spec"]["containers"]
+    assert container["resources"] == {"requests": {"cpu": "100m", "memory": "200Mi"}, "limits": {"cpu": "200m"}}
+    assert "cpu capped to fit Max in container LimitRange" in pod["metadata"]["annotations"]["vpaUpdates"]
+
+
+def test_a_starting_container_is_given_more_cpu_for_a_while(hooks: Hooks) -> None:
+    hooks.control()
+    hooks.start(webhook__cpu_startup_boost="true")
+    boost = {"startupBoost": {"cpu": {"type": "Factor", "factor": 3}}}
+    hooks.vpa(spec=boost, boost=StartupBoost(BoostKind.FACTOR, factor=3.0))
+    hooks.recommend()
+    time.sleep(1.0)
+    (pod,) = hooks.world.deployment("web")
+    assert requests_of(pod) == GIVEN | {"cpu": "750m"}
+    kept = json.loads(pod["metadata"]["annotations"]["vpaCpuStartupBoost/app"])
+    assert kept == {"requests": ASKED, "limits": {}}
 
 
 def test_it_runs_under_its_own_role_and_is_refused_everything_else(applied: Hooks) -> None:
