@@ -4,34 +4,45 @@ A checkpoint is a consistent cut at a turn boundary. Each chunk goes to the one 
 name; then a mark names the slot and version of every chunk. A family is one ownership: nobody else writes in it, so an owner
 that was thought dead can harm nothing. A mark is good if each chunk it names is there in the named version; the good mark
 with the highest turn is the state. No merging: a state made of chunks of different turns decides wrongly.
+
+A chunk that is too long for one record is written in parts, which have one version and lie in one slot. So no state, whatever
+names and texts it holds, is too large to be written.
 """
 
 import json
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from agents.engine.input_digest import InputDigests
 
 _VERSION = struct.Struct("<q")
 MARK = "mark"
+PART = 512 << 10
+"""Bytes of a chunk in one record: half of what a topic takes that nobody has configured."""
+
+Slot = tuple[int, int, int]
+"""The slot of a chunk, its version, and the number of its parts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Names a whole state: the turn, the offset after its tick in each input, and slot and version of each chunk.
+    """Names a whole state: the turn, the offset after its tick in each input, and slot, version and parts of each chunk.
 
     `inputs` are digests of what was read up to there; None in marks of versions that had none.
     """
 
     turn: int
     positions: Mapping[str, int]
-    chunks: Mapping[str, tuple[int, int]]
+    chunks: Mapping[str, Slot]
     inputs: InputDigests | None = None
 
     def encode(self) -> bytes:
-        """JSON, keys in order of insertion."""
-        body: dict[str, object] = {"turn": self.turn, "positions": dict(self.positions), "chunks": self.chunks}
+        """JSON, keys in order of insertion. The number of parts is left out where it is one."""
+        chunks = {
+            name: (slot, version, parts) if parts > 1 else (slot, version) for name, (slot, version, parts) in self.chunks.items()
+        }
+        body: dict[str, object] = {"turn": self.turn, "positions": dict(self.positions), "chunks": chunks}
         if self.inputs is not None:
             digests = {name: chain.hex() for name, chain in self.inputs.chains.items()}
             body["inputs"] = {"since": self.inputs.since, "digests": digests}
@@ -42,7 +53,7 @@ class Mark:
         """Inverse of `encode`. Raises ValueError for bytes that are not a mark."""
         try:
             body = json.loads(data)
-            chunks = {name: _named(slot, version) for name, (slot, version) in body["chunks"].items()}
+            chunks = {name: _slot(*named) for name, named in body["chunks"].items()}
             positions = {t: _whole(o) for t, o in body["positions"].items()}
             return Mark(_whole(body["turn"]), positions, chunks, _digests(body.get("inputs")))
         except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
@@ -66,16 +77,19 @@ def _digests(body: object) -> InputDigests | None:
     return InputDigests(_whole(body["since"]), {name: bytes.fromhex(chain) for name, chain in body["digests"].items()})
 
 
-def _named(slot: object, version: object) -> tuple[int, int]:
+def _slot(slot: object, version: object, parts: object = 1) -> Slot:
     if slot not in (0, 1):
         msg = f"slot {slot!r} is neither 0 nor 1"
         raise ValueError(msg)
-    return _whole(slot), _whole(version)
+    if _whole(parts) < 1:
+        msg = f"a chunk cannot have {parts!r} parts"
+        raise ValueError(msg)
+    return _whole(slot), _whole(version), _whole(parts)
 
 
-def chunk_key(family: str, chunk: str, slot: int) -> bytes:
-    """The changelog key of a chunk. Chunk names may hold slashes, families not."""
-    return f"{family}/{chunk}/{slot}".encode()
+def chunk_key(family: str, chunk: str, slot: int, part: int = 0) -> bytes:
+    """The changelog key of a part of a chunk. Chunk names may hold slashes, families not."""
+    return f"{family}/{chunk}/{slot}".encode() if part == 0 else f"{family}/{chunk}/{slot}+{part}".encode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +99,7 @@ class CheckpointPlan:
     turn: int
     records: list[tuple[bytes, bytes]]
     mark: tuple[bytes, bytes]
-    chunks: dict[str, tuple[int, int]]
+    chunks: dict[str, Slot]
     tombstones: list[bytes]
 
     @property
@@ -96,13 +110,19 @@ class CheckpointPlan:
 
 @dataclass(slots=True)
 class Ledger:
-    """What one ownership of a partition has written: the slots its mark in force names, and foreign keys yet to be buried."""
+    """What one ownership of a partition has written: the slots its mark in force names, and foreign keys yet to be buried.
+
+    `part` bounds the bytes of a chunk in one record.
+    """
 
     family: str
     foreign: list[bytes] = field(default_factory=list)
-    chunks: dict[str, tuple[int, int]] = field(default_factory=dict)
+    chunks: dict[str, Slot] = field(default_factory=dict)
     mark_slot: int = 1
     marked: int = -1
+    part: int = PART
+    _written: dict[tuple[str, int], int] = field(default_factory=dict)
+    """How many parts of each slot of a chunk stand in the changelog, so that those no longer needed are buried."""
 
     def plan(
         self,
@@ -114,17 +134,27 @@ class Ledger:
     ) -> CheckpointPlan:
         """The next checkpoint of this family. The first one must dump every chunk; none may be called `mark`."""
         chunks = dict(self.chunks)
-        records = []
+        records: list[tuple[bytes, bytes]] = []
+        tombstones = list(self.foreign)
         for name, data in dumps:
             if name == MARK:
                 msg = f"a chunk may not be called '{MARK}': its keys would be those of the marks"
                 raise ValueError(msg)
             slot = 1 - self.chunks[name][0] if name in self.chunks else 0
-            chunks[name] = (slot, turn)
-            records.append((chunk_key(self.family, name, slot), _VERSION.pack(turn) + data))
+            parts = max(1, -(-len(data) // self.part))
+            chunks[name] = (slot, turn, parts)
+            for part in range(parts):
+                piece = data[part * self.part : (part + 1) * self.part]
+                records.append((chunk_key(self.family, name, slot, part), _VERSION.pack(turn) + piece))
+            tombstones += self._no_longer_needed(name, slot, parts)
         mark = Mark(turn, positions, chunks, inputs).encode()
         key = chunk_key(self.family, MARK, 1 - self.mark_slot)
-        return CheckpointPlan(turn, records, (key, mark), chunks, list(self.foreign))
+        return CheckpointPlan(turn, records, (key, mark), chunks, tombstones)
+
+    def _no_longer_needed(self, name: str, slot: int, parts: int) -> list[bytes]:
+        """Keys of parts that this slot of a chunk had and has no more. No mark that is good then names them."""
+        before, self._written[name, slot] = self._written.get((name, slot), 0), parts
+        return [chunk_key(self.family, name, slot, part) for part in range(parts, before)]
 
     def accept(self, plan: CheckpointPlan) -> None:
         """The mark of `plan` is acknowledged: it is now the mark in force."""
@@ -172,8 +202,14 @@ def read(records: Mapping[bytes, bytes | None]) -> ChangelogContents:
         return ChangelogContents(None, broken)
     _, key, mark = max(good, key=lambda g: g[:2])
     family = _family(key)
-    chunks = {name: (records[chunk_key(family, name, slot)] or b"")[_VERSION.size :] for name, (slot, _) in mark.chunks.items()}
+    chunks = {name: b"".join(_parts(records, family, name, slot)) for name, slot in mark.chunks.items()}
     return ChangelogContents(StoredState(family, mark, chunks), broken)
+
+
+def _parts(records: Mapping[bytes, bytes | None], family: str, name: str, named: Slot) -> Iterator[bytes]:
+    slot, _, parts = named
+    for part in range(parts):
+        yield (records[chunk_key(family, name, slot, part)] or b"")[_VERSION.size :]
 
 
 def is_mark(key: bytes) -> bool:
@@ -191,7 +227,11 @@ def _good(records: Mapping[bytes, bytes | None], key: bytes, value: bytes) -> Ma
         family, mark = _family(key), Mark.decode(value)
     except ValueError:
         return None
-    whole = all(_version(records.get(chunk_key(family, name, slot))) == v for name, (slot, v) in mark.chunks.items())
+    whole = all(
+        _version(records.get(chunk_key(family, name, slot, part))) == version
+        for name, (slot, version, parts) in mark.chunks.items()
+        for part in range(parts)
+    )
     return mark if whole else None
 
 

@@ -1,12 +1,13 @@
 """A table of plain objects in buckets: a change makes one small chunk dirty, not the whole table.
 
-A key's bucket follows from a stable hash of its text, so equal tables dump equal chunks whatever their history. It refuses
-nothing and orders nothing but its dumps: a reader that needs an order sorts the keys.
+A key's bucket follows from a hash of its text that is keyed by something a tenant does not know, so nobody can choose names that
+all go to one bucket, and equal tables of one log dump equal chunks whatever their history. A key stays in the bucket where it
+was put. It refuses nothing and orders nothing but its dumps: a reader that needs an order sorts the keys.
 """
 
 import types
-import zlib
 from collections.abc import Iterable, Iterator
+from hashlib import blake2b
 from typing import Generic, TypeVar
 
 import msgspec
@@ -17,15 +18,21 @@ V = TypeVar("V")
 class ObjectTable(Generic[V]):
     """Text keys to frozen objects of one kind. `buckets` bounds the size of a chunk and must not change once used."""
 
-    __slots__ = ("_buckets", "_decoder", "_dirty", "_used", "_values", "name")
+    __slots__ = ("_bucket_of", "_buckets", "_decoder", "_dirty", "_hash_key", "_used", "_values", "name")
 
     def __init__(self, name: str, kind: type[V], buckets: int) -> None:
         self.name = name
         self._values: dict[str, V] = {}
         self._buckets: list[set[str]] = [set() for _ in range(buckets)]
+        self._bucket_of: dict[str, int] = {}
+        self._hash_key = b""
         self._decoder: msgspec.json.Decoder[dict[str, V]] = msgspec.json.Decoder(types.GenericAlias(dict, (str, kind)))
         self._dirty: set[int] = set()
         self._used: set[int] = set()
+
+    def scatter_by(self, hash_key: bytes) -> None:
+        """Choose the buckets of names that are new from now on by this key, of at most 64 bytes."""
+        self._hash_key = hash_key
 
     def get(self, key: str) -> V | None:
         """What `key` holds, or None."""
@@ -33,19 +40,21 @@ class ObjectTable(Generic[V]):
 
     def upsert(self, key: str, value: V) -> None:
         """Let `key` hold `value`."""
-        bucket = self._bucket(key)
+        bucket = self._bucket_of.get(key)
+        if bucket is None:
+            bucket = self._bucket_of[key] = self._choose(key)
+            self._buckets[bucket].add(key)
         self._values[key] = value
-        self._buckets[bucket].add(key)
         self._touch(bucket)
 
     def remove(self, key: str) -> V | None:
         """Forget `key`; what it held, or None."""
-        value = self._values.pop(key, None)
-        if value is not None:
-            bucket = self._bucket(key)
-            self._buckets[bucket].discard(key)
-            self._touch(bucket)
-        return value
+        bucket = self._bucket_of.pop(key, None)
+        if bucket is None:
+            return None
+        self._buckets[bucket].discard(key)
+        self._touch(bucket)
+        return self._values.pop(key)
 
     def __iter__(self) -> Iterator[str]:
         """All keys, in no order that may matter."""
@@ -80,23 +89,27 @@ class ObjectTable(Generic[V]):
 
     def dump(self, chunk: str) -> bytes:
         """One bucket as JSON, keys sorted."""
-        return msgspec.json.encode({key: self._values[key] for key in sorted(self._buckets[_number(chunk)])})
+        content = {key: self._values[key] for key in self._buckets[_number(chunk)]}
+        return msgspec.json.encode(content, order="deterministic")
 
     def load(self, chunk: str, data: bytes) -> None:
         """Put a dumped bucket in its place."""
-        number, values = _number(chunk), self._decoder.decode(data)
-        for gone in self._buckets[number] - values.keys():
-            del self._values[gone]
-        self._values.update(values)
-        self._buckets[number] = set(values)
-        self._used.add(number)
+        bucket = _number(chunk)
+        loaded = self._decoder.decode(data)
+        for key in self._buckets[bucket]:
+            del self._values[key], self._bucket_of[key]
+        self._buckets[bucket] = set(loaded)
+        self._values.update(loaded)
+        self._bucket_of.update(dict.fromkeys(loaded, bucket))
+        self._used.add(bucket)
 
     def _touch(self, bucket: int) -> None:
         self._dirty.add(bucket)
         self._used.add(bucket)
 
-    def _bucket(self, key: str) -> int:
-        return zlib.crc32(key.encode()) % len(self._buckets)
+    def _choose(self, key: str) -> int:
+        digest = blake2b(key.encode(), digest_size=8, key=self._hash_key).digest()
+        return int.from_bytes(digest) % len(self._buckets)
 
     def _name(self, bucket: int) -> str:
         return f"{self.name}/{bucket:03d}"

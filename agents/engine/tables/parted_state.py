@@ -1,7 +1,25 @@
 """State as tables: what a stage remembers, in pieces that a checkpoint can write one by one."""
 
 from collections.abc import Iterable
+from hashlib import blake2b
+from itertools import islice
 from typing import Protocol
+
+import msgspec
+import numpy as np
+
+from agents.engine.tables.object_table import ObjectTable
+from agents.engine.turn import Turn
+
+_HASHED = 256
+"""Records of each input that make a key."""
+
+
+def _plain(column: object) -> object:
+    return column.tolist() if isinstance(column, np.ndarray) else str(column)
+
+
+_ENCODER = msgspec.json.Encoder(enc_hook=_plain, order="deterministic")
 
 
 class StatePart(Protocol):
@@ -30,11 +48,68 @@ class StatePart(Protocol):
         ...
 
 
+class BucketKey:
+    """The key by which the object tables of a state scatter names over their buckets. Empty until the first records came.
+
+    It follows from the first records that the state ever took in, so a replay has the same one. A tenant sees few of them, and
+    cannot choose names that would all go to one bucket. It decides where things are kept, and nothing else.
+    """
+
+    name = "bucket-key"
+
+    def __init__(self) -> None:
+        self.value = b""
+        self._dirty = False
+
+    def begin(self, turn: Turn) -> bool:
+        """Make the key of the first turn that has records. Returns whether it was made now."""
+        if self.value or not any(turn.inputs.values()):
+            return False
+        digest = blake2b(b"%d" % turn.number, digest_size=32)
+        for records in turn.inputs.values():
+            for recorded in islice(records, _HASHED):
+                digest.update(str(recorded.place).encode() + _ENCODER.encode(recorded.event))
+        self.value, self._dirty = digest.digest(), True
+        return True
+
+    def chunks(self) -> Iterable[str]:
+        """One, once there is a key."""
+        return [self.name] if self.value else []
+
+    def take_dirty(self) -> set[str]:
+        """The chunk, if the key was made since the last call."""
+        dirty, self._dirty = set(self.chunks()) if self._dirty else set(), False
+        return dirty
+
+    def touch_all(self) -> None:
+        """The key counts as changed."""
+        self._dirty = True
+
+    def dump(self, _chunk: str) -> bytes:
+        """The key."""
+        return self.value
+
+    def load(self, _chunk: str, data: bytes) -> None:
+        """Put a dumped key in its place."""
+        self.value = data
+
+
 class PartedState:
-    """A state made of parts: the dumping half of what a stage's state must do."""
+    """A state made of parts: the dumping half of what a stage's state must do. Every step calls `scatter` first."""
 
     def __init__(self, *parts: StatePart) -> None:
-        self._parts = {part.name: part for part in parts}
+        self._bucket_key = BucketKey()
+        self._parts: dict[str, StatePart] = {part.name: part for part in (*parts, self._bucket_key)}
+
+    def scatter(self, turn: Turn) -> None:
+        """Choose buckets by a key that nobody could foresee, from the first records on."""
+        if self._bucket_key.begin(turn):
+            self._hand_out_key()
+
+    def _hand_out_key(self) -> None:
+        for part in self._parts.values():
+            if isinstance(part, ObjectTable):
+                part.scatter_by(self._bucket_key.value)
 
     def chunks(self) -> Iterable[str]:
         """Names of all chunks."""
@@ -56,3 +131,5 @@ class PartedState:
     def load(self, chunk: str, data: bytes) -> None:
         """Put a dumped chunk in its place."""
         self._parts[chunk.split("/", 1)[0]].load(chunk, data)
+        if chunk == BucketKey.name:
+            self._hand_out_key()

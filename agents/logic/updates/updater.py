@@ -56,6 +56,7 @@ class Updater(PartedState):
 
     def step(self, turn: Turn) -> Sequence[Decided]:
         """Take a turn in; plan and refuse when an interval begins."""
+        self.scatter(turn)
         self._follow_rules(turn)
         self.clusters.ingest(turn)
         taken = self.turns.get("") or TurnsTaken(turn.number, turn.number)

@@ -103,6 +103,7 @@ class Recommender(PartedState):
 
     def step(self, turn: Turn) -> Sequence[Decided]:
         """Take a turn in; announce what moved."""
+        self.scatter(turn)
         last = self.last.get("") or LastTurn(turn.number)
         self._follow_rules(turn)
         span = TurnSpan(last.turn, turn.number)

@@ -181,7 +181,7 @@ def test_a_chunk_never_goes_to_the_slot_that_the_mark_in_force_names() -> None:
     ledger, plan = whole("f", 0)
     for turn in range(1, 6):
         ledger.accept(plan)
-        in_force = {f"f/{name}/{slot}".encode() for name, (slot, _) in ledger.chunks.items()}
+        in_force = {f"f/{name}/{slot}".encode() for name, (slot, *_) in ledger.chunks.items()}
         _, following = whole("f", turn, ledger)
         assert not in_force & {key for key, _ in following.records}
         assert following.mark[0] != plan.mark[0]
@@ -231,14 +231,56 @@ def test_a_chunk_called_mark_is_refused() -> None:
         Ledger("f").plan(turn=1, positions={}, dumps=[("mark", b"x")])
 
 
+def test_a_chunk_of_any_size_comes_back_from_records_that_are_all_small_enough() -> None:
+    big, small = random.Random(7).randbytes(20_001), b"x"
+    ledger = Ledger("f", part=1_000)
+    plan = ledger.plan(turn=1, positions={}, dumps=[("big", big), ("small", small), ("empty", b"")])
+    assert max(len(value) for _, value in plan.records) <= 1_008
+    assert len(plan.records) == 21 + 1 + 1
+    for order in (plan.records, plan.records[::-1]):
+        reading = checkpoint.read(dict([*order, plan.mark]))
+        assert reading.found is not None
+        assert reading.found.chunks == {"big": big, "small": small, "empty": b""}
+
+
+def test_a_mark_of_small_chunks_is_as_it_was_before_there_were_parts() -> None:
+    _, plan = whole("f", 7)
+    assert plan.mark[1] == b'{"turn":7,"positions":{"in":7},"chunks":{"a":[0,7],"b":[0,7]}}'
+
+
+@pytest.mark.parametrize("part", [0, 1, 2])
+def test_a_mark_is_torn_when_any_part_is_missing_or_of_another_version(part: int) -> None:
+    ledger = Ledger("f", part=4)
+    plan = ledger.plan(turn=1, positions={}, dumps=[("a", b"0123456789")])
+    for wrong in (None, b"\x00" * 8 + b"0123"):
+        records: dict[bytes, bytes | None] = dict([*plan.records, plan.mark])
+        records[plan.records[part][0]] = wrong
+        assert checkpoint.read(records) == ChangelogContents(None, 1)
+
+
+def test_parts_that_a_chunk_no_longer_has_are_buried_after_the_mark_that_needs_them_no_more() -> None:
+    ledger = Ledger("f", part=4)
+    changelog: dict[bytes, bytes | None] = {}
+    for turn, size in ((1, 12), (2, 12), (3, 2), (4, 2)):
+        plan = ledger.plan(turn=turn, positions={}, dumps=[("a", b"x" * size)])
+        changelog |= dict([*plan.records, plan.mark])
+        ledger.accept(plan)
+        assert checkpoint.read(changelog).found is not None
+        changelog |= dict.fromkeys(plan.tombstones)
+        found = checkpoint.read(changelog).found
+        assert found is not None
+        assert (found.mark.turn, dict(found.chunks)) == (turn, {"a": b"x" * size})
+    assert {key for key, value in changelog.items() if value is not None} == {b"f/a/0", b"f/a/1", b"f/mark/0", b"f/mark/1"}
+
+
 @given(
     st.integers(-1, 1 << 62),
     st.dictionaries(st.text(), st.integers(0, 1 << 62)),
-    st.dictionaries(st.text(), st.tuples(st.integers(0, 1), st.integers(0, 1 << 62))),
+    st.dictionaries(st.text(), st.tuples(st.integers(0, 1), st.integers(0, 1 << 62), st.integers(1, 1 << 62))),
     st.none() | st.builds(InputDigests, st.integers(-1, 1 << 62), st.dictionaries(st.text(), st.binary(max_size=32))),
 )
 def test_a_mark_comes_back_as_it_was(
-    turn: int, positions: dict[str, int], chunks: dict[str, tuple[int, int]], inputs: InputDigests | None
+    turn: int, positions: dict[str, int], chunks: dict[str, tuple[int, int, int]], inputs: InputDigests | None
 ) -> None:
     mark = Mark(turn, positions, chunks, inputs)
     assert Mark.decode(mark.encode()) == mark
@@ -261,6 +303,8 @@ def test_a_mark_comes_back_as_it_was(
         b'{"turn":1,"positions":{},"chunks":{"a":[0]}}',
         b'{"turn":1,"positions":{},"chunks":{"a":[2,1]}}',
         b'{"turn":1,"positions":{},"chunks":{"a":7}}',
+        b'{"turn":1,"positions":{},"chunks":{"a":[0,1,0]}}',
+        b'{"turn":1,"positions":{},"chunks":{"a":[0,1,2,3]}}',
         b'{"turn":1,"positions":{},"chunks":{},"inputs":[]}',
         b'{"turn":1,"positions":{},"chunks":{},"inputs":{"digests":{}}}',
         b'{"turn":1,"positions":{},"chunks":{},"inputs":{"since":"0","digests":{}}}',

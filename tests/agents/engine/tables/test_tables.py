@@ -55,6 +55,41 @@ def test_equal_tables_dump_equal_bytes_whatever_their_history() -> None:
     assert dumped(one) == dumped(other) == dumped(copy(one, ObjectTable("t", int, 4)))
 
 
+def test_names_that_lie_in_one_bucket_under_one_key_are_spread_under_another() -> None:
+    guessed: Any = ObjectTable("t", str, 16)
+    names = []
+    for i in range(4_000):
+        guessed.upsert(f"name-{i}", "")
+        names += [f"name-{i}"] if guessed.take_dirty() == {"t/003"} else []
+    assert len(names) > 200
+    table: Any = ObjectTable("t", str, 16)
+    table.scatter_by(b"what a tenant cannot know")
+    for name in names:
+        table.upsert(name, "")
+    assert max(len(table.dump(chunk)) for chunk in table.chunks()) < 3 * len(names) / 16 * len('"name-1234":"",')
+
+
+def test_what_a_table_held_before_it_got_a_key_stays_where_it_is_and_is_found() -> None:
+    table: Any = ObjectTable("t", int, 8)
+    for i in range(20):
+        table.upsert(f"old{i}", i)
+    before = dumped(table)
+    table.scatter_by(b"key")
+    assert dumped(table) == before
+    for i in range(20):
+        table.upsert(f"old{i}", i + 1)
+        table.upsert(f"new{i}", -i)
+    again = copy(table, ObjectTable("t", int, 8))
+    for each in (table, again):
+        assert [each.get(f"old{i}") for i in range(20)] == [i + 1 for i in range(20)]
+        assert sorted(each.values()) == sorted([*range(1, 21), *(-i for i in range(20))])
+        assert len(each) == 40
+    assert dumped(again) == dumped(table)
+    assert again.remove("old3") == 4
+    assert "old3" not in again
+    assert again.remove("old3") is None
+
+
 def test_an_emptied_bucket_is_still_dumped() -> None:
     table = ObjectTable("t", int, 1)
     table.upsert("a", 1)
