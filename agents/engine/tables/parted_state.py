@@ -6,20 +6,20 @@ from itertools import islice
 from typing import Protocol
 
 import msgspec
-import numpy as np
 
 from agents.engine.tables.object_table import ObjectTable
-from agents.engine.turn import Turn
+from agents.engine.turn import Event, Turn
+from schemas.facts.usage import MetricsScraped
 
 _HASHED = 256
 """Records of each input that make a key."""
 
 
-def _plain(column: object) -> object:
-    return column.tolist() if isinstance(column, np.ndarray) else str(column)
-
-
-_ENCODER = msgspec.json.Encoder(enc_hook=_plain, order="deterministic")
+def _content(event: Event) -> bytes:
+    """An event as bytes; of a scrape its time and its pods, in no order."""
+    if isinstance(event, MetricsScraped):
+        return msgspec.json.encode([event.at, sorted(event.pods)])
+    return msgspec.json.encode(event, order="deterministic")
 
 
 class StatePart(Protocol):
@@ -68,7 +68,7 @@ class BucketKey:
         digest = blake2b(b"%d" % turn.number, digest_size=32)
         for records in turn.inputs.values():
             for recorded in islice(records, _HASHED):
-                digest.update(str(recorded.place).encode() + _ENCODER.encode(recorded.event))
+                digest.update(str(recorded.place).encode() + _content(recorded.event))
         self.value, self._dirty = digest.digest(), True
         return True
 
