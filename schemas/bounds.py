@@ -22,6 +22,14 @@ MOST_TEXT = 4096
 """Characters of a name, a version or a reason that a tenant may choose."""
 MOST_CONTAINERS = 1000
 """Containers of one pod, and entries of one policy."""
+MOST_ENTRIES = 1000
+"""Entries of any list and any mapping of an event."""
+MOST_SENTENCE = 64 << 10
+"""Characters of a reason, which may quote what somebody else answered."""
+MOST_LABEL_TEXT = 16 << 10
+"""Characters of all names and values of one object's labels or annotations together."""
+MOST_OBJECT_BYTES = 256 << 10
+"""Bytes of the event about one object of a tenant, such as a VPA."""
 YEARS = range(1970, 2200)
 """A time outside of these is no time that a clock of ours shows."""
 LAST_SECOND = 7_258_118_400.0

@@ -18,6 +18,7 @@ import msgspec
 import numpy as np
 import orjson
 
+from schemas import event_bounds
 from schemas.catalogue import CATALOGUE, Catalogue, Event, Kind, parse_wire_name, wire_name
 from schemas.facts.usage import MetricsScraped
 from schemas.names import Place
@@ -187,9 +188,18 @@ class Codec:
                 raise _bad_record(kind, error) from error
             except (ValueError, TypeError, OverflowError, RecursionError) as error:
                 raise BadRecord(f"the value is no {kind.name}: {error}") from error
+            _refuse_unbounded(event)
             return event
 
         return decode
+
+
+def _refuse_unbounded(event: Event) -> None:
+    """Raise BadRecord for an event with a number, text, list or time that is beyond the bounds of all events."""
+    fault = event_bounds.fault(event)
+    if fault is not None:
+        where, what = fault
+        raise BadRecord(f"{where.lstrip('.')} {what}", f"${where}")
 
 
 def _to_json(event: Event) -> bytes:
