@@ -15,6 +15,8 @@ LEAST_HALF_LIFE = 1.0
 """Seconds. With less, weights grow beyond all numbers within a day, and what was folded by them is lost."""
 
 _PREFIX = "ullage/"
+_READ = (_PREFIX, "vpa-post-processor.kubernetes.io/")
+"""Prefixes of all annotations that anything reads; the second is upstream's, for CPU in whole cores."""
 _NAMES = (*(f.name for f in fields(Tuning) if f.name != "minimum"), "minimum_cpu", "minimum_memory")
 
 
@@ -26,6 +28,11 @@ def numbers(annotations: Mapping[str, str], container: str) -> dict[str, float]:
         if text is not None:
             found[name] = _number(f"{_PREFIX}{container}.{name}", text)
     return found
+
+
+def readable(annotations: Mapping[str, str]) -> dict[str, str]:
+    """Those that something reads, by name. A tenant may write anything else into an object, and nobody has to keep it."""
+    return {name: text for name, text in sorted(annotations.items()) if name.startswith(_READ)}
 
 
 def fault(annotations: Mapping[str, str]) -> str | None:

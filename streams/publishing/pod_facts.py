@@ -1,10 +1,18 @@
 """The facts about a pod of the cluster port, the same from every source that sees pods."""
 
+from collections.abc import Mapping
 from datetime import datetime
 
+from schemas.bounds import MOST_ENTRIES, MOST_LABEL_TEXT
 from schemas.facts.pods import ContainerSeen, PodChanged
 from schemas.facts.usage import ContainerOOMKilled
 from streams.clients.cluster_port import OOMKill, Pod
+
+
+def kept_labels(labels: Mapping[str, str]) -> dict[str, str]:
+    """Labels by name; none at all where they are beyond what is kept of one object, so that no selector matches."""
+    size = sum(len(name) + len(value) for name, value in labels.items())
+    return dict(sorted(labels.items())) if size <= MOST_LABEL_TEXT and len(labels) <= MOST_ENTRIES else {}
 
 
 def pod_changed(pod: Pod, at: datetime) -> PodChanged:
@@ -17,7 +25,7 @@ def pod_changed(pod: Pod, at: datetime) -> PodChanged:
         created=pod.created,
         containers=pod.containers,
         node=pod.node,
-        labels=dict(sorted(pod.labels.items())),
+        labels=kept_labels(pod.labels),
         resize=pod.resize,
         started=pod.started,
         init_containers=pod.init_containers,

@@ -5,6 +5,7 @@ from datetime import datetime
 from schemas.facts.nodes import NodeChanged, NodeRemoved
 from streams.clients.kube import quantities
 from streams.clients.kube.watched_objects import NodeObject
+from streams.publishing.pod_facts import kept_labels
 
 
 def changed(found: NodeObject, cluster: str, at: datetime) -> NodeChanged:
@@ -16,7 +17,7 @@ def changed(found: NodeObject, cluster: str, at: datetime) -> NodeChanged:
         allocatable=quantities.read_amounts(found.status.allocatable),
         ready=any(condition.type == "Ready" and condition.status == "True" for condition in found.status.conditions),
         schedulable=not found.spec.unschedulable,
-        labels=dict(sorted((found.metadata.labels or {}).items())),
+        labels=kept_labels(found.metadata.labels or {}),
     )
 
 

@@ -1,7 +1,13 @@
-"""How the kube source's facts become records: to which topic, under which key, in which partitions."""
+"""How the kube source's facts become records: to which topic, under which key, in which partitions.
+
+What every reader would refuse is not written: it is named in the process's log, with the bound.
+"""
 
 from collections.abc import Sequence
 
+import structlog
+
+from schemas import event_bounds
 from schemas.facts.nodes import NodeChanged, NodeRemoved
 from schemas.facts.pods import PodChanged, PodDeleted
 from schemas.facts.sources import SourceReported
@@ -17,6 +23,7 @@ WorkloadFact = ContainerOOMKilled | CheckpointSeen
 ObjectPolicy = VpaChanged | VpaRemoved | LimitRangeChanged | LimitRangeRemoved
 ClusterFact = NodeChanged | NodeRemoved | SourceReported
 SOURCE = "/ullage/source/kube"
+_log = structlog.get_logger(__name__)
 
 
 class Publisher:
@@ -33,6 +40,10 @@ class Publisher:
         """
         cluster = self._context.cluster
         for fact in facts:
+            fault = event_bounds.fault(fact)
+            if fault is not None:
+                _log.error("an object is too large to be kept", object=_name(fact), reason=" ".join(fault).lstrip("."))
+                continue
             match fact:
                 case PodChanged() | PodDeleted():
                     self._to_one("pod-changes", fact, fact.workload.key)
@@ -45,6 +56,11 @@ class Publisher:
                     self._to_all("cluster-changes", fact, cluster)
                 case _:
                     self._to_all("policies", fact, fact.key)
+
+    def size_of_policy(self, policy: ObjectPolicy) -> int:
+        """The bytes of a policy's record."""
+        record = self._context.codec.encode(policy, topic="policies", key=policy.key, partition=0, source=SOURCE)
+        return len(record.value or b"")
 
     def publish_left(self, fact: PodDeleted) -> None:
         """A pod has left its workload for another one: only the old workload's partition learns of it, because the pod exists."""
@@ -61,3 +77,19 @@ class Publisher:
 
     def _to_all(self, topic: str, fact: ObjectPolicy | ClusterFact, key: str) -> None:
         self._records += self._context.codec.encode_for_all(fact, topic=topic, key=key, source=SOURCE)
+
+
+def _name(fact: PodFact | WorkloadFact | ObjectPolicy | ClusterFact) -> str:
+    """What a fact is about, for people."""
+    match fact:
+        case PodChanged() | PodDeleted():
+            name = f"Pod {fact.pod.namespace}/{fact.pod.name}"
+        case ContainerOOMKilled() | CheckpointSeen():
+            name = f"{type(fact).__name__} of {fact.workload.key}"
+        case NodeChanged() | NodeRemoved():
+            name = f"Node {fact.node}"
+        case SourceReported():
+            name = f"source {fact.source}"
+        case _:
+            name = f"{type(fact).__name__} of {fact.key}"
+    return name[:500]

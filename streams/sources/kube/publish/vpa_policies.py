@@ -5,10 +5,11 @@ sentence that names the bad value and its place, without the parts that make no 
 it is. The target is resolved elsewhere.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
+from schemas import bounds, event_bounds
 from schemas.policies import vpa_annotations
 from schemas.policies.vertical import UpdateMode
 from schemas.policies.vpa import ChangeRequirement, EvictionRequirement, TargetRef, VpaChanged
@@ -18,9 +19,6 @@ from streams.clients.kube.vpa_spec import EvictionRequirementSpec, TargetReferen
 from streams.clients.kube.watched_objects import VpaObject
 from streams.sources.kube.publish import container_policies
 from streams.sources.kube.publish.container_policies import at_least, member
-
-_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
-"""The annotation that repeats the whole object."""
 
 
 def changed(found: VpaObject, cluster: str, at: datetime) -> VpaChanged:
@@ -35,7 +33,7 @@ def changed(found: VpaObject, cluster: str, at: datetime) -> VpaChanged:
         uid=meta.uid,
         generation=meta.generation,
         resource_version=meta.resource_version,
-        annotations={name: text for name, text in sorted((meta.annotations or {}).items()) if name != _LAST_APPLIED},
+        annotations=vpa_annotations.readable(meta.annotations or {}),
     )
     try:
         spec = vpa_spec.decode(found.spec)
@@ -46,6 +44,37 @@ def changed(found: VpaObject, cluster: str, at: datetime) -> VpaChanged:
         sound = {name: text for name, text in bare.annotations.items() if vpa_annotations.fault({name: text}) is None}
         return replace(readable, annotations=sound, unsupported=f"The spec cannot be carried out: {fault}")
     return policy
+
+
+def within_bounds(policy: VpaChanged, size: Callable[[VpaChanged], int]) -> VpaChanged:
+    """The policy itself, or where it is too large to be kept: what names the object and its target, and the bound.
+
+    `size` gives the bytes of a policy as it is written.
+    """
+    fault = event_bounds.fault(policy)
+    if fault is not None:
+        where, what = fault
+        return _bare(policy, f"{where.lstrip('.')} {what}")
+    written = size(policy)
+    if written > bounds.MOST_OBJECT_BYTES:
+        return _bare(policy, f"it takes {written} bytes; more than {bounds.MOST_OBJECT_BYTES} are not kept of one object")
+    return policy
+
+
+def _bare(policy: VpaChanged, why: str) -> VpaChanged:
+    bare = VpaChanged(
+        at=policy.at,
+        cluster=policy.cluster,
+        namespace=policy.namespace,
+        name=policy.name,
+        created=policy.created,
+        uid=policy.uid,
+        generation=policy.generation,
+        resource_version=policy.resource_version,
+        unsupported=f"The object is too large: {why}",
+    )
+    named = replace(bare, target_ref=policy.target_ref, recommenders=policy.recommenders)
+    return named if event_bounds.fault(named) is None else bare
 
 
 def _refuse_annotations(annotations: Mapping[str, str]) -> None:
@@ -74,6 +103,8 @@ def _with_policies(known: VpaChanged, spec: VpaSpec) -> VpaChanged:
     evict_after = at_least("spec.updatePolicy.evictAfterOOMSeconds", update.evict_after_oom_seconds, 1)
     min_replicas = at_least("spec.updatePolicy.minReplicas", update.min_replicas, 1)
     policies = spec.resource_policy.container_policies if spec.resource_policy is not None else None
+    for reason in bounds.count("spec.resourcePolicy.containerPolicies", policies or (), bounds.MOST_CONTAINERS):
+        raise ValueError(reason)
     return replace(
         known,
         update_mode=member("spec.updatePolicy.updateMode", update.update_mode, UpdateMode),

@@ -14,6 +14,7 @@ from schemas.facts.vpa_checkpoints import CheckpointSeen, SavedHistogram
 from schemas.names import Workload
 from schemas.policies.vpa import VpaChanged, VpaRemoved
 from streams.clients.kube.watched_objects import CheckpointObject, HistogramObject
+from streams.sources.kube.publish import vpa_policies
 from streams.sources.kube.publish.published_facts import PublishedFacts
 from streams.sources.kube.publish.publisher import Publisher
 from streams.sources.kube.watch.notifications import CheckpointLookup
@@ -40,7 +41,8 @@ class VpaPublisher:
             self._look_up(CheckpointLookup())
 
     def publish(self, vpa: VpaChanged) -> None:
-        """A VPA exists and its target is known."""
+        """A VPA exists and its target is known. One that is too large is published as what cannot be served, and why."""
+        vpa = vpa_policies.within_bounds(vpa, self._publisher.size_of_policy)
         self._facts.upsert(vpa.key, replace(vpa, at=self._now()))
         if vpa.unsupported:
             self._served.pop(vpa.key, None)
