@@ -89,6 +89,7 @@ class VpaConditions(PartedState):
 
     def step(self, turn: Turn) -> Sequence[Decided]:
         """Take a turn in; decide about every VPA object that this may concern."""
+        self.scatter(turn)
         self._ingest_policies(turn)
         for recorded in turn.of("cluster-changes"):
             if isinstance(recorded.event, SourceReported) and self._owns(recorded.event.cluster):

@@ -69,7 +69,7 @@ def test_no_stage_refuses_what_the_source_publishes_of_a_vpa(spec: object, annot
     ],
 )
 def test_an_annotation_that_makes_no_sense_makes_the_vpa_unsupported_and_is_left_out(name: str, text: str, sentence: str) -> None:
-    good = {"team": "shop", "ullage/app.target_cpu_percentile": "0.8"}
+    good = {"ullage/app.target_cpu_percentile": "0.8"}
     found = decoded(VpaObject, {"metadata": meta("web", annotations={**good, name: text}), "spec": {"targetRef": TARGET}})
     policy = vpa_policies.changed(found, "real", START)
     assert policy.unsupported == f"The spec cannot be carried out: {sentence}"
