@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from agents.engine.stage import Stage
 from agents.engine.turn import State
 from agents.task import Task, TurnResult
+from streams import refused_records
 from streams.log.port import Positions
 from streams.log_context import LogContext
 
@@ -77,7 +78,8 @@ class Runner:
         all_taken = []
         while self.read():
             taken = [taken for _, taken in self.turns()]
-            self.context.log.append(record for t in taken for record in (*t.dead, *t.decisions))
+            records = [record for t in taken for record in (*t.dead, *t.decisions)]
+            refused_records.append(self.context.log, self.context.topics, records)
             all_taken += taken
         return all_taken
 

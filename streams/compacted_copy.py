@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 from schemas.catalogue import CATALOGUE, Kind, parse_wire_name
 from schemas.names import Place
+from streams import refused_records
 from streams.errors import BadInput, LogUnavailable
 from streams.log.port import Log, NewRecord, Record
 from streams.topics import Topics
@@ -72,21 +73,23 @@ def copies_of(records: Iterable[NewRecord], topics: Topics) -> list[NewRecord]:
     ]
 
 
-def append_with_copies(log: Log, topics: Topics, records: Sequence[NewRecord]) -> Sequence[Place]:
+def append_with_copies(log: Log, topics: Topics, records: Sequence[NewRecord]) -> Sequence[Place | None]:
     """Append records and the copies that belong to them; gives the places of the records. Raises LogUnavailable.
+
+    What the log never takes is set aside, and has no place.
 
     Copies of control go first and other copies last, for the reasons that the module gives. A log without the copies, as one from
     before there were any, gets the records alone.
     """
     copies = copies_of(records, topics)
     if not copies or not _has_copies(log, topics):
-        return log.append(records)
+        return refused_records.append(log, topics, records)
     control = topics.wire(COPIES["control"])
     if first := [copy for copy in copies if copy.topic == control]:
-        log.append(first)
-    places = log.append(records)
+        refused_records.append(log, topics, first)
+    places = refused_records.append(log, topics, records)
     if last := [copy for copy in copies if copy.topic != control]:
-        log.append(last)
+        refused_records.append(log, topics, last)
     return places
 
 

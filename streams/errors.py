@@ -7,7 +7,8 @@ UllageError
 │   └── Outdated      the question rests on something that no longer exists: begin anew
 ├── BadRecord       bytes in the log that cannot be read as the event they claim to be; goes to dead-letters
 ├── BadInput        a file, flag or setting that makes no sense; the sentence names the value and the place
-└── LogUnavailable  the log cannot be reached or refuses; the sentence says what to do
+├── LogUnavailable  the log cannot be reached or refuses; the sentence says what to do
+└── RecordsRefused  the log will never take some records, and took all others; beside the port of the log, whose records it holds
 
 Every message is a sentence that says what was being done, to what, and what the other side answered.
 """

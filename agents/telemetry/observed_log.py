@@ -10,7 +10,7 @@ from typing import Protocol, Self
 
 from schemas.names import Place
 from streams.errors import LogUnavailable
-from streams.log.port import Log, NewRecord, Positions, Record
+from streams.log.port import Log, NewRecord, Positions, Record, RecordsRefused
 
 
 class LogObserver(Protocol):
@@ -33,6 +33,8 @@ class ObservedLog:
         """Whoever opened `log` also closes it."""
         self._log, self._observer = log, observer
         self._troubles: dict[tuple[str, frozenset[str]], str] = {}
+        self.refused = 0
+        """Records that the log will never take, since the start."""
 
     def troubles(self) -> Sequence[str]:
         """What the log refused last and has not done since, in sentences; a process with any is not ready."""
@@ -57,6 +59,11 @@ class ObservedLog:
                 places = self._log.append(records)
         except LogUnavailable as error:
             self._observer.failed(error)
+            raise
+        except RecordsRefused as error:
+            taken = [record for record, place in zip(records, error.places, strict=True) if place is not None]
+            self._observer.appended(taken)
+            self.refused += len(error.refused)
             raise
         self._observer.appended(records)
         return places

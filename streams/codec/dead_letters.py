@@ -55,6 +55,39 @@ def dead_letter(record: Record, error: BadRecord, *, by: str, topics: Topics) ->
     )
 
 
+def refused_letter(record: NewRecord, why: str, *, topics: Topics) -> NewRecord:
+    """The dead letter of a record that the log never took, so that it has no place. It is small, as the log may take no more."""
+    headers = dict(record.headers)
+    by, name = headers.get("ce_source", b""), headers.get("ce_id") or record.key or b""
+    body = {
+        "reason": f"the log never takes this record: {why}"[:_SHORT],
+        "path": "$",
+        "topic": record.topic,
+        "partition": record.partition,
+        "offset": None,
+        "by": by[:_SHORT].decode(errors="replace"),
+        "key": _quoted(record.key, _SHORT),
+        "value": _quoted(record.value, _SHORT),
+        "headers": [[name[:_SHORT], _quoted(value, _SHORT)] for name, value in record.headers[:_HEADERS]],
+    }
+    about = b"%b:%d" % (record.topic.encode(), record.partition)
+    return NewRecord(
+        topics.wire("dead-letters"),
+        record.partition % topics.partitions,
+        record.key if len(record.key or b"") <= _SHORT else None,
+        orjson.dumps(body),
+        (
+            ("content-type", b"application/json"),
+            ("ce_specversion", b"1.0"),
+            ("ce_id", b"%b/refused/%b/%b" % (by[:_SHORT], about, name[:_SHORT])),
+            ("ce_type", TYPE.encode()),
+            ("ce_source", by[:_SHORT]),
+            ("ce_subject", about),
+            ("ce_time", headers.get("ce_time", b"")[:64]),
+        ),
+    )
+
+
 def _quoted(data: bytes | None, keep: int) -> dict[str, object] | None:
     """`{"text": …}` when it is UTF-8, else `{"base64": …}`; with `size` when it was cut."""
     if data is None:

@@ -23,7 +23,7 @@ from streams.errors import BadInput, LogUnavailable
 from streams.log import file_format
 from streams.log.memory_log import unknown_time
 from streams.log.offset_index import OffsetIndex, PartitionIndex, fair_share
-from streams.log.port import NewRecord, Positions, Record, require_key_or_value
+from streams.log.port import NewRecord, Positions, Record, RecordsRefused, oversize, require_key_or_value
 
 READ_AT_ONCE = 4 << 20
 POLL_BYTES = 32 << 20
@@ -94,14 +94,25 @@ class FileLog:
         """Append all or, when one of them names no known place, none."""
         with self._writing():
             ends: dict[tuple[str, int], int] = {}
-            taken = []
+            taken: list[Record] = []
+            places: list[Place | None] = []
+            refused: list[tuple[NewRecord, str]] = []
             for new in records:
                 require_key_or_value(new)
                 tp = new.topic, new.partition
+                why = oversize(new)
+                if why is not None:
+                    self._index.at(*tp)
+                    refused.append((new, why))
+                    places.append(None)
+                    continue
                 offset = ends.get(tp, self._index.at(*tp).end)
                 ends[tp] = offset + 1
                 taken.append(Record(*tp, offset, new.key, new.value, new.headers, self._now()))
+                places.append(taken[-1].place)
             self._append(taken)
+        if refused:
+            raise RecordsRefused(refused, places)
         return [record.place for record in taken]
 
     def import_records(self, records: Iterable[Record]) -> None:

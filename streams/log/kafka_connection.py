@@ -7,7 +7,6 @@ from streams.errors import BadInput
 
 BOOTSTRAP_MS = 10_000
 REQUEST_MS = 10_000
-MAX_RECORD_BYTES = 8 << 20
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,9 @@ from kafka import errors
 from streams.errors import LogUnavailable
 from streams.log import kafka_rights
 from streams.log.connection_check import find_fault, refuse_at_once
-from streams.log.kafka_connection import MAX_RECORD_BYTES, KafkaConnection
+from streams.log.kafka_connection import KafkaConnection
 from streams.log.kafka_rights import Needs, lacking
+from streams.log.port import MAX_RECORD_BYTES
 
 RIGHTS = "docs/security.md lists the rights of each process"
 _OBJECTS = {

@@ -6,22 +6,31 @@ reads all the time should open a log of its own. It creates no topics.
 """
 
 import threading
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from time import monotonic, sleep
 from types import TracebackType
 from typing import Self
 
 from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
 from kafka.admin import OffsetSpec
-from kafka.errors import KafkaConnectionError, KafkaError, NodeNotReadyError, UnknownTopicOrPartitionError, for_code
+from kafka.errors import (
+    InvalidRecordError,
+    KafkaConnectionError,
+    KafkaError,
+    MessageSizeTooLargeError,
+    NodeNotReadyError,
+    RecordListTooLargeError,
+    UnknownTopicOrPartitionError,
+    for_code,
+)
 
 from schemas.names import Place
 from streams.errors import BadInput
 from streams.log.connection_check import refuse_at_once
-from streams.log.kafka_connection import MAX_RECORD_BYTES, KafkaConnection
+from streams.log.kafka_connection import KafkaConnection
 from streams.log.kafka_errors import translated_errors
 from streams.log.kafka_reader import KafkaReader
-from streams.log.port import NewRecord, Positions, Record, require_key_or_value
+from streams.log.port import MAX_RECORD_BYTES, NewRecord, Positions, Record, RecordsRefused, require_key_or_value, size_of
 
 DELIVERY_MS = 30_000
 """How long one append may take, broker restarts included."""
@@ -29,6 +38,10 @@ QUESTION_SECONDS = 5.0
 """For how long a question is asked again that found no connection."""
 OVERHEAD = 64 << 10
 """Room for headers and framing in a request around the largest record."""
+ALONE = 512 << 10
+"""Bytes from which a record is sent alone. Kafka takes twice as much even of a topic that nobody has configured."""
+NEVER = (MessageSizeTooLargeError, RecordListTooLargeError, InvalidRecordError)
+"""What Kafka answers to a record that it will never take: too large, or without a key where the topic is compacted."""
 
 
 class KafkaLog:
@@ -56,15 +69,56 @@ class KafkaLog:
                 raise
 
     def _send(self, batch: Sequence[NewRecord]) -> Sequence[Place]:
-        if not batch:
-            return []
-        producer = self._open_producer()
-        futures = [
-            producer.send(r.topic, key=r.key, value=r.value, headers=list(r.headers), partition=r.partition) for r in batch
-        ]
-        return [
-            Place(r.topic, r.partition, future.get(DELIVERY_MS / 1000).offset) for r, future in zip(batch, futures, strict=True)
-        ]
+        """Send all, and large records alone: a refusal may make the client give up whatever else is on its way."""
+        places: dict[int, Place] = {}
+        refused: dict[int, tuple[NewRecord, str]] = {}
+        for part in _parts(batch):
+            self._send_part(batch, part, places, refused)
+        if refused:
+            raise RecordsRefused([refused[n] for n in sorted(refused)], [places.get(n) for n in range(len(batch))])
+        return [places[n] for n in range(len(batch))]
+
+    def _send_part(
+        self,
+        batch: Sequence[NewRecord],
+        part: Sequence[int],
+        places: dict[int, Place],
+        refused: dict[int, tuple[NewRecord, str]],
+    ) -> None:
+        """Send these of a batch together; where Kafka refuses one of them for good, in halves, until that one stands alone."""
+        error = self._send_together(batch, part, places)
+        if error is None:
+            return
+        self._drop_producer()
+        left = [n for n in part if n not in places]
+        if len(left) == 1:
+            record = batch[left[0]]
+            refused[left[0]] = record, f"it has {size_of(record)} bytes, and Kafka answers {type(error).__name__}"
+            return
+        self._send_part(batch, left[: len(left) // 2], places, refused)
+        self._send_part(batch, left[len(left) // 2 :], places, refused)
+
+    def _send_together(self, batch: Sequence[NewRecord], part: Sequence[int], places: dict[int, Place]) -> KafkaError | None:
+        """Send these of a batch and enter the places of those that were taken. Gives the refusal if there was one."""
+        producer, errors = self._open_producer(), []
+        sent = []
+        for n in part:
+            r = batch[n]
+            try:
+                future = producer.send(r.topic, key=r.key, value=r.value, headers=list(r.headers), partition=r.partition)
+            except NEVER as error:
+                errors.append(error)
+            else:
+                sent.append((n, future))
+        for n, future in sent:
+            try:
+                places[n] = Place(batch[n].topic, batch[n].partition, future.get(DELIVERY_MS / 1000).offset)
+            except KafkaError as error:
+                errors.append(error)
+        never = next((error for error in errors if isinstance(error, NEVER)), None)
+        if errors and never is None:
+            raise errors[0]
+        return never
 
     def poll(self, positions: Positions, *, wait: float = 0.0, limit: int = 10_000) -> Sequence[Record]:
         """As the port says."""
@@ -163,6 +217,21 @@ class KafkaLog:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         """Close."""
         self.close()
+
+
+def _parts(batch: Sequence[NewRecord]) -> Iterator[list[int]]:
+    """The positions in a batch: large records alone, and those between them together."""
+    together: list[int] = []
+    for n, record in enumerate(batch):
+        if size_of(record) <= ALONE:
+            together.append(n)
+            continue
+        if together:
+            yield together
+        together = []
+        yield [n]
+    if together:
+        yield together
 
 
 _PRODUCER: Mapping[str, object] = {

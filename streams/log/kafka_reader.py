@@ -16,8 +16,8 @@ from kafka.errors import KafkaTimeoutError, OffsetOutOfRangeError
 from kafka.record import default_records, legacy_records
 
 from streams.log import bounded_unpacking
-from streams.log.kafka_connection import MAX_RECORD_BYTES, REQUEST_MS, KafkaConnection
-from streams.log.port import Positions, Record
+from streams.log.kafka_connection import REQUEST_MS, KafkaConnection
+from streams.log.port import MAX_RECORD_BYTES, Positions, Record
 
 bounded_unpacking.guard(kafka.consumer.fetcher, (default_records, legacy_records))
 

@@ -11,7 +11,15 @@ from typing import Self
 
 from schemas.names import Place
 from streams.log.offset_index import OffsetIndex, fair_share
-from streams.log.port import NewRecord, Positions, Record, require_key_or_value
+from streams.log.port import (
+    MAX_RECORD_BYTES,
+    NewRecord,
+    Positions,
+    Record,
+    RecordsRefused,
+    oversize,
+    require_key_or_value,
+)
 
 
 def unknown_time() -> int:
@@ -20,10 +28,10 @@ def unknown_time() -> int:
 
 
 class MemoryLog:
-    """Topics are created with `create`. `now` gives the timestamps in milliseconds."""
+    """Topics are created with `create`. `now` gives the timestamps in milliseconds, `largest` the bytes of the largest record."""
 
-    def __init__(self, now: Callable[[], int] = unknown_time) -> None:
-        self._now = now
+    def __init__(self, now: Callable[[], int] = unknown_time, *, largest: int = MAX_RECORD_BYTES) -> None:
+        self._now, self._largest = now, largest
         self._index: OffsetIndex[Record] = OffsetIndex("the log in memory")
         self._changed = threading.Condition()
 
@@ -39,13 +47,21 @@ class MemoryLog:
             require_key_or_value(record)
         with self._changed:
             partitions = [self._index.at(r.topic, r.partition) for r in batch]
-            places = []
+            places: list[Place | None] = []
+            refused: list[tuple[NewRecord, str]] = []
             for new, index in zip(batch, partitions, strict=True):
+                why = oversize(new, self._largest)
+                if why is not None:
+                    refused.append((new, why))
+                    places.append(None)
+                    continue
                 taken = Record(new.topic, new.partition, index.end, new.key, new.value, new.headers, self._now())
                 index.add(taken.offset, taken)
                 places.append(taken.place)
             self._changed.notify_all()
-        return places
+        if refused:
+            raise RecordsRefused(refused, places)
+        return [place for place in places if place is not None]
 
     def import_records(self, records: Iterable[Record]) -> None:
         """Append records of another log with their offsets and timestamps, each after what its partition holds already."""

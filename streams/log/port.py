@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from schemas.names import Place
-from streams.errors import BadInput
+from streams.errors import BadInput, UllageError
 
 Headers = tuple[tuple[str, bytes], ...]
 Positions = Mapping[tuple[str, int], int]
@@ -54,6 +54,33 @@ class Record:
         return len(self.key or b"") + len(self.value or b"") + 100
 
 
+MAX_RECORD_BYTES = 8 << 20
+"""Bytes of the largest record that our topics take. One that is larger is refused by every log."""
+
+
+class RecordsRefused(UllageError):
+    """The log will never take some records of a batch, whatever anybody does; all others were appended.
+
+    `places` has a place for each record of the batch, None for those that were refused.
+    """
+
+    def __init__(self, refused: Sequence[tuple[NewRecord, str]], places: Sequence[Place | None]) -> None:
+        """`refused` are records, and why."""
+        super().__init__("; ".join(f"a record for {record.topic}:{record.partition}: {why}" for record, why in refused[:3]))
+        self.refused, self.places = tuple(refused), tuple(places)
+
+
+def size_of(record: NewRecord) -> int:
+    """Bytes of key, value and headers."""
+    return len(record.key or b"") + len(record.value or b"") + sum(len(name) + len(value) for name, value in record.headers)
+
+
+def oversize(record: NewRecord, most: int = MAX_RECORD_BYTES) -> str | None:
+    """Why a record is too large for a log that takes `most` bytes; None if it is not."""
+    size = size_of(record)
+    return None if size <= most else f"it has {size} bytes, and the log takes {most}"
+
+
 def require_key_or_value(record: NewRecord) -> None:
     """Raises BadInput for a record that has neither: it would mean nothing, and Kafka's clients refuse it."""
     if record.key is None and record.value is None:
@@ -66,7 +93,8 @@ class Log(Protocol):
     def append(self, records: Iterable[NewRecord]) -> Sequence[Place]:
         """Append in order and return when all are durable.
 
-        Raises LogUnavailable; BadInput, having appended nothing, for an unknown topic or partition or a record with neither key
+        Raises LogUnavailable; RecordsRefused, having appended all others, for records that the log will never take;
+        BadInput, having appended nothing, for an unknown topic or partition or a record with neither key
         nor value.
         """
 

@@ -54,7 +54,7 @@ class OperatorLog:
 
     context: LogContext
 
-    def publish(self, *policies: Policy) -> Sequence[Place]:
+    def publish(self, *policies: Policy) -> Sequence[Place | None]:
         """Append them to every partition. Raises LogUnavailable, and BadInput for a log without our topics."""
         records = policy_records(policies, self.context.codec)
         return compacted_copy.append_with_copies(self.context.log, self.context.topics, records)

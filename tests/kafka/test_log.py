@@ -13,7 +13,7 @@ from streams.broker import Broker
 from streams.errors import LogUnavailable
 from streams.log.kafka_connection import KafkaConnection
 from streams.log.kafka_log import KafkaLog
-from streams.log.port import Log, NewRecord, Record
+from streams.log.port import Log, NewRecord, Record, RecordsRefused
 from tests.support.log_conformance import Conformance, World, read_all
 
 
@@ -60,16 +60,29 @@ class TestKafkaLog(Conformance):
         (record,) = world.log.poll({(world.narrow, 0): 0})
         assert record.timestamp_ms > 1_700_000_000_000
 
-    def test_a_record_that_the_topic_refuses_is_told_with_what_to_do_and_the_next_append_works(
+    def test_a_record_that_the_topic_refuses_is_told_and_what_stands_around_it_is_appended_once(
         self, world: KafkaWorld, admin: KafkaAdminClient, prefix: str
     ) -> None:
         small = f"{prefix}.small"
         admin.create_topics([NewTopic(small, 1, 1, topic_configs={"max.message.bytes": "1000"})], wait_for_metadata=True)
         noise = random.Random(1).randbytes(50_000)  # compression does not make it fit
-        with pytest.raises(LogUnavailable, match=r"appending 1 records at Kafka .*run `ullage topics apply`"):
-            world.log.append([NewRecord(small, 0, b"k", noise)])
+        around = [NewRecord(small, 0, b"k", str(n).encode()) for n in range(400)]  # more than one batch of what the topic takes
+        with pytest.raises(RecordsRefused, match=r"it has 50001 bytes, and Kafka answers MessageSizeTooLargeError") as caught:
+            world.log.append([*around[:200], NewRecord(small, 0, b"k", noise), *around[200:]])
+        assert [place is None for place in caught.value.places] == [False] * 200 + [True] + [False] * 200
         (place,) = world.log.append([NewRecord(small, 0, b"k", b"v")])
-        assert place.offset == 0
+        assert place.offset == 400
+        assert [r.value for r in read_all(world.log, small, 0)] == [*(r.value for r in around), b"v"]
+
+    def test_a_record_without_a_key_in_a_compacted_topic_is_told(
+        self, world: KafkaWorld, admin: KafkaAdminClient, prefix: str
+    ) -> None:
+        compacted = f"{prefix}.compacted"
+        admin.create_topics([NewTopic(compacted, 1, 1, topic_configs={"cleanup.policy": "compact"})], wait_for_metadata=True)
+        good = [NewRecord(compacted, 0, b"k", str(n).encode()) for n in range(2)]
+        with pytest.raises(RecordsRefused, match="Kafka answers InvalidRecordError"):
+            world.log.append([good[0], NewRecord(compacted, 0, None, b"v"), good[1]])
+        assert [r.value for r in read_all(world.log, compacted, 0)] == [b"0", b"1"]
 
 
 @pytest.mark.parametrize(

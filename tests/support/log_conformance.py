@@ -1,5 +1,6 @@
 """What every log does: the definition of the port. Each adapter's test file runs this class against the real adapter."""
 
+import random
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -7,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from streams.errors import BadInput
-from streams.log.port import Log, NewRecord, Record
+from streams.log.port import MAX_RECORD_BYTES, Log, NewRecord, Record, RecordsRefused
 
 
 class World:
@@ -216,6 +217,32 @@ class Conformance:
         big = bytes(range(256)) * (12 << 10)  # 3 MiB that compression does not make small enough to hide a limit
         world.log.append([NewRecord(world.narrow, 0, b"big", big), NewRecord(world.narrow, 0, b"small", b"1")])
         assert values(read_all(world.log, world.narrow, 0)) == [big, b"1"]
+
+    def test_a_record_beyond_the_bound_is_refused_and_all_others_are_appended_once_and_in_order(self, world: World) -> None:
+        huge = random.Random(3).randbytes(MAX_RECORD_BYTES + (1 << 20))
+        batch = [
+            NewRecord(world.narrow, 0, b"a", b"1"),
+            NewRecord(world.narrow, 0, b"huge", huge),
+            NewRecord(world.narrow, 0, b"b", b"2"),
+            NewRecord(world.wide, 2, b"c", b"3"),
+            NewRecord(world.wide, 2, b"huge", huge),
+            NewRecord(world.narrow, 0, b"d", b"4"),
+        ]
+        with pytest.raises(RecordsRefused, match=r"a record for .*:0: it has 94371\d+ bytes") as caught:
+            world.log.append(batch)
+        assert [record for record, _ in caught.value.refused] == [batch[1], batch[4]]
+        assert [None if p is None else (p.topic, p.partition, p.offset) for p in caught.value.places] == [
+            (world.narrow, 0, 0),
+            None,
+            (world.narrow, 0, 1),
+            (world.wide, 2, 0),
+            None,
+            (world.narrow, 0, 2),
+        ]
+        assert values(read_all(world.log, world.narrow, 0)) == [b"1", b"2", b"4"]
+        assert values(read_all(world.log, world.wide, 2)) == [b"3"]
+        (place,) = world.log.append([NewRecord(world.narrow, 0, b"e", b"5")])
+        assert place.offset == 3
 
     def test_threads_that_append_at_once_lose_nothing_and_each_keeps_its_order(self, world: World) -> None:
         def write(thread: int) -> None:

@@ -18,6 +18,7 @@ from schemas.ids import OutcomeId
 from schemas.names import Place
 from schemas.outcomes import Action, ActionFinished, Result
 from schemas.subjects import Subject
+from streams import refused_records
 from streams.codec.event_codec import tick_number
 from streams.consumers.executing.control import ControlState
 from streams.consumers.executing.cursor import Cursor
@@ -247,7 +248,7 @@ class Executor:
     def _flush(self) -> int:
         """Append what is not in the log yet; how many outcomes. Nothing else is begun until the log has taken it."""
         if self._unpublished:
-            self._context.log.append(self._unpublished)
+            refused_records.append(self._context.log, self._context.topics, self._unpublished)
         published, self._unpublished = self._unpublished, []
         return sum(record.topic == self._outcomes[0] for record in published)
 

@@ -21,6 +21,7 @@ from schemas.decisions.vpa_conditions import VpaConditionsDecided
 from schemas.ids import DecisionId
 from schemas.outcomes import Result, StatusWritten
 from schemas.policies.vpa import DEFAULT_RECOMMENDER, VpaChanged, VpaRemoved
+from streams import refused_records
 from streams.clients.kube.vpa_status_client import VpaStatusObject
 from streams.codec.event_codec import tick_number
 from streams.consumers.executing.cursor import Cursor
@@ -246,6 +247,6 @@ class StatusConsumer:
     def _flush(self) -> int:
         """Append what is not in the log yet; how many outcomes. Nothing else is begun until the log has taken it."""
         if self._unpublished:
-            self._context.log.append(self._unpublished)
+            refused_records.append(self._context.log, self._context.topics, self._unpublished)
         published, self._unpublished = self._unpublished, []
         return sum(record.topic == self._context.topics.wire("outcomes") for record in published)

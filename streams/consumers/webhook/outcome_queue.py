@@ -11,6 +11,7 @@ import structlog
 
 from schemas.names import Place
 from schemas.outcomes import ActionFinished
+from streams import refused_records
 from streams.errors import LogUnavailable
 from streams.log.port import NewRecord
 from streams.log_context import LogContext
@@ -51,7 +52,7 @@ class OutcomeQueue:
         count = 0
         while self._waiting:
             first = [self._waiting[i] for i in range(min(_AT_ONCE, len(self._waiting)))]
-            self._context.log.append(self._record(*pair) for pair in first)
+            refused_records.append(self._context.log, self._context.topics, [self._record(*pair) for pair in first])
             for pair in first:
                 if self._waiting and self._waiting[0] is pair:
                     self._waiting.popleft()

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 
 from schemas import times
 from schemas.units import Seconds
+from streams import refused_records
 from streams.errors import BadInput
 from streams.log.port import NewRecord
 from streams.log_context import LogContext
@@ -152,7 +153,7 @@ class TracePlayer:
 
     def _append(self, batch: list[NewRecord], at: datetime) -> PlaybackProgress:
         if batch:
-            self._context.log.append(batch)
+            refused_records.append(self._context.log, self._context.topics, batch)
             self._records += len(batch)
         return self._progress(at)
 

@@ -17,7 +17,7 @@ import structlog
 from schemas import times
 from schemas.facts.usage import MetricsScraped
 from schemas.units import Seconds
-from streams import log_range
+from streams import log_range, refused_records
 from streams.clients.prometheus import Prometheus
 from streams.errors import BadInput
 from streams.log.port import NewRecord
@@ -97,7 +97,7 @@ class HistorySource:
         usage = UsageHistory(self._store.server, self._store.names, self._period.step)
         for matrix in usage.matrices(times.to_seconds(begin), times.to_seconds(self._period.end)):
             for records in self._records(matrix, workloads, progress):
-                self._context.log.append(records)
+                refused_records.append(self._context.log, self._context.topics, records)
             yield progress
         if not progress.containers:
             names = self._store.names
