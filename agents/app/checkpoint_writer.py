@@ -14,13 +14,16 @@ from time import monotonic
 from aiokafka import AIOKafkaProducer
 
 from agents.app import kafka_client_options, supervision
+from agents.app.decision_producer import DecisionProducer
 from agents.app.faust_consumer import FaustConsumer
 from agents.app.owned_partition import OwnedPartition
+from agents.app.record_bounds import FRAME
 from agents.app.stage_host import StageHost
 from agents.app.worker_observer import WorkerObserver
 from agents.app.worker_plan import Pacing
-from agents.engine.checkpoint import CheckpointPlan
+from agents.engine.checkpoint import PART, CheckpointPlan
 from streams.log.kafka_connection import KafkaConnection
+from streams.log.port import NewRecord
 
 BETWEEN = 0.002
 """Seconds between two chunks."""
@@ -70,7 +73,7 @@ class Generation:
 class CheckpointWriter:
     """The checkpoints of all stages of one worker."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # wired once, by keyword
         self,
         hosts: Iterable[StageHost],
         consumer: FaustConsumer,
@@ -78,10 +81,12 @@ class CheckpointWriter:
         changelog: ChangelogProducer,
         generation: Generation,
         observer: WorkerObserver,
+        producer: DecisionProducer,
     ) -> None:
-        """`generation` is shared with recovery."""
-        self.hosts, self.consumer = tuple(hosts), consumer
+        """`generation` is shared with recovery. `producer` takes the dead letter of a checkpoint that cannot be written."""
+        self.hosts, self.consumer, self.producer = tuple(hosts), consumer, producer
         self.changelog, self.generation, self.observer = changelog, generation, observer
+        self._set_aside: set[tuple[str, int]] = set()
 
     async def run(self, pacing: Pacing) -> None:
         """Write round after round until cancelled. The bytes of one round decide when the next one starts."""
@@ -118,15 +123,29 @@ class CheckpointWriter:
         with supervision.guarded("writing a checkpoint", **where):
             positions = owned.task.positions
             unacked, owned.unacked = owned.unacked, []
-            plan = cut(owned)
+            topic = host.plan.changelog(host.stage)
+            most = self.producer.bounds.most(topic)
+            plan = cut(owned, part=min(PART, most - FRAME))
             await asyncio.gather(*unacked)
-            if not await self._write_records(host, owned, plan, generation):
+            if self._refused(topic, owned, plan, most) or not await self._write_records(host, owned, plan, generation):
                 owned.abandon([*plan.tombstones, *(key for key, _ in plan.records)])
                 return 0
             owned.marked = positions
             await self.consumer.commit(committable(self.hosts, owned.task.partition))
         self.observer.checkpoint(owned, plan.size, monotonic() - began)
         return plan.size
+
+    def _refused(self, topic: str, owned: OwnedPartition, plan: CheckpointPlan, most: int) -> bool:
+        """Set a checkpoint aside whose mark the changelog never takes. The state lives on, and is recovered from an older one."""
+        largest = max((*plan.records, plan.mark), key=lambda record: len(record[0]) + len(record[1]))
+        size = len(largest[0]) + len(largest[1])
+        if size <= most:
+            return False
+        if (topic, owned.task.partition) not in self._set_aside:
+            self._set_aside.add((topic, owned.task.partition))
+            record = NewRecord(topic, owned.task.partition, *largest)
+            self.producer.send_soon(self.producer.bounds.letters(record, f"it has {size} bytes, and the topic takes {most}"))
+        return True
 
     async def _write_records(self, host: StageHost, owned: OwnedPartition, plan: CheckpointPlan, generation: int) -> bool:
         """Write chunks, mark and tombstones. False: a rebalance came in between, and the mark was not written."""
@@ -145,8 +164,9 @@ class CheckpointWriter:
         return True
 
 
-def cut(owned: OwnedPartition) -> CheckpointPlan:
+def cut(owned: OwnedPartition, *, part: int = PART) -> CheckpointPlan:
     """The checkpoint of the turn just taken. Nothing awaits in here, so all chunks are of the same turn."""
+    owned.ledger.part = part
     state = owned.task.state
     dirty = state.take_dirty()
     names = sorted(state.chunks()) if owned.whole else sorted(dirty)

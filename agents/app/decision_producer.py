@@ -2,7 +2,7 @@
 
 A turn queues its records and goes on; a background task sends them in order. Nothing awaits between taking a turn and queueing
 its decisions, so a checkpoint sees both or neither. Checkpoints have a producer of their own, or decisions would queue behind
-them. No record is dropped: one that cannot be sent ends the process.
+them. No record is dropped: one that cannot be sent ends the process, and one that its topic never takes is set aside.
 """
 
 import asyncio
@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from aiokafka import AIOKafkaProducer
 
 from agents.app import kafka_client_options, supervision
+from agents.app.record_bounds import RecordBounds
 from streams.log.kafka_connection import KafkaConnection
 from streams.log.port import NewRecord
 
@@ -24,9 +25,9 @@ FULL = 20_000
 class DecisionProducer:
     """One for each worker process."""
 
-    def __init__(self, where: KafkaConnection) -> None:
+    def __init__(self, where: KafkaConnection, bounds: RecordBounds) -> None:
         """Does not connect."""
-        self.where = where
+        self.where, self.bounds = where, bounds
         self.waiting = 0
         """Records that are queued or unacknowledged."""
         self._queue: deque[tuple[Sequence[NewRecord], asyncio.Future[None]]] = deque()
@@ -58,6 +59,7 @@ class DecisionProducer:
 
     def send_soon(self, records: Sequence[NewRecord]) -> asyncio.Future[None]:
         """Queue these records; the future is done when all of them are durable."""
+        records = self.bounds.admissible(records)
         durable: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.waiting += len(records)
         self._queue.append((records, durable))

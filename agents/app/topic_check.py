@@ -11,7 +11,7 @@ from typing import Any
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import TopicAlreadyExistsError, for_code
 
-from agents.app import kafka_client_options
+from agents.app import kafka_client_options, record_bounds
 from agents.app.worker_plan import WorkerPlan
 from streams.compacted_copy import COPIES
 from streams.errors import BadInput
@@ -20,8 +20,11 @@ from streams.log.kafka_rights import Needs
 from streams.topics import changelog_specs
 
 
-async def check(plan: WorkerPlan) -> None:
-    """Create the changelogs that are missing. Raises BadInput when the topics do not fit, LogUnavailable for missing rights."""
+async def check(plan: WorkerPlan) -> dict[str, int]:
+    """Create the changelogs that are missing; gives the bytes of the largest record of each topic that a worker writes.
+
+    Raises BadInput when the topics do not fit, LogUnavailable for missing rights.
+    """
     await asyncio.to_thread(kafka_errors.require, plan.where, _needs(plan))
     admin = AIOKafkaAdminClient(**kafka_client_options.options(plan.where))
     await admin.start()
@@ -29,6 +32,7 @@ async def check(plan: WorkerPlan) -> None:
         counts = _counts(await admin.describe_topics(_needed(plan)))
         _check_counts(plan, counts)
         await _create(admin, plan, counts)
+        return await record_bounds.ask(admin, [name for name in _needed(plan) if name not in plan.inputs()])
     finally:
         await admin.close()
 

@@ -18,6 +18,7 @@ from agents.app import kafka_client_options, supervision, topic_check
 from agents.app.checkpoint_writer import ChangelogProducer, CheckpointWriter, Generation
 from agents.app.decision_producer import DecisionProducer
 from agents.app.faust_consumer import FaustConsumer, QuickConsumer, skip_table_recovery
+from agents.app.record_bounds import RecordBounds
 from agents.app.recovery import Recovery
 from agents.app.stage_host import StageHost
 from agents.app.worker_observer import WorkerObserver
@@ -103,11 +104,12 @@ def build(plan: WorkerPlan, *, changelog: Callable[[KafkaConnection], ChangelogP
         topic_partitions=partitions,
         **SETTINGS,
     )
-    consumer, producer, observer = FaustConsumer(app), DecisionProducer(plan.where), WorkerObserver(plan)
+    bounds = RecordBounds(plan.topics)
+    consumer, producer, observer = FaustConsumer(app), DecisionProducer(plan.where, bounds), WorkerObserver(plan)
     log = changelog(plan.where)
     hosts = tuple(StageHost(stage, plan, consumer=consumer, producer=producer, observer=observer) for stage in plan.stages)
     generation = Generation(0, asyncio.Lock())
-    checkpoints = CheckpointWriter(hosts, consumer, changelog=log, generation=generation, observer=observer)
+    checkpoints = CheckpointWriter(hosts, consumer, changelog=log, generation=generation, observer=observer, producer=producer)
     recovery = Recovery(hosts, consumer, generation=generation, observer=observer)
 
     async def before_stop() -> None:
@@ -117,7 +119,7 @@ def build(plan: WorkerPlan, *, changelog: Callable[[KafkaConnection], ChangelogP
 
     async def before_start() -> None:
         observer.listen()
-        await topic_check.check(plan)
+        bounds.learn(await topic_check.check(plan))
         agreed = await asyncio.to_thread(_agree_on_rules, plan)
         for host in hosts:
             host.agreed = agreed

@@ -1,16 +1,22 @@
 """The producer of decisions on a real Kafka: what was queued before the end is in the log after it."""
 
 import asyncio
+import random
 from collections.abc import Callable
 
+import orjson
 import pytest
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
-from agents.app import supervision
+from agents.app import kafka_client_options, record_bounds, supervision
 from agents.app.decision_producer import DecisionProducer
+from agents.app.record_bounds import FRAME, RecordBounds
 from streams.log.kafka_connection import KafkaConnection
 from streams.log.kafka_log import KafkaLog
 from streams.log.port import NewRecord
 from streams.topics import Topics
+from tests.support.log_conformance import read_all
 
 
 def test_stopping_waits_for_everything_that_was_queued(
@@ -23,7 +29,7 @@ def test_stopping_waits_for_everything_that_was_queued(
     wire = topics_made(partitions=1).wire("recommendations")
 
     async def queue_and_stop() -> list[bool]:
-        producer = DecisionProducer(KafkaConnection(broker))
+        producer = DecisionProducer(KafkaConnection(broker), RecordBounds(Topics()))
         await producer.start()
         durable = [producer.send_soon([NewRecord(wire, 0, b"k", b"%d" % n)] * 100) for n in range(50)]
         await producer.stop()
@@ -32,3 +38,31 @@ def test_stopping_waits_for_everything_that_was_queued(
     assert asyncio.run(queue_and_stop()) == [True] * 50
     with KafkaLog(KafkaConnection(broker)) as log:
         assert log.end(wire, 0) == 50 * 100
+
+
+def test_a_decision_that_its_topic_never_takes_is_set_aside_and_the_others_go_on(
+    broker: str, topics_made: Callable[..., Topics]
+) -> None:
+    topics = topics_made(partitions=1)
+    wire, where = topics.wire("recommendations"), KafkaConnection(broker)
+
+    async def send() -> None:
+        admin = AIOKafkaAdminClient(**kafka_client_options.options(where))
+        await admin.start()
+        await admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, wire, {"max.message.bytes": "20000"})])
+        bounds = RecordBounds(topics)
+        while bounds.most(wire) != 20_000 - FRAME:  # the broker takes a moment until it says so
+            bounds.learn(await record_bounds.ask(admin, [wire, topics.wire("dead-letters")]))
+        await admin.close()
+        producer = DecisionProducer(where, bounds)
+        await producer.start()
+        sizes = [10, 18_000, 18_900, 19_100, 500_000, 20]
+        noise = random.Random(1).randbytes(max(sizes))
+        producer.send_soon([NewRecord(wire, 0, b"k", noise[:size], (("ce_id", b"%d" % size),)) for size in sizes])
+        await producer.stop()
+
+    asyncio.run(send())
+    with KafkaLog(where) as log:
+        assert [len(r.value or b"") for r in read_all(log, wire, 0)] == [10, 18_000, 18_900, 20]
+        letters = [orjson.loads(r.value or b"") for r in read_all(log, topics.wire("dead-letters"), 0)]
+        assert [letter["value"]["size"] for letter in letters] == [19_100, 500_000]

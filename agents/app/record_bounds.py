@@ -1,0 +1,66 @@
+"""How large a record each topic takes, so that a worker never sends what Kafka would refuse.
+
+A refusal would break the order of an idempotent producer, so the worker asks for the bounds before it starts. A decision beyond
+them is set aside as a dead letter, by name and size; a checkpoint is written in parts that fit.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import structlog
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+
+from streams import refused_records
+from streams.codec import dead_letters
+from streams.log.port import MAX_RECORD_BYTES, NewRecord, size_of
+from streams.topics import Topics
+
+FRAME = 1_024
+"""Bytes that Kafka adds at most to a record that stands alone in its batch, for as many headers as ours have."""
+_log = structlog.get_logger("ullage", component="worker")
+
+
+class RecordBounds:
+    """By topic (wire name) the bytes that it takes; a topic that nobody asked about takes what ours do."""
+
+    def __init__(self, topics: Topics) -> None:
+        self._topics = topics
+        self._most: dict[str, int] = {}
+
+    def learn(self, most: Mapping[str, int]) -> None:
+        """These topics take records of so many bytes, framing included."""
+        self._most.update(most)
+
+    def most(self, topic: str) -> int:
+        """Bytes of key, value and headers that the topic takes."""
+        return min(self._most.get(topic, MAX_RECORD_BYTES), MAX_RECORD_BYTES) - FRAME
+
+    def admissible(self, records: Sequence[NewRecord]) -> Sequence[NewRecord]:
+        """The records, with a dead letter in the place of each that its topic never takes."""
+        if all(size_of(record) <= self.most(record.topic) for record in records):
+            return records
+        return [letter for record in records for letter in self._admit(record)]
+
+    def _admit(self, record: NewRecord) -> Iterable[NewRecord]:
+        size, most = size_of(record), self.most(record.topic)
+        if size <= most:
+            return [record]
+        return self.letters(record, f"it has {size} bytes, and the topic takes {most}")
+
+    def letters(self, record: NewRecord, why: str) -> Sequence[NewRecord]:
+        """The dead letter of a record; none if not even that would be taken."""
+        _log.error("the log never takes this record", **refused_records.name_of(record), bytes=size_of(record), reason=why)
+        letter = dead_letters.refused_letter(record, why, topics=self._topics)
+        return [letter] if size_of(letter) <= self.most(letter.topic) else []
+
+
+async def ask(admin: Any, topics: Iterable[str]) -> dict[str, int]:
+    """`max.message.bytes` of these topics. A topic whose settings we may not read is left out."""
+    wanted = [ConfigResource(ConfigResourceType.TOPIC, name, configs={"max.message.bytes": None}) for name in topics]
+    found: dict[str, int] = {}
+    for response in await admin.describe_configs(wanted):
+        for code, _message, _kind, name, entries in (resource[:5] for resource in response.resources):
+            settings = {entry[0]: entry[1] for entry in entries} if not code else {}
+            if settings.get("max.message.bytes"):
+                found[name] = int(settings["max.message.bytes"])
+    return found
