@@ -9,13 +9,16 @@ import io
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from types import ModuleType
 from typing import Any
 
 import lz4.frame  # type: ignore[import-untyped]  # it ships no types
 import snappy  # type: ignore[import-untyped]  # it ships no types
 import zstandard
+from kafka.errors import CorruptRecordError
 
+from streams.log import header_names
 from streams.log.port import LEFT_OUT
 
 MOST_BYTES = 16 << 20
@@ -106,34 +109,44 @@ class _Guarded:
         self._records = records
 
     def __call__(self, buffer: bytes) -> "_Records":
-        return _Records(self._records(buffer))
+        return _Records(self._records(buffer), buffer)
 
 
 class _Records:
     """What was fetched, batch by batch."""
 
-    def __init__(self, records: Any) -> None:
-        self._records = records
+    def __init__(self, records: Any, buffer: bytes) -> None:
+        self._records, self._buffer, self._at = records, buffer, 0
 
     def next_batch(self) -> "_Batch | None":
-        batch = self._records.next_batch()
-        return None if batch is None else _Batch(batch)
+        batch, at = self._records.next_batch(), self._at
+        if batch is None:
+            return None
+        end = self._at = header_names.end_of_batch(self._buffer, at)
+        return _Batch(batch, lambda: bytes(self._buffer[at:end]))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._records, name)
 
 
 class _Batch:
-    """One batch, which unpacks when it is iterated."""
+    """One batch, which unpacks when it is iterated. `as_fetched` gives its bytes."""
 
-    def __init__(self, batch: Any) -> None:
-        self._batch = batch
+    def __init__(self, batch: Any, as_fetched: Callable[[], bytes]) -> None:
+        self._batch, self._as_fetched = batch, as_fetched
 
     def __iter__(self) -> Iterator[Any]:
+        read = 0
         try:
-            return iter(self._batch)
+            for record in self._batch:
+                read += 1
+                yield record
         except UnpacksTooLarge:
-            return iter([_stand_in(self._batch)])
+            yield _stand_in(self._batch)
+        except (UnicodeDecodeError, CorruptRecordError) as error:
+            if not isinstance(error, UnicodeDecodeError) and not isinstance(error.__context__, UnicodeDecodeError):
+                raise
+            yield from islice(header_names.records(self._as_fetched()), read, None)
 
     def __next__(self) -> Any:
         return next(self._batch)

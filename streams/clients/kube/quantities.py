@@ -7,6 +7,7 @@ Kubernetes itself does, so that a status that we write reads like upstream's.
 
 import math
 from collections.abc import Mapping
+from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
 
@@ -22,14 +23,31 @@ _BINARY = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 _KI = 1024
 
 
+_LONGEST = 64
+"""Characters of a quantity. Kubernetes' largest has 19 digits before the point and 9 behind it."""
+_FURTHEST = 30
+"""The power of ten that no amount reaches, and one below which it is nothing."""
+
+
 @lru_cache(maxsize=1 << 14)
 def parse(quantity: str) -> float:
     """A quantity as a number, in its base unit. Raises ValueError that quotes text which is no quantity."""
-    number = float(parse_quantity(quantity))  # type: ignore[no-untyped-call]  # the official client types no function of its utils
-    if not math.isfinite(number):
+    return float(exact(quantity))
+
+
+def exact(quantity: str) -> Fraction:
+    """A quantity as the number that it is. Raises ValueError for text that is none, or far beyond every amount there is.
+
+    Such text is refused before anybody computes with it: the exact number of `1e99999999` has a hundred million digits.
+    """
+    if len(quantity) > _LONGEST:
+        msg = f"'{quantity[:_LONGEST]}…' has {len(quantity)} characters, and no quantity has more than {_LONGEST}"
+        raise ValueError(msg)
+    number: Decimal = parse_quantity(quantity)  # type: ignore[no-untyped-call]  # the official client types no function of its utils
+    if not number.is_finite() or (number and abs(number.adjusted()) > _FURTHEST):
         msg = f"'{quantity}' is no quantity"
         raise ValueError(msg)
-    return number
+    return Fraction(number)
 
 
 def read_amounts(quantities: Mapping[str, str]) -> Amounts:

@@ -11,10 +11,9 @@ from http import HTTPStatus
 from urllib.parse import quote
 
 import msgspec
-from kubernetes.utils.quantity import parse_quantity
 
 from schemas.units import Seconds
-from streams.clients.kube import api_paths
+from streams.clients.kube import api_paths, quantities
 from streams.clients.kube.api import MERGE_PATCH, Api, ApiRequest, ResponseTooLarge, accepted_body, decode_body
 from streams.clients.kube.pod_objects import Time
 from streams.errors import TryAgain
@@ -201,6 +200,6 @@ def _amounts(texts: ResourceTexts | None) -> dict[str, Fraction | str]:
 def _value(text: str) -> Fraction | str:
     """The amount; text that is no quantity stands for itself."""
     try:
-        return Fraction(parse_quantity(text))  # type: ignore[no-untyped-call]  # the official client types no function of its utils
+        return quantities.exact(text)
     except (ValueError, ArithmeticError):
         return text
