@@ -89,8 +89,7 @@ class ObjectTable(Generic[V]):
 
     def dump(self, chunk: str) -> bytes:
         """One bucket as JSON, keys sorted."""
-        content = {key: self._values[key] for key in self._buckets[_number(chunk)]}
-        return msgspec.json.encode(content, order="deterministic")
+        return msgspec.json.encode({key: self._values[key] for key in sorted(self._buckets[_number(chunk)])})
 
     def load(self, chunk: str, data: bytes) -> None:
         """Put a dumped bucket in its place."""
