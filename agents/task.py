@@ -89,14 +89,21 @@ class Task:
             return InputDigests.begin(self.stage.reads, since=turn)
         return inputs
 
-    def feed(self, name: str, record: Record) -> None:
-        """Take in one record of the input `name`. Offsets must rise; holes are allowed."""
+    def feed(self, name: str, record: Record) -> bool:
+        """Take in one record of the input `name`. Offsets must rise; holes are allowed.
+
+        False for a tick that counts for nothing because it lies implausibly far ahead.
+        """
         source = self.aligner.inputs[name]
         number = event_codec.tick_number(record)
         if number is None:
             source.add(record.offset, record, record.size)
+        elif event_codec.is_implausible(number, appended_ms=record.timestamp_ms, before=source.highest):
+            source.skip(record.offset)
+            return False
         else:
             source.tick(record.offset, number)
+        return True
 
     def next_turn(self) -> TurnResult | None:
         """Take the next turn: apply its records to the state and return the result. None while no turn is complete."""

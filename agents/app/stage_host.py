@@ -74,7 +74,8 @@ class StageHost:
 
     def feed(self, owned: OwnedPartition, name: str, came: Record) -> None:
         """Take in a record, and every turn that it completes. Nothing awaits in here, so others only ever see turn boundaries."""
-        owned.task.feed(name, came)
+        if not owned.task.feed(name, came):
+            self.observer.tick_passed_over(self.stage.name, came)
         if came.offset + 1 == owned.goals.get(name):
             self.observer.opened(owned)  # a log without ticks completes no turn, and yet there is nothing left to catch up with
         if came.key != b"tick":
@@ -82,8 +83,7 @@ class StageHost:
         with supervision.guarded("taking a turn", **self._where(owned)):
             while self._take_turn(owned):
                 pass
-        if len(owned.task.aligner.inputs[name].closed) > 1:
-            self.observer.waiting(owned)
+        self.observer.waiting(owned)
 
     def _take_turn(self, owned: OwnedPartition) -> bool:
         """Take the next turn if it is complete. Returns whether it was."""

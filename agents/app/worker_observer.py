@@ -11,9 +11,12 @@ from prometheus_client import CollectorRegistry
 
 from agents.app.owned_partition import OwnedPartition
 from agents.app.worker_plan import WorkerPlan
+from agents.engine.aligner import Wait
 from agents.task import TurnResult
 from agents.telemetry import HealthServer, Liveness, WorkerMetrics
+from schemas import times
 from schemas.units import Bytes, Seconds
+from streams.codec import event_codec
 from streams.log.port import Record
 
 log = structlog.get_logger("ullage", component="worker")
@@ -26,6 +29,7 @@ class WorkerObserver:
         """Nothing listens until `listen`."""
         self.plan, self.registry, self.liveness = plan, CollectorRegistry(), Liveness()
         self.metrics = WorkerMetrics(self.registry, plan.behind)
+        self._waits: dict[tuple[str, int], Wait | None] = {}
 
     def listen(self) -> None:
         """Serve metrics and health, if the plan asks for it."""
@@ -63,9 +67,15 @@ class WorkerObserver:
         self._update_readiness(owned)
 
     def waiting(self, owned: OwnedPartition) -> None:
-        """One input got a second tick while another still has none. An input without ticks makes the lag grow."""
+        """A tick came in that completes no turn: another input has none yet. If it stays so, the lag grows."""
         self.metrics.ticked(owned.task.stage.name, owned.task.partition)
         self._update_readiness(owned)
+
+    def tick_passed_over(self, stage: str, tick: Record) -> None:
+        """A tick far ahead of the time at which the log took it: it is nothing, here and in every replay."""
+        self.metrics.tick_passed_over(stage, tick.partition, tick.topic)
+        where = {"topic": tick.topic, "partition": tick.partition, "offset": tick.offset}
+        log.warning("a tick of the future is nothing", stage=stage, **where, tick=event_codec.tick_number(tick))
 
     def revoked(self, owned: OwnedPartition) -> None:
         """The partition takes no turns until it is opened again."""
@@ -89,6 +99,18 @@ class WorkerObserver:
     def _update_readiness(self, owned: OwnedPartition) -> None:
         stage, partition = owned.task.stage.name, owned.task.partition
         if owned.caught_up:
-            self.metrics.lag(stage, partition, owned.lag)
+            wait = owned.task.aligner.waits() if owned.lag > self.plan.behind else None
+            self.metrics.lag(stage, partition, owned.lag, wait=wait)
+            self._report_wait(stage, partition, wait)
         else:
             self.metrics.closed(stage, partition)
+
+    def _report_wait(self, stage: str, partition: int, wait: Wait | None) -> None:
+        """One line when a turn has waited for too long, and one when it was taken after all."""
+        before = self._waits.get((stage, partition))
+        self._waits[stage, partition] = wait
+        if wait is not None and before is None:
+            tick = times.from_ms(wait.tick).isoformat()
+            log.warning("a turn waits", stage=stage, partition=partition, inputs=list(wait.inputs), tick=tick)
+        elif wait is None and before is not None:
+            log.info("the turn waits no more", stage=stage, partition=partition)

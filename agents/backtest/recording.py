@@ -12,7 +12,7 @@ from agents.backtest.event_runner import RoutedEvent
 from agents.engine.aligner import Aligner
 from agents.engine.stage import Stage
 from schemas.policies.rules import StageRulesChanged
-from streams.codec.event_codec import Codec, tick_number
+from streams.codec.event_codec import Codec, is_implausible, tick_number
 from streams.errors import BadRecord
 from streams.log.port import Log, Record
 from streams.topics import Topics
@@ -69,6 +69,8 @@ class Recording:
             source, number = self._aligner.inputs[f"{record.topic}:{record.partition}"], tick_number(record)
             if number is None:
                 source.add(record.offset, record, record.size)
+            elif is_implausible(number, appended_ms=record.timestamp_ms, before=source.highest):
+                source.skip(record.offset)
             else:
                 source.tick(record.offset, number)
         return bool(records)

@@ -58,6 +58,10 @@ class Input(Generic[R]):
             self.closed.append(Segment(number, offset + 1, self.open, self.open_size))
             self.open, self.open_size = [], 0
 
+    def skip(self, offset: int) -> None:
+        """Pass over a record that is nothing."""
+        self.next = offset + 1
+
     def drop_below(self, number: int) -> None:
         """Take away ticks below `number`: their records join the segment that follows."""
         if not self.closed or self.closed[0].tick >= number:
@@ -85,6 +89,14 @@ class TurnRecords(Generic[R]):
 
     number: int
     records: Mapping[str, Sequence[R]]
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """The next turn waits until each of these inputs has a tick that is not below `tick`."""
+
+    inputs: tuple[str, ...]
+    tick: int
 
 
 class Aligner(Generic[R]):
@@ -117,6 +129,12 @@ class Aligner(Generic[R]):
             records[topic] = segment.records
         self.turn = number
         return TurnRecords(number, records)
+
+    def waits(self) -> Wait | None:
+        """What the next turn waits for; None while no input is ahead of another."""
+        heads = [i.closed[0].tick for i in self.inputs.values() if i.closed]
+        lacking = tuple(topic for topic, i in self.inputs.items() if not i.closed)
+        return Wait(lacking, max(heads)) if heads and lacking else None
 
     def waits_for(self) -> set[str]:
         """Inputs without a closed segment: the turn cannot be taken before they get a tick. These are never paused."""

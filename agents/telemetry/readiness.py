@@ -6,6 +6,8 @@ catch up with.
 
 from collections.abc import Iterable
 
+from agents.engine.aligner import Wait
+from schemas import times
 from schemas.units import Seconds
 
 StagePartition = tuple[str, int]
@@ -20,6 +22,7 @@ class Readiness:
         self.bound = bound
         self._joined = False
         self._lags: dict[StagePartition, Seconds | None] = {}
+        self._waits: dict[StagePartition, Wait | None] = {}
 
     def assigned(self, tasks: Iterable[StagePartition]) -> None:
         """The worker owns these tasks and no others. A task that it owned and that was open stays open."""
@@ -32,10 +35,11 @@ class Readiness:
         if (stage, partition) in self._lags:
             self._lags[stage, partition] = None
 
-    def lag(self, stage: str, partition: int, seconds: Seconds) -> None:
-        """The task is open and this far behind."""
+    def lag(self, stage: str, partition: int, seconds: Seconds, *, wait: Wait | None = None) -> None:
+        """The task is open and this far behind; `wait` is what its next turn waits for."""
         if (stage, partition) in self._lags:
             self._lags[stage, partition] = seconds
+            self._waits[stage, partition] = wait
 
     def open_partitions(self, stage: str) -> int:
         """How many partitions of the stage take turns here."""
@@ -45,11 +49,17 @@ class Readiness:
         """Sentences that say why the worker is not ready; none when it is."""
         if not self._joined:
             return ["the worker was not given any partition yet"]
-        return [sentence for (stage, p), lag in sorted(self._lags.items()) if (sentence := self._behind(f"{stage}/{p}", lag))]
+        lags = sorted(self._lags.copy().items())
+        return [sentence for task, lag in lags if (sentence := self._behind(task, lag))]
 
-    def _behind(self, name: str, lag: Seconds | None) -> str:
+    def _behind(self, task: StagePartition, lag: Seconds | None) -> str:
+        name, wait = f"{task[0]}/{task[1]}", self._waits.get(task)
         if lag is None:
             return f"{name} is not open: its state is being recovered"
-        if lag > self.bound:
-            return f"{name} is {lag:.1f} s of event time behind, more than {self.bound:.1f} s"
-        return ""
+        if lag <= self.bound:
+            return ""
+        behind = f"{name} is {lag:.1f} s of event time behind, more than {self.bound:.1f} s"
+        if wait is None:
+            return behind
+        inputs = ", ".join(f"'{name}'" for name in wait.inputs)
+        return f"{behind}: the turn waits for a tick of {times.from_ms(wait.tick):%Y-%m-%d %H:%M:%S} UTC in {inputs}"

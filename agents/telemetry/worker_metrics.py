@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from agents.engine.aligner import Wait
 from agents.task import TurnResult
 from agents.telemetry.age_gauge import AgeGauge
 from agents.telemetry.readiness import Readiness, StagePartition
@@ -54,6 +55,11 @@ class WorkerMetrics:
     def _make_troubles(self, to: CollectorRegistry) -> None:
         self._dead = Counter("ullage_dead_letters", "Records that could not be read", ("stage",), registry=to)
         self._lost = Counter("ullage_lost_records", "Records gone before they were read", (*_TASK, "topic"), registry=to)
+        self._passed_over = Counter(
+            "ullage_ticks_passed_over", "Ticks far ahead of when the log took them", (*_TASK, "topic"), registry=to
+        )
+        self._waits = Gauge("ullage_turn_waits", "1 while a turn waits too long for this input", (*_TASK, "topic"), registry=to)
+        self._waited: dict[tuple[str, str], set[str]] = {}
         self._gaps = Counter("ullage_gaps_filled", "Jumps in a topic that were read again", (*_TASK, "topic"), registry=to)
 
     def assigned(self, tasks: Iterable[StagePartition]) -> None:
@@ -80,10 +86,14 @@ class WorkerMetrics:
         """A tick came in."""
         self._tick_age.happened(stage, str(partition))
 
-    def lag(self, stage: str, partition: int, seconds: Seconds) -> None:
-        """How far the last turn is behind the newest known tick, in event time. Also for a task that took no turn."""
+    def lag(self, stage: str, partition: int, seconds: Seconds, *, wait: Wait | None = None) -> None:
+        """How far the last turn is behind the newest known tick, in event time. Also for a task that took no turn.
+
+        `wait` is what the next turn waits for, when that takes too long.
+        """
         self._lag.labels(stage, str(partition)).set(seconds)
-        self.readiness.lag(stage, partition, seconds)
+        self.readiness.lag(stage, partition, seconds, wait=wait)
+        self._show_wait((stage, str(partition)), set(wait.inputs) if wait is not None else set())
         self._count_open(stage)
 
     def turn_taken(self, stage: str, partition: int, taken: TurnResult, *, seconds: Seconds, lag: Seconds) -> None:
@@ -111,6 +121,18 @@ class WorkerMetrics:
         """A jump in a topic was noticed and read again: harmless."""
         self._gaps.labels(stage, str(partition), topic).inc()
 
+    def tick_passed_over(self, stage: str, partition: int, topic: str) -> None:
+        """A tick lay implausibly far ahead of the time at which the log took it."""
+        self._passed_over.labels(stage, str(partition), topic).inc()
+
+    def _show_wait(self, task: tuple[str, str], inputs: set[str]) -> None:
+        shown = self._waited.get(task, set())
+        for topic in shown - inputs:
+            self._waits.remove(*task, topic)
+        for topic in inputs - shown:
+            self._waits.labels(*task, topic).set(1)
+        self._waited[task] = inputs
+
     def _count_open(self, stage: str) -> None:
         self._open.labels(stage).set(self.readiness.open_partitions(stage))
 
@@ -118,5 +140,6 @@ class WorkerMetrics:
         self.readiness.closed(stage, partition)
         self._count_open(stage)
         self._lag.remove(stage, str(partition))
+        self._show_wait((stage, str(partition)), set())
         self._tick_age.forget(stage, str(partition))
         self._checkpoint_age.forget(stage, str(partition))

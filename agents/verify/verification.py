@@ -28,7 +28,7 @@ from agents.verify.published_records import PublishedRecord, PublishedRecords
 from agents.verify.record_digest import FieldCensus
 from schemas.ids import TaskSource
 from schemas.times import from_ms
-from streams.codec.event_codec import header, tick_number
+from streams.codec.event_codec import header, is_implausible, tick_number
 from streams.log.port import NewRecord
 from streams.log_context import LogContext
 from streams.log_range import has_topic
@@ -205,10 +205,11 @@ class _StageVerification:
                 return None
             for record in records:
                 number = tick_number(record)
-                if number is None:
-                    aligner.inputs[record.topic].next = record.offset + 1
+                source = aligner.inputs[record.topic]
+                if number is None or is_implausible(number, appended_ms=record.timestamp_ms, before=source.highest):
+                    source.skip(record.offset)
                 else:
-                    aligner.inputs[record.topic].tick(record.offset, number)
+                    source.tick(record.offset, number)
         return cut.number
 
     def _compare(self, task: Task, taken: TurnResult) -> None:

@@ -39,6 +39,22 @@ def tick_number(record: Record) -> int | None:
     return number if 0 <= number < LAST_TICK else None
 
 
+MOST_TICK_AHEAD = 3_600_000
+"""Milliseconds that a tick may lie after the moment at which the log took it, and after the tick before it."""
+
+
+def is_implausible(tick: int, *, appended_ms: int, before: int) -> bool:
+    """Whether a tick is nothing because it lies far ahead of the time at which the log appended it.
+
+    `before` is the last tick that counted in the same partition, -1 for none, and `appended_ms` the record's own timestamp, -1
+    when the log has no times. So it follows from the log alone. Event time that runs ahead of real time, as in a simulation,
+    does so in small steps from one tick to the next; a single tick far ahead of both is a broken clock or a joke.
+    """
+    if appended_ms < 0 or before < 0:
+        return False
+    return tick - appended_ms > MOST_TICK_AHEAD and tick - before > MOST_TICK_AHEAD
+
+
 def header(record: Record | NewRecord, name: str) -> str | None:
     """The first header of this name, or None. Bytes that are not UTF-8 come back with replacement characters."""
     for key, value in record.headers:

@@ -23,7 +23,7 @@ from schemas.outcomes import Result, StatusWritten
 from schemas.policies.vpa import DEFAULT_RECOMMENDER, VpaChanged, VpaRemoved
 from streams import refused_records
 from streams.clients.kube.vpa_status_client import VpaStatusObject
-from streams.codec.event_codec import tick_number
+from streams.codec.event_codec import is_implausible, tick_number
 from streams.consumers.executing.cursor import Cursor
 from streams.consumers.executing.rate_limit import RateLimit
 from streams.consumers.vpa_status.status_writer import StatusApi, StatusWriter, WrittenStatus
@@ -142,8 +142,9 @@ class StatusConsumer:
         for record in self._cursor.catch_up():
             number = tick_number(record)
             if number is not None:
-                at = times.from_ms(number)
-                self._now = at if self._now is None else max(at, self._now)
+                before = -1 if self._now is None else times.to_ms(self._now)
+                if not is_implausible(number, appended_ms=record.timestamp_ms, before=before):
+                    self._now = times.from_ms(max(before, number))
                 continue
             try:
                 self._apply(record)

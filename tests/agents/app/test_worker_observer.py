@@ -2,6 +2,8 @@
 
 import asyncio
 
+from structlog.testing import capture_logs
+
 from agents import pipeline
 from agents.app.checkpoint_writer import Generation
 from agents.app.owned_partition import OwnedPartition, new_ledger
@@ -31,10 +33,12 @@ def hosted() -> tuple[StageHost, OwnedPartition, WorkerObserver]:
     return host, owned, observer
 
 
-def ticked(host: StageHost, owned: OwnedPartition, name: str, offset: int, number: int) -> None:
+def ticked(  # noqa: PLR0917  # a short word for many lines
+    host: StageHost, owned: OwnedPartition, name: str, offset: int, number: int, appended: int = -1
+) -> None:
     """One tick in one input."""
     new = tick(host.wires[name], 0, number)
-    host.feed(owned, name, Record(new.topic, 0, offset, new.key, new.value, new.headers))
+    host.feed(owned, name, Record(new.topic, 0, offset, new.key, new.value, new.headers, appended))
 
 
 def test_an_input_that_gets_no_ticks_lets_the_lag_grow_and_the_worker_is_not_ready() -> None:
@@ -45,7 +49,11 @@ def test_an_input_that_gets_no_ticks_lets_the_lag_grow_and_the_worker_is_not_rea
     ticked(host, owned, "pod-metrics", 1, 8_000)
     ticked(host, owned, "pod-metrics", 2, 16_000)
     assert observer.registry.get_sample_value("ullage_turn_lag_seconds", TASK) == 15.0
-    assert observer.metrics.readiness.reasons() == ["recommender/0 is 15.0 s of event time behind, more than 10.0 s"]
+    (reason,) = observer.metrics.readiness.reasons()
+    assert reason == (
+        "recommender/0 is 15.0 s of event time behind, more than 10.0 s: the turn waits for a tick of "
+        "1970-01-01 00:00:08 UTC in 'policies', 'cluster-changes', 'pod-changes', 'oom-events'"
+    )
 
 
 def test_a_worker_is_not_ready_while_its_partitions_are_taken_from_it() -> None:
@@ -69,3 +77,44 @@ def test_a_worker_is_ready_once_it_has_read_what_was_there_even_if_no_clock_tick
     for offset in range(2):
         host.feed(owned, "policies", Record(host.wires["policies"], 0, offset, b"key", b"{}", ()))
     assert observer.metrics.readiness.reasons() == []
+
+
+HOUR = 3_600_000
+NOW = 1_800_000_000_000
+
+
+def test_a_tick_less_than_an_hour_ahead_stops_the_partition_visibly_until_the_others_get_there() -> None:
+    host, owned, observer = hosted()
+    for name in host.wires:
+        ticked(host, owned, name, 0, NOW, NOW)
+    with capture_logs() as logs:
+        ticked(host, owned, "oom-events", 1, NOW + HOUR // 2, NOW + 500)
+        for n in range(1, 40):
+            for name in host.wires:
+                ticked(host, owned, name, n + 1, NOW + n * 500, NOW + n * 500)
+    (reason,) = observer.metrics.readiness.reasons()
+    assert reason == (
+        "recommender/0 is 1800.0 s of event time behind, more than 10.0 s: the turn waits for a tick of "
+        "2027-01-15 08:30:00 UTC in 'policies', 'cluster-changes', 'pod-changes', 'pod-metrics'"
+    )
+    assert [line["event"] for line in logs] == ["a turn waits"]
+    assert observer.registry.get_sample_value("ullage_turn_waits", {**TASK, "topic": "pod-metrics"}) == 1.0
+    assert observer.registry.get_sample_value("ullage_turn_waits", {**TASK, "topic": "oom-events"}) is None
+    for name in host.wires:
+        if name != "oom-events":
+            ticked(host, owned, name, 100, NOW + HOUR // 2, NOW + HOUR // 2)
+    assert observer.metrics.readiness.reasons() == []
+    assert observer.registry.get_sample_value("ullage_turn_waits", {**TASK, "topic": "pod-metrics"}) is None
+
+
+def test_a_tick_a_day_ahead_is_nothing_and_is_counted() -> None:
+    host, owned, observer = hosted()
+    for name in host.wires:
+        ticked(host, owned, name, 0, NOW, NOW)
+    ticked(host, owned, "oom-events", 1, NOW + 24 * HOUR, NOW + 100)
+    for name in host.wires:
+        ticked(host, owned, name, 2, NOW + 500, NOW + 500)
+    assert (owned.task.turn, owned.lag) == (NOW + 500, 0.0)
+    assert observer.metrics.readiness.reasons() == []
+    labels = {**TASK, "topic": host.wires["oom-events"]}
+    assert observer.registry.get_sample_value("ullage_ticks_passed_over_total", labels) == 1.0
