@@ -19,7 +19,7 @@ def backtest(
 ) -> int:
     """Run the stages over recorded usage and score them: slack, would-be OOM kills, changes; beside the recording's own requests.
 
-    No broker needed. Try other settings with `--set vertical.target_percentile=0.97` and compare.
+    No broker needed. Try other settings with `--set vertical.target_cpu_percentile=0.97` and compare.
     """
     from agents.inspect import backtest_command as command
 

@@ -14,7 +14,8 @@ class MetricsScraped:
 
     Row i says that container `containers[i]` of pod `pods[i]` of workload `workloads[i]` used `cores[i]` and `memory[i]`,
     averaged over the `window` that ended at `at`, or `ages[i]` seconds before it where there are ages. An amount that the
-    source did not see is NaN (null on the wire), never zero.
+    source did not see is NaN (null on the wire), never zero. `cores_max` and `memory_max` are the highest use within the window,
+    empty where the source knows averages alone; no stage decides by them, a backtest scores with them.
 
     The three name columns are interned by the codec: equal names in two records are the same tuple object, so a reader may
     look a whole scrape up by identity. Numbers are float64 arrays (or any sequence of floats).
@@ -33,6 +34,8 @@ class MetricsScraped:
     window: Seconds = Seconds(60.0)
     ages: Sequence[Seconds] = ()
     history: bool = False
+    cores_max: Sequence[Cores] = ()
+    memory_max: Sequence[Bytes] = ()
 
 
 @dataclass(frozen=True, slots=True)

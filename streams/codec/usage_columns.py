@@ -28,6 +28,7 @@ NameColumns = tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]
 
 KEEP_BYTES = 32 << 20
 _SAMPLES = 64
+_OPTIONAL = ("ages", "cores_max", "memory_max")
 _OPTIONS = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_UTC_Z
 
 
@@ -40,6 +41,8 @@ class _Scrape(msgspec.Struct):
     window: float = 60.0
     ages: list[float] = []
     history: bool = False
+    cores_max: list[float | None] = []
+    memory_max: list[float | None] = []
 
 
 _read_scrape = msgspec.json.Decoder(_Scrape).decode
@@ -54,7 +57,7 @@ class ScrapeCodec:
     def encode(self, scrape: MetricsScraped) -> bytes:
         """`{"at":…,"cluster":…,"window":…,"names":{"workloads":[…],"pods":[…],"containers":[…]},"cores":[…],"memory":[…]}`.
 
-        `ages` and `history` are written where they say something.
+        `ages`, `history`, `cores_max` and `memory_max` are written where they say something.
         """
         body: dict[str, object] = {
             "at": scrape.at,
@@ -64,8 +67,10 @@ class ScrapeCodec:
             "cores": np.ascontiguousarray(scrape.cores, dtype=np.float64),
             "memory": np.ascontiguousarray(scrape.memory, dtype=np.float64),
         }
-        if len(scrape.ages):
-            body["ages"] = np.ascontiguousarray(scrape.ages, dtype=np.float64)
+        for name in _OPTIONAL:
+            column = getattr(scrape, name)
+            if len(column):
+                body[name] = np.ascontiguousarray(column, dtype=np.float64)
         if scrape.history:
             body["history"] = True
         return orjson.dumps(body, option=_OPTIONS)
@@ -84,6 +89,8 @@ class ScrapeCodec:
             window=Seconds(body.window),
             ages=_array(body.ages) if body.ages else (),
             history=body.history,
+            cores_max=_array(body.cores_max) if body.cores_max else (),
+            memory_max=_array(body.memory_max) if body.memory_max else (),
         )
 
 
@@ -93,8 +100,10 @@ def _refuse_unequal(names: NameColumns, body: _Scrape) -> None:
     if not workloads == pods == containers == cores == memory:
         rows = f"{workloads} workloads, {pods} pods, {containers} containers, {cores} cores, {memory} memory"
         raise BadRecord(f"the columns are of unequal length: {rows}")
-    if body.ages and len(body.ages) != cores:
-        raise BadRecord(f"the columns are of unequal length: {cores} cores, {len(body.ages)} ages")
+    for name in _OPTIONAL:
+        column = getattr(body, name)
+        if column and len(column) != cores:
+            raise BadRecord(f"the columns are of unequal length: {cores} cores, {len(column)} {name}")
 
 
 def _array(numbers: Sequence[float | None]) -> Any:

@@ -69,9 +69,16 @@ def scrapes(draw: st.DrawFn) -> MetricsScraped:
     )
     columns = [tuple(column) for column in zip(*rows, strict=True)] or [()] * 5
     numbers = (np.array(column, dtype=np.float64) for column in columns[3:])
-    ages = draw(st.just(()) | st.lists(st.floats(0, 1e4), min_size=len(rows), max_size=len(rows)).map(np.array)) if rows else ()
+    column = st.lists(st.floats(0, 1e4), min_size=len(rows), max_size=len(rows)).map(np.array)
+    optional = {name: draw(st.just(()) | column) if rows else () for name in ("ages", "cores_max", "memory_max")}
     return MetricsScraped(
-        draw(times), draw(names), *columns[:3], *numbers, window=draw(st.floats(0.1, 1e5)), ages=ages, history=draw(st.booleans())
+        draw(times),
+        draw(names),
+        *columns[:3],
+        *numbers,
+        window=draw(st.floats(0.1, 1e5)),
+        history=draw(st.booleans()),
+        **optional,
     )
 
 

@@ -46,11 +46,15 @@ def _scrape(event: MetricsScraped) -> Iterator[str]:
     yield from _odd_keys(event.workloads)
     if not math.isfinite(event.window) or event.window < 0:
         yield f"window is {event.window}, which is no length of time"
-    if len(event.ages) not in (0, len(event.pods)):
-        yield f"ages has {len(event.ages)} rows, and there are {len(event.pods)} pods"
+    for name in ("ages", "cores_max", "memory_max"):
+        length = len(getattr(event, name))
+        if length not in (0, len(event.pods)):
+            yield f"{name} has {length} rows, and there are {len(event.pods)} pods"
     yield from _column("ages", event.ages, MOST_AGE)
     yield from _column("cores", event.cores, bounds.MOST_CORES)
     yield from _column("memory", event.memory, bounds.MOST_BYTES)
+    yield from _column("cores_max", event.cores_max, bounds.MOST_CORES)
+    yield from _column("memory_max", event.memory_max, bounds.MOST_BYTES)
 
 
 def _checkpoint(event: CheckpointSeen) -> Iterator[str]:

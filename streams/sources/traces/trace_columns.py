@@ -19,6 +19,12 @@ def _with_units(words: Iterable[str], units: Mapping[str, float]) -> dict[str, f
     return {f"{word}_{unit}": factor for word in words for unit, factor in units.items()}
 
 
+def _peaks(words: Iterable[str], units: Mapping[str, float]) -> dict[str, float]:
+    """`cpu_cores_max`, `cpu_max_cores` and so on: the highest use within the row's window."""
+    names = ((word, unit) for word in words for unit in units)
+    return {name: units[unit] for word, unit in names for name in (f"{word}_{unit}_max", f"{word}_max_{unit}")}
+
+
 def _names(*names: str) -> dict[str, float]:
     return dict.fromkeys(names, 1.0)
 
@@ -28,6 +34,8 @@ ALIASES: Mapping[str, Mapping[str, float]] = {
     "time": _TIME,
     "cores": _with_units(("cpu", "cpu_usage", "cpu_used"), _CPU),
     "memory": _with_units(("memory", "mem", "memory_usage", "memory_used"), _MEMORY),
+    "cores_max": _peaks(("cpu", "cpu_usage", "cpu_used"), _CPU),
+    "memory_max": _peaks(("memory", "mem", "memory_usage", "memory_used"), _MEMORY),
     "workload": _names("workload", "deployment", "service", "job_id", "job"),
     "pod": _names("pod", "pod_id", "pod_name"),
     "namespace": _names("namespace"),

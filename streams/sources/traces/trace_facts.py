@@ -119,6 +119,7 @@ class FactRouter:
         self._keys = [Workload(cluster, n.namespace, KIND, n.workload).key for n in trace.names]
         self._partitions = np.array([topics.partition_of(key) for key in self._keys])
         self._columns: dict[bytes, Columns] = {}
+        self._columns_there = [name for name in ("cores", "memory", "cores_max", "memory_max") if trace.has(name)]
 
     def pods(self, facts: Iterator[PodDeleted | PodChanged | ContainerOOMKilled]) -> Iterator[RoutedFact]:
         """Facts about pods."""
@@ -136,8 +137,9 @@ class FactRouter:
         partitions = self._partitions[scrape.who]
         for partition, rows in _parts(partitions):
             names = self._names(scrape.who[rows])
-            cores, memory = scrape.numbers["cores"][rows], scrape.numbers["memory"][rows]
-            fact = MetricsScraped(at, self._cluster, *names, cores=cores, memory=memory, window=Seconds(self._trace.step))
+            numbers = {name: scrape.numbers[name][rows] for name in self._columns_there}
+            ages = () if scrape.ages is None else scrape.ages[rows]
+            fact = MetricsScraped(at, self._cluster, *names, **numbers, window=Seconds(self._trace.step), ages=ages)
             yield RoutedFact(fact, "pod-metrics", self._cluster, partition)
 
     def _names(self, who: Any) -> Columns:

@@ -1,7 +1,8 @@
 """A usage trace of any size as a table in time order: DuckDB sorts it once into a file of its own and returns it in chunks.
 
 Rows are gathered into scrapes: the scrape at T holds what each container used in (T - step, T], where step is the interval that
-most containers of the trace have. A container with two rows in one such window gives two scrapes of the same time.
+most containers of the trace have. A container with two rows in one such window gives two scrapes of the same time; the earlier
+row comes first and has an age, because a reader takes no second sample of one moment.
 """
 
 import math
@@ -23,7 +24,7 @@ CHUNK = 200_000
 UNIX_S = 500_000_000
 """Seconds below this count from the trace's own start, seconds above it from 1970."""
 
-_NUMBERS = ("cores", "memory", *REQUESTS, "oom_kills")
+_NUMBERS = ("cores", "memory", "cores_max", "memory_max", *REQUESTS, "oom_kills")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +41,16 @@ class TraceContainer:
 
 @dataclass(frozen=True, slots=True)
 class TraceScrape:
-    """The rows of one scrape. `who` (rows,) are rising indexes into the trace's names; missing numbers are NaN."""
+    """The rows of one scrape. `who` (rows,) are rising indexes into the trace's names; missing numbers are NaN.
+
+    `ages` (rows,) are seconds before `at` of the rows that another one of their container follows, and 0 of all others; None when
+    no row has an age.
+    """
 
     at: float
     who: Any
     numbers: dict[str, Any]
+    ages: Any = None
 
 
 class Trace:
@@ -151,7 +157,7 @@ class Trace:
         numbers = ", ".join(_NUMBERS)
         scraped = f"ceil(t / {self.step!r}) * {self.step!r}"
         self._db.execute(
-            f"create table sorted as select {scraped} as scraped, cast(who as integer) as who, {numbers} from clean "  # noqa: S608  # our own words
+            f"create table sorted as select {scraped} as scraped, cast(who as integer) as who, t, {numbers} from clean "  # noqa: S608  # our own words
             f"join names using (container, workload, pod, namespace) order by {scraped}, who, t"
         )
         self._counts = self._db.execute("select scraped, count(*) from sorted group by scraped order by scraped").fetchall()
@@ -171,7 +177,7 @@ class Trace:
         """All rows in order of time, with about CHUNK rows in memory at a time."""
         for low, high in self._ranges():
             chunk = self._db.execute(
-                "select * from sorted where scraped between ? and ? order by scraped, who", [low, high]
+                "select * from sorted where scraped between ? and ? order by scraped, who, t", [low, high]
             ).fetchnumpy()
             yield from _split(chunk)
 
@@ -185,13 +191,16 @@ class Trace:
 
 
 def _split(chunk: dict[str, Any]) -> Iterator[TraceScrape]:
-    """Cut a chunk at each change of time. A container's second row at one time goes into a second scrape."""
+    """Cut a chunk, which is sorted, at each change of time. A container's second row at one time goes into a second scrape."""
     at, who = chunk["scraped"], chunk["who"]
     edges = np.flatnonzero(np.diff(at)) + 1
     for rows in np.split(np.arange(len(at)), edges):
         left = rows
         while len(left):
-            first = np.concatenate(([True], who[left][1:] != who[left][:-1]))
+            fresh = who[left][1:] != who[left][:-1]
+            first, last = np.concatenate(([True], fresh)), np.concatenate((fresh, [True]))
             now = left[first]
-            yield TraceScrape(float(at[now[0]]), who[now], {name: chunk[name][now] for name in _NUMBERS})
+            followed = ~last[first]
+            ages = np.where(followed, at[now] - chunk["t"][now], 0.0) if followed.any() else None
+            yield TraceScrape(float(at[now[0]]), who[now], {name: chunk[name][now] for name in _NUMBERS}, ages)
             left = left[~first]

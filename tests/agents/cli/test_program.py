@@ -1,3 +1,4 @@
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -9,8 +10,12 @@ from cyclopts import App
 from agents import cli
 from agents.cli.manual import manual
 from agents.cli.program import app
+from agents.settings import loading
+from agents.settings.docs import describe
 
 ROOT = Path(__file__).parents[3]
+SET = re.compile(r"--set[ =]([a-z_]+(?:\.[a-z_]+)+)=([^\s`'\",;)]+)")
+PROGRAM = ("agents", "streams", "schemas")
 HEAVY = {"faust", "aiokafka", "kafka", "kubernetes", "duckdb", "pydantic", "numpy", "msgspec"}
 
 
@@ -51,6 +56,24 @@ def test_every_command_has_a_help_text_and_every_parameter_says_what_it_is(words
 @pytest.mark.parametrize("words", ALL)
 def test_every_command_is_in_the_manual(words: tuple[str, ...]) -> None:
     assert f"# ullage {' '.join(words)}\n" in (ROOT / "docs/cli.md").read_text()
+
+
+def examples_of_settings() -> Iterator[tuple[str, str, str]]:
+    """File, name and value of each `--set NAME=VALUE` that we show to somebody."""
+    files = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(f for p in PROGRAM for f in (ROOT / p).rglob("*.py"))]
+    for file in [*files, *(file for file in (ROOT / "deploy").rglob("*") if file.is_file())]:
+        for name, value in SET.findall(file.read_text()):
+            yield str(file.relative_to(ROOT)), name, value
+
+
+def test_every_example_of_set_in_a_help_text_or_a_document_is_accepted() -> None:
+    found = sorted(set(examples_of_settings()))
+    assert {"agents/cli/backtest.py", "docs/kube.md", "docs/cli.md"} <= {file for file, _, _ in found}
+    names = {name for name, _, _ in describe()}
+    for file, name, value in found:
+        assert name in names, f"{file}: there is no setting '{name}'"
+        if not re.fullmatch("[A-Z:]+", value):  # FILE, HOST:PORT and their like stand for a value
+            loading.load(flags={name: value})
 
 
 def test_the_manual_says_what_the_program_says() -> None:

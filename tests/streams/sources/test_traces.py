@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from agents.engine.aligner import Aligner
+from agents.logic.usage.container_usage import ContainerUsage, UsageSettings
 from agents.pipeline import ticked_topics
 from schemas.catalogue import Event
 from schemas.facts.pods import ContainerSeen, PodChanged, PodDeleted
@@ -23,7 +24,9 @@ from streams.log.port import Record
 from streams.log_context import LogContext
 from streams.sources.clock import TimeBase
 from streams.sources.traces import Playback, PlaybackProgress, Trace, TracePlayer, trace_facts, trace_table
+from streams.sources.traces.trace_facts import FactRouter, TraceFacts
 from streams.topics import TOPICS, Topics
+from tests.support.real_traces import trace
 
 PAPERS = Topics(partitions=2)
 READ = ticked_topics()
@@ -226,6 +229,39 @@ def test_samples_within_one_step_are_one_scrape_and_a_second_sample_is_not_lost(
     with Trace(path, step=60) as trace:
         found = [(s.at, s.who.tolist(), s.numbers["cores"].tolist()) for s in trace.scrapes()]
     assert found == [(60, [0], [1]), (120, [0, 1], [2, 4]), (120, [1], [5]), (180, [0, 1], [3, 6])]
+
+
+def test_the_rows_of_one_window_stand_in_order_of_time_and_the_earlier_ones_have_an_age(tmp_path: Path) -> None:
+    lines = ["a,60,1,1", "b,119,5,5", "b,120,6,6", "a,120,2,2", "b,61,4,4"]
+    with Trace(csv(tmp_path, SMALL[0], *lines), step=60) as trace:
+        found = [(s.at, s.numbers["cores"].tolist(), None if s.ages is None else s.ages.tolist()) for s in trace.scrapes()]
+    assert found == [(60, [1], None), (120, [2, 4], [0, 59]), (120, [5], [1]), (120, [6], None)]
+    log, _ = play(csv(tmp_path, SMALL[0], "a,60,1,1", "a,120,1,1", *lines[1:3], lines[4]))
+    scrapes = [e for e in events(log, "pod-metrics") if isinstance(e, MetricsScraped) and "b" in e.pods]
+    assert [list(e.ages) for e in scrapes][1:] == [[1], []]
+
+
+def test_window_maxima_come_from_columns_that_hold_them(tmp_path: Path) -> None:
+    path = csv(tmp_path, SMALL[0] + ",cpu_cores_max,memory_max_mib", "a,60,1,100,2.5,3", "a,120,1,100,,4")
+    first, second = (e for e in events(play(path)[0], "pod-metrics") if isinstance(e, MetricsScraped))
+    assert (list(first.cores_max), list(first.memory_max)) == ([2.5], [3 << 20])
+    assert np.isnan(second.cores_max[0])
+    (plain,) = (e for e in events(play(csv(tmp_path, *SMALL[:2]))[0], "pod-metrics") if isinstance(e, MetricsScraped))
+    assert (len(plain.cores_max), len(plain.memory_max)) == (0, 0)
+
+
+@pytest.mark.slow
+def test_no_cpu_sample_of_a_real_trace_is_lost_to_the_grid(tmp_path: Path) -> None:
+    with Trace(trace("google2019-borg", None, tmp_path)) as borg:
+        usage = ContainerUsage(UsageSettings(), lambda workload, _pod, container: (workload, container, ""))
+        facts = TraceFacts(borg, cluster="c")
+        router = FactRouter(borg, Topics(partitions=1), "c")
+        for scrape in borg.scrapes():
+            for routed in router.metrics(scrape, facts.at(scrape.at)):
+                assert isinstance(routed.fact, MetricsScraped)
+                usage.scrape(routed.fact, routed.fact.at.timestamp(), offset=0)
+        folded = int(usage.aggregates["count"].sum())
+    assert folded == borg.rows == 64_738
 
 
 def test_chunks_of_any_size_give_the_same_scrapes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

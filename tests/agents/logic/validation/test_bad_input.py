@@ -110,6 +110,8 @@ def dead(done: TurnResult) -> list[tuple[str, int, str]]:
         (replace(used(START), cores=(1e7, 0.1)), "cores[0] is 10000000.0; more than 1e+06 is not possible"),
         (replace(used(START), memory=(1.0, 1e17)), "memory[1] is 1e+17; more than 1e+16 is not possible"),
         (replace(used(START), ages=(0.0, -1.0)), "ages[1] is -1.0; an amount cannot be negative"),
+        (replace(used(START), cores_max=(0.1, -0.5)), "cores_max[1] is -0.5; an amount cannot be negative"),
+        (replace(used(START), memory_max=(1e17, 1.0)), "memory_max[0] is 1e+17; more than 1e+16 is not possible"),
         (used(START + DAY), "at is 2026-01-02T00:00:00+00:00, 86400 s after the turn"),
         (killed(START + HOUR), "at is 2026-01-01T01:00:00+00:00, 3600 s after the turn"),
         (replace(killed(START), memory_used=-1), "memory_used is -1; an amount cannot be negative"),
