@@ -20,7 +20,7 @@ def _with_units(words: Iterable[str], units: Mapping[str, float]) -> dict[str, f
 
 
 def _peaks(words: Iterable[str], units: Mapping[str, float]) -> dict[str, float]:
-    """`cpu_cores_max`, `cpu_max_cores` and so on: the highest use within the row's window."""
+    """The highest use within the row's window, as in "CPU cores max" or "CPU max cores"; with the factor to our unit."""
     names = ((word, unit) for word in words for unit in units)
     return {name: units[unit] for word, unit in names for name in (f"{word}_{unit}_max", f"{word}_max_{unit}")}
 
