@@ -52,6 +52,8 @@ class Pod:
     """The pod is being deleted."""
     init_containers: tuple[ContainerSeen, ...] = ()
     qos: str = ""
+    version: str = field(default="", compare=False)
+    """The object's version, by which a change finds out that the pod is no longer as it was read; empty when there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,11 +100,12 @@ class ClusterClient(Protocol):
     def usage(self) -> Sequence[PodUsage]:
         """What running pods used lately, by namespace and name."""
 
-    def resize(self, pod: PodName, *, requests: Mapping[str, Amounts], limits: Mapping[str, Amounts]) -> None:
-        """Ask for new amounts in place. Returns once the cluster has accepted them, which may be before they are in force.
+    def resize(self, pod: Pod, *, requests: Mapping[str, Amounts], limits: Mapping[str, Amounts]) -> None:
+        """Ask for new amounts in place of those of `pod`, which was read just before.
 
-        Raises GiveUp when the pod with this uid is gone. The cluster accepts amounts that the node could never hold; the pod then
-        shows INFEASIBLE.
+        Returns once the cluster has accepted them, which may be before they are in force. Raises GiveUp when the pod with this
+        uid is gone, and TryAgain when it has changed since it was read. The cluster may accept amounts that the node could never
+        hold; the pod then shows INFEASIBLE.
         """
 
     def evict(self, pod: PodName) -> None:

@@ -32,12 +32,12 @@ class SimulatedClient:
         """What running pods used in the last window."""
         return self._simulated.usage()
 
-    def resize(self, pod: PodName, *, requests: Mapping[str, Amounts], limits: Mapping[str, Amounts]) -> None:
+    def resize(self, pod: Pod, *, requests: Mapping[str, Amounts], limits: Mapping[str, Amounts]) -> None:
         """Ask for new amounts in place."""
         try:
-            self._simulated.resize(pod, requests=requests, limits=limits)
+            self._simulated.resize(pod.pod, requests=requests, limits=limits)
         except ApiRefusal as no:
-            raise _error("resizing", pod, no) from no
+            raise _error("resizing", pod.pod, no) from no
 
     def evict(self, pod: PodName) -> None:
         """Evict the pod."""

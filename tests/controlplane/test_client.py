@@ -1,5 +1,6 @@
 """Our client against a real API server: what it reads, what it changes, and what it says when it may not."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -65,7 +66,7 @@ def test_a_resize_is_in_force_without_a_restart(plane: Plane, client: Kubernetes
     world.deployment("web", {"app": {"requests": {"cpu": "100m", "memory": "64Mi"}}})
     before = one(client, world)
     more = Amounts(cpu=Cores(0.321), memory=Bytes(100 * MIB))
-    client.resize(before.pod, requests={"app": more}, limits={})
+    client.resize(before, requests={"app": more}, limits={})
     assert one(client, world).asked_requests == {"app": more}
     after = wait_for(lambda: next((pod for pod in seen(client, world) if pod.containers[0].requests == more), None))
     assert after.pod == before.pod
@@ -80,7 +81,7 @@ def test_a_kubelet_that_refuses_a_resize_is_seen_to_do_so(
     client: KubernetesClient, world: World, word: str, state: ResizeState
 ) -> None:
     world.deployment("web", {"app": {"requests": {"cpu": "100m"}}}, annotations={stages.RESIZE: word})
-    client.resize(one(client, world).pod, requests={"app": Amounts(cpu=Cores(0.2))}, limits={})
+    client.resize(one(client, world), requests={"app": Amounts(cpu=Cores(0.2))}, limits={})
     wait_for(lambda: one(client, world).resize is state, what=f"the resize is {word}")
     assert one(client, world).containers[0].requests == Amounts(cpu=Cores(0.1))
     assert one(client, world).asked_requests == {"app": Amounts(cpu=Cores(0.2))}
@@ -88,7 +89,7 @@ def test_a_kubelet_that_refuses_a_resize_is_seen_to_do_so(
 
 def test_a_slow_resize_is_seen_in_progress_and_then_done(client: KubernetesClient, world: World) -> None:
     world.deployment("web", {"app": {"requests": {"cpu": "100m"}}}, annotations={stages.RESIZE: "Slow"})
-    client.resize(one(client, world).pod, requests={"app": Amounts(cpu=Cores(0.2))}, limits={})
+    client.resize(one(client, world), requests={"app": Amounts(cpu=Cores(0.2))}, limits={})
     wait_for(lambda: one(client, world).resize is ResizeState.IN_PROGRESS, what="the resize is in progress")
     wait_for(lambda: one(client, world).containers[0].requests == Amounts(cpu=Cores(0.2)), what="the resize is done")
     assert one(client, world).resize is ResizeState.NONE
@@ -96,9 +97,10 @@ def test_a_slow_resize_is_seen_in_progress_and_then_done(client: KubernetesClien
 
 def test_a_resize_of_a_pod_that_was_replaced_is_given_up(client: KubernetesClient, world: World) -> None:
     world.deployment("web", {"app": {"requests": {"cpu": "100m"}}})
-    pod = one(client, world).pod
+    pod = one(client, world)
+    other = replace(pod, pod=replace(pod.pod, uid="another-uid"), version="")
     with pytest.raises(GiveUp):
-        client.resize(PodName(pod.namespace, pod.name, "another-uid"), requests={"app": Amounts(cpu=Cores(0.2))}, limits={})
+        client.resize(other, requests={"app": Amounts(cpu=Cores(0.2))}, limits={})
     assert one(client, world).asked_requests == {"app": Amounts(cpu=Cores(0.1))}
 
 

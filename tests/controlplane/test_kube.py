@@ -8,7 +8,7 @@ from schemas.facts.nodes import NodeChanged, NodeRemoved
 from schemas.facts.pods import PodChanged, PodDeleted, ResizeState
 from schemas.facts.sources import SourceReported
 from schemas.facts.usage import ContainerOOMKilled
-from schemas.names import Amounts, PodName
+from schemas.names import Amounts
 from schemas.policies.vpa import VpaRemoved
 from schemas.units import Cores
 from streams.clients.kube.cluster_client import KubernetesClient
@@ -45,8 +45,9 @@ def test_a_resize_is_published_once_when_asked_for_and_once_when_in_force(
         (pod,) = world.deployment("web", {"app": {"requests": {"cpu": "100m"}}}, annotations={stages.RESIZE: "Slow"})
         uid = uid_of(pod)
         wait_for(lambda: runs(scene, uid))
-        name = PodName(scene.namespace, pod["metadata"]["name"], uid)
-        client.resize(name, requests={"app": Amounts(cpu=Cores(0.2))}, limits={})
+        read = client.pod(scene.namespace, pod["metadata"]["name"])
+        assert read is not None
+        client.resize(read, requests={"app": Amounts(cpu=Cores(0.2))}, limits={})
 
         def done() -> bool:
             newest = scene.pods(uid)[-1]

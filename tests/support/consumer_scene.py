@@ -32,8 +32,8 @@ class CountingClient(SimulatedClient):
         super().__init__(simulated)
         self.acts: list[str] = []
 
-    def resize(self, pod: PodName, *, requests: Mapping[str, Amounts], limits: Mapping[str, Amounts]) -> None:
-        self.acts.append(f"resize {pod.name}")
+    def resize(self, pod: Pod, *, requests: Mapping[str, Amounts], limits: Mapping[str, Amounts]) -> None:
+        self.acts.append(f"resize {pod.pod.name}")
         super().resize(pod, requests=requests, limits=limits)
 
     def evict(self, pod: PodName) -> None:

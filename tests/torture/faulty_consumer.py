@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from kubernetes import client as official
 
 from schemas.names import Amounts, PodName
+from streams.clients.cluster_port import Pod
 from streams.clients.kube.cluster_client import KubernetesClient
 from streams.codec.event_codec import Codec
 from streams.consumers.pods.evictor import evictor
@@ -31,7 +32,7 @@ class Dying(KubernetesClient):
 
     die = 0.0
 
-    def resize(self, pod: PodName, *, requests: Mapping[str, Amounts], limits: Mapping[str, Amounts]) -> None:
+    def resize(self, pod: Pod, *, requests: Mapping[str, Amounts], limits: Mapping[str, Amounts]) -> None:
         super().resize(pod, requests=requests, limits=limits)
         self._maybe()
 

@@ -60,12 +60,19 @@ class KubernetesClient:
             raise unreadable_error(error, request) from error
         return sorted(usages, key=lambda usage: (usage.namespace, usage.pod))
 
-    def resize(self, pod: PodName, *, requests: Mapping[str, Amounts], limits: Mapping[str, Amounts]) -> None:
-        """Patch the resize subresource. The uid in the patch makes the server refuse another pod of the same name."""
-        names = sorted(requests.keys() | limits.keys())
+    def resize(self, pod: Pod, *, requests: Mapping[str, Amounts], limits: Mapping[str, Amounts]) -> None:
+        """Patch the resize subresource, on condition of the uid and of the version that was read.
+
+        The containers stand in the pod's order, because a merged list takes the order of the patch, and the server refuses a
+        resize that reorders containers.
+        """
+        changed = requests.keys() | limits.keys()
+        order = [container.name for container in pod.containers if container.name in changed]
+        names = order + sorted(changed - set(order))
         containers = [_resources(name, requests.get(name), limits.get(name)) for name in names]
-        body = {"metadata": {"uid": pod.uid}, "spec": {"containers": containers}}
-        self._change(_pod_request(pod, "resize", "resizing"), "PATCH", body, STRATEGIC_MERGE_PATCH)
+        metadata = {"uid": pod.pod.uid, **({"resourceVersion": pod.version} if pod.version else {})}
+        body = {"metadata": metadata, "spec": {"containers": containers}}
+        self._change(_pod_request(pod.pod, "resize", "resizing"), "PATCH", body, STRATEGIC_MERGE_PATCH)
 
     def evict(self, pod: PodName) -> None:
         """Create an eviction on condition of the uid. The server enforces disruption budgets."""

@@ -192,6 +192,7 @@ def read_pod(cluster: str, pod: PodObject) -> Pod:
         leaving=meta.deletion_timestamp is not None,
         init_containers=tuple(_container(container, first.get(container.name)) for container in pod.spec.init_containers),
         qos=pod.status.qos_class,
+        version=meta.resource_version,
     )
 
 

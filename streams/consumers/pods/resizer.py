@@ -31,5 +31,5 @@ def resize(client: ClusterClient, plan: ResizePlanned) -> HandlerResult:
         now = {name: requests.get(name, Amounts()) for name in plan.expect}
         if not same(now, plan.expect):
             return HandlerResult(Result.REFUSED, f"it moved: the pod {what} {spelled(now)}, expected {spelled(plan.expect)}")
-    client.resize(pod.pod, requests=plan.requests, limits=plan.limits)
+    client.resize(pod, requests=plan.requests, limits=plan.limits)
     return HandlerResult(Result.DONE, "the cluster accepted the new amounts")

@@ -66,7 +66,7 @@ def test_one_pod_is_read_by_name(client: ClusterClient) -> None:
 def test_a_resize_is_asked_at_once_and_in_force_later(client: ClusterClient, cluster: SimulatedCluster) -> None:
     pod = one(client, "web")
     requests, limits = {"web": Amounts(Cores(0.25), Bytes(300 * MIB))}, {"web": Amounts(Cores(0.5), Bytes(600 * MIB))}
-    client.resize(pod.pod, requests=requests, limits=limits)
+    client.resize(pod, requests=requests, limits=limits)
     asked = client.pod("shop", pod.pod.name)
     assert asked is not None
     assert (asked.asked_requests["web"], asked.asked_limits["web"]) == (requests["web"], limits["web"])
@@ -81,7 +81,7 @@ def test_a_resize_is_asked_at_once_and_in_force_later(client: ClusterClient, clu
 
 def test_cpu_finer_than_a_millicore_is_rounded_up(client: ClusterClient) -> None:
     pod = one(client, "web")
-    client.resize(pod.pod, requests={"web": Amounts(cpu=Cores(0.0253))}, limits={})
+    client.resize(pod, requests={"web": Amounts(cpu=Cores(0.0253))}, limits={})
     asked = client.pod("shop", pod.pod.name)
     assert asked is not None
     assert asked.asked_requests["web"] == Amounts(Cores(0.026), pod.asked_requests["web"].memory)
@@ -91,13 +91,13 @@ def test_a_resize_beyond_the_node_is_accepted_then_infeasible_and_another_one_ma
     client: ClusterClient, cluster: SimulatedCluster
 ) -> None:
     pod = one(client, "metrics")
-    client.resize(pod.pod, requests={"metrics": Amounts(cpu=Cores(99.0))}, limits={})
+    client.resize(pod, requests={"metrics": Amounts(cpu=Cores(99.0))}, limits={})
     cluster.advance(cluster.now + timedelta(minutes=5))
     stuck = client.pod("platform", pod.pod.name)
     assert stuck is not None
     assert (stuck.resize, stuck.asked_requests["metrics"].cpu) == (ResizeState.INFEASIBLE, 99.0)
     assert stuck.containers[0].requests == pod.containers[0].requests
-    client.resize(pod.pod, requests={"metrics": Amounts(cpu=Cores(0.5))}, limits={})
+    client.resize(pod, requests={"metrics": Amounts(cpu=Cores(0.5))}, limits={})
     cluster.advance(cluster.now + timedelta(minutes=1))
     small = client.pod("platform", pod.pod.name)
     assert small is not None
@@ -107,15 +107,15 @@ def test_a_resize_beyond_the_node_is_accepted_then_infeasible_and_another_one_ma
 def test_a_request_above_its_limit_is_given_up(client: ClusterClient) -> None:
     pod = one(client, "cart")
     with pytest.raises(GiveUp, match=r"422 .*must be less than or equal to memory limit"):
-        client.resize(pod.pod, requests={"cart": Amounts(memory=Bytes(1 << 30))}, limits={})
+        client.resize(pod, requests={"cart": Amounts(memory=Bytes(1 << 30))}, limits={})
 
 
 def test_a_resize_of_another_uid_or_nobody_is_given_up(client: ClusterClient) -> None:
     pod = one(client, "web")
     with pytest.raises(GiveUp, match=r"409 .*UID"):
-        client.resize(replace(pod.pod, uid="stranger"), requests={"web": Amounts(cpu=Cores(0.1))}, limits={})
+        client.resize(replace(pod, pod=replace(pod.pod, uid="stranger")), requests={"web": Amounts(cpu=Cores(0.1))}, limits={})
     with pytest.raises(GiveUp, match=r"404 .*nobody"):
-        client.resize(PodName("shop", "nobody", "u"), requests={"web": Amounts(cpu=Cores(0.1))}, limits={})
+        client.resize(replace(pod, pod=PodName("shop", "nobody", "u")), requests={"web": Amounts(cpu=Cores(0.1))}, limits={})
 
 
 def test_an_evicted_pod_is_gone_and_another_comes(client: ClusterClient, cluster: SimulatedCluster) -> None:

@@ -72,10 +72,10 @@ class FatefulClient(SimulatedClient):
         super().__init__(simulated)
         self.fate, self.accepted = fate, list[str]()
 
-    def resize(self, pod: PodName, *, requests: Mapping[str, Amounts], limits: Mapping[str, Amounts]) -> None:
+    def resize(self, pod: Pod, *, requests: Mapping[str, Amounts], limits: Mapping[str, Amounts]) -> None:
         self.fate.danger()
         super().resize(pod, requests=requests, limits=limits)
-        self.accepted.append(pod.uid)
+        self.accepted.append(pod.pod.uid)
         self.fate.danger()
 
     def evict(self, pod: PodName) -> None:

@@ -165,7 +165,7 @@ def test_without_a_tick_nothing_is_done(scene: ConsumerScene) -> None:
 
 def test_a_pod_that_moved_is_refused(scene: ConsumerScene) -> None:
     pod = scene.pod()
-    scene.client.resize(pod.pod, requests={"metrics": Amounts(cpu=Cores(0.7))}, limits={})
+    scene.client.resize(pod, requests={"metrics": Amounts(cpu=Cores(0.7))}, limits={})
     scene.plan(resize_of(pod))
     resizer(scene.context, scene.client).poll_once()
     scene.cluster.advance(scene.cluster.now + timedelta(minutes=1))

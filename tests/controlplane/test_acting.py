@@ -1,0 +1,91 @@
+"""The resizer and the evictor on a real API server: what they ask for, what stands in their way, and what they say of it."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from schemas.catalogue import Event
+from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned
+from schemas.names import Amounts, PodName, Workload
+from schemas.outcomes import ActionFinished, Result
+from schemas.policies.control import ControlChanged, Mode
+from schemas.units import Bytes, Cores
+from streams.clients.kube.cluster_client import KubernetesClient
+from streams.codec.event_codec import Codec, tick
+from streams.consumers.pods.resizer import resizer
+from streams.log.memory_log import MemoryLog
+from streams.log_context import LogContext
+from streams.topics import TOPICS, Topics
+from tests.controlplane.world import World
+
+CLUSTER, MIB = "real", 1 << 20
+BEFORE = Amounts(Cores(0.1), Bytes(64 * MIB))
+AFTER = Amounts(Cores(0.2), Bytes(96 * MIB))
+
+
+class ActingScene:
+    """A log in memory in mode apply, with the real time as event time, beside a real cluster."""
+
+    def __init__(self, world: World) -> None:
+        self.world, self.topics = world, Topics(partitions=1)
+        self.log, self.codec = MemoryLog(), Codec(self.topics)
+        self.context = LogContext(self.log, self.topics, self.codec, CLUSTER)
+        for topic in TOPICS:
+            self.log.create(self.topics.wire(topic.name), 1)
+        self.tick()
+        self.publish(ControlChanged(datetime.now(UTC), CLUSTER, Mode.APPLY), "control")
+
+    def tick(self, ahead: timedelta = timedelta()) -> None:
+        number = int((datetime.now(UTC) + ahead).timestamp() * 1000)
+        self.log.append([tick(self.topics.wire("control"), 0, number)])
+
+    def publish(self, event: Event, topic: str) -> None:
+        self.log.append([self.codec.encode(event, topic=topic, key=CLUSTER, partition=0, source="/test")])
+
+    def resize(self, pod: Any, identifier: str = "r", *, requests: Mapping[str, Amounts], limits: Any = None) -> None:
+        at = datetime.now(UTC)
+        expect = dict.fromkeys(requests, BEFORE)
+        self.publish(
+            ResizePlanned(
+                identifier, at, at + timedelta(minutes=5), self.workload(), name_of(pod), requests, limits or {}, expect, {}
+            ),
+            "pod-updates",
+        )
+
+    def evict(self, pod: Any, identifier: str = "e") -> None:
+        at = datetime.now(UTC)
+        plan = EvictionPlanned(identifier, at, at + timedelta(minutes=5), self.workload(), name_of(pod), {"app": BEFORE}, {})
+        self.publish(plan, "pod-updates")
+
+    def workload(self) -> Workload:
+        return Workload(CLUSTER, self.world.namespace, "Deployment", "web")
+
+    def outcomes(self) -> Sequence[ActionFinished]:
+        records = self.log.poll({(self.topics.wire("outcomes"), 0): 0})
+        return [event for record in records if isinstance(event := self.codec.decode(record), ActionFinished)]
+
+
+def name_of(pod: Any) -> PodName:
+    return PodName(pod["metadata"]["namespace"], pod["metadata"]["name"], pod["metadata"]["uid"])
+
+
+@pytest.fixture
+def scene(world: World) -> ActingScene:
+    return ActingScene(world)
+
+
+@pytest.mark.parametrize("changed", [("zebra", "app", "mid"), ("mid", "zebra")])
+def test_a_resize_keeps_the_order_of_the_containers(
+    scene: ActingScene, client: KubernetesClient, changed: tuple[str, ...]
+) -> None:
+    small = {"requests": {"cpu": "100m", "memory": "64Mi"}}
+    (pod,) = scene.world.deployment("web", {"zebra": small, "app": small, "mid": small})
+    scene.resize(pod, requests=dict.fromkeys(changed, AFTER))
+    assert resizer(scene.context, client).poll_once() == 1
+    assert [(o.result, o.reason) for o in scene.outcomes()] == [(Result.DONE, "the cluster accepted the new amounts")]
+    found = scene.world.ask.get(scene.world.path("pods", pod["metadata"]["name"]))["spec"]["containers"]
+    asked = {each["name"]: each["resources"]["requests"]["cpu"] for each in found}
+    assert asked == {name: "200m" if name in changed else "100m" for name in ("zebra", "app", "mid")}
+    assert [each["name"] for each in found] == ["zebra", "app", "mid"]
