@@ -16,6 +16,7 @@ from agents.logic.admission.vpa_manifest import Vpa
 from agents.logic.admission.vpa_matching import Unresolved
 from agents.logic.resources.container_limit_range import Ranges
 from agents.logic.resources.resource_lists import Resources
+from agents.processes.review_memo import Question, RememberedReply, ReviewMemo, key_of
 from schemas.catalogue import Event
 from schemas.decisions.recommendations import RequestsRecommended
 from schemas.names import Place, PodName, Workload
@@ -43,6 +44,7 @@ class AdmissionReviewer:
         self._cluster, self._latest, self._settings = cluster, latest, settings
         self._lock = threading.Lock()
         self._index = AdmissionIndex(cluster, self._recommended, recommender)
+        self._memo = ReviewMemo()
 
     def apply(self, event: Event, place: Place) -> None:
         """Take in one event of `policies`."""
@@ -51,23 +53,16 @@ class AdmissionReviewer:
 
     def review(self, body: bytes, topmost: Topmost) -> Review:
         """Judge a review."""
-        lookup = _Lookup(self, topmost)
-        reply = admission_review.answer(self._decoded(body), lookup, self._settings)
-        account, latest = reply.account, lookup.latest
-        acted = account.status is Status.APPLIED and account.resource == "pods" and lookup.workload is not None
-        return Review(
-            body=_encoded(reply.review),
-            uid=account.uid,
-            status=account.status.value,
-            resource=_RESOURCES.get(account.resource, "unknown"),
-            reason=account.reason,
-            dry_run=account.dry_run,
-            changes=_changes(account) if acted else "",
-            pod=PodName(account.namespace, account.name, account.object_uid) if acted else None,
-            workload=lookup.workload if acted else None,
-            decision=latest.decision.id if acted and latest is not None else "",
-            cause=latest.place if acted and latest is not None else None,
-        )
+        review = self._decoded(body)
+        key, lookup = key_of(review), _Lookup(self, topmost)
+        remembered = self._memo.get(key, lookup)
+        if remembered is None:
+            lookup = _Lookup(self, topmost)
+            reply = admission_review.answer(review, lookup, self._settings)
+            remembered = RememberedReply(tuple(lookup.questions), reply, _changes(reply.account))
+            self._memo.put(key, remembered)
+        uid = remembered.reply.account.uid if isinstance(review, bytes) else admission_review.uid_of(review)
+        return _review(remembered, uid, lookup)
 
     def uid(self, body: bytes) -> str:
         """The uid of a review that could not be judged."""
@@ -116,25 +111,54 @@ class _Lookup:
         self._reviewer, self._topmost = reviewer, topmost
         self.workload: Workload | None = None
         self.latest: LatestDecision | None = None
+        self.questions: list[Question] = []
 
     def topmost(self, namespace: str, owner: Owner) -> Owner | Unresolved | None:
         """Asks nobody where no policy could govern."""
-        if not self._reviewer.governs(namespace):
-            return owner
-        found = self._topmost(ControllerKey(namespace, owner.kind, owner.name, owner.api_version))
-        if isinstance(found, UnknownOwner):
-            return Unresolved(found.why)
-        return None if found is None else Owner(found.kind, found.name, found.api_version)
+        answer: Owner | Unresolved | None = owner
+        if self._reviewer.governs(namespace):
+            found = self._topmost(ControllerKey(namespace, owner.kind, owner.name, owner.api_version))
+            if isinstance(found, UnknownOwner):
+                answer = Unresolved(found.why)
+            else:
+                answer = None if found is None else Owner(found.kind, found.name, found.api_version)
+        self.questions.append(Question("topmost", (namespace, owner), answer))
+        return answer
 
     def vpas(self, namespace: str, kind: str, name: str) -> Sequence[Vpa]:
         """From the index."""
         self.workload = Workload(self._reviewer.cluster, namespace, kind, name)
-        found, self.latest = self._reviewer.vpas(self.workload)
-        return found
+        answer, self.latest = self._reviewer.vpas(self.workload)
+        self.questions.append(Question("vpas", (namespace, kind, name), answer))
+        return answer
 
     def ranges(self, namespace: str) -> Ranges:
         """From the index."""
-        return self._reviewer.ranges(namespace)
+        answer = self._reviewer.ranges(namespace)
+        self.questions.append(Question("ranges", (namespace,), answer))
+        return answer
+
+
+def _review(remembered: RememberedReply, uid: str, lookup: _Lookup) -> Review:
+    """The review as it was judged, under this uid and with the recommendation that counts now."""
+    account, latest = remembered.reply.account, lookup.latest
+    body, response = remembered.reply.review, remembered.reply.review["response"]
+    if uid != account.uid and isinstance(response, dict):
+        body = {**body, "response": {**response, "uid": uid}}
+    acted = account.status is Status.APPLIED and account.resource == "pods" and lookup.workload is not None
+    return Review(
+        body=_encoded(body),
+        uid=uid,
+        status=account.status.value,
+        resource=_RESOURCES.get(account.resource, "unknown"),
+        reason=account.reason,
+        dry_run=account.dry_run,
+        changes=remembered.changes if acted else "",
+        pod=PodName(account.namespace, account.name, account.object_uid) if acted else None,
+        workload=lookup.workload if acted else None,
+        decision=latest.decision.id if acted and latest is not None else "",
+        cause=latest.place if acted and latest is not None else None,
+    )
 
 
 def _encoded(review: Mapping[str, object]) -> bytes:

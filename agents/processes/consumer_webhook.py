@@ -1,6 +1,5 @@
 """Puts `ullage consumer webhook` together from the settings."""
 
-import gc
 import os
 import socket
 import sys
@@ -15,6 +14,7 @@ from agents.processes.admission_reviewer import AdmissionReviewer
 from agents.settings import cluster_factory
 from agents.settings.tree import Settings
 from agents.settings.webhook_settings import WebhookSettings
+from agents.telemetry import garbage_collector
 from agents.telemetry.webhook_metrics import WebhookMetrics
 from schemas.units import Seconds
 from streams.clients.kube.api import Api
@@ -38,12 +38,15 @@ Python's own five milliseconds each of them would wait for as long as a pod shou
 def webhook(context: Callable[[], LogContext], settings: Settings, metrics: WebhookMetrics) -> WebhookConsumer:
     """The webhook. `context` opens the log anew, for a thread of its own."""
     sys.setswitchinterval(_SWITCH)
+    garbage_collector.relax()
     ours = settings.webhook
     api = Api(cluster_factory.connection(settings.cluster), timeout=Seconds(max(ours.lookup_seconds, 3.0)))
     make = partial(
         AdmissionReviewer, settings.cluster.name, settings=_admission(ours), recommender=settings.vertical.recommender
     )  # fmt: skip
-    view = AdmissionView(context(), make, heartbeat=Seconds(settings.vertical.heartbeat), ready=_settle)
+    view = AdmissionView(
+        context(), make, heartbeat=Seconds(settings.vertical.heartbeat), ready=garbage_collector.exempt_present_objects
+    )
     outcomes, holder = OutcomeQueue(context()), CertificateHolder()
     metrics.look_at(lambda: view.age, lambda: float(len(outcomes)), lambda: float(outcomes.dropped))
     follows = ours.self_register or ours.certificate is None
@@ -60,12 +63,6 @@ def webhook(context: Callable[[], LogContext], settings: Settings, metrics: Webh
     )
     limits = ServerLimits(linger=Seconds(ours.linger_seconds))
     return WebhookConsumer(parts, Serving((ours.host, ours.port), limits, Seconds(ours.lookup_seconds)), real_time)
-
-
-def _settle() -> None:
-    """The view stays for long once it has caught up: the garbage collector need not look at it again and again."""
-    gc.collect()
-    gc.freeze()
 
 
 def webhook_leases(settings: Settings, api: Api) -> PlainObjects:

@@ -25,7 +25,7 @@ from prometheus_client import CollectorRegistry
 
 from agents.logic.admission.admission_settings import AdmissionSettings
 from agents.processes.admission_reviewer import AdmissionReviewer
-from agents.telemetry import WebhookMetrics
+from agents.telemetry import WebhookMetrics, garbage_collector
 from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
 from schemas.names import Amounts, Workload
 from schemas.policies.control import ControlChanged, Mode
@@ -196,6 +196,7 @@ def _tick(log: KafkaLog, stop: threading.Event) -> None:
 def serve(brokers: str) -> None:
     """The webhook's process: says how its view began and where it listens, and ends with its input."""
     sys.setswitchinterval(0.0005)
+    garbage_collector.relax()
     made, holder = self_made(("127.0.0.1",), datetime.now(UTC)), CertificateHolder()
     holder.load(made.certificate, made.key)
     metrics = WebhookMetrics(CollectorRegistry())
@@ -208,8 +209,7 @@ def serve(brokers: str) -> None:
     view, outcomes = AdmissionView(context(), make, heartbeat=Seconds(3600.0)), OutcomeQueue(context())
     count = view.catch_up()
     cold, used = time.perf_counter() - began, time.process_time() - used
-    gc.collect()
-    gc.freeze()
+    garbage_collector.exempt_present_objects()
     ended = threading.Event()
     for work in (view.follow, outcomes.write):
         threading.Thread(target=work, args=(ended,), daemon=True).start()

@@ -1,0 +1,81 @@
+"""Remembers what was answered to a review, because the pods of a rollout are alike: the same answer but for the review's uid.
+
+An answer is a pure function of the review and of what the cluster is asked for it. So it holds again when the parts of the review
+that admission looks at are the same bytes, and everything that was asked then is answered the same now.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from agents.logic.admission.admission_review import Reply
+from agents.logic.admission.pod_spec import Owner
+from agents.logic.admission.vpa_matching import Lookup
+
+_MOST = 5_000
+"""Answers that are kept; then all are forgotten."""
+_LONGEST = 16 * 1024
+"""Bytes of a pod's parts that are remembered."""
+_UNREAD = frozenset({"uid", "object", "oldObject", "options", "userInfo"})
+"""Parts of a request that no answer to a new pod depends on, or that are looked at one by one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What the cluster was asked for a review, and its answer."""
+
+    method: str
+    arguments: tuple[str | Owner, ...]
+    answer: object
+
+
+@dataclass(frozen=True, slots=True)
+class RememberedReply:
+    """A reply, what it rests on, and what it sets in words."""
+
+    questions: tuple[Question, ...]
+    reply: Reply
+    changes: str
+
+    def holds(self, lookup: Lookup) -> bool:
+        """Whether everything is answered as it was then."""
+        return all(getattr(lookup, each.method)(*each.arguments) == each.answer for each in self.questions)
+
+
+class ReviewMemo:
+    """Replies by what they were given to. Several threads may use it."""
+
+    def __init__(self) -> None:
+        self._kept: dict[bytes, RememberedReply] = {}
+
+    def get(self, key: bytes | None, lookup: Lookup) -> RememberedReply | None:
+        """The reply to a review of this key, if it holds still."""
+        found = None if key is None else self._kept.get(key)
+        return found if found is not None and found.holds(lookup) else None
+
+    def put(self, key: bytes | None, remembered: RememberedReply) -> None:
+        """Remember it; a review without a key is not remembered."""
+        if key is None:
+            return
+        if len(self._kept) >= _MOST:
+            self._kept.clear()
+        self._kept[key] = remembered
+
+
+def key_of(review: bytes | Mapping[str, Any]) -> bytes | None:
+    """What admission looks at in the review of a pod, as bytes; None for any other review, and for one that looks unusual."""
+    if isinstance(review, bytes):
+        return None
+    try:
+        request = review["request"]
+        pod = request["object"]
+        if request["resource"]["resource"] != "pods" or not isinstance(request["uid"], str):
+            return None
+        containers = [(each.get("name"), each.get("resources")) for each in pod["spec"]["containers"]]
+        about = {name: part for name, part in request.items() if name not in _UNREAD}
+        key = orjson.dumps((about, pod.get("metadata"), containers, pod.get("status")))
+    except (KeyError, TypeError, AttributeError):
+        return None
+    return key if len(key) <= _LONGEST else None
