@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from streams.codec import event_codec
 from streams.errors import BadInput, LogUnavailable, TryAgain
 from streams.log.port import Log, NewRecord
-from streams.sources.clock_skew import highest_tick, readable, refuse_skew
+from streams.sources.clock_skew import future_ticks, readable, refuse_skew
 from streams.topics import Topics
 
 
@@ -87,15 +87,15 @@ class Clock:
         self._last = -1
         self._last_look: int | None = None
         self._checked = 0
+        self._compared: int | None = None
+        self._warned: dict[tuple[str, int], int] = {}
 
     def run(self, stop: Callable[[], bool]) -> None:
         """Tick until `stop()`. Retries what may pass: a missed tick does no harm, because the next one closes the turn."""
-        compared = False
         while not stop():
             try:
-                if self.step() is not None and not compared:
-                    self._warn_of_future_tick()
-                    compared = True
+                if self.step() is not None:
+                    self._warn_of_future_ticks()
                 self._sleep(self.wait())
             except TryAgain as error:
                 self._warn(str(error))
@@ -126,13 +126,20 @@ class Clock:
         left = (base.wall(self._due(wall) + period) - wall) / 1000
         return min(max(left, 0.001), period / base.speed / 1000)
 
-    def _warn_of_future_tick(self) -> None:
-        """Nobody can take a tick of the future back, but operators should know what the turns wait for."""
-        timing = self._timing
-        highest = highest_tick(self._log, self._topics)
-        honest = self._last + timing.period_ms + timing.skew_ms * timing.base.speed
-        if highest > honest:
-            self._warn(f"the log holds a tick of {readable(highest)}, and ours is {readable(self._last)}: turns wait until then")
+    def _warn_of_future_ticks(self) -> None:
+        """Nobody can take a tick of the future back, but operators should know what the turns wait for. Looks at times again."""
+        timing, wall = self._timing, self._now()
+        if self._compared is not None and 0 <= wall - self._compared < timing.check_ms:
+            return
+        self._compared = wall
+        honest = self._last + timing.period_ms + int(timing.skew_ms * timing.base.speed)
+        for (topic, partition), highest in future_ticks(self._log, self._topics, self._ticked, honest).items():
+            if self._warned.get((topic, partition)) != highest:
+                self._warned[topic, partition] = highest
+                self._warn(
+                    f"'{topic}' partition {partition} holds a tick of {readable(highest)}, and ours is {readable(self._last)}: "
+                    "turns wait until then"
+                )
 
     def _due(self, wall: int) -> int:
         period = self._timing.period_ms

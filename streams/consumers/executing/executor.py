@@ -244,6 +244,8 @@ class Executor:
             return None
         except GiveUp as never:
             return HandlerResult(Result.FAILED, str(never))
+        except (ArithmeticError, LookupError, TypeError, ValueError) as fault:
+            return HandlerResult(Result.FAILED, f"the decision cannot be carried out: {type(fault).__name__}: {fault}"[:1000])
 
     def _flush(self) -> int:
         """Append what is not in the log yet; how many outcomes. Nothing else is begun until the log has taken it."""

@@ -10,17 +10,25 @@ from schemas.outcomes import Action, Result
 from streams.clients.cluster_port import ClusterClient
 from streams.clients.kube.quantities import meets, same
 from streams.consumers.executing.executor import Executor, Handler, HandlerResult
+from streams.consumers.executing.node_sizes import NodeSizes
 from streams.consumers.executing.wording import spelled
+from streams.consumers.pods import plan_bounds
 from streams.log_context import LogContext
 
 
 def resizer(context: LogContext, client: ClusterClient) -> Executor:
     """A consumer that carries out ResizePlanned on `client`."""
-    return Executor(context, Handler("pod-updates", ResizePlanned, Action.RESIZE, lambda plan: resize(client, plan)))
+    nodes = NodeSizes(context)
+    return Executor(
+        context, Handler("pod-updates", ResizePlanned, Action.RESIZE, lambda plan: resize(client, plan, nodes.largest()))
+    )
 
 
-def resize(client: ClusterClient, plan: ResizePlanned) -> HandlerResult:
-    """Look, then act. Raises TryAgain and GiveUp."""
+def resize(client: ClusterClient, plan: ResizePlanned, largest_node: Amounts | None = None) -> HandlerResult:
+    """Refuse what is absurd, look, then act. Raises TryAgain and GiveUp."""
+    absurd = plan_bounds.objection(plan, largest_node)
+    if absurd is not None:
+        return HandlerResult(Result.REFUSED, absurd)
     pod = client.pod(plan.pod.namespace, plan.pod.name)
     if pod is None or pod.pod.uid != plan.pod.uid or pod.leaving:
         return HandlerResult(Result.REFUSED, f"it moved: pod '{plan.pod.name}' with uid '{plan.pod.uid}' is gone")

@@ -51,7 +51,7 @@ def test_a_tick_goes_to_every_partition_of_every_topic_that_a_stage_reads() -> N
     for topic in TOPICS:
         for partition in range(2):
             expected = [1_767_225_600_000] if topic.name in READ else []
-            if (topic.name, partition) == ("dead-letters", 0):
+            if topic.name == "dead-letters":
                 expected = [START]  # the probe
             assert world.ticks(topic.name, partition) == expected
 
@@ -81,7 +81,7 @@ def test_one_tick_is_one_append() -> None:
     clock.step()
     world.sleep(clock.wait())
     clock.step()
-    assert appends == [1, len(READ) * 2, len(READ) * 2]  # the probe, then two ticks
+    assert appends == [2, len(READ) * 2, len(READ) * 2]  # a probe of each partition, then two ticks
 
 
 def test_a_clock_that_slept_too_long_writes_the_tick_of_now_only() -> None:
@@ -200,9 +200,48 @@ def test_a_tick_of_the_future_in_the_log_is_warned_of_once() -> None:
     world.log.append([event_codec.tick(PAPERS.wire("policies"), 0, START + 3_600_000)])
     warnings: list[str] = []
     world.clock(warn=warnings.append).run(lambda: world.time >= START + 3_000)
-    assert warnings == [
-        "the log holds a tick of 2026-01-01T01:00:00.123+00:00, and ours is 2026-01-01T00:00:00.000+00:00: turns wait until then"
-    ]
+    (warning,) = warnings
+    assert warning == (
+        "'ullage.policies.v1' partition 0 holds a tick of 2026-01-01T01:00:00.123+00:00, "
+        "and ours is 2026-01-01T00:00:00.000+00:00: turns wait until then"
+    )
+
+
+def test_a_tick_of_the_future_in_any_partition_of_any_topic_is_warned_of_also_when_it_comes_later() -> None:
+    world = World()
+    warnings: list[str] = []
+    last = max(READ)
+    clock = world.clock(warn=warnings.append)
+
+    def stop() -> bool:
+        if world.time >= START + 5_000 and world.log.end(PAPERS.wire(last), 1) < 1_000 and not late:
+            late.extend(world.log.append([event_codec.tick(PAPERS.wire(last), 1, START + 1_800_000)]))
+            world.log.append([event_codec.tick(PAPERS.wire(last), 0, START + 864_000_000)])  # too far ahead to stop anything
+        return world.time >= START + 25_000
+
+    late: list[Place] = []
+    clock.run(stop)
+    assert len(warnings) == 1
+    assert warnings[0].startswith(
+        f"'{PAPERS.wire(last)}' partition 1 holds a tick of 2026-01-01T00:30:00.123+00:00, and ours is "
+    )
+
+
+def test_a_broker_whose_clock_differs_is_found_whichever_partition_it_leads() -> None:
+    world = World()
+
+    class Skewed(MemoryLog):
+        def append(self, records: Iterable[NewRecord]) -> Sequence[Place]:
+            places = []
+            for record in records:
+                world.time += 60_000 * record.partition
+                places += super().append([record])
+                world.time -= 60_000 * record.partition
+            return places
+
+    world.log.__class__ = Skewed
+    with pytest.raises(TryAgain, match=r"in partition 1: 60\.0 s behind it"):
+        world.clock().step()
 
 
 def test_another_clock_that_is_a_little_ahead_is_not_warned_of() -> None:

@@ -1,0 +1,90 @@
+"""Plans that nobody should carry out: refused with the number and the bound, and the consumer goes on with the next one."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from schemas.decisions.pod_updates import ResizePlanned
+from schemas.facts.nodes import NodeChanged
+from schemas.names import Amounts
+from schemas.outcomes import Result
+from schemas.units import Bytes, Cores
+from streams.consumers.pods.resizer import resizer
+from streams.log.port import NewRecord
+from tests.support.consumer_scene import MIB, SMALL, START, ConsumerScene, resize_of, scene_at_two
+
+
+@pytest.fixture
+def scene() -> ConsumerScene:
+    return scene_at_two()
+
+
+def carried_out(scene: ConsumerScene, requests: dict[str, Amounts], limits: dict[str, Amounts] | None = None) -> str:
+    """The reason of the refusal of such a plan; the good plan behind it must be carried out."""
+    pod = scene.pod()
+    scene.plan(replace(resize_of(pod, "updater/0/1/resize/absurd"), requests=requests, limits=limits or {}))
+    scene.plan(resize_of(pod, "updater/0/2/resize/good"))
+    consumer = resizer(scene.context, scene.client)
+    consumer.poll_once()
+    absurd, good = scene.outcomes()
+    assert (absurd.decision, absurd.result) == ("updater/0/1/resize/absurd", Result.REFUSED)
+    assert (good.decision, good.result) == ("updater/0/2/resize/good", Result.DONE)
+    assert scene.client.acts == [f"resize {pod.pod.name}"]
+    return absurd.reason
+
+
+def test_more_cores_than_any_cluster_has(scene: ConsumerScene) -> None:
+    reason = carried_out(scene, {"metrics": Amounts(Cores(8.64e13), Bytes(MIB))})
+    assert reason == "requests['metrics'].cpu is 86400000000000.0; more than 1e+06 is not possible"
+
+
+def test_limits_below_zero(scene: ConsumerScene) -> None:
+    reason = carried_out(scene, dict(SMALL), {"metrics": Amounts(Cores(-1.0))})
+    assert reason == "limits['metrics'].cpu is -1.0; an amount cannot be negative"
+
+
+def test_a_leap_beyond_the_factor(scene: ConsumerScene) -> None:
+    before = scene.pod().containers[0].requests.cpu or 0
+    reason = carried_out(scene, {"metrics": Amounts(Cores(500.0))})
+    assert reason.startswith("requests['metrics'].cpu is 500, more than 100 times what it was")
+    assert before < 5
+
+
+def test_more_than_the_largest_node_has(scene: ConsumerScene) -> None:
+    context = scene.context
+    for name, cores in (("small", 1.0), ("large", 4.0)):
+        node = NodeChanged(START + timedelta(hours=2), "demo", name, Amounts(Cores(cores), Bytes(8 << 30)))
+        scene.log.append(context.codec.encode_for_all(node, topic="cluster-changes", key="demo", source="/test"))
+    reason = carried_out(scene, {"metrics": Amounts(Cores(4.5), Bytes(600 * MIB))})
+    assert reason == "the plan requests 4.5 cores in all, and the largest node has 4 for pods"
+
+
+def test_a_record_with_an_endless_number_is_set_aside_and_the_plan_behind_it_is_carried_out(scene: ConsumerScene) -> None:
+    pod = scene.pod()
+    good = resize_of(pod)
+    record = record_of(scene, good)
+    for number in ("1e308", "-1e308", "18446744073709551615"):
+        value = (record.value or b"").replace(b'"cpu":0.3', b'"cpu":' + number.encode())
+        scene.log.append([replace(record, value=value)])
+    scene.plan(good)
+    assert resizer(scene.context, scene.client).poll_once() == 1
+    assert [outcome.result for outcome in scene.outcomes()] == [Result.DONE]
+    assert len(scene.records("dead-letters")) == 3
+
+
+def record_of(scene: ConsumerScene, plan: ResizePlanned) -> NewRecord:
+    partition = scene.topics.partition_of("demo")
+    return scene.codec.encode(plan, topic="pod-updates", key="demo", partition=partition, source="/test")
+
+
+def test_a_handler_that_fails_on_a_decision_ends_no_consumer(scene: ConsumerScene, monkeypatch: pytest.MonkeyPatch) -> None:
+    def overflow(*_: object, **__: object) -> None:
+        raise OverflowError("cannot convert float infinity to integer")
+
+    monkeypatch.setattr(scene.client, "resize", overflow)
+    scene.plan(resize_of(scene.pod()))
+    assert resizer(scene.context, scene.client).poll_once() == 1
+    (outcome,) = scene.outcomes()
+    assert outcome.result is Result.FAILED
+    assert outcome.reason.startswith("the decision cannot be carried out: OverflowError: cannot convert")
