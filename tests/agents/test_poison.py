@@ -1,0 +1,82 @@
+"""Nothing that stands in the log ends a stage or a consumer: each record is folded or set aside, and never an exception."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agents import pipeline
+from agents.engine.stage import Stage
+from agents.settings.tree import Settings
+from agents.task import Task
+from schemas.times import to_ms
+from streams.codec import event_codec
+from streams.codec.event_codec import Codec
+from streams.consumers.pods.evictor import evictor
+from streams.consumers.pods.resizer import resizer
+from streams.decision_view import DecisionView
+from streams.log.port import NewRecord, Record
+from streams.publishing.operator import OperatorLog
+from streams.publishing.published_state import read_all
+from streams.topics import Topics
+from tests.support import examples
+from tests.support.consumer_scene import scene_at_two
+from tests.support.poison import Poison
+
+TOPICS = Topics("ullage", 1)
+POISON = Poison(TOPICS)
+STAGES = pipeline.stages(Settings())
+TURN = to_ms(examples.AT) + 60_000
+
+
+def fed(task: Task, new: NewRecord, offset: int) -> int:
+    task.feed(TOPICS.short(new.topic), Record(new.topic, 0, offset, new.key, new.value, new.headers))
+    return offset + 1
+
+
+@pytest.mark.parametrize("stage", STAGES, ids=lambda stage: stage.name)
+@given(data=st.data())
+def test_every_record_is_folded_or_set_aside(stage: Stage, data: st.DataObject) -> None:
+    task = Task(stage, 0, topics=TOPICS, codec=Codec(TOPICS), positions=dict.fromkeys(stage.reads, 0))
+    offsets = dict.fromkeys(stage.reads, 0)
+    for turn in (TURN, TURN + 500, TURN + 3_600_000):
+        records = data.draw(st.lists(POISON.records(*stage.reads), max_size=6))
+        for record in records:
+            name = TOPICS.short(record.topic)
+            offsets[name] = fed(task, record, offsets[name])
+        for name in stage.reads:
+            offsets[name] = fed(task, event_codec.tick(TOPICS.wire(name), 0, turn), offsets[name])
+        taken = task.next_turn()
+        assert taken is not None
+        assert taken.records + len(taken.dead) == len(records)
+    for chunk in task.state.chunks():
+        assert task.state.dump(chunk) is not None
+
+
+PLANS = POISON.records("pod-updates", "outcomes", "control")
+
+
+@given(st.lists(PLANS, max_size=8))
+def test_no_record_ends_a_consumer_that_acts(records: list[NewRecord]) -> None:
+    scene = scene_at_two()
+    place = scene.topics.partition_of("demo")
+    scene.log.append([replace(r, partition=place, value=(r.value or b"").replace(b'"prod"', b'"demo"')) for r in records])
+    for consumer in (resizer(scene.context, scene.client), evictor(scene.context, scene.client)):
+        for _ in range(3):
+            consumer.poll_once()
+    assert scene.client.acts == []
+
+
+@given(st.lists(POISON.records("policies", "control", "recommendations", "pod-changes-by-cluster", "oom-events"), max_size=8))
+def test_no_record_ends_a_reader(records: list[NewRecord]) -> None:
+    scene = scene_at_two()
+    for partition in range(scene.topics.partitions):
+        scene.log.append([replace(r, partition=partition) for r in records])
+    context = replace(scene.context, cluster="prod")
+    read_all(context)
+    operator = OperatorLog(context)
+    operator.policies()
+    operator.control("prod")
+    view = DecisionView(scene.log, scene.codec, scene.topics.wire("recommendations"))
+    assert view.catch_up() >= 0
