@@ -88,10 +88,9 @@ def _measure(put: Put, brokers: str) -> None:
         put("  of that CPU", began["cpu"], "s", "")
         put("  records read", began["records"], "records", "")
         put("  memory of the process", psutil.Process(child.pid).memory_info().rss / MIB, "MiB", "")
-        context = ssl.create_default_context(cadata=began["authority"])
         for rate in RATES:
             used = sum(psutil.Process(child.pid).cpu_times()[:2])
-            took = asked(began["port"], context, rate)
+            took = asked_elsewhere(began["port"], began["authority"], rate)
             used = sum(psutil.Process(child.pid).cpu_times()[:2]) - used
             goal = ("<= 0.5", "<= 5") if rate == max(RATES) else ("", "")
             put(f"webhook over TLS, {rate} reviews/s: p50", float(np.percentile(took, 50)) * 1000, "ms", goal[0])
@@ -99,6 +98,13 @@ def _measure(put: Put, brokers: str) -> None:
             put(f"webhook over TLS, {rate} reviews/s: longest", max(took) * 1000, "ms", "")
             put(f"webhook over TLS, {rate} reviews/s: CPU a review", used / len(took) * 1e6, "us", "upstream 110, in process")
         child.stdin.close()
+
+
+def asked_elsewhere(port: int, authority: str, rate: int) -> list[float]:
+    """The same from a process of its own: this one is busy with ticks."""
+    command = [sys.executable, "-m", "tests.bench.webhook", "ask", str(port), str(rate)]
+    answer = subprocess.run(command, input=authority, stdout=subprocess.PIPE, text=True, check=True)
+    return [float(each) for each in json.loads(answer.stdout)]
 
 
 def asked(port: int, context: ssl.SSLContext, rate: int) -> list[float]:
@@ -231,7 +237,10 @@ def show(name: str, value: float, unit: str, goal: str = "") -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
+    if sys.argv[1:2] == ["ask"]:
+        trusting = ssl.create_default_context(cadata=sys.stdin.read())
+        sys.stdout.write(json.dumps(asked(int(sys.argv[2]), trusting, int(sys.argv[3]))))
+    elif len(sys.argv) > 1:
         serve(sys.argv[1])
     else:
         with Broker(BrokerSettings(heap_mb=512)) as broker:

@@ -93,7 +93,7 @@ def test_arbitrary_reviews_get_an_answer_each(port: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_a_hundred_thousand_arbitrary_reviews_get_an_answer_each(port: int) -> None:
     _fuzz(port, MANY)
 
