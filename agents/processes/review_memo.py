@@ -14,7 +14,7 @@ from agents.logic.admission.admission_review import Reply
 from agents.logic.admission.pod_spec import Owner
 from agents.logic.admission.vpa_matching import Lookup
 
-_MOST = 5_000
+_MOST = 2_000
 """Answers that are kept; then all are forgotten."""
 _LONGEST = 16 * 1024
 """Bytes of a pod's parts that are remembered."""
