@@ -12,6 +12,7 @@ from sys import intern
 from agents.engine.tables.object_table import ObjectTable
 from agents.engine.tables.parted_state import StatePart
 from agents.engine.turn import Recorded
+from agents.logic.targeted_vpas import TargetedVpas
 from schemas.names import Place
 from schemas.policies.vertical import ContainerPolicy, UpdateMode, VerticalPolicyChanged, VerticalPolicyRemoved
 from schemas.policies.vpa import DEFAULT_RECOMMENDER, VpaChanged, VpaRemoved
@@ -52,7 +53,7 @@ class Policies:
         self.vpas: ObjectTable[Held] = ObjectTable("vpas", Held, 256)
         self._lengths: list[int] | None = None
         self._matches: dict[str, Held | None] = {}
-        self._targeted: dict[str, tuple[Held, ...]] | None = None
+        self._targeted: TargetedVpas | None = None
 
     def tables(self) -> tuple[StatePart, ...]:
         """All tables."""
@@ -96,16 +97,15 @@ class Policies:
 
     def rivals(self, workload: str) -> Sequence[Held]:
         """The VPAs that target a workload; the first governs."""
-        return self._by_target().get(workload, ())
+        found = (self.vpas.get(key) for key in self._by_target().of(workload))
+        return [held for held in found if held is not None]
 
-    def _by_target(self) -> dict[str, tuple[Held, ...]]:
-        """VPAs by what they target; those that target nothing are left out."""
+    def _by_target(self) -> TargetedVpas:
         if self._targeted is None:
-            found: dict[str, list[Held]] = {}
+            self._targeted = TargetedVpas(self.recommender)
             for held in self.vpas.values():
-                if held.policy.target:
-                    found.setdefault(held.policy.target, []).append(held)
-            self._targeted = {target: tuple(sorted(several, key=self._rank)) for target, several in found.items()}
+                if held.policy.vpa is not None:
+                    self._targeted.add(held.policy.vpa)
         return self._targeted
 
     def _wide(self, target: str) -> frozenset[str]:
@@ -120,26 +120,21 @@ class Policies:
         targeted = self._by_target()
         if old is not None:
             self.vpas.remove(key)
+            if old.policy.vpa is not None:
+                targeted.remove(old.policy.vpa)
         if new is not None:
             self.vpas.upsert(key, new)
+            if new.policy.vpa is not None:
+                targeted.add(new.policy.vpa)
         targets = frozenset(held.policy.target for held in (old, new) if held is not None and held.policy.target)
         for target in targets:
-            theirs = [held for held in targeted.pop(target, ()) if held is not old]
-            if new is not None and new.policy.target == target:
-                theirs = sorted((*theirs, new), key=self._rank)
-            if theirs:
-                targeted[target] = tuple(theirs)
             self._matches.pop(target, None)
         return targets
 
-    def _rank(self, held: Held) -> tuple[bool, float, str]:
-        vpa = held.policy.vpa
-        return (True, 0.0, "") if vpa is None else vpa.rank(self.recommender)
-
     def _match(self, workload: str, lengths: list[int]) -> Held | None:
-        vpas = self.rivals(workload)
-        if vpas:
-            return vpas[0]
+        governing = self._by_target().governing(workload)
+        if governing is not None:
+            return self.vpas.get(governing)
         exact = self.table.get(workload)
         if exact is not None:
             return exact

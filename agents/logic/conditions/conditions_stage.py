@@ -14,6 +14,7 @@ from agents.engine.turn import Decided, DeferredRecord, Recorded, Turn
 from agents.logic.conditions import condition_rules
 from agents.logic.conditions.condition_rules import TargetKnowledge
 from agents.logic.conditions.target_index import DecidedRequests, TargetIndex
+from agents.logic.targeted_vpas import TargetedVpas
 from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
 from schemas.decisions.vpa_conditions import DecidedCondition, VpaConditionsDecided
 from schemas.facts.pods import PodChanged, PodDeleted
@@ -83,8 +84,9 @@ class VpaConditions(PartedState):
         self.vpas: ObjectTable[VpaRecord] = ObjectTable("vpas", VpaRecord, 64)
         self.decided: ObjectTable[LastConditions] = ObjectTable("decided", LastConditions, 64)
         self.targets = TargetIndex(partition_of)
-        self._vpas_of: dict[str, set[str]] | None = None
+        self._targeted: TargetedVpas | None = None
         self._touched: set[str] = set()
+        self._touched_targets: set[str] = set()
         super().__init__(rules.table, self.vpas, self.decided, *self.targets.tables())
 
     def step(self, turn: Turn) -> Sequence[Decided]:
@@ -105,7 +107,7 @@ class VpaConditions(PartedState):
         """Put a dumped chunk in its place."""
         super().load(chunk, data)
         self.targets.loaded()
-        self._vpas_of = None
+        self._targeted = None
         self._settings = self._rules.settings
 
     def _ingest_policies(self, turn: Turn) -> None:
@@ -114,6 +116,7 @@ class VpaConditions(PartedState):
         self._settings = self._rules.settings
         if (self._settings.recommender, self._settings.heartbeat) != before:
             self._touched.update(self.vpas)
+            self._targeted = None
         for recorded in turn.of("policies"):
             event = recorded.event
             if isinstance(event, VpaChanged) and self._owns(event.cluster):
@@ -135,27 +138,23 @@ class VpaConditions(PartedState):
 
     def _replace(self, key: str, new: VpaRecord | None) -> None:
         """Let the VPA object be as it is now. Other VPAs on its targets may govern them now, or no longer."""
-        by_target, old = self._by_target, self.vpas.get(key)
+        targeted, old = self._by_target, self.vpas.get(key)
         if old is not None:
-            target = old.event.target
-            by_target[target].discard(key)
-            self._touched |= by_target[target] if target else set()
-            if not by_target[target]:
-                del by_target[target]
+            targeted.remove(old.event)
             self.vpas.remove(key)
         if new is not None:
-            target = new.event.target
-            by_target.setdefault(target, set()).add(key)
-            self._touched |= by_target[target] if target else set()
+            targeted.add(new.event)
             self.vpas.upsert(key, new)
+        self._touched_targets.update(record.event.target for record in (old, new) if record is not None)
         self._touched.add(key)
 
     def _take_touched(self) -> list[str]:
         """The keys of VPA objects to look at, in order."""
         workloads, clusters = self.targets.take_changed()
         touched, self._touched = self._touched, set()
+        workloads, self._touched_targets = workloads | self._touched_targets, set()
         for workload in workloads:
-            touched |= self._by_target.get(workload, set())
+            touched.update(self._by_target.of(workload))
         if clusters:
             touched |= {key for key, vpa in self.vpas.items() if vpa.event.target and vpa.event.cluster in clusters}
         return sorted(touched)
@@ -212,18 +211,17 @@ class VpaConditions(PartedState):
 
     def _governing(self, target: str) -> VpaChanged | None:
         """The VPA that governs a workload; None without a target."""
-        records = (self.vpas.get(key) for key in self._by_target.get(target, ())) if target else ()
-        vpas = (record.event for record in records if record is not None)
-        return min(vpas, key=lambda vpa: vpa.rank(self._settings.recommender), default=None)
+        key = self._by_target.governing(target)
+        record = None if key is None else self.vpas.get(key)
+        return None if record is None else record.event
 
     @property
-    def _by_target(self) -> dict[str, set[str]]:
-        """The keys of VPA objects by what they target, under the empty key those that target nothing."""
-        if self._vpas_of is None:
-            self._vpas_of = {}
-            for key, record in self.vpas.items():
-                self._vpas_of.setdefault(record.event.target, set()).add(key)
-        return self._vpas_of
+    def _by_target(self) -> TargetedVpas:
+        if self._targeted is None:
+            self._targeted = TargetedVpas(self._settings.recommender)
+            for record in self.vpas.values():
+                self._targeted.add(record.event)
+        return self._targeted
 
     def _owns(self, cluster: str) -> bool:
         """Whether the cluster's records are in this partition. Broadcast topics bring those of all clusters."""
