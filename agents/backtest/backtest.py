@@ -1,76 +1,103 @@
 """Runs the stages over a recording, as fast as it goes, and keeps the score.
 
 The same stages take the same turns as live, but no event becomes bytes: a frame's facts go to the stages as they are, and so
-does what the stages decide. It starts with an empty state, reads no clock, and the same recording gives the same card. Outcomes
-of a recorded log are facts like any other, although they answer the decisions of that time.
+does what the stages decide. One thing is other than recorded: where a recommendation in force would have killed a container, the
+stages see its limit and a kill, as they would have live, and where it would not, they see no kill. It starts with an empty state,
+reads no clock, and the same recording gives the same card. Outcomes of a recorded log are facts like any other, although they
+answer the decisions of that time.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import nan
 
+from agents.backtest.container_rows import Advice
 from agents.backtest.event_runner import EventRunner, RoutedEvent
-from agents.backtest.recording import SCORED_FACTS, Frame, Recording
+from agents.backtest.recording import KILLS, SCORED_FACTS, Frame, Recording
 from agents.backtest.score_card import ResourceScore, ScoreCard, Side, lines
 from agents.backtest.scoring import Score
+from agents.backtest.simulated_updates import SimulatedUpdates
 from agents.engine.stage import Stage
-from agents.engine.turn import Decided, DeferredDecided
+from agents.engine.turn import Decided, DeferredDecided, Event
+from agents.logic.updates.update_settings import UpdateSettings
 from agents.logic.vertical.decision_builder import DeferredRecommendation
 from agents.pipeline import ticked_topics
 from schemas import times
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
-from schemas.decisions.recommendations import RequestsRecommended
+from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
 from schemas.facts.pods import PodChanged, PodDeleted
-from schemas.facts.usage import MetricsScraped
+from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
 from streams.log.port import Log
 from streams.sources.traces import Trace, TraceMoments
 from streams.topics import Topics
 
 __all__ = ["Backtest", "ResourceScore", "ScoreCard", "Side", "lines", "over_log", "over_trace"]
 
+_UPDATES = UpdateSettings()
 _STRETCH = 64
 """Frames of a trace after which a caller may look."""
 
 
 @dataclass(slots=True)
 class Backtest:
-    """Stages and the score."""
+    """Stages and the score. `updates` are the thresholds by which recommendations come into force."""
 
     stages: Sequence[Stage]
     topics: Topics
+    updates: UpdateSettings = _UPDATES
     score: Score = field(default_factory=Score)
     _runner: EventRunner = field(init=False)
+    _updates: SimulatedUpdates = field(init=False)
 
     def __post_init__(self) -> None:
         """Open every partition of every stage."""
         self._runner = EventRunner(self.stages, self.topics, ticked_topics())
+        self._updates = SimulatedUpdates(self.score.containers, self.updates)
 
     def apply(self, frame: Frame) -> None:
         """Score one frame with what was recommended before it, then take its turns."""
-        self._score_facts(frame.events)
-        for turn in self._runner.turn(frame.number, frame.events):
+        for turn in self._runner.turn(frame.number, self._score_facts(frame.events)):
             self.score.turns += 1
             self.score.dead_letters += turn.dead_letters
             self._count(turn.decided)
+        self.score.changes += self._updates.step(frame.number)
 
     def card(self) -> ScoreCard:
         """The score so far."""
         return self.score.card()
 
-    def _score_facts(self, events: Iterable[RoutedEvent]) -> None:
-        """Changed pods first, then usage, then deleted pods: within a frame nothing else is known of the order.
+    def _score_facts(self, events: Sequence[RoutedEvent]) -> Sequence[RoutedEvent]:
+        """Score changed pods first, then kills, usage and deleted pods, for within a frame nothing else is known of the order.
 
-        Facts that cannot be read are left out; the stages turn them into dead letters.
+        Returns what the stages would have seen. Facts that cannot be read are not scored; the stages turn them into dead letters.
         """
-        facts = [routed.event for routed in events if routed.topic in SCORED_FACTS]
-        for event in facts:
+        containers, answers = self.score.containers, dict[int, Sequence[Event]]()
+        facts = [(i, routed.event) for i, routed in enumerate(events) if routed.topic in SCORED_FACTS]
+        for _, event in facts:
             if isinstance(event, PodChanged):
-                self.score.pod_changed(event)
-        for event in facts:
+                containers.pod_changed(event)
+        for i, event in facts:
+            if isinstance(event, ContainerOOMKilled):
+                kill = self.score.killed(event)
+                answers[i] = () if kill is None else (kill,)
+        for i, event in facts:
             if isinstance(event, MetricsScraped):
-                self.score.scrape(event)
-        for event in facts:
+                kills, scrape = self.score.scrape(event)
+                if scrape is not event:
+                    answers[i] = (*kills, scrape)
+        for _, event in facts:
             if isinstance(event, PodDeleted):
-                self.score.pod_deleted(event)
+                containers.pod_deleted(event)
+        return list(self._seen(events, answers)) if answers else events
+
+    def _seen(self, events: Sequence[RoutedEvent], answers: Mapping[int, Sequence[Event]]) -> Iterator[RoutedEvent]:
+        """The events, some of them replaced; a kill that was not recorded comes before the scrape that shows it, as live."""
+        for i, routed in enumerate(events):
+            for event in answers.get(i, (routed.event,)):
+                if isinstance(event, ContainerOOMKilled) and routed.topic != KILLS:
+                    yield RoutedEvent(event, KILLS, self.topics.partition_of(event.workload.key))
+                else:
+                    yield replace(routed, event=event)
 
     def _count(self, found: Iterable[Decided]) -> None:
         """Put recommendations in force and count plans. The copies by cluster say nothing new."""
@@ -78,33 +105,46 @@ class Backtest:
             if decided.topic == "recommendations-by-cluster":
                 continue
             if isinstance(decided, DeferredDecided) and isinstance(decided.deferred, DeferredRecommendation):
-                self.score.recommend(decided.deferred.subject, decided.deferred.targets())
+                self._advise(decided.deferred.subject, decided.deferred.amounts())
                 continue
             event = decided.event
             if isinstance(event, RequestsRecommended):
-                targets = ((each.container, each.target.cpu, each.target.memory) for each in event.containers)
-                self.score.recommend(event.workload.key, targets)
+                self._advise(event.workload.key, map(_advice, event.containers))
             else:
                 self.score.plans += isinstance(event, ResizePlanned | EvictionPlanned)
                 self.score.refused += isinstance(event, UpdateRefused)
 
+    def _advise(self, workload: str, advised: Iterable[tuple[str, Advice]]) -> None:
+        """Hand the new amounts of a workload's containers to the simulated updater."""
+        self.score.recommendations += 1
+        for container, advice in advised:
+            self.score.containers.advise(workload, container, advice)
 
-def over_log(log: Log, stages: Sequence[Stage], topics: Topics) -> ScoreCard:
+
+def _advice(of: ContainerRecommendation) -> tuple[str, Advice]:
+    cores = (each.cpu for each in (of.lower, of.target, of.upper))
+    memory = (each.memory for each in (of.lower, of.target, of.upper))
+    return of.container, tuple(nan if amount is None else float(amount) for amount in (*cores, *memory))
+
+
+def over_log(log: Log, stages: Sequence[Stage], topics: Topics, *, updates: UpdateSettings = _UPDATES) -> ScoreCard:
     """The score of `stages` over everything that `log` holds."""
-    backtest = Backtest(stages, topics)
+    backtest = Backtest(stages, topics, updates)
     for frame in Recording(log, topics, stages).frames():
         backtest.apply(frame)
     return backtest.card()
 
 
-def over_trace(trace: Trace, stages: Sequence[Stage], topics: Topics, *, cluster: str = "trace") -> Iterator[Backtest]:
+def over_trace(
+    trace: Trace, stages: Sequence[Stage], topics: Topics, *, cluster: str = "trace", updates: UpdateSettings = _UPDATES
+) -> Iterator[Backtest]:
     """The backtest while it goes through `trace`, now and then: ask it for its card, at the end for the last time.
 
     All workloads are in one partition, whatever `topics` says: partitions share work among processes, and workloads do not see
     one another, so the score is the same and a turn is taken for all of them at once.
     """
     alone = Topics(topics.prefix, 1)
-    backtest = Backtest(stages, alone)
+    backtest = Backtest(stages, alone, updates)
     events: list[RoutedEvent] = []
     frames = 0
     for moment in TraceMoments(trace, alone, cluster):

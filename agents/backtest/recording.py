@@ -19,7 +19,8 @@ from streams.topics import Topics
 
 STRETCH = 2_000
 """Records in one poll."""
-SCORED_FACTS = ("pod-metrics", "pod-changes")
+KILLS = "oom-events"
+SCORED_FACTS = ("pod-metrics", "pod-changes", KILLS)
 """What the score rests on; read also when no stage does."""
 
 

@@ -1,9 +1,10 @@
 """The score card of a backtest: what requests would have cost and risked, recommended against the recording's own.
 
-Slack is what is requested and not used; each scrape counts with the length of its window, so everything is weighted by time. A
-would-be OOM is a container whose memory use goes over its limit, or over its request where it has no limit; it counts once
-until use is below again. All of it assumes the usage as recorded: no backtest knows how a program that was throttled or killed
-would have gone on.
+Slack is what is requested and not used; each scrape counts with the length of its window, so everything is weighted by time.
+Both sides are compared over the same container time: that which had a request of its own and a recommendation in force. A
+would-be OOM kill is a container whose memory goes over its limit, or over its request where it has no limit; it counts once until
+use is below again or the limit is another. All of it assumes the usage as recorded: no backtest knows how a program that was
+throttled or killed would have gone on.
 """
 
 from collections.abc import Iterator
@@ -13,23 +14,27 @@ from datetime import datetime
 from schemas.units import Fraction
 
 GIB = 1 << 30
+_MINUTE = 60
 
 
 @dataclass(frozen=True, slots=True)
 class ResourceScore:
     """One resource, in cores or bytes, weighted by time. `slack_p95` is right within 2 %."""
 
+    container_days: float
     requested: float
     used: float
     slack: float
     slack_p95: float
     over: Fraction
-    """Share of container time in which more was used than requested: what would be throttled, for CPU."""
+    """Share of container time in windows of which the average use was over the request."""
+    peak_over: Fraction | None
+    """Share of container time in windows of which the highest use was over the request; None without window maxima."""
 
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One way to set requests. `container_days` is the time that had a request at all and so was scored."""
+    """One way to set requests. `container_days` is the time that was scored; `ooms` count over the whole recording."""
 
     container_days: float
     cpu: ResourceScore
@@ -38,8 +43,42 @@ class Side:
 
 
 @dataclass(frozen=True, slots=True)
+class LeftOut:
+    """Container-days that were not compared: no recommendation in force, and no request of the recording's own beside one."""
+
+    no_recommendation: float
+    no_own_request: float
+
+
+@dataclass(frozen=True, slots=True)
+class Resolution:
+    """What the recording can show. `windows`: seconds that samples are averages of, and how many samples have each length.
+
+    `cpu_maxima`, `memory_maxima`: how many samples have the highest use within their window as well.
+    """
+
+    windows: tuple[tuple[float, int], ...]
+    cpu_maxima: int
+    memory_maxima: int
+
+
+@dataclass(frozen=True, slots=True)
+class Kills:
+    """OOM kills. `recorded`: all that the recording tells of. `would_be`: under a recommended limit.
+
+    `before`: of either side alike, before a recommendation was in force. `unknown`: recorded ones that came at a lower limit than
+    the recommended one; nothing shows whether they would have come.
+    """
+
+    recorded: int
+    would_be: int
+    before: int
+    unknown: int
+
+
+@dataclass(frozen=True, slots=True)
 class ScoreCard:
-    """One backtest. `recommended` has the recording's own request where nothing was recommended yet; `own` is that alone."""
+    """One backtest. `alone` scores the recommendation where the recording has no request to compare it with."""
 
     rows: int
     turns: int
@@ -49,20 +88,31 @@ class ScoreCard:
     container_days: float
     covered: Fraction
     """Share of container time with a recommendation in force."""
+    compared: Fraction
+    """Share of container time that both sides are scored over."""
+    left_out: LeftOut
+    resolution: Resolution
     recommendations: int
     changes: int
-    """How often the target of a running container became another one, the first included."""
+    """How often a running container was changed, by the updater's thresholds; all containers of a pod at once."""
     plans: int
-    """Resizes and evictions that were planned."""
+    """Resizes and evictions that the updater planned, for recorded pods that have a policy."""
     refused: int
     dead_letters: int
+    kills: Kills
     recommended: Side
     own: Side
+    alone: Side | None
 
     @property
     def changes_per_container_day(self) -> float:
         """How restless the recommendations are."""
         return self.changes / self.container_days if self.container_days else 0.0
+
+    @property
+    def gated_kills(self) -> int:
+        """What a gate counts: kills under the recommendation, and recorded ones of which nothing shows that it prevents them."""
+        return self.recommended.ooms + self.kills.unknown
 
 
 def lines(card: ScoreCard) -> Iterator[str]:
@@ -71,23 +121,75 @@ def lines(card: ScoreCard) -> Iterator[str]:
     yield f"{card.rows:,} samples of {card.containers} containers in {card.turns:,} turns, {when}"
     yield f"{card.container_days:,.1f} container-days, {card.covered:.1%} of them with a recommendation in force"
     yield (
-        f"{card.recommendations:,} recommendations, {card.changes_per_container_day:.2f} changes a container-day; "
-        f"{card.plans:,} updates planned, {card.refused:,} refused; {card.dead_letters:,} dead letters"
+        f"compared: {card.compared:.1%}; left out: {card.left_out.no_recommendation:,.1f} container-days without a "
+        f"recommendation in force, {card.left_out.no_own_request:,.1f} without a request of their own"
     )
-    yield f"{'':28}{'own':>12}{'recommended':>14}"
-    for name, own, recommended in _table(card):
-        yield f"{name:28}{own:>12}{recommended:>14}"
+    yield (
+        f"{card.recommendations:,} recommendations; by the updater's thresholds {card.changes:,} changes of running containers, "
+        f"{card.changes_per_container_day:.2f} a container-day"
+    )
+    yield f"{card.plans:,} updates planned, {card.refused:,} refused; {card.dead_letters:,} dead letters"
+    yield from _resolution(card.resolution)
+    yield from _table(card)
+    yield from _kills(card)
 
 
-def _table(card: ScoreCard) -> Iterator[tuple[str, str, str]]:
-    own, ours = card.own, card.recommended
-    yield "container-days scored", f"{own.container_days:,.1f}", f"{ours.container_days:,.1f}"
-    for what in ("requested", "used", "slack", "slack_p95"):
-        name = what.replace("_", " ")
-        yield f"CPU {name}, cores", f"{getattr(own.cpu, what):.3f}", f"{getattr(ours.cpu, what):.3f}"
-    yield "CPU over request, of time", f"{own.cpu.over:.2%}", f"{ours.cpu.over:.2%}"
-    for what in ("requested", "used", "slack", "slack_p95"):
-        name = what.replace("_", " ")
-        yield f"memory {name}, GiB", f"{getattr(own.memory, what) / GIB:.3f}", f"{getattr(ours.memory, what) / GIB:.3f}"
-    yield "memory over request, of time", f"{own.memory.over:.2%}", f"{ours.memory.over:.2%}"
-    yield "would-be OOM kills", f"{own.ooms:,}", f"{ours.ooms:,}"
+def _resolution(found: Resolution) -> Iterator[str]:
+    """What samples are, and what nobody can see in them."""
+    rows = sum(count for _, count in found.windows)
+    if not rows:
+        return
+    seconds, _ = max(found.windows, key=lambda each: each[1])
+    shortest, longest = found.windows[0][0], found.windows[-1][0]
+    others = f" (from {_duration(shortest)} to {_duration(longest)})" if shortest != longest else ""
+    yield (
+        f"samples are averages over {_duration(seconds)}{others}; highest use within a window: "
+        f"CPU {_share(found.cpu_maxima, rows)}, memory {_share(found.memory_maxima, rows)}"
+    )
+    hidden = [what for what, count in (("CPU", found.cpu_maxima), ("memory", found.memory_maxima)) if count < rows]
+    if hidden:
+        yield f"hidden by that: {' and '.join(hidden)} bursts within a window, so throttling and OOM kills are at least as stated"
+    yield "hidden in any case: how long a burst within a window lasts, and how a throttled or killed program would go on"
+
+
+def _share(count: int, rows: int) -> str:
+    return "of no sample" if not count else "of every sample" if count >= rows else f"of {count / rows:.1%} of samples"
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:g} s" if seconds % _MINUTE else f"{seconds / _MINUTE:g} min"
+
+
+def _table(card: ScoreCard) -> Iterator[str]:
+    """The sides beside one another; a third column for container time without a request of its own, if there is any."""
+    sides = {"own": card.own, "recommended": card.recommended}
+    if card.alone is not None:
+        sides["no own request"] = card.alone
+    yield f"{'':40}" + "".join(f"{name:>16}" for name in sides)
+    yield _row("container-days scored", [f"{side.container_days:,.1f}" for side in sides.values()])
+    for name, resource, unit, scale in (("CPU", "cpu", "cores", 1), ("memory", "memory", "GiB", GIB)):
+        scores: list[ResourceScore] = [getattr(side, resource) for side in sides.values()]
+        for what in ("requested", "used", "slack", "slack_p95"):
+            numbers = [f"{getattr(score, what) / scale:.3f}" for score in scores]
+            yield _row(f"{name} {what.replace('_', ' ')}, {unit}", numbers)
+        yield _row(f"{name} average over request, of time", [f"{score.over:.2%}" for score in scores])
+        if any(score.peak_over is not None for score in scores):
+            peaks = ["" if score.peak_over is None else f"{score.peak_over:.2%}" for score in scores]
+            yield _row(f"{name} peak over request, of time", peaks)
+    yield _row("OOM kills, whole recording", [f"{card.own.ooms:,}", f"{card.recommended.ooms:,}"])
+
+
+def _row(name: str, numbers: list[str]) -> str:
+    return f"{name:40}" + "".join(f"{number:>16}" for number in numbers)
+
+
+def _kills(card: ScoreCard) -> Iterator[str]:
+    """Which kills were recorded, and which only would have been."""
+    kills = card.kills
+    if kills.recorded:
+        yield f"own: {kills.recorded:,} OOM kills that the recording tells of"
+    else:
+        yield f"own: the recording tells of no OOM kill; {card.own.ooms:,} times memory went over a container's limit"
+    yield f"recommended: {kills.would_be:,} would-be OOM kills at a recommended limit, {kills.before:,} before one was in force"
+    if kills.unknown:
+        yield f"unknown: {kills.unknown:,} recorded OOM kills came at a lower limit than the recommended one"

@@ -1,29 +1,27 @@
-"""Keeps the score of a backtest: which requests are in force for each container, and what each scrape says of them.
+"""Keeps the score of a backtest: what each scrape and OOM kill of the recording says of the requests in force.
 
 It never looks ahead: a scrape is scored with the recommendations of earlier turns only, because the caller passes scrapes
-before the decisions of their turn. A recommended limit keeps the recording's ratio of limit to request.
+before the decisions of their turn. A recommended limit keeps the recording's ratio of limit to request, and what has no limit is
+taken to end at its request. `scrape` and `killed` return what the stages would have seen of it: a container that the
+recommendation would have killed shows its limit and a kill, and nothing of what the recording knows beyond that.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from agents.backtest.score_card import ScoreCard
-from agents.backtest.weighted_sums import DAY, Flags, Floats, SideSums
-from schemas.facts.pods import PodChanged, PodDeleted
-from schemas.facts.usage import MetricsScraped
-from schemas.units import Fraction
-
-Key = tuple[str, str, str]
-"""Workload key, pod name, container name."""
-Target = tuple[str, float | None, float | None]
-"""Container name, cores and bytes."""
-
-_FIELDS = ("own_cpu", "own_memory", "own_limit", "cpu", "memory")
-_REMEMBERED = 256
+from agents.backtest.container_rows import ContainerRows, Flags, Floats, Rows
+from agents.backtest.kill_counts import KillCounts
+from agents.backtest.score_card import LeftOut, Resolution, ScoreCard
+from agents.backtest.weighted_sums import DAY, SideSums
+from schemas import times
+from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
+from schemas.names import Workload
+from schemas.units import Bytes, Fraction
 
 
 @dataclass(slots=True)
@@ -39,115 +37,119 @@ class Score:
     dead_letters: int = 0
     first: datetime | None = None
     last: datetime | None = None
-    _recommended: SideSums = field(default_factory=SideSums)
+    containers: ContainerRows = field(default_factory=ContainerRows)
+    kills: KillCounts = field(default_factory=KillCounts)
     _own: SideSums = field(default_factory=SideSums)
+    _recommended: SideSums = field(default_factory=SideSums)
+    _alone: SideSums = field(default_factory=SideSums)
     _seconds: float = 0.0
     _covered: float = 0.0
-    _index: dict[Key, int] = field(default_factory=dict)
-    _alive: dict[tuple[str, str], set[int]] = field(default_factory=dict)
-    """Rows of running containers by workload and container name."""
-    _pods: dict[tuple[str, str], dict[int, str]] = field(default_factory=dict)
-    """Rows of running pods by workload and pod name, with their containers' names."""
-    _targets: dict[tuple[str, str], list[float | None]] = field(default_factory=dict)
-    _table: dict[str, Floats] = field(default_factory=lambda: {name: np.full(256, np.nan) for name in _FIELDS})
-    _above: dict[str, Flags] = field(default_factory=lambda: {side: np.zeros(256, bool) for side in ("own", "recommended")})
-    _known: dict[int, tuple[MetricsScraped, NDArray[np.int64]]] = field(default_factory=dict)
+    _compared: float = 0.0
+    _unrequested: float = 0.0
+    _windows: Counter[float] = field(default_factory=Counter)
+    _peaks: Counter[str] = field(default_factory=Counter)
 
-    def pod_deleted(self, event: PodDeleted) -> None:
-        """Take in a deleted pod: recommendations no longer change it."""
-        key = event.workload.key
-        for row, name in self._pods.pop((key, event.pod.name), {}).items():
-            self._alive[key, name].discard(row)
+    def killed(self, event: ContainerOOMKilled) -> ContainerOOMKilled | None:
+        """Count a recorded kill; the kill that the stages would have seen, or None if nothing shows that there had been one."""
+        self.kills.recorded += 1
+        at = times.to_seconds(event.at)
+        row = self.containers.row((event.workload.key, event.pod.name, event.container), at)
+        self.containers["restarts"][row] = max(event.restarts, self.containers["restarts"][row])
+        wall = float(self._wall(np.array([row]))[0])
+        if np.isnan(wall):
+            self.kills.before += 1
+        elif event.memory_used is None and event.memory_limit is not None and event.memory_limit < wall:
+            self.kills.unknown += 1
+            self.containers["reached"][row] = event.memory_limit
+            return None
+        else:
+            self.kills.would_be += 1
+            self.containers["over"][row] = 1.0  # so that the scrape that shows it does not count again
+            if event.memory_used is None and event.memory_limit is not None:
+                request = Bytes(int(self.containers["memory"][row]))
+                event = replace(event, memory_request=request, memory_limit=Bytes(int(wall)))
+        self.containers.killed[self.containers.pod[row]] = at
+        return event
 
-    def pod_changed(self, event: PodChanged) -> None:
-        """Take in a pod's own requests and limits."""
-        key = event.workload.key
-        for container in event.containers:
-            row = self._row((key, event.pod.name, container.name))
-            requests, limit = container.requests, container.limits.memory
-            for column, amount in (("own_cpu", requests.cpu), ("own_memory", requests.memory), ("own_limit", limit)):
-                self._table[column][row] = np.nan if amount is None else amount
+    def scrape(self, event: MetricsScraped) -> tuple[list[ContainerOOMKilled], MetricsScraped]:
+        """Score one scrape with the requests in force; what the stages would have seen: kills, then the scrape."""
+        rows = self.containers.of_scrape(event)
+        cores, memory = np.asarray(event.cores, np.float64), np.asarray(event.memory, np.float64)
+        peaks = [np.asarray(peak, np.float64) if len(peak) else None for peak in (event.cores_max, event.memory_max)]
+        self._weigh(event, rows, (cores, memory), peaks)
+        highest = memory if peaks[1] is None else np.fmax(memory, peaks[1])
+        self._count_own(rows, highest)
+        reached = self.containers["reached"][rows]
+        self.containers["reached"][rows] = np.nan
+        seen = np.fmax(memory, reached)
+        wall = self._wall(rows)
+        over = np.fmax(highest, reached) > wall
+        fresh = over & (self.containers["over"][rows] == 0.0)
+        self.containers["over"][rows] = over
+        if not over.any() and np.isnan(reached).all():
+            return [], event
+        self.kills.would_be += int(fresh.sum())
+        kills = list(self._kills(event, rows, wall, np.flatnonzero(fresh)))
+        capped: Any = np.where(over, np.fmin(seen, wall), seen)  # an array is a Sequence in all but name
+        highest_seen: Any = () if peaks[1] is None else np.where(over, np.fmin(highest, wall), peaks[1])
+        return kills, replace(event, memory=capped, memory_max=highest_seen)
 
-    def scrape(self, event: MetricsScraped) -> None:
-        """Score one scrape with the requests in force."""
-        rows = self._rows(event)
-        use_cpu, use_memory = np.asarray(event.cores, np.float64), np.asarray(event.memory, np.float64)
+    def _kills(self, event: MetricsScraped, rows: Rows, wall: Floats, fresh: Rows) -> Iterator[ContainerOOMKilled]:
+        """The kills that the recommendation would have caused, at the ends of their windows."""
+        for place in fresh.tolist():
+            row = int(rows[place])
+            at = event.at - timedelta(seconds=float(event.ages[place]) if len(event.ages) else 0.0)
+            self.containers["restarts"][row] += 1.0
+            self.containers.killed[self.containers.pod[row]] = times.to_seconds(at)
+            workload, _, container = self.containers.key(row)
+            yield ContainerOOMKilled(
+                at,
+                Workload.parse(workload),
+                self.containers.pod_name(row),
+                container,
+                restarts=int(self.containers["restarts"][row]),
+                memory_request=Bytes(int(self.containers["memory"][row])),
+                memory_limit=Bytes(int(wall[place])),
+            )
+
+    def _weigh(self, event: MetricsScraped, rows: Rows, used: tuple[Floats, Floats], peaks: list[Floats | None]) -> None:
+        """Add requests and use to both sides where both have a request, to one alone where the recording has none."""
         seconds = float(event.window)
-        own_cpu, own_memory, own_limit, cpu, memory = (self._table[name][rows] for name in _FIELDS)
-        now_cpu, now_memory = np.where(np.isnan(cpu), own_cpu, cpu), np.where(np.isnan(memory), own_memory, memory)
-        self._own.cpu.add(own_cpu, use_cpu, seconds)
-        self._own.memory.add(own_memory, use_memory, seconds)
-        self._recommended.cpu.add(now_cpu, use_cpu, seconds)
-        self._recommended.memory.add(now_memory, use_memory, seconds)
-        own_wall = np.where(np.isnan(own_limit), own_memory, own_limit)
-        ratio = np.where(np.isnan(own_limit) | ~(own_memory > 0), 1.0, own_limit / np.where(own_memory > 0, own_memory, 1.0))
-        self._own.ooms += self._crossings("own", rows, use_memory, own_wall)
-        now_wall = np.where(np.isnan(memory), own_wall, memory * ratio)
-        self._recommended.ooms += self._crossings("recommended", rows, use_memory, now_wall)
-        self._count(event, len(rows), int((~np.isnan(cpu) | ~np.isnan(memory)).sum()))
-
-    def _count(self, event: MetricsScraped, rows: int, covered: int) -> None:
-        self.rows += rows
-        self._seconds += float(event.window) * rows
-        self._covered += float(event.window) * covered
+        requested, in_force = np.zeros(len(rows), bool), np.zeros(len(rows), bool)
+        compared = np.zeros(len(rows), bool)
+        for name, use, peak in zip(("cpu", "memory"), used, peaks, strict=True):
+            own, ours = self.containers[f"own_{name}"][rows], self.containers[name][rows]
+            has_own, has_ours = ~np.isnan(own), ~np.isnan(ours)
+            both = has_own & has_ours
+            getattr(self._own, name).add(np.where(both, own, np.nan), use, seconds, peak)
+            getattr(self._recommended, name).add(np.where(both, ours, np.nan), use, seconds, peak)
+            getattr(self._alone, name).add(np.where(has_own, np.nan, ours), use, seconds, peak)
+            requested, in_force, compared = requested | has_own, in_force | has_ours, compared | both
+            self._peaks[name] += 0 if peak is None else int((~np.isnan(peak)).sum())
+        self.rows += len(rows)
+        self._windows[seconds] += len(rows)
+        self._seconds += seconds * len(rows)
+        self._covered += seconds * int(in_force.sum())
+        self._compared += seconds * int(compared.sum())
+        self._unrequested += seconds * int((in_force & ~compared).sum())
         self.first = event.at if self.first is None else min(self.first, event.at)
         self.last = event.at if self.last is None else max(self.last, event.at)
 
-    def _crossings(self, side: str, rows: NDArray[np.int64], use: Floats, wall: Floats) -> int:
-        """How many containers went over their wall that were not over it in their scrape before."""
-        over = use > wall
-        crossed = over & ~self._above[side][rows]
-        self._above[side][rows] = over
-        return int(crossed.sum())
+    def _count_own(self, rows: Rows, highest: Floats) -> None:
+        """Count windows over the recording's own limits, which matter where the recording tells of no kill."""
+        limit, request = self.containers["own_limit"][rows], self.containers["own_memory"][rows]
+        over = highest > np.where(np.isnan(limit), request, limit)
+        fresh = over & (self.containers["own_over"][rows] == 0.0)
+        self.containers["own_over"][rows] = over
+        if fresh.any():
+            self.kills.own_crossings += int(fresh.sum())
+            self.kills.crossings_before += int((fresh & np.isnan(self.containers["memory"][rows])).sum())
 
-    def recommend(self, workload: str, targets: Iterable[Target]) -> None:
-        """In force from now on, for every container of the workload that runs or is yet to come."""
-        self.recommendations += 1
-        for container, *target in targets:
-            key = (workload, container)
-            if self._targets.get(key) == target:
-                continue
-            self._targets[key] = target
-            rows = sorted(self._alive.get(key, ()))
-            self.changes += len(rows)
-            for row in rows:
-                self._put_target(row, target)
-
-    def _put_target(self, row: int, target: Sequence[float | None]) -> None:
-        for column, amount in zip(("cpu", "memory"), target, strict=True):
-            self._table[column][row] = np.nan if amount is None else amount
-
-    def _rows(self, event: MetricsScraped) -> NDArray[np.int64]:
-        """The rows of a scrape. Equal name columns are the same objects, so a scrape of known names costs one look-up."""
-        known = self._known.get(id(event.pods))
-        if known is not None:
-            seen, rows = known
-            if seen.pods is event.pods and seen.workloads is event.workloads and seen.containers is event.containers:
-                return rows
-        keys: Sequence[Key] = list(zip(event.workloads, event.pods, event.containers, strict=True))
-        rows = np.array([self._row(key) for key in keys], np.int64)
-        if len(self._known) >= _REMEMBERED:
-            self._known.clear()
-        self._known[id(event.pods)] = (event, rows)
-        return rows
-
-    def _row(self, key: Key) -> int:
-        row = self._index.get(key)
-        if row is None:
-            row = self._index[key] = len(self._index)
-            self._grow(row)
-            target = self._targets.get((key[0], key[2]))
-            if target is not None:
-                self._put_target(row, target)
-        self._alive.setdefault((key[0], key[2]), set()).add(row)
-        self._pods.setdefault((key[0], key[1]), {})[row] = key[2]
-        return row
-
-    def _grow(self, row: int) -> None:
-        size = len(self._above["own"])
-        if row >= size:
-            self._table = {name: np.concatenate([column, np.full(size, np.nan)]) for name, column in self._table.items()}
-            self._above = {side: np.concatenate([flags, np.zeros(size, bool)]) for side, flags in self._above.items()}
+    def _wall(self, rows: Rows) -> Floats:
+        """(rows,) The limit of memory that follows from the recommendation in force; NaN where there is none."""
+        ours, limit, request = (self.containers[name][rows] for name in ("memory", "own_limit", "own_memory"))
+        scaled: Flags = ~np.isnan(limit) & (request > 0)
+        return np.where(scaled, ours * np.divide(limit, request, out=np.ones(len(rows)), where=scaled), ours)
 
     def card(self) -> ScoreCard:
         """The score so far."""
@@ -156,14 +158,26 @@ class Score:
             turns=self.turns,
             first=self.first,
             last=self.last,
-            containers=len(self._index),
+            containers=len(self.containers),
             container_days=self._seconds / DAY,
             covered=Fraction(self._covered / self._seconds if self._seconds else 0.0),
+            compared=Fraction(self._compared / self._seconds if self._seconds else 0.0),
+            left_out=LeftOut(
+                no_recommendation=(self._seconds - self._covered) / DAY,
+                no_own_request=self._unrequested / DAY,
+            ),
+            resolution=Resolution(
+                windows=tuple(sorted(self._windows.items())),
+                cpu_maxima=self._peaks["cpu"],
+                memory_maxima=self._peaks["memory"],
+            ),
             recommendations=self.recommendations,
             changes=self.changes,
             plans=self.plans,
             refused=self.refused,
             dead_letters=self.dead_letters,
-            recommended=self._recommended.side(),
-            own=self._own.side(),
+            kills=self.kills.card(),
+            recommended=self._recommended.side(self.kills.recommended),
+            own=self._own.side(self.kills.own),
+            alone=self._alone.side(self.kills.recommended) if self._unrequested else None,
         )

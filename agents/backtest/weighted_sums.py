@@ -30,12 +30,17 @@ class ResourceSums:
     used: float = 0.0
     slack: float = 0.0
     over: float = 0.0
+    peak_seconds: float = 0.0
+    peak_over: float = 0.0
     bins: Floats = field(default_factory=lambda: np.zeros(BINS))
 
-    def add(self, request: Floats, use: Floats, seconds: float) -> None:
-        """One scrape: rows of equal length, all of the same window."""
+    def add(self, request: Floats, use: Floats, seconds: float, peak: Floats | None = None) -> None:
+        """One scrape: rows of equal length, all of the same window. `peak` is the highest use within it, NaN if unknown."""
         known = ~(np.isnan(request) | np.isnan(use))
-        request, use = request[known], use[known]
+        if not known.any():
+            return
+        if not known.all():
+            request, use, peak = request[known], use[known], None if peak is None else peak[known]
         slack = np.maximum(request - use, 0.0)
         self.seconds += seconds * len(use)
         self.requested += seconds * float(request.sum())
@@ -43,6 +48,9 @@ class ResourceSums:
         self.slack += seconds * float(slack.sum())
         self.over += seconds * float((use > request).sum())
         self.bins += seconds * np.bincount(self._bin(slack), minlength=BINS)
+        if peak is not None:
+            self.peak_seconds += seconds * float((~np.isnan(peak)).sum())
+            self.peak_over += seconds * float((peak > request).sum())
 
     def _bin(self, slack: Floats) -> NDArray[np.int64]:
         """0 for less than a unit; then bin i holds from unit * RATIO**(i-1) to unit * RATIO**i."""
@@ -53,11 +61,13 @@ class ResourceSums:
         """The result; all zero when nothing was scored."""
         seconds = self.seconds or 1.0
         return ResourceScore(
+            container_days=self.seconds / DAY,
             requested=self.requested / seconds,
             used=self.used / seconds,
             slack=self.slack / seconds,
             slack_p95=self._p95(),
             over=Fraction(self.over / seconds),
+            peak_over=Fraction(self.peak_over / self.peak_seconds) if self.peak_seconds else None,
         )
 
     def _p95(self) -> float:
@@ -68,13 +78,12 @@ class ResourceSums:
 
 @dataclass(slots=True)
 class SideSums:
-    """Both resources of one side, and its would-be OOM kills."""
+    """Both resources of one side."""
 
     cpu: ResourceSums = field(default_factory=lambda: ResourceSums(unit=1e-4))
     memory: ResourceSums = field(default_factory=lambda: ResourceSums(unit=1024.0))
-    ooms: int = 0
 
-    def side(self) -> Side:
-        """The result."""
+    def side(self, ooms: int) -> Side:
+        """The result; `ooms` are counted elsewhere."""
         days = max(self.cpu.seconds, self.memory.seconds) / DAY
-        return Side(days, self.cpu.spread(), self.memory.spread(), self.ooms)
+        return Side(days, self.cpu.spread(), self.memory.spread(), ooms)

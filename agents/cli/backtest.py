@@ -13,7 +13,13 @@ def backtest(
         Path, Parameter(help="A usage trace (Parquet, CSV, or a folder with usage.parquet), or a log kept by the demo (.jsonl).")
     ],
     *,
-    max_oom: Annotated[int | None, Parameter(help="Exit with 3 when more would-be OOM kills than this are counted.")] = None,
+    max_oom: Annotated[
+        int | None,
+        Parameter(
+            help="Exit with 3 when there are more OOM kills than this: would-be ones under the recommendation, and recorded ones "
+            "that it is not shown to prevent."
+        ),
+    ] = None,
     output: Annotated[Literal["table", "json"], Parameter(name=("--format", "-o"), help="For people or for programs.")] = "table",
     common: CommonOptions | None = None,
 ) -> int:

@@ -19,27 +19,31 @@ GATE = 3
 
 
 def run(settings: Settings, file: Path, *, max_oom: int | None, as_json: bool) -> int:
-    """Print the score card; returns 3 when there were more would-be OOM kills than `max_oom`, else 0."""
+    """Print the score card; returns 3 when it counts more OOM kills than `max_oom`, else 0."""
     garbage_collector.relax()
     with stoppable():
         card = _of_log(settings, file) if file.suffix == ".jsonl" else _of_trace(settings, file)
     for line in [orjson.dumps(card).decode()] if as_json else backtest.lines(card):
         data(line)
-    kills = card.recommended.ooms
-    if max_oom is not None and kills > max_oom:
-        note(f"{kills} would-be OOM kills are more than --max-oom {max_oom}")
+    if max_oom is not None and card.gated_kills > max_oom:
+        kills = card.kills
+        before = "recorded" if kills.recorded else "would-be"
+        note(
+            f"{card.gated_kills} OOM kills are more than --max-oom {max_oom}: {kills.would_be} would-be ones at a recommended "
+            f"limit, {kills.before} {before} before one was in force, {kills.unknown} recorded that nothing shows to be prevented"
+        )
         return GATE
     return 0
 
 
 def _of_log(settings: Settings, file: Path) -> ScoreCard:
     with FileLog(file) as log:
-        return backtest.over_log(log, stages(settings), log_factory.topics(settings))
+        return backtest.over_log(log, stages(settings), log_factory.topics(settings), updates=settings.updates)
 
 
 def _of_trace(settings: Settings, file: Path) -> ScoreCard:
     topics = log_factory.topics(settings)
     with Trace(file) as trace:
         note(f"{trace.rows} samples of {len(trace.names)} containers")
-        *_, last = backtest.over_trace(trace, stages(settings), topics)
+        *_, last = backtest.over_trace(trace, stages(settings), topics, updates=settings.updates)
         return last.card()

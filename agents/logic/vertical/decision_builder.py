@@ -35,7 +35,7 @@ from schemas.units import Bytes, Cores
 NAME = "recommender"
 
 _BOUNDS = ("lower", "target", "upper")
-_TARGET_CPU, _TARGET_MEMORY = AMOUNTS.index("target_cpu"), AMOUNTS.index("target_memory")
+_SCALES = np.array([MILLI if name.endswith("cpu") else 1.0 for name in AMOUNTS])
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,16 +144,10 @@ class TurnRecommendation:
         self.numbers = Numbers(done, builder.settings)
 
     @cached_property
-    def target_cores(self) -> list[float]:
-        """The target of each container in cores; NaN for none."""
-        cores: list[float] = (self.done.amounts[:, _TARGET_CPU] / MILLI).tolist()
-        return cores
-
-    @cached_property
-    def target_memory(self) -> list[float]:
-        """The target of each container in bytes; NaN for none."""
-        memory: list[float] = self.done.amounts[:, _TARGET_MEMORY].tolist()
-        return memory
+    def amounts(self) -> list[list[float]]:
+        """Of each container what AMOUNTS names, in cores and bytes; NaN for none."""
+        amounts: list[list[float]] = (self.done.amounts / _SCALES).tolist()
+        return amounts
 
 
 class DeferredRecommendation:
@@ -178,12 +172,9 @@ class DeferredRecommendation:
         """The places it rests on."""
         return self._grounds.cause
 
-    def targets(self) -> Iterator[tuple[str, float | None, float | None]]:
-        """Name, target cores and target bytes of each container, without building the event."""
-        of = self._of
-        for place in self._found:
-            cores, memory = of.target_cores[place], of.target_memory[place]
-            yield of.names[place], None if isnan(cores) else cores, None if isnan(memory) else memory
+    def amounts(self) -> Iterator[tuple[str, list[float]]]:
+        """Name of each container, and what AMOUNTS names of it in cores and bytes (NaN for none), without building the event."""
+        return ((self._of.names[place], self._of.amounts[place]) for place in self._found)
 
     def _build(self) -> RequestsRecommended:
         of, found, grounds = self._of, self._found, self._grounds

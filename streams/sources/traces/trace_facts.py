@@ -91,10 +91,12 @@ class TraceFacts:
         kills = scrape.numbers["oom_kills"]
         for row in np.flatnonzero(kills > 0):
             i = int(scrape.who[row])
-            self._restarts[i] += int(kills[row])
             pod, (request, limit) = self._pod_of[i], _amounts(self._amounts[i])
-            name, restarts = self._trace.names[i].container, int(self._restarts[i])
-            yield ContainerOOMKilled(self.at(scrape.at), pod.workload, pod.name, name, restarts, request.memory, limit.memory)
+            at, name = self.at(scrape.at), self._trace.names[i].container
+            for _ in range(int(kills[row])):
+                self._restarts[i] += 1
+                restarts = int(self._restarts[i])
+                yield ContainerOOMKilled(at, pod.workload, pod.name, name, restarts, request.memory, limit.memory)
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,28 +28,33 @@ def bench() -> PipelineLog:
     return bench
 
 
-def test_the_recordings_own_requests_are_weighed_as_they_stood(bench: PipelineLog) -> None:
-    own = backtest.over_log(bench.log, stages(), bench.topics).own
-    # Requests 2 cores; uses 1, 1, 2.5, 0.5: slack 1, 1, 0, 1.5 and one minute of four over.
-    assert own.container_days == pytest.approx(4 * 60 / 86_400)
-    assert (own.cpu.requested, own.cpu.used, own.cpu.slack, own.cpu.over) == (2.0, 1.25, 0.875, 0.25)
+def test_the_recordings_own_requests_are_weighed_as_they_stood_where_a_recommendation_was_in_force(bench: PipelineLog) -> None:
+    card = backtest.over_log(bench.log, stages(), bench.topics)
+    own = card.own
+    # The recommendation of minute 1 is in force from minute 2 on, so both sides are compared over minutes 2 to 4.
+    assert (card.covered, card.compared, card.container_days) == (0.75, 0.75, pytest.approx(4 * 60 / 86_400))
+    assert own.container_days == card.recommended.container_days == pytest.approx(3 * 60 / 86_400)
+    assert (card.left_out.no_recommendation, card.left_out.no_own_request) == (pytest.approx(60 / 86_400), 0.0)
+    # Requests 2 cores; uses 1, 2.5, 0.5: slack 1, 0, 1.5 and one minute of three over.
+    assert (own.cpu.requested, own.cpu.used, own.cpu.slack, own.cpu.over) == (2.0, 4 / 3, 2.5 / 3, 1 / 3)
     assert own.cpu.slack_p95 == pytest.approx(1.5, rel=0.02)
-    # Requests 10 MiB; uses 8, 17, 18, 40: slack 2, 0, 0, 0. Over the limit of 20 in minute 4 only.
-    assert (own.memory.requested, own.memory.slack, own.memory.over) == (10 * MIB, 0.5 * MIB, 0.75)
+    # Requests 10 MiB; uses 17, 18, 40. Over the limit of 20 in minute 4 only.
+    assert (own.memory.requested, own.memory.slack, own.memory.over) == (10 * MIB, 0.0, 1.0)
     assert own.ooms == 1
 
 
 def test_a_recommendation_counts_from_the_scrape_after_its_turn(bench: PipelineLog) -> None:
     card = backtest.over_log(bench.log, stages(), bench.topics)
     ours = card.recommended
-    # The adder says the sum of cores and the highest memory so far, in minute n for minute n+1; minute 1 has the own request.
-    # CPU in force 2, 1, 2, 4.5; used 1, 1, 2.5, 0.5; slack 1, 0, 0, 4.
-    assert (ours.cpu.requested, ours.cpu.slack, ours.cpu.over) == (9.5 / 4, 5 / 4, 0.25)
-    # Memory in force 10, 8, 17, 18 MiB; used 8, 17, 18, 40; limits are twice as much: 20, 16, 34, 36. Over in minutes 2 and 4.
-    assert (ours.memory.requested, ours.memory.slack) == (53 / 4 * MIB, 2 / 4 * MIB)
-    assert ours.ooms == 2
-    # Four recommendations, each another target; the container ran all the time. Three of four minutes were covered.
-    assert (card.recommendations, card.changes, card.covered) == (4, 4, 0.75)
+    # The adder says the sum of cores and the highest memory that it saw so far, in minute n for minute n+1.
+    # CPU in force 1, 2, 4.5; used 1, 2.5, 0.5; slack 0, 0, 4.
+    assert (ours.cpu.requested, ours.cpu.slack, ours.cpu.over) == (7.5 / 3, 4 / 3, 1 / 3)
+    # In minute 2 memory in force is 8 MiB with a limit of 16: 17 is a kill, of which the adder sees 16. So 16 MiB are in force in
+    # minute 3 and 18 in minute 4, where 40 is over the limit of 36.
+    assert (ours.memory.requested, ours.memory.slack) == ((8 + 16 + 18) / 3 * MIB, 0.0)
+    assert (ours.ooms, card.kills.would_be, card.kills.recorded) == (2, 2, 0)
+    # Four recommendations, each another target outside the bounds before; the container ran all the time.
+    assert (card.recommendations, card.changes) == (4, 4)
     assert card.changes_per_container_day == pytest.approx(4 / (4 * 60 / 86_400))
     # Eviction plans answer the recommendations of minutes 1 to 3. Two stages, two partitions, four minutes.
     assert (card.plans, card.refused, card.turns, card.rows, card.containers) == (3, 0, 16, 4, 1)
@@ -79,7 +84,22 @@ def test_what_was_never_requested_nor_recommended_is_not_scored() -> None:
     bench.log.append([*bench.metrics(1, (WEB, 1.0, 1)), *bench.ticks(1)])
     card = backtest.over_log(bench.log, stages(), bench.topics)
     assert (card.rows, card.own.container_days, card.recommended.container_days, card.covered) == (1, 0.0, 0.0, 0.0)
-    assert card.recommended.cpu.slack == 0.0
+    assert (card.recommended.cpu.slack, card.alone) == (0.0, None)
+
+
+def test_what_the_recording_has_no_request_for_is_scored_alone() -> None:
+    bench = PipelineLog()
+    bench.log.append(bench.seen(0, WEB, 2.0, 10, None))
+    for minute in (1, 2):
+        bench.log.append([*bench.metrics(minute, (WEB, 1.0, 8), (TILL, 3.0, 8)), *bench.ticks(minute)])
+    card = backtest.over_log(bench.log, stages(), bench.topics)
+    # In minute 2 both have a recommendation: WEB's is compared with its own request, TILL's stands alone.
+    assert (card.covered, card.compared) == (0.5, 0.25)
+    assert (card.own.cpu.requested, card.recommended.cpu.requested) == (2.0, 1.0)
+    assert card.own.container_days == card.recommended.container_days
+    assert card.alone is not None
+    assert (card.alone.cpu.requested, card.alone.container_days) == (3.0, pytest.approx(60 / 86_400))
+    assert card.left_out.no_own_request == pytest.approx(60 / 86_400)
 
 
 def test_a_log_that_was_run_live_gives_the_card_of_its_facts_alone(bench: PipelineLog) -> None:
@@ -119,8 +139,9 @@ def test_a_trace_is_scored_against_its_own_limits_and_gives_the_same_card_each_t
     card = card_of(tmp_path, 2)
     assert card == card_of(tmp_path, 2)
     assert (card.rows, card.containers, card.container_days) == (6, 2, 6 * 300 / 86_400)
-    # Own requests are 1 core and 4 MB. CPU slack: 0.5, 0.75, 0.25, 0.5, 0.75, 0.75. One window of a is over its limit.
-    assert card.own.cpu.slack == pytest.approx(3.5 / 6)
+    # Own requests are 1 core and 4 MB; from the second scrape on there is a recommendation to compare with. CPU slack: 0.25, 0.5,
+    # 0.75, 0.75. One window of a is over its limit.
+    assert card.own.cpu.slack == pytest.approx(2.25 / 4)
     assert card.own.ooms == 1
     assert card.first is not None
     assert card.last is not None
@@ -146,8 +167,14 @@ def test_rows_without_a_number_are_left_out_of_the_scales() -> None:
     assert (weighing.seconds, weighing.spread().slack, weighing.spread().requested) == (60.0, 0.5, 2.0)
 
 
-def test_the_card_as_text_sets_own_and_recommended_side_by_side(bench: PipelineLog) -> None:
+def test_the_card_as_text_sets_own_and_recommended_side_by_side_and_says_what_it_cannot_see(bench: PipelineLog) -> None:
     said = list(backtest.lines(backtest.over_log(bench.log, stages(), bench.topics)))
     assert said[0] == "4 samples of 1 containers in 16 turns, 2026-01-01 00:01 to 2026-01-01 00:04"
-    assert said[5].split() == ["CPU", "requested,", "cores", "2.000", "2.375"]
-    assert said[-1].split() == ["would-be", "OOM", "kills", "1", "2"]
+    assert ["CPU", "requested,", "cores", "2.000", "2.500"] in [line.split() for line in said]
+    assert ["OOM", "kills,", "whole", "recording", "1", "2"] in [line.split() for line in said]
+    assert "samples are averages over 1 min; highest use within a window: CPU of no sample, memory of no sample" in said
+    assert any(line.startswith("hidden by that: CPU and memory bursts within a window") for line in said)
+    assert said[-2:] == [
+        "own: the recording tells of no OOM kill; 1 times memory went over a container's limit",
+        "recommended: 2 would-be OOM kills at a recommended limit, 0 before one was in force",
+    ]

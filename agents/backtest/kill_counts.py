@@ -1,0 +1,42 @@
+"""Counts OOM kills of a backtest: those that the recording tells of, and those that the recommendation would have caused.
+
+Kills count over the whole recording. Before a recommendation is in force, both sides have the recording's own limits, so its
+kills are kills of both. Where the recording tells of kills, they are what happened, and windows over a limit that killed nothing
+are nothing; where it tells of none, such windows stand for the own side's kills, because most recordings cannot tell.
+"""
+
+from dataclasses import dataclass
+
+from agents.backtest.score_card import Kills
+
+
+@dataclass(slots=True)
+class KillCounts:
+    """Running counts.
+
+    `recorded` kills are of three kinds: `before` a recommendation was in force, `unknown` where the recommended limit is higher
+    than the one they came at, and those that would have come all the same, which are in `would_be`. `own_crossings` are
+    containers that went over their own limit, `crossings_before` those of them before a recommendation was in force.
+    """
+
+    recorded: int = 0
+    before: int = 0
+    unknown: int = 0
+    would_be: int = 0
+    own_crossings: int = 0
+    crossings_before: int = 0
+
+    @property
+    def own(self) -> int:
+        """Kills under the recording's own limits."""
+        return self.recorded or self.own_crossings
+
+    @property
+    def recommended(self) -> int:
+        """Kills under the recommendation, as far as the recording can show them."""
+        return self.would_be + (self.before if self.recorded else self.crossings_before)
+
+    def card(self) -> Kills:
+        """What the card says of them."""
+        before = self.before if self.recorded else self.crossings_before
+        return Kills(recorded=self.recorded, would_be=self.would_be, before=before, unknown=self.unknown)

@@ -1,0 +1,72 @@
+"""Which requests a recommendation has put in force, and how often it changed a running pod: the updater's thresholds in arrays.
+
+A pod is changed when a request lies outside its bounds, when it was killed soon after its start and lately, or when it is old
+enough and far enough from its target: the rules of the updater (agents.logic.updates, upstream's pkg/updater/priority). A changed
+pod begins anew, as under the update mode Recreate. Every workload counts as one with a policy that changes pods; how many may be
+away at one time, and every other guard, is left to the updater, whose plans the card counts beside this.
+"""
+
+import numpy as np
+
+from agents.backtest.container_rows import ContainerRows, Flags, Floats, Rows
+from agents.logic.updates.update_settings import UpdateSettings
+
+_RESOURCES = ("cpu", "memory")
+_LEAST = 1e-3
+"""A request of less counts as this much: upstream compares whole thousandths."""
+
+
+class SimulatedUpdates:
+    """Changes the pods of `containers` as an updater with these settings would."""
+
+    def __init__(self, containers: ContainerRows, settings: UpdateSettings) -> None:
+        self._containers, self._settings = containers, settings
+        self._taken: int | None = None
+
+    def step(self, number: int) -> int:
+        """Look at all pods if the turn `number` begins an interval; how many running containers were changed."""
+        interval = int(self._settings.interval * 1000)
+        taken, self._taken = self._taken, number
+        if taken is not None and number // interval == taken // interval:
+            return 0
+        rows = self._containers.living()
+        rows = rows[~np.isnan(self._containers.advice[rows]).all(axis=1)]
+        if not len(rows):
+            return 0
+        changed = np.flatnonzero(self._due(rows, number / 1000))
+        for pod in changed.tolist():
+            self._containers.admit(pod, number / 1000)
+        return int(np.isin(self._containers.pod[rows], changed).sum()) if len(changed) else 0
+
+    def _due(self, rows: Rows, now: float) -> Flags:
+        """(pods,) Whether each pod is to be changed."""
+        outside, share = self._difference(rows)
+        started, killed = self._containers.started[: len(share)], self._containers.killed[: len(share)]
+        old = (now - started >= self._settings.lifetime) & (share >= self._settings.threshold)
+        quick = (killed - started < self._settings.quick_oom) & (now - killed < self._settings.quick_oom)
+        due: Flags = np.where(share == 0.0, outside & ~quick, outside | quick | old)
+        return due
+
+    def _difference(self, rows: Rows) -> tuple[Flags, Floats]:
+        """(pods,) Whether a request is outside its bounds or missing; the sum over resources of |request - target| / request.
+
+        Requests and targets are summed over the pod's containers first (pkg/updater/priority, GetUpdatePriority).
+        """
+        containers = self._containers
+        pods, pod = containers.pods, containers.pod[rows]
+        outside, share = np.zeros(pods, bool), np.zeros(pods)
+        for i, resource in enumerate(_RESOURCES):
+            lower, target, upper = containers.advice[rows, 3 * i : 3 * i + 3].T
+            request = self.requests(rows, resource)
+            wanted, missing = ~np.isnan(target), np.isnan(request)
+            off = wanted & (missing | (request < lower) | (request > upper))
+            outside |= np.bincount(pod, off, pods) > 0
+            requested = np.maximum(np.bincount(pod, np.where(wanted & ~missing, request, 0.0), pods), _LEAST)
+            recommended = np.bincount(pod, np.where(wanted, target, 0.0), pods)
+            share += np.where(recommended > 0, np.abs(requested - recommended) / requested, 0.0)
+        return outside, share
+
+    def requests(self, rows: Rows, resource: str) -> Floats:
+        """(rows,) What is in force: what was recommended when the pod was last changed, else the recording's own."""
+        ours = self._containers[resource][rows]
+        return np.where(np.isnan(ours), self._containers[f"own_{resource}"][rows], ours)
