@@ -11,13 +11,14 @@ def why(
     asked: Annotated[
         str,
         Parameter(
-            help="A decision's id, an outcome's id, a pod (its name, NAMESPACE/NAME, or its uid), or a VPA (NAMESPACE/NAME)."
+            help="A decision's id, an outcome's id, a pod (its name, NAMESPACE/NAME, or its uid), a VPA (NAMESPACE/NAME), a "
+            "workload (NAMESPACE/KIND/NAME, or shorter), or a place in the log (TOPIC:PARTITION:OFFSET)."
         ),
     ],
     /,
     *,
     verbose: Annotated[
-        bool, Parameter(name=("--verbose", "-v"), help="Every number as the record has it, settings too.")
+        bool, Parameter(name=("--verbose", "-v"), help="Every number as the record has it, bounds and settings too.")
     ] = False,
     common: CommonOptions | None = None,
 ) -> None:

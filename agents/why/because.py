@@ -16,7 +16,7 @@ _FIRST = ("why", "containers", "node", "last_oom", "oom_source")
 def in_full(because: Mapping[str, object]) -> Iterator[str]:
     """Every name and value as the record has them."""
     for name, value in because.items():
-        yield f"{name}: {describe.text(value)}"
+        yield f"{name}: {describe.text(value, exact=True)}"
 
 
 def in_words(because: Mapping[str, object]) -> Iterator[str]:

@@ -1,7 +1,6 @@
 """What an event is called in an explanation, and which of its numbers count there.
 
-Of a scrape only the rows of the workload in question count. Numbers are shortened for reading; whoever needs every digit reads
-the record at the place that the explanation names.
+Of a scrape only the rows of the workload in question count. Numbers are shortened for reading; `exact_amounts` has every digit.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,6 +25,7 @@ from schemas.policies.vertical import VerticalPolicyChanged, VerticalPolicyRemov
 from schemas.policies.vpa import VpaChanged, VpaRemoved
 
 Numbers = dict[str, object]
+_RECOMMENDED_AMOUNTS = ("lower", "target", "upper", "uncapped")
 
 _WHAT: Mapping[type, str] = {
     RequestsRecommended: "requests recommended",
@@ -264,14 +264,39 @@ def amount(*, cpu: float | None = None, memory: float | None = None) -> str:
     return f"{memory / (1 << 20):.1f} MiB" if memory < 1 << 30 else f"{memory / (1 << 30):.2f} GiB"
 
 
-def text(value: object) -> str:
-    """A value for reading: floats shortened, mappings and lists written out."""
+def exact_amounts(event: Event, workload: str | None) -> Numbers:
+    """The amounts of an event as the record has them, in cores and bytes, under the names that `numbers` shortens.
+
+    Of a recommendation that is all four amounts of each container, of a scrape the highest use of the workload's rows.
+    """
+    if isinstance(event, RequestsRecommended):
+        return {
+            f"{each.container} {name}": _exact(getattr(each, name)) for each in event.containers for name in _RECOMMENDED_AMOUNTS
+        }
+    if isinstance(event, ResizePlanned):
+        before = {f"{name} requested": _exact(amounts) for name, amounts in event.expect.items()}
+        return {**before, **{f"{name} requests": _exact(amounts) for name, amounts in event.requests.items()}}
+    if isinstance(event, ContainerOOMKilled):
+        return {"limit": event.memory_limit, "request": event.memory_request, "used": event.memory_used}
+    if isinstance(event, MetricsScraped):
+        rows = [i for i, key in enumerate(event.workloads) if workload in (None, key)]
+        columns = {"highest cpu": event.cores, "highest memory": event.memory} if rows else {}
+        return {name: max(float(column[i]) for i in rows) for name, column in columns.items()}
+    return {}
+
+
+def _exact(amounts: Amounts) -> Numbers:
+    return {"cpu": amounts.cpu, "memory": amounts.memory}
+
+
+def text(value: object, *, exact: bool = False) -> str:
+    """A value for reading: mappings and lists written out, floats shortened unless they are to be `exact`."""
     if isinstance(value, float):
-        return f"{value:.6g}"
+        return repr(value) if exact else f"{value:.6g}"
     if isinstance(value, ContainerRecommendation):
         return f"{value.container} {_amounts(value.target)}"
     if isinstance(value, Mapping):
-        return "(" + ", ".join(f"{k} {text(v)}" for k, v in value.items()) + ")" if value else "none"
+        return "(" + ", ".join(f"{k} {text(v, exact=exact)}" for k, v in value.items()) + ")" if value else "none"
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return "[" + ", ".join(text(v) for v in value) + "]"
+        return "[" + ", ".join(text(v, exact=exact) for v in value) + "]"
     return str(value)

@@ -8,8 +8,9 @@ A log may hold millions of records, and decoding one costs more than reading it.
 names, looks at headers or raw bytes first, and decodes only what it is about.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import chain
 
@@ -20,7 +21,7 @@ from schemas.decisions.recommendations import CitedRules, RequestsRecommended
 from schemas.decisions.vpa_conditions import VpaConditionsDecided
 from schemas.facts.pods import PodChanged
 from schemas.ids import DecisionId
-from schemas.names import Place
+from schemas.names import Place, Workload
 from schemas.outcomes import ActionFinished, StatusWritten
 from schemas.policies.rules import StageRulesChanged
 from schemas.times import from_ms, to_ms
@@ -31,11 +32,12 @@ from streams.errors import BadInput, BadRecord
 from streams.log.port import Log, Record
 from streams.log_context import LogContext
 from streams.log_range import has_topic
-from streams.topics import Topics
+from streams.topics import TOPICS, Topics
 
 WIDEST = 6
 """How many causes of one record and topic are shown, the latest; the others are counted. There may be hundreds of scrapes."""
 DEEPEST = 8
+_PLACE = re.compile(r"[^/:]+:\d+:\d+")
 _AT_ONCE = 5_000
 """Records in one poll."""
 _CLOCKS_APART = timedelta(hours=1)
@@ -56,19 +58,28 @@ class ExplainedRecord:
     more: int = 0
     gone: str = ""
     because: Mapping[str, object] = field(default_factory=dict)
+    exact: Mapping[str, object] = field(default_factory=dict)
+    """Amounts with every digit, and the bounds of a recommendation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What was asked, the decision with all it rests on, and the outcomes that answer it."""
+    """What was asked, the decision with all it rests on, and the outcomes that answer it.
+
+    At a place in the log any record may stand; `is_decision` says whether consumers answer it at all.
+    """
 
     asked: str
     decision: ExplainedRecord
     outcomes: tuple[ExplainedRecord, ...]
+    is_decision: bool = True
 
 
 def explain(context: LogContext, asked: str) -> Explanation:
     """Explain a decision by its id, an outcome's id, or the newest about a pod (`namespace/name`, its name, or its uid) or a VPA.
+
+    Or the newest recommendation of a workload (`namespace/name`, its kind between them or not), or the record at a place
+    (`topic:partition:offset`).
 
     A pod about which nothing was decided yet is explained by its admission: what gave it the requests that it has.
 
@@ -84,16 +95,52 @@ class _Search:
     topics: Topics
 
     def explain(self, asked: str) -> Explanation:
+        if _PLACE.fullmatch(asked):
+            return self._at_place(asked)
         found = self._by_id(asked) or self._by_outcome(asked) or self._by_pod(asked)
         if found is None and (admitted := self._by_admission(asked)) is not None:
             return admitted
-        found = found or self._by_vpa(asked)
+        found = found or self._by_vpa(asked) or self._by_workload(asked)
         if found is None:
-            raise BadInput(f"nothing in {' or '.join(_decision_topics())} has the id, pod or VPA '{asked}'{self._deleted()}")
+            topics = " or ".join(_decision_topics())
+            raise BadInput(f"nothing in {topics} has the id, pod, VPA or workload '{asked}'{self._deleted()}")
+        return self._answer(asked, found)
+
+    def _answer(self, asked: str, found: Record) -> Explanation:
         event = self.codec.decode_or_none(found)
-        outcomes = self._outcomes(event_codec.header(found, "ce_id") or "")
         workload = None if event is None else describe.workload_of(event)
-        return Explanation(asked, self._explained(found.place, workload, DEEPEST), tuple(outcomes))
+        explained = self._explained(found.place, workload, DEEPEST)
+        if self.topics.short(found.topic) not in _decision_topics():
+            return Explanation(asked, explained, (), is_decision=False)
+        return Explanation(asked, explained, tuple(self._outcomes(event_codec.header(found, "ce_id") or "")))
+
+    def _at_place(self, asked: str) -> Explanation:
+        """The record at a place; the topic may be named in short."""
+        place = Place.parse(asked)
+        known = {name: self.topics.wire(name) for name in (topic.name for topic in TOPICS)}
+        place = replace(place, topic=known.get(place.topic, place.topic))
+        if place.topic not in known.values():
+            raise BadInput(f"there is no topic '{place.topic}'; there are {', '.join(known)}")
+        record, gone = self._fetch(place)
+        if record is None:
+            raise BadInput(f"the record at '{place}' {gone}")
+        if event_codec.tick_number(record) is not None:
+            raise BadInput(f"the record at '{place}' is a tick of the clock: what rests on it names the records before it")
+        return self._answer(asked, record)
+
+    def _by_workload(self, asked: str) -> Record | None:
+        """The newest recommendation of a workload. Raises BadInput if several workloads are called so."""
+        newest: dict[str, tuple[datetime, Record]] = {}
+        for record in self._mentioning(asked.rpartition("/")[2], "recommendations"):
+            event = self.codec.decode_or_none(record)
+            if not isinstance(event, RequestsRecommended) or asked not in _names_of(event.workload):
+                continue
+            key = event.workload.key
+            if key not in newest or event.at >= newest[key][0]:
+                newest[key] = (event.at, record)
+        if len(newest) > 1:
+            raise BadInput(f"'{asked}' may be any of {', '.join(sorted(newest))}: say which")
+        return next((record for _, record in newest.values()), None)
 
     def _by_id(self, asked: str) -> Record | None:
         """The decision of this id. The search begins at its turn; a late repeat stands anywhere, so the topics follow."""
@@ -200,6 +247,7 @@ class _Search:
             causes=shown_causes,
             more=len(causes) - len(shown),
             because={**describe.because(event), **self._rules(event)},
+            exact=describe.exact_amounts(event, workload),
         )
 
     def _rules(self, event: object) -> Mapping[str, object]:
@@ -281,6 +329,12 @@ def _latest_of_each_topic(causes: Sequence[Place]) -> tuple[Place, ...]:
     return tuple(cause for cause in causes if cause in latest)
 
 
+def _names_of(workload: Workload) -> tuple[str, ...]:
+    """What people call a workload, from its key to its name alone."""
+    namespaced = f"{workload.namespace}/{workload.name}"
+    return workload.key, f"{workload.namespace}/{workload.kind}/{workload.name}", namespaced, workload.name
+
+
 def _no_repeats(places: Sequence[Place]) -> tuple[Place, ...]:
     return tuple(dict.fromkeys(places))
 
@@ -288,10 +342,10 @@ def _no_repeats(places: Sequence[Place]) -> tuple[Place, ...]:
 def lines(explanation: Explanation, *, full: bool = False) -> Iterator[str]:
     """The explanation as plain text: the decision, what it rests on as a tree, and what became of it.
 
-    `full` writes every number of a `because` as the record has it; otherwise sentences with units.
+    `full` writes every number as the record has it, in cores and bytes, and bounds; otherwise sentences with units.
     """
     yield from _lines(explanation.decision, "", "", full=full)
-    if not explanation.outcomes:
+    if not explanation.outcomes and explanation.is_decision:
         yield "no outcome yet: no consumer has finished with it"
     for outcome in explanation.outcomes:
         yield f"then: {_line(outcome)}"
@@ -300,7 +354,7 @@ def lines(explanation: Explanation, *, full: bool = False) -> Iterator[str]:
 def _lines(shown: ExplainedRecord, head: str, indent: str, *, full: bool) -> Iterator[str]:
     yield head + _line(shown)
     trunk = "│  " if shown.causes or shown.more else "   "
-    for line in because.in_full(shown.because) if full else because.in_words(shown.because):
+    for line in because.in_full({**shown.exact, **shown.because}) if full else because.in_words(shown.because):
         yield f"{indent}{trunk}· {line}"
     for i, cause in enumerate(shown.causes):
         last = i == len(shown.causes) - 1 and not shown.more

@@ -69,6 +69,10 @@ def test_in_full_every_value_stands_as_the_record_has_it() -> None:
     said = list(because.in_full(FOUND))
     assert said[0] == "settings: (margin 0.15, target_cpu_percentile 0.9)"
     assert len(said) == len(FOUND)
+    assert list(because.in_full({"confidence": 0.1 + 0.2, "bytes": 1_123_456_789})) == [
+        "confidence: 0.30000000000000004",
+        "bytes: 1123456789",
+    ]
 
 
 def test_a_shape_that_nobody_knows_is_written_out() -> None:

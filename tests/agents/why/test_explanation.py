@@ -1,16 +1,19 @@
 """From an action back to its causes, with places and numbers; and a plain word where the log no longer holds them."""
 
 import json
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
 from agents.runner import Runner
 from agents.why.explanation import Explanation, explain, lines
+from schemas.decisions.recommendations import RequestsRecommended
 from schemas.facts.pods import PodChanged, PodPhase
 from schemas.names import Place, PodName
 from schemas.outcomes import Action, ActionFinished, Result, StatusWritten
 from schemas.subjects import Subject
+from streams.codec import event_codec
 from streams.codec.event_codec import header
 from streams.errors import BadInput
 from streams.log.memory_log import MemoryLog
@@ -107,7 +110,7 @@ def test_a_pod_that_was_only_admitted_is_explained_by_what_it_was_given_then(ben
     newest = ask(bench, "shop/api-7f9c-zzzzz")  # no source has published it
     assert [step.numbers["reason"] for step in newest.outcomes] == ["given three"]
     for unlike in ("api-7f9c-aeiou", "api-7f9c-x2b4c5", "till/api-7f9c-x2b4c"):
-        with pytest.raises(BadInput, match="has the id, pod or VPA"):
+        with pytest.raises(BadInput, match="has the id, pod, VPA or workload"):
             ask(bench, unlike)
 
 
@@ -170,12 +173,70 @@ def test_of_many_causes_the_latest_of_each_topic_are_shown_and_the_rest_is_count
 
 def test_nothing_found_is_a_sentence_that_names_what_was_asked_and_what_is_kept(bench: PipelineLog) -> None:
     with pytest.raises(
-        BadInput, match=r"nothing in pod-updates or vpa-conditions or recommendations has the id, pod or VPA 'nobody'$"
+        BadInput, match=r"nothing in pod-updates or vpa-conditions or recommendations has the id, pod, VPA or workload 'nobody'$"
     ):
         ask(bench, "nobody")
     bench.log.truncate("ullage.pod-updates.v1", 1, 2)
     with pytest.raises(BadInput, match=r"kept are only partition 1 of 'ullage.pod-updates.v1' from 2 on"):
         ask(bench, plan_id(2))
+
+
+@pytest.mark.parametrize("asked", [WEB.key, "shop/Deployment/web", "shop/web", "web"])
+def test_a_workload_is_explained_by_its_newest_recommendation(bench: PipelineLog, asked: str) -> None:
+    chain = ask(bench, asked)
+    assert (chain.decision.what, chain.decision.at) == ("requests recommended", START + timedelta(minutes=3))
+    assert chain.decision.numbers["workload"] == WEB.key
+
+
+def test_a_name_that_two_workloads_have_is_asked_back(bench: PipelineLog) -> None:
+    (record, *_) = (r for r in bench.all_records("recommendations") if event_codec.tick_number(r) is None)
+    event = bench.codec.decode(record)
+    assert isinstance(event, RequestsRecommended)
+    other = replace(event, workload=replace(event.workload, namespace="other"))
+    bench.log.append([bench.codec.encode(other, topic="recommendations", key=other.workload.key, partition=0, source="/s")])
+    with pytest.raises(BadInput, match=f"may be any of demo/other/Deployment/{event.workload.name}, demo/shop/Deployment/"):
+        ask(bench, event.workload.name)
+
+
+@pytest.mark.parametrize("topic", ["ullage.pod-metrics.v1", "pod-metrics"])
+def test_any_place_in_the_log_can_be_asked_for(bench: PipelineLog, topic: str) -> None:
+    partition = bench.topics.partition_of(WEB.key)
+    chain = ask(bench, f"{topic}:{partition}:2")
+    assert (chain.decision.what, chain.decision.place) == ("usage scraped", Place("ullage.pod-metrics.v1", partition, 2))
+    assert list(lines(chain))[-1].endswith(f"[ullage.pod-metrics.v1:{partition}:2]")  # a fact waits for no outcome
+    decision = ask(bench, plan_id(3)).decision
+    assert ask(bench, str(decision.place)).decision == decision
+
+
+@pytest.mark.parametrize(
+    ("place", "said"),
+    [
+        ("pod-metrics:1:999", "the record at 'ullage.pod-metrics.v1:1:999' does not exist: this partition ends at offset 3"),
+        ("nothing:0:1", "there is no topic 'nothing'; there are "),
+        ("pod-metrics:1:1", "the record at 'ullage.pod-metrics.v1:1:1' is a tick of the clock"),
+    ],
+)
+def test_a_place_where_nothing_can_be_explained_is_a_sentence(bench: PipelineLog, place: str, said: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        ask(bench, place)
+    assert str(caught.value).startswith(said)
+
+
+def test_in_full_a_recommendation_has_its_bounds_and_every_digit() -> None:
+    bench = PipelineLog()
+    event = scrape(1, [(WEB, 1 / 3, 123_456_789)])
+    partition = bench.topics.partition_of(WEB.key)
+    bench.log.append([bench.codec.encode(event, topic="pod-metrics", key=WEB.key, partition=partition, source="/s")])
+    bench.log.append(bench.ticks(1))
+    Runner(stages(factor=1 / 7), LogContext(bench.log, bench.topics, bench.codec)).run()
+    said = list(lines(ask(bench, WEB.key), full=True))
+    each = f"(cpu {1 / 3 / 7!r}, memory 123456789)"
+    assert [line for line in said if "· main " in line] == [
+        f"│  · main {name}: {each}" for name in ("lower", "target", "upper", "uncapped")
+    ]
+    assert f"│  · factor: {1 / 7!r}" in said
+    assert f"      · highest cpu: {1 / 3!r}" in said
+    assert "      · highest memory: 123456789.0" in said
 
 
 @pytest.mark.parametrize("asked", ["shop/web", "demo/shop/web/status/7"])
@@ -222,5 +283,5 @@ def test_a_log_that_is_older_than_a_topic_is_searched_all_the_same(bench: Pipeli
         old.import_records([r for p in range(bench.topics.partitions) for r in bench.log.poll({(wire, p): 0})])
     chain = explain(LogContext(old, bench.topics, bench.codec), "web-0")
     assert chain.decision.what == "eviction planned"
-    with pytest.raises(BadInput, match="has the id, pod or VPA 'nobody'"):
+    with pytest.raises(BadInput, match="has the id, pod, VPA or workload 'nobody'"):
         explain(LogContext(old, bench.topics, bench.codec), "nobody")
