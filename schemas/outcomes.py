@@ -24,6 +24,35 @@ class Result(StrEnum):
     EXPIRED = "expired"
 
 
+class OutcomeDetail(StrEnum):
+    """What a result came down to, for programs; the reason says it to people. NONE where 0.1 or a consumer had nothing to add.
+
+    An outcome that EXPIRED has the detail of the last try, so BUDGET there means that a disruption budget refused to the end.
+    """
+
+    NONE = ""
+    ACCEPTED = "accepted"
+    ALREADY_DONE = "already-done"
+    """The world was as decided when the consumer looked, whoever did it."""
+    MOVED = "moved"
+    """The subject is another one, or no longer what the decision expected."""
+    NOT_ALLOWED = "not-allowed"
+    """The control record."""
+    NO_WEBHOOK = "no-webhook"
+    """Nothing would change the pod's successor."""
+    BUDGET = "disruption-budget"
+    SEVERAL_BUDGETS = "several-disruption-budgets"
+    """The eviction API serves no pod that several budgets select."""
+    INFEASIBLE = "infeasible"
+    """The node could never hold it."""
+    INVALID = "invalid"
+    FORBIDDEN = "forbidden"
+    NOT_FOUND = "not-found"
+    THROTTLED = "throttled"
+    SERVER_ERROR = "server-error"
+    NO_ANSWER = "no-answer"
+
+
 @dataclass(frozen=True, slots=True)
 class ActionFinished:
     """A consumer finished with a decision. `id` is an OutcomeId, which follows from the decision, so a repeat has the same id."""
@@ -35,6 +64,7 @@ class ActionFinished:
     result: Result
     reason: str
     subject: Subject
+    detail: OutcomeDetail = OutcomeDetail.NONE
 
 
 @dataclass(frozen=True, slots=True)

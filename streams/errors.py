@@ -13,6 +13,7 @@ UllageError
 Every message is a sentence that says what was being done, to what, and what the other side answered.
 """
 
+from schemas.outcomes import OutcomeDetail
 from schemas.units import Seconds
 
 
@@ -23,18 +24,18 @@ class UllageError(Exception):
 class EdgeError(UllageError):
     """A call to the outside world did not do what was asked."""
 
-    def __init__(self, *, doing: str, to: str, answer: str) -> None:
-        """`doing` is a gerund phrase ("evicting"), `to` names the object, `answer` quotes the other side."""
+    def __init__(self, *, doing: str, to: str, answer: str, detail: OutcomeDetail = OutcomeDetail.NONE) -> None:
+        """`doing` is a gerund phrase ("evicting"), `to` names the object, `answer` quotes the other side, `detail` sorts it."""
         super().__init__(f"{doing} '{to}' did not work: {answer}")
-        self.doing, self.to, self.answer = doing, to, answer
+        self.doing, self.to, self.answer, self.detail = doing, to, answer, detail
 
 
 class TryAgain(EdgeError):
     """It may work later: wait `after` seconds."""
 
-    def __init__(self, *, doing: str, to: str, answer: str, after: Seconds) -> None:
+    def __init__(self, *, doing: str, to: str, answer: str, after: Seconds, detail: OutcomeDetail = OutcomeDetail.NONE) -> None:
         """As EdgeError; `after` in seconds."""
-        super().__init__(doing=doing, to=to, answer=answer)
+        super().__init__(doing=doing, to=to, answer=answer, detail=detail)
         self.after = after
 
 

@@ -1,6 +1,9 @@
 """Runs `ullage consumer`: one thread and one opening of the log for each consumer, until stopped."""
 
+import os
+import socket
 import threading
+import uuid
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from datetime import timedelta
@@ -13,9 +16,13 @@ from agents.processes.signals import until_stopped
 from agents.settings import cluster_factory, log_factory
 from agents.settings.tree import Settings
 from agents.telemetry import ConsumerMetrics, WebhookMetrics
+from schemas.units import Seconds
+from streams.clients.kube import api_paths
 from streams.clients.kube.api import Api
 from streams.clients.kube.cluster_client import KubernetesClient
+from streams.clients.kube.plain_objects import PlainObjects
 from streams.clients.kube.vpa_status_client import VpaStatusClient
+from streams.consumers.executing.holder_lease import HolderLease
 from streams.consumers.pods.admission_lease import AdmissionLease, Objection, nothing_objects
 from streams.consumers.pods.evictor import evictor
 from streams.consumers.pods.resizer import resizer
@@ -24,6 +31,8 @@ from streams.consumers.webhook.webhook_consumer import WebhookConsumer
 from streams.errors import UllageError
 from streams.log_context import LogContext
 
+_LEASE_TIMEOUT = Seconds(2.0)
+"""Seconds to wait for an answer about a Lease; longer than that would cost the Lease itself."""
 _STOP = 15.0
 """Seconds for a consumer to finish what it began; the webhook goes on answering for a while."""
 
@@ -54,9 +63,22 @@ def eviction_objection(settings: Settings) -> Objection:
     return AdmissionLease(leases, settings.webhook.lease, most=most, now=real_time).objection
 
 
+def holder_lease(consumer: str, settings: Settings) -> HolderLease | None:
+    """The Lease of this consumer; None when the settings name no namespace for it."""
+    namespace = cluster_factory.lease_namespace(settings.cluster)
+    if namespace is None:
+        return None
+    api = Api(cluster_factory.connection(settings.cluster), timeout=_LEASE_TIMEOUT)
+    path = api_paths.scoped(api_paths.root("coordination.k8s.io/v1"), namespace, "leases")
+    identity = f"{socket.gethostname()[:40]}-{os.getpid()}-{uuid.uuid4().hex[:6]}"
+    return HolderLease(PlainObjects(api, path, "Lease"), f"ullage-{consumer}", identity)
+
+
 MAKERS: dict[str, Callable[[LogContext, Settings], Consumer]] = {
-    "resizer": lambda context, settings: resizer(context, connect(settings)),
-    "evictor": lambda context, settings: evictor(context, connect(settings), eviction_objection(settings)),
+    "resizer": lambda context, settings: resizer(context, connect(settings), holder_lease("resizer", settings)),
+    "evictor": lambda context, settings: evictor(
+        context, connect(settings), eviction_objection(settings), holder_lease("evictor", settings)
+    ),
     "status": status,
 }
 

@@ -14,6 +14,7 @@ from streams.errors import BadInput
 if TYPE_CHECKING:
     from kubernetes.client import ApiClient, Configuration
 
+_OWN_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 _CONNECTIONS = 64
 """Connections that are kept open at most; each watch uses one."""
 
@@ -31,6 +32,13 @@ def connection(cluster: ClusterSettings) -> "ApiClient":
         configuration.host = cluster.url
         configuration.proxy = None
     return ApiClient(configuration)
+
+
+def lease_namespace(cluster: ClusterSettings) -> str | None:
+    """The namespace of the consumers' Leases; None means that there are none."""
+    if cluster.lease_namespace is not None or not cluster.in_cluster or not _OWN_NAMESPACE.is_file():
+        return cluster.lease_namespace
+    return _OWN_NAMESPACE.read_text(encoding="utf-8").strip() or None
 
 
 def address(cluster: ClusterSettings) -> str:

@@ -118,6 +118,8 @@ class ClusterSettings(SettingsGroup):
     """Whether to use the service account of the pod that this process runs in."""
     namespaces: tuple[Name, ...] = ()
     """The only namespaces to watch; none means all of them. Nodes are watched in any case."""
+    lease_namespace: Name | None = None
+    """Where the Leases are by which two resizers or evictors take turns; unset means the pod's own namespace, or none outside."""
     start: datetime | None = None
     """When the simulated cluster begins, in event time with an offset; unset means at the first tick."""
     period_seconds: Annotated[int, Field(ge=1)] = 60

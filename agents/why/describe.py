@@ -229,7 +229,14 @@ def _(event: StageRulesChanged) -> Numbers:
 
 @_numbers.register
 def _(event: ActionFinished) -> Numbers:
-    return {"action": str(event.action), "result": str(event.result), "subject": str(event.subject), "reason": event.reason}
+    detail = {"detail": str(event.detail)} if event.detail else {}
+    return {
+        "action": str(event.action),
+        "result": str(event.result),
+        **detail,
+        "subject": str(event.subject),
+        "reason": event.reason,
+    }
 
 
 @_numbers.register

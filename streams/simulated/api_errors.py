@@ -4,15 +4,16 @@ from http import HTTPStatus
 
 from schemas.names import PodName
 from schemas.units import Seconds
+from streams.clients.kube.refusals import BUDGET_CAUSE
 
 
 class ApiRefusal(Exception):
     """A call that the simulated cluster did not carry out."""
 
-    def __init__(self, code: HTTPStatus, message: str, *, after: Seconds | None = None) -> None:
-        """`after`: when asking again makes sense, in seconds."""
+    def __init__(self, code: HTTPStatus, message: str, *, after: Seconds | None = None, cause: str = "") -> None:
+        """`after`: when asking again makes sense, in seconds. `cause`: its name for programs."""
         super().__init__(message)
-        self.code, self.message, self.after = code, message, after
+        self.code, self.message, self.after, self.cause = code, message, after, cause
 
 
 def not_found(name: str) -> ApiRefusal:
@@ -29,4 +30,4 @@ def other_uid(pod: PodName, uid: str) -> ApiRefusal:
 def budget_used_up(name: str, keep: int) -> ApiRefusal:
     """An eviction that would leave too few ready pods."""
     message = f"cannot evict pod '{name}' as it would violate its disruption budget: {keep} pods must stay ready"
-    return ApiRefusal(HTTPStatus.TOO_MANY_REQUESTS, message, after=Seconds(10.0))
+    return ApiRefusal(HTTPStatus.TOO_MANY_REQUESTS, message, after=Seconds(10.0), cause=BUDGET_CAUSE)

@@ -52,7 +52,9 @@ def lease(name: str, renewed: datetime) -> Json:
 
 def status(no: ApiRefusal) -> Json:
     """A refusal."""
-    details = {} if no.after is None else {"retryAfterSeconds": int(no.after)}
+    details: dict[str, object] = {} if no.after is None else {"retryAfterSeconds": int(no.after)}
+    if no.cause:
+        details["causes"] = [{"reason": no.cause, "message": no.message}]
     return {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": no.code, "message": no.message, "details": details}
 
 

@@ -49,5 +49,5 @@ class SimulatedClient:
 
 def _error(doing: str, pod: PodName, no: ApiRefusal) -> Exception:
     return refusals.error_for_status(
-        doing=doing, to=f"{pod.namespace}/{pod.name}", code=no.code, message=no.message, after=no.after
+        doing=doing, to=f"{pod.namespace}/{pod.name}", code=no.code, message=no.message, after=no.after, causes=(no.cause,)
     )

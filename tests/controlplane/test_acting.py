@@ -9,15 +9,18 @@ import pytest
 from schemas.catalogue import Event
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned
 from schemas.names import Amounts, PodName, Workload
-from schemas.outcomes import ActionFinished, Result
+from schemas.outcomes import ActionFinished, OutcomeDetail, Result
 from schemas.policies.control import ControlChanged, Mode
 from schemas.units import Bytes, Cores
 from streams.clients.kube.cluster_client import KubernetesClient
 from streams.codec.event_codec import Codec, tick
+from streams.consumers.pods.evictor import evictor
 from streams.consumers.pods.resizer import resizer
+from streams.errors import TryAgain
 from streams.log.memory_log import MemoryLog
 from streams.log_context import LogContext
 from streams.topics import TOPICS, Topics
+from tests.controlplane.asking import wait_for
 from tests.controlplane.world import World
 
 CLUSTER, MIB = "real", 1 << 20
@@ -62,6 +65,9 @@ class ActingScene:
     def workload(self) -> Workload:
         return Workload(CLUSTER, self.world.namespace, "Deployment", "web")
 
+    def ended(self) -> list[tuple[Result, OutcomeDetail]]:
+        return [(outcome.result, outcome.detail) for outcome in self.outcomes()]
+
     def outcomes(self) -> Sequence[ActionFinished]:
         records = self.log.poll({(self.topics.wire("outcomes"), 0): 0})
         return [event for record in records if isinstance(event := self.codec.decode(record), ActionFinished)]
@@ -84,8 +90,76 @@ def test_a_resize_keeps_the_order_of_the_containers(
     (pod,) = scene.world.deployment("web", {"zebra": small, "app": small, "mid": small})
     scene.resize(pod, requests=dict.fromkeys(changed, AFTER))
     assert resizer(scene.context, client).poll_once() == 1
-    assert [(o.result, o.reason) for o in scene.outcomes()] == [(Result.DONE, "the cluster accepted the new amounts")]
+    assert scene.ended() == [(Result.DONE, OutcomeDetail.ACCEPTED)]
     found = scene.world.ask.get(scene.world.path("pods", pod["metadata"]["name"]))["spec"]["containers"]
     asked = {each["name"]: each["resources"]["requests"]["cpu"] for each in found}
     assert asked == {name: "200m" if name in changed else "100m" for name in ("zebra", "app", "mid")}
     assert [each["name"] for each in found] == ["zebra", "app", "mid"]
+
+
+def test_a_resize_that_no_node_could_hold_is_infeasible_for_programs(scene: ActingScene, client: KubernetesClient) -> None:
+    (pod,) = scene.world.deployment("web")
+    scene.resize(pod, requests={"app": Amounts(cpu=Cores(99.0))})
+    resizer(scene.context, client).poll_once()
+    assert scene.ended() == [(Result.FAILED, OutcomeDetail.INFEASIBLE)]
+
+
+def test_an_eviction_that_a_budget_refuses_is_done_once_the_budget_has_room(scene: ActingScene, client: KubernetesClient) -> None:
+    first, _ = scene.world.deployment("web", replicas=2)
+    scene.world.budget("web", minAvailable=2)
+    scene.evict(first)
+    consumer = evictor(scene.context, client)
+    assert [consumer.poll_once(), consumer.poll_once()] == [0, 0]
+    scene.world.ask.patch(scene.world.path("poddisruptionbudgets", "web"), {"spec": {"minAvailable": 1}}, kind="merge")
+    path = scene.world.path("poddisruptionbudgets", "web")
+    wait_for(lambda: scene.world.ask.get(path)["status"]["disruptionsAllowed"] == 1, what="the budget has room")
+    assert consumer.poll_once() == 0
+    scene.tick(timedelta(seconds=11))
+    assert consumer.poll_once() == 1
+    assert scene.ended() == [(Result.DONE, OutcomeDetail.ACCEPTED)]
+    gone = lambda: first["metadata"]["uid"] not in {pod["metadata"]["uid"] for pod in scene.world.pods("web")}  # noqa: E731
+    wait_for(gone, what="the pod is gone")
+
+
+def test_an_eviction_that_a_budget_refuses_to_the_end_of_its_plan_expires(scene: ActingScene, client: KubernetesClient) -> None:
+    (pod,) = scene.world.deployment("web")
+    scene.world.budget("web", minAvailable=1)
+    scene.evict(pod)
+    consumer = evictor(scene.context, client)
+    assert consumer.poll_once() == 0
+    scene.tick(timedelta(minutes=6))
+    assert consumer.poll_once() == 1
+    assert scene.ended() == [(Result.EXPIRED, OutcomeDetail.BUDGET)]
+
+
+def test_a_pod_of_two_budgets_cannot_be_evicted_and_is_not_tried_again(scene: ActingScene, client: KubernetesClient) -> None:
+    (pod,) = scene.world.deployment("web")
+    scene.world.budget("web", maxUnavailable=1)
+    budgets = scene.world.path("poddisruptionbudgets")
+    whole = {"selector": {"matchLabels": {"app": "web"}}, "maxUnavailable": 1}
+    scene.world.ask.post(budgets, {"metadata": {"name": "second"}, "spec": whole})
+    scene.evict(pod)
+    assert evictor(scene.context, client).poll_once() == 1
+    assert scene.ended() == [(Result.FAILED, OutcomeDetail.SEVERAL_BUDGETS)]
+
+
+def test_an_eviction_of_a_pod_that_is_gone_is_done_and_its_successor_stays(scene: ActingScene, client: KubernetesClient) -> None:
+    (pod,) = scene.world.deployment("web")
+    scene.world.ask.delete(scene.world.path("pods", pod["metadata"]["name"]))
+    (successor,) = scene.world.running("web", 1)
+    scene.evict(pod)
+    assert evictor(scene.context, client).poll_once() == 1
+    assert scene.ended() == [(Result.DONE, OutcomeDetail.ALREADY_DONE)]
+    assert scene.world.running("web", 1)[0]["metadata"]["uid"] == successor["metadata"]["uid"]
+
+
+def test_a_resize_on_a_pod_that_changed_since_it_was_read_changes_nothing(scene: ActingScene, client: KubernetesClient) -> None:
+    (pod,) = scene.world.deployment("web")
+    read = client.pod(scene.world.namespace, pod["metadata"]["name"])
+    assert read is not None
+    client.resize(read, requests={"app": AFTER}, limits={})
+    with pytest.raises(TryAgain, match="409"):
+        client.resize(read, requests={"app": BEFORE}, limits={})
+    now = client.pod(scene.world.namespace, pod["metadata"]["name"])
+    assert now is not None
+    assert now.asked_requests == {"app": AFTER}

@@ -15,6 +15,7 @@ from kubernetes import client as official
 from kubernetes.client import exceptions
 from kubernetes.config import ConfigException
 
+from schemas.outcomes import OutcomeDetail
 from schemas.units import Bytes, Seconds
 from streams.clients.bounded_body import BodyTooLarge, read_body
 from streams.clients.kube import pod_objects, refusals
@@ -154,7 +155,10 @@ def refusal_error(response: ApiResponse, request: ApiRequest) -> TryAgain | Give
         wait = wait or status.details.retry_after_seconds
     message = status.message or status.reason
     after = Seconds(wait) if wait else None
-    return refusals.error_for_status(doing=request.doing, to=request.to, code=response.code, message=message, after=after)
+    causes = () if status.details is None else tuple(cause.reason for cause in status.details.causes)
+    return refusals.error_for_status(
+        doing=request.doing, to=request.to, code=response.code, message=message, after=after, causes=causes
+    )
 
 
 def decode_body(body: bytes, kind: type[T], request: ApiRequest) -> T:
@@ -173,7 +177,9 @@ def unreadable_error(error: ValueError, request: ApiRequest) -> TryAgain:
 
 def _unreachable(request: ApiRequest, error: Exception) -> Unreachable:
     answer = f"{type(error).__name__}: {error}"
-    return Unreachable(doing=request.doing, to=request.to, answer=answer, after=refusals.RETRY_AFTER)
+    return Unreachable(
+        doing=request.doing, to=request.to, answer=answer, after=refusals.RETRY_AFTER, detail=OutcomeDetail.NO_ANSWER
+    )
 
 
 def _lines(response: urllib3.BaseHTTPResponse, request: ApiRequest) -> Iterator[bytes]:

@@ -153,10 +153,17 @@ class PodMetricsList(msgspec.Struct, frozen=True, gc=False):
     items: list[PodMetrics]
 
 
+class ApiStatusCause(msgspec.Struct, frozen=True, gc=False):
+    """One cause of a refusal, by its machine-readable name."""
+
+    reason: str = ""
+
+
 class ApiStatusDetails(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """The part of a Status that may ask for a pause."""
+    """The part of a Status that may ask for a pause and name causes."""
 
     retry_after_seconds: float = 0
+    causes: list[ApiStatusCause] = []
 
 
 class ApiStatus(msgspec.Struct, frozen=True, gc=False):

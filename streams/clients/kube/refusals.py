@@ -1,30 +1,58 @@
 """What a refusal of a Kubernetes API server means: worth asking again, or not.
 
-The rule stands here alone, so that the real client and the simulated cluster cannot disagree. It judges the status code, with one
-exception: a conflict is final when it is about the uid, because a uid never comes back.
+The rule stands here alone, so that the real client and the simulated cluster cannot disagree. It judges the status code, with two
+exceptions. A conflict is final when it is about the uid, because a uid never comes back. So is the 500 of the eviction API
+answers for a pod that several disruption budgets select, because no waiting changes that.
 """
 
+from collections.abc import Collection
 from http import HTTPStatus
 
+from schemas.outcomes import OutcomeDetail
 from schemas.units import Seconds
 from streams.errors import GiveUp, Outdated, TryAgain
 
 RETRY_AFTER = Seconds(10.0)
 """How long to wait when the server does not say."""
 
+BUDGET_CAUSE = "DisruptionBudget"
+"""What the API server names as the cause when a disruption budget is used up."""
+_CAUSES = {BUDGET_CAUSE: OutcomeDetail.BUDGET, "NodeCapacity": OutcomeDetail.INFEASIBLE}
+_CODES = {
+    HTTPStatus.UNAUTHORIZED: OutcomeDetail.FORBIDDEN,
+    HTTPStatus.FORBIDDEN: OutcomeDetail.FORBIDDEN,
+    HTTPStatus.NOT_FOUND: OutcomeDetail.NOT_FOUND,
+    HTTPStatus.CONFLICT: OutcomeDetail.MOVED,
+    HTTPStatus.TOO_MANY_REQUESTS: OutcomeDetail.THROTTLED,
+    HTTPStatus.BAD_REQUEST: OutcomeDetail.INVALID,
+    HTTPStatus.UNPROCESSABLE_ENTITY: OutcomeDetail.INVALID,
+}
+_SEVERAL_BUDGETS = "more than one PodDisruptionBudget"
 _TRY_AGAIN = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS})
 """401 is among these: somebody renews a token that has expired, while a right that is missing (403) stays missing."""
 
 
-def error_for_status(*, doing: str, to: str, code: int, message: str, after: Seconds | None = None) -> TryAgain | GiveUp:
-    """The error for a status code of 300 or more. `after` is the pause that the server asked for, if it did."""
-    answer = f"{code} {message}".strip()
-    if (
+def error_for_status(  # noqa: PLR0913  # a refusal has these parts
+    *, doing: str, to: str, code: int, message: str, after: Seconds | None = None, causes: Collection[str] = ()
+) -> TryAgain | GiveUp:
+    """The error for a status code of 300 or more. `after` is the pause that the server asked for, `causes` are what it named."""
+    answer, detail = f"{code} {message}".strip(), _detail(code, message, causes)
+    if detail is not OutcomeDetail.SEVERAL_BUDGETS and (
         code in _TRY_AGAIN
         or code >= HTTPStatus.INTERNAL_SERVER_ERROR
         or (code == HTTPStatus.CONFLICT and "uid" not in message.lower())
     ):
-        return TryAgain(doing=doing, to=to, answer=answer, after=RETRY_AFTER if after is None else after)
+        return TryAgain(doing=doing, to=to, answer=answer, after=RETRY_AFTER if after is None else after, detail=detail)
     if code == HTTPStatus.GONE:
-        return Outdated(doing=doing, to=to, answer=answer)
-    return GiveUp(doing=doing, to=to, answer=answer)
+        return Outdated(doing=doing, to=to, answer=answer, detail=detail)
+    return GiveUp(doing=doing, to=to, answer=answer, detail=detail)
+
+
+def _detail(code: int, message: str, causes: Collection[str]) -> OutcomeDetail:
+    named = next((_CAUSES[cause] for cause in causes if cause in _CAUSES), None)
+    if named is not None:
+        return named
+    if code >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        several = code == HTTPStatus.INTERNAL_SERVER_ERROR and _SEVERAL_BUDGETS in message
+        return OutcomeDetail.SEVERAL_BUDGETS if several else OutcomeDetail.SERVER_ERROR
+    return _CODES.get(HTTPStatus(code), OutcomeDetail.NONE) if code in set(HTTPStatus) else OutcomeDetail.NONE

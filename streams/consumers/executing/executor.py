@@ -3,7 +3,9 @@
 A decision is carried out only when everything in the log has been read, the control record allows it, it is not void by event
 time and no outcome names it yet. One that is too old to know whether it has an outcome (see `outcome_index`) is passed over.
 After each decision an outcome is appended before the next is begun. A crash between act and outcome is harmless: a handler looks
-at the world first, finds it as decided, and says so. The executor decides nothing; what to do is the handler's business.
+at the world first, finds it as decided, and says so. That holds for a decision that may no longer be carried out, too: if this
+process or one before it may have acted on it, the world is asked before the outcome says that nothing was done.
+The executor decides nothing; what to do is the handler's business.
 """
 
 import threading
@@ -16,12 +18,13 @@ import structlog
 
 from schemas.ids import OutcomeId
 from schemas.names import Place
-from schemas.outcomes import Action, ActionFinished, Result
+from schemas.outcomes import Action, ActionFinished, OutcomeDetail, Result
 from schemas.subjects import Subject
 from streams import refused_records
 from streams.codec.event_codec import tick_number
 from streams.consumers.executing.control import ControlState
 from streams.consumers.executing.cursor import Cursor
+from streams.consumers.executing.holder_lease import HolderLease
 from streams.consumers.executing.outcome_index import OutcomeIndex
 from streams.errors import BadRecord, GiveUp, LogUnavailable, TryAgain, Unreachable
 from streams.log.port import NewRecord, Record
@@ -30,6 +33,8 @@ from streams.log_range import offset_at
 
 _IDLE = 0.2
 """Seconds between looks at the log."""
+_LAST_WORDS = 5.0
+"""Seconds to give the Lease back."""
 _SLACK = timedelta(days=1)
 """Times within a partition can go back a little, because a worker that recovers publishes some decisions again."""
 _log = structlog.get_logger(__name__)
@@ -60,23 +65,30 @@ D = TypeVar("D", bound=ExecutableDecision)
 
 @dataclass(frozen=True, slots=True)
 class HandlerResult:
-    """How a handler finished with a decision; the reason is a sentence."""
+    """How a handler finished with a decision; the reason is a sentence, and the detail says the same to programs."""
 
     result: Result
     reason: str
+    detail: OutcomeDetail = OutcomeDetail.NONE
+
+
+def _unknown(_decision: Any) -> None:
+    """For a handler that cannot see what has become of a decision."""
 
 
 @dataclass(frozen=True, slots=True)
 class Handler(Generic[D]):
     """How decisions of one class are carried out: where they come from (a topic's short name), and what is done.
 
-    `act` looks at the subject first, then acts. It may raise TryAgain and GiveUp.
+    `act` looks at the subject first, then acts. `look` only looks: it answers when the world is as decided already, and None when
+    it is not. Both may raise TryAgain and GiveUp.
     """
 
     topic: str
     decision: type[D]
     action: Action
     act: Callable[[D], HandlerResult]
+    look: Callable[[D], HandlerResult | None] = _unknown
 
 
 def encode_outcome(context: LogContext, outcome: ActionFinished, *, cause: tuple[Place, ...]) -> NewRecord:
@@ -97,13 +109,15 @@ def _source(action: Action) -> str:
 
 @dataclass(slots=True)
 class _Pending:
-    """A decision that has no outcome yet. `not_before` is event time."""
+    """A decision that has no outcome yet. `not_before` is event time; `unsure`: somebody may have carried it out already."""
 
     decision: ExecutableDecision
     handler: Handler[Any]
     place: Place
+    unsure: bool
     not_before: datetime | None = None
     last_answer: str = ""
+    last_detail: OutcomeDetail = OutcomeDetail.NONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +131,9 @@ class _Outage:
 class Executor:
     """Carries out the decisions that its handlers name, for the cluster of `context`."""
 
-    def __init__(self, context: LogContext, *handlers: Handler[Any]) -> None:
-        self._context = context
+    def __init__(self, context: LogContext, *handlers: Handler[Any], lease: HolderLease | None = None) -> None:
+        """With a `lease`, it only reads while another instance holds it."""
+        self._context, self._lease = context, lease
         self._handlers: Mapping[type[Any], Handler[Any]] = {handler.decision: handler for handler in handlers}
         self._decisions = {context.cluster_partition(handler.topic): handler.action for handler in handlers}
         """The partitions that decisions are read from, and the action whose name stands in their dead letters."""
@@ -129,6 +144,8 @@ class Executor:
         self._pending: dict[str, _Pending] = {}
         self._unpublished: list[NewRecord] = []
         self._outage: _Outage | None = None
+        self._caught_up = False
+        """The log was read to its end while this process could act; what follows was carried out by nobody else."""
 
     def poll_once(self) -> int:
         """Read the log to its end, then finish what can be finished; how many outcomes were appended. Raises LogUnavailable.
@@ -143,6 +160,7 @@ class Executor:
         cursor, index = self._started
         for record in cursor.catch_up():
             self._apply(record, index)
+        self._caught_up = self._may_act
         appended += self._flush()
         for identifier, pending in list(self._pending.items()):
             appended += 0 if identifier in index else self._attempt(pending, index)
@@ -152,13 +170,30 @@ class Executor:
         return appended
 
     def run(self, stop: threading.Event) -> None:
-        """Work until `stop` is set. While the log is away nothing is done."""
+        """Work until `stop` is set, then give the Lease back. While the log is away nothing is done."""
+        if self._lease is None:
+            self._work(stop)
+            return
+        ended = threading.Event()
+        keeper = threading.Thread(target=self._lease.keep, args=(ended,), name=f"{self._name} lease", daemon=True)
+        keeper.start()
+        try:
+            self._work(stop)
+        finally:
+            ended.set()
+            keeper.join(_LAST_WORDS)
+
+    def _work(self, stop: threading.Event) -> None:
         while not stop.is_set():
             try:
                 self.poll_once()
             except LogUnavailable as error:
                 _log.warning("the log is away, nothing is done", action=self._name, error=str(error))
             stop.wait(_IDLE)
+
+    @property
+    def _may_act(self) -> bool:
+        return self._lease is None or self._lease.held
 
     @property
     def _name(self) -> str:
@@ -187,7 +222,7 @@ class Executor:
         if isinstance(event, ActionFinished) and event.action in self._actions:
             index.apply(event)
         elif handler is not None and isinstance(event, handler.decision):
-            self._collect(_Pending(event, handler, record.place), index)
+            self._collect(_Pending(event, handler, record.place, unsure=not self._caught_up), index)
 
     def _collect(self, pending: _Pending, index: OutcomeIndex) -> None:
         """Remember a decision that is to be carried out. Clusters share partitions; each cluster has its own consumers."""
@@ -204,6 +239,9 @@ class Executor:
     def _attempt(self, pending: _Pending, index: OutcomeIndex) -> int:
         """Finish with one decision, or leave it pending; how many outcomes were appended."""
         now = self._now()
+        if not self._may_act:
+            pending.unsure = True
+            return 0
         ended = None if now is None else self._result(pending, now)
         if now is None or ended is None:
             return 0
@@ -218,34 +256,47 @@ class Executor:
 
     def _result(self, pending: _Pending, now: datetime) -> HandlerResult | None:
         """How the decision ended; None when it is to be tried again."""
-        void_after = pending.decision.void_after
-        if now > void_after:
-            last = f"; the last try: {pending.last_answer}" if pending.last_answer else ""
-            return HandlerResult(Result.EXPIRED, f"void since {void_after.isoformat()}, it is {now.isoformat()}{last}")
-        objection = self._control.objection()
-        if objection is not None:
-            return HandlerResult(Result.REFUSED, objection)
+        obstacle, handler = self._obstacle(pending, now), pending.handler
+        if obstacle is not None and not pending.unsure:
+            return obstacle
         if pending.not_before is not None and now < pending.not_before:
             return None
         if self._outage is not None and now < self._outage.until:
-            pending.last_answer = self._outage.answer
+            pending.last_answer, pending.last_detail = self._outage.answer, OutcomeDetail.NO_ANSWER
             return None
-        return self._act(pending, now)
+        if obstacle is not None:
+            return self._call(pending, now, lambda decision: handler.look(decision) or obstacle)
+        return self._call(pending, now, handler.act)
 
-    def _act(self, pending: _Pending, now: datetime) -> HandlerResult | None:
-        """Call the handler. When the cluster does not answer, every decision waits: each would wait for a time-out of its own."""
+    def _obstacle(self, pending: _Pending, now: datetime) -> HandlerResult | None:
+        """Why the decision may not be carried out now, as the outcome that says so; None when it may."""
+        void_after = pending.decision.void_after
+        if now > void_after:
+            last = f"; the last try: {pending.last_answer}" if pending.last_answer else ""
+            reason = f"void since {void_after.isoformat()}, it is {now.isoformat()}{last}"
+            return HandlerResult(Result.EXPIRED, reason, pending.last_detail)
+        objection = self._control.objection()
+        return None if objection is None else HandlerResult(Result.REFUSED, objection, OutcomeDetail.NOT_ALLOWED)
+
+    def _call(self, pending: _Pending, now: datetime, call: Callable[[Any], HandlerResult]) -> HandlerResult | None:
+        """Call the handler. When the cluster does not answer, every decision waits: each would wait for a time-out of its own.
+
+        The decision may have been carried out nevertheless, if it was the answer that got lost.
+        """
         self._outage = None
         try:
-            return pending.handler.act(pending.decision)
+            return call(pending.decision)
         except TryAgain as later:
             pending.not_before, pending.last_answer = now + timedelta(seconds=later.after), str(later)
+            pending.last_detail = later.detail
             if isinstance(later, Unreachable):
-                self._outage = _Outage(pending.not_before, pending.last_answer)
+                self._outage, pending.unsure = _Outage(pending.not_before, pending.last_answer), True
             return None
         except GiveUp as never:
-            return HandlerResult(Result.FAILED, str(never))
+            return HandlerResult(Result.FAILED, str(never), never.detail)
         except (ArithmeticError, LookupError, TypeError, ValueError) as fault:
-            return HandlerResult(Result.FAILED, f"the decision cannot be carried out: {type(fault).__name__}: {fault}"[:1000])
+            reason = f"the decision cannot be carried out: {type(fault).__name__}: {fault}"[:1000]
+            return HandlerResult(Result.FAILED, reason, OutcomeDetail.INVALID)
 
     def _flush(self) -> int:
         """Append what is not in the log yet; how many outcomes. Nothing else is begun until the log has taken it."""
@@ -265,4 +316,5 @@ def _outcome(pending: _Pending, ended: HandlerResult, now: datetime) -> ActionFi
         result=ended.result,
         reason=ended.reason,
         subject=decision.subject,
+        detail=ended.detail,
     )

@@ -6,19 +6,32 @@ so is every pod while no webhook is seen at work that would give its successor o
 
 from schemas.decisions.pod_updates import EvictionPlanned
 from schemas.names import Amounts, PodName
-from schemas.outcomes import Action, Result
+from schemas.outcomes import Action, OutcomeDetail, Result
 from streams.clients.cluster_port import ClusterClient, Pod
 from streams.clients.kube.quantities import same
 from streams.consumers.executing.executor import Executor, Handler, HandlerResult
+from streams.consumers.executing.holder_lease import HolderLease
 from streams.consumers.executing.wording import spelled
 from streams.consumers.pods.admission_lease import Objection, nothing_objects
 from streams.errors import GiveUp
 from streams.log_context import LogContext
 
 
-def evictor(context: LogContext, client: ClusterClient, objection: Objection = nothing_objects) -> Executor:
-    """A consumer that carries out EvictionPlanned on `client`, unless `objection` has one."""
-    return Executor(context, Handler("pod-updates", EvictionPlanned, Action.EVICT, lambda plan: evict(client, plan, objection)))
+def evictor(
+    context: LogContext, client: ClusterClient, objection: Objection = nothing_objects, lease: HolderLease | None = None
+) -> Executor:
+    """A consumer that carries out EvictionPlanned on `client`, unless `objection` has one, while it holds the `lease` if any."""
+    return Executor(
+        context,
+        Handler(
+            "pod-updates",
+            EvictionPlanned,
+            Action.EVICT,
+            act=lambda plan: evict(client, plan, objection),
+            look=lambda plan: None if _find_live(client, plan.pod) else _already_gone(plan.pod),
+        ),
+        lease=lease,
+    )
 
 
 def evict(client: ClusterClient, plan: EvictionPlanned, objection: Objection = nothing_objects) -> HandlerResult:
@@ -29,16 +42,17 @@ def evict(client: ClusterClient, plan: EvictionPlanned, objection: Objection = n
     seen = {container.name: container.requests for container in pod.containers}
     now = {name: seen.get(name, Amounts()) for name in plan.expect}
     if not same(now, plan.expect):
-        return HandlerResult(Result.REFUSED, f"it moved: the pod requests {spelled(now)}, expected {spelled(plan.expect)}")
-    if (reason := objection()) is not None:
-        return HandlerResult(Result.REFUSED, reason)
+        reason = f"it moved: the pod requests {spelled(now)}, expected {spelled(plan.expect)}"
+        return HandlerResult(Result.REFUSED, reason, OutcomeDetail.MOVED)
+    if (objected := objection()) is not None:
+        return HandlerResult(Result.REFUSED, objected, OutcomeDetail.NO_WEBHOOK)
     try:
         client.evict(pod.pod)
     except GiveUp:
         if _find_live(client, plan.pod) is None:
             return _already_gone(plan.pod)
         raise
-    return HandlerResult(Result.DONE, "the cluster accepted the eviction")
+    return HandlerResult(Result.DONE, "the cluster accepted the eviction", OutcomeDetail.ACCEPTED)
 
 
 def _find_live(client: ClusterClient, wanted: PodName) -> Pod | None:
@@ -48,4 +62,5 @@ def _find_live(client: ClusterClient, wanted: PodName) -> Pod | None:
 
 
 def _already_gone(pod: PodName) -> HandlerResult:
-    return HandlerResult(Result.DONE, f"pod '{pod.name}' with uid '{pod.uid}' is gone already")
+    reason = f"pod '{pod.name}' with uid '{pod.uid}' is gone already"
+    return HandlerResult(Result.DONE, reason, OutcomeDetail.ALREADY_DONE)

@@ -6,21 +6,30 @@ infeasible. A pod whose requests are not those that the decision expected is lef
 
 from schemas.decisions.pod_updates import ResizePlanned
 from schemas.names import Amounts
-from schemas.outcomes import Action, Result
-from streams.clients.cluster_port import ClusterClient
+from schemas.outcomes import Action, OutcomeDetail, Result
+from streams.clients.cluster_port import ClusterClient, Pod
 from streams.clients.kube.quantities import meets, same
 from streams.consumers.executing.executor import Executor, Handler, HandlerResult
+from streams.consumers.executing.holder_lease import HolderLease
 from streams.consumers.executing.node_sizes import NodeSizes
 from streams.consumers.executing.wording import spelled
 from streams.consumers.pods import plan_bounds
 from streams.log_context import LogContext
 
 
-def resizer(context: LogContext, client: ClusterClient) -> Executor:
-    """A consumer that carries out ResizePlanned on `client`."""
+def resizer(context: LogContext, client: ClusterClient, lease: HolderLease | None = None) -> Executor:
+    """A consumer that carries out ResizePlanned on `client`, while it holds the `lease` if there is one."""
     nodes = NodeSizes(context)
     return Executor(
-        context, Handler("pod-updates", ResizePlanned, Action.RESIZE, lambda plan: resize(client, plan, nodes.largest()))
+        context,
+        Handler(
+            "pod-updates",
+            ResizePlanned,
+            Action.RESIZE,
+            act=lambda plan: resize(client, plan, nodes.largest()),
+            look=lambda plan: _already_asked(_find_live(client, plan), plan),
+        ),
+        lease=lease,
     )
 
 
@@ -28,16 +37,32 @@ def resize(client: ClusterClient, plan: ResizePlanned, largest_node: Amounts | N
     """Refuse what is absurd, look, then act. Raises TryAgain and GiveUp."""
     absurd = plan_bounds.objection(plan, largest_node)
     if absurd is not None:
-        return HandlerResult(Result.REFUSED, absurd)
-    pod = client.pod(plan.pod.namespace, plan.pod.name)
-    if pod is None or pod.pod.uid != plan.pod.uid or pod.leaving:
-        return HandlerResult(Result.REFUSED, f"it moved: pod '{plan.pod.name}' with uid '{plan.pod.uid}' is gone")
-    if meets(pod.asked_requests, plan.requests) and meets(pod.asked_limits, plan.limits):
-        return HandlerResult(Result.DONE, "the pod asks for these amounts already")
+        return HandlerResult(Result.REFUSED, absurd, OutcomeDetail.INVALID)
+    pod = _find_live(client, plan)
+    if pod is None:
+        reason = f"it moved: pod '{plan.pod.name}' with uid '{plan.pod.uid}' is gone"
+        return HandlerResult(Result.REFUSED, reason, OutcomeDetail.MOVED)
+    already = _already_asked(pod, plan)
+    if already is not None:
+        return already
     seen = {container.name: container.requests for container in pod.containers}
     for what, requests in (("requests", seen), ("asks for", pod.asked_requests)):
         now = {name: requests.get(name, Amounts()) for name in plan.expect}
         if not same(now, plan.expect):
-            return HandlerResult(Result.REFUSED, f"it moved: the pod {what} {spelled(now)}, expected {spelled(plan.expect)}")
+            reason = f"it moved: the pod {what} {spelled(now)}, expected {spelled(plan.expect)}"
+            return HandlerResult(Result.REFUSED, reason, OutcomeDetail.MOVED)
     client.resize(pod, requests=plan.requests, limits=plan.limits)
-    return HandlerResult(Result.DONE, "the cluster accepted the new amounts")
+    return HandlerResult(Result.DONE, "the cluster accepted the new amounts", OutcomeDetail.ACCEPTED)
+
+
+def _find_live(client: ClusterClient, plan: ResizePlanned) -> Pod | None:
+    """The pod; None when it is gone or on its way out."""
+    pod = client.pod(plan.pod.namespace, plan.pod.name)
+    return None if pod is None or pod.pod.uid != plan.pod.uid or pod.leaving else pod
+
+
+def _already_asked(pod: Pod | None, plan: ResizePlanned) -> HandlerResult | None:
+    """The result for a pod that asks for the planned amounts; None for any other."""
+    if pod is None or not (meets(pod.asked_requests, plan.requests) and meets(pod.asked_limits, plan.limits)):
+        return None
+    return HandlerResult(Result.DONE, "the pod asks for these amounts already", OutcomeDetail.ALREADY_DONE)

@@ -32,6 +32,7 @@ POD = PodName("shop", "web-1", "u1")
         (504, "timeout", TryAgain),
         (408, "", TryAgain),
         (409, "the object has been modified", TryAgain),
+        (500, "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.", GiveUp),
         (409, "the UID in the precondition (a) does not match", GiveUp),
         (404, "not found", GiveUp),
         (403, "forbidden", GiveUp),

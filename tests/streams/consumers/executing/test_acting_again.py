@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from schemas.names import Amounts
-from schemas.outcomes import Result
+from schemas.outcomes import OutcomeDetail, Result
 from schemas.units import Bytes, Seconds
 from streams.clients.cluster_port import Pod
 from streams.consumers.pods.evictor import evictor
@@ -88,12 +88,32 @@ def test_a_cluster_that_does_not_answer_is_asked_once_and_everything_waits(scene
     assert [o.result for o in scene.outcomes()] == [Result.DONE] * 3
 
 
-def test_while_a_cluster_does_not_answer_decisions_still_expire_and_say_so(scene: ConsumerScene) -> None:
+def test_while_a_cluster_does_not_answer_what_was_certainly_not_done_expires_and_the_rest_waits(scene: ConsumerScene) -> None:
+    client = SilentClient(scene.cluster)
+    consumer = evictor(scene.context, client)
+    consumer.poll_once()
     for pod in [p for p in scene.client.pods() if p.workload.name == "reports"]:
         scene.plan(eviction_of(pod, pod.pod.name))
-    consumer = evictor(scene.context, SilentClient(scene.cluster))
     consumer.poll_once()
     scene.tick(START + timedelta(hours=3))
-    assert consumer.poll_once() == 3
+    assert consumer.poll_once() == 2
     assert {o.result for o in scene.outcomes()} == {Result.EXPIRED}
+    assert consumer.poll_once() == 0
+    client.silent = False
+    scene.tick(START + timedelta(hours=3, minutes=1))
+    assert consumer.poll_once() == 1
+    assert [o.result for o in scene.outcomes()] == [Result.EXPIRED] * 3
     assert all(o.reason.endswith("did not work: timed out") for o in scene.outcomes())
+
+
+def test_what_a_budget_refused_to_the_end_says_so_to_programs_too(scene: ConsumerScene) -> None:
+    pods = [p for p in scene.client.pods() if p.workload.name == "web"]
+    for pod in pods[:3]:
+        scene.plan(eviction_of(pod, pod.pod.name))
+    consumer = evictor(scene.context, scene.client)
+    consumer.poll_once()
+    scene.tick(START + timedelta(hours=3))
+    consumer.poll_once()
+    accepted = (Result.DONE, OutcomeDetail.ACCEPTED)
+    found = [(o.result, o.detail) for o in scene.outcomes()]
+    assert found == [accepted, accepted, (Result.EXPIRED, OutcomeDetail.BUDGET)]

@@ -8,16 +8,18 @@ from datetime import timedelta
 
 import pytest
 
-from schemas.outcomes import Action, ActionFinished, Result
+from schemas.names import PodName
+from schemas.outcomes import Action, ActionFinished, OutcomeDetail, Result
 from schemas.subjects import Subject
+from schemas.units import Seconds
 from streams import log_range
 from streams.consumers.executing.executor import encode_outcome
 from streams.consumers.pods.evictor import evictor
 from streams.consumers.pods.resizer import resizer
-from streams.errors import LogUnavailable
+from streams.errors import LogUnavailable, Unreachable
 from streams.log.port import NewRecord, Positions, Record
 from streams.topics import TOPICS
-from tests.support.consumer_scene import START, BreakingLog, ConsumerScene, eviction_of, resize_of, scene_at_two
+from tests.support.consumer_scene import START, BreakingLog, ConsumerScene, CountingClient, eviction_of, resize_of, scene_at_two
 
 
 @pytest.fixture
@@ -60,6 +62,52 @@ def test_a_crash_between_act_and_outcome_leads_to_one_act_and_one_outcome(scene:
     (outcome,) = scene.outcomes()
     assert outcome.result is Result.DONE
     assert "already" in outcome.reason
+
+
+@pytest.mark.parametrize("since", ["void", "paused"])
+@pytest.mark.parametrize("kind", ["resize", "evict"])
+def test_what_was_done_before_a_crash_is_said_to_be_done_though_it_may_not_be_done_any_more(
+    scene: ConsumerScene, kind: str, since: str
+) -> None:
+    pod = scene.pod()
+    make = resizer if kind == "resize" else evictor
+    scene.plan(resize_of(pod) if kind == "resize" else eviction_of(pod))
+    scene.log.broken = True
+    with pytest.raises(LogUnavailable):
+        make(scene.context, scene.client).poll_once()
+    scene.log.broken = False
+    if since == "void":
+        scene.tick(START + timedelta(days=1))
+    else:
+        scene.control(paused=True)
+    assert make(scene.context, scene.client).poll_once() == 1
+    assert [(o.result, o.detail) for o in scene.outcomes()] == [(Result.DONE, OutcomeDetail.ALREADY_DONE)]
+    assert scene.client.acts == [f"{kind} {pod.pod.name}"]
+
+
+@pytest.mark.parametrize("kind", ["resize", "evict"])
+def test_what_was_not_done_before_a_crash_expires_as_before(scene: ConsumerScene, kind: str) -> None:
+    pod = scene.pod()
+    scene.plan(resize_of(pod) if kind == "resize" else eviction_of(pod))
+    scene.tick(START + timedelta(days=1))
+    make = resizer if kind == "resize" else evictor
+    assert make(scene.context, scene.client).poll_once() == 1
+    assert ([o.result for o in scene.outcomes()], scene.client.acts) == ([Result.EXPIRED], [])
+
+
+def test_an_eviction_whose_answer_was_lost_is_said_to_be_done_after_its_plan_ended(scene: ConsumerScene) -> None:
+    class LosingClient(CountingClient):
+        def evict(self, pod: PodName) -> None:
+            super().evict(pod)
+            raise Unreachable(doing="evicting", to=pod.name, answer="the connection was cut", after=Seconds(10.0))
+
+    consumer = evictor(scene.context, LosingClient(scene.cluster))
+    consumer.poll_once()
+    scene.plan(eviction_of(scene.pod()))
+    assert consumer.poll_once() == 0
+    scene.tick(START + timedelta(hours=3))
+    assert consumer.poll_once() == 1
+    assert [(o.result, o.detail) for o in scene.outcomes()] == [(Result.DONE, OutcomeDetail.ALREADY_DONE)]
 
 
 def test_while_the_log_takes_no_outcome_nothing_else_is_begun(scene: ConsumerScene) -> None:

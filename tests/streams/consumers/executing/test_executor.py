@@ -8,7 +8,7 @@ import pytest
 from schemas.catalogue import CATALOGUE, Kind
 from schemas.decisions.pod_updates import EvictionPlanned, UpdateRefused
 from schemas.names import Amounts, Place, PodName
-from schemas.outcomes import Action, ActionFinished, Result
+from schemas.outcomes import Action, ActionFinished, OutcomeDetail, Result
 from schemas.policies.control import ControlChanged, Mode
 from schemas.subjects import Subject
 from schemas.units import Cores
@@ -50,6 +50,7 @@ def test_a_resize_is_carried_out_and_its_outcome_names_decision_pod_and_cause(sc
         result=Result.DONE,
         reason="the cluster accepted the new amounts",
         subject=Subject.of_pod(pod.workload, pod.pod),
+        detail=OutcomeDetail.ACCEPTED,
     )
     assert scene.outcomes() == [wanted]
     (record,) = scene.records("outcomes")

@@ -1,0 +1,116 @@
+"""The Lease by which one of several instances of a consumer acts, while the others stand by.
+
+Time is each instance's own monotonic clock, so that clocks that disagree or jump do no harm. A holder counts the Lease as its own
+for `HELD` after the beginning of its last successful renewal. Another instance takes it once it has seen no renewal for
+`DURATION`, which is longer. So at no moment two instances believe that they hold it, and after a crash one takes over within
+`DURATION`, a round of renewals and a request. A holder that is frozen between its last look at the Lease and its request may
+still send that one request: the pod's uid and version are conditions of it.
+
+The official client's leader election is not used: it goes by the wall clock, and can neither be stopped nor give the Lease back.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+import structlog
+
+from schemas.units import Seconds
+from streams.clients.kube.plain_objects import Json, ObjectStore
+from streams.errors import GiveUp, TryAgain
+
+DURATION = Seconds(10.0)
+"""After so long without a renewal another instance takes the Lease."""
+HELD = Seconds(7.0)
+"""For so long after the beginning of a renewal the holder may act."""
+ROUND = Seconds(2.0)
+"""Seconds between two renewals, or two looks at somebody else's Lease."""
+_log = structlog.get_logger(__name__)
+
+
+class HolderLease:
+    """The Lease `name` among `objects`; `identity` tells this instance from the others. One thread renews, any may ask."""
+
+    def __init__(self, objects: ObjectStore, name: str, identity: str, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._objects, self._name, self._identity, self._clock = objects, name, identity, clock
+        self._held_until = float("-inf")
+        self._seen: tuple[object, ...] | None = None
+        self._seen_at = 0.0
+        self._said = ""
+
+    @property
+    def held(self) -> bool:
+        """Whether this instance may act now."""
+        return self._clock() < self._held_until
+
+    def renew(self) -> bool:
+        """Take the Lease or renew it if it is free or ours; whether it is held now. Raises TryAgain and GiveUp."""
+        begun = self._clock()
+        lease = self._objects.find(self._name)
+        spec = {} if lease is None else lease.get("spec") or {}
+        holder = spec.get("holderIdentity") or ""
+        seen = (holder, spec.get("renewTime"), spec.get("leaseTransitions"))
+        if seen != self._seen:
+            self._seen, self._seen_at = seen, begun
+        if holder not in ("", self._identity) and begun - self._seen_at < DURATION:
+            self._held_until = float("-inf")
+            return False
+        if not self._write(lease, spec, holder):
+            self._held_until = float("-inf")
+            return False
+        self._held_until = begun + HELD
+        return True
+
+    def release(self) -> None:
+        """Give the Lease back, so that another instance need not wait. Raises TryAgain and GiveUp."""
+        self._held_until = float("-inf")
+        lease = self._objects.find(self._name)
+        if lease is not None and (lease.get("spec") or {}).get("holderIdentity") == self._identity:
+            self._objects.replace(self._name, {**lease, "spec": {**lease["spec"], "holderIdentity": ""}})
+
+    def keep(self, stop: threading.Event) -> None:
+        """Renew, or wait for the Lease, until `stop` is set; then give it back. What fails is tried again in the next round."""
+        while not stop.is_set():
+            held = self.held
+            try:
+                now = self.renew()
+            except (TryAgain, GiveUp) as error:
+                self._say("the Lease cannot be renewed", str(error))
+            else:
+                if now != held or not self._said:
+                    self._say("holds the Lease, acts" if now else "another instance holds the Lease, stands by", "")
+            stop.wait(ROUND)
+        try:
+            self.release()
+        except (TryAgain, GiveUp) as error:
+            self._say("the Lease could not be given back", str(error))
+
+    def _write(self, lease: Json | None, spec: Json, holder: str) -> bool:
+        """Put our name on it; False when another instance was faster."""
+        at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")  # noqa: TID251  # shown to people; nothing compares it
+        ours = {**spec, "holderIdentity": self._identity, "leaseDurationSeconds": int(DURATION), "renewTime": at}
+        if holder != self._identity:
+            ours |= {"acquireTime": at, "leaseTransitions": int(spec.get("leaseTransitions") or 0) + (lease is not None)}
+        try:
+            if lease is None:
+                metadata = {"name": self._name}
+                whole = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": ours}
+                self._objects.create(self._name, whole)
+            else:
+                self._objects.replace(self._name, {**lease, "spec": ours})
+        except TryAgain as error:
+            if not error.answer.startswith("409"):
+                raise
+            return False
+        return True
+
+    def _say(self, what: str, error: str) -> None:
+        """One line for each change."""
+        if self._said != what + error:
+            self._said = what + error
+            about = {"lease": self._name, "identity": self._identity}
+            if error:
+                _log.warning(what, **about, error=error)
+            else:
+                _log.info(what, **about)
