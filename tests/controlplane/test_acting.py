@@ -99,7 +99,7 @@ def test_a_resize_keeps_the_order_of_the_containers(
 
 def test_a_resize_that_no_node_could_hold_is_infeasible_for_programs(scene: ActingScene, client: KubernetesClient) -> None:
     (pod,) = scene.world.deployment("web")
-    scene.resize(pod, requests={"app": Amounts(cpu=Cores(99.0))})
+    scene.resize(pod, requests={"app": Amounts(cpu=Cores(9.0))})
     resizer(scene.context, client).poll_once()
     assert scene.ended() == [(Result.FAILED, OutcomeDetail.INFEASIBLE)]
 
