@@ -133,7 +133,12 @@ class Clock:
             return
         self._compared = wall
         honest = self._last + timing.period_ms + int(timing.skew_ms * timing.base.speed)
-        for (topic, partition), highest in future_ticks(self._log, self._topics, self._ticked, honest).items():
+        try:
+            found = future_ticks(self._log, self._topics, self._ticked, honest)
+        except LogUnavailable as error:  # to tick matters more than to look at ticks
+            self._warn(str(error))
+            return
+        for (topic, partition), highest in found.items():
             if self._warned.get((topic, partition)) != highest:
                 self._warned[topic, partition] = highest
                 self._warn(
