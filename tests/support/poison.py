@@ -103,7 +103,3 @@ class Poison:
             except (KeyError, IndexError, TypeError):
                 continue
         return orjson.dumps(found)
-
-    def bodies(self, *names: str) -> list[tuple[NewRecord, Any, list[tuple[Any, ...]]]]:
-        """For a fuzz without Hypothesis: a good record, its body and all paths in it, of these topics."""
-        return [(self.good(event, topic), body, _paths(body)) for event, topic, body in self._good if topic in names]
