@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agents.settings.tree import ClusterSettings
+from streams.clients.url_display import without_password
 from streams.errors import BadInput
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def address(cluster: ClusterSettings) -> str:
         return "the API server of the cluster we run in"
     if cluster.kubeconfig is not None or cluster.context is not None:
         return f"context '{cluster.context or '(current)'}' of kubeconfig '{cluster.kubeconfig or '(default)'}'"
-    return cluster.url
+    return without_password(cluster.url)
 
 
 def _from_pod(configuration: "Configuration", cluster: ClusterSettings) -> None:

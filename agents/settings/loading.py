@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, is_dataclass
 from pathlib import Path
+from typing import get_args
 
 import yaml
 from pydantic import BaseModel, SecretStr, ValidationError
@@ -17,6 +18,7 @@ from pydantic_settings import EnvSettingsSource, YamlConfigSettingsSource
 
 from agents.settings import stage_bounds
 from agents.settings.tree import Settings
+from streams.clients.url_display import without_password
 from streams.errors import BadInput
 
 FILE = Path("ullage.yaml")
@@ -41,7 +43,7 @@ class Loaded:
         """Name, value and origin of each setting; secrets hidden."""
         for name, value in flat(_dump(self.settings)).items():
             secret = name in self.hidden or isinstance(value, SecretStr)
-            yield name, _HIDDEN if secret else str(value), self.origins.get(name, DEFAULT)
+            yield name, _HIDDEN if secret else without_password(str(value)), self.origins.get(name, DEFAULT)
 
 
 def load(*, file: Path | None = None, flags: Mapping[str, str] | None = None) -> Loaded:
@@ -145,8 +147,20 @@ def _sentences(error: ValidationError, values: Values, origins: Mapping[str, str
         if problem["type"] in {"extra_forbidden", "unexpected_keyword_argument"}:
             yield f"there is no setting '{name}' ({place}){_nearest(name)}"
         else:
-            value = _HIDDEN if name in hidden else f"'{values.get(name, problem['input'])}'"
-            yield _nonsense(name, value, place, problem["msg"][0].lower() + problem["msg"][1:])
+            value, why = f"'{without_password(str(values.get(name, problem['input'])))}'", problem["msg"]
+            if name in hidden or any(name in (secret, secret.rpartition(".")[0]) for secret in _secrets(Settings)):
+                value, why = _HIDDEN, "it must be text: put it in quotes" if problem["type"] == "string_type" else why
+            yield _nonsense(name, value, place, why[0].lower() + why[1:])
+
+
+def _secrets(group: type[BaseModel], before: str = "") -> Iterator[str]:
+    """The dotted names of settings that hold secrets."""
+    for name, field in group.model_fields.items():
+        kind = field.annotation
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            yield from _secrets(kind, f"{before}{name}.")
+        elif kind is SecretStr or SecretStr in get_args(kind):
+            yield f"{before}{name}"
 
 
 def _nonsense(name: str, value: str, place: str, why: str) -> str:

@@ -100,6 +100,22 @@ def test_a_secret_in_the_environment_is_not_shown_either(monkeypatch: pytest.Mon
     assert "opensesame" not in str(list(loading.load().shown()))
 
 
+def test_a_password_that_yaml_takes_for_a_number_is_asked_for_in_quotes_and_not_shown(tmp_path: Path) -> None:
+    file = tmp_path / "ullage.yaml"
+    file.write_text("log:\n  security:\n    password: 31415926\nprometheus: 27182818\n", encoding="utf-8")
+    with pytest.raises(BadInput) as caught:
+        loading.load(file=file)
+    assert "log.security.password is (hidden)" in str(caught.value)
+    assert "it must be text: put it in quotes" in str(caught.value)
+    assert "31415926" not in str(caught.value)
+    assert "27182818" not in str(caught.value)
+
+
+def test_the_password_in_a_url_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ULLAGE_PROMETHEUS__URL", "https://reader:hunter2@prom:9090/at")
+    assert {name: value for name, value, _ in loading.load().shown()}["prometheus.url"] == "https://prom:9090/at"
+
+
 def test_a_secret_of_which_the_file_is_gone_names_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ULLAGE_LOG__SECURITY__PASSWORD_FILE", "gone")
     with pytest.raises(BadInput, match="PASSWORD_FILE names the file 'gone', which cannot be read: No such file"):

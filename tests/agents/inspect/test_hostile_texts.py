@@ -1,0 +1,57 @@
+"""A tenant's texts in the log cannot command the terminal of whoever reads it: each command that reads spells them out."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from agents import cli
+from schemas.facts.pods import ContainerSeen, PodChanged, PodPhase
+from schemas.names import Amounts, PodName, Workload
+from streams.codec.event_codec import Codec
+from streams.log.file_log import FileLog
+from streams.log.port import NewRecord
+from streams.topics import TOPICS, Topics
+
+EVIL = "\x1b]0;owned\x07\x1b[2J\u202e\x9b31m\r"
+AT = datetime(2026, 1, 1, tzinfo=UTC)
+COMMANDS = {
+    "tap": ["tap", "pod-changes", "--from", "begin"],
+    "tap of JSON lines": ["tap", "pod-changes", "--from", "begin", "-o", "jsonl"],
+    "tap of what cannot be read": ["tap", "outcomes", "--from", "begin"],
+    "status": ["status"],
+    "why": ["why", EVIL],
+    "policies": ["policy", "list"],
+    "a flag": ["tap", EVIL],
+}
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    topics = Topics(partitions=1)
+    codec = Codec(topics)
+    workload = Workload(f"demo{EVIL}", f"shop{EVIL}", "Deployment", f"web{EVIL}")
+    container = ContainerSeen(f"app{EVIL}", Amounts(), Amounts())
+    pod = PodChanged(AT, workload, PodName(workload.namespace, f"web-0{EVIL}", "u"), PodPhase.RUNNING, AT, (container,))
+    with FileLog.open_or_create(tmp_path / "log.jsonl") as log:
+        for topic in TOPICS:
+            log.create(topics.wire(topic.name), 1)
+        log.append([codec.encode(pod, topic="pod-changes", key=workload.key, partition=0, source="/test")])
+        log.append([NewRecord(topics.wire("outcomes"), 0, EVIL.encode(), EVIL.encode(), ((EVIL, EVIL.encode()),))])
+    return tmp_path / "log.jsonl"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_no_command_hands_a_terminal_what_it_would_obey(
+    file: Path, name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ULLAGE_LOG__KIND", "file")
+    monkeypatch.setenv("ULLAGE_LOG__PATH", str(file))
+    monkeypatch.setenv("ULLAGE_TOPICS__PARTITIONS", "1")
+    cli.run(COMMANDS[name])
+    said = capsys.readouterr()
+    text = said.out + said.err
+    assert text
+    assert not {sign for sign in text if sign != "\n" and not sign.isprintable()}
+    if name.startswith("tap"):
+        assert "\\u001b]0;owned" in text
