@@ -17,7 +17,8 @@ def replay(
 ) -> int:
     """Recompute decisions from the log alone. Prints what each turn gives; with `--verify`, what differs from the published.
 
-    Exits with 3 when `--verify` finds a difference, a missing or an extra decision, or a stretch it cannot reach.
+    Exits with 3 when `--verify` finds a difference, a missing or an extra decision, or a stretch it cannot reach, and with 4 when
+    all that it compared is right and other turns were decided by a version of the rules that this program does not have.
     """
     from agents.inspect import replay as command
 

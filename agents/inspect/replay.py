@@ -15,11 +15,11 @@ from agents.verify.verification import verify as compare_with_published
 from streams.log.file_log import FileLog
 from streams.log_context import LogContext
 
-GATE = 3
+GATE, NOT_COMPARED = 3, 4
 
 
 def run(settings: Settings, *, verify: bool, export: Path | None) -> int:
-    """Replay; returns 3 when what was published differs from what the log gives, else 0."""
+    """Replay; returns 3 when what was published differs from what the log gives, 4 when a part could not be compared, else 0."""
     with stoppable(), log_factory.log(settings) as log:
         context = LogContext.of(log, log_factory.topics(settings))
         if export is not None:
@@ -38,7 +38,9 @@ def _verify(context: LogContext, settings: Settings) -> int:
     report = compare_with_published(context, listed, committed=committed(context.log, settings.worker.name, listed))
     for line in report_lines(report):
         data(line)
-    return 0 if report.ok else GATE
+    if not report.ok:
+        return GATE
+    return NOT_COMPARED if report.foreign else 0
 
 
 def _print(context: LogContext, settings: Settings) -> int:

@@ -23,6 +23,7 @@ from agents.runner import Runner, TaskStart
 from agents.task import Task, TurnResult
 from agents.verify import published_records, record_digest
 from agents.verify.committed_turns import CommittedTurn
+from agents.verify.foreign_rules import ForeignRules
 from agents.verify.input_comparison import InputComparison
 from agents.verify.published_records import PublishedRecord, PublishedRecords
 from agents.verify.record_digest import FieldCensus
@@ -79,6 +80,8 @@ class VerificationReport:
     digested: int = 0
     undigested: list[str] = field(default_factory=list)
     """A sentence for each input of which nobody can say whether it is as the worker read it."""
+    foreign: list[str] = field(default_factory=list)
+    """A sentence for each partition of a stage of which turns were decided by rules that this program does not have."""
     absent: list[str] = field(default_factory=list)
     """A sentence for each stage that the log is older than: nothing of it is compared."""
     newest: dict[Part, int] = field(default_factory=dict)
@@ -87,7 +90,10 @@ class VerificationReport:
 
     @property
     def ok(self) -> bool:
-        """Every recomputed decision is as published, nothing else was published, and nothing was out of reach."""
+        """Every recomputed decision is as published, nothing else was published, and nothing was out of reach.
+
+        Turns under rules of another program (`foreign`) were not recomputed.
+        """
         return not self.counts
 
     def add(self, discrepancy: Discrepancy, count: int = 1) -> None:
@@ -152,9 +158,11 @@ class _StageVerification:
     inputs: dict[int, InputComparison] = field(default_factory=dict)
     """For each partition that a worker has marked, whether it read what stands in the log now."""
     census: FieldCensus = field(default_factory=FieldCensus)
+    foreign: ForeignRules = field(init=False)
 
     def run(self) -> None:
         """Read what was published, replay, compare, and look at what is left over."""
+        self.foreign = ForeignRules(self.stage)
         self.published = published_records.read(self.context, (*self.stage.writes, DEAD_LETTERS))
         reachable = [p for p in range(self.context.topics.partitions) if self._reachable(p)]
         self.unpublished = {p: [] for p in reachable}
@@ -213,9 +221,11 @@ class _StageVerification:
         return cut.number
 
     def _compare(self, task: Task, taken: TurnResult) -> None:
-        self.report.turns += 1
         if task.partition in self.inputs:
             self.inputs[task.partition].after_turn(task)
+        if self.foreign.observe(task.partition, taken):
+            return
+        self.report.turns += 1
         for record in (*taken.dead, *taken.decisions):
             entry = self.published.get(record)
             if entry is None:
@@ -271,7 +281,10 @@ class _StageVerification:
             else:
                 waiting += 1
         self.report.waiting += waiting
-        self.report.newest[part] = safe if waiting else task.turn
+        if task.partition in self.foreign.since:
+            self.report.foreign.append(self.foreign.sentence(task.partition))
+        else:
+            self.report.newest[part] = safe if waiting else task.turn
         self._settle_inputs(task)
 
     def _missing(self, record: _Unpublished) -> str:
@@ -317,6 +330,8 @@ class _StageVerification:
         """What was published and nobody recomputed: this stage's, or nobody's that we know."""
         for topic, key, entry in self.published.all():
             partition = self._publisher(entry)
+            if partition is not None and self.foreign.covers(partition, None if topic == self._dead_letters else entry.at):
+                continue
             if entry.others and (partition is not None or topic != self._dead_letters):
                 says = f"'{key}' at {entry.place} and, with other bytes, at {entry.others}"
                 self._add(DiscrepancyKind.TWO_CONTENTS, partition or 0, says)
@@ -356,6 +371,7 @@ def report_lines(report: VerificationReport) -> Iterator[str]:
     yield f"{report.digested} inputs are as the workers read them, up to their newest marks"
     yield from (f"not compared: {says}" for says in report.absent)
     yield from (f"not proven: {says}" for says in report.undigested)
+    yield from (f"not compared: {says}" for says in report.foreign)
     if report.waiting:
         yield f"{report.waiting} decisions of later turns are not published yet: the workers' marks say that they are in flight"
     if report.forgotten:
@@ -365,4 +381,5 @@ def report_lines(report: VerificationReport) -> Iterator[str]:
     for kind, count in report.counts.items():
         yield f"{kind}: {count} in all"
     upto = " up to the workers' marks" if report.waiting else ""
-    yield f"every decision{upto} is as published" if report.ok else "NOT as published"
+    compared = " that was compared" if report.foreign else ""
+    yield f"every decision{compared}{upto} is as published" if report.ok else "NOT as published"

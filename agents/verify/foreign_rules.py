@@ -1,0 +1,38 @@
+"""Turns that were decided by rules which this program does not have: by another version of a stage's program.
+
+What such a turn decides cannot be recomputed here, and the state that it left is that program's as well. So from the first such
+turn on nothing of that stage is compared in that partition, and the report says so. Other stages are compared as ever.
+"""
+
+from dataclasses import dataclass, field
+
+from agents.engine.stage import Stage
+from agents.task import TurnResult
+from schemas.policies.rules import StageRulesChanged
+from schemas.times import from_ms
+
+
+@dataclass(slots=True)
+class ForeignRules:
+    """Of one stage, the first turn of each partition that another program decided, and its rules."""
+
+    stage: Stage
+    since: dict[int, tuple[int, StageRulesChanged]] = field(default_factory=dict)
+
+    def observe(self, partition: int, taken: TurnResult) -> bool:
+        """Look at a turn just replayed; whether it cannot be compared."""
+        rules = taken.rules
+        if rules is not None and rules.rules.program != self.stage.program:
+            self.since.setdefault(partition, (taken.turn, rules.rules))
+        return partition in self.since
+
+    def covers(self, partition: int, turn: int | None) -> bool:
+        """Whether what this turn gave cannot be compared. `turn` is None for a dead letter, which does not say its turn."""
+        return partition in self.since and (turn is None or turn >= self.since[partition][0])
+
+    def sentence(self, partition: int) -> str:
+        """What is not compared, and why."""
+        turn, rules = self.since[partition]
+        since = f"from turn {turn} ({from_ms(turn):%Y-%m-%d %H:%M:%S}) on"
+        decided = f"version {rules.program} of the program's rules decided ({rules.version})"
+        return f"{self.stage.name}, partition {partition}: {since} {decided}, and this program has version {self.stage.program}"
