@@ -52,7 +52,8 @@ class WorkerObserver:
         log.info("recovered", stage=stage, partition=partition, found=found, turn=owned.task.turn, torn=torn)
 
     def state_gone(self, stage: str, partition: int) -> None:
-        """A group that has read before finds no state: somebody deleted the changelog."""
+        """A group that has read before finds no whole state: somebody deleted the changelog, or a part of it."""
+        self.metrics.state_lost(stage, partition)
         log.error("state gone", stage=stage, partition=partition, next="begins at the oldest kept record")
 
     def opened(self, owned: OwnedPartition) -> None:

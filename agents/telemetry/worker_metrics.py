@@ -60,6 +60,7 @@ class WorkerMetrics:
         )
         self._waits = Gauge("ullage_turn_waits", "1 while a turn waits too long for this input", (*_TASK, "topic"), registry=to)
         self._waited: dict[tuple[str, str], set[str]] = {}
+        self._states = Counter("ullage_lost_states", "States that were gone from the changelog", _TASK, registry=to)
         self._gaps = Counter("ullage_gaps_filled", "Jumps in a topic that were read again", (*_TASK, "topic"), registry=to)
 
     def assigned(self, tasks: Iterable[StagePartition]) -> None:
@@ -116,6 +117,10 @@ class WorkerMetrics:
     def lost(self, stage: str, partition: int, topic: str, records: int) -> None:
         """Records left the log before this task read them. That is an alarm: decisions may differ from then on."""
         self._lost.labels(stage, str(partition), topic).inc(records)
+
+    def state_lost(self, stage: str, partition: int) -> None:
+        """The changelog held no whole state any more. That is an alarm: it is taken again from the log, as far as that reaches."""
+        self._states.labels(stage, str(partition)).inc()
 
     def gap_filled(self, stage: str, partition: int, topic: str) -> None:
         """A jump in a topic was noticed and read again: harmless."""

@@ -117,7 +117,9 @@ def _create(client: KafkaAdminClient, specs: Sequence[TopicSpec]) -> None:
     for topic in answer["topics"]:
         error = for_code(topic["error_code"])
         if topic["error_code"] and error is not TopicAlreadyExistsError:  # somebody else made it this moment: as good
-            raise error([topic["name"]])
+            if error is TopicAuthorizationFailedError:
+                raise error([topic["name"]])
+            raise error(f"creating topic '{topic['name']}': {topic.get('error_message')}")
     client.wait_for_topics([spec.name for spec in specs])
 
 

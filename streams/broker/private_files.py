@@ -4,6 +4,7 @@ A folder that was there before keeps its rights, because it may hold other thing
 """
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import TextIO
 
@@ -27,9 +28,13 @@ def make_folder(folder: Path) -> None:
 
 
 def close_to_others(folder: Path) -> None:
-    """Make the folder if it is missing, and let nobody else into it: what an earlier version wrote in there may be readable."""
-    folder.mkdir(mode=_FOLDER, exist_ok=True)
-    folder.chmod(_FOLDER)
+    """Make the folder if it is missing, and let nobody else into it: what an earlier version wrote in there may be readable.
+
+    A file of that name stays as it is; whoever wants to use it as a folder will say so.
+    """
+    with suppress(FileExistsError):
+        folder.mkdir(mode=_FOLDER, exist_ok=True)
+        folder.chmod(_FOLDER)
 
 
 def create(file: Path) -> TextIO:

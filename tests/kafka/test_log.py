@@ -103,7 +103,7 @@ def test_a_broker_that_is_not_there_is_told_with_what_to_do(
         where = f"127.0.0.1:{nobody.getsockname()[1]}"
         with (
             KafkaLog(KafkaConnection(where)) as log,
-            pytest.raises(LogUnavailable, match=rf"at Kafka '{where}' did not work .*Start one with `ullage broker`"),
+            pytest.raises(LogUnavailable, match=rf"at Kafka '{where}' did not work: .*Start one with `ullage broker`"),
         ):
             ask(log)
 

@@ -43,6 +43,7 @@ USERS = (
     "resizer",
     "evictor",
     "status",
+    "webhook",
     "operator",
     "reader",
     "nobody",
@@ -201,6 +202,7 @@ def ullage(
 
 
 ENDING = {
+    "settings": ["settings", "apply"],
     "status": ["status"],
     "tap": ["tap", "control", "--from", "begin"],
     "why": ["why", "nothing"],
@@ -294,7 +296,7 @@ def test_the_whole_pipeline_runs_with_the_rights_of_the_docs_and_no_others(
     commands.told = {**kafka.settings(), **{name.replace(".", "__").upper(): str(value) for name, value in day.items()}}
     commands.start("simulated", "source", "simulated", "--port", str(port), *as_user("simulated"))
     commands.start("worker", "worker", *as_user("worker"))
-    for name in ("resizer", "evictor"):
+    for name in ("resizer", "evictor", "status"):
         commands.start(name, "consumer", name, *there, *as_user(name))
     commands.start("clock", "source", "clock", "--in-step", *as_user("clock"))
     with KafkaLog(kafka.connection("reader")) as log:
@@ -309,6 +311,9 @@ def test_the_whole_pipeline_runs_with_the_rights_of_the_docs_and_no_others(
         assert "lacks the right" not in said
     assert ullage("operator", "pause", "--reason", "a test")[0] == 0
     assert ullage("operator", "policy", "list")[0] == 0
+    assert ullage("operator", "settings", "plan")[0] == 0
+    code, said = ullage("operator", "settings", "apply", "--set", "updates.rate=99")
+    assert code == 0, said
     code, said = ullage("reader", "doctor")
     assert "ok    topics    all" in said
     for name in commands.running:

@@ -228,6 +228,28 @@ def test_records_that_retention_took_are_said_to_be_lost_and_the_stage_goes_on(b
     assert not worker.dead
 
 
+@pytest.mark.parametrize("kept", [0, 1])
+def test_a_changelog_that_lost_its_beginning_is_said_and_the_state_is_taken_again_from_the_log(bench: Bench, kept: int) -> None:
+    """With one record kept, a mark is left whose chunks are gone."""
+    worker = bench.worker()
+    bench.oom("a", "b")
+    bench.use(60.0, "a", "b")
+    bench.tick()
+    assert bench.settled().exact
+    assert worker.stop(20) == 0
+    changelog = f"{bench.topics.prefix}-sums-state-changelog"
+    delete_before(bench.broker, changelog, {p: bench.log.end(changelog, p) - kept for p in range(2)})
+    for _ in range(2):
+        bench.oom("a", "c")
+        bench.tick()
+        worker.start()
+        report = bench.settled()
+        assert report.exact, report
+        assert worker.stop(20) == 0
+    said = [json.loads(line) for line in worker.log.read_text().splitlines() if '"state gone"' in line]
+    assert sorted(line["partition"] for line in said) == [0, 1]  # once each: the second time there is a state again
+
+
 def _decisions(bench: Bench) -> list:
     return [r for p in bench.read("recommendations") for r in p]
 
