@@ -37,6 +37,7 @@ SETTINGS: dict[str, Any] = {
     "store": "memory://",
     "web_enabled": False,
     "topic_disable_leader": True,
+    "recovery_consistency_check": False,  # it would end the worker for each changelog that has lost its beginning
     "consumer_auto_offset_reset": "earliest",
     "consumer_max_fetch_size": 4 << 20,
     "broker_session_timeout": 6.0,

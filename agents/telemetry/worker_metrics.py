@@ -119,7 +119,7 @@ class WorkerMetrics:
         self._lost.labels(stage, str(partition), topic).inc(records)
 
     def state_lost(self, stage: str, partition: int) -> None:
-        """The changelog held no whole state any more. That is an alarm: it is taken again from the log, as far as that reaches."""
+        """The changelog held no whole state any more. That is an alarm: the log is folded again, as far as that reaches."""
         self._states.labels(stage, str(partition)).inc()
 
     def gap_filled(self, stage: str, partition: int, topic: str) -> None:
