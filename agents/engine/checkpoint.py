@@ -7,12 +7,17 @@ with the highest turn is the state. No merging: a state made of chunks of differ
 
 A chunk that is too long for one record is written in parts, which have one version and lie in one slot. So no state, whatever
 names and texts it holds, is too large to be written.
+
+A mark carries a checksum of each chunk and of itself. A chunk that does not agree breaks its mark like one that is missing, and
+the mark before counts. Checksums find what was damaged; they are no signature.
 """
 
 import json
 import struct
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import NamedTuple
 
 from agents.engine.input_digest import InputDigests
 
@@ -21,13 +26,22 @@ MARK = "mark"
 PART = 512 << 10
 """Bytes of a chunk in one record: half of what a topic takes that nobody has configured."""
 
-Slot = tuple[int, int, int]
-"""The slot of a chunk, its version, and the number of its parts."""
+_SEAL = b',"sum":"%b"}'
+_SEALED = len(_SEAL % bytes(16))
+
+
+class Slot(NamedTuple):
+    """Where a chunk is: its slot, its version, the number of its parts, and its checksum, empty in marks of earlier versions."""
+
+    slot: int
+    version: int
+    parts: int = 1
+    checksum: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Names a whole state: the turn, the offset after its tick in each input, and slot, version and parts of each chunk.
+    """Names a whole state: the turn, the offset after its tick in each input, and where each chunk is.
 
     `inputs` are digests of what was read up to there; None in marks of versions that had none.
     """
@@ -38,27 +52,34 @@ class Mark:
     inputs: InputDigests | None = None
 
     def encode(self) -> bytes:
-        """JSON, keys in order of insertion. The number of parts is left out where it is one."""
-        chunks = {
-            name: (slot, version, parts) if parts > 1 else (slot, version) for name, (slot, version, parts) in self.chunks.items()
-        }
-        body: dict[str, object] = {"turn": self.turn, "positions": dict(self.positions), "chunks": chunks}
+        """JSON, keys in order of insertion, and at last a checksum of what stands before it."""
+        body: dict[str, object] = {"turn": self.turn, "positions": dict(self.positions), "chunks": self.chunks}
         if self.inputs is not None:
             digests = {name: chain.hex() for name, chain in self.inputs.chains.items()}
             body["inputs"] = {"since": self.inputs.since, "digests": digests}
-        return json.dumps(body, separators=(",", ":")).encode()
+        data = json.dumps(body, separators=(",", ":")).encode()
+        return data[:-1] + _SEAL % _checksum(data).encode()
 
     @staticmethod
     def decode(data: bytes) -> "Mark":
         """Inverse of `encode`. Raises ValueError for bytes that are not a mark."""
         try:
             body = json.loads(data)
+            _check_seal(data, body)
             chunks = {name: _slot(*named) for name, named in body["chunks"].items()}
             positions = {t: _whole(o) for t, o in body["positions"].items()}
             return Mark(_whole(body["turn"]), positions, chunks, _digests(body.get("inputs")))
         except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
             msg = f"not a checkpoint mark: {data[:80]!r} ({error!r})"
             raise ValueError(msg) from error
+
+
+def _check_seal(data: bytes, body: Mapping[str, object]) -> None:
+    """Raises ValueError for a mark that was changed, or that names no chunk and does not vouch for that either."""
+    if "sum" in body and data[-_SEALED:] != _SEAL % _checksum(data[:-_SEALED] + b"}").encode():
+        raise ValueError("its checksum does not agree")
+    if "sum" not in body and not body["chunks"]:
+        raise ValueError("it names no chunk and has no checksum")
 
 
 def _whole(value: object) -> int:
@@ -77,14 +98,22 @@ def _digests(body: object) -> InputDigests | None:
     return InputDigests(_whole(body["since"]), {name: bytes.fromhex(chain) for name, chain in body["digests"].items()})
 
 
-def _slot(slot: object, version: object, parts: object = 1) -> Slot:
+def _checksum(data: bytes) -> str:
+    """16 hexadecimal digits."""
+    return blake2b(data, digest_size=8).hexdigest()
+
+
+def _slot(slot: object, version: object, parts: object = 1, checksum: object = "") -> Slot:
     if slot not in (0, 1):
         msg = f"slot {slot!r} is neither 0 nor 1"
         raise ValueError(msg)
     if _whole(parts) < 1:
         msg = f"a chunk cannot have {parts!r} parts"
         raise ValueError(msg)
-    return _whole(slot), _whole(version), _whole(parts)
+    if not isinstance(checksum, str):
+        msg = f"{checksum!r} is no checksum"
+        raise TypeError(msg)
+    return Slot(_whole(slot), _whole(version), _whole(parts), checksum)
 
 
 def chunk_key(family: str, chunk: str, slot: int, part: int = 0) -> bytes:
@@ -142,7 +171,7 @@ class Ledger:
                 raise ValueError(msg)
             slot = 1 - self.chunks[name][0] if name in self.chunks else 0
             parts = max(1, -(-len(data) // self.part))
-            chunks[name] = (slot, turn, parts)
+            chunks[name] = Slot(slot, turn, parts, _checksum(data))
             for part in range(parts):
                 piece = data[part * self.part : (part + 1) * self.part]
                 records.append((chunk_key(self.family, name, slot, part), _VERSION.pack(turn) + piece))
@@ -176,17 +205,18 @@ class StoredState:
 
 @dataclass(frozen=True, slots=True)
 class ChangelogContents:
-    """What a changelog holds: the newest good state if any, and how many marks were torn or are not marks at all."""
+    """What a changelog holds: the newest good state if any, and how many marks were torn, damaged, or no marks at all."""
 
     found: StoredState | None
     broken: int
 
 
-def read(records: Mapping[bytes, bytes | None]) -> ChangelogContents:
+def read(records: Mapping[bytes, bytes | None], *, checked: bool = True) -> ChangelogContents:
     """Choose among the last record of each key. Compaction cannot change the answer: it keeps the last record of each key.
 
     Neither can the order of the keys: every mark is looked at, and of two good marks of one turn (they hold the same state)
-    the one with the higher key is taken.
+    the one with the higher key is taken. Without `checked` the checksums of chunks are not looked at, for a reader that kept
+    only their versions.
     """
     good: list[tuple[int, bytes, Mark]] = []
     broken = 0
@@ -198,18 +228,18 @@ def read(records: Mapping[bytes, bytes | None]) -> ChangelogContents:
             broken += 1
         else:
             good.append((mark.turn, key, mark))
-    if not good:
-        return ChangelogContents(None, broken)
-    _, key, mark = max(good, key=lambda g: g[:2])
-    family = _family(key)
-    chunks = {name: b"".join(_parts(records, family, name, slot)) for name, slot in mark.chunks.items()}
-    return ChangelogContents(StoredState(family, mark, chunks), broken)
+    for _, key, mark in sorted(good, key=lambda each: each[:2], reverse=True):
+        family = _family(key)
+        chunks = {name: b"".join(_parts(records, family, name, slot)) for name, slot in mark.chunks.items()}
+        if not checked or all(slot.checksum in ("", _checksum(chunks[name])) for name, slot in mark.chunks.items()):
+            return ChangelogContents(StoredState(family, mark, chunks), broken)
+        broken += 1
+    return ChangelogContents(None, broken)
 
 
 def _parts(records: Mapping[bytes, bytes | None], family: str, name: str, named: Slot) -> Iterator[bytes]:
-    slot, _, parts = named
-    for part in range(parts):
-        yield (records[chunk_key(family, name, slot, part)] or b"")[_VERSION.size :]
+    for part in range(named.parts):
+        yield (records[chunk_key(family, name, named.slot, part)] or b"")[_VERSION.size :]
 
 
 def is_mark(key: bytes) -> bool:
@@ -228,9 +258,9 @@ def _good(records: Mapping[bytes, bytes | None], key: bytes, value: bytes) -> Ma
     except ValueError:
         return None
     whole = all(
-        _version(records.get(chunk_key(family, name, slot, part))) == version
-        for name, (slot, version, parts) in mark.chunks.items()
-        for part in range(parts)
+        _version(records.get(chunk_key(family, name, named.slot, part))) == named.version
+        for name, named in mark.chunks.items()
+        for part in range(named.parts)
     )
     return mark if whole else None
 

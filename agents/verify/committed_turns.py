@@ -34,7 +34,7 @@ def committed(log: Log, worker: str, stages: Sequence[Stage]) -> dict[tuple[str,
     for stage in stages:
         topic = changelog_topic(worker, stage.name)
         for partition in range(_partitions(log, topic)):
-            newest = checkpoint.read(_last(log, topic, partition)).found
+            newest = checkpoint.read(_last(log, topic, partition), checked=False).found
             if newest is not None:
                 mark = newest.mark
                 found[stage.name, partition] = CommittedTurn(mark.turn, mark.positions, mark.inputs)
@@ -49,7 +49,7 @@ def _partitions(log: Log, topic: str) -> int:
 
 
 def _last(log: Log, topic: str, partition: int) -> dict[bytes, bytes | None]:
-    """The last record of each key, of a chunk only its version."""
+    """The last record of each key, of a chunk only its version: what a mark says of its turn stays true if a chunk is damaged."""
     last: dict[bytes, bytes | None] = {}
     position, end = log.begin(topic, partition), log.end(topic, partition)
     while position < end and (records := log.poll({(topic, partition): position}, limit=_AT_ONCE)):

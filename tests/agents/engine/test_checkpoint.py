@@ -8,11 +8,11 @@ import random
 from dataclasses import dataclass, field
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from agents.engine import checkpoint
-from agents.engine.checkpoint import ChangelogContents, CheckpointPlan, Ledger, Mark
+from agents.engine.checkpoint import ChangelogContents, CheckpointPlan, Ledger, Mark, Slot
 from agents.engine.input_digest import InputDigests
 
 CHUNKS = ("rows/0", "rows/1", "rows/2", "rest")
@@ -243,9 +243,50 @@ def test_a_chunk_of_any_size_comes_back_from_records_that_are_all_small_enough()
         assert reading.found.chunks == {"big": big, "small": small, "empty": b""}
 
 
-def test_a_mark_of_small_chunks_is_as_it_was_before_there_were_parts() -> None:
+def test_marks_of_earlier_versions_are_read() -> None:
+    """They have neither checksums nor, where there is one part, the number of parts."""
+    data = b'{"turn":7,"positions":{"in":3},"chunks":{"a":[0,7],"b":[1,6,2]}}'
+    assert Mark.decode(data).chunks == {"a": Slot(0, 7), "b": Slot(1, 6, 2)}
+    records = {b"f/mark/0": data, b"f/a/0": bytes(8), b"f/b/1": bytes(8)}
+    assert checkpoint.read(records) == ChangelogContents(None, 1)
+
+
+@pytest.mark.parametrize("damaged", range(3))
+def test_a_chunk_that_was_changed_under_its_version_breaks_its_mark_and_the_one_before_counts(damaged: int) -> None:
+    """Chunk `a` of turn 2 has two parts; the third is chunk `b`, which the mark of turn 1 has in its other slot."""
+    ledger = Ledger("f", part=4)
+    first = ledger.plan(turn=1, positions={"in": 1}, dumps=[("a", b"aaaa1111"), ("b", b"b1")])
+    ledger.accept(first)
+    second = ledger.plan(turn=2, positions={"in": 2}, dumps=[("a", b"aaaa2222"), ("b", b"b2")])
+    records: dict[bytes, bytes | None] = dict([*first.records, first.mark, *second.records, second.mark])
+    key, value = second.records[damaged]
+    records[key] = value[:-1] + b"?"
+    reading = checkpoint.read(records)
+    assert reading.found is not None
+    assert (reading.found.mark.turn, reading.broken) == (1, 1)
+    assert reading.found.chunks == {"a": b"aaaa1111", "b": b"b1"}
+    unchecked = checkpoint.read(records, checked=False)
+    assert unchecked.found is not None
+    assert unchecked.found.mark.turn == 2
+
+
+def test_a_mark_without_chunks_is_a_state_only_if_it_was_written_so() -> None:
+    key, value = Ledger("f").plan(turn=1, positions={"in": 1}, dumps=[]).mark
+    written = checkpoint.read({key: value})
+    assert written.found is not None
+    assert written.found.chunks == {}
+    assert checkpoint.read({key: b'{"turn":1,"positions":{"in":1},"chunks":{}}'}) == ChangelogContents(None, 1)
+
+
+@given(st.integers(0, 10_000), st.integers(0, 255))
+def test_a_mark_with_one_byte_changed_is_none(place: int, byte: int) -> None:
     _, plan = whole("f", 7)
-    assert plan.mark[1] == b'{"turn":7,"positions":{"in":7},"chunks":{"a":[0,7],"b":[0,7]}}'
+    key, mark = plan.mark
+    place %= len(mark)
+    changed = mark[:place] + bytes([byte]) + mark[place + 1 :]
+    assume(changed != mark)
+    found = checkpoint.read({**dict(plan.records), key: changed}).found
+    assert found is None or b'"sum"' not in changed
 
 
 @pytest.mark.parametrize("part", [0, 1, 2])
@@ -276,11 +317,11 @@ def test_parts_that_a_chunk_no_longer_has_are_buried_after_the_mark_that_needs_t
 @given(
     st.integers(-1, 1 << 62),
     st.dictionaries(st.text(), st.integers(0, 1 << 62)),
-    st.dictionaries(st.text(), st.tuples(st.integers(0, 1), st.integers(0, 1 << 62), st.integers(1, 1 << 62))),
+    st.dictionaries(st.text(), st.builds(Slot, st.integers(0, 1), st.integers(0, 1 << 62), st.integers(1, 1 << 62), st.text())),
     st.none() | st.builds(InputDigests, st.integers(-1, 1 << 62), st.dictionaries(st.text(), st.binary(max_size=32))),
 )
 def test_a_mark_comes_back_as_it_was(
-    turn: int, positions: dict[str, int], chunks: dict[str, tuple[int, int, int]], inputs: InputDigests | None
+    turn: int, positions: dict[str, int], chunks: dict[str, Slot], inputs: InputDigests | None
 ) -> None:
     mark = Mark(turn, positions, chunks, inputs)
     assert Mark.decode(mark.encode()) == mark
