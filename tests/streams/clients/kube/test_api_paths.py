@@ -1,19 +1,29 @@
 """Names that others wrote never leave their place in a path: they are refused before a request goes out, or quoted."""
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 
 import pytest
 
 from agents.settings import cluster_factory
 from agents.settings.tree import ClusterSettings
-from schemas.names import Amounts, PodName
+from schemas.facts.pods import PodPhase
+from schemas.names import Amounts, PodName, Workload
 from schemas.units import Cores
+from streams.clients.cluster_port import Pod
 from streams.clients.kube import api_paths
 from streams.clients.kube.api import Api
 from streams.clients.kube.cluster_client import KubernetesClient, connect
 from streams.clients.kube.vpa_status_client import VpaStatusClient
 from streams.errors import GiveUp
 from tests.support.scripted_api import ScriptedApi
+
+
+def _shown(pod: PodName) -> Pod:
+    """As the cluster would show a pod of this name."""
+    workload = Workload("demo", pod.namespace, "Deployment", "web")
+    return Pod(workload, pod, PodPhase.RUNNING, datetime(2026, 1, 1, tzinfo=UTC), (), {}, {})
+
 
 HOSTILE = [
     PodName("../../nodes", "web-0", "u"),
@@ -31,7 +41,7 @@ HOSTILE = [
 ]
 ACTS: dict[str, Callable[[KubernetesClient, PodName], object]] = {
     "evict": lambda client, pod: client.evict(pod),
-    "resize": lambda client, pod: client.resize(pod, requests={"app": Amounts(Cores(1.0), None)}, limits={}),
+    "resize": lambda client, pod: client.resize(_shown(pod), requests={"app": Amounts(Cores(1.0), None)}, limits={}),
     "read": lambda client, pod: client.pod(pod.namespace, pod.name),
 }
 
