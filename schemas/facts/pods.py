@@ -19,12 +19,17 @@ class PodPhase(StrEnum):
 
 
 class ResizeState(StrEnum):
-    """What the kubelet says of an in-place resize; NONE when none is asked for or all is done."""
+    """What the kubelet says of an in-place resize; NONE when none is asked for or all is done.
+
+    ERROR: it failed while it was under way. UNKNOWN: the kubelet gives a reason that we do not know.
+    """
 
     NONE = "None"
     IN_PROGRESS = "InProgress"
     DEFERRED = "Deferred"
     INFEASIBLE = "Infeasible"
+    ERROR = "Error"
+    UNKNOWN = "Unknown"
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,12 +31,6 @@ class Headcount:
         """Whether one more may be away. At least one always may, else nothing in a small group could ever be changed."""
         return self.away < max(1, int(self.live * share))
 
-    def disruptable(self, tolerance: Fraction) -> bool:
-        """Upstream's rule: alive > configured - int(configured * tolerance), or all are there and nothing was begun."""
-        tolerated = int(self.live * tolerance)
-        alive = self.running - self.acting
-        return alive > self.live - tolerated or (self.live == self.running and tolerated == 0 and self.acting == 0)
-
 
 def over_budget(group: str, headcount: Headcount, share: Fraction, members: str = "pods") -> str | None:
     """The sentence that says why no further member may be changed; None while the budget allows one. `group`: "cluster"."""

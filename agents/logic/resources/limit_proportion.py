@@ -4,13 +4,21 @@ In whole millicores and bytes with integers of any size, as upstream computes (p
 A result that does not fit 64 bits becomes the largest that does, and a note says so.
 """
 
-from agents.logic.resources import exact_quantity
+from agents.logic.resources import exact_quantity, resource_lists
 from agents.logic.resources.exact_quantity import MOST, Quantity
 from agents.logic.resources.resource_lists import CPU, MEMORY, Resources, at
+from schemas.names import Amounts
 
 
 class UnscalableError(ArithmeticError):
     """Amounts that cannot be brought into proportion. The message is a sentence that names the amounts."""
+
+
+def limit_amounts(requests: Amounts, limits: Amounts, recommended: Amounts) -> Amounts:
+    """The limits that go with recommended requests, for amounts of events; None where there was no limit."""
+    limit, request, wanted = (resource_lists.of_amounts(each) for each in (limits, requests, recommended))
+    found = {resource: _proportional_of(resource, limit, request, wanted) for resource in (CPU, MEMORY)}
+    return resource_lists.to_amounts({resource: amount for resource, amount in found.items() if amount is not None})
 
 
 def limits(
@@ -47,6 +55,10 @@ def proportional(
         return recommended, ""
     amount, whole = scaled(resource, limit, by=recommended, over=request)
     return amount, "" if whole else f"{resource}: failed to keep limit to request ratio; capping limit to int64"
+
+
+def _proportional_of(resource: str, limit: Resources, request: Resources, recommended: Resources) -> Quantity | None:
+    return proportional(resource, limit.get(resource), request.get(resource), recommended.get(resource), None)[0]
 
 
 def boundary(

@@ -8,6 +8,7 @@ from agents.logic.resources import exact_quantity
 from agents.logic.resources.exact_quantity import ZERO, ZERO_BYTES, Form, Quantity
 from schemas.decisions.recommendations import ContainerRecommendation
 from schemas.names import Amounts
+from schemas.units import Bytes, Cores
 
 CPU = "cpu"
 MEMORY = "memory"
@@ -61,6 +62,12 @@ def of_amounts(amounts: Amounts) -> dict[str, Quantity]:
     if amounts.memory is not None:
         found[MEMORY] = exact_quantity.of_whole(int(amounts.memory), Form.BINARY)
     return found
+
+
+def to_amounts(resources: Resources) -> Amounts:
+    """CPU and memory as events have them: in whole millicores and bytes, which is what a cluster keeps of limits."""
+    cpu, memory = resources.get(CPU), resources.get(MEMORY)
+    return Amounts(None if cpu is None else Cores(cpu.milli / 1000), None if memory is None else Bytes(memory.whole))
 
 
 def set_amounts(amounts: Amounts) -> dict[str, Quantity] | None:

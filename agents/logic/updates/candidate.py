@@ -1,13 +1,18 @@
 """Pods that should be changed: which, why, how urgently, and in which way. Whether they may be changed now is for the guards."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 
 from agents.engine.tables.object_table import ObjectTable
 from agents.logic.policies import Held
-from agents.logic.resources.proportional_limits import proportional
+from agents.logic.resources import resource_lists
+from agents.logic.resources.limit_proportion import limit_amounts
+from agents.logic.resources.resource_lists import Advice, Container
 from agents.logic.resources.service_class import service_class
-from agents.logic.updates.request_difference import RequestDifference, difference
+from agents.logic.updates import update_priority
+from agents.logic.updates.disruption import Replica
+from agents.logic.updates.update_priority import Kill, Priority, Thresholds, UpdateReason
 from agents.logic.updates.update_settings import UpdateSettings
 from agents.logic.updates.updater_state import NewestRecommendation, PodHistory, PodRecord
 from schemas import times
@@ -15,10 +20,6 @@ from schemas.facts.pods import ContainerSeen, ResizeState
 from schemas.names import Amounts
 from schemas.outcomes import Action
 from schemas.policies.vertical import UpdateMode
-
-OUTSIDE = "outside its bounds"
-QUICK_OOM = "quick OOM"
-OLD = "old enough and far from its target"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,12 @@ class PodSituation:
     recommended: NewestRecommendation
     policy: Held
     history: PodHistory
-    difference: RequestDifference
+    priority: Priority
+
+    @property
+    def at(self) -> datetime:
+        """The time of the turn."""
+        return times.from_ms(self.now)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,36 +45,47 @@ class Candidate:
     """A pod that should be changed, why, and how."""
 
     situation: PodSituation
-    why: tuple[str, ...]
+    why: tuple[UpdateReason, ...]
     action: Action
 
     @property
-    def order(self) -> tuple[bool, bool, float, str, str, str]:
-        """Sorts the most urgent first: killed soon after its start, then wanting more, then the larger difference."""
+    def order(self) -> tuple[bool, float, str, str, str]:
+        """Sorts the most urgent first, as upstream does; then by name, so that the order is one."""
         situation = self.situation
-        pod, difference = situation.pod.fact.pod, situation.difference
-        return (QUICK_OOM not in self.why, not difference.scale_up, -difference.share, situation.workload, pod.name, pod.uid)
+        pod = situation.pod.fact.pod
+        return (*situation.priority.rank, situation.workload, pod.name, pod.uid)
 
 
-class DifferenceCache:
+class PriorityCache:
     """Remembers how far pods are from their recommendations while neither changes, which is nearly always."""
 
     def __init__(self) -> None:
-        self._differences: dict[str, tuple[PodRecord, NewestRecommendation, RequestDifference]] = {}
+        self._priorities: dict[str, tuple[PodRecord, NewestRecommendation, Priority]] = {}
+        self._advice: dict[str, tuple[NewestRecommendation, tuple[Advice, ...]]] = {}
 
-    def of(self, pod: PodRecord, recommended: NewestRecommendation) -> RequestDifference:
-        """The difference of a pod."""
+    def of(self, pod: PodRecord, recommended: NewestRecommendation) -> Priority:
+        """The priority of a pod."""
         uid = pod.fact.pod.uid
-        cached = self._differences.get(uid)
+        cached = self._priorities.get(uid)
         if cached is not None and cached[0] is pod and cached[1] is recommended:
             return cached[2]
-        found = difference(pod.fact.containers, {c.container: c for c in recommended.containers})
-        self._differences[uid] = (pod, recommended, found)
+        containers = [Container(c.name, resource_lists.of_amounts(c.requests)) for c in pod.fact.containers]
+        found = update_priority.priority(containers, self._advice_of(pod.fact.workload.key, recommended))
+        self._priorities[uid] = (pod, recommended, found)
         return found
 
-    def prune(self, live: ObjectTable[PodRecord]) -> None:
-        """Forget the pods that are not among these, by uid."""
-        self._differences = {uid: cached for uid, cached in self._differences.items() if uid in live}
+    def prune(self, live: ObjectTable[PodRecord], workloads: Collection[str]) -> None:
+        """Forget the pods and the workloads that are not among these, by uid and by key."""
+        self._priorities = {uid: cached for uid, cached in self._priorities.items() if uid in live}
+        self._advice = {workload: cached for workload, cached in self._advice.items() if workload in workloads}
+
+    def _advice_of(self, workload: str, recommended: NewestRecommendation) -> tuple[Advice, ...]:
+        """The recommendation in exact amounts, which are the same for all pods of a workload."""
+        cached = self._advice.get(workload)
+        if cached is None or cached[0] is not recommended:
+            cached = recommended, tuple(map(resource_lists.of_recommendation, recommended.containers))
+            self._advice[workload] = cached
+        return cached[1]
 
 
 def candidate(situation: PodSituation, settings: UpdateSettings) -> Candidate | None:
@@ -79,31 +96,22 @@ def candidate(situation: PodSituation, settings: UpdateSettings) -> Candidate | 
     return Candidate(situation, why, Action.RESIZE if _in_place(situation, settings) else Action.EVICT)
 
 
-def reasons(situation: PodSituation, settings: UpdateSettings) -> tuple[str, ...]:
-    """Why a pod should be changed; empty if it should not. A pod that requests the very target never should."""
-    fact, found = situation.pod.fact, situation.difference
-    if found.share == 0.0 and not found.outside:
-        return ()
-    started = times.to_seconds(fact.started or fact.created)
-    why = []
-    if found.outside:
-        why.append(OUTSIDE)
-    if _quick_oom(situation, started, settings.quick_oom):
-        if found.share == 0.0:
-            return ()
-        why.append(QUICK_OOM)
-    if fact.started is not None and situation.now / 1000 - started >= settings.lifetime and found.share >= settings.threshold:
-        why.append(OLD)
-    return tuple(why)
+def reasons(situation: PodSituation, settings: UpdateSettings) -> tuple[UpdateReason, ...]:
+    """Why a pod should be changed; empty if it should not."""
+    started = situation.pod.fact.started
+    return update_priority.reasons(
+        situation.priority,
+        age=None if started is None else situation.at - started,
+        quick=update_priority.quick_kill(_kills(situation), timedelta(seconds=settings.quick_oom), lambda _container: True),
+        thresholds=Thresholds(settings.threshold, timedelta(seconds=settings.lifetime)),
+    )
 
 
-def _quick_oom(situation: PodSituation, started: float, threshold: float) -> bool:
-    """Whether an OOM kill came soon after the pod's start, and not long ago."""
-    at, uid = situation.recommended.oom_at, situation.recommended.oom_uid
-    if at is None or uid != situation.pod.fact.pod.uid:
-        return False
-    killed = times.to_seconds(at)
-    return killed - started < threshold and situation.now / 1000 - killed < threshold
+def _kills(situation: PodSituation) -> Iterator[Kill]:
+    """The last OOM kill of the workload, if it was of this pod. How long its container ran is counted from the pod's start."""
+    at, fact = situation.recommended.oom_at, situation.pod.fact
+    if at is not None and situation.recommended.oom_uid == fact.pod.uid:
+        yield Kill("", at - (fact.started or fact.created), situation.at - at)
 
 
 def changes(situation: PodSituation) -> tuple[Mapping[str, Amounts], Mapping[str, Amounts]]:
@@ -112,33 +120,35 @@ def changes(situation: PodSituation) -> tuple[Mapping[str, Amounts], Mapping[str
     seen = [c for c in situation.pod.fact.containers if c.name in wanted]
     return (
         {c.name: wanted[c.name] for c in seen},
-        {c.name: proportional(c.requests, c.limits, wanted[c.name]) for c in seen},
+        {c.name: limit_amounts(c.requests, c.limits, wanted[c.name]) for c in seen},
     )
 
 
 def stuck(situation: PodSituation, settings: UpdateSettings) -> bool:
     """Whether a resize that was begun will not come about."""
-    since = situation.history.resizing
-    waited = 0.0 if since is None else (situation.now - since) / 1000
-    match situation.pod.fact.resize:
-        case ResizeState.INFEASIBLE:
-            return True
-        case ResizeState.DEFERRED:
-            return waited > settings.resize_deferred
-        case ResizeState.IN_PROGRESS:
-            return waited > settings.resize_in_progress
-        case _:
-            return situation.history.resize_failed
+    since, resize = situation.history.resizing, situation.pod.fact.resize
+    waited = timedelta(milliseconds=0 if since is None else situation.now - since)
+    overdue = settings.disruption.overdue(Replica(resize=resize, resizing_for=waited))
+    return overdue or (resize is ResizeState.NONE and situation.history.resize_failed)
 
 
-def _in_place(situation: PodSituation, settings: UpdateSettings) -> bool:
-    """In place first; not if the policy says otherwise, a resize is stuck, or the pod's class of service would change."""
-    if situation.policy.policy.update_mode is not UpdateMode.IN_PLACE_OR_RECREATE or stuck(situation, settings):
-        return False
+def keeps_service_class(situation: PodSituation) -> bool:
+    """Whether the pod stays in its class of service, without which the API refuses to resize it in place."""
     before = situation.pod.fact.containers
     requests, limits = changes(situation)
     after = [ContainerSeen(c.name, _over(c.requests, requests.get(c.name)), _over(c.limits, limits.get(c.name))) for c in before]
     return service_class(before) == service_class(after)
+
+
+def _in_place(situation: PodSituation, settings: UpdateSettings) -> bool:
+    """In place first; not if the policy says otherwise, a resize is stuck, or the pod's class of service would change."""
+    match situation.policy.policy.update_mode:
+        case UpdateMode.IN_PLACE:
+            return True
+        case UpdateMode.IN_PLACE_OR_RECREATE:
+            return not stuck(situation, settings) and keeps_service_class(situation)
+        case _:
+            return False
 
 
 def _over(old: Amounts, new: Amounts | None) -> Amounts:

@@ -4,29 +4,15 @@ A group is the pods of one VPA that have one direct controller. Upstream's pkg/u
 disruption controller and the eviction subresource of Kubernetes compute them. Time is an argument.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from enum import Enum, StrEnum
+from enum import StrEnum
 
+from schemas.facts.pods import ResizeState
 from schemas.policies.vertical import UpdateMode
 
-DEFERRED_FOR = timedelta(minutes=5)
-"""A resize that the kubelet puts off for longer may be given up for an eviction."""
-RESIZING_FOR = timedelta(hours=1)
-"""... and one that is under way for longer."""
 _SIZED = frozenset({"ReplicationController", "ReplicaSet", "StatefulSet", "DaemonSet"})
-
-
-class Resize(Enum):
-    """What the kubelet says of a resize of a pod."""
-
-    NONE = "none"
-    DEFERRED = "deferred"
-    INFEASIBLE = "infeasible"
-    IN_PROGRESS = "in progress"
-    ERROR = "error"
-    UNKNOWN = "unknown"
+_IN_PLACE_MODES = (UpdateMode.IN_PLACE, UpdateMode.IN_PLACE_OR_RECREATE)
 
 
 class InPlace(StrEnum):
@@ -44,41 +30,68 @@ class Replica:
     """A live pod of a group. `resizing_for`: since when it was first seen resizing. `restarts`: a resize restarts a container."""
 
     pending: bool = False
-    resize: Resize = Resize.NONE
+    resize: ResizeState = ResizeState.NONE
     resizing_for: timedelta = timedelta()
     restarts: bool = False
-    boosted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
-    """Upstream's flags. `min_replicas` is the VPA's where it names one."""
+class DisruptionRules:
+    """Upstream's flags and constants. `min_replicas` is the VPA's where it names one.
+
+    A resize that the kubelet defers for longer than `deferred_for`, or that is under way for longer than `resizing_for`, may be
+    given up for an eviction.
+    """
 
     min_replicas: int = 2
     tolerance: float = 0.5
     skip_budget: bool = False
+    deferred_for: timedelta = timedelta(minutes=5)
+    resizing_for: timedelta = timedelta(hours=1)
+
+    def overdue(self, replica: Replica) -> bool:
+        """Whether a resize that was asked for has failed or takes too long."""
+        match replica.resize:
+            case ResizeState.NONE:
+                return False
+            case ResizeState.DEFERRED:
+                return replica.resizing_for > self.deferred_for
+            case ResizeState.IN_PROGRESS:
+                return replica.resizing_for > self.resizing_for
+            case _:
+                return True
 
 
-@dataclass(slots=True)
-class Group:
-    """One group within one loop; `evicted` and `resized` count what was begun in it.
+@dataclass(frozen=True, slots=True)
+class ReplicaCounts:
+    """The pods of a group: how many there should be, are alive and run, and of how many a change was begun.
 
-    `configured` is how many pods there should be. A group `below_minimum` is only there to be changed in place.
+    `configured` is as `configured_replicas` gives it; `boosted`: one of them has a startup boost.
     """
 
     configured: int
+    live: int
     running: int
-    tolerated: int
+    begun: int = 0
+    boosted: bool = False
+
+
+@dataclass(slots=True)
+class ReplicaGroup:
+    """One group within one loop; `begun` counts the changes. A group `below_minimum` is only there to be changed in place."""
+
+    configured: int
+    running: int
+    rules: DisruptionRules
     below_minimum: bool = False
-    evicted: int = 0
-    resized: int = 0
+    begun: int = 0
 
     @property
     def disruptable(self) -> bool:
         """Enough are alive for one more to go; or all are there, nothing was begun, and less than one pod is tolerated."""
-        begun = self.evicted + self.resized
-        whole = self.configured == self.running and self.tolerated == 0 and begun == 0
-        return self.running - begun > self.configured - self.tolerated or whole
+        tolerated = int(self.configured * self.rules.tolerance)
+        whole = self.configured == self.running and tolerated == 0 and self.begun == 0
+        return self.running - self.begun > self.configured - tolerated or whole
 
     def may_evict(self, replica: Replica) -> bool:
         """Whether a pod of the group may be evicted now. One that is pending always may: nobody is served by it."""
@@ -86,64 +99,52 @@ class Group:
             return True
         if self.below_minimum:
             return False
-        if replica.resize is not Resize.NONE:
-            return self.gives_up(replica)
-        return self.disruptable
-
-    def gives_up(self, replica: Replica) -> bool:
-        """Whether a resize that is not done may be given up for an eviction."""
-        match replica.resize:
-            case Resize.NONE:
-                return False
-            case Resize.DEFERRED:
-                overdue = replica.resizing_for > DEFERRED_FOR
-            case Resize.IN_PROGRESS:
-                overdue = replica.resizing_for > RESIZING_FOR
-            case _:
-                overdue = True
-        return self.disruptable and overdue
+        return self.disruptable and (replica.resize is ResizeState.NONE or self.rules.overdue(replica))
 
     def evict(self, replica: Replica) -> bool:
         """Begin an eviction if it may be; one of a pending pod costs nothing."""
         allowed = self.may_evict(replica)
-        self.evicted += allowed and not replica.pending
+        self.begun += allowed and not replica.pending
         return allowed
 
 
-def group(kind: str, replicas: int | None, pods: Sequence[Replica], mode: UpdateMode, rules: Rules) -> Group | None:
-    """The group of a controller with so many configured replicas (a DaemonSet's desired number); None if it is to be left alone.
+def configured_replicas(kind: str, replicas: int | None, live: int) -> int | None:
+    """How many pods a controller should have; None if its pods are to be left alone.
 
-    A Job is as large as it is. Of any other kind nobody knows how large it should be: 0, as in upstream, so that
-    only a PodDisruptionBudget holds evictions back.
+    `replicas` is what its object says: of a DaemonSet the desired number. A Job is as large as it is, `live`. Of any other kind
+    nobody knows how large it should be: 0, as in upstream, so that only a PodDisruptionBudget holds evictions back.
     """
-    in_place = mode in (UpdateMode.IN_PLACE, UpdateMode.IN_PLACE_OR_RECREATE) and rules.skip_budget
-    too_few = len(pods) < rules.min_replicas
-    if too_few and not in_place and not any(pod.boosted for pod in pods):
-        return None
-    if kind in _SIZED and not replicas:
-        return None
-    configured = len(pods) if kind == "Job" else (replicas or 0) if kind in _SIZED else 0
-    running = sum(not pod.pending for pod in pods)
-    return Group(configured, running, int(configured * rules.tolerance), below_minimum=too_few and in_place)
+    if kind in _SIZED:
+        return replicas or None
+    return live if kind == "Job" else 0
 
 
-def in_place(group: Group | None, replica: Replica, mode: UpdateMode, rules: Rules, *, tried_in_vain: bool = False) -> InPlace:
+def group(counts: ReplicaCounts, mode: UpdateMode, rules: DisruptionRules) -> ReplicaGroup | None:
+    """The group of these pods; None if there are too few of them to disturb any."""
+    in_place = mode in _IN_PLACE_MODES and rules.skip_budget
+    too_few = counts.live < rules.min_replicas
+    if too_few and not in_place and not counts.boosted:
+        return None
+    return ReplicaGroup(counts.configured, counts.running, rules, too_few and in_place, counts.begun)
+
+
+def in_place(group: ReplicaGroup | None, replica: Replica, mode: UpdateMode, *, tried_in_vain: bool = False) -> InPlace:
     """What may be done to a pod in place, that has a recommendation. `tried_in_vain`: no less is asked than what did not fit."""
     if group is None or replica.pending:
         return InPlace.DEFERRED
     if mode is UpdateMode.IN_PLACE and tried_in_vain:
         return InPlace.INFEASIBLE_CACHED
-    if replica.resize is not Resize.NONE:
+    if replica.resize is not ResizeState.NONE:
         if mode is UpdateMode.IN_PLACE:
-            return InPlace.INFEASIBLE if replica.resize is Resize.INFEASIBLE else InPlace.DEFERRED
-        return InPlace.EVICT if group.gives_up(replica) else InPlace.DEFERRED
-    if (rules.skip_budget and not replica.restarts) or group.disruptable:
+            return InPlace.INFEASIBLE if replica.resize is ResizeState.INFEASIBLE else InPlace.DEFERRED
+        return InPlace.EVICT if group.disruptable and group.rules.overdue(replica) else InPlace.DEFERRED
+    if (group.rules.skip_budget and not replica.restarts) or group.disruptable:
         return InPlace.APPROVED
     return InPlace.DEFERRED
 
 
 @dataclass(frozen=True, slots=True)
-class Budget:
+class PodDisruptionBudget:
     """A PodDisruptionBudget and the pods that it is for: how many there should be, and how many are healthy.
 
     One of the bounds is given, as a count or as a percentage of the expected pods.

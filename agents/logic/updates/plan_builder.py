@@ -7,8 +7,9 @@ from agents.logic.guards.budget import Headcount
 from agents.logic.guards.objections import Objection
 from agents.logic.guards.plan_expiry import plan_expiry
 from agents.logic.policies import body
-from agents.logic.updates.candidate import QUICK_OOM, Candidate, changes
+from agents.logic.updates.candidate import Candidate, changes
 from agents.logic.updates.update_guards import ClusterSituation
+from agents.logic.updates.update_priority import UpdateReason
 from schemas import times
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
 from schemas.ids import DecisionId
@@ -78,7 +79,7 @@ def _fresh_inputs(candidate: Candidate, cluster: ClusterSituation) -> Iterator[t
     settings, recommended = cluster.settings, candidate.situation.recommended
     yield recommended.turn, settings.recommendation_within
     yield cluster.facts_seen, settings.facts_within
-    if candidate.why == (QUICK_OOM,) and recommended.oom_at is not None:
+    if candidate.why == (UpdateReason.QUICK_OOM,) and recommended.oom_at is not None:
         yield times.to_ms(recommended.oom_at), settings.quick_oom
 
 
@@ -89,9 +90,9 @@ def _because(candidate: Candidate, cluster: ClusterSituation) -> dict[str, objec
     return {
         "mode": cluster.mode.value,
         "action": candidate.action.value,
-        "why": list(candidate.why),
-        "difference": situation.difference.share,
-        "scale_up": situation.difference.scale_up,
+        "why": [reason.value for reason in candidate.why],
+        "difference": situation.priority.difference,
+        "scale_up": situation.priority.scale_up,
         "policy": body(situation.policy),
         "containers": {
             c.name: {

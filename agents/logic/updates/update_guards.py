@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from agents.logic.guards import budget, objections
 from agents.logic.guards.budget import Headcount
 from agents.logic.guards.objections import ControlRecord, Objection
-from agents.logic.updates.candidate import Candidate, stuck
+from agents.logic.updates import disruption
+from agents.logic.updates.candidate import Candidate, keeps_service_class, stuck
+from agents.logic.updates.disruption import ReplicaCounts, ReplicaGroup
 from agents.logic.updates.update_settings import UpdateSettings
 from schemas.decisions.recommendations import CitedRules
 from schemas.facts.pods import PodPhase, ResizeState
@@ -85,8 +87,8 @@ def _phase(candidate: Candidate, _cluster: ClusterSituation) -> str | None:
 
 
 def _resizing(candidate: Candidate, cluster: ClusterSituation) -> str | None:
-    state = candidate.situation.pod.fact.resize
-    if state is ResizeState.NONE or stuck(candidate.situation, cluster.settings):
+    state, may_evict = candidate.situation.pod.fact.resize, candidate.action is Action.EVICT
+    if state is ResizeState.NONE or (may_evict and stuck(candidate.situation, cluster.settings)):
         return None
     return f"a resize of the pod is {state.value}"
 
@@ -96,17 +98,33 @@ def _cool_down(candidate: Candidate, cluster: ClusterSituation) -> str | None:
     return objections.cooling_down(subject="pod", now=cluster.now, planned=acted, cool_down=cluster.settings.cool_down)
 
 
+def _service_class(candidate: Candidate, _cluster: ClusterSituation) -> str | None:
+    policy = candidate.situation.policy.policy
+    if policy.update_mode is not UpdateMode.IN_PLACE or keeps_service_class(candidate.situation):
+        return None
+    return f"a resize would change the pod's class of service, and policy '{policy.target}' lets no pod be evicted"
+
+
 def _replicas(candidate: Candidate, cluster: ClusterSituation) -> str | None:
-    if _ignores_disruption(candidate, cluster) or cluster.workload.live >= cluster.settings.min_replicas:
+    group = _group(candidate, cluster)
+    if group is not None and not (group.below_minimum and candidate.action is Action.EVICT):
         return None
     return f"the workload has {cluster.workload.live} pods; fewer than {cluster.settings.min_replicas} are left alone"
 
 
 def _tolerance(candidate: Candidate, cluster: ClusterSituation) -> str | None:
-    count, tolerance = cluster.workload, cluster.settings.eviction_tolerance
-    if _ignores_disruption(candidate, cluster) or count.disruptable(tolerance):
+    group, skip = _group(candidate, cluster), cluster.settings.in_place_skips_disruption
+    if group is None or group.disruptable or (skip and candidate.action is Action.RESIZE):
         return None
-    return f"{count.away} of the workload's {count.live} pods are away; the tolerance is {tolerance:g}"
+    away = f"{cluster.workload.away} of the workload's {cluster.workload.live} pods are away"
+    return f"{away}; the tolerance is {cluster.settings.eviction_tolerance:g}"
+
+
+def _group(candidate: Candidate, cluster: ClusterSituation) -> ReplicaGroup | None:
+    """The pods of the workload as a group that should be as large as it is. A pod with an open plan counts as begun."""
+    count, mode = cluster.workload, candidate.situation.policy.policy.update_mode
+    counts = ReplicaCounts(count.live, count.live, count.running, count.acting)
+    return disruption.group(counts, mode, cluster.settings.disruption)
 
 
 def _workload_budget(_candidate: Candidate, cluster: ClusterSituation) -> str | None:
@@ -121,11 +139,6 @@ def _rate(_candidate: Candidate, cluster: ClusterSituation) -> str | None:
     return objections.over_rate(planned=cluster.planned, rate=cluster.settings.rate, interval=cluster.settings.interval)
 
 
-def _ignores_disruption(candidate: Candidate, cluster: ClusterSituation) -> bool:
-    """Whether this is a resize in place, and the settings let those ignore how many replicas there are."""
-    return candidate.action is Action.RESIZE and cluster.settings.in_place_skips_disruption
-
-
 GUARDS: tuple[tuple[str, Guard], ...] = (
     ("mode", _mode),
     ("paused", _paused),
@@ -134,6 +147,7 @@ GUARDS: tuple[tuple[str, Guard], ...] = (
     ("stale", _stale),
     ("phase", _phase),
     ("resizing", _resizing),
+    ("service-class", _service_class),
     ("cool-down", _cool_down),
     ("replicas", _replicas),
     ("tolerance", _tolerance),

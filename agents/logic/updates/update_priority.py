@@ -7,11 +7,20 @@ import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from enum import StrEnum
 
 from agents.logic.resources.resource_lists import CPU, MEMORY, Advice, Container
 from schemas.policies.vpa import ChangeRequirement, EvictionRequirement
 
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
+
+
+class UpdateReason(StrEnum):
+    """Why a pod is to be updated."""
+
+    OUTSIDE = "outside its bounds"
+    QUICK_OOM = "quick OOM"
+    OLD = "old enough and far from its target"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,13 +95,13 @@ def quick_kill(kills: Iterable[Kill], quick: timedelta, counts: Callable[[str], 
     return any(kill.ran < quick and kill.ago < quick for kill in kills if counts(kill.container))
 
 
-def due(found: Priority, *, age: timedelta | None, quick: bool, thresholds: Thresholds) -> bool:
-    """Whether a pod is to be updated. `age`: since its start; None if it has not started."""
+def reasons(found: Priority, *, age: timedelta | None, quick: bool, thresholds: Thresholds) -> tuple[UpdateReason, ...]:
+    """Why a pod is to be updated; empty if it is not. `age`: since its start; None if it has not started."""
     if quick and found.difference == 0:
-        return False
-    if found.outside or quick:
-        return True
-    return age is not None and age >= thresholds.age and found.difference >= thresholds.difference
+        return ()
+    old = age is not None and age >= thresholds.age and found.difference >= thresholds.difference
+    holds = {UpdateReason.OUTSIDE: found.outside, UpdateReason.QUICK_OOM: quick, UpdateReason.OLD: old}
+    return tuple(reason for reason, does in holds.items() if does)
 
 
 def admitted(containers: Iterable[Container], advice: Sequence[Advice], requirements: Sequence[EvictionRequirement]) -> bool:

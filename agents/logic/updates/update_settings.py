@@ -1,7 +1,9 @@
 """Settings of the updater. Defaults are upstream's; where upstream has no such setting, the text says so."""
 
 from dataclasses import dataclass
+from datetime import timedelta
 
+from agents.logic.updates.disruption import DisruptionRules
 from schemas.policies.vpa import DEFAULT_RECOMMENDER
 from schemas.units import Fraction, Seconds
 
@@ -43,6 +45,16 @@ class UpdateSettings:
     expires: Seconds = Seconds(300.0)
     """A plan is void after this time. Not upstream's."""
 
+    @property
+    def disruption(self) -> DisruptionRules:
+        """The settings that upstream's arithmetic of replica groups needs."""
+        return DisruptionRules(
+            self.min_replicas,
+            self.eviction_tolerance,
+            self.in_place_skips_disruption,
+            timedelta(seconds=self.resize_deferred),
+            timedelta(seconds=self.resize_in_progress),
+        )
 
 @dataclass(frozen=True, slots=True)
 class UpdateRules(UpdateSettings):

@@ -14,7 +14,7 @@ from agents.logic.guards.budget import Headcount
 from agents.logic.policies import Policies
 from agents.logic.stage_rules import StageRules
 from agents.logic.updates import plan_builder
-from agents.logic.updates.candidate import Candidate, DifferenceCache, PodSituation, candidate
+from agents.logic.updates.candidate import Candidate, PodSituation, PriorityCache, candidate
 from agents.logic.updates.update_guards import ClusterSituation, first_objection
 from agents.logic.updates.update_settings import UpdateRules, UpdateSettings
 from agents.logic.updates.updater_state import NO_HISTORY, OpenPlan, PodHistory, UpdaterState
@@ -51,7 +51,7 @@ class Updater(PartedState):
         self.policies = Policies(settings.recommender)
         self.clusters = UpdaterState(self.policies)
         self.turns: ObjectTable[TurnsTaken] = ObjectTable("marks", TurnsTaken, 1)
-        self._differences = DifferenceCache()
+        self._priorities = PriorityCache()
         super().__init__(*self.policies.tables(), self.turns, *self.clusters.tables(), self.rules.table)
 
     def step(self, turn: Turn) -> Sequence[Decided]:
@@ -103,7 +103,7 @@ class Updater(PartedState):
         self.clusters.forget_recommendations(turn.number - int(self.settings.recommendation_within * 1000))
         if not self.policies:
             return []
-        self._differences.prune(self.clusters.pods)
+        self._priorities.prune(self.clusters.pods, self.clusters.pods_of)
         decided: list[Decided] = []
         clusters: dict[str, list[str]] = {}
         for workload in sorted(self.clusters.pods_of):
@@ -164,8 +164,8 @@ class Updater(PartedState):
             history = self.clusters.histories.get(uid) or NO_HISTORY
             if pod.fact.phase in _ENDED or history.has_plan(now):
                 continue
-            difference = self._differences.of(pod, recommended)
-            each = candidate(PodSituation(now, workload, pod, recommended, policy, history, difference), self.settings)
+            priority = self._priorities.of(pod, recommended)
+            each = candidate(PodSituation(now, workload, pod, recommended, policy, history, priority), self.settings)
             if each is not None:
                 found.append(each)
             elif history.refused:

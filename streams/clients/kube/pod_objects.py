@@ -252,13 +252,19 @@ def _ooms(status: ContainerStatus) -> list[OOMKill]:
     ]
 
 
+_RESIZE_STATES: Mapping[str, Mapping[str, ResizeState]] = {
+    "PodResizePending": {"Deferred": ResizeState.DEFERRED, "Infeasible": ResizeState.INFEASIBLE},
+    "PodResizeInProgress": {"": ResizeState.IN_PROGRESS, "Error": ResizeState.ERROR},
+}
+"""What the conditions of a resize say by their reasons; any other reason is unknown."""
+
+
 def _resize(conditions: list[StatusCondition]) -> ResizeState:
-    """From the first resize condition that is true. A pending resize with an unknown reason counts as deferred."""
+    """From the first resize condition that is true."""
     for condition in conditions:
-        if condition.status == "True" and condition.type == "PodResizePending":
-            return ResizeState.INFEASIBLE if condition.reason == "Infeasible" else ResizeState.DEFERRED
-        if condition.status == "True" and condition.type == "PodResizeInProgress":
-            return ResizeState.IN_PROGRESS
+        states = _RESIZE_STATES.get(condition.type)
+        if states is not None and condition.status == "True":
+            return states.get(condition.reason, ResizeState.UNKNOWN)
     return ResizeState.NONE
 
 

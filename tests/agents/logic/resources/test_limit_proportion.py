@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from agents.logic.resources import exact_quantity, limit_proportion, resource_lists
-from agents.logic.resources.limit_proportion import UnscalableError
+from agents.logic.resources.limit_proportion import UnscalableError, limit_amounts
+from schemas.names import Amounts
 from tests.support.vectors import vectors
 
 Json = dict[str, Any]
@@ -54,3 +55,10 @@ def test_what_cannot_be_divided_is_said_and_does_not_end_the_program() -> None:
     amount, much = exact_quantity.parse("1"), exact_quantity.parse("100E")
     with pytest.raises(UnscalableError, match="'1' cannot be scaled by '1' over '100E' of cpu"):
         limit_proportion.scaled("cpu", amount, by=amount, over=much)
+
+
+def test_limits_of_events_keep_their_ratio_in_whole_millicores_and_bytes_and_what_is_not_set_stays_so() -> None:
+    # 100m over 150m of 250m are 166.7m, rounded down; 100 bytes stand to 200 as 150 to 300
+    assert limit_amounts(Amounts(0.15, 200), Amounts(0.1, 100), Amounts(0.25, 300)) == Amounts(0.166, 150)
+    assert limit_amounts(Amounts(0.1, 100), Amounts(None, 200), Amounts(0.25, None)) == Amounts(None, None)
+    assert limit_amounts(Amounts(0.2, None), Amounts(0.2, 200), Amounts(0.25, 300)) == Amounts(0.25, 300)

@@ -6,29 +6,41 @@ from typing import Any
 import pytest
 
 from agents.logic.updates import disruption
-from agents.logic.updates.disruption import Budget, InPlace, Replica, Resize, Rules
+from agents.logic.updates.disruption import DisruptionRules, InPlace, PodDisruptionBudget, Replica, ReplicaCounts, ReplicaGroup
+from schemas.facts.pods import ResizeState
 from schemas.policies.vertical import UpdateMode
 from tests.support.vectors import vectors
 
 Json = dict[str, Any]
 
 STATES = {
-    "": Resize.NONE,
-    "Deferred": Resize.DEFERRED,
-    "Infeasible": Resize.INFEASIBLE,
-    "PendingOther": Resize.UNKNOWN,
-    "InProgress": Resize.IN_PROGRESS,
-    "InProgressError": Resize.ERROR,
-    "InProgressOther": Resize.UNKNOWN,
+    "": ResizeState.NONE,
+    "Deferred": ResizeState.DEFERRED,
+    "Infeasible": ResizeState.INFEASIBLE,
+    "PendingOther": ResizeState.UNKNOWN,
+    "InProgress": ResizeState.IN_PROGRESS,
+    "InProgressError": ResizeState.ERROR,
+    "InProgressOther": ResizeState.UNKNOWN,
 }
 RUNNING, PENDING = Replica(), Replica(pending=True)
+
+
+def group_of(
+    kind: str, replicas: int | None, pods: list[Replica], mode: UpdateMode, rules: DisruptionRules
+) -> ReplicaGroup | None:
+    """The group of a controller that says how many replicas it should have."""
+    configured = disruption.configured_replicas(kind, replicas, len(pods))
+    if configured is None:
+        return None
+    counts = ReplicaCounts(configured, len(pods), sum(not pod.pending for pod in pods))
+    return disruption.group(counts, mode, rules)
 
 
 def replicas(inputs: Json) -> dict[str, Replica]:
     states = inputs["resize_states"] or []
     restarts = inputs.get("resize_policy") == "RestartContainer"
     found = {
-        f"r{i}": Replica(resize=STATES[states[i]] if i < len(states) else Resize.NONE, restarts=restarts)
+        f"r{i}": Replica(resize=STATES[states[i]] if i < len(states) else ResizeState.NONE, restarts=restarts)
         for i in range(inputs["running"])
     }
     waiting = {f"q{i}": PENDING for i in range(inputs["pending"])}
@@ -40,10 +52,10 @@ def test_evictions_and_resizes_are_upstreams(vector: Json) -> None:
     inputs, expected = vector["inputs"], vector["expected"]
     pods, mode = replicas(inputs), UpdateMode(inputs["update_mode"])
     least = inputs["min_replicas"] if inputs["vpa_min_replicas"] is None else inputs["vpa_min_replicas"]
-    rules = Rules(least, inputs["eviction_tolerance"], inputs["in_place_skip_disruption_budget"])
-    group = disruption.group(inputs["owner_kind"], inputs["configured"], list(pods.values()), mode, rules)
+    rules = DisruptionRules(least, inputs["eviction_tolerance"], inputs["in_place_skip_disruption_budget"])
+    group = group_of(inputs["owner_kind"], inputs["configured"], list(pods.values()), mode, rules)
     assert list(pods) == expected["pods"]
-    assert [disruption.in_place(group, pod, mode, rules) for pod in pods.values()] == expected["in_place_decision_at_start"]
+    assert [disruption.in_place(group, pod, mode) for pod in pods.values()] == expected["in_place_decision_at_start"]
     assert [group is not None and group.may_evict(pod) for pod in pods.values()] == expected["can_evict_at_start"]
     evicted = [group is not None and group.evict(pod) for pod in pods.values()]
     assert evicted == expected["evicted_in_order"]
@@ -52,7 +64,7 @@ def test_evictions_and_resizes_are_upstreams(vector: Json) -> None:
 
 def evictions(configured: int, live: int, tolerance: float, least: int = 2, kind: str = "ReplicaSet") -> int:
     pods = [RUNNING] * live
-    group = disruption.group(kind, configured, pods, UpdateMode.RECREATE, Rules(least, tolerance))
+    group = group_of(kind, configured, pods, UpdateMode.RECREATE, DisruptionRules(least, tolerance))
     return sum(group is not None and group.evict(pod) for pod in pods)
 
 
@@ -86,90 +98,90 @@ def test_nothing_but_a_budget_holds_back_evictions_of_an_unknown_kind() -> None:
 
 
 def test_a_resize_that_was_begun_takes_its_place_in_the_tolerance() -> None:
-    group = disruption.group("ReplicaSet", 4, [RUNNING] * 4, UpdateMode.IN_PLACE_OR_RECREATE, Rules())
+    group = group_of("ReplicaSet", 4, [RUNNING] * 4, UpdateMode.IN_PLACE_OR_RECREATE, DisruptionRules())
     assert group
-    group.resized += 1
+    group.begun += 1
     assert [group.evict(RUNNING), group.evict(RUNNING)] == [True, False]
 
 
 @pytest.mark.parametrize(
     ("resize", "minutes", "expected"),
     [
-        (Resize.INFEASIBLE, 0, InPlace.EVICT),
-        (Resize.ERROR, 0, InPlace.EVICT),
-        (Resize.UNKNOWN, 0, InPlace.EVICT),
-        (Resize.DEFERRED, 4, InPlace.DEFERRED),
-        (Resize.DEFERRED, 5, InPlace.DEFERRED),
-        (Resize.DEFERRED, 6, InPlace.EVICT),
-        (Resize.IN_PROGRESS, 59, InPlace.DEFERRED),
-        (Resize.IN_PROGRESS, 61, InPlace.EVICT),
+        (ResizeState.INFEASIBLE, 0, InPlace.EVICT),
+        (ResizeState.ERROR, 0, InPlace.EVICT),
+        (ResizeState.UNKNOWN, 0, InPlace.EVICT),
+        (ResizeState.DEFERRED, 4, InPlace.DEFERRED),
+        (ResizeState.DEFERRED, 5, InPlace.DEFERRED),
+        (ResizeState.DEFERRED, 6, InPlace.EVICT),
+        (ResizeState.IN_PROGRESS, 59, InPlace.DEFERRED),
+        (ResizeState.IN_PROGRESS, 61, InPlace.EVICT),
     ],
 )
-def test_a_resize_that_fails_or_takes_too_long_is_given_up(resize: Resize, minutes: int, expected: InPlace) -> None:
+def test_a_resize_that_fails_or_takes_too_long_is_given_up(resize: ResizeState, minutes: int, expected: InPlace) -> None:
     pod = Replica(resize=resize, resizing_for=timedelta(minutes=minutes))
-    group = disruption.group("ReplicaSet", 3, [pod, RUNNING, RUNNING], UpdateMode.IN_PLACE_OR_RECREATE, Rules())
-    assert disruption.in_place(group, pod, UpdateMode.IN_PLACE_OR_RECREATE, Rules()) == expected
-    assert disruption.in_place(group, pod, UpdateMode.IN_PLACE, Rules()) in (InPlace.DEFERRED, InPlace.INFEASIBLE)
+    group = group_of("ReplicaSet", 3, [pod, RUNNING, RUNNING], UpdateMode.IN_PLACE_OR_RECREATE, DisruptionRules())
+    assert disruption.in_place(group, pod, UpdateMode.IN_PLACE_OR_RECREATE) == expected
+    assert disruption.in_place(group, pod, UpdateMode.IN_PLACE) in (InPlace.DEFERRED, InPlace.INFEASIBLE)
 
 
 def test_what_did_not_fit_is_tried_again_only_when_less_is_asked() -> None:
-    group = disruption.group("ReplicaSet", 3, [RUNNING] * 3, UpdateMode.IN_PLACE, Rules())
-    assert disruption.in_place(group, RUNNING, UpdateMode.IN_PLACE, Rules(), tried_in_vain=True) == InPlace.INFEASIBLE_CACHED
-    assert disruption.in_place(group, RUNNING, UpdateMode.IN_PLACE, Rules()) == InPlace.APPROVED
+    group = group_of("ReplicaSet", 3, [RUNNING] * 3, UpdateMode.IN_PLACE, DisruptionRules())
+    assert disruption.in_place(group, RUNNING, UpdateMode.IN_PLACE, tried_in_vain=True) == InPlace.INFEASIBLE_CACHED
+    assert disruption.in_place(group, RUNNING, UpdateMode.IN_PLACE) == InPlace.APPROVED
 
 
 @pytest.mark.parametrize(("restarts", "expected"), [(False, 5), (True, 1)])
 def test_the_budget_is_skipped_for_resizes_that_restart_nothing(restarts: bool, expected: int) -> None:
-    rules, pods = Rules(tolerance=0.1, skip_budget=True), [Replica(restarts=restarts)] * 5
-    group = disruption.group("ReplicaSet", 5, pods, UpdateMode.IN_PLACE_OR_RECREATE, rules)
+    rules, pods = DisruptionRules(tolerance=0.1, skip_budget=True), [Replica(restarts=restarts)] * 5
+    group = group_of("ReplicaSet", 5, pods, UpdateMode.IN_PLACE_OR_RECREATE, rules)
     assert group
     approved = 0
     for pod in pods:
-        if disruption.in_place(group, pod, UpdateMode.IN_PLACE_OR_RECREATE, rules) is InPlace.APPROVED:
-            group.resized += 1
+        if disruption.in_place(group, pod, UpdateMode.IN_PLACE_OR_RECREATE) is InPlace.APPROVED:
+            group.begun += 1
             approved += 1
     assert approved == expected
 
 
 def test_a_group_below_its_minimum_is_only_changed_in_place() -> None:
-    rules = Rules(min_replicas=2, skip_budget=True)
-    group = disruption.group("ReplicaSet", 1, [RUNNING], UpdateMode.IN_PLACE, rules)
+    rules = DisruptionRules(min_replicas=2, skip_budget=True)
+    group = group_of("ReplicaSet", 1, [RUNNING], UpdateMode.IN_PLACE, rules)
     assert group
     assert not group.may_evict(RUNNING)
-    assert disruption.in_place(group, RUNNING, UpdateMode.IN_PLACE, rules) is InPlace.APPROVED
+    assert disruption.in_place(group, RUNNING, UpdateMode.IN_PLACE) is InPlace.APPROVED
 
 
 def test_a_boosted_pod_keeps_a_small_group_in_sight() -> None:
-    boosted = Replica(boosted=True)
-    assert disruption.group("ReplicaSet", 1, [boosted], UpdateMode.RECREATE, Rules()) is not None
-    assert disruption.group("ReplicaSet", 1, [RUNNING], UpdateMode.RECREATE, Rules()) is None
+    one, boosted = ReplicaCounts(1, 1, 1), ReplicaCounts(1, 1, 1, boosted=True)
+    assert disruption.group(boosted, UpdateMode.RECREATE, DisruptionRules()) is not None
+    assert disruption.group(one, UpdateMode.RECREATE, DisruptionRules()) is None
 
 
 @pytest.mark.parametrize(
     ("budget", "allowed"),
     [
-        (Budget(5, 5, min_available=4), 1),
-        (Budget(5, 4, min_available=4), 0),
-        (Budget(7, 7, min_available="50%"), 3),  # half of 7 is 3.5, so 4 stay
-        (Budget(7, 7, max_unavailable="50%"), 4),  # and here 4 may go
-        (Budget(3, 3, max_unavailable=1), 1),
-        (Budget(3, 2, max_unavailable=1), 0),
-        (Budget(2, 2, max_unavailable=5), 2),
-        (Budget(0, 0, max_unavailable=1), 0),
-        (Budget(3, 3), 3),
+        (PodDisruptionBudget(5, 5, min_available=4), 1),
+        (PodDisruptionBudget(5, 4, min_available=4), 0),
+        (PodDisruptionBudget(7, 7, min_available="50%"), 3),  # half of 7 is 3.5, so 4 stay
+        (PodDisruptionBudget(7, 7, max_unavailable="50%"), 4),  # and here 4 may go
+        (PodDisruptionBudget(3, 3, max_unavailable=1), 1),
+        (PodDisruptionBudget(3, 2, max_unavailable=1), 0),
+        (PodDisruptionBudget(2, 2, max_unavailable=5), 2),
+        (PodDisruptionBudget(0, 0, max_unavailable=1), 0),
+        (PodDisruptionBudget(3, 3), 3),
     ],
 )
-def test_a_budget_allows_what_is_healthy_beyond_what_is_to_stay(budget: Budget, allowed: int) -> None:
+def test_a_budget_allows_what_is_healthy_beyond_what_is_to_stay(budget: PodDisruptionBudget, allowed: int) -> None:
     assert budget.allowed == allowed
     assert budget.may_evict(healthy=True) == (allowed > 0)
 
 
 def test_an_unhealthy_pod_may_go_when_enough_others_are_healthy_or_it_is_said_so() -> None:
-    assert Budget(3, 2, min_available=2).may_evict(healthy=False)
-    assert not Budget(3, 1, min_available=2).may_evict(healthy=False)
-    assert Budget(3, 1, min_available=2, always_evict_unhealthy=True).may_evict(healthy=False)
+    assert PodDisruptionBudget(3, 2, min_available=2).may_evict(healthy=False)
+    assert not PodDisruptionBudget(3, 1, min_available=2).may_evict(healthy=False)
+    assert PodDisruptionBudget(3, 1, min_available=2, always_evict_unhealthy=True).may_evict(healthy=False)
 
 
 def test_a_bound_that_is_no_number_and_no_percentage_is_refused() -> None:
     with pytest.raises(ValueError, match="not 'half'"):
-        _ = Budget(3, 3, min_available="half").allowed
+        _ = PodDisruptionBudget(3, 3, min_available="half").allowed

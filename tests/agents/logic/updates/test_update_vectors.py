@@ -83,7 +83,7 @@ def test_the_pods_to_update_and_their_order_are_upstreams(vector: Json) -> None:
 
         killed = update_priority.quick_kill(kills(manifest, now), quick, counts)
         age = None if started is None else now - moment(started)
-        due = update_priority.due(found, age=age, quick=killed, thresholds=thresholds)
+        due = update_priority.reasons(found, age=age, quick=killed, thresholds=thresholds)
         if due and (vpa.update is None or update_priority.admitted(pod.standing, advice, requirements(inputs["vpa"]))):
             chosen.append((found.rank, pod.name))
     ranks = sorted({rank for rank, _ in chosen})
@@ -132,4 +132,5 @@ def test_a_quick_kill_is_soon_after_the_start_and_not_long_ago(ran: int, ago: in
 def test_a_pod_is_due_outside_its_bounds_or_old_and_far_or_killed(
     found: Priority, hours: int, quick: bool, expected: bool
 ) -> None:
-    assert update_priority.due(found, age=timedelta(hours=hours), quick=quick, thresholds=Thresholds(difference=0.5)) is expected
+    reasons = update_priority.reasons(found, age=timedelta(hours=hours), quick=quick, thresholds=Thresholds(difference=0.5))
+    assert bool(reasons) is expected

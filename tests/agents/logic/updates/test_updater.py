@@ -137,6 +137,22 @@ def test_a_change_of_service_class_needs_an_eviction() -> None:
     assert isinstance(at_once(open_stage(*bare))[0], EvictionPlanned)
 
 
+def test_mode_in_place_resizes_and_never_evicts() -> None:
+    [first, *_] = at_once(open_stage(mode=UpdateMode.IN_PLACE))
+    assert isinstance(first, ResizePlanned)
+    bare = [pod(name, START, containers=(ContainerSeen("app"),)) for name in "abc"]
+    assert only_guard(at_once(open_stage(*bare, mode=UpdateMode.IN_PLACE))) == "service-class"
+    stuck = [pod(name, START, resize=ResizeState.INFEASIBLE) for name in "abc"]
+    assert only_guard(at_once(open_stage(*stuck, mode=UpdateMode.IN_PLACE))) == "resizing"
+
+
+def test_pods_that_want_more_come_first_and_then_those_further_off() -> None:
+    requested = {"a": 1.0, "b": 0.05, "c": 4.0, "d": 0.02}
+    pods = [pod(n, START, containers=(ContainerSeen("app", Amounts(c, GIB), Amounts(c, GIB)),)) for n, c in requested.items()]
+    found = at_once(open_stage(*pods, eviction_tolerance=1.0))
+    assert [each.pod.name for each in found] == ["d", "b", "c", "a"]  # differences of 9, 3, 0.95 and 0.8
+
+
 @pytest.mark.parametrize(
     ("state", "minutes", "expected"),
     [
@@ -341,7 +357,7 @@ def test_what_is_known_of_a_workload_goes_when_its_pods_are_gone_and_its_recomme
     at_once(stage)
     gone = [PodDeleted(when(LATER), API, pod(n, START).pod) for n in "abc"]
     look(stage, LATER + 20 * MINUTE, pod_changes_by_cluster=gone)
-    assert (len(stage.clusters.recommended), len(stage.clusters.histories), len(stage._differences._differences)) == (1, 0, 0)
+    assert (len(stage.clusters.recommended), len(stage.clusters.histories), len(stage._priorities._priorities)) == (1, 0, 0)
     look(stage, LATER + 31 * MINUTE)
     assert (len(stage.clusters.recommended), list(stage.chunks())) == (0, list(resumed(stage).chunks()))
 

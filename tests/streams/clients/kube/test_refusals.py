@@ -182,7 +182,9 @@ def test_the_workload_is_the_topmost_controller_that_the_pod_tells(
     [
         ('{"type":"PodResizePending","status":"True","reason":"Infeasible"}', ResizeState.INFEASIBLE),
         ('{"type":"PodResizePending","status":"True","reason":"Deferred"}', ResizeState.DEFERRED),
+        ('{"type":"PodResizePending","status":"True","reason":"Sideways"}', ResizeState.UNKNOWN),
         ('{"type":"PodResizeInProgress","status":"True"}', ResizeState.IN_PROGRESS),
+        ('{"type":"PodResizeInProgress","status":"True","reason":"Error"}', ResizeState.ERROR),
         ('{"type":"PodResizeInProgress","status":"False"}', ResizeState.NONE),
         ('{"type":"Ready","status":"True"}', ResizeState.NONE),
     ],
