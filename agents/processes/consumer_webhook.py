@@ -9,13 +9,13 @@ from functools import partial
 from urllib.parse import urlsplit
 
 from agents.logic.admission.admission_settings import AdmissionSettings
-from agents.logic.resources import exact_quantity
 from agents.processes.admission_reviewer import AdmissionReviewer
 from agents.settings import cluster_factory
 from agents.settings.tree import Settings
 from agents.settings.webhook_settings import WebhookSettings
 from agents.telemetry import garbage_collector
 from agents.telemetry.webhook_metrics import WebhookMetrics
+from schemas import exact_quantity
 from schemas.units import Seconds
 from streams.clients.kube.api import Api
 from streams.clients.kube.controller_chain import ControllerChain

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from agents.logic.resources.capping import Cap
-from agents.logic.resources.exact_quantity import Quantity
 from agents.logic.resources.resource_lists import Resources
+from schemas.exact_quantity import Quantity
 
 Op = Mapping[str, object]
 """One operation of an RFC 6902 patch: op, path and value."""

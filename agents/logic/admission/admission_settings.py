@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from agents.logic.resources.exact_quantity import ZERO, Quantity
+from schemas.exact_quantity import ZERO, Quantity
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
-from agents.logic.resources import exact_quantity, resource_lists
-from agents.logic.resources.exact_quantity import NotAQuantityError, Quantity
+from agents.logic.resources import resource_lists
+from schemas import exact_quantity
+from schemas.exact_quantity import NotAQuantityError, Quantity
 
 T = TypeVar("T")
 

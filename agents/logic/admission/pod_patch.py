@@ -17,9 +17,9 @@ from agents.logic.admission.vpa_manifest import Vpa
 from agents.logic.resources import capping, limit_proportion
 from agents.logic.resources.capping import By, Cap
 from agents.logic.resources.container_limit_range import Ranges
-from agents.logic.resources.exact_quantity import Quantity
 from agents.logic.resources.limit_proportion import UnscalableError
 from agents.logic.resources.resource_lists import MEMORY, Advice, Container, Resources, at
+from schemas.exact_quantity import Quantity
 from schemas.policies.vertical import ContainerMode, ControlledValues, UpdateMode
 
 UPDATES = "vpaUpdates"

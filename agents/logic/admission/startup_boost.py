@@ -9,9 +9,10 @@ from dataclasses import dataclass
 
 from agents.logic.admission.admission_settings import AdmissionSettings
 from agents.logic.admission.vpa_manifest import CpuBoost, Startup
-from agents.logic.resources import exact_quantity, limit_proportion
-from agents.logic.resources.exact_quantity import MOST, Quantity
+from agents.logic.resources import limit_proportion
 from agents.logic.resources.resource_lists import CPU, MEMORY, Container, Resources, at
+from schemas import exact_quantity
+from schemas.exact_quantity import MOST, Quantity
 from schemas.policies.vertical import BoostKind, ControlledValues
 
 PREFIX = "vpaCpuStartupBoost/"

@@ -9,11 +9,12 @@ from datetime import datetime
 from typing import Any
 
 from agents.logic.admission import json_fields
-from agents.logic.resources import exact_quantity, resource_lists
+from agents.logic.resources import resource_lists
 from agents.logic.resources.capping import ContainerRule
-from agents.logic.resources.exact_quantity import Quantity
 from agents.logic.resources.resource_lists import Advice, Resources
+from schemas import exact_quantity
 from schemas.decisions.recommendations import ContainerRecommendation
+from schemas.exact_quantity import Quantity
 from schemas.policies.selectors import Requirement
 from schemas.policies.vertical import ContainerPolicy, ControlledValues, StartupBoost, UpdateMode
 from schemas.policies.vpa import TargetRef, VpaChanged

@@ -7,11 +7,12 @@ the whole object, a forecast may stand for one container, and what nobody could 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from agents.logic.replicas import metric_quantities, metric_queries
+from agents.logic.replicas import metric_queries
 from agents.logic.replicas.ehpa_manifest import API, CRON, PREDICTED, PREDICTION, TARGET_LABELS, Ehpa, Object, metadata
 from agents.logic.replicas.hpa_metrics import Metric
 from agents.logic.replicas.hpa_pods import ContainerRequest, requests
 from agents.logic.replicas.hpa_pods import PodRequest as Request
+from schemas import exact_quantity
 
 READY_FOR = 30.0
 """Seconds that a pod must have been ready to be available."""
@@ -147,7 +148,7 @@ def _is_predicted(metric: Metric, status: Iterable[Mapping[str, object]]) -> boo
 def _target(metric: Metric, entry: Mapping[str, object], around: Surroundings) -> Object:
     """What a pod is to have of the forecast: what the user says, or his share of what pods request."""
     if metric.utilization is not None and metric.kind in ("Resource", "ContainerResource"):
-        return {"type": "AverageValue", "averageValue": metric_quantities.text(_share(metric, around))}
+        return {"type": "AverageValue", "averageValue": exact_quantity.of_milli(_share(metric, around)).text}
     block = next((value for value in entry.values() if isinstance(value, Mapping)), {})
     told = block.get("target", {}).get("averageValue")
     if told is not None:

@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from agents.logic.replicas import metric_quantities, replica_proposals
+from agents.logic.replicas import replica_proposals
 from agents.logic.replicas.hpa_algorithm import Answer
 from agents.logic.replicas.hpa_pods import Milli, Pods, Samples
 from agents.logic.replicas.replica_proposals import MetricError, Proposal, ReplicaContext
+from schemas import exact_quantity
 
 _BLOCKS = {
     "Resource": "resource",
@@ -64,7 +65,7 @@ def _mapping(value: object) -> Mapping[str, object]:
 
 
 def _amount(value: object) -> int | None:
-    return None if value is None else metric_quantities.milli(str(value))
+    return None if value is None else exact_quantity.read(value).thousandths
 
 
 @dataclass(frozen=True, slots=True)

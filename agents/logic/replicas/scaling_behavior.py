@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from agents.logic.replicas import metric_quantities
+from schemas import exact_quantity
 
 Moment = tuple[float, int]
 """A time (seconds since the epoch) and a count of replicas: recommended, or changed."""
@@ -78,7 +78,7 @@ def _rules(told: object) -> ScalingRules:
         policies,
         str(given.get("selectPolicy") or "Max"),
         None if window is None else float(window),
-        None if tolerance is None else metric_quantities.milli(str(tolerance)) / 1000,
+        None if tolerance is None else exact_quantity.read(tolerance).thousandths / 1000,
     )
 
 

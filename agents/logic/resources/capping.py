@@ -10,8 +10,8 @@ from enum import StrEnum
 
 from agents.logic.resources import pod_limit_range
 from agents.logic.resources.container_limit_range import Ranges, bounds
-from agents.logic.resources.exact_quantity import Quantity
 from agents.logic.resources.resource_lists import Advice, Container, Resources
+from schemas.exact_quantity import Quantity
 from schemas.policies.vertical import ControlledValues
 
 Found = dict[str, Quantity]

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from agents.logic.resources import resource_lists
-from agents.logic.resources.exact_quantity import Quantity
 from agents.logic.resources.limit_proportion import boundary
 from agents.logic.resources.resource_lists import CPU, MEMORY, Container, Resources, at
+from schemas.exact_quantity import Quantity
 from schemas.policies.limit_ranges import LimitRangeChanged, LimitType
 
 

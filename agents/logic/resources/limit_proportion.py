@@ -4,9 +4,10 @@ In whole millicores and bytes with integers of any size, as upstream computes (p
 A result that does not fit 64 bits becomes the largest that does, and a note says so.
 """
 
-from agents.logic.resources import exact_quantity, resource_lists
-from agents.logic.resources.exact_quantity import MOST, Quantity
+from agents.logic.resources import resource_lists
 from agents.logic.resources.resource_lists import CPU, MEMORY, Resources, at
+from schemas import exact_quantity
+from schemas.exact_quantity import MOST, Quantity
 from schemas.names import Amounts
 
 

@@ -7,11 +7,11 @@ One thing differs: memory that scales to less than a byte becomes 0 here, and -1
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from agents.logic.resources import exact_quantity
 from agents.logic.resources.container_limit_range import Range
-from agents.logic.resources.exact_quantity import Quantity
 from agents.logic.resources.limit_proportion import UnscalableError, proportional, scaled
 from agents.logic.resources.resource_lists import CPU, MEMORY, Advice, Container, at
+from schemas import exact_quantity
+from schemas.exact_quantity import Quantity
 
 Lists = dict[str, dict[str, Quantity] | None]
 """Lists by what they are: upper, target, lower."""

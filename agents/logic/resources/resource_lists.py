@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from agents.logic.resources import exact_quantity
-from agents.logic.resources.exact_quantity import ZERO, ZERO_BYTES, Form, Quantity
+from schemas import exact_quantity
 from schemas.decisions.recommendations import ContainerRecommendation
+from schemas.exact_quantity import ZERO, ZERO_BYTES, Form, Quantity
 from schemas.names import Amounts
 from schemas.units import Bytes, Cores
 

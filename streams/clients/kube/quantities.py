@@ -7,26 +7,23 @@ Kubernetes itself does, so that a status that we write reads like upstream's.
 
 import math
 from collections.abc import Mapping
-from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
 
-from kubernetes.utils.quantity import parse_quantity
-
+from schemas import exact_quantity
+from schemas.exact_quantity import Form, NotAQuantityError
 from schemas.names import Amounts
 from schemas.units import Bytes, Cores
 
 _DUST = 1e-6
 """Millicores below this are what binary fractions leave behind, not a wish for one more."""
-_DECIMAL = ("u", "m", "", "k", "M", "G", "T", "P", "E")
-_BINARY = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
+_BINARY = ("", "Ki", "Mi", "Gi", "Ti")
+_NANO = 10**9
 _KI = 1024
-
-
 _LONGEST = 64
 """Characters of a quantity. Kubernetes' largest has 19 digits before the point and 9 behind it."""
-_FURTHEST = 30
-"""The power of ten that no amount reaches, and one below which it is nothing."""
+_FURTHEST = 10**30
+"""No amount is as large as this."""
 
 
 @lru_cache(maxsize=1 << 14)
@@ -36,18 +33,19 @@ def parse(quantity: str) -> float:
 
 
 def exact(quantity: str) -> Fraction:
-    """A quantity as the number that it is. Raises ValueError for text that is none, or far beyond every amount there is.
-
-    Such text is refused before anybody computes with it: the exact number of `1e99999999` has a hundred million digits.
-    """
+    """A quantity as the number that it is. Raises ValueError for text that is none, or far beyond every amount there is."""
     if len(quantity) > _LONGEST:
         msg = f"'{quantity[:_LONGEST]}…' has {len(quantity)} characters, and no quantity has more than {_LONGEST}"
         raise ValueError(msg)
-    number: Decimal = parse_quantity(quantity)  # type: ignore[no-untyped-call]  # the official client types no function of its utils
-    if not number.is_finite() or (number and abs(number.adjusted()) > _FURTHEST):
-        msg = f"'{quantity}' is no quantity"
+    try:
+        number = Fraction(exact_quantity.parse(quantity).nano, _NANO)
+    except NotAQuantityError as error:
+        msg = f"'{quantity}' is no quantity: {error}"
+        raise ValueError(msg) from None
+    if abs(number) >= _FURTHEST:
+        msg = f"'{quantity}' is no quantity: no amount is as large as that"
         raise ValueError(msg)
-    return Fraction(number)
+    return number
 
 
 def read_amounts(quantities: Mapping[str, str]) -> Amounts:
@@ -55,7 +53,7 @@ def read_amounts(quantities: Mapping[str, str]) -> Amounts:
     cpu, memory = quantities.get("cpu"), quantities.get("memory")
     return Amounts(
         cpu=None if cpu is None else Cores(parse(cpu)),
-        memory=None if memory is None else Bytes(math.ceil(parse(memory))),
+        memory=None if memory is None else Bytes(math.ceil(exact(memory))),
     )
 
 
@@ -101,7 +99,7 @@ def meets(asked: Mapping[str, Amounts], wanted: Mapping[str, Amounts]) -> bool:
 
 def canonical_cpu(cores: float) -> str:
     """Cores as Kubernetes writes them, to the millionth: 1.5 is `1500m`, 0.2505 is `250500u`."""
-    return _decimal(round(cores * 1_000_000))
+    return exact_quantity.of_nano(round(cores * 1_000_000) * 1000).text
 
 
 def canonical_memory(amount: int, *, humanize: bool = False) -> str:
@@ -110,16 +108,10 @@ def canonical_memory(amount: int, *, humanize: bool = False) -> str:
     Below 1024 bytes the text is decimal. With `humanize` the amount is first cut to two decimals of its unit (see `humanized`),
     and the text is what upstream's API server returns for that. The unit in which a policy wrote a bound is not kept.
     """
-    exact = Fraction(humanized(amount)[0]) if humanize else Fraction(amount)
+    exact = humanized(amount)[0] if humanize else Fraction(amount)
     if exact.denominator != 1:
-        return _decimal(-(-exact.numerator * 1000 // exact.denominator) * 1000)
-    amount = exact.numerator
-    if abs(amount) < _KI:
-        return _decimal(amount * 1_000_000)
-    power = 0
-    while power + 1 < len(_BINARY) and amount % _KI == 0:
-        amount, power = amount // _KI, power + 1
-    return f"{amount}{_BINARY[power]}"
+        return exact_quantity.of_milli(math.ceil(exact * 1000)).text
+    return exact_quantity.of_whole(exact.numerator, Form.BINARY).text
 
 
 def humanized(amount: int) -> tuple[Fraction, str]:
@@ -129,10 +121,3 @@ def humanized(amount: int) -> tuple[Fraction, str]:
         return Fraction(amount), str(amount)
     text = f"{amount / _KI**power:.2f}"
     return Fraction(text) * _KI**power, f"{text}{_BINARY[power]}"
-
-
-def _decimal(millionths: int) -> str:
-    power = 0
-    while power + 1 < len(_DECIMAL) and millionths and millionths % 1000 == 0:
-        millionths, power = millionths // 1000, power + 1
-    return f"{millionths}{_DECIMAL[power]}" if millionths else "0"

@@ -6,7 +6,6 @@ unseen. Of the spec only the recommenders are read, to know who is to serve the 
 
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
-from functools import lru_cache
 from http import HTTPStatus
 from urllib.parse import quote
 
@@ -196,10 +195,9 @@ def _amounts(texts: ResourceTexts | None) -> dict[str, Fraction | str]:
     return {resource: _value(str(text)) for resource, text in (texts or {}).items()}
 
 
-@lru_cache(maxsize=1 << 14)
 def _value(text: str) -> Fraction | str:
     """The amount; text that is no quantity stands for itself."""
     try:
         return quantities.exact(text)
-    except (ValueError, ArithmeticError):
+    except ValueError:
         return text

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from agents.logic.nodes.scheduling.pod_requests import CPU, MEMORY, PODS
 from agents.logic.nodes.scheduling.pod_shapes import HOSTNAME, REGION, ZONE, Node, Taint, pairs
-from agents.logic.resources import exact_quantity
+from schemas import exact_quantity
 
 GPU = "nvidia.com/gpu"
 GPU_LABEL = "k8s.amazonaws.com/accelerator"

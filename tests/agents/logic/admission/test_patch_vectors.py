@@ -6,7 +6,8 @@ import pytest
 
 from agents.logic.admission import pod_patch, pod_spec, vpa_manifest
 from agents.logic.admission.admission_settings import AdmissionSettings
-from agents.logic.resources import container_limit_range, exact_quantity
+from agents.logic.resources import container_limit_range
+from schemas import exact_quantity
 from tests.support.vectors import vectors
 
 Json = dict[str, Any]

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from agents.logic.admission import pod_patch, pod_spec, vpa_manifest
 from agents.logic.admission.admission_account import Patched
 from agents.logic.admission.admission_settings import AdmissionSettings
-from agents.logic.resources import container_limit_range, exact_quantity
+from agents.logic.resources import container_limit_range
 from agents.logic.resources.capping import By
+from schemas import exact_quantity
 from schemas.decisions.recommendations import ContainerRecommendation
 from schemas.names import Amounts
 from schemas.policies.vertical import BoostKind, ContainerPolicy, ControlledValues, StartupBoost, UpdateMode

@@ -27,7 +27,7 @@ from agents.logic.nodes.scheduling.pod_shapes import (
 )
 from agents.logic.nodes.scheduling.scheduled_cluster import Cluster
 from agents.logic.nodes.scheduling.scheduling_selectors import EVERYTHING, equals, requirement
-from agents.logic.resources import exact_quantity
+from schemas import exact_quantity
 
 HERE = frozenset(("default",))
 

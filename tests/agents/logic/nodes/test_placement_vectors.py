@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from agents.logic.nodes.scheduling import kube_fragments, placement, pod_requests, scheduler_filters
-from agents.logic.resources import exact_quantity
+from schemas import exact_quantity
 from tests.support.ca_vectors import amounts, cluster, containers, shape, vectors
 
 Vector = dict[str, Any]

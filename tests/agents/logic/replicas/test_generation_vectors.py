@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
-from agents.logic.replicas import ehpa_manifest, generated_objects, metric_quantities, metrics_adapter
+from agents.logic.replicas import ehpa_manifest, generated_objects, metrics_adapter
 from agents.logic.replicas.generated_objects import CannotGenerate, Propagation, Surroundings, TargetPod
 from agents.logic.replicas.replica_proposals import MetricError
+from schemas import exact_quantity
 from tests.support.ehpa_vectors import Json, vectors
 
 NOW = 1_709_633_640.0
@@ -21,7 +22,7 @@ def pod(given: Json) -> TargetPod:
         bool(given.get("deleting")),
         NOW - ago if ready else None,
         tuple(
-            (f"c{i}", {name: metric_quantities.milli(text) for name, text in (requests or {}).items()})
+            (f"c{i}", {name: exact_quantity.parse(text).thousandths for name, text in (requests or {}).items()})
             for i, requests in enumerate(given.get("container_requests") or ())
         ),
     )
@@ -100,6 +101,6 @@ def test_the_adapter_answers_as_cranes_does(vector: Json) -> None:
     if "error" in expected:
         assert isinstance(found, MetricError)
     elif "value" in expected:
-        assert found == metric_quantities.milli(expected["value"])
+        assert found == exact_quantity.parse(expected["value"]).thousandths
     else:
         assert expected["panic"]

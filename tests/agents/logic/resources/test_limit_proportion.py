@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from agents.logic.resources import exact_quantity, limit_proportion, resource_lists
+from agents.logic.resources import limit_proportion, resource_lists
 from agents.logic.resources.limit_proportion import UnscalableError, limit_amounts
+from schemas import exact_quantity
 from schemas.names import Amounts
 from tests.support.vectors import vectors
 

@@ -64,6 +64,11 @@ class Quantity:
     text: str
     form: Form
 
+    @property
+    def thousandths(self) -> int:
+        """Thousandths, rounded away from zero, also of an amount of which Kubernetes' own do not fit 64 bits."""
+        return _up(self.nano, 10**6)
+
     def __bool__(self) -> bool:
         """Whether it is not zero; Kubernetes' zero stands for "not set" in most places."""
         return self.nano != 0

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.logic.resources import exact_quantity
-from agents.logic.resources.exact_quantity import Form, NotAQuantityError, Quantity
+from schemas import exact_quantity
+from schemas.exact_quantity import Form, NotAQuantityError, Quantity
 from tests.support import quantities
 from tests.support.vectors import ROOT
 
@@ -142,3 +142,33 @@ def test_what_is_written_is_read_as_the_same(amount: int, form: Form) -> None:
 def test_any_text_is_a_quantity_or_refused(text: str) -> None:
     with contextlib.suppress(NotAQuantityError):
         assert isinstance(exact_quantity.parse(text), Quantity)
+
+
+@pytest.mark.parametrize(
+    ("text", "thousandths"),
+    [
+        ("500m", 500), ("2", 2000), ("1Gi", 1024**3 * 1000), ("1k", 10**6), ("1.5", 1500), ("100u", 1), ("1e3", 10**6),
+        ("1E", 10**21), ("-0.0001", -1), ("0", 0), (".5", 500), ("128974848", 128_974_848_000), ("123Mi", 123 * 2**20 * 1000),
+    ],
+)  # fmt: skip
+def test_thousandths_of_any_size_are_rounded_away_from_zero(text: str, thousandths: int) -> None:
+    assert exact_quantity.parse(text).thousandths == thousandths
+
+
+@pytest.mark.parametrize("text", ["", "1 Gi", "x", "1gi", "1KB", "1e", "--1", "1.2.3"])
+def test_what_kubernetes_takes_for_no_quantity_is_none(text: str) -> None:
+    with pytest.raises(NotAQuantityError):
+        exact_quantity.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("milli", "text"),
+    [(0, "0"), (100, "100m"), (1000, "1"), (10**6, "1k"), (1_500_000, "1500"), (187_904_819_200, "187904819200m")],
+)
+def test_the_text_has_the_largest_suffix_that_leaves_a_whole_number(milli: int, text: str) -> None:
+    assert exact_quantity.of_milli(milli).text == text
+
+
+@given(st.integers(-(10**20), 10**20))
+def test_the_text_of_thousandths_is_read_as_what_it_was_made_of(milli: int) -> None:
+    assert exact_quantity.parse(exact_quantity.of_milli(milli).text).thousandths == milli
