@@ -56,6 +56,7 @@ class UpdateSettings:
             timedelta(seconds=self.resize_in_progress),
         )
 
+
 @dataclass(frozen=True, slots=True)
 class UpdateRules(UpdateSettings):
     """All that the updater decides by."""
