@@ -81,7 +81,7 @@ def test_what_cannot_be_read_is_named_and_the_rest_is_there(server: Answering, m
     server.answer = lambda _: (
         200,
         _list(
-            _pod("web-1", ("odd", {"cpu": "1x", "memory": "1"}), good, ("odder", {"cpu": "1", "memory": "Ki"})),
+            _pod("web-1", ("odd", {"cpu": "1x", "memory": "1"}), good, ("odder", {"cpu": "1", "memory": "1kB"})),
             _pod("web-2", good, timestamp="yesterday"),
             _pod("web-3", good, timestamp="2026-11-21T12:00:00"),
             _pod("web-4", good, window="-5s"),
@@ -92,7 +92,7 @@ def test_what_cannot_be_read_is_named_and_the_rest_is_there(server: Answering, m
     assert list(zip(read.pods, read.containers, read.cores, strict=True)) == [("web-1", "main", 1.0), ("web-5", "number", 2.0)]
     assert set(read.rejected) == {
         RejectedRow("unreadable", "shop", "web-1", "odd", "1x", "cpu is no quantity"),
-        RejectedRow("unreadable", "shop", "web-1", "odder", "Ki", "memory is no quantity"),
+        RejectedRow("unreadable", "shop", "web-1", "odder", "1kB", "memory is no quantity"),
         RejectedRow("unreadable", "shop", "web-2", "*", "yesterday", "the timestamp is no time"),
         RejectedRow("unreadable", "shop", "web-3", "*", "2026-11-21T12:00:00", "the timestamp is no time"),
         RejectedRow("unreadable", "shop", "web-4", "*", "-5s", "the window is no duration"),
