@@ -38,7 +38,7 @@ golden: setup ## adds the golden files that are missing; an existing one is neve
 	$(BIN)/python -m tests.support.golden_wire
 
 test-slow: setup ## the longer ones of these: a whole real trace, eight days of samples
-	$(BIN)/python -m pytest -m slow
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m slow
 
 test-kafka: setup ## the tests on a real Apache Kafka (two at a time, each with a broker that it starts)
 	$(KAFKA) -n 2 --dist loadfile -m "not slow"
