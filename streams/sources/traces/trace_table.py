@@ -146,10 +146,14 @@ class Trace:
         return f"cast({column.quoted} as double) * {column.factor!r}"
 
     def _usual_step(self) -> float:
-        """The most frequent step between samples of one container, over the first few containers; a minute if there is none."""
+        """The most frequent step between samples of one container, over the first few containers; a minute if there is none.
+
+        Of steps that are equally frequent the longest counts, so that the answer does not depend on DuckDB's threads.
+        """
         found = self._db.execute(
-            "select mode(d) from (select round(t - lag(t) over (partition by who order by t)) as d from clean "
-            "join (select * from names where who < 16) using (container, workload, pod, namespace)) where d > 0"
+            "select d from (select round(t - lag(t) over (partition by who order by t)) as d from clean "
+            "join (select * from names where who < 16) using (container, workload, pod, namespace)) where d > 0 "
+            "group by d order by count(*) desc, d desc limit 1"
         ).fetchone()
         return float(found[0]) if found and found[0] else 60.0
 

@@ -79,8 +79,9 @@ def test_a_pod_that_is_made_anew_begins_with_the_target_and_that_is_no_disruptio
     assert (rows["cpu"][0], updates.step(START_MS + 2 * HOUR)) == (104.0, 0)
 
 
-amounts = st.none() | st.integers(1, 12).map(lambda quarter: quarter / 4)
-container = st.tuples(amounts, amounts, st.none() | st.tuples(*[st.integers(1, 12).map(lambda quarter: quarter / 4)] * 6))
+cores = st.integers(1, 12).map(lambda quarter: quarter / 4)
+memory = st.integers(1, 12).map(float)
+container = st.tuples(st.none() | cores, st.none() | memory, st.none() | st.tuples(*[cores] * 3, *[memory] * 3))
 
 
 def amounts_of(cores: float, memory: float) -> Amounts:
