@@ -7,17 +7,19 @@ them. No record is dropped: one that cannot be sent ends the process, and one th
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from aiokafka import AIOKafkaProducer
 
 from agents.app import kafka_client_options, supervision
 from agents.app.record_bounds import RecordBounds
 from streams.log.kafka_connection import KafkaConnection
-from streams.log.port import NewRecord
+from streams.log.port import NewRecord, size_of
 
 _BATCH = 1 << 20
-"""Bytes of records of one partition that go out together."""
+"""Bytes of records of one partition that go out together, unless one alone has more."""
+_OVERHEAD = 128
+"""Bytes that Kafka adds at most to a record within a batch, for as many headers as ours have."""
 FULL = 20_000
 """Records that may be queued or unacknowledged; above it, the worker takes no more turns."""
 
@@ -46,7 +48,7 @@ class DecisionProducer:
                 acks="all",
                 enable_idempotence=True,
                 max_request_size=8 << 20,
-                max_batch_size=_BATCH,
+                max_batch_size=2 * _BATCH,  # what goes together is counted in `_batches`; a batch must take all of it
             )
             await self._producer.start()
             self._keep(asyncio.create_task(self._run()))
@@ -97,14 +99,28 @@ class DecisionProducer:
     async def _send_partition(self, topic: str, partition: int, records: Sequence[NewRecord]) -> list[asyncio.Future[object]]:
         assert self._producer is not None  # noqa: S101  # `start` connects before this task begins
         producer, sent = self._producer, []
-        batch = producer.create_batch()
-        for r in records:
-            if batch.append(timestamp=None, key=r.key, value=r.value, headers=list(r.headers)) is None:
-                sent.append(await producer.send_batch(batch, topic, partition=partition))
-                batch = producer.create_batch()
-                batch.append(timestamp=None, key=r.key, value=r.value, headers=list(r.headers))
-        sent.append(await producer.send_batch(batch, topic, partition=partition))
+        for some in self._batches(topic, records):
+            batch = producer.create_batch()
+            for r in some:
+                if batch.append(timestamp=None, key=r.key, value=r.value, headers=list(r.headers)) is None:
+                    raise RuntimeError(f"a batch for {topic} has no room for a record of {size_of(r)} bytes")
+            sent.append(await producer.send_batch(batch, topic, partition=partition))
         return sent
+
+    def _batches(self, topic: str, records: Sequence[NewRecord]) -> Iterator[Sequence[NewRecord]]:
+        """The records in order, so many together as one batch and the topic take: its bound counts for a batch as a whole."""
+        most = min(_BATCH, self.bounds.most(topic))
+        batch: list[NewRecord] = []
+        held = 0
+        for record in records:
+            size = size_of(record) + _OVERHEAD
+            if batch and held + size > most:
+                yield batch
+                batch, held = [], 0
+            batch.append(record)
+            held += size
+        if batch:
+            yield batch
 
     async def _settle(self, sent: Sequence[asyncio.Future[object]], count: int, durables: Sequence[asyncio.Future[None]]) -> None:
         """Wait for the acknowledgements of batches that hold so many records."""
