@@ -64,6 +64,8 @@ def _replaced(body: Any, path: tuple[Any, ...], value: Any) -> Any:
     holder = body
     for key in path[:-1]:
         holder = holder[key]
+    if isinstance(holder, dict) and not isinstance(path[-1], str):
+        raise TypeError("a list stood here when the path was made, and JSON has no other keys than texts")
     holder[path[-1]] = value
     return body
 

@@ -8,6 +8,7 @@ from schemas import bounds
 from schemas.decisions.recommendations import RequestsRecommended
 from schemas.facts.nodes import NodeChanged
 from schemas.facts.sources import SourceReported
+from schemas.ids import DecisionId
 from schemas.names import Workload
 from schemas.policies import vpa_annotations
 from schemas.policies.limit_ranges import Limit, LimitRangeChanged
@@ -35,11 +36,23 @@ def reasons(event: Event) -> Iterator[str]:
 
 
 def _recommendation(event: RequestsRecommended) -> Iterator[str]:
+    yield from _decision_id(event.id)
     for i, named in enumerate(event.containers):
         yield from bounds.recommended(f"containers[{i}].lower", named.lower)
         yield from bounds.recommended(f"containers[{i}].target", named.target)
         yield from bounds.recommended(f"containers[{i}].upper", named.upper)
         yield from bounds.recommended(f"containers[{i}].uncapped", named.uncapped)
+
+
+def _decision_id(text: str) -> Iterator[str]:
+    """Stages compare recommendations by the turns in their ids."""
+    try:
+        turn = DecisionId.parse(text).turn
+    except ValueError as error:
+        yield f"id: {error}"
+        return
+    if not 0 <= turn <= bounds.LAST_SECOND * 1000:
+        yield f"id is '{text}', and turn {turn} is no time that a clock of ours shows"
 
 
 def _vpa(event: VpaChanged) -> Iterator[str]:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from agents.logic.validation.events import refuse
+from schemas.decisions.recommendations import RequestsRecommended
 from schemas.facts.pods import ContainerSeen, PodDeleted
 from schemas.facts.usage import ContainerOOMKilled
 from schemas.names import Amounts, PodName
@@ -65,6 +66,14 @@ def test_good_events_are_taken() -> None:
             "subject.workload: a workload key is 'cluster/namespace/Kind/name', not 'x'",
         ),
         (ControlChanged(when(START), "demo", Mode.APPLY, budget=7.0), "budget is 7.0; more than 1 is not possible"),
+        (
+            RequestsRecommended("0001-01-01T00:00:00Z", when(START), API, (), {}),
+            "id: '0001-01-01T00:00:00Z' is no decision id (stage/partition/turn/kind/key)",
+        ),
+        (
+            RequestsRecommended(f"recommender/0/{10**19}/requests/x", when(START), API, (), {}),
+            f"id is 'recommender/0/{10**19}/requests/x', and turn {10**19} is no time that a clock of ours shows",
+        ),
     ],
 )
 def test_a_bad_amount_is_refused_with_its_value_and_place(event: Any, said: Any) -> None:
