@@ -7,7 +7,7 @@ driver feeds it records, and appends the results of its turns.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from agents.engine.aligner import Aligner, TurnRecords
+from agents.engine.aligner import Aligner, Input, TurnRecords
 from agents.engine.input_digest import InputDigests
 from agents.engine.stage import Stage
 from agents.engine.turn import Event, Recorded, State, Turn
@@ -43,6 +43,24 @@ class TurnResult:
     records: int
     samples: int
     rules: RecordedRulesChange | None = None
+
+
+def feed_input(source: Input[Record], record: Record, *, keep: bool = True) -> bool:
+    """Take one record of the log into an input of an aligner. This is where it is decided which ticks make turns.
+
+    False for a tick that counts for nothing. Without `keep` only ticks are taken, for a reader who wants no records.
+    """
+    number = event_codec.tick_number(record)
+    if number is None and keep:
+        source.add(record.offset, record, record.size)
+    elif number is None:
+        source.skip(record.offset)
+    elif event_codec.is_implausible(number, appended_ms=record.timestamp_ms, before=source.highest):
+        source.skip(record.offset)
+        return False
+    else:
+        source.tick(record.offset, number)
+    return True
 
 
 class Task:
@@ -94,16 +112,7 @@ class Task:
 
         False for a tick that counts for nothing because it lies implausibly far ahead.
         """
-        source = self.aligner.inputs[name]
-        number = event_codec.tick_number(record)
-        if number is None:
-            source.add(record.offset, record, record.size)
-        elif event_codec.is_implausible(number, appended_ms=record.timestamp_ms, before=source.highest):
-            source.skip(record.offset)
-            return False
-        else:
-            source.tick(record.offset, number)
-        return True
+        return feed_input(self.aligner.inputs[name], record)
 
     def next_turn(self) -> TurnResult | None:
         """Take the next turn: apply its records to the state and return the result. None while no turn is complete."""

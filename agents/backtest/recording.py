@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from agents.backtest.event_runner import RoutedEvent
 from agents.engine.aligner import Aligner
 from agents.engine.stage import Stage
+from agents.task import feed_input
 from schemas.policies.rules import StageRulesChanged
-from streams.codec.event_codec import Codec, is_implausible, tick_number
+from streams.codec.event_codec import Codec
 from streams.errors import BadRecord
 from streams.log.port import Log, Record
 from streams.topics import Topics
@@ -67,13 +68,7 @@ class Recording:
         wanted = {self._places[name]: self._aligner.inputs[name].next for name in waiting}
         records = self.log.poll(wanted, limit=STRETCH)
         for record in records:
-            source, number = self._aligner.inputs[f"{record.topic}:{record.partition}"], tick_number(record)
-            if number is None:
-                source.add(record.offset, record, record.size)
-            elif is_implausible(number, appended_ms=record.timestamp_ms, before=source.highest):
-                source.skip(record.offset)
-            else:
-                source.tick(record.offset, number)
+            feed_input(self._aligner.inputs[f"{record.topic}:{record.partition}"], record)
         return bool(records)
 
     def _routed(self, record: Record) -> RoutedEvent:

@@ -20,7 +20,7 @@ from enum import StrEnum
 from agents.engine.aligner import Aligner
 from agents.engine.stage import Stage
 from agents.runner import Runner, TaskStart
-from agents.task import Task, TurnResult
+from agents.task import Task, TurnResult, feed_input
 from agents.verify import published_records, record_digest
 from agents.verify.committed_turns import CommittedTurn
 from agents.verify.foreign_rules import ForeignRules
@@ -29,8 +29,8 @@ from agents.verify.published_records import PublishedRecord, PublishedRecords
 from agents.verify.record_digest import FieldCensus
 from schemas.ids import TaskSource
 from schemas.times import from_ms
-from streams.codec.event_codec import header, is_implausible, tick_number
-from streams.log.port import NewRecord
+from streams.codec.event_codec import header
+from streams.log.port import NewRecord, Record
 from streams.log_context import LogContext
 from streams.log_range import has_topic
 
@@ -206,18 +206,13 @@ class _StageVerification:
     def _first_turn(self, partition: int) -> int | None:
         """The first turn that what is kept holds the end of: with its state, all later ones can be report."""
         wires = self._inputs()
-        aligner: Aligner[None] = Aligner({wire: self.context.log.begin(wire, partition) for wire in wires})
+        aligner: Aligner[Record] = Aligner({wire: self.context.log.begin(wire, partition) for wire in wires})
         while (cut := aligner.next_turn()) is None:
             records = self.context.log.poll({(wire, partition): aligner.inputs[wire].next for wire in aligner.waits_for()})
             if not records:
                 return None
             for record in records:
-                number = tick_number(record)
-                source = aligner.inputs[record.topic]
-                if number is None or is_implausible(number, appended_ms=record.timestamp_ms, before=source.highest):
-                    source.skip(record.offset)
-                else:
-                    source.tick(record.offset, number)
+                feed_input(aligner.inputs[record.topic], record, keep=False)
         return cut.number
 
     def _compare(self, task: Task, taken: TurnResult) -> None:

@@ -23,13 +23,13 @@ from schemas.catalogue import CATALOGUE, Catalogue, Event, Kind, parse_wire_name
 from schemas.facts.usage import MetricsScraped
 from schemas.names import Place
 from streams.codec import dead_letters
-from streams.codec.headers import cause_bytes, causes, header, is_implausible, tick, tick_number
+from streams.codec.headers import cause_bytes, causes, header, is_implausible, latest_tick, tick, tick_number
 from streams.codec.usage_columns import ScrapeCodec
 from streams.errors import BadRecord
 from streams.log.port import LEFT_OUT, Headers, NewRecord, Record
 from streams.topics import Topics
 
-__all__ = ["Codec", "causes", "header", "is_implausible", "tick", "tick_number"]
+__all__ = ["Codec", "causes", "header", "is_implausible", "latest_tick", "tick", "tick_number"]
 
 _CONTENT_TYPE, _SPEC_VERSION = ("content-type", b"application/json"), ("ce_specversion", b"1.0")
 _OPTIONS = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_UTC_Z | orjson.OPT_SORT_KEYS

@@ -55,6 +55,14 @@ def is_implausible(tick: int, *, appended_ms: int, before: int) -> bool:
     return tick - appended_ms > MOST_TICK_AHEAD and tick - before > MOST_TICK_AHEAD
 
 
+def latest_tick(record: Record, *, before: int) -> int | None:
+    """The newest tick that counts after a record, where `before` counted so far (-1 for none); None if the record is no tick."""
+    number = tick_number(record)
+    if number is None:
+        return None
+    return before if is_implausible(number, appended_ms=record.timestamp_ms, before=before) else max(before, number)
+
+
 def header(record: Record | NewRecord, name: str) -> str | None:
     """The first header of this name, or None. Bytes that are not UTF-8 come back with replacement characters."""
     for key, value in record.headers:

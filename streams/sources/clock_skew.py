@@ -10,7 +10,6 @@ from schemas import times
 from schemas.names import Place
 from schemas.units import Seconds
 from streams.codec import event_codec
-from streams.codec.event_codec import is_implausible
 from streams.errors import LogUnavailable, TryAgain
 from streams.log.port import Log, Record
 from streams.topics import Topics
@@ -74,9 +73,8 @@ def _highest(log: Log, place: tuple[str, int]) -> int:
     position, end, highest = max(log.begin(*place), log.end(*place) - LOOK_BACK), log.end(*place), -1
     while position < end and (records := log.poll({place: position}, limit=LOOK_BACK)):
         for record in records:
-            number = event_codec.tick_number(record)
-            if number is not None and not is_implausible(number, appended_ms=record.timestamp_ms, before=highest):
-                highest = max(highest, number)
+            tick = event_codec.latest_tick(record, before=highest)
+            highest = highest if tick is None else tick
         position = records[-1].offset + 1
     return highest
 

@@ -10,7 +10,7 @@ from schemas import times
 from schemas.policies import control
 from schemas.policies.control import ControlChanged
 from streams import compacted_copy
-from streams.codec.event_codec import is_implausible, tick_number
+from streams.codec.event_codec import latest_tick
 from streams.consumers.executing.cursor import Cursor
 from streams.log.port import Record
 from streams.log_context import LogContext
@@ -44,10 +44,9 @@ class ControlState:
 
     def apply(self, record: Record) -> None:
         """Take in one record of `control`. A bad one changes nothing; the stages that read it too set it aside."""
-        number = tick_number(record)
-        if number is not None:
-            if not is_implausible(number, appended_ms=record.timestamp_ms, before=self._tick):
-                self._tick = max(self._tick, number)
+        tick = latest_tick(record, before=self._tick)
+        if tick is not None:
+            self._tick = tick
             return
         event = self._codec.decode_or_none(record)
         if isinstance(event, ControlChanged) and event.cluster == self._cluster:

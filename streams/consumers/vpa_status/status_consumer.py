@@ -23,7 +23,7 @@ from schemas.outcomes import Result, StatusWritten
 from schemas.policies.vpa import DEFAULT_RECOMMENDER, VpaChanged, VpaRemoved
 from streams import refused_records
 from streams.clients.kube.vpa_status_client import VpaStatusObject
-from streams.codec.event_codec import is_implausible, tick_number
+from streams.codec.event_codec import latest_tick
 from streams.consumers.executing.cursor import Cursor
 from streams.consumers.executing.rate_limit import RateLimit
 from streams.consumers.vpa_status.status_writer import StatusApi, StatusWriter, WrittenStatus
@@ -140,11 +140,9 @@ class StatusConsumer:
     def _read(self) -> None:
         self._cursor = self._cursor or self._start()
         for record in self._cursor.catch_up():
-            number = tick_number(record)
-            if number is not None:
-                before = -1 if self._now is None else times.to_ms(self._now)
-                if not is_implausible(number, appended_ms=record.timestamp_ms, before=before):
-                    self._now = times.from_ms(max(before, number))
+            tick = latest_tick(record, before=-1 if self._now is None else times.to_ms(self._now))
+            if tick is not None:
+                self._now = times.from_ms(tick)
                 continue
             try:
                 self._apply(record)
