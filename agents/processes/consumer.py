@@ -17,10 +17,9 @@ from agents.settings import cluster_factory, log_factory
 from agents.settings.tree import Settings
 from agents.telemetry import ConsumerMetrics, WebhookMetrics
 from schemas.units import Seconds
-from streams.clients.kube import api_paths
 from streams.clients.kube.api import Api
 from streams.clients.kube.cluster_client import KubernetesClient
-from streams.clients.kube.plain_objects import PlainObjects
+from streams.clients.kube.leases import leases
 from streams.clients.kube.vpa_status_client import VpaStatusClient
 from streams.consumers.executing.holder_lease import HolderLease
 from streams.consumers.pods.admission_lease import AdmissionLease, Objection, nothing_objects
@@ -58,9 +57,9 @@ def eviction_objection(settings: Settings) -> Objection:
     """What speaks against evicting anybody, by these settings."""
     if not settings.evictor.needs_webhook:
         return nothing_objects
-    leases = webhook_leases(settings, Api(cluster_factory.connection(settings.cluster)))
+    objects = webhook_leases(settings, Api(cluster_factory.connection(settings.cluster)))
     most = timedelta(seconds=settings.evictor.webhook_seconds)
-    return AdmissionLease(leases, settings.webhook.lease, most=most, now=real_time).objection
+    return AdmissionLease(objects, settings.webhook.lease, most=most, now=real_time).objection
 
 
 def holder_lease(consumer: str, settings: Settings) -> HolderLease | None:
@@ -69,9 +68,8 @@ def holder_lease(consumer: str, settings: Settings) -> HolderLease | None:
     if namespace is None:
         return None
     api = Api(cluster_factory.connection(settings.cluster), timeout=_LEASE_TIMEOUT)
-    path = api_paths.scoped(api_paths.root("coordination.k8s.io/v1"), namespace, "leases")
     identity = f"{socket.gethostname()[:40]}-{os.getpid()}-{uuid.uuid4().hex[:6]}"
-    return HolderLease(PlainObjects(api, path, "Lease"), f"ullage-{consumer}", identity)
+    return HolderLease(leases(api, namespace), f"ullage-{consumer}", identity)
 
 
 MAKERS: dict[str, Callable[[LogContext, Settings], Consumer]] = {

@@ -19,6 +19,7 @@ from schemas import exact_quantity
 from schemas.units import Seconds
 from streams.clients.kube.api import Api
 from streams.clients.kube.controller_chain import ControllerChain
+from streams.clients.kube.leases import leases
 from streams.clients.kube.plain_objects import PlainObjects
 from streams.consumers.webhook.admission_view import AdmissionView
 from streams.consumers.webhook.outcome_queue import OutcomeQueue
@@ -68,7 +69,7 @@ def webhook(context: Callable[[], LogContext], settings: Settings, metrics: Webh
 def webhook_leases(settings: Settings, api: Api) -> PlainObjects:
     """The Leases among which the webhook's is."""
     namespace = settings.webhook.lease_namespace or settings.webhook.namespace
-    return PlainObjects(api, f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases", "Lease")
+    return leases(api, namespace)
 
 
 def real_time() -> datetime:

@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 import structlog
 
 from schemas.units import Seconds
+from streams.clients.kube.leases import micro_time, new_lease, was_faster
 from streams.clients.kube.plain_objects import Json, ObjectStore
 from streams.errors import GiveUp, TryAgain
 
@@ -88,19 +89,17 @@ class HolderLease:
 
     def _write(self, lease: Json | None, spec: Json, holder: str) -> bool:
         """Put our name on it; False when another instance was faster."""
-        at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")  # noqa: TID251  # shown to people; nothing compares it
+        at = micro_time(datetime.now(UTC))  # noqa: TID251  # shown to people; nothing compares it
         ours = {**spec, "holderIdentity": self._identity, "leaseDurationSeconds": int(DURATION), "renewTime": at}
         if holder != self._identity:
             ours |= {"acquireTime": at, "leaseTransitions": int(spec.get("leaseTransitions") or 0) + (lease is not None)}
         try:
             if lease is None:
-                metadata = {"name": self._name}
-                whole = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": ours}
-                self._objects.create(self._name, whole)
+                self._objects.create(self._name, new_lease(self._name, ours))
             else:
                 self._objects.replace(self._name, {**lease, "spec": ours})
         except TryAgain as error:
-            if not error.answer.startswith("409"):
+            if not was_faster(error):
                 raise
             return False
         return True

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
+from streams.clients.kube.leases import micro_time, new_lease, was_faster
 from streams.clients.kube.plain_objects import ObjectStore
 from streams.errors import TryAgain
 
@@ -29,14 +30,12 @@ class StatusLease:
         lease = self._objects.find(self._name)
         try:
             if lease is None:
-                metadata: dict[str, Any] = {"name": self._name, "annotations": {self._mark: _time(at)}}
-                body = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": self._spec(at)}
-                self._objects.create(self._name, body)
+                self._objects.create(self._name, new_lease(self._name, self._spec(at), {self._mark: micro_time(at)}))
             else:
                 others = {name: since for name, since in self._replicas(lease, at).items() if name != self._mark}
-                self._put(lease, {**others, self._mark: _time(at)}, {**(lease.get("spec") or {}), **self._spec(at)})
+                self._put(lease, {**others, self._mark: micro_time(at)}, {**(lease.get("spec") or {}), **self._spec(at)})
         except TryAgain as error:
-            if not error.answer.startswith("409"):
+            if not was_faster(error):
                 raise
             return False
         return True
@@ -58,7 +57,11 @@ class StatusLease:
         return f"{_REPLICA}{self._replica}"
 
     def _spec(self, at: datetime) -> dict[str, Any]:
-        return {"holderIdentity": self._replica, "leaseDurationSeconds": int(DURATION.total_seconds()), "renewTime": _time(at)}
+        return {
+            "holderIdentity": self._replica,
+            "leaseDurationSeconds": int(DURATION.total_seconds()),
+            "renewTime": micro_time(at),
+        }
 
     def _put(self, lease: dict[str, Any], marks: Mapping[str, str], spec: Mapping[str, Any]) -> None:
         metadata = lease["metadata"]
@@ -76,8 +79,3 @@ def _recent(text: str, at: datetime) -> bool:
         return at - datetime.fromisoformat(text) < _GONE
     except (ValueError, TypeError):
         return False
-
-
-def _time(at: datetime) -> str:
-    """As Kubernetes spells a MicroTime."""
-    return at.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
