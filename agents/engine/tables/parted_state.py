@@ -1,6 +1,6 @@
 """State as tables: what a stage remembers, in pieces that a checkpoint can write one by one."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from hashlib import blake2b
 from itertools import islice
 from typing import Protocol
@@ -97,6 +97,14 @@ class PartedState:
     def __init__(self, *parts: StatePart) -> None:
         self._bucket_key = BucketKey()
         self._parts: dict[str, StatePart] = {part.name: part for part in (*parts, self._bucket_key)}
+
+    def rebuild(self, build: Callable[[], None]) -> None:
+        """Make the state anew by `build`, and put back what it held; every chunk counts as changed."""
+        chunks = [(chunk, self.dump(chunk)) for chunk in sorted(self.chunks())]
+        build()
+        for chunk, data in chunks:
+            self.load(chunk, data)
+        self.touch_all()
 
     def scatter(self, turn: Turn) -> None:
         """Choose buckets by a key that nobody could foresee, from the first records on."""

@@ -6,6 +6,7 @@ plan. A refusal is decided when its guard changes, not in each interval. The upd
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 
 from agents.engine.tables.object_table import ObjectTable
 from agents.engine.tables.parted_state import PartedState
@@ -71,11 +72,7 @@ class Updater(PartedState):
         self.rules.ingest(turn.of("policies"))
         settings = self.rules.settings
         if settings != self.settings:
-            chunks = [(chunk, self.dump(chunk)) for chunk in sorted(self.chunks())]
-            self._build(settings)
-            for chunk, data in chunks:
-                self.load(chunk, data)
-            self.touch_all()
+            self.rebuild(partial(self._build, settings))
 
     def chunks(self) -> Iterable[str]:
         """Names of all chunks."""

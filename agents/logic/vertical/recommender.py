@@ -8,6 +8,7 @@ other one as if it had a VPA that asks for nothing.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -121,11 +122,7 @@ class Recommender(PartedState):
         self.rules.ingest(turn.of("policies"))
         settings = self.rules.settings
         if settings != self.settings:
-            chunks = [(chunk, self.dump(chunk)) for chunk in sorted(self.chunks())]
-            self._build(settings)
-            for chunk, data in chunks:
-                self.load(chunk, data)
-            self.touch_all()
+            self.rebuild(partial(self._build, settings))
         self.intake.begin(turn.number)
         if self._loaded:
             self._loaded = False
