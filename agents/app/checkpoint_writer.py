@@ -23,7 +23,7 @@ from agents.app.worker_observer import WorkerObserver
 from agents.app.worker_plan import Pacing
 from agents.engine.checkpoint import PART, CheckpointPlan
 from streams.log.kafka_connection import KafkaConnection
-from streams.log.port import NewRecord
+from streams.log.port import NewRecord, size_of
 
 BETWEEN = 0.002
 """Seconds between two chunks."""
@@ -124,10 +124,9 @@ class CheckpointWriter:
             positions = owned.task.positions
             unacked, owned.unacked = owned.unacked, []
             topic = host.plan.changelog(host.stage)
-            most = self.producer.bounds.most(topic)
-            plan = cut(owned, part=min(PART, most - FRAME))
+            plan = cut(owned, part=min(PART, self.producer.bounds.most(topic) - FRAME))
             await asyncio.gather(*unacked)
-            if self._refused(topic, owned, plan, most) or not await self._write_records(host, owned, plan, generation):
+            if self._refused(topic, owned, plan) or not await self._write_records(host, owned, plan, generation):
                 owned.abandon([*plan.tombstones, *(key for key, _ in plan.records)])
                 return 0
             owned.marked = positions
@@ -135,16 +134,16 @@ class CheckpointWriter:
         self.observer.checkpoint(owned, plan.size, monotonic() - began)
         return plan.size
 
-    def _refused(self, topic: str, owned: OwnedPartition, plan: CheckpointPlan, most: int) -> bool:
+    def _refused(self, topic: str, owned: OwnedPartition, plan: CheckpointPlan) -> bool:
         """Set a checkpoint aside whose mark the changelog never takes. The state lives on, and is recovered from an older one."""
-        largest = max((*plan.records, plan.mark), key=lambda record: len(record[0]) + len(record[1]))
-        size = len(largest[0]) + len(largest[1])
-        if size <= most:
+        written = (NewRecord(topic, owned.task.partition, *record) for record in (*plan.records, plan.mark))
+        largest = max(written, key=size_of)
+        why = self.producer.bounds.refusal(largest)
+        if why is None:
             return False
         if (topic, owned.task.partition) not in self._set_aside:
             self._set_aside.add((topic, owned.task.partition))
-            record = NewRecord(topic, owned.task.partition, *largest)
-            self.producer.send_soon(self.producer.bounds.letters(record, f"it has {size} bytes, and the topic takes {most}"))
+            self.producer.send_soon(self.producer.bounds.letters(largest, why))
         return True
 
     async def _write_records(self, host: StageHost, owned: OwnedPartition, plan: CheckpointPlan, generation: int) -> bool:

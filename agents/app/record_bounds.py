@@ -35,17 +35,20 @@ class RecordBounds:
         """Bytes of key, value and headers that the topic takes."""
         return min(self._most.get(topic, MAX_RECORD_BYTES), MAX_RECORD_BYTES) - FRAME
 
+    def refusal(self, record: NewRecord) -> str | None:
+        """Why the topic never takes a record; None if it does."""
+        size, most = size_of(record), self.most(record.topic)
+        return None if size <= most else f"it has {size} bytes, and the topic takes {most}"
+
     def admissible(self, records: Sequence[NewRecord]) -> Sequence[NewRecord]:
         """The records, with a dead letter in the place of each that its topic never takes."""
-        if all(size_of(record) <= self.most(record.topic) for record in records):
+        if all(self.refusal(record) is None for record in records):
             return records
         return [letter for record in records for letter in self._admit(record)]
 
     def _admit(self, record: NewRecord) -> Iterable[NewRecord]:
-        size, most = size_of(record), self.most(record.topic)
-        if size <= most:
-            return [record]
-        return self.letters(record, f"it has {size} bytes, and the topic takes {most}")
+        why = self.refusal(record)
+        return [record] if why is None else self.letters(record, why)
 
     def letters(self, record: NewRecord, why: str) -> Sequence[NewRecord]:
         """The dead letter of a record; none if not even that would be taken."""
