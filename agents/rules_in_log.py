@@ -77,7 +77,7 @@ def agree(context: LogContext, stages: Sequence[Stage], at: datetime) -> Sequenc
     """Put our rules into the log where it has none; which. Raises BadInput where it has others, LogUnavailable."""
     found = differences(context, stages, at)
     new = [each.ours for each in found if each.there is None]
-    _publish(context, new)
+    append(context, new)
     other = [each for each in (differences(context, stages, at) if new else found) if each.there is not None]
     if other:
         raise BadInput(
@@ -90,23 +90,26 @@ def agree(context: LogContext, stages: Sequence[Stage], at: datetime) -> Sequenc
 def publish(context: LogContext, stages: Iterable[Stage], at: datetime) -> Sequence[StageRulesChanged]:
     """Append our rules to every partition where they differ; which. Raises LogUnavailable."""
     new = [each.ours for each in differences(context, stages, at)]
-    _publish(context, new)
+    append(context, new)
     return new
 
 
-def _publish(context: LogContext, new: Sequence[StageRulesChanged]) -> None:
-    """Two that publish at the same time may stand in another order in each partition: the last in partition 0 says it again."""
+def append(context: LogContext, new: Sequence[StageRulesChanged]) -> None:
+    """Append these rules to every partition. Raises LogUnavailable.
+
+    Two that do so at the same time may stand in another order in each partition: the last in partition 0 says it again.
+    """
     places = [(context.topics.wire("policies"), partition) for partition in range(context.topics.partitions)]
     begun = {place: context.log.end(*place) for place in places}
-    _append(context, new)
+    _append_once(context, new)
     said = [list(_rules(context, _after(context, place, begun[place]))) for place in places] if new else []
     for ours in new:
         others = [each for rules in said for each in rules if each.stage == ours.stage and each.version != ours.version]
         if others and next(each for each in reversed(said[0]) if each.stage == ours.stage).version == ours.version:
-            _append(context, [ours])
+            _append_once(context, [ours])
 
 
-def _append(context: LogContext, new: Sequence[StageRulesChanged]) -> None:
+def _append_once(context: LogContext, new: Sequence[StageRulesChanged]) -> None:
     records = [r for rules in new for r in context.codec.encode_for_all(rules, topic="policies", key=rules.key, source=SOURCE)]
     compacted_copy.append_with_copies(context.log, context.topics, records)
 

@@ -22,7 +22,7 @@ def apply(settings: Settings) -> None:
     """Append our rules where the log says otherwise."""
     with operator_session(settings) as (operator, at):
         found = rules_in_log.differences(operator.context, stages(settings), at)
-        rules_in_log.publish(operator.context, stages(settings), at)
+        rules_in_log.append(operator.context, [difference.ours for difference in found])
     for difference in found:
         data(str(difference))
     note(f"{len(found)} stages decide by the settings here from their next turn on" if found else _NOTHING)
