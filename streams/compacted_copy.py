@@ -18,8 +18,9 @@ from dataclasses import dataclass
 from schemas.catalogue import CATALOGUE, Kind, parse_wire_name
 from schemas.names import Place
 from streams import refused_records
-from streams.errors import BadInput, LogUnavailable
+from streams.errors import LogUnavailable
 from streams.log.port import Log, NewRecord, Record
+from streams.log_range import has_topic
 from streams.topics import Topics
 
 COPIES = {"policies": "policies-latest", "control": "control-latest"}
@@ -137,10 +138,7 @@ def complete(log: Log, topics: Topics, name: str) -> bool:
 
 
 def _has_copies(log: Log, topics: Topics) -> bool:
-    try:
-        return all(log.partitions(topics.wire(copy)) for copy in COPIES.values())
-    except BadInput:
-        return False
+    return all(has_topic(log, topics.wire(copy)) for copy in COPIES.values())
 
 
 def _kind(record: NewRecord) -> Kind | None:

@@ -12,7 +12,6 @@ from agents.backtest.score_card import ResourceScore, Side
 from schemas.units import Fraction
 
 Floats = NDArray[np.float64]
-Flags = NDArray[np.bool_]
 
 RATIO = 1.02
 """Each bin of the histogram of slack is 2 % wider than the one before."""

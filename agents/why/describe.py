@@ -104,8 +104,12 @@ def _oom_source(source: OomSource) -> Mapping[str, object]:
     return {"state": source.state.value, "source": source.source, "at": times.rfc3339(source.at)}
 
 
+def _rows_of(event: MetricsScraped, workload: str | None) -> list[int]:
+    return [i for i, key in enumerate(event.workloads) if workload in (None, key)]
+
+
 def _scrape(event: MetricsScraped, workload: str | None) -> Numbers:
-    rows = [i for i, key in enumerate(event.workloads) if workload in (None, key)]
+    rows = _rows_of(event, workload)
     found: Numbers = {"rows": len(rows), "of": workload or "all workloads"}
     if rows:
         found["highest cpu"] = amount(cpu=max(float(event.cores[i]) for i in rows))
@@ -286,7 +290,7 @@ def exact_amounts(event: Event, workload: str | None) -> Numbers:
     if isinstance(event, ContainerOOMKilled):
         return {"limit": event.memory_limit, "request": event.memory_request, "used": event.memory_used}
     if isinstance(event, MetricsScraped):
-        rows = [i for i, key in enumerate(event.workloads) if workload in (None, key)]
+        rows = _rows_of(event, workload)
         columns = {"highest cpu": event.cores, "highest memory": event.memory} if rows else {}
         return {name: max(float(column[i]) for i in rows) for name, column in columns.items()}
     return {}

@@ -110,3 +110,9 @@ class ClusterClient(Protocol):
 
     def evict(self, pod: PodName) -> None:
         """Evict the pod. Raises TryAgain while its disruption budget is used up, GiveUp when the pod with this uid is gone."""
+
+
+def find_live(client: ClusterClient, wanted: PodName) -> Pod | None:
+    """The pod of this name and uid; None when it is gone or on its way out. Raises TryAgain and GiveUp."""
+    pod = client.pod(wanted.namespace, wanted.name)
+    return None if pod is None or pod.pod.uid != wanted.uid or pod.leaving else pod

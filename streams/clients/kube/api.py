@@ -37,6 +37,8 @@ MERGE_PATCH = "application/merge-patch+json"
 _JSON = "application/json"
 _FIRST_REFUSAL = 300
 _CHUNK_BYTES = 1 << 16
+_FEWER = 8
+"""How many times fewer objects the page has that is asked for after one that was too large."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,15 @@ class ApiRequest:
 
 class ResponseTooLarge(GiveUp):
     """The response has more bytes than the request allows. Asking for less of it may help."""
+
+    def smaller_page(self, size: int) -> int:
+        """How many objects to ask for after a page of `size` was too large, so that nobody's large objects hide those of others.
+
+        Raises this error for a page of one object.
+        """
+        if size == 1:
+            raise self
+        return max(1, size // _FEWER)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,8 +22,6 @@ T_co = TypeVar("T_co", bound=KubeObject, covariant=True)
 T = TypeVar("T", bound=KubeObject)
 STREAM_TIMEOUT = Seconds(300.0)
 IDLE_TIMEOUT = Seconds(100.0)
-FEWER = 8
-"""How many times fewer objects the page has that is asked for after one that was too large."""
 PAGE = 500
 """Objects in one page of a list."""
 
@@ -126,10 +124,8 @@ class ListWatchClient:
             request = self._request(resource, {"limit": str(size), "continue": after}, "listing")
             try:
                 page = self._api.find(request, _List)
-            except ResponseTooLarge:
-                if size == 1:
-                    raise
-                size = max(1, size // FEWER)
+            except ResponseTooLarge as error:
+                size = error.smaller_page(size)
                 continue
             if page is None:
                 kind = NotServed if resource.may_be_missing else GiveUp

@@ -22,8 +22,6 @@ ResourceTexts = Mapping[str, str | int]
 
 PAGE = 500
 """Objects in one page of a list."""
-FEWER = 8
-"""How many times fewer objects the page has that is asked for after one that was too large."""
 _GROUP, _PLURAL = "/apis/autoscaling.k8s.io/v1", "verticalpodautoscalers"
 
 
@@ -154,10 +152,8 @@ class VpaStatusClient:
             path = f"{scope}?limit={size}" + (f"&continue={quote(token, safe='')}" if token else "")
             try:
                 page = self._api.read(ApiRequest(path, "listing", _PLURAL), _VpaList)
-            except ResponseTooLarge:
-                if size == 1:
-                    raise
-                size = max(1, size // FEWER)
+            except ResponseTooLarge as error:
+                size = error.smaller_page(size)
                 continue
             yield from page.items
             token = page.metadata.token

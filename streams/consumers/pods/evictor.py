@@ -7,7 +7,7 @@ so is every pod while no webhook is seen at work that would give its successor o
 from schemas.decisions.pod_updates import EvictionPlanned
 from schemas.names import Amounts, PodName
 from schemas.outcomes import Action, OutcomeDetail, Result
-from streams.clients.cluster_port import ClusterClient, Pod
+from streams.clients.cluster_port import ClusterClient, find_live
 from streams.clients.kube.quantities import same
 from streams.consumers.executing.executor import Executor, Handler, HandlerResult
 from streams.consumers.executing.holder_lease import HolderLease
@@ -28,7 +28,7 @@ def evictor(
             EvictionPlanned,
             Action.EVICT,
             act=lambda plan: evict(client, plan, objection),
-            look=lambda plan: None if _find_live(client, plan.pod) else _already_gone(plan.pod),
+            look=lambda plan: None if find_live(client, plan.pod) else _already_gone(plan.pod),
         ),
         lease=lease,
     )
@@ -36,7 +36,7 @@ def evictor(
 
 def evict(client: ClusterClient, plan: EvictionPlanned, objection: Objection = nothing_objects) -> HandlerResult:
     """Look, then act. Raises TryAgain and GiveUp."""
-    pod = _find_live(client, plan.pod)
+    pod = find_live(client, plan.pod)
     if pod is None:
         return _already_gone(plan.pod)
     seen = {container.name: container.requests for container in pod.containers}
@@ -49,16 +49,10 @@ def evict(client: ClusterClient, plan: EvictionPlanned, objection: Objection = n
     try:
         client.evict(pod.pod)
     except GiveUp:
-        if _find_live(client, plan.pod) is None:
+        if find_live(client, plan.pod) is None:
             return _already_gone(plan.pod)
         raise
     return HandlerResult(Result.DONE, "the cluster accepted the eviction", OutcomeDetail.ACCEPTED)
-
-
-def _find_live(client: ClusterClient, wanted: PodName) -> Pod | None:
-    """The pod; None when it is gone or on its way out."""
-    pod = client.pod(wanted.namespace, wanted.name)
-    return None if pod is None or pod.pod.uid != wanted.uid or pod.leaving else pod
 
 
 def _already_gone(pod: PodName) -> HandlerResult:

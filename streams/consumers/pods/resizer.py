@@ -7,7 +7,7 @@ infeasible. A pod whose requests are not those that the decision expected is lef
 from schemas.decisions.pod_updates import ResizePlanned
 from schemas.names import Amounts
 from schemas.outcomes import Action, OutcomeDetail, Result
-from streams.clients.cluster_port import ClusterClient, Pod
+from streams.clients.cluster_port import ClusterClient, Pod, find_live
 from streams.clients.kube.quantities import meets, same
 from streams.consumers.executing.executor import Executor, Handler, HandlerResult
 from streams.consumers.executing.holder_lease import HolderLease
@@ -27,7 +27,7 @@ def resizer(context: LogContext, client: ClusterClient, lease: HolderLease | Non
             ResizePlanned,
             Action.RESIZE,
             act=lambda plan: resize(client, plan, nodes.largest()),
-            look=lambda plan: _already_asked(_find_live(client, plan), plan),
+            look=lambda plan: _already_asked(find_live(client, plan.pod), plan),
         ),
         lease=lease,
     )
@@ -38,7 +38,7 @@ def resize(client: ClusterClient, plan: ResizePlanned, largest_node: Amounts | N
     absurd = plan_bounds.objection(plan, largest_node)
     if absurd is not None:
         return HandlerResult(Result.REFUSED, absurd, OutcomeDetail.INVALID)
-    pod = _find_live(client, plan)
+    pod = find_live(client, plan.pod)
     if pod is None:
         reason = f"it moved: pod '{plan.pod.name}' with uid '{plan.pod.uid}' is gone"
         return HandlerResult(Result.REFUSED, reason, OutcomeDetail.MOVED)
@@ -53,12 +53,6 @@ def resize(client: ClusterClient, plan: ResizePlanned, largest_node: Amounts | N
             return HandlerResult(Result.REFUSED, reason, OutcomeDetail.MOVED)
     client.resize(pod, requests=plan.requests, limits=plan.limits)
     return HandlerResult(Result.DONE, "the cluster accepted the new amounts", OutcomeDetail.ACCEPTED)
-
-
-def _find_live(client: ClusterClient, plan: ResizePlanned) -> Pod | None:
-    """The pod; None when it is gone or on its way out."""
-    pod = client.pod(plan.pod.namespace, plan.pod.name)
-    return None if pod is None or pod.pod.uid != plan.pod.uid or pod.leaving else pod
 
 
 def _already_asked(pod: Pod | None, plan: ResizePlanned) -> HandlerResult | None:

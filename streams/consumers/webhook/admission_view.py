@@ -8,7 +8,7 @@ view's age says for how long. Other threads may ask at any time and never see ha
 import threading
 import time
 from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 import structlog
 
@@ -64,11 +64,6 @@ class AdmissionView:
     def age(self) -> float:
         """Real seconds since the log gave anything new; with a clock at work it gives a tick every moment."""
         return self._clock() - self._heard
-
-    @property
-    def recommended_at(self) -> datetime | None:
-        """Event time of the newest recommendation; None before the first."""
-        return None if self._decisions is None else self._decisions.newest
 
     def catch_up(self, *, wait: float = 0.0) -> int:
         """Read to the end; how many records that were. Waits up to `wait` seconds for the first. Raises LogUnavailable."""

@@ -12,8 +12,8 @@ import structlog
 from schemas.names import Place
 from schemas.outcomes import ActionFinished
 from streams import refused_records
+from streams.consumers.executing.executor import encode_outcome
 from streams.errors import LogUnavailable
-from streams.log.port import NewRecord
 from streams.log_context import LogContext
 
 MOST = 10_000
@@ -52,7 +52,8 @@ class OutcomeQueue:
         count = 0
         while self._waiting:
             first = [self._waiting[i] for i in range(min(_AT_ONCE, len(self._waiting)))]
-            refused_records.append(self._context.log, self._context.topics, [self._record(*pair) for pair in first])
+            records = [encode_outcome(self._context, outcome, cause=cause) for outcome, cause in first]
+            refused_records.append(self._context.log, self._context.topics, records)
             for pair in first:
                 if self._waiting and self._waiting[0] is pair:
                     self._waiting.popleft()
@@ -73,14 +74,3 @@ class OutcomeQueue:
             _log.warning("the log is away, outcomes wait", action="patch", waiting=len(self), error=str(error))
             return False
         return True
-
-    def _record(self, outcome: ActionFinished, cause: tuple[Place, ...]) -> NewRecord:
-        context = self._context
-        return context.codec.encode(
-            outcome,
-            topic="outcomes",
-            key=context.cluster,
-            partition=context.cluster_partition("outcomes")[1],
-            source=f"/ullage/consumer/{outcome.action.value}",
-            cause=cause,
-        )
