@@ -13,7 +13,7 @@ from agents.logic.updates import updater
 from agents.logic.updates.update_settings import UpdateRules
 from agents.logic.validation.events import refuse
 from agents.logic.validation.future_events import ahead
-from agents.logic.vertical import recommender
+from agents.logic.vertical import recommender_stage
 from agents.logic.vertical.vertical_settings import VerticalSettings
 from agents.settings.tree import Settings
 from streams.topics import TOPICS, partition_of
@@ -27,10 +27,10 @@ def stages(settings: Settings) -> tuple[Stage, ...]:
             name="recommender",
             reads=("policies", "cluster-changes", "pod-changes", "oom-events", "pod-metrics"),
             writes=("recommendations", "recommendations-by-cluster"),
-            open=lambda partition: recommender.Recommender(settings.vertical, partition),
+            open=lambda partition: recommender_stage.Recommender(settings.vertical, partition),
             refuse=refuse,
             ahead=ahead,
-            program=recommender.PROGRAM,
+            program=recommender_stage.PROGRAM,
             rules=asdict(settings.vertical),
             defaults=asdict(VerticalSettings()),
         ),

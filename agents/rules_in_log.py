@@ -14,7 +14,7 @@ from agents.engine.stage import Stage
 from schemas.policies.rules import RuleValue, StageRulesChanged, rules_version
 from streams import compacted_copy
 from streams.errors import BadInput
-from streams.log.port import Record
+from streams.log.log_port import Record
 from streams.log_context import LogContext
 
 SOURCE = "/ullage/rules"

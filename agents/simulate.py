@@ -12,9 +12,9 @@ from datetime import datetime, timedelta
 from agents import rules_in_log
 from agents.engine.stage import Stage
 from agents.engine.turn import EPOCH
+from agents.log_runner import Runner
+from agents.partition_task import TurnResult
 from agents.pipeline import ticked_topics
-from agents.runner import Runner
-from agents.task import TurnResult
 from schemas import times
 from streams.log_context import LogContext
 from streams.sources import clock

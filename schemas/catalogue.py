@@ -1,7 +1,7 @@
 """The catalogue: the wire name and version of every event type, the topics that carry it, and how old versions are lifted.
 
 A name on the wire never changes its meaning. A field that is added with a default needs nothing here. Any other change raises
-`version` and adds a lift from the version before (schemas.lifts), so that old events stay readable for ever. Nothing here
+`version` and adds a lift from the version before (schemas.version_lifts), so that old events stay readable for ever. Nothing here
 reads bytes.
 """
 
@@ -19,7 +19,6 @@ from schemas.facts.pods import PodChanged, PodDeleted
 from schemas.facts.sources import SourceReported
 from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
 from schemas.facts.vpa_checkpoints import CheckpointSeen
-from schemas.lifts import LIFTS, Lift
 from schemas.outcomes import ActionFinished, Outcome, StatusWritten
 from schemas.policies import Policy
 from schemas.policies.control import ControlChanged
@@ -27,6 +26,7 @@ from schemas.policies.limit_ranges import LimitRangeChanged, LimitRangeRemoved
 from schemas.policies.rules import StageRulesChanged
 from schemas.policies.vertical import VerticalPolicyChanged, VerticalPolicyRemoved
 from schemas.policies.vpa import VpaChanged, VpaRemoved
+from schemas.version_lifts import LIFTS, Lift
 
 Event = Fact | Policy | Decision | Outcome
 """Everything that the log carries, ticks and dead letters aside."""

@@ -19,7 +19,7 @@ from schemas.catalogue import CATALOGUE, Kind, parse_wire_name
 from schemas.names import Place
 from streams import refused_records
 from streams.errors import LogUnavailable
-from streams.log.port import Log, NewRecord, Record
+from streams.log.log_port import Log, NewRecord, Record
 from streams.log_range import has_topic
 from streams.topics import Topics
 

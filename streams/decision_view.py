@@ -22,7 +22,7 @@ from schemas.times import from_ms
 from schemas.units import Seconds
 from streams.codec.event_codec import Codec, tick_number
 from streams.errors import BadRecord
-from streams.log.port import Log, Record
+from streams.log.log_port import Log, Record
 
 LATEST_REPEAT = timedelta(days=1)
 """How much later than a withdrawal, in event time, a repeat of an older decision may still come."""

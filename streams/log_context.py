@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from streams.codec.event_codec import Codec
-from streams.log.port import Log
+from streams.log.log_port import Log
 from streams.topics import Topics
 
 

@@ -16,7 +16,7 @@ from typing import Protocol
 from schemas.times import from_ms, to_ms
 from streams.codec.event_codec import header, tick_number
 from streams.errors import BadInput
-from streams.log.port import Log, Record
+from streams.log.log_port import Log, Record
 
 Partition = tuple[str, int]
 Bound = datetime | Mapping[Partition, int] | None

@@ -10,7 +10,7 @@ import structlog
 
 from schemas.names import Place
 from streams.codec import dead_letters
-from streams.log.port import Log, NewRecord, RecordsRefused, size_of
+from streams.log.log_port import Log, NewRecord, RecordsRefused, size_of
 from streams.topics import Topics
 
 _log = structlog.get_logger(__name__)

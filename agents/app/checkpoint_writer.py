@@ -21,9 +21,9 @@ from agents.app.record_bounds import FRAME
 from agents.app.stage_host import StageHost
 from agents.app.worker_observer import WorkerObserver
 from agents.app.worker_plan import Pacing
-from agents.engine.checkpoint import PART, CheckpointPlan
+from agents.engine.checkpoint_selection import PART, CheckpointPlan
 from streams.log.kafka_connection import KafkaConnection
-from streams.log.port import NewRecord, size_of
+from streams.log.log_port import NewRecord, size_of
 
 BETWEEN = 0.002
 """Seconds between two chunks."""

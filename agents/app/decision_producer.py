@@ -14,7 +14,7 @@ from aiokafka import AIOKafkaProducer
 from agents.app import kafka_client_options, supervision
 from agents.app.record_bounds import RecordBounds
 from streams.log.kafka_connection import KafkaConnection
-from streams.log.port import NewRecord, size_of
+from streams.log.log_port import NewRecord, size_of
 
 _BATCH = 1 << 20
 """Bytes of records of one partition that go out together, unless one alone has more."""

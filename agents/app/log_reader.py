@@ -21,7 +21,7 @@ from aiokafka.errors import OffsetOutOfRangeError
 
 from agents.app import kafka_client_options
 from streams.log.kafka_connection import KafkaConnection
-from streams.log.port import Record
+from streams.log.log_port import Record
 
 TopicAndPartition = tuple[str, int]
 """Wire name and partition."""

@@ -5,8 +5,8 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from agents.engine.checkpoint import Ledger
-from agents.task import Task
+from agents.engine.checkpoint_selection import Ledger
+from agents.partition_task import Task
 from schemas.units import Seconds
 
 

@@ -12,7 +12,7 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
 from streams import refused_records
 from streams.codec import dead_letters
-from streams.log.port import MAX_RECORD_BYTES, NewRecord, size_of
+from streams.log.log_port import MAX_RECORD_BYTES, NewRecord, size_of
 from streams.topics import Topics
 
 FRAME = 1_024

@@ -19,10 +19,10 @@ from agents.app.owned_partition import OwnedPartition
 from agents.app.worker_observer import WorkerObserver
 from agents.app.worker_plan import WorkerPlan
 from agents.engine.stage import Stage
-from agents.task import Task, TurnResult
+from agents.partition_task import Task, TurnResult
 from streams.codec.event_codec import Codec
 from streams.errors import BadInput
-from streams.log.port import Record
+from streams.log.log_port import Record
 
 YIELD_AFTER = 0.03
 """Seconds after which the host lets other coroutines run: Faust's stream never yields while its queue is not empty."""

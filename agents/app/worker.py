@@ -18,8 +18,8 @@ from agents.app import kafka_client_options, supervision, topic_check
 from agents.app.checkpoint_writer import ChangelogProducer, CheckpointWriter, Generation
 from agents.app.decision_producer import DecisionProducer
 from agents.app.faust_consumer import FaustConsumer, QuickConsumer, skip_table_recovery
+from agents.app.partition_recovery import Recovery
 from agents.app.record_bounds import RecordBounds
-from agents.app.recovery import Recovery
 from agents.app.stage_host import StageHost
 from agents.app.worker_observer import WorkerObserver
 from agents.app.worker_plan import WorkerPlan

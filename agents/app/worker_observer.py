@@ -11,13 +11,13 @@ from prometheus_client import CollectorRegistry
 
 from agents.app.owned_partition import OwnedPartition
 from agents.app.worker_plan import WorkerPlan
-from agents.engine.aligner import Wait
-from agents.task import TurnResult
+from agents.engine.turn_aligner import Wait
+from agents.partition_task import TurnResult
 from agents.telemetry import HealthServer, Liveness, WorkerMetrics
 from schemas import times
 from schemas.units import Bytes, Seconds
 from streams.codec import event_codec
-from streams.log.port import Record
+from streams.log.log_port import Record
 
 log = structlog.get_logger("ullage", component="worker")
 

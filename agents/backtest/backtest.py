@@ -27,7 +27,7 @@ from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, Update
 from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
 from schemas.facts.pods import PodChanged, PodDeleted
 from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
-from streams.log.port import Log
+from streams.log.log_port import Log
 from streams.sources.traces import Trace, TraceMoments
 from streams.topics import Topics
 

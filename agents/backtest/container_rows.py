@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.logic.vertical.recommendation import AMOUNTS
+from agents.logic.vertical.recommended_amounts import AMOUNTS
 from schemas import times
 from schemas.facts.pods import PodChanged, PodDeleted
 from schemas.facts.usage import MetricsScraped

@@ -9,13 +9,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from agents.backtest.event_runner import RoutedEvent
-from agents.engine.aligner import Aligner
 from agents.engine.stage import Stage
-from agents.task import feed_input
+from agents.engine.turn_aligner import Aligner
+from agents.partition_task import feed_input
 from schemas.policies.rules import StageRulesChanged
 from streams.codec.event_codec import Codec
 from streams.errors import BadRecord
-from streams.log.port import Log, Record
+from streams.log.log_port import Log, Record
 from streams.topics import Topics
 
 STRETCH = 2_000

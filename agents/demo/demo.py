@@ -20,7 +20,7 @@ from agents.settings import loading
 from agents.telemetry import logging_setup
 from agents.why import explanation
 from streams.errors import LogUnavailable
-from streams.log.port import Log
+from streams.log.log_port import Log
 from streams.log_context import LogContext
 
 FOLDER = Path(".run/demo")

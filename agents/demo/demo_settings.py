@@ -14,8 +14,8 @@ from schemas.policies.control import ControlChanged, Mode
 from schemas.policies.vertical import UpdateMode, VerticalPolicyChanged
 from schemas.units import Fraction
 from streams.codec.event_codec import Codec
-from streams.log.port import NewRecord
-from streams.publishing.operator import policy_records
+from streams.log.log_port import NewRecord
+from streams.publishing.operator_log import policy_records
 from streams.topics import Topics
 
 START = datetime(2026, 1, 5, tzinfo=UTC)

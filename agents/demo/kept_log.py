@@ -10,7 +10,7 @@ from agents.settings.loading import nested
 from agents.settings.tree import Settings
 from agents.verify.log_export import export
 from streams.log.file_log import FileLog
-from streams.log.port import Log
+from streams.log.log_port import Log
 from streams.log_context import LogContext
 from streams.topics import Topics
 

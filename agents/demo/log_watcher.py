@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from agents.demo.day_state import TOPICS, DayState
 from streams.codec.event_codec import Codec, tick_number
 from streams.errors import BadRecord
-from streams.log.port import Log
+from streams.log.log_port import Log
 from streams.topics import KeySpace, Topics
 
 

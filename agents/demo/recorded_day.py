@@ -15,8 +15,8 @@ from agents.demo import sentences
 from agents.demo.day_state import DayState
 from agents.demo.demo_settings import Day
 from agents.demo.log_watcher import LogWatcher
+from agents.log_runner import Runner
 from agents.pipeline import stages, ticked_topics
-from agents.runner import Runner
 from agents.settings.tree import Settings
 from streams.log.memory_log import MemoryLog
 from streams.log_context import LogContext

@@ -12,11 +12,11 @@ from pathlib import Path
 import yaml
 from msgspec import MsgspecError
 
-from agents.engine import checkpoint
-from agents.engine.checkpoint import StoredState
+from agents.engine import checkpoint_selection
+from agents.engine.checkpoint_selection import StoredState
 from agents.logic.vertical import checkpoint_export
 from agents.logic.vertical.container_index import ContainerIndex
-from agents.logic.vertical.recommender import NAME, Recommender
+from agents.logic.vertical.recommender_stage import NAME, Recommender
 from agents.logic.vertical.vertical_settings import VerticalSettings
 from agents.processes.output import data, note
 from agents.processes.signals import stoppable
@@ -29,7 +29,7 @@ from streams.clients.kube.api import Api
 from streams.clients.kube.vpa_checkpoint_objects import checkpoint_list, object_name, write
 from streams.consumers.executing.rate_limit import RateLimit
 from streams.errors import BadInput, EdgeError, Unreachable
-from streams.log.port import Log
+from streams.log.log_port import Log
 from streams.topics import changelog_topic
 
 _AT_ONCE = 500
@@ -101,7 +101,7 @@ def checkpoints(log: Log, settings: Settings) -> Iterator[CheckpointSeen]:
     topic = changelog_topic(settings.worker.name, NAME)
     some = False
     for partition in range(log.partitions(topic)):
-        reading = checkpoint.read(_last(log, topic, partition))
+        reading = checkpoint_selection.read(_last(log, topic, partition))
         if reading.found is not None:
             some = True
             yield from _exported(restored(settings.vertical, partition, reading.found), reading.found.mark.turn)

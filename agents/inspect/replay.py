@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
+from agents.log_runner import Runner
 from agents.pipeline import stages
 from agents.processes.output import data, note
 from agents.processes.signals import stoppable
-from agents.runner import Runner
 from agents.settings import log_factory
 from agents.settings.tree import Settings
 from agents.verify.committed_turns import committed

@@ -19,10 +19,10 @@ from schemas.outcomes import ActionFinished, StatusWritten
 from schemas.times import to_ms
 from streams.codec.event_codec import Codec, header, tick_number
 from streams.errors import BadRecord
-from streams.log.port import Log, Record
+from streams.log.log_port import Log, Record
 from streams.log_context import LogContext
 from streams.log_range import event_time_ms, has_topic, read_range
-from streams.publishing.operator import NewestTick, OperatorLog
+from streams.publishing.operator_log import NewestTick, OperatorLog
 from streams.topics import Topics
 
 _HOUR = timedelta(hours=1)

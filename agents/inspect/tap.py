@@ -17,7 +17,7 @@ from schemas.facts.usage import MetricsScraped
 from streams import log_range
 from streams.codec.event_codec import Codec, tick_number
 from streams.errors import BadInput, BadRecord
-from streams.log.port import Log, Record
+from streams.log.log_port import Log, Record
 from streams.topics import Topics
 
 _UNITS_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from agents.settings import log_factory
 from agents.settings.tree import Settings
 from streams.log_context import LogContext
-from streams.publishing.operator import OperatorLog
+from streams.publishing.operator_log import OperatorLog
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from agents.settings.tree import Settings
 from schemas.names import Amounts, Workload
 from schemas.policies.vertical import ContainerPolicy, UpdateMode, VerticalPolicyChanged, VerticalPolicyRemoved
 from streams.errors import BadInput
-from streams.publishing.operator import OperatorLog
+from streams.publishing.operator_log import OperatorLog
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ from typing import Any
 import orjson
 
 from agents.logic.admission import admission_review
-from agents.logic.admission.admission_account import Account, ContainerChange, Status
 from agents.logic.admission.admission_index import AdmissionIndex
+from agents.logic.admission.admission_report import Account, ContainerChange, Status
 from agents.logic.admission.admission_settings import AdmissionSettings
 from agents.logic.admission.pod_spec import Owner
 from agents.logic.admission.vpa_manifest import Vpa

@@ -18,9 +18,9 @@ from agents.telemetry.webhook_metrics import WebhookMetrics
 from schemas import exact_quantity
 from schemas.units import Seconds
 from streams.clients.kube.api import Api
-from streams.clients.kube.controller_chain import ControllerChain
+from streams.clients.kube.controller_requests import ControllerChain
+from streams.clients.kube.json_objects import PlainObjects
 from streams.clients.kube.leases import leases
-from streams.clients.kube.plain_objects import PlainObjects
 from streams.consumers.webhook.admission_view import AdmissionView
 from streams.consumers.webhook.outcome_queue import OutcomeQueue
 from streams.consumers.webhook.registration import PATH, Registrar, Registration

@@ -15,7 +15,7 @@ from agents.settings.tree import Settings
 from agents.telemetry import HealthServer, ObservedLog, logging_setup
 from agents.telemetry.health_server import Reasons, all_well
 from agents.telemetry.observed_log import LogObserver
-from streams.log.port import Log
+from streams.log.log_port import Log
 from streams.topics import Topics
 
 Observer = TypeVar("Observer", bound=LogObserver)

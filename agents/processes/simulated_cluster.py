@@ -19,7 +19,7 @@ from streams.clients.cluster_port import admit_unchanged
 from streams.consumers.webhook.admission import Admission
 from streams.consumers.webhook.admission_view import AdmissionView
 from streams.consumers.webhook.outcome_queue import OutcomeQueue
-from streams.log.port import Log
+from streams.log.log_port import Log
 from streams.log_context import LogContext
 from streams.simulated.cluster import SimulatedCluster
 from streams.simulated.demo_shop import ShopSettings, demo_cluster

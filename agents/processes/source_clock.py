@@ -17,7 +17,7 @@ from agents.settings.tree import Settings
 from agents.telemetry import ClockMetrics
 from schemas import times
 from streams.codec.event_codec import header, tick_number
-from streams.log.port import Log
+from streams.log.log_port import Log
 from streams.sources.clock import Clock, ClockTiming, TimeBase, wall_ms
 from streams.topics import Topics
 

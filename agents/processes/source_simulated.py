@@ -12,7 +12,7 @@ from agents.settings.tree import Settings
 from agents.telemetry import SourceMetrics
 from schemas import times
 from streams.codec.event_codec import tick_number
-from streams.log.port import Log
+from streams.log.log_port import Log
 from streams.simulated.api_server import SimulatedServer
 from streams.simulated.demo_shop import ShopSettings
 from streams.simulated.simulation_loop import SimulationLoop

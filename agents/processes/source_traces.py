@@ -11,9 +11,9 @@ from agents.settings.tree import Settings
 from agents.telemetry import SourceMetrics
 from schemas import times
 from streams.errors import BadInput
-from streams.log.port import Log
+from streams.log.log_port import Log
 from streams.log_context import LogContext
-from streams.publishing.operator import OperatorLog
+from streams.publishing.operator_log import OperatorLog
 from streams.sources.traces import Playback, Trace, TracePlayer
 from streams.topics import Topics
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from agents.settings.tree import Settings
 from streams.errors import BadInput
-from streams.log.port import Log
+from streams.log.log_port import Log
 from streams.topics import Topics
 
 if TYPE_CHECKING:

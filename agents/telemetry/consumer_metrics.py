@@ -7,7 +7,7 @@ from prometheus_client import CollectorRegistry, Counter
 from schemas.outcomes import ActionFinished, StatusWritten
 from streams.codec.event_codec import Codec
 from streams.errors import LogUnavailable
-from streams.log.port import NewRecord, Record
+from streams.log.log_port import NewRecord, Record
 from streams.topics import Topics
 
 

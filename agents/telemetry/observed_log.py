@@ -10,7 +10,7 @@ from typing import Protocol, Self
 
 from schemas.names import Place
 from streams.errors import LogUnavailable
-from streams.log.port import Log, NewRecord, Positions, Record, RecordsRefused
+from streams.log.log_port import Log, NewRecord, Positions, Record, RecordsRefused
 
 
 class LogObserver(Protocol):

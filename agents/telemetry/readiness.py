@@ -6,7 +6,7 @@ catch up with.
 
 from collections.abc import Iterable
 
-from agents.engine.aligner import Wait
+from agents.engine.turn_aligner import Wait
 from schemas import times
 from schemas.units import Seconds
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from agents.engine.aligner import Wait
-from agents.task import TurnResult
+from agents.engine.turn_aligner import Wait
+from agents.partition_task import TurnResult
 from agents.telemetry.age_gauge import AgeGauge
 from agents.telemetry.readiness import Readiness, StagePartition
 from schemas.units import Bytes, Seconds

@@ -7,11 +7,11 @@ and one that a live worker still has in flight is not taken for missing. A log w
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from agents.engine import checkpoint
+from agents.engine import checkpoint_selection
 from agents.engine.input_digest import InputDigests
 from agents.engine.stage import Stage
 from streams.errors import BadInput
-from streams.log.port import Log
+from streams.log.log_port import Log
 from streams.topics import changelog_topic
 
 _VERSION = 8
@@ -34,7 +34,7 @@ def committed(log: Log, worker: str, stages: Sequence[Stage]) -> dict[tuple[str,
     for stage in stages:
         topic = changelog_topic(worker, stage.name)
         for partition in range(_partitions(log, topic)):
-            newest = checkpoint.read(_last(log, topic, partition), checked=False).found
+            newest = checkpoint_selection.read(_last(log, topic, partition), checked=False).found
             if newest is not None:
                 mark = newest.mark
                 found[stage.name, partition] = CommittedTurn(mark.turn, mark.positions, mark.inputs)
@@ -55,6 +55,6 @@ def _last(log: Log, topic: str, partition: int) -> dict[bytes, bytes | None]:
     while position < end and (records := log.poll({(topic, partition): position}, limit=_AT_ONCE)):
         for record in records:
             key, value = record.key or b"", record.value
-            last[key] = value if value is None or checkpoint.is_mark(key) else value[:_VERSION]
+            last[key] = value if value is None or checkpoint_selection.is_mark(key) else value[:_VERSION]
         position = records[-1].offset + 1
     return last

@@ -7,7 +7,7 @@ turn on nothing of that stage is compared in that partition, and the report says
 from dataclasses import dataclass, field
 
 from agents.engine.stage import Stage
-from agents.task import TurnResult
+from agents.partition_task import TurnResult
 from schemas.policies.rules import StageRulesChanged
 from schemas.times import from_ms
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from agents.engine.input_digest import InputDigests
-from agents.task import Task
+from agents.partition_task import Task
 from agents.verify.committed_turns import CommittedTurn
 from streams.log_context import LogContext
 

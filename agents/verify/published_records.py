@@ -15,7 +15,7 @@ from schemas.names import Place
 from schemas.times import nearest_ms
 from streams.codec.event_codec import Codec, header, tick_number
 from streams.errors import BadRecord
-from streams.log.port import NewRecord, Record
+from streams.log.log_port import NewRecord, Record
 from streams.log_context import LogContext
 
 _AT_ONCE = 5_000

@@ -17,7 +17,7 @@ import orjson
 
 from streams.codec.event_codec import Codec
 from streams.errors import BadRecord
-from streams.log.port import NewRecord, Record
+from streams.log.log_port import NewRecord, Record
 
 ENVELOPE = "partition, key and headers"
 """The name under which these are compared, as if they were a field."""

@@ -17,10 +17,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from agents.engine.aligner import Aligner
 from agents.engine.stage import Stage
-from agents.runner import Runner, TaskStart
-from agents.task import Task, TurnResult, feed_input
+from agents.engine.turn_aligner import Aligner
+from agents.log_runner import Runner, TaskStart
+from agents.partition_task import Task, TurnResult, feed_input
 from agents.verify import published_records, record_digest
 from agents.verify.committed_turns import CommittedTurn
 from agents.verify.foreign_rules import ForeignRules
@@ -30,7 +30,7 @@ from agents.verify.record_digest import FieldCensus
 from schemas.ids import TaskSource
 from schemas.times import from_ms
 from streams.codec.event_codec import header
-from streams.log.port import NewRecord, Record
+from streams.log.log_port import NewRecord, Record
 from streams.log_context import LogContext
 from streams.log_range import has_topic
 

@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from itertools import chain
 
 from agents.pipeline import decision_topics
-from agents.why import admitted_pods, because, describe
+from agents.why import admitted_pods, because_texts, describe
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
 from schemas.decisions.recommendations import CitedRules, RequestsRecommended
 from schemas.decisions.vpa_conditions import VpaConditionsDecided
@@ -29,7 +29,7 @@ from streams import log_range
 from streams.codec import event_codec
 from streams.codec.event_codec import Codec
 from streams.errors import BadInput, BadRecord
-from streams.log.port import Log, Record
+from streams.log.log_port import Log, Record
 from streams.log_context import LogContext
 from streams.log_range import has_topic
 from streams.topics import TOPICS, Topics
@@ -354,7 +354,7 @@ def lines(explanation: Explanation, *, full: bool = False) -> Iterator[str]:
 def _lines(shown: ExplainedRecord, head: str, indent: str, *, full: bool) -> Iterator[str]:
     yield head + _line(shown)
     trunk = "│  " if shown.causes or shown.more else "   "
-    for line in because.in_full({**shown.exact, **shown.because}) if full else because.in_words(shown.because):
+    for line in because_texts.in_full({**shown.exact, **shown.because}) if full else because_texts.in_words(shown.because):
         yield f"{indent}{trunk}· {line}"
     for i, cause in enumerate(shown.causes):
         last = i == len(shown.causes) - 1 and not shown.more

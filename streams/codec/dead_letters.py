@@ -12,7 +12,7 @@ import orjson
 
 from streams.codec.headers import cause_bytes
 from streams.errors import BadRecord
-from streams.log.port import NewRecord, Record
+from streams.log.log_port import NewRecord, Record
 from streams.topics import Topics
 
 TYPE = "ullage.dead-letter.v1"

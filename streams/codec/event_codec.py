@@ -26,7 +26,7 @@ from streams.codec import dead_letters
 from streams.codec.headers import cause_bytes, causes, header, is_implausible, latest_tick, tick, tick_number
 from streams.codec.usage_columns import ScrapeCodec
 from streams.errors import BadRecord
-from streams.log.port import LEFT_OUT, Headers, NewRecord, Record
+from streams.log.log_port import LEFT_OUT, Headers, NewRecord, Record
 from streams.topics import Topics
 
 __all__ = ["Codec", "causes", "header", "is_implausible", "latest_tick", "tick", "tick_number"]

@@ -8,7 +8,7 @@ import orjson
 
 from schemas.names import Place
 from streams.errors import BadRecord
-from streams.log.port import NewRecord, Record
+from streams.log.log_port import NewRecord, Record
 
 TICK = b"tick"
 LAST_TICK = 253_402_300_800_000

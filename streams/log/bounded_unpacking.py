@@ -19,7 +19,7 @@ import zstandard
 from kafka.errors import CorruptRecordError
 
 from streams.log import header_names
-from streams.log.port import LEFT_OUT
+from streams.log.log_port import LEFT_OUT
 
 MOST_BYTES = 16 << 20
 """Twice the largest record that the topics take; what our own programs write as one batch stays below it."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import orjson
 
 from schemas.names import Place
-from streams.log.port import Headers, Record
+from streams.log.log_port import Headers, Record
 
 FORMAT = "ullage.log"
 VERSION = 1

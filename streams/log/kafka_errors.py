@@ -14,7 +14,7 @@ from streams.log import kafka_rights
 from streams.log.connection_check import find_fault, refuse_at_once
 from streams.log.kafka_connection import KafkaConnection
 from streams.log.kafka_rights import Needs, lacking
-from streams.log.port import MAX_RECORD_BYTES
+from streams.log.log_port import MAX_RECORD_BYTES
 
 RIGHTS = "docs/security.md lists the rights of each process"
 _OBJECTS = {

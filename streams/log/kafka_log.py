@@ -30,7 +30,7 @@ from streams.log.connection_check import refuse_at_once
 from streams.log.kafka_connection import KafkaConnection
 from streams.log.kafka_errors import translated_errors
 from streams.log.kafka_reader import KafkaReader
-from streams.log.port import MAX_RECORD_BYTES, NewRecord, Positions, Record, RecordsRefused, require_key_or_value, size_of
+from streams.log.log_port import MAX_RECORD_BYTES, NewRecord, Positions, Record, RecordsRefused, require_key_or_value, size_of
 
 DELIVERY_MS = 30_000
 """How long one append may take, broker restarts included."""

@@ -17,7 +17,7 @@ from kafka.record import default_records, legacy_records
 
 from streams.log import bounded_unpacking
 from streams.log.kafka_connection import REQUEST_MS, KafkaConnection
-from streams.log.port import MAX_RECORD_BYTES, Positions, Record
+from streams.log.log_port import MAX_RECORD_BYTES, Positions, Record
 
 bounded_unpacking.guard(kafka.consumer.fetcher, (default_records, legacy_records))
 

@@ -10,16 +10,8 @@ from types import TracebackType
 from typing import Self
 
 from schemas.names import Place
+from streams.log.log_port import MAX_RECORD_BYTES, NewRecord, Positions, Record, RecordsRefused, oversize, require_key_or_value
 from streams.log.offset_index import OffsetIndex, fair_share
-from streams.log.port import (
-    MAX_RECORD_BYTES,
-    NewRecord,
-    Positions,
-    Record,
-    RecordsRefused,
-    oversize,
-    require_key_or_value,
-)
 
 
 def unknown_time() -> int:

@@ -11,7 +11,7 @@ import structlog
 
 from streams import compacted_copy
 from streams.errors import LogUnavailable
-from streams.log.port import NewRecord
+from streams.log.log_port import NewRecord
 from streams.log_context import LogContext
 
 _log = structlog.get_logger(__name__)

@@ -17,7 +17,7 @@ from schemas.names import PodName, Workload
 from schemas.policies.limit_ranges import LimitRangeChanged, LimitRangeRemoved
 from schemas.policies.vpa import VpaChanged, VpaRemoved
 from streams import compacted_copy
-from streams.log.port import Log, Record
+from streams.log.log_port import Log, Record
 from streams.log_context import LogContext
 
 MOST = 200_000

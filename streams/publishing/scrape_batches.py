@@ -16,7 +16,7 @@ from schemas import times
 from schemas.facts.usage import MetricsScraped
 from schemas.units import Seconds
 from streams.codec.usage_columns import ROWS
-from streams.log.port import NewRecord
+from streams.log.log_port import NewRecord
 from streams.log_context import LogContext
 from streams.topics import Topics
 

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Protocol
 
-from streams.clients.kube.plain_objects import ObjectStore
+from streams.clients.kube.json_objects import ObjectStore
 from streams.errors import BadInput
 from streams.serving import certificates
 from streams.serving.certificates import ServingCertificate

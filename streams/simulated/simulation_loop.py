@@ -13,7 +13,7 @@ import structlog
 
 from streams.codec.event_codec import tick_number
 from streams.errors import EdgeError, LogUnavailable
-from streams.log.port import Log
+from streams.log.log_port import Log
 from streams.simulated.cluster import SimulatedCluster
 from streams.topics import Topics
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from streams.codec import event_codec
 from streams.errors import BadInput, LogUnavailable, TryAgain
-from streams.log.port import Log, NewRecord
+from streams.log.log_port import Log, NewRecord
 from streams.sources.clock_skew import future_ticks, readable, refuse_skew
 from streams.topics import Topics
 

@@ -11,7 +11,7 @@ from schemas.names import Place
 from schemas.units import Seconds
 from streams.codec import event_codec
 from streams.errors import LogUnavailable, TryAgain
-from streams.log.port import Log, Record
+from streams.log.log_port import Log, Record
 from streams.topics import Topics
 
 PROBE_TOPIC = "dead-letters"

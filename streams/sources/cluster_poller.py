@@ -22,7 +22,7 @@ from schemas.facts.usage import ContainerOOMKilled
 from schemas.names import Amounts
 from schemas.units import Seconds
 from streams.clients.cluster_port import ClusterClient, Pod, PodUsage
-from streams.log.port import NewRecord
+from streams.log.log_port import NewRecord
 from streams.log_context import LogContext
 from streams.publishing.outbox import Outbox
 from streams.publishing.pod_facts import oom_killed, pod_changed

@@ -17,8 +17,8 @@ from schemas.decisions.recommendations import RequestsRecommended
 from schemas.names import Place
 from schemas.units import Fraction
 from streams.codec.event_codec import header, tick_number
+from streams.log.log_port import NewRecord, Record
 from streams.log.memory_log import MemoryLog
-from streams.log.port import NewRecord, Record
 from streams.log_context import LogContext
 from streams.topics import TOPICS
 

@@ -8,16 +8,16 @@ from hypothesis import strategies as st
 
 from agents import pipeline
 from agents.engine.stage import Stage
+from agents.partition_task import Task
 from agents.settings.tree import Settings
-from agents.task import Task
 from schemas.times import to_ms
 from streams.codec import event_codec
 from streams.codec.event_codec import Codec
 from streams.consumers.pods.evictor import evictor
 from streams.consumers.pods.resizer import resizer
 from streams.decision_view import DecisionView
-from streams.log.port import NewRecord, Record
-from streams.publishing.operator import OperatorLog
+from streams.log.log_port import NewRecord, Record
+from streams.publishing.operator_log import OperatorLog
 from streams.publishing.published_state import read_all
 from streams.topics import Topics
 from tests.support import examples

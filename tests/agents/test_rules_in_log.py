@@ -15,8 +15,8 @@ from schemas.policies.rules import StageRulesChanged
 from schemas.units import Fraction
 from streams import compacted_copy
 from streams.errors import BadInput
+from streams.log.log_port import NewRecord
 from streams.log.memory_log import MemoryLog
-from streams.log.port import NewRecord
 from streams.log_context import LogContext
 from streams.topics import TOPICS, Topics
 from tests.support.cluster_events import START, when

@@ -3,7 +3,7 @@
 from datetime import datetime, timedelta
 from itertools import islice
 
-from agents.runner import Runner
+from agents.log_runner import Runner
 from agents.simulate import SimulatedRound, SimulatedWorld, TickGrid, simulate
 from agents.verify.verification import verify
 from schemas.decisions.pod_updates import EvictionPlanned

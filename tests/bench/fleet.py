@@ -11,7 +11,7 @@ from schemas.names import PodName, Workload
 from schemas.units import Bytes
 from streams.codec import usage_columns
 from streams.codec.event_codec import Codec
-from streams.log.port import NewRecord
+from streams.log.log_port import NewRecord
 from streams.topics import Topics
 
 PODS = 5

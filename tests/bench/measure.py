@@ -13,7 +13,7 @@ from aiokafka import AIOKafkaProducer
 
 from agents.pipeline import ticked_topics
 from streams.codec import event_codec
-from streams.log.port import NewRecord
+from streams.log.log_port import NewRecord
 from streams.topics import Topics
 from tests.bench.fleet import Fleet
 from tests.torture import kafka_topics

@@ -12,7 +12,7 @@ from streams.codec.event_codec import Codec
 from streams.log.kafka_connection import KafkaConnection
 from streams.log.kafka_log import KafkaLog
 from streams.log_context import LogContext
-from streams.publishing.operator import OperatorLog
+from streams.publishing.operator_log import OperatorLog
 from streams.topics import DAY_MS, Topics
 
 TICK_MS = 500

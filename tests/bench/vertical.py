@@ -16,8 +16,8 @@ from sys import intern
 import numpy as np
 
 from agents.engine.turn import Recorded, Turn
-from agents.logic.vertical.recommendation import recommend
-from agents.logic.vertical.recommender import Recommender
+from agents.logic.vertical.recommended_amounts import recommend
+from agents.logic.vertical.recommender_stage import Recommender
 from agents.logic.vertical.vertical_settings import VerticalSettings
 from schemas.facts.pods import ContainerSeen, PodChanged, PodPhase
 from schemas.facts.usage import MetricsScraped

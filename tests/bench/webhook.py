@@ -44,7 +44,7 @@ from streams.consumers.webhook.owner_lookups import OwnerLookups
 from streams.consumers.webhook.webhook_consumer import ReviewEndpoint
 from streams.log.kafka_connection import KafkaConnection
 from streams.log.kafka_log import KafkaLog
-from streams.log.port import NewRecord
+from streams.log.log_port import NewRecord
 from streams.log_context import LogContext
 from streams.serving.certificates import self_made
 from streams.serving.https_server import CertificateHolder, HttpsServer

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
+from agents.log_runner import Runner
 from agents.pipeline import stages, ticked_topics
-from agents.runner import Runner
 from agents.settings.tree import Settings, TopicSettings
 from schemas.units import Seconds
 from streams.clients.kube.api import Api
-from streams.clients.kube.list_watch import ListWatchClient
+from streams.clients.kube.list_watch_requests import ListWatchClient
 from streams.clients.kube.vpa_status_client import VpaStatusClient
 from streams.codec.event_codec import Codec, tick
 from streams.consumers.vpa_status.status_consumer import StatusConsumer, StatusOptions

@@ -15,7 +15,7 @@ from schemas.names import Workload
 from schemas.policies.vpa import VpaChanged, VpaRemoved
 from schemas.units import Seconds
 from streams.clients.kube.api import Api
-from streams.clients.kube.list_watch import ListWatchClient
+from streams.clients.kube.list_watch_requests import ListWatchClient
 from streams.codec.event_codec import Codec, tick_number
 from streams.log.memory_log import MemoryLog
 from streams.log_context import LogContext

@@ -9,7 +9,7 @@ from schemas.catalogue import Event
 from streams.codec.event_codec import Codec, tick
 from streams.log.kafka_connection import KafkaConnection
 from streams.log.kafka_log import KafkaLog
-from streams.log.port import Log
+from streams.log.log_port import Log
 from streams.topics import Topics, changelog_topic
 from tests.support.cluster_events import API, MINUTE, START, pod, scrape, vpa
 from tests.support.commands import Commands

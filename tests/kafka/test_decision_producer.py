@@ -14,7 +14,7 @@ from agents.app.decision_producer import DecisionProducer
 from agents.app.record_bounds import FRAME, RecordBounds
 from streams.log.kafka_connection import KafkaConnection
 from streams.log.kafka_log import KafkaLog
-from streams.log.port import NewRecord
+from streams.log.log_port import NewRecord
 from streams.topics import Topics
 from tests.support.log_conformance import read_all
 

@@ -25,7 +25,7 @@ from streams.broker.preflight import free_ports
 from streams.codec.event_codec import Codec, tick, tick_number
 from streams.log.kafka_connection import KafkaConnection
 from streams.log.kafka_log import KafkaLog
-from streams.log.port import Record
+from streams.log.log_port import Record
 from streams.topics import Topics, changelog_topic
 from tests.support.commands import Commands
 from tests.support.log_conformance import read_all

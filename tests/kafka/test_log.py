@@ -13,7 +13,7 @@ from streams.broker import Broker
 from streams.errors import LogUnavailable
 from streams.log.kafka_connection import KafkaConnection
 from streams.log.kafka_log import KafkaLog
-from streams.log.port import Log, NewRecord, Record, RecordsRefused
+from streams.log.log_port import Log, NewRecord, Record, RecordsRefused
 from tests.support.log_conformance import Conformance, World, read_all
 
 

@@ -19,8 +19,8 @@ from streams.decision_view import DecisionView
 from streams.log.file_log import FileLog
 from streams.log.kafka_connection import KafkaConnection
 from streams.log.kafka_log import KafkaLog
+from streams.log.log_port import NewRecord, Record
 from streams.log.memory_log import MemoryLog
-from streams.log.port import NewRecord, Record
 from streams.topics import Topics, TopicSpec
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

@@ -23,7 +23,7 @@ from streams.codec.event_codec import Codec, tick_number
 from streams.errors import LogUnavailable
 from streams.log.kafka_connection import KafkaConnection
 from streams.log.kafka_log import KafkaLog
-from streams.log.port import NewRecord
+from streams.log.log_port import NewRecord
 from streams.topics import TOPICS, Topics, changelog_specs
 from tests.support.commands import ROOT, Commands
 from tests.support.secured_kafka import Grant, SecuredKafka, changed, secured_kafka

@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterator
 import pytest
 from kafka import KafkaAdminClient, TopicPartition
 
-from agents.runner import Runner
+from agents.log_runner import Runner
 from agents.verify.verification import DiscrepancyKind, verify
 from agents.why.explanation import explain, lines
 from streams.log.kafka_connection import KafkaConnection
 from streams.log.kafka_log import KafkaLog
-from streams.log.port import NewRecord
+from streams.log.log_port import NewRecord
 from streams.log_context import LogContext
 from streams.topics import Topics
 from tests.support.small_pipeline import START_MS, TILL, WEB, PipelineLog, stages

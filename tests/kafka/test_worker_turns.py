@@ -19,7 +19,7 @@ from streams.codec.event_codec import Codec
 from streams.errors import BadInput
 from streams.log.kafka_connection import KafkaConnection
 from streams.log.kafka_log import KafkaLog
-from streams.log.port import NewRecord
+from streams.log.log_port import NewRecord
 from streams.topics import Topics
 from tests.torture import kafka_topics, recomputation, sums_stage
 from tests.torture.processes import Process

@@ -12,8 +12,8 @@ from streams import compacted_copy
 from streams.codec import event_codec
 from streams.codec.event_codec import Codec
 from streams.errors import LogUnavailable
+from streams.log.log_port import NewRecord
 from streams.log.memory_log import MemoryLog
-from streams.log.port import NewRecord
 from streams.topics import Topics
 
 AT = datetime(2026, 11, 22, tzinfo=UTC)

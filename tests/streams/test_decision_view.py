@@ -15,8 +15,8 @@ from schemas.units import Bytes, Cores
 from streams.codec import event_codec
 from streams.codec.event_codec import Codec
 from streams.decision_view import LATEST_REPEAT, DecisionView
+from streams.log.log_port import NewRecord, Positions, Record
 from streams.log.memory_log import MemoryLog
-from streams.log.port import NewRecord, Positions, Record
 from streams.topics import Topics
 from tests.support.examples import EVENTS
 

@@ -15,8 +15,8 @@ from streams import log_range
 from streams.codec import event_codec
 from streams.errors import BadInput
 from streams.log.file_log import FileLog
+from streams.log.log_port import NewRecord, Record
 from streams.log.memory_log import MemoryLog
-from streams.log.port import NewRecord, Record
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 START_MS = 1_767_225_600_000

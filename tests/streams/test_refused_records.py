@@ -8,8 +8,8 @@ import pytest
 from streams import refused_records
 from streams.codec.event_codec import Codec, header
 from streams.errors import LogUnavailable
+from streams.log.log_port import NewRecord, Record
 from streams.log.memory_log import MemoryLog
-from streams.log.port import NewRecord, Record
 from streams.log_context import LogContext
 from streams.publishing.outbox import Outbox
 from streams.topics import TOPICS, Topics

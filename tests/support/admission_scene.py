@@ -23,8 +23,8 @@ from streams.consumers.webhook.admission_view import AdmissionView
 from streams.consumers.webhook.outcome_queue import OutcomeQueue
 from streams.consumers.webhook.review import Found, Review
 from streams.errors import LogUnavailable
+from streams.log.log_port import NewRecord, Positions, Record
 from streams.log.memory_log import MemoryLog
-from streams.log.port import NewRecord, Positions, Record
 from streams.log_context import LogContext
 from streams.topics import TOPICS, Topics
 from tests.support import admitted

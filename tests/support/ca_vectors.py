@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from agents.logic.nodes.pod_natures import Nature, PodOwner, SchedulablePod
-from agents.logic.nodes.scheduling import kube_fragments, pod_requests
+from agents.logic.nodes.pod_scheduling_needs import Nature, PodOwner, SchedulablePod
+from agents.logic.nodes.scheduling import placement_rules, pod_requests
 from agents.logic.nodes.scheduling.pod_shapes import Node, Shape, pairs
 from agents.logic.nodes.scheduling.scheduled_cluster import MOST_AMOUNT, Cluster
 
@@ -66,24 +66,24 @@ def total(pod: Json) -> dict[str, int]:
 def shape(pod: Json) -> Shape:
     """The shape of a vector's pod."""
     labels = pod.get("labels") or {}
-    whose = kube_fragments.Whose(pod.get("namespace", "default"), labels)
+    whose = placement_rules.Whose(pod.get("namespace", "default"), labels)
     affinity = pod.get("affinity")
     try:
         return Shape(
             namespace=whose.namespace,
             labels=pairs(labels),
-            requests=kube_fragments.amounts(total(pod).items(), MOST_AMOUNT),
+            requests=placement_rules.amounts(total(pod).items(), MOST_AMOUNT),
             node_selector=pairs(pod.get("node_selector") or {}),
-            node_terms=kube_fragments.node_terms(affinity),
-            tolerations=kube_fragments.tolerations(pod.get("tolerations")),
-            ports=kube_fragments.ports(pod.get("host_ports")),
-            affinity=kube_fragments.pod_terms(affinity, "podAffinity", whose),
-            anti_affinity=kube_fragments.pod_terms(affinity, "podAntiAffinity", whose),
-            spread=kube_fragments.spread(pod.get("topology_spread"), whose),
+            node_terms=placement_rules.node_terms(affinity),
+            tolerations=placement_rules.tolerations(pod.get("tolerations")),
+            ports=placement_rules.ports(pod.get("host_ports")),
+            affinity=placement_rules.pod_terms(affinity, "podAffinity", whose),
+            anti_affinity=placement_rules.pod_terms(affinity, "podAntiAffinity", whose),
+            spread=placement_rules.spread(pod.get("topology_spread"), whose),
             node_name=pod.get("node_name", ""),
             terminating="deleted_s_ago" in pod,
         )
-    except kube_fragments.Unreadable as refusal:
+    except placement_rules.Unreadable as refusal:
         return Shape(namespace=whose.namespace, labels=pairs(labels), refused=str(refusal))
 
 
@@ -92,7 +92,7 @@ def node(given: Json) -> Node:
     return Node(
         name=given["name"],
         labels=pairs(given.get("labels") or {}),
-        taints=kube_fragments.taints(given.get("taints")),
+        taints=placement_rules.taints(given.get("taints")),
         unschedulable=given.get("unschedulable", False),
         allocatable=amounts(given["allocatable"]),
         capacity=amounts(given.get("capacity") or given["allocatable"]),

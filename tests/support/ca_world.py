@@ -15,10 +15,10 @@ from agents.logic.nodes.expanders import Circumstances
 from agents.logic.nodes.group_backoff import Failure
 from agents.logic.nodes.node_autoscaler import Autoscaler, Decisions, GroupSeen, NodeAutoscalerSettings, NodeSeen, World
 from agents.logic.nodes.node_estimator import Template
-from agents.logic.nodes.pod_natures import SchedulablePod, is_daemon, is_mirror
-from agents.logic.nodes.scale_down import CANDIDATE, TO_BE_DELETED
-from agents.logic.nodes.scheduling.kube_fragments import selector
+from agents.logic.nodes.pod_scheduling_needs import SchedulablePod, is_daemon, is_mirror
+from agents.logic.nodes.scheduling.placement_rules import selector
 from agents.logic.nodes.scheduling.pod_shapes import HOSTNAME, Node, Taint
+from agents.logic.nodes.unneeded_nodes import CANDIDATE, TO_BE_DELETED
 from tests.support import ca_vectors
 
 Json = dict[str, Any]

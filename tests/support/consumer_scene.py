@@ -12,8 +12,8 @@ from schemas.units import Bytes, Cores
 from streams.clients.cluster_port import Pod
 from streams.codec.event_codec import Codec, tick
 from streams.errors import LogUnavailable
+from streams.log.log_port import NewRecord, Record
 from streams.log.memory_log import MemoryLog
-from streams.log.port import NewRecord, Record
 from streams.log_context import LogContext
 from streams.simulated.cluster import SimulatedCluster
 from streams.simulated.demo_shop import demo_cluster

@@ -10,7 +10,7 @@ import orjson
 from schemas.catalogue import CATALOGUE, Event, Kind
 from schemas.names import Place
 from streams.codec.event_codec import Codec
-from streams.log.port import NewRecord
+from streams.log.log_port import NewRecord
 from streams.topics import Topics
 from tests.support import examples
 

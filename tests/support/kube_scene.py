@@ -11,8 +11,8 @@ from schemas.policies.vpa import VpaChanged, VpaRemoved
 from streams.clients.kube.watched_objects import KubeObject
 from streams.codec.event_codec import Codec, tick_number
 from streams.errors import LogUnavailable
+from streams.log.log_port import NewRecord
 from streams.log.memory_log import MemoryLog
-from streams.log.port import NewRecord
 from streams.log_context import LogContext
 from streams.publishing.outbox import Outbox
 from streams.sources.kube.kube_source import KubeSource, SourceOptions

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from streams.errors import BadInput
-from streams.log.port import MAX_RECORD_BYTES, Log, NewRecord, Record, RecordsRefused
+from streams.log.log_port import MAX_RECORD_BYTES, Log, NewRecord, Record, RecordsRefused
 
 
 class World:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from schemas.catalogue import CATALOGUE, Event
 from streams.codec.event_codec import Codec
-from streams.log.port import NewRecord
+from streams.log.log_port import NewRecord
 from streams.topics import Topics
 from tests.support import examples
 

@@ -20,8 +20,8 @@ from schemas.names import Amounts, PodName, Workload
 from schemas.units import Bytes, Cores
 from streams.codec.event_codec import Codec
 from streams.codec.event_codec import tick as tick_record
+from streams.log.log_port import NewRecord, Record
 from streams.log.memory_log import MemoryLog
-from streams.log.port import NewRecord, Record
 from streams.topics import TOPICS, Topics
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 from kubernetes import client as official
 
 from agents.engine.stage import Stage
+from agents.log_runner import Runner
 from agents.pipeline import stages, ticked_topics
-from agents.runner import Runner
 from agents.settings.tree import Settings, TopicSettings
 from schemas.catalogue import Event
 from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
@@ -24,8 +24,8 @@ from streams.clients.kube.vpa_status_client import VpaStatusClient
 from streams.codec.event_codec import Codec, tick
 from streams.consumers.executing.cursor import Cursor
 from streams.consumers.vpa_status.status_consumer import StatusConsumer, StatusOptions
+from streams.log.log_port import Log
 from streams.log.memory_log import MemoryLog
-from streams.log.port import Log
 from streams.log_context import LogContext
 from streams.topics import TOPICS, Topics
 

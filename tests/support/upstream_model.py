@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from agents.logic.policies import Policies
+from agents.logic.governing_policies import Policies
 from agents.logic.usage.container_usage import ContainerUsage
 from agents.logic.vertical.usage_ingest import UsageIngest, usage_settings
 from agents.logic.vertical.vertical_settings import VerticalSettings

@@ -14,8 +14,8 @@ from schemas.names import Place, PodName, Workload
 from schemas.units import Seconds
 from streams.codec.event_codec import Codec, tick_number
 from streams.errors import LogUnavailable
+from streams.log.log_port import NewRecord
 from streams.log.memory_log import MemoryLog
-from streams.log.port import NewRecord
 from streams.log_context import LogContext
 from streams.publishing.outbox import Outbox
 from streams.sources.usage.readings import Readings

@@ -15,7 +15,7 @@ from schemas.policies.control import ControlChanged, Mode
 from schemas.policies.vertical import UpdateMode, VerticalPolicyChanged, VerticalPolicyRemoved
 from schemas.units import Bytes, Cores, Fraction
 from streams.codec.event_codec import Codec
-from streams.log.port import NewRecord
+from streams.log.log_port import NewRecord
 from streams.topics import Topics
 
 CLUSTERS = ("north", "kiosk", "east")

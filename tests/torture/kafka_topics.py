@@ -4,7 +4,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from kafka import KafkaAdminClient
 from kafka.admin import NewTopic
 
-from streams.log.port import Record
+from streams.log.log_port import Record
 from streams.topics import TOPICS, Topics
 
 

@@ -9,12 +9,12 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from agents.engine import checkpoint
+from agents.engine import checkpoint_selection
 from agents.engine.stage import Stage
 from agents.engine.turn import Event, Recorded, State, Turn
 from streams.codec.event_codec import Codec
 from streams.errors import BadRecord
-from streams.log.port import NewRecord, Record
+from streams.log.log_port import NewRecord, Record
 from streams.topics import Topics
 from tests.torture import kafka_topics
 
@@ -150,7 +150,7 @@ def _compare_decisions(report: Report, want: dict[tuple[str, str], Content], fou
 
 
 def _compare_state(report: Report, where: str, done: Redone, changelog: list[Record]) -> None:
-    reading_ = checkpoint.read({r.key: r.value for r in changelog if r.key is not None})
+    reading_ = checkpoint_selection.read({r.key: r.value for r in changelog if r.key is not None})
     found = reading_.found
     report.figures["torn marks"] += reading_.broken
     if found is None or found.mark.turn != done.last:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from aiokafka import AIOKafkaProducer
 
-from agents.engine import checkpoint
+from agents.engine import checkpoint_selection
 from agents.engine.stage import Stage
 from streams.broker import Broker, BrokerSettings
 from streams.codec import event_codec
@@ -202,7 +202,7 @@ class Run:
         for stage in self.stages:
             topic = f"{self.name}-{stage.name}-state-changelog"
             for records in await kafka_topics.whole(self.broker.bootstrap, topic, self.topics.partitions):
-                found = checkpoint.read({r.key: r.value for r in records if r.key is not None}).found
+                found = checkpoint_selection.read({r.key: r.value for r in records if r.key is not None}).found
                 if found is None or found.mark.turn != self.last:
                     return False
         return True

@@ -10,7 +10,7 @@ from dataclasses import replace
 from agents.engine.turn import Recorded
 from agents.logic.admission import vpa_manifest
 from agents.logic.admission.vpa_manifest import Vpa
-from agents.logic.policies import Held, Policies
+from agents.logic.governing_policies import Held, Policies
 from agents.logic.resources import container_limit_range
 from agents.logic.resources.container_limit_range import NONE, Ranges
 from schemas.catalogue import Event

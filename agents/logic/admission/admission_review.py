@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from agents.logic.admission import field_errors, pod_patch, pod_spec, vpa_validation
-from agents.logic.admission.admission_account import Account, Op, Status
+from agents.logic.admission.admission_report import Account, Op, Status
 from agents.logic.admission.admission_settings import AdmissionSettings
 from agents.logic.admission.json_fields import UnreadableError, parts, text
 from agents.logic.admission.vpa_manifest import Vpa

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from agents.logic.admission import startup_boost
-from agents.logic.admission.admission_account import ContainerChange, Op, Patched
+from agents.logic.admission.admission_report import ContainerChange, Op, Patched
 from agents.logic.admission.admission_settings import AdmissionSettings
 from agents.logic.admission.pod_spec import AdmittedPod
 from agents.logic.admission.startup_boost import BoostError

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from agents.logic.admission import vpa_manifest
-from agents.logic.admission.admission_account import Op
+from agents.logic.admission.admission_report import Op
 from agents.logic.admission.admission_settings import AdmissionSettings
 from agents.logic.admission.field_errors import FieldError, forbidden, internal, invalid, not_supported, required, too_many
 from agents.logic.admission.json_fields import UnreadableError

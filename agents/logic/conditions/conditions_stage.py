@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from agents.engine.tables.chunked_state import PartedState, StatePart
 from agents.engine.tables.object_table import ObjectTable
-from agents.engine.tables.parted_state import PartedState, StatePart
 from agents.engine.turn import Decided, DeferredRecord, Recorded, Turn
 from agents.logic.conditions import condition_rules
 from agents.logic.conditions.condition_rules import TargetKnowledge
-from agents.logic.conditions.target_index import DecidedRequests, TargetIndex
+from agents.logic.conditions.targeted_workloads import DecidedRequests, TargetIndex
 from agents.logic.targeted_vpas import TargetedVpas
 from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
 from schemas.decisions.vpa_conditions import DecidedCondition, VpaConditionsDecided

@@ -10,7 +10,7 @@ from enum import StrEnum
 from itertools import groupby
 from operator import attrgetter
 
-from agents.logic.nodes.pod_natures import Nature, PodOwner, SchedulablePod, controller, is_daemon, is_mirror, lingers
+from agents.logic.nodes.pod_scheduling_needs import Nature, PodOwner, SchedulablePod, controller, is_daemon, is_mirror, lingers
 from agents.logic.nodes.scheduling.scheduling_selectors import Selector
 
 SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from agents.logic.nodes.pod_natures import SchedulablePod, controller
+from agents.logic.nodes.pod_scheduling_needs import SchedulablePod, controller
 from agents.logic.nodes.scheduling.label_columns import Counts
 from agents.logic.nodes.scheduling.scheduled_cluster import ShapeId
 

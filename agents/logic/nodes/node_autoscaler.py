@@ -18,12 +18,12 @@ from agents.logic.nodes.expanders import Circumstances
 from agents.logic.nodes.group_backoff import Backoff, BackoffSettings, Failure
 from agents.logic.nodes.node_estimator import Template
 from agents.logic.nodes.pending_pods import PendingSettings
-from agents.logic.nodes.pod_natures import Nature, SchedulablePod, recreated
-from agents.logic.nodes.scale_down import DISABLED, Chosen, GroupSize, ScaleDown, ScaleDownNode, ScaleDownSettings
+from agents.logic.nodes.pod_scheduling_needs import Nature, SchedulablePod, recreated
 from agents.logic.nodes.scale_up import Increase, ScaleUp, ScaleUpGroup, ScaleUpSettings
 from agents.logic.nodes.scheduling.pod_shapes import Node
 from agents.logic.nodes.scheduling.scheduled_cluster import Cluster, Row, numbers
 from agents.logic.nodes.scheduling.topology_counts import Namespaces
+from agents.logic.nodes.unneeded_nodes import DISABLED, Chosen, GroupSize, ScaleDown, ScaleDownNode, ScaleDownSettings
 
 LONG_AGO = 3600.0
 """Seconds before the start at which growth and shrinkage count as having happened last."""

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from agents.logic.nodes.pod_natures import DEFAULT_GRACE, SchedulablePod
+from agents.logic.nodes.pod_scheduling_needs import DEFAULT_GRACE, SchedulablePod
 
 DAEMON_EVICTION = "cluster-autoscaler.kubernetes.io/enable-ds-eviction"
 HOOK = "delay-deletion.cluster-autoscaler.kubernetes.io/"

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from agents.logic.nodes.pod_natures import SchedulablePod, is_daemon, is_mirror, lingers
+from agents.logic.nodes.pod_scheduling_needs import SchedulablePod, is_daemon, is_mirror, lingers
 from agents.logic.nodes.scheduling.pod_requests import CPU, MEMORY
 from agents.logic.nodes.scheduling.pod_shapes import Node
 

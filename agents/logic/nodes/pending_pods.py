@@ -7,7 +7,7 @@ from operator import attrgetter
 import numpy as np
 
 from agents.logic.nodes.aws.group_options import duration
-from agents.logic.nodes.pod_natures import Nature, SchedulablePod, is_daemon
+from agents.logic.nodes.pod_scheduling_needs import Nature, SchedulablePod, is_daemon
 from agents.logic.nodes.scheduling import placement
 from agents.logic.nodes.scheduling.label_columns import Counts
 from agents.logic.nodes.scheduling.scheduled_cluster import Cluster, Row

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from agents.engine.tables.object_table import ObjectTable
-from agents.logic.policies import Held
+from agents.logic.governing_policies import Held
 from agents.logic.resources import resource_lists
 from agents.logic.resources.limit_proportion import limit_amounts
 from agents.logic.resources.resource_lists import Advice, Container

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 
 from agents.engine.turn import Decided, Turn
+from agents.logic.governing_policies import body
 from agents.logic.guards.budget import Headcount
-from agents.logic.guards.objections import Objection
 from agents.logic.guards.plan_expiry import plan_expiry
-from agents.logic.policies import body
+from agents.logic.guards.shared_guards import Objection
 from agents.logic.updates.candidate import Candidate, changes
 from agents.logic.updates.update_guards import ClusterSituation
 from agents.logic.updates.update_priority import UpdateReason

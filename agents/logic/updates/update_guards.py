@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from agents.logic.guards import budget, objections
+from agents.logic.guards import budget, shared_guards
 from agents.logic.guards.budget import Headcount
-from agents.logic.guards.objections import ControlRecord, Objection
+from agents.logic.guards.shared_guards import ControlRecord, Objection
 from agents.logic.updates import disruption
 from agents.logic.updates.candidate import Candidate, keeps_service_class, stuck
 from agents.logic.updates.disruption import ReplicaCounts, ReplicaGroup
@@ -39,12 +39,12 @@ class ClusterSituation:
     @property
     def mode(self) -> Mode:
         """The cluster's mode."""
-        return objections.mode(self.control)
+        return shared_guards.mode(self.control)
 
     @property
     def budget(self) -> Fraction:
         """The share of pods that may be away or being changed at one time."""
-        return objections.budget(self.control, self.settings.budget)
+        return shared_guards.budget(self.control, self.settings.budget)
 
 
 Guard = Callable[[Candidate, ClusterSituation], str | None]
@@ -52,7 +52,7 @@ Guard = Callable[[Candidate, ClusterSituation], str | None]
 
 def first_objection(candidate: Candidate, cluster: ClusterSituation) -> Objection | None:
     """The first guard that objects, or None."""
-    return objections.first_objection(GUARDS, candidate, cluster)
+    return shared_guards.first_objection(GUARDS, candidate, cluster)
 
 
 def _mode(candidate: Candidate, _cluster: ClusterSituation) -> str | None:
@@ -63,22 +63,22 @@ def _mode(candidate: Candidate, _cluster: ClusterSituation) -> str | None:
 
 
 def _paused(_candidate: Candidate, cluster: ClusterSituation) -> str | None:
-    return objections.paused(cluster.control)
+    return shared_guards.paused(cluster.control)
 
 
 def _warm_up(_candidate: Candidate, cluster: ClusterSituation) -> str | None:
-    return objections.warming_up(
+    return shared_guards.warming_up(
         stage="updater", now=cluster.now, first_turn=cluster.first_turn, warm_up=cluster.settings.warm_up
     )
 
 
 def _blind(_candidate: Candidate, cluster: ClusterSituation) -> str | None:
-    return objections.blind(fact="pod fact", now=cluster.now, seen=cluster.facts_seen, within=cluster.settings.facts_within)
+    return shared_guards.blind(fact="pod fact", now=cluster.now, seen=cluster.facts_seen, within=cluster.settings.facts_within)
 
 
 def _stale(candidate: Candidate, cluster: ClusterSituation) -> str | None:
     taken, within = candidate.situation.recommended.turn, cluster.settings.recommendation_within
-    return objections.stale(what="recommendation", now=cluster.now, taken=taken, within=within)
+    return shared_guards.stale(what="recommendation", now=cluster.now, taken=taken, within=within)
 
 
 def _phase(candidate: Candidate, _cluster: ClusterSituation) -> str | None:
@@ -95,7 +95,7 @@ def _resizing(candidate: Candidate, cluster: ClusterSituation) -> str | None:
 
 def _cool_down(candidate: Candidate, cluster: ClusterSituation) -> str | None:
     acted = candidate.situation.history.acted
-    return objections.cooling_down(subject="pod", now=cluster.now, planned=acted, cool_down=cluster.settings.cool_down)
+    return shared_guards.cooling_down(subject="pod", now=cluster.now, planned=acted, cool_down=cluster.settings.cool_down)
 
 
 def _service_class(candidate: Candidate, _cluster: ClusterSituation) -> str | None:
@@ -136,7 +136,7 @@ def _cluster_budget(_candidate: Candidate, cluster: ClusterSituation) -> str | N
 
 
 def _rate(_candidate: Candidate, cluster: ClusterSituation) -> str | None:
-    return objections.over_rate(planned=cluster.planned, rate=cluster.settings.rate, interval=cluster.settings.interval)
+    return shared_guards.over_rate(planned=cluster.planned, rate=cluster.settings.rate, interval=cluster.settings.interval)
 
 
 GUARDS: tuple[tuple[str, Guard], ...] = (

@@ -8,11 +8,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 
+from agents.engine.tables.chunked_state import PartedState
 from agents.engine.tables.object_table import ObjectTable
-from agents.engine.tables.parted_state import PartedState
 from agents.engine.turn import Decided, Turn
+from agents.logic.governing_policies import Policies
 from agents.logic.guards.budget import Headcount
-from agents.logic.policies import Policies
 from agents.logic.stage_rules import StageRules
 from agents.logic.updates import plan_builder
 from agents.logic.updates.candidate import Candidate, PodSituation, PriorityCache, candidate

@@ -6,11 +6,11 @@ Of each it keeps what is newest. The values are frozen and live in tables, whose
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from agents.engine.tables.chunked_state import StatePart
 from agents.engine.tables.object_table import ObjectTable
-from agents.engine.tables.parted_state import StatePart
 from agents.engine.turn import DeferredRecord, Recorded, Turn
-from agents.logic.guards.objections import ControlRecord
-from agents.logic.policies import Policies
+from agents.logic.governing_policies import Policies
+from agents.logic.guards.shared_guards import ControlRecord
 from schemas import times
 from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
 from schemas.facts.pods import PodChanged, PodDeleted, ResizeState

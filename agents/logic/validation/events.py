@@ -6,19 +6,19 @@ It knows only the event. A bad number in a histogram or in a plan cannot be take
 from collections.abc import Iterator
 
 from agents.engine.turn import Event
-from agents.logic.guards import guard_checks
+from agents.logic.guards import guard_validation
 from agents.logic.stage_rules import fault
 from agents.logic.updates import plan_builder, updater
 from agents.logic.updates.update_settings import UpdateRules
 from agents.logic.usage import usage_checks
-from agents.logic.vertical import recommender, vertical_checks
+from agents.logic.vertical import recommender_stage, vertical_checks
 from agents.logic.vertical.vertical_settings import VerticalSettings
 from schemas import bounds
 from schemas.names import Workload
 from schemas.policies.rules import StageRulesChanged
 
 _RULES = {
-    (recommender.NAME, recommender.PROGRAM): VerticalSettings,
+    (recommender_stage.NAME, recommender_stage.PROGRAM): VerticalSettings,
     (plan_builder.NAME, updater.PROGRAM): UpdateRules,
 }
 """The settings that each stage of this program has. What rules of other programs may hold is not known here."""
@@ -34,7 +34,7 @@ def _reasons(event: Event) -> Iterator[str]:
     workload = getattr(event, "workload", None)
     if isinstance(workload, Workload):
         yield from bounds.workload("workload", workload)
-    yield from guard_checks.reasons(event)
+    yield from guard_validation.reasons(event)
     if isinstance(event, StageRulesChanged) and (kind := _RULES.get((event.stage, event.program))) is not None:
         odd = fault(kind, event.settings)
         yield from () if odd is None else (odd,)

@@ -10,8 +10,8 @@ from datetime import datetime
 import numpy as np
 
 from agents.logic.usage import histogram_checkpoints
+from agents.logic.vertical.aggregated_usage import added
 from agents.logic.vertical.container_index import ContainerIndex
-from agents.logic.vertical.evidence import added
 from agents.logic.vertical.usage_ingest import UsageIngest
 from schemas.facts.vpa_checkpoints import CheckpointSeen
 from schemas.names import Workload

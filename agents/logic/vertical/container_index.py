@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agents.engine.tables.row_table import Floats, Indices, RowKey, RowTable
-from agents.logic.policies import Held, Policies
+from agents.logic.governing_policies import Held, Policies
 from agents.logic.usage.container_usage import ContainerUsage
 from agents.logic.usage.pod_index import SEED, UNKNOWN, matches
 from agents.logic.vertical.tuning import COLUMNS, PLACE, FoldingRules, RuleLines, folding, row

@@ -12,10 +12,10 @@ from math import isnan
 import numpy as np
 
 from agents.engine.turn import Decided, Turn
-from agents.logic.policies import Held, body
+from agents.logic.governing_policies import Held, body
 from agents.logic.usage.histograms import NEVER
-from agents.logic.vertical.estimation import MILLI, Estimate
-from agents.logic.vertical.recommendation import AMOUNTS, Recommendation
+from agents.logic.vertical.percentile_estimation import MILLI, Estimate
+from agents.logic.vertical.recommended_amounts import AMOUNTS, Recommendation
 from agents.logic.vertical.tuning import COLUMNS, PLACE
 from agents.logic.vertical.vertical_settings import VerticalSettings
 from schemas import times

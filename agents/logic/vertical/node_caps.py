@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from agents.engine.tables.chunked_state import StatePart
 from agents.engine.tables.object_table import ObjectTable
-from agents.engine.tables.parted_state import StatePart
 from agents.engine.tables.row_table import Floats, Indices
 from agents.engine.turn import Recorded
-from agents.logic.vertical.estimation import MILLI
+from agents.logic.vertical.percentile_estimation import MILLI
 from schemas.facts.nodes import NodeChanged, NodeRemoved
 from schemas.names import Place, cluster_of
 

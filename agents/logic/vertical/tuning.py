@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from agents.engine.tables.row_table import Floats, Indices
-from agents.logic.policies import Held, bounds
+from agents.logic.governing_policies import Held, bounds
 from agents.logic.vertical.vertical_settings import VerticalSettings
 from schemas.names import Amounts
 from schemas.policies import vpa_annotations

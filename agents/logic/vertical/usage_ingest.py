@@ -13,7 +13,7 @@ from sys import intern
 import numpy as np
 
 from agents.engine.tables.row_table import RowKey
-from agents.logic.policies import Policies
+from agents.logic.governing_policies import Policies
 from agents.logic.usage import histogram_checkpoints
 from agents.logic.usage.container_usage import ContainerUsage, OomBump, UsageSettings
 from agents.logic.usage.expiry import expire

@@ -5,7 +5,7 @@ from datetime import datetime
 
 from streams.clients.kube import api_paths
 from streams.clients.kube.api import Api
-from streams.clients.kube.plain_objects import Json, PlainObjects
+from streams.clients.kube.json_objects import Json, PlainObjects
 from streams.errors import TryAgain
 
 API_VERSION = "coordination.k8s.io/v1"

@@ -7,7 +7,7 @@ its start. If the log names an end and does not deliver up to it, that is LogUna
 from collections.abc import Iterable, Iterator, Mapping
 
 from streams.errors import LogUnavailable
-from streams.log.port import Log, Record
+from streams.log.log_port import Log, Record
 
 _PATIENCE = 5.0
 """Seconds to wait for a record that the log says it has."""

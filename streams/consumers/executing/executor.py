@@ -22,12 +22,12 @@ from schemas.outcomes import Action, ActionFinished, OutcomeDetail, Result
 from schemas.subjects import Subject
 from streams import refused_records
 from streams.codec.event_codec import tick_number
-from streams.consumers.executing.control import ControlState
+from streams.consumers.executing.control_state import ControlState
 from streams.consumers.executing.cursor import Cursor
 from streams.consumers.executing.holder_lease import HolderLease
 from streams.consumers.executing.outcome_index import OutcomeIndex
 from streams.errors import BadRecord, GiveUp, LogUnavailable, TryAgain, Unreachable
-from streams.log.port import NewRecord, Record
+from streams.log.log_port import NewRecord, Record
 from streams.log_context import LogContext
 from streams.log_range import offset_at
 

@@ -17,8 +17,8 @@ from datetime import UTC, datetime
 import structlog
 
 from schemas.units import Seconds
+from streams.clients.kube.json_objects import Json, ObjectStore
 from streams.clients.kube.leases import micro_time, new_lease, was_faster
-from streams.clients.kube.plain_objects import Json, ObjectStore
 from streams.errors import GiveUp, TryAgain
 
 DURATION = Seconds(10.0)

@@ -7,7 +7,7 @@ webhook in the same way (pkg/utils/status/status_validator.go), once a minute; h
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
-from streams.clients.kube.plain_objects import ObjectStore
+from streams.clients.kube.json_objects import ObjectStore
 
 Objection = Callable[[], str | None]
 """Why nobody may be evicted now, as a sentence; None when nothing speaks against it. Raises TryAgain and GiveUp."""

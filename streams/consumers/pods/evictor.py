@@ -9,9 +9,9 @@ from schemas.names import Amounts, PodName
 from schemas.outcomes import Action, OutcomeDetail, Result
 from streams.clients.cluster_port import ClusterClient, find_live
 from streams.clients.kube.quantities import same
+from streams.consumers.executing.amount_texts import spelled
 from streams.consumers.executing.executor import Executor, Handler, HandlerResult
 from streams.consumers.executing.holder_lease import HolderLease
-from streams.consumers.executing.wording import spelled
 from streams.consumers.pods.admission_lease import Objection, nothing_objects
 from streams.errors import GiveUp
 from streams.log_context import LogContext

@@ -9,10 +9,10 @@ from schemas.names import Amounts
 from schemas.outcomes import Action, OutcomeDetail, Result
 from streams.clients.cluster_port import ClusterClient, Pod, find_live
 from streams.clients.kube.quantities import meets, same
+from streams.consumers.executing.amount_texts import spelled
 from streams.consumers.executing.executor import Executor, Handler, HandlerResult
 from streams.consumers.executing.holder_lease import HolderLease
 from streams.consumers.executing.node_sizes import NodeSizes
-from streams.consumers.executing.wording import spelled
 from streams.consumers.pods import plan_bounds
 from streams.log_context import LogContext
 

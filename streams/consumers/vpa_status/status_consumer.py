@@ -28,7 +28,7 @@ from streams.consumers.executing.cursor import Cursor
 from streams.consumers.executing.rate_limit import RateLimit
 from streams.consumers.vpa_status.status_writer import StatusApi, StatusWriter, WrittenStatus
 from streams.errors import BadRecord, EdgeError, LogUnavailable, TryAgain, Unreachable
-from streams.log.port import NewRecord, Record
+from streams.log.log_port import NewRecord, Record
 from streams.log_context import LogContext
 from streams.log_range import offset_before_end
 

@@ -14,12 +14,12 @@ import structlog
 
 from schemas.units import Seconds
 from streams.compacted_copy import read_present
-from streams.consumers.executing.control import ControlState
+from streams.consumers.executing.control_state import ControlState
 from streams.consumers.executing.cursor import Cursor
 from streams.consumers.webhook.review import Reviewer
 from streams.decision_view import DecisionView, LatestDecision
 from streams.errors import BadInput, LogUnavailable
-from streams.log.port import Record
+from streams.log.log_port import Record
 from streams.log_context import LogContext
 from streams.log_range import offset_before_end
 

@@ -16,7 +16,7 @@ from typing import Any
 import structlog
 
 from schemas.units import Seconds
-from streams.clients.kube.plain_objects import ObjectStore
+from streams.clients.kube.json_objects import ObjectStore
 from streams.errors import BadInput
 from streams.serving import certificates
 

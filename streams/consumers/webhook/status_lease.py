@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
+from streams.clients.kube.json_objects import ObjectStore
 from streams.clients.kube.leases import micro_time, new_lease, was_faster
-from streams.clients.kube.plain_objects import ObjectStore
 from streams.errors import TryAgain
 
 DURATION = timedelta(seconds=10)

@@ -24,12 +24,12 @@ from streams.errors import LogUnavailable
 from streams.log_context import LogContext
 from streams.publishing.outbox import Outbox
 from streams.publishing.published_state import PublishedState, read_all
-from streams.sources.kube.owners.owner_graph import REFRESH_AFTER, OwnerGraph
 from streams.sources.kube.owners.pod_owners import PodOwners
+from streams.sources.kube.owners.topmost_controller import REFRESH_AFTER, OwnerGraph
 from streams.sources.kube.owners.vpa_targets import VpaTargets
 from streams.sources.kube.publish import limit_range_policies, node_facts, vpa_policies
+from streams.sources.kube.publish.fact_changes import PublishedFacts
 from streams.sources.kube.publish.pod_publisher import REPUBLISH_AFTER, PodPublisher
-from streams.sources.kube.publish.published_facts import PublishedFacts
 from streams.sources.kube.publish.publisher import Publisher
 from streams.sources.kube.publish.vpa_publisher import VpaPublisher
 from streams.sources.kube.watch.notifications import (

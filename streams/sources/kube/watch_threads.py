@@ -12,12 +12,12 @@ import structlog
 
 from schemas.units import Seconds
 from streams.clients.kube.api import Api
-from streams.clients.kube.list_watch import ListWatchClient
+from streams.clients.kube.list_watch_requests import ListWatchClient
 from streams.clients.kube.scales import ScaleClient
 from streams.errors import LogUnavailable, UllageError
 from streams.log_context import LogContext
 from streams.sources.kube.kube_source import KubeSource, SourceOptions
-from streams.sources.kube.watch.lookups import Lookups
+from streams.sources.kube.watch.lookup_queue import Lookups
 from streams.sources.kube.watch.notifications import Notification
 from streams.sources.kube.watch.reflector import Reflector
 from streams.sources.kube.watch.sync_status import SyncStatus

@@ -13,7 +13,7 @@ from schemas import times
 from schemas.units import Seconds
 from streams import refused_records
 from streams.errors import BadInput
-from streams.log.port import NewRecord
+from streams.log.log_port import NewRecord
 from streams.log_context import LogContext
 from streams.sources.clock import TimeBase, ticks, wall_ms
 from streams.sources.traces.trace_facts import FactRouter, RoutedFact, TraceFacts

@@ -18,7 +18,7 @@ from schemas.names import Amounts, PodName, Workload
 from schemas.units import Bytes, Cores, Seconds
 from streams.codec.event_codec import Codec
 from streams.codec.usage_columns import ROWS
-from streams.log.port import NewRecord
+from streams.log.log_port import NewRecord
 from streams.sources.traces.trace_columns import REQUESTS
 from streams.sources.traces.trace_table import Trace, TraceScrape
 from streams.topics import Topics

@@ -11,7 +11,7 @@ from schemas import times
 from schemas.facts.pods import PodChanged, PodDeleted
 from streams import log_range
 from streams.codec.event_codec import tick_number
-from streams.log.port import Record
+from streams.log.log_port import Record
 from streams.log_context import LogContext
 
 READ_BACK = timedelta(hours=4)

@@ -17,7 +17,7 @@ from schemas import times
 from schemas.facts.sources import SourceReported
 from schemas.units import Seconds
 from streams.errors import EdgeError, LogUnavailable
-from streams.log.port import NewRecord
+from streams.log.log_port import NewRecord
 from streams.log_context import LogContext
 from streams.publishing.outbox import Outbox
 from streams.publishing.scrape_batches import Scrape, ScrapeBatcher, UsageColumns

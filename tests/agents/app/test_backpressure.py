@@ -9,10 +9,10 @@ from agents import pipeline
 from agents.app.backpressure import Backpressure
 from agents.app.faust_consumer import FaustConsumer
 from agents.app.owned_partition import OwnedPartition, new_ledger
+from agents.partition_task import Task
 from agents.settings.tree import Settings
-from agents.task import Task
 from streams.codec.event_codec import Codec, tick
-from streams.log.port import Record
+from streams.log.log_port import Record
 from streams.topics import Topics
 
 T = Topics("ullage", 1)

@@ -3,7 +3,7 @@
 import orjson
 
 from agents.app.record_bounds import FRAME, RecordBounds
-from streams.log.port import MAX_RECORD_BYTES, NewRecord
+from streams.log.log_port import MAX_RECORD_BYTES, NewRecord
 from streams.topics import Topics
 
 TOPICS = Topics(partitions=2)

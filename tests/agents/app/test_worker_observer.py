@@ -7,14 +7,14 @@ from structlog.testing import capture_logs
 from agents import pipeline
 from agents.app.checkpoint_writer import Generation
 from agents.app.owned_partition import OwnedPartition, new_ledger
-from agents.app.recovery import Recovery
+from agents.app.partition_recovery import Recovery
 from agents.app.stage_host import StageHost
 from agents.app.worker_observer import WorkerObserver
 from agents.app.worker_plan import WorkerPlan, from_settings
 from agents.settings.tree import Settings
 from streams.codec.event_codec import tick
 from streams.log.kafka_connection import KafkaConnection
-from streams.log.port import Record
+from streams.log.log_port import Record
 from streams.topics import Topics
 
 TASK = {"stage": "recommender", "partition": "0"}

@@ -8,7 +8,7 @@ import pytest
 from agents.backtest import backtest
 from agents.backtest.recording import Recording
 from agents.backtest.weighted_sums import ResourceSums
-from agents.runner import Runner
+from agents.log_runner import Runner
 from streams.log_context import LogContext
 from streams.sources.traces import Trace
 from streams.topics import Topics

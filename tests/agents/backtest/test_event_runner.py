@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from agents.backtest.event_runner import EventRunner, RoutedEvent
 from agents.engine.turn import Event
+from agents.log_runner import Runner
 from agents.pipeline import stages, ticked_topics
-from agents.runner import Runner
 from agents.settings.tree import Settings
 from schemas.facts.pods import ContainerSeen, PodChanged, PodDeleted, PodPhase
 from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
@@ -19,8 +19,8 @@ from schemas.policies.control import ControlChanged, Mode
 from schemas.policies.vertical import ContainerPolicy, UpdateMode, VerticalPolicyChanged
 from schemas.units import Bytes, Cores
 from streams.codec.event_codec import Codec
+from streams.log.log_port import NewRecord
 from streams.log.memory_log import MemoryLog
-from streams.log.port import NewRecord
 from streams.log_context import LogContext
 from streams.sources import clock
 from streams.topics import TOPICS, Topics

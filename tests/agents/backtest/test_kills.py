@@ -14,7 +14,7 @@ from agents.engine.turn import Decided, Event, Turn
 from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
 from schemas.names import PodName
 from schemas.units import Bytes
-from streams.log.port import NewRecord
+from streams.log.log_port import NewRecord
 from streams.sources.traces import Trace
 from streams.topics import Topics
 from tests.support.small_pipeline import START_MS, WEB, AdderState, PipelineLog, scrape, stages

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from agents.backtest.container_rows import ContainerRows
 from agents.backtest.simulated_updates import SimulatedUpdates
-from agents.logic.policies import Held
+from agents.logic.governing_policies import Held
 from agents.logic.resources import resource_lists
 from agents.logic.resources.resource_lists import Container
 from agents.logic.updates.candidate import PodSituation, reasons

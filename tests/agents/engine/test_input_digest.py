@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.engine.input_digest import EMPTY, InputDigests
-from streams.log.port import Record
+from streams.log.log_port import Record
 
 records = st.builds(
     Record,

@@ -11,14 +11,14 @@ import pytest
 import yaml
 
 from agents import cli
-from agents.engine.checkpoint import Ledger
+from agents.engine.checkpoint_selection import Ledger
 from agents.inspect.checkpoints import checkpoints
-from agents.logic.vertical.recommender import Recommender
+from agents.logic.vertical.recommender_stage import Recommender
 from agents.logic.vertical.vertical_settings import VerticalSettings
 from agents.settings.tree import Settings
 from streams.clients.kube.watched_objects import CheckpointObject
 from streams.log.file_log import FileLog
-from streams.log.port import NewRecord
+from streams.log.log_port import NewRecord
 from streams.sources.kube.publish.vpa_publisher import checkpoint_seen
 from streams.topics import changelog_topic
 from tests.support.cluster_events import API, MINUTE, START, pod, scrape, turn, vpa

@@ -10,7 +10,7 @@ from schemas.facts.pods import ContainerSeen, PodChanged, PodPhase
 from schemas.names import Amounts, PodName, Workload
 from streams.codec.event_codec import Codec
 from streams.log.file_log import FileLog
-from streams.log.port import NewRecord
+from streams.log.log_port import NewRecord
 from streams.topics import TOPICS, Topics
 
 EVIL = "\x1b]0;owned\x07\x1b[2J\u202e\x9b31m\r"

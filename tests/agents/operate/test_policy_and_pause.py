@@ -13,9 +13,9 @@ from schemas.policies.vertical import ContainerPolicy, UpdateMode, VerticalPolic
 from schemas.units import Bytes, Cores, Fraction
 from streams.codec.event_codec import tick
 from streams.log.file_log import FileLog
-from streams.log.port import NewRecord
+from streams.log.log_port import NewRecord
 from streams.log_context import LogContext
-from streams.publishing.operator import OperatorLog
+from streams.publishing.operator_log import OperatorLog
 from streams.topics import TOPICS, Topics
 
 AT = datetime(2026, 1, 5, 12, tzinfo=UTC)

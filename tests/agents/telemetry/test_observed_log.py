@@ -11,8 +11,8 @@ from schemas.outcomes import Action, ActionFinished, Result
 from schemas.subjects import Subject
 from streams.codec.event_codec import Codec, tick
 from streams.errors import LogUnavailable
+from streams.log.log_port import NewRecord
 from streams.log.memory_log import MemoryLog
-from streams.log.port import NewRecord
 from streams.sources.clock import Clock, ClockTiming
 from streams.topics import TOPICS, Topics
 

@@ -1,10 +1,10 @@
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from agents.task import TurnResult
+from agents.partition_task import TurnResult
 from agents.telemetry import WorkerMetrics
 from schemas.units import Bytes, Seconds
-from streams.log.port import NewRecord
+from streams.log.log_port import NewRecord
 
 TASK = {"stage": "recommender", "partition": "1"}
 

@@ -1,12 +1,12 @@
 """How far workers got, from their changelogs: a decision missing at the very end is noticed."""
 
-from agents.engine.checkpoint import Ledger
-from agents.runner import Runner
+from agents.engine.checkpoint_selection import Ledger
+from agents.log_runner import Runner
 from agents.verify.committed_turns import committed
 from agents.verify.verification import DiscrepancyKind, verify
 from streams.codec.event_codec import header
+from streams.log.log_port import NewRecord
 from streams.log.memory_log import MemoryLog
-from streams.log.port import NewRecord
 from streams.log_context import LogContext
 from streams.topics import TOPICS, changelog_topic
 from tests.support.small_pipeline import START_MS, WEB, PipelineLog, stages

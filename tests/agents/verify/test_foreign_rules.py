@@ -6,11 +6,11 @@ import pytest
 
 from agents import rules_in_log
 from agents.engine.stage import Stage
-from agents.runner import Runner
+from agents.log_runner import Runner
 from agents.verify.verification import DiscrepancyKind, report_lines, verify
 from streams.codec.event_codec import tick_number
+from streams.log.log_port import NewRecord
 from streams.log.memory_log import MemoryLog
-from streams.log.port import NewRecord
 from streams.log_context import LogContext
 from tests.support.small_pipeline import START, START_MS, TILL, WEB, PipelineLog, stages
 

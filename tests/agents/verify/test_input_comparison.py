@@ -7,13 +7,13 @@ import pytest
 
 from agents.engine.input_digest import InputDigests
 from agents.engine.stage import Stage
-from agents.runner import Runner, TaskStart
+from agents.log_runner import Runner, TaskStart
 from agents.verify.committed_turns import CommittedTurn
 from agents.verify.verification import DiscrepancyKind, VerificationReport, report_lines, verify
 from schemas.policies.vertical import VerticalPolicyRemoved
 from streams.codec.event_codec import tick_number
+from streams.log.log_port import Record
 from streams.log.memory_log import MemoryLog
-from streams.log.port import Record
 from streams.log_context import LogContext
 from streams.topics import TOPICS
 from tests.support.small_pipeline import START, START_MS, WEB, PipelineLog, stages

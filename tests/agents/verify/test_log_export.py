@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from agents.engine.checkpoint import Ledger
-from agents.runner import Runner
+from agents.engine.checkpoint_selection import Ledger
+from agents.log_runner import Runner
 from agents.verify.committed_turns import committed
 from agents.verify.log_export import export
 from agents.verify.verification import DiscrepancyKind, verify
 from streams.log.file_log import FileLog
+from streams.log.log_port import NewRecord, Positions, Record
 from streams.log.memory_log import MemoryLog
-from streams.log.port import NewRecord, Positions, Record
 from streams.log_context import LogContext
 from streams.topics import TOPICS, changelog_topic
 from tests.support.small_pipeline import WEB, PipelineLog, stages

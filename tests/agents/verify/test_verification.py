@@ -8,14 +8,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agents.runner import Runner, TaskStart
+from agents.log_runner import Runner, TaskStart
 from agents.verify.committed_turns import CommittedTurn
 from agents.verify.verification import DiscrepancyKind, VerificationReport, report_lines, verify
 from streams.codec.event_codec import header, tick_number
 from streams.errors import BadInput
 from streams.log.file_log import FileLog
+from streams.log.log_port import NewRecord, Positions, Record
 from streams.log.memory_log import MemoryLog
-from streams.log.port import NewRecord, Positions, Record
 from streams.log_context import LogContext
 from streams.log_range import copy_range
 from streams.topics import TOPICS

@@ -9,16 +9,16 @@ from pathlib import Path
 import orjson
 import pytest
 
+from agents.log_runner import Runner
 from agents.pipeline import stages as pipeline
-from agents.runner import Runner
 from agents.settings import loading
 from agents.verify.verification import DiscrepancyKind, VerificationReport, report_lines, verify
 from schemas.catalogue import CATALOGUE, Catalogue
 from schemas.decisions.recommendations import RequestsRecommended
 from streams.codec.event_codec import Codec, header, tick_number
 from streams.log.file_log import FileLog
+from streams.log.log_port import NewRecord, Record
 from streams.log.memory_log import MemoryLog
-from streams.log.port import NewRecord, Record
 from streams.log_context import LogContext
 from streams.log_range import copy_range, read_range
 from streams.topics import TOPICS, Topics

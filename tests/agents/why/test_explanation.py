@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from agents.runner import Runner
+from agents.log_runner import Runner
 from agents.why.explanation import Explanation, explain, lines
 from schemas.decisions.recommendations import RequestsRecommended
 from schemas.facts.pods import PodChanged, PodPhase
@@ -16,8 +16,8 @@ from schemas.subjects import Subject
 from streams.codec import event_codec
 from streams.codec.event_codec import header
 from streams.errors import BadInput
+from streams.log.log_port import NewRecord
 from streams.log.memory_log import MemoryLog
-from streams.log.port import NewRecord
 from streams.log_context import LogContext
 from tests.support.small_pipeline import START, START_MS, TILL, WEB, PipelineLog, scrape, stages
 from tests.support.status_scene import START as SCENE_START

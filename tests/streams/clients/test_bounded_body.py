@@ -20,7 +20,7 @@ from schemas.units import Bytes, Seconds
 from streams.clients import prometheus
 from streams.clients.kube import api as kube_api
 from streams.clients.kube.api import Api, ApiRequest, ResponseTooLarge
-from streams.clients.kube.list_watch import ListWatchClient
+from streams.clients.kube.list_watch_requests import ListWatchClient
 from streams.clients.kube.vpa_status_client import VpaStatusClient
 from streams.clients.prometheus import Prometheus
 from streams.errors import GiveUp, Unreachable

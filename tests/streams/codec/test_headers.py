@@ -7,7 +7,7 @@ from schemas.names import Place
 from streams.codec import event_codec
 from streams.codec.event_codec import Codec
 from streams.errors import BadRecord
-from streams.log.port import NewRecord, Record
+from streams.log.log_port import NewRecord, Record
 from streams.topics import Topics
 
 TOPIC = "ullage.policies.v1"

@@ -13,7 +13,7 @@ from schemas.outcomes import Action, ActionFinished, Result
 from schemas.subjects import Subject
 from streams.codec.event_codec import Codec
 from streams.errors import BadRecord
-from streams.log.port import Record
+from streams.log.log_port import Record
 from streams.topics import Topics
 from tests.support import golden_wire
 

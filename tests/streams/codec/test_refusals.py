@@ -8,7 +8,7 @@ from schemas.facts.pods import PodDeleted
 from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
 from streams.codec.event_codec import Codec
 from streams.errors import BadRecord
-from streams.log.port import Headers, Record
+from streams.log.log_port import Headers, Record
 from streams.topics import TOPICS, Topics
 from tests.support import examples
 

@@ -16,7 +16,7 @@ from schemas.facts.usage import MetricsScraped
 from schemas.names import Place
 from streams.codec import event_codec
 from streams.codec.event_codec import Codec
-from streams.log.port import NewRecord, Record
+from streams.log.log_port import NewRecord, Record
 from streams.topics import TOPICS, Topics
 from tests.support import examples, golden_wire, strategies
 from tests.support.golden_wire import encoded as written

@@ -20,7 +20,7 @@ from streams.codec.event_codec import Codec
 from streams.errors import BadRecord
 from streams.log import bounded_unpacking
 from streams.log.bounded_unpacking import MOST_BYTES, UnpacksTooLarge
-from streams.log.port import LEFT_OUT, Record
+from streams.log.log_port import LEFT_OUT, Record
 from streams.topics import Topics
 
 

@@ -15,7 +15,7 @@ from schemas.names import Place
 from streams.errors import BadInput, LogUnavailable
 from streams.log import file_format
 from streams.log.file_log import FileLog
-from streams.log.port import Log, NewRecord, Record
+from streams.log.log_port import Log, NewRecord, Record
 from tests.support.log_conformance import Conformance, World
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from schemas.names import Place
 from streams.errors import BadInput
+from streams.log.log_port import Log, NewRecord, Record
 from streams.log.memory_log import MemoryLog
-from streams.log.port import Log, NewRecord, Record
 from tests.support.log_conformance import Conformance, World
 
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from schemas.facts.usage import MetricsScraped
 from streams.codec.event_codec import Codec
+from streams.log.log_port import NewRecord, Record
 from streams.log.memory_log import MemoryLog
-from streams.log.port import NewRecord, Record
 from streams.log_context import LogContext
 from streams.publishing.scrape_batches import Scrape, ScrapeBatcher, UsageColumns
 from streams.topics import Topics

@@ -2,13 +2,13 @@ from collections.abc import Iterable, Sequence
 
 import pytest
 
-from agents.engine.aligner import Aligner
+from agents.engine.turn_aligner import Aligner
 from agents.pipeline import ticked_topics
 from schemas.names import Place
 from streams.codec import event_codec
 from streams.errors import BadInput, LogUnavailable, TryAgain
+from streams.log.log_port import NewRecord, Record
 from streams.log.memory_log import MemoryLog
-from streams.log.port import NewRecord, Record
 from streams.sources.clock import Clock, ClockTiming, TimeBase
 from streams.topics import TOPICS, Topics
 

@@ -13,8 +13,8 @@ from schemas.names import Place
 from streams.clients.cluster_port import PodUsage
 from streams.codec.event_codec import Codec
 from streams.errors import LogUnavailable, TryAgain
+from streams.log.log_port import NewRecord, Record
 from streams.log.memory_log import MemoryLog
-from streams.log.port import NewRecord, Record
 from streams.log_context import LogContext
 from streams.publishing.outbox import Outbox
 from streams.simulated.cluster import SimulatedCluster

@@ -9,7 +9,7 @@ import duckdb
 import numpy as np
 import pytest
 
-from agents.engine.aligner import Aligner
+from agents.engine.turn_aligner import Aligner
 from agents.logic.usage.container_usage import ContainerUsage, UsageSettings
 from agents.pipeline import ticked_topics
 from schemas.catalogue import Event
@@ -19,8 +19,8 @@ from schemas.names import Amounts, Workload
 from streams.codec import event_codec
 from streams.codec.event_codec import Codec
 from streams.errors import BadInput
+from streams.log.log_port import Record
 from streams.log.memory_log import MemoryLog
-from streams.log.port import Record
 from streams.log_context import LogContext
 from streams.sources.clock import TimeBase
 from streams.sources.traces import Playback, PlaybackProgress, Trace, TracePlayer, trace_facts, trace_table

@@ -13,7 +13,7 @@ from schemas.names import Workload
 from streams.clients.cluster_port import Pod
 from streams.clients.kube.controllers import ControllerKey
 from streams.publishing.published_state import PublishedState
-from streams.sources.kube.owners.owner_graph import WHOLE, Dependents, Missing, OwnerChain, OwnerGraph
+from streams.sources.kube.owners.topmost_controller import WHOLE, Dependents, Missing, OwnerChain, OwnerGraph
 
 PATIENCE = timedelta(seconds=5)
 """How long a pod waits for an owner that should exist and does not."""

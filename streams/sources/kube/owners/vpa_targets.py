@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from schemas.policies.vpa import VpaChanged
 from streams.clients.kube.controllers import Controller, ControllerKey, key_of
-from streams.sources.kube.owners.owner_graph import WHOLE, Dependents, Missing, OwnerChain, OwnerGraph
+from streams.sources.kube.owners.topmost_controller import WHOLE, Dependents, Missing, OwnerChain, OwnerGraph
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from schemas.facts.usage import ContainerOOMKilled
 from schemas.facts.vpa_checkpoints import CheckpointSeen
 from schemas.policies.limit_ranges import LimitRangeChanged, LimitRangeRemoved
 from schemas.policies.vpa import VpaChanged, VpaRemoved
-from streams.log.port import NewRecord
+from streams.log.log_port import NewRecord
 from streams.log_context import LogContext
 
 PodFact = PodChanged | PodDeleted

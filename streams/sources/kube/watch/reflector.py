@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 import structlog
 
 from schemas.units import Seconds
-from streams.clients.kube.list_watch import ListedObject, ListWatch, NotServed, WatchEvent
+from streams.clients.kube.list_watch_requests import ListedObject, ListWatch, NotServed, WatchEvent
 from streams.clients.kube.pod_objects import ObjectMeta
 from streams.clients.kube.watched_objects import KubeObject
 from streams.errors import GiveUp, Outdated, TryAgain, Unreachable

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from streams.clients.kube import api_paths
-from streams.clients.kube.list_watch import ApiResource
+from streams.clients.kube.list_watch_requests import ApiResource
 from streams.clients.kube.pod_objects import PodObject
 from streams.clients.kube.watched_objects import (
     CheckpointObject,

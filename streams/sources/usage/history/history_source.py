@@ -20,7 +20,7 @@ from schemas.units import Seconds
 from streams import log_range, refused_records
 from streams.clients.prometheus import Prometheus
 from streams.errors import BadInput
-from streams.log.port import NewRecord
+from streams.log.log_port import NewRecord
 from streams.log_context import LogContext
 from streams.publishing.scrape_batches import Scrape, ScrapeBatcher, UsageColumns
 from streams.sources.usage.history.past_workloads import PastWorkloads, PodLabelQuery, served_vpas

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from agents.logic.admission import admission_review as reviews
 from agents.logic.admission import vpa_manifest
-from agents.logic.admission.admission_account import Status
+from agents.logic.admission.admission_report import Status
 from agents.logic.admission.admission_review import Reply
 from agents.logic.admission.admission_settings import AdmissionSettings
 from agents.logic.admission.pod_spec import Owner

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.logic.admission import pod_patch, pod_spec, vpa_manifest
-from agents.logic.admission.admission_account import Patched
+from agents.logic.admission.admission_report import Patched
 from agents.logic.admission.admission_settings import AdmissionSettings
 from agents.logic.resources import container_limit_range
 from agents.logic.resources.capping import By

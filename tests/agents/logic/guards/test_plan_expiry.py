@@ -5,7 +5,7 @@ from datetime import timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.logic.guards import objections
+from agents.logic.guards import shared_guards
 from agents.logic.guards.plan_expiry import PlanExpiry, plan_expiry
 from schemas import times
 from schemas.units import Seconds
@@ -35,7 +35,7 @@ def test_what_is_carried_out_still_passes_the_guard_on_stale_inputs(age: int, wi
     """The guard and the expiry agree to the millisecond, for every plan that the guard lets pass."""
 
     def objection(now: int) -> str | None:
-        return objections.stale(what="recommendation", now=now, taken=START - age, within=Seconds(within))
+        return shared_guards.stale(what="recommendation", now=now, taken=START - age, within=Seconds(within))
 
     if objection(START) is None:
         expiry = plan_expiry(turn(START), lifetime=Seconds(lifetime), inputs=[(START - age, Seconds(within))])

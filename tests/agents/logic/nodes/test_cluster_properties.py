@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from agents.logic.nodes import node_estimator, priority_config
 from agents.logic.nodes.drain_rules import DisruptionBudget, DisruptionBudgets
 from agents.logic.nodes.node_estimator import EstimatorLimits, PodGroup, Template
-from agents.logic.nodes.pod_natures import Nature, SchedulablePod
-from agents.logic.nodes.scheduling import kube_fragments, placement, scheduler_filters
+from agents.logic.nodes.pod_scheduling_needs import Nature, SchedulablePod
+from agents.logic.nodes.scheduling import placement, placement_rules, scheduler_filters
 from agents.logic.nodes.scheduling.pod_shapes import (
     HOSTNAME,
     ZONE,
@@ -179,7 +179,7 @@ words = st.sampled_from(
         *("nodeAffinity", "podAffinity", "labelSelector", "matchLabels", "matchExpressions", "key", "operator", "values"),
         *(
             "topologyKey",
-            kube_fragments.REQUIRED,
+            placement_rules.REQUIRED,
             "nodeSelectorTerms",
             "matchFields",
             "namespaces",
@@ -194,18 +194,18 @@ objects = st.recursive(json | words, lambda i: st.lists(i, max_size=3) | st.dict
 
 @given(objects)
 def test_whatever_an_object_says_it_is_read_or_refused_in_words(thing: Any) -> None:
-    whose = kube_fragments.Whose("default", {})
+    whose = placement_rules.Whose("default", {})
     readers = (
-        kube_fragments.selector,
-        kube_fragments.tolerations,
-        kube_fragments.taints,
-        kube_fragments.ports,
-        kube_fragments.node_terms,
-        lambda one: kube_fragments.pod_terms(one, "podAffinity", whose),
-        lambda one: kube_fragments.spread(one, whose),
+        placement_rules.selector,
+        placement_rules.tolerations,
+        placement_rules.taints,
+        placement_rules.ports,
+        placement_rules.node_terms,
+        lambda one: placement_rules.pod_terms(one, "podAffinity", whose),
+        lambda one: placement_rules.spread(one, whose),
     )
     for read in readers:
-        with contextlib.suppress(kube_fragments.Unreadable):
+        with contextlib.suppress(placement_rules.Unreadable):
             read(thing)
 
 
@@ -222,9 +222,9 @@ def test_a_quantity_is_read_or_refused_and_never_too_large(text: str) -> None:
 
 def test_a_pod_with_too_many_terms_is_refused_and_fits_nowhere() -> None:
     term = {"labelSelector": {}, "topologyKey": "zone"}
-    affinity = {"podAntiAffinity": {kube_fragments.REQUIRED: [term] * (kube_fragments.MOST_TERMS + 1)}}
-    with pytest.raises(kube_fragments.Unreadable, match="513 entries"):
-        kube_fragments.pod_terms(affinity, "podAntiAffinity", kube_fragments.Whose("default", {}))
+    affinity = {"podAntiAffinity": {placement_rules.REQUIRED: [term] * (placement_rules.MOST_TERMS + 1)}}
+    with pytest.raises(placement_rules.Unreadable, match="513 entries"):
+        placement_rules.pod_terms(affinity, "podAntiAffinity", placement_rules.Whose("default", {}))
     cluster = Cluster()
     cluster.add(a_node("n1"))
     pod = cluster.shape(Shape(refused="513 entries"))

@@ -19,13 +19,13 @@ from agents.logic.nodes.drain_rules import Blocking, DisruptionBudget, Disruptio
 from agents.logic.nodes.expanders import Circumstances, Expander, Option, Prices
 from agents.logic.nodes.node_estimator import EstimatorLimits, PodGroup, Template
 from agents.logic.nodes.pending_pods import PendingSettings
-from agents.logic.nodes.pod_natures import Nature, PodOwner, SchedulablePod
-from agents.logic.nodes.scale_down import GroupSize, Reason, ScaleDown, ScaleDownNode, ScaleDownSettings
+from agents.logic.nodes.pod_scheduling_needs import Nature, PodOwner, SchedulablePod
 from agents.logic.nodes.scale_up import ClusterLimits, ScaleUp, ScaleUpGroup, ScaleUpSettings
 from agents.logic.nodes.scheduling import scheduler_filters
 from agents.logic.nodes.scheduling.pod_shapes import HOSTNAME, ZONE, Audience, HostPort, Node, NodeTerm, Shape, Term
 from agents.logic.nodes.scheduling.scheduled_cluster import Cluster
 from agents.logic.nodes.scheduling.scheduling_selectors import LabelOperator, LabelRequirement, equals
+from agents.logic.nodes.unneeded_nodes import GroupSize, Reason, ScaleDown, ScaleDownNode, ScaleDownSettings
 
 MIB = 2**20
 GPU = "nvidia.com/gpu"

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from agents.logic.nodes import drain_rules, node_utilization, pod_natures
+from agents.logic.nodes import drain_rules, node_utilization, pod_scheduling_needs
 from agents.logic.nodes.drain_rules import DisruptionBudget, DisruptionBudgets, DrainContext, DrainSettings, Workloads
-from agents.logic.nodes.scheduling import daemonset_pods, kube_fragments
+from agents.logic.nodes.scheduling import daemonset_pods, placement_rules
 from tests.support.ca_vectors import node, pod, shape, vectors
 
 Vector = dict[str, Any]
@@ -19,13 +19,13 @@ def test_a_pod_is_of_the_kind_that_upstream_sees(vector: Vector) -> None:
     inputs = vector["inputs"]
     annotations = inputs["annotations"] or {}
     owners = tuple(
-        pod_natures.PodOwner(one["kind"], one["name"], controller=bool(one.get("controller")))
+        pod_scheduling_needs.PodOwner(one["kind"], one["name"], controller=bool(one.get("controller")))
         for one in inputs["owner_references"] or ()
     )
-    mine = pod_natures.controller(owners)
+    mine = pod_scheduling_needs.controller(owners)
     assert {
-        "is_mirror": pod_natures.is_mirror(annotations),
-        "is_static": pod_natures.is_static(annotations),
+        "is_mirror": pod_scheduling_needs.is_mirror(annotations),
+        "is_static": pod_scheduling_needs.is_static(annotations),
         "controller_kind": "" if mine is None else mine.kind,
     } == vector["expected"]
 
@@ -68,7 +68,7 @@ def drain_scene(inputs: Vector, now: float) -> DrainContext:
     known = {(one["kind"], one.get("namespace", "default"), one["name"]): one.get("replicas") for one in inputs["controllers"]}
     budgets = [
         DisruptionBudget(
-            one["name"], one.get("namespace", "default"), kube_fragments.selector(one["selector"]), one["disruptions_allowed"]
+            one["name"], one.get("namespace", "default"), placement_rules.selector(one["selector"]), one["disruptions_allowed"]
         )
         for one in inputs["pdbs"]
     ]

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from agents.logic.nodes.scheduling import kube_fragments, placement, pod_requests, scheduler_filters
+from agents.logic.nodes.scheduling import placement, placement_rules, pod_requests, scheduler_filters
 from schemas import exact_quantity
 from tests.support.ca_vectors import amounts, cluster, containers, shape, vectors
 
@@ -27,10 +27,10 @@ def test_a_quantity_means_what_kubernetes_says(vector: Vector) -> None:
 def test_a_selector_is_valid_and_matches_as_upstream_says(vector: Vector) -> None:
     inputs, expected = vector["inputs"], vector["expected"]
     if expected["error"]:
-        with pytest.raises(kube_fragments.Unreadable):
-            kube_fragments.selector(inputs["selector"])
+        with pytest.raises(placement_rules.Unreadable):
+            placement_rules.selector(inputs["selector"])
     else:
-        assert kube_fragments.selector(inputs["selector"]).matches(inputs["labels"] or {}) == expected["matches"]
+        assert placement_rules.selector(inputs["selector"]).matches(inputs["labels"] or {}) == expected["matches"]
 
 
 @pytest.mark.parametrize("vector", vectors("pod_requests"))

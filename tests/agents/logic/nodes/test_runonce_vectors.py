@@ -10,8 +10,8 @@ from agents.logic.nodes.aws.group_options import GroupOptions, duration
 from agents.logic.nodes.deletion_budgets import Parallelism
 from agents.logic.nodes.drain_rules import DrainSettings
 from agents.logic.nodes.node_autoscaler import Delays, NodeAutoscalerSettings
-from agents.logic.nodes.scale_down import ScaleDownSettings
 from agents.logic.nodes.scale_up import ClusterLimits, ScaleUpSettings
+from agents.logic.nodes.unneeded_nodes import ScaleDownSettings
 from tests.support.ca_vectors import vectors
 from tests.support.ca_world import Pace, Scenario, counted
 

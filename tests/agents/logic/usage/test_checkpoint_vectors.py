@@ -10,7 +10,7 @@ import pytest
 
 from agents.engine.tables.row_table import RowTable
 from agents.engine.turn import Recorded
-from agents.logic.policies import Policies
+from agents.logic.governing_policies import Policies
 from agents.logic.usage import histogram_checkpoints
 from agents.logic.usage.buckets import ExponentialBuckets
 from agents.logic.usage.histograms import Histograms

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from agents.logic.validation.future_events import MOST_AHEAD, ahead
+from agents.partition_task import Task, TurnResult
 from agents.pipeline import stages
 from agents.settings.tree import Settings
-from agents.task import Task, TurnResult
 from schemas.facts.sources import SourceReported
 from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
 from schemas.facts.vpa_checkpoints import CheckpointSeen, SavedHistogram
@@ -18,7 +18,7 @@ from schemas.policies.vertical import ContainerPolicy
 from schemas.policies.vpa import TargetRef, VpaChanged
 from streams.codec import event_codec
 from streams.codec.event_codec import Codec
-from streams.log.port import NewRecord, Record
+from streams.log.log_port import NewRecord, Record
 from streams.topics import Topics
 from tests.support.cluster_events import API, GIB, MINUTE, START, scrape, vpa, when
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from agents.logic.vertical.node_caps import NodeIndex
-from agents.logic.vertical.recommender import Recommender
+from agents.logic.vertical.recommender_stage import Recommender
 from agents.logic.vertical.vertical_settings import VerticalSettings
 from schemas.decisions.recommendations import OomSource, OomSourceState
 from schemas.facts.nodes import NodeChanged, NodeRemoved

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from agents.logic.usage.container_usage import ContainerUsage, UsageSettings
 from agents.logic.usage.pod_index import UNKNOWN
-from agents.logic.vertical.recommender import Recommender
+from agents.logic.vertical.recommender_stage import Recommender
 from agents.logic.vertical.vertical_settings import VerticalSettings
 from schemas.names import Workload
 from tests.support.cluster_events import API, GIB, MINUTE, START, pod, scrape, turn

@@ -12,7 +12,7 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agents.logic.vertical.recommender import Recommender
+from agents.logic.vertical.recommender_stage import Recommender
 from agents.logic.vertical.vertical_settings import VerticalSettings
 from schemas.facts.nodes import NodeChanged, NodeRemoved
 from schemas.facts.pods import ContainerSeen, PodChanged, PodDeleted, PodPhase

@@ -14,11 +14,11 @@ import pytest
 
 from agents.engine.tables.row_table import RowTable
 from agents.engine.turn import Recorded
-from agents.logic.policies import Policies
+from agents.logic.governing_policies import Policies
 from agents.logic.usage.scrape_lookup import ScrapeLayer
 from agents.logic.vertical import decision_builder
 from agents.logic.vertical.container_index import ContainerIndex
-from agents.logic.vertical.recommendation import recommend
+from agents.logic.vertical.recommended_amounts import recommend
 from agents.logic.vertical.tuning import PLACE
 from agents.logic.vertical.usage_ingest import UsageIngest
 from schemas.facts.pods import ContainerSeen, PodChanged, PodPhase

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from agents.logic.usage.pod_index import met
-from agents.logic.vertical.recommender import Recommender
+from agents.logic.vertical.recommender_stage import Recommender
 from agents.logic.vertical.tuning import cap
 from agents.logic.vertical.vertical_settings import VerticalSettings
 from schemas.facts.pods import ContainerSeen, PodDeleted, PodPhase

@@ -17,7 +17,7 @@ from streams.consumers.executing.executor import encode_outcome
 from streams.consumers.pods.evictor import evictor
 from streams.consumers.pods.resizer import resizer
 from streams.errors import LogUnavailable, Unreachable
-from streams.log.port import NewRecord, Positions, Record
+from streams.log.log_port import NewRecord, Positions, Record
 from streams.topics import TOPICS
 from tests.support.consumer_scene import START, BreakingLog, ConsumerScene, CountingClient, eviction_of, resize_of, scene_at_two
 

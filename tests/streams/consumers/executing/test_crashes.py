@@ -16,8 +16,8 @@ from streams.codec.event_codec import Codec, tick
 from streams.consumers.executing.executor import Executor
 from streams.consumers.pods.evictor import evictor
 from streams.consumers.pods.resizer import resizer
+from streams.log.log_port import NewRecord
 from streams.log.memory_log import MemoryLog
-from streams.log.port import NewRecord
 from streams.log_context import LogContext
 from streams.simulated.cluster import SimulatedCluster
 from streams.simulated.demo_shop import demo_cluster

@@ -11,7 +11,7 @@ from schemas.names import Amounts
 from schemas.outcomes import Result
 from schemas.units import Bytes, Cores
 from streams.consumers.pods.resizer import resizer
-from streams.log.port import NewRecord
+from streams.log.log_port import NewRecord
 from tests.support.consumer_scene import MIB, SMALL, START, ConsumerScene, resize_of, scene_at_two
 
 

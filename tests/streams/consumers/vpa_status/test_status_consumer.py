@@ -12,7 +12,7 @@ from schemas.outcomes import Result
 from schemas.policies.vertical import ContainerMode, ContainerPolicy
 from schemas.policies.vpa import VpaRemoved
 from streams.codec.event_codec import causes, header
-from streams.log.port import NewRecord
+from streams.log.log_port import NewRecord
 from tests.support.status_scene import AT, HOUR, START, StatusScene, gone, pod, said, vpa
 from tests.support.vpa_server import HANG_UP, Json, VpaServer
 

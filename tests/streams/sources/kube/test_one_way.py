@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
 
 from schemas.units import Seconds
-from streams.clients.kube.list_watch import ApiResource, ListedObject, ListPage, WatchEvent
+from streams.clients.kube.list_watch_requests import ApiResource, ListedObject, ListPage, WatchEvent
 from streams.clients.kube.watched_objects import KubeObject
 from streams.sources.kube.watch.reflector import Reflector
 from streams.sources.kube.watch.watched_resources import watches

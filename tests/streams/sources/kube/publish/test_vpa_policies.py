@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from agents.logic.validation.events import refuse
 from streams.clients.kube.watched_objects import VpaObject
 from streams.codec.event_codec import Codec
-from streams.log.port import Record
+from streams.log.log_port import Record
 from streams.sources.kube.publish import vpa_policies
 from streams.topics import Topics
 from tests.support.kube_objects import START, decoded, meta, vpa

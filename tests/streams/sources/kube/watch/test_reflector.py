@@ -10,7 +10,7 @@ from agents.settings import cluster_factory
 from agents.settings.tree import ClusterSettings
 from schemas.units import Seconds
 from streams.clients.kube.api import Api
-from streams.clients.kube.list_watch import ApiResource, ListWatchClient
+from streams.clients.kube.list_watch_requests import ApiResource, ListWatchClient
 from streams.clients.kube.watched_objects import NodeObject
 from streams.sources.kube.watch.notifications import Notification, ObjectGone, ObjectSeen, WatchFailed, WatchSynced
 from streams.sources.kube.watch.reflector import FORBIDDEN_WAIT, Reflector

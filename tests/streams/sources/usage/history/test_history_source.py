@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import structlog
 
+from agents.log_runner import Runner
 from agents.logic.vertical.vertical_settings import VerticalSettings
 from agents.pipeline import stages, ticked_topics
-from agents.runner import Runner
 from agents.settings.tree import Settings
 from schemas.decisions.recommendations import RequestsRecommended
 from schemas.facts.usage import MetricsScraped
@@ -20,7 +20,7 @@ from schemas.policies.vpa import TargetRef, VpaChanged, VpaRemoved
 from schemas.units import Seconds
 from streams.clients.prometheus import Prometheus
 from streams.errors import BadInput, GiveUp, LogUnavailable
-from streams.log.port import NewRecord
+from streams.log.log_port import NewRecord
 from streams.log_context import LogContext
 from streams.sources.clock import ticks
 from streams.sources.usage.history import range_queries

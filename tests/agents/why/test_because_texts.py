@@ -1,6 +1,6 @@
 """A `because` in words: the shapes that our stages write, and everything else as it is."""
 
-from agents.why import because
+from agents.why import because_texts
 
 GIB, MIB = 1 << 30, 1 << 20
 
@@ -42,7 +42,7 @@ FOUND: dict[str, object] = {
 
 
 def test_a_plan_says_first_why_and_then_each_amount_with_its_unit() -> None:
-    assert list(because.in_words(PLAN)) == [
+    assert list(because_texts.in_words(PLAN)) == [
         "why: outside its bounds and old enough and far from its target",
         "cart cpu: 250m requested, 323m recommended (bounds: 123m to not set)",
         "cart memory: 400.0 MiB requested, 1.45 GiB recommended (bounds: 716.0 MiB to 7.00 GiB)",
@@ -56,7 +56,7 @@ def test_a_plan_says_first_why_and_then_each_amount_with_its_unit() -> None:
 
 def test_a_recommendation_says_the_percentiles_the_margin_and_the_kill_that_counted() -> None:
     target = "1.00 GiB at the target percentile, plus 15% margin"
-    assert list(because.in_words(FOUND)) == [
+    assert list(because_texts.in_words(FOUND)) == [
         "cart: 86 samples from 2026-01-05 00:01:00 to 2026-01-05 00:29:00",
         "cart cpu: 281m at the target percentile, plus 15% margin; bounds from 110m and 331m with confidence 0.25; at least 25m",
         f"cart memory: {target}; bounds from 1.00 GiB and 1.00 GiB with confidence 0.25; policy: at most 4.00 GiB",
@@ -66,10 +66,10 @@ def test_a_recommendation_says_the_percentiles_the_margin_and_the_kill_that_coun
 
 
 def test_in_full_every_value_stands_as_the_record_has_it() -> None:
-    said = list(because.in_full(FOUND))
+    said = list(because_texts.in_full(FOUND))
     assert said[0] == "settings: (margin 0.15, target_cpu_percentile 0.9)"
     assert len(said) == len(FOUND)
-    assert list(because.in_full({"confidence": 0.1 + 0.2, "bytes": 1_123_456_789})) == [
+    assert list(because_texts.in_full({"confidence": 0.1 + 0.2, "bytes": 1_123_456_789})) == [
         "confidence: 0.30000000000000004",
         "bytes: 1123456789",
     ]
@@ -77,21 +77,21 @@ def test_in_full_every_value_stands_as_the_record_has_it() -> None:
 
 def test_a_shape_that_nobody_knows_is_written_out() -> None:
     odd: dict[str, object] = {"containers": {"a": {"factor": 2}}, "policy": None, "last_oom": None, "pods": 3, "count": 4}
-    assert list(because.in_words(odd)) == ["a: (factor 2)", "last OOM kill: none", "policy: none", "pods: 3", "count: 4"]
+    assert list(because_texts.in_words(odd)) == ["a: (factor 2)", "last OOM kill: none", "policy: none", "pods: 3", "count: 4"]
 
 
 def test_the_node_that_a_pod_was_cut_down_to_and_the_source_of_kills_are_told_in_sentences() -> None:
     node = {"node": "n1", "cpu": 2.0, "memory": 4 * GIB, "cut": {"target_cpu": 4.5, "upper_memory": 8 * GIB}, "place": "n:0:1"}
     alive = {"state": "alive", "source": "kube", "at": "2026-01-05T00:24:30Z"}
-    assert list(because.in_words({"oom_source": alive, "node": node})) == [
+    assert list(because_texts.in_words({"oom_source": alive, "node": node})) == [
         "largest node: 'n1' has 2000m / 4.00 GiB for pods; cut down to it: target cpu of 4500m, upper memory of 8.00 GiB",
         "source of OOM kills: 'kube', which reported at 2026-01-05 00:24:30",
     ]
-    assert list(because.in_words({"oom_source": {**alive, "state": "silent"}, "node": None})) == [
+    assert list(because_texts.in_words({"oom_source": {**alive, "state": "silent"}, "node": None})) == [
         "largest node: none known",
         "source of OOM kills: none at work: 'kube' is silent since 2026-01-05 00:24:30",
     ]
-    assert list(because.in_words({"oom_source": {"state": "none"}, "node": {**node, "cut": {}}})) == [
+    assert list(because_texts.in_words({"oom_source": {"state": "none"}, "node": {**node, "cut": {}}})) == [
         "largest node: 'n1' has 2000m / 4.00 GiB for pods; cut down to it: nothing",
         "source of OOM kills: none has reported itself",
     ]

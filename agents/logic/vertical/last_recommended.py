@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from agents.engine.tables.row_table import CHUNK, ColumnSpec, Indices, RowKey, RowTable
 from agents.logic.vertical.container_index import ContainerIndex
-from agents.logic.vertical.recommendation import AMOUNTS, Recommendation
+from agents.logic.vertical.recommended_amounts import AMOUNTS, Recommendation
 
 _COLUMNS = {**{name: ColumnSpec(default=np.nan) for name in AMOUNTS}, "policy": ColumnSpec(np.int64)}
 

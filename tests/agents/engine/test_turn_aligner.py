@@ -10,7 +10,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.engine.aligner import Aligner, TurnRecords
+from agents.engine.turn_aligner import Aligner, TurnRecords
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from schemas.policies.control import ControlChanged
 from streams import compacted_copy
 from streams.codec.event_codec import latest_tick
 from streams.consumers.executing.cursor import Cursor
-from streams.log.port import Record
+from streams.log.log_port import Record
 from streams.log_context import LogContext
 
 

@@ -7,10 +7,10 @@ from numpy.typing import NDArray
 
 from agents.engine.tables.row_table import Floats, Indices
 from agents.logic.usage.container_usage import ContainerUsage
+from agents.logic.vertical.aggregated_usage import Evidence, gather
 from agents.logic.vertical.container_index import ContainerIndex
-from agents.logic.vertical.estimation import MILLI, Estimate, clamp, confidence, estimate, rounded
-from agents.logic.vertical.evidence import Evidence, gather
 from agents.logic.vertical.node_caps import NodeFit, NodeIndex, fit
+from agents.logic.vertical.percentile_estimation import MILLI, Estimate, clamp, confidence, estimate, rounded
 from agents.logic.vertical.tuning import PLACE, cap
 from agents.logic.vertical.vertical_settings import VerticalSettings
 

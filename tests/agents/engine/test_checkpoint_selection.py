@@ -11,8 +11,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from agents.engine import checkpoint
-from agents.engine.checkpoint import ChangelogContents, CheckpointPlan, Ledger, Mark, Slot
+from agents.engine import checkpoint_selection
+from agents.engine.checkpoint_selection import ChangelogContents, CheckpointPlan, Ledger, Mark, Slot
 from agents.engine.input_digest import InputDigests
 
 CHUNKS = ("rows/0", "rows/1", "rows/2", "rest")
@@ -118,7 +118,7 @@ class World:
     def recover(self) -> None:
         """The owner dies, with what it had not written, or lives on as a zombie; somebody else reads the changelog."""
         self.zombies = [*self.zombies[-2:], self.owner] if self.with_zombies and self.chance.random() < 0.6 else self.zombies[:1]
-        reading = checkpoint.read(last_of_each_key(self.log))
+        reading = checkpoint_selection.read(last_of_each_key(self.log))
         check(reading)
         found = reading.found.mark.turn if reading.found else -1
         assert found >= unburied(self.acked, self.log)
@@ -156,7 +156,7 @@ def test_of_two_good_marks_the_higher_turn_is_the_state_and_the_order_of_keys_is
     _, new = whole("new", 4)
     records = [*old.records, old.mark, *new.records, new.mark]
     for order in (records, records[::-1]):
-        reading = checkpoint.read(dict(order))
+        reading = checkpoint_selection.read(dict(order))
         assert reading.found is not None
         assert (reading.found.family, reading.found.mark.turn, reading.broken) == ("new", 4, 0)
         assert reading.found.chunks == {"a": b"a4", "b": b"b4"}
@@ -171,7 +171,7 @@ def test_a_torn_mark_is_counted_and_the_one_before_is_taken_whatever_the_order_o
     # Chunk a at turn 3 went to slot 0, which the mark of turn 1 named: that mark is torn from here on, that of turn 2 is not.
     records = [*first.records, first.mark, *second.records, second.mark, *third.records]
     for order in (list(dict(records).items()), list(dict(records).items())[::-1]):
-        reading = checkpoint.read(dict(order))
+        reading = checkpoint_selection.read(dict(order))
         assert reading.found is not None
         assert (reading.found.mark.turn, reading.broken) == (2, 1)
         assert reading.found.chunks == {"a": b"a2", "b": b"b1"}
@@ -202,7 +202,7 @@ def test_a_chunk_cut_short_or_of_another_version_breaks_its_mark(garbage: bytes)
     _, plan = whole("f", 7)
     records: dict[bytes, bytes | None] = dict([*plan.records, plan.mark])
     records[plan.records[0][0]] = garbage
-    assert checkpoint.read(records) == ChangelogContents(None, 1)
+    assert checkpoint_selection.read(records) == ChangelogContents(None, 1)
 
 
 def test_keys_that_are_not_ours_and_marks_that_are_not_marks_do_not_stop_a_recovery() -> None:
@@ -213,7 +213,7 @@ def test_keys_that_are_not_ours_and_marks_that_are_not_marks_do_not_stop_a_recov
         b"g/mark/0": b"?",
         b"\xff/mark/1": plan.mark[1],
     }
-    reading = checkpoint.read({**others, **dict([*plan.records, plan.mark])})
+    reading = checkpoint_selection.read({**others, **dict([*plan.records, plan.mark])})
     assert reading.found is not None
     assert (reading.found.mark.turn, reading.broken) == (7, 2)
 
@@ -221,7 +221,7 @@ def test_keys_that_are_not_ours_and_marks_that_are_not_marks_do_not_stop_a_recov
 def test_chunk_names_may_hold_slashes_even_behind_the_word_mark() -> None:
     ledger = Ledger("f")
     plan = ledger.plan(turn=1, positions={}, dumps=[("mark/0", b"x"), ("a/b/c", b"y")])
-    reading = checkpoint.read(dict([*plan.records, plan.mark]))
+    reading = checkpoint_selection.read(dict([*plan.records, plan.mark]))
     assert reading.found is not None
     assert reading.found.chunks == {"mark/0": b"x", "a/b/c": b"y"}
 
@@ -238,7 +238,7 @@ def test_a_chunk_of_any_size_comes_back_from_records_that_are_all_small_enough()
     assert max(len(value) for _, value in plan.records) <= 1_008
     assert len(plan.records) == 21 + 1 + 1
     for order in (plan.records, plan.records[::-1]):
-        reading = checkpoint.read(dict([*order, plan.mark]))
+        reading = checkpoint_selection.read(dict([*order, plan.mark]))
         assert reading.found is not None
         assert reading.found.chunks == {"big": big, "small": small, "empty": b""}
 
@@ -248,7 +248,7 @@ def test_marks_of_earlier_versions_are_read() -> None:
     data = b'{"turn":7,"positions":{"in":3},"chunks":{"a":[0,7],"b":[1,6,2]}}'
     assert Mark.decode(data).chunks == {"a": Slot(0, 7), "b": Slot(1, 6, 2)}
     records = {b"f/mark/0": data, b"f/a/0": bytes(8), b"f/b/1": bytes(8)}
-    assert checkpoint.read(records) == ChangelogContents(None, 1)
+    assert checkpoint_selection.read(records) == ChangelogContents(None, 1)
 
 
 @pytest.mark.parametrize("damaged", range(3))
@@ -261,21 +261,21 @@ def test_a_chunk_that_was_changed_under_its_version_breaks_its_mark_and_the_one_
     records: dict[bytes, bytes | None] = dict([*first.records, first.mark, *second.records, second.mark])
     key, value = second.records[damaged]
     records[key] = value[:-1] + b"?"
-    reading = checkpoint.read(records)
+    reading = checkpoint_selection.read(records)
     assert reading.found is not None
     assert (reading.found.mark.turn, reading.broken) == (1, 1)
     assert reading.found.chunks == {"a": b"aaaa1111", "b": b"b1"}
-    unchecked = checkpoint.read(records, checked=False)
+    unchecked = checkpoint_selection.read(records, checked=False)
     assert unchecked.found is not None
     assert unchecked.found.mark.turn == 2
 
 
 def test_a_mark_without_chunks_is_a_state_only_if_it_was_written_so() -> None:
     key, value = Ledger("f").plan(turn=1, positions={"in": 1}, dumps=[]).mark
-    written = checkpoint.read({key: value})
+    written = checkpoint_selection.read({key: value})
     assert written.found is not None
     assert written.found.chunks == {}
-    assert checkpoint.read({key: b'{"turn":1,"positions":{"in":1},"chunks":{}}'}) == ChangelogContents(None, 1)
+    assert checkpoint_selection.read({key: b'{"turn":1,"positions":{"in":1},"chunks":{}}'}) == ChangelogContents(None, 1)
 
 
 @given(st.integers(0, 10_000), st.integers(0, 255))
@@ -285,7 +285,7 @@ def test_a_mark_with_one_byte_changed_is_none(place: int, byte: int) -> None:
     place %= len(mark)
     changed = mark[:place] + bytes([byte]) + mark[place + 1 :]
     assume(changed != mark)
-    found = checkpoint.read({**dict(plan.records), key: changed}).found
+    found = checkpoint_selection.read({**dict(plan.records), key: changed}).found
     assert found is None or b'"sum"' not in changed
 
 
@@ -296,7 +296,7 @@ def test_a_mark_is_torn_when_any_part_is_missing_or_of_another_version(part: int
     for wrong in (None, b"\x00" * 8 + b"0123"):
         records: dict[bytes, bytes | None] = dict([*plan.records, plan.mark])
         records[plan.records[part][0]] = wrong
-        assert checkpoint.read(records) == ChangelogContents(None, 1)
+        assert checkpoint_selection.read(records) == ChangelogContents(None, 1)
 
 
 def test_parts_that_a_chunk_no_longer_has_are_buried_after_the_mark_that_needs_them_no_more() -> None:
@@ -306,9 +306,9 @@ def test_parts_that_a_chunk_no_longer_has_are_buried_after_the_mark_that_needs_t
         plan = ledger.plan(turn=turn, positions={}, dumps=[("a", b"x" * size)])
         changelog |= dict([*plan.records, plan.mark])
         ledger.accept(plan)
-        assert checkpoint.read(changelog).found is not None
+        assert checkpoint_selection.read(changelog).found is not None
         changelog |= dict.fromkeys(plan.tombstones)
-        found = checkpoint.read(changelog).found
+        found = checkpoint_selection.read(changelog).found
         assert found is not None
         assert (found.mark.turn, dict(found.chunks)) == (turn, {"a": b"x" * size})
     assert {key for key, value in changelog.items() if value is not None} == {b"f/a/0", b"f/a/1", b"f/mark/0", b"f/mark/1"}

@@ -19,8 +19,8 @@ from agents.app.log_reader import ChangelogRecords, TopicAndPartition
 from agents.app.owned_partition import OwnedPartition, new_ledger
 from agents.app.stage_host import StageHost
 from agents.app.worker_observer import WorkerObserver
-from agents.engine import checkpoint
-from agents.engine.checkpoint import ChangelogContents, StoredState
+from agents.engine import checkpoint_selection
+from agents.engine.checkpoint_selection import ChangelogContents, StoredState
 from agents.telemetry import garbage_collector
 
 
@@ -98,7 +98,7 @@ class Recovery:
         self, host: StageHost, partition: int, records: ChangelogRecords, first: Mapping[TopicAndPartition, int]
     ) -> tuple[ChangelogContents, str]:
         """Load the state from the changelog, keep ours if it is further, or start empty where the log begins."""
-        contents = checkpoint.read(records.last)
+        contents = checkpoint_selection.read(records.last)
         begins = {name: first[wire, partition] for name, wire in host.wires.items()}
         owned = host.owned.get(partition)
         if owned is not None and (contents.found is None or owned.task.turn >= contents.found.mark.turn):

@@ -16,7 +16,7 @@ from schemas.policies.vertical import VerticalPolicyChanged, VerticalPolicyRemov
 from streams import compacted_copy
 from streams.codec.event_codec import Codec, tick_number
 from streams.compacted_copy import Present
-from streams.log.port import NewRecord, Record
+from streams.log.log_port import NewRecord, Record
 from streams.log_context import LogContext
 
 SOURCE = "/ullage/source/operator"

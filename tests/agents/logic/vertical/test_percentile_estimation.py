@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agents.logic.vertical.estimation import (
+from agents.logic.vertical.percentile_estimation import (
     LOWER,
     UPPER,
     ConfidenceBound,

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.engine import checkpoint
-from agents.engine.checkpoint import Ledger
-from agents.task import Task, TurnResult
+from agents.engine import checkpoint_selection
+from agents.engine.checkpoint_selection import Ledger
+from agents.partition_task import Task, TurnResult
 from schemas.names import Place
 from streams.codec.event_codec import header
-from streams.log.port import NewRecord, Record
+from streams.log.log_port import NewRecord, Record
 from tests.support.small_pipeline import TILL, WEB, PipelineLog, stages
 
 OOMS, METRICS = "oom-events", "pod-metrics"
@@ -147,7 +147,7 @@ def test_a_snapshot_resumed_gives_the_same_bytes_as_never_having_stopped(drawn: 
         dumps=[(c, first.state.dump(c)) for c in first.state.chunks()],
         inputs=first.inputs,
     )
-    found = checkpoint.read(dict([*plan.records, plan.mark])).found
+    found = checkpoint_selection.read(dict([*plan.records, plan.mark])).found
     assert found is not None
     state = stages()[0].open(0)
     for chunk in sorted(found.chunks):

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from sys import intern
 
+from agents.engine.tables.chunked_state import StatePart
 from agents.engine.tables.object_table import ObjectTable
-from agents.engine.tables.parted_state import StatePart
 from agents.engine.turn import Recorded
 from agents.logic.targeted_vpas import TargetedVpas
 from schemas.names import Place

@@ -7,11 +7,11 @@ import pytest
 from schemas.policies.control import ControlChanged, Mode
 from schemas.policies.vertical import UpdateMode, VerticalPolicyChanged, VerticalPolicyRemoved
 from streams.codec.event_codec import tick, tick_number
+from streams.log.log_port import NewRecord
 from streams.log.memory_log import MemoryLog
-from streams.log.port import NewRecord
 from streams.log_context import LogContext
-from streams.publishing import operator
-from streams.publishing.operator import OperatorLog
+from streams.publishing import operator_log as operator
+from streams.publishing.operator_log import OperatorLog
 from streams.topics import TOPICS, Topics
 
 START = datetime(2026, 1, 5, tzinfo=UTC)

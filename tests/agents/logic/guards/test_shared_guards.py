@@ -2,9 +2,9 @@
 
 import pytest
 
-from agents.logic.guards import budget, objections
+from agents.logic.guards import budget, shared_guards
 from agents.logic.guards.budget import Headcount
-from agents.logic.guards.objections import ControlRecord, Objection
+from agents.logic.guards.shared_guards import ControlRecord, Objection
 from schemas.names import Place
 from schemas.policies import control
 from schemas.policies.control import ControlChanged, Mode
@@ -20,7 +20,7 @@ def record(mode: Mode = Mode.APPLY, **changed: object) -> ControlRecord:
 
 def test_the_first_objection_in_order_holds() -> None:
     guards = [("even", lambda n, _: None if n % 2 == 0 else "odd"), ("small", lambda n, most: None if n < most else "large")]
-    assert [objections.first_objection(guards, n, 10) for n in (4, 5, 12, 13)] == [
+    assert [shared_guards.first_objection(guards, n, 10) for n in (4, 5, 12, 13)] == [
         None,
         Objection("even", "odd"),
         Objection("small", "large"),
@@ -29,15 +29,19 @@ def test_the_first_objection_in_order_holds() -> None:
 
 
 def test_a_cluster_without_a_control_record_is_in_shadow_and_has_the_budget_of_the_settings() -> None:
-    assert (objections.mode(None), objections.budget(None, Fraction(0.3)), objections.paused(None)) == (Mode.SHADOW, 0.3, None)
+    assert (shared_guards.mode(None), shared_guards.budget(None, Fraction(0.3)), shared_guards.paused(None)) == (
+        Mode.SHADOW,
+        0.3,
+        None,
+    )
     held = record(Mode.PLAN, budget=0.2, paused=True, reason="INC-1")
-    assert (objections.mode(held), objections.budget(held, Fraction(0.3))) == (Mode.PLAN, 0.2)
-    assert objections.paused(held) == "cluster 'demo' is paused: INC-1"
+    assert (shared_guards.mode(held), shared_guards.budget(held, Fraction(0.3))) == (Mode.PLAN, 0.2)
+    assert shared_guards.paused(held) == "cluster 'demo' is paused: INC-1"
 
 
 def test_stages_and_consumers_give_the_same_sentence_for_a_pause() -> None:
     held = record(paused=True)
-    assert objections.paused(held) == control.objection(held.event, "demo") == "cluster 'demo' is paused"
+    assert shared_guards.paused(held) == control.objection(held.event, "demo") == "cluster 'demo' is paused"
 
 
 @pytest.mark.parametrize(
@@ -56,22 +60,22 @@ def test_guards_name_whatever_they_are_about() -> None:
     limit = Seconds(60.0)
     late = START + 90_000
     assert (
-        objections.warming_up(stage="scaler", now=START + 1_000, first_turn=START, warm_up=limit)
+        shared_guards.warming_up(stage="scaler", now=START + 1_000, first_turn=START, warm_up=limit)
         == "the scaler has watched for 1 s; it acts after 60 s"
     )
     assert (
-        objections.blind(fact="node fact", now=late, seen=START, within=limit)
+        shared_guards.blind(fact="node fact", now=late, seen=START, within=limit)
         == "no node fact of this cluster for 90 s; more than 60 s is flying blind"
     )
     assert (
-        objections.stale(what="forecast", now=late, taken=START, within=limit)
+        shared_guards.stale(what="forecast", now=late, taken=START, within=limit)
         == "the forecast is 90 s old; more than 60 s is stale"
     )
     assert (
-        objections.cooling_down(subject="node group", now=START + 1_000, planned=START, cool_down=limit)
+        shared_guards.cooling_down(subject="node group", now=START + 1_000, planned=START, cool_down=limit)
         == "the node group was planned for 1 s ago; the next plan may follow after 60 s"
     )
-    assert objections.over_rate(planned=2, rate=2, interval=limit) == "2 plans were made this time; the rate is 2 each 60 s"
+    assert shared_guards.over_rate(planned=2, rate=2, interval=limit) == "2 plans were made this time; the rate is 2 each 60 s"
     nodes = Headcount(live=10, running=9, acting=1)
     assert (
         budget.over_budget("group", nodes, Fraction(0.2), members="nodes")
@@ -81,10 +85,10 @@ def test_guards_name_whatever_they_are_about() -> None:
 
 def test_none_of_them_objects_at_its_limit() -> None:
     limit, at = Seconds(60.0), START + 60_000
-    assert objections.warming_up(stage="s", now=at, first_turn=START, warm_up=limit) is None
-    assert objections.blind(fact="f", now=at, seen=START, within=limit) is None
-    assert objections.stale(what="w", now=at, taken=START, within=limit) is None
-    assert objections.cooling_down(subject="s", now=at, planned=START, cool_down=limit) is None
-    assert objections.cooling_down(subject="s", now=START, planned=None, cool_down=limit) is None
-    assert objections.over_rate(planned=1, rate=2, interval=limit) is None
+    assert shared_guards.warming_up(stage="s", now=at, first_turn=START, warm_up=limit) is None
+    assert shared_guards.blind(fact="f", now=at, seen=START, within=limit) is None
+    assert shared_guards.stale(what="w", now=at, taken=START, within=limit) is None
+    assert shared_guards.cooling_down(subject="s", now=at, planned=START, cool_down=limit) is None
+    assert shared_guards.cooling_down(subject="s", now=START, planned=None, cool_down=limit) is None
+    assert shared_guards.over_rate(planned=1, rate=2, interval=limit) is None
     assert budget.over_budget("group", Headcount(live=10, running=9), Fraction(0.2)) is None

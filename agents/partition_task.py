@@ -7,10 +7,10 @@ driver feeds it records, and appends the results of its turns.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from agents.engine.aligner import Aligner, Input, TurnRecords
 from agents.engine.input_digest import InputDigests
 from agents.engine.stage import Stage
 from agents.engine.turn import Event, Recorded, State, Turn
+from agents.engine.turn_aligner import Aligner, Input, TurnRecords
 from schemas.facts.usage import MetricsScraped
 from schemas.ids import TaskSource
 from schemas.names import Place
@@ -18,7 +18,7 @@ from schemas.policies.rules import StageRulesChanged
 from streams.codec import event_codec
 from streams.codec.event_codec import Codec
 from streams.errors import BadRecord
-from streams.log.port import NewRecord, Record
+from streams.log.log_port import NewRecord, Record
 from streams.topics import Topics
 
 

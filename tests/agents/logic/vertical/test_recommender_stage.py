@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agents.logic.vertical.recommender import Recommender
+from agents.logic.vertical.recommender_stage import Recommender
 from agents.logic.vertical.vertical_settings import VerticalSettings
 from schemas.facts.pods import PodDeleted
 from schemas.facts.usage import ContainerOOMKilled

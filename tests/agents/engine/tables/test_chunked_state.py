@@ -3,8 +3,8 @@
 from datetime import UTC, datetime
 from typing import Any
 
+from agents.engine.tables.chunked_state import PartedState
 from agents.engine.tables.object_table import ObjectTable
-from agents.engine.tables.parted_state import PartedState
 from agents.engine.turn import Recorded, Turn
 from schemas.facts.pods import PodDeleted
 from schemas.names import Place, PodName, Workload

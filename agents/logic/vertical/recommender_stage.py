@@ -12,12 +12,11 @@ from functools import partial
 
 import numpy as np
 
+from agents.engine.tables.chunked_state import PartedState
 from agents.engine.tables.object_table import ObjectTable
-from agents.engine.tables.parted_state import PartedState
 from agents.engine.turn import Decided, DeferredDecided, Turn
-from agents.logic.policies import Policies
+from agents.logic.governing_policies import Policies
 from agents.logic.stage_rules import StageRules
-from agents.logic.vertical.announced import Announced
 from agents.logic.vertical.container_index import ContainerIndex
 from agents.logic.vertical.decision_builder import (
     NAME,
@@ -27,9 +26,10 @@ from agents.logic.vertical.decision_builder import (
     IngestedOomKill,
     TurnRecommendation,
 )
+from agents.logic.vertical.last_recommended import Announced
 from agents.logic.vertical.node_caps import NodeIndex
-from agents.logic.vertical.recommendation import Recommendation, recommend
-from agents.logic.vertical.schedule import Schedule, TurnSpan
+from agents.logic.vertical.recommendation_schedule import Schedule, TurnSpan
+from agents.logic.vertical.recommended_amounts import Recommendation, recommend
 from agents.logic.vertical.source_heartbeats import SourceHeartbeats
 from agents.logic.vertical.usage_ingest import UsageIngest
 from agents.logic.vertical.vertical_settings import VerticalSettings

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from streams.clients.kube.api import ApiRequest
-from streams.clients.kube.controller_chain import ControllerChain
+from streams.clients.kube.controller_requests import ControllerChain
 from streams.clients.kube.controllers import ControllerKey
 from streams.errors import GiveUp
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 
 from agents.engine.stage import Stage
 from agents.engine.turn import State
-from agents.task import Task, TurnResult
+from agents.partition_task import Task, TurnResult
 from streams import refused_records
-from streams.log.port import Positions
+from streams.log.log_port import Positions
 from streams.log_context import LogContext
 
 AHEAD = 32 << 20

@@ -5,11 +5,11 @@ import pytest
 from schemas.policies.control import ControlChanged, Mode
 from streams import compacted_copy
 from streams.codec import event_codec
-from streams.consumers.executing.control import ControlState
+from streams.consumers.executing.control_state import ControlState
+from streams.log.log_port import Positions, Record
 from streams.log.memory_log import MemoryLog
-from streams.log.port import Positions, Record
 from streams.log_context import LogContext
-from streams.publishing.operator import OperatorLog, policy_records
+from streams.publishing.operator_log import OperatorLog, policy_records
 from streams.topics import Topics
 
 AT = datetime(2026, 11, 22, tzinfo=UTC)

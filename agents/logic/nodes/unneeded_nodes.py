@@ -17,7 +17,7 @@ from agents.logic.nodes import drain_rules as draining
 from agents.logic.nodes.aws.group_options import GroupOptions
 from agents.logic.nodes.deletion_budgets import Parallelism, Running
 from agents.logic.nodes.drain_rules import Blocking, DrainContext, Drained
-from agents.logic.nodes.pod_natures import Nature, SchedulablePod, is_daemon, is_mirror
+from agents.logic.nodes.pod_scheduling_needs import Nature, SchedulablePod, is_daemon, is_mirror
 from agents.logic.nodes.scheduling import placement
 from agents.logic.nodes.scheduling.label_columns import Counts
 from agents.logic.nodes.scheduling.pod_requests import CPU, MEMORY

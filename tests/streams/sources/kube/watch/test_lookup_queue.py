@@ -10,9 +10,9 @@ from agents.settings.tree import ClusterSettings
 from schemas.units import Seconds
 from streams.clients.kube.api import Api
 from streams.clients.kube.controllers import ControllerKey, ObjectScale
-from streams.clients.kube.list_watch import ListWatchClient
+from streams.clients.kube.list_watch_requests import ListWatchClient
 from streams.clients.kube.scales import ScaleClient
-from streams.sources.kube.watch.lookups import Lookups
+from streams.sources.kube.watch.lookup_queue import Lookups
 from streams.sources.kube.watch.notifications import CheckpointLookup, CheckpointsFound, ForgetKinds, ScaleFound, ScaleLookup
 from tests.support.scripted_api import Reply, ScriptedApi, listed, refusal
 

@@ -1,6 +1,6 @@
 """The manual, docs/cli.md: made from the commands' own help and the settings' own descriptions.
 
-`python -m agents.cli.manual > docs/cli.md` writes the file; a test fails when the file differs.
+`python -m agents.cli.generate_manual > docs/cli.md` writes the file; a test fails when the file differs.
 """
 
 import re
@@ -14,7 +14,7 @@ from agents.settings.loading import environment
 
 _MODULE = re.compile(r"^(ullage[a-z ]*) -m \S+", re.MULTILINE)
 """How Python was started, which the usage lines repeat."""
-_NOTE = "<!-- made by `python -m agents.cli.manual > docs/cli.md`; do not edit -->"
+_NOTE = "<!-- made by `python -m agents.cli.generate_manual > docs/cli.md`; do not edit -->"
 
 
 def manual() -> str:

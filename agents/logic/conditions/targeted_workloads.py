@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from agents.engine.tables.chunked_state import StatePart
 from agents.engine.tables.object_table import ObjectTable
-from agents.engine.tables.parted_state import StatePart
 from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
 from schemas.facts.pods import PodChanged, PodDeleted, PodPhase
 from schemas.facts.sources import SourceReported
