@@ -36,7 +36,7 @@ _PATIENCE = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Present:
+class CompactedState:
     """What a broadcast topic says now: records in an order that may be applied one by one, and where the topic goes on.
 
     `copied` are the newest records of the copy, `tail` those at the end of the topic, ticks among them; `position` is the offset
@@ -94,7 +94,7 @@ def append_with_copies(log: Log, topics: Topics, records: Sequence[NewRecord]) -
     return places
 
 
-def read_present(log: Log, topics: Topics, name: str, partition: int = 0) -> Present:
+def read_present(log: Log, topics: Topics, name: str, partition: int = 0) -> CompactedState:
     """What the broadcast topic `name` (`policies` or `control`) says now, read in one partition. Raises LogUnavailable.
 
     Reads the copy and the tail; the whole partition when there is no complete copy, as in a log from before there were copies.
@@ -103,7 +103,7 @@ def read_present(log: Log, topics: Topics, name: str, partition: int = 0) -> Pre
     begin, end = log.begin(*place), log.end(*place)
     copied = latest_of_copy(log, topics, name)
     start = begin if copied is None else max(begin, end - TAIL)
-    return Present(copied or (), tuple(_between(log, place, start, end)), end)
+    return CompactedState(copied or (), tuple(_between(log, place, start, end)), end)
 
 
 def latest_of_copy(log: Log, topics: Topics, name: str) -> list[Record] | None:

@@ -5,14 +5,14 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from agents.engine.checkpoint_selection import Ledger
+from agents.engine.checkpoint_selection import CheckpointLedger
 from agents.partition_task import Task
 from schemas.units import Seconds
 
 
-def new_ledger(foreign: list[bytes]) -> Ledger:
+def new_ledger(foreign: list[bytes]) -> CheckpointLedger:
     """A ledger with a new family, in which nobody else ever writes. `foreign` are changelog keys of older families."""
-    return Ledger(uuid.uuid4().hex[:12], foreign)
+    return CheckpointLedger(uuid.uuid4().hex[:12], foreign)
 
 
 @dataclass(slots=True, eq=False)
@@ -26,7 +26,7 @@ class OwnedPartition:
     """
 
     task: Task
-    ledger: Ledger
+    ledger: CheckpointLedger
     marked: Mapping[str, int]
     end: int = -1
     open: bool = False

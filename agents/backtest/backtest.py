@@ -14,7 +14,7 @@ from math import nan
 from agents.backtest.container_rows import Advice
 from agents.backtest.event_runner import EventRunner, RoutedEvent
 from agents.backtest.recording import KILLS, SCORED_FACTS, Frame, Recording
-from agents.backtest.score_card import ResourceScore, ScoreCard, Side, lines
+from agents.backtest.score_card import RequestsScore, ResourceScore, ScoreCard, lines
 from agents.backtest.scoring import Score
 from agents.backtest.simulated_updates import SimulatedUpdates
 from agents.engine.stage import Stage
@@ -31,7 +31,7 @@ from streams.log.log_port import Log
 from streams.sources.traces import Trace, TraceMoments
 from streams.topics import Topics
 
-__all__ = ["Backtest", "ResourceScore", "ScoreCard", "Side", "lines", "over_log", "over_trace"]
+__all__ = ["Backtest", "RequestsScore", "ResourceScore", "ScoreCard", "lines", "over_log", "over_trace"]
 
 _UPDATES = UpdateSettings()
 _STRETCH = 64

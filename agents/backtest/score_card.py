@@ -33,7 +33,7 @@ class ResourceScore:
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class RequestsScore:
     """One way to set requests. `container_days` is the time that was scored; `ooms` count over the whole recording."""
 
     container_days: float
@@ -100,9 +100,9 @@ class ScoreCard:
     refused: int
     dead_letters: int
     kills: Kills
-    recommended: Side
-    own: Side
-    alone: Side | None
+    recommended: RequestsScore
+    own: RequestsScore
+    alone: RequestsScore | None
 
     @property
     def changes_per_container_day(self) -> float:

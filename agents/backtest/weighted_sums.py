@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.backtest.score_card import ResourceScore, Side
+from agents.backtest.score_card import RequestsScore, ResourceScore
 from schemas.units import Fraction
 
 Floats = NDArray[np.float64]
@@ -82,7 +82,7 @@ class SideSums:
     cpu: ResourceSums = field(default_factory=lambda: ResourceSums(unit=1e-4))
     memory: ResourceSums = field(default_factory=lambda: ResourceSums(unit=1024.0))
 
-    def side(self, ooms: int) -> Side:
+    def side(self, ooms: int) -> RequestsScore:
         """The result; `ooms` are counted elsewhere."""
         days = max(self.cpu.seconds, self.memory.seconds) / DAY
-        return Side(days, self.cpu.spread(), self.memory.spread(), ooms)
+        return RequestsScore(days, self.cpu.spread(), self.memory.spread(), ooms)

@@ -11,7 +11,7 @@ from cyclopts import Group, Parameter
 from streams.errors import BadInput
 
 if TYPE_CHECKING:
-    from agents.settings.loading import Loaded
+    from agents.settings.loading import LoadedSettings
     from agents.settings.tree import Settings
 
 _GROUP = Group("Settings", sort_key=9)
@@ -32,7 +32,7 @@ class CommonOptions:
     ] = ()
     brokers: Annotated[str | None, Parameter(help="Kafka's HOST:PORT, short for `--set log.brokers=HOST:PORT`.")] = None
 
-    def load(self, **more: object) -> Loaded:
+    def load(self, **more: object) -> LoadedSettings:
         """All settings with their origins. `more` are the command's own: names with `__` for the dot; None is unset."""
         from agents.settings.loading import load
 

@@ -40,7 +40,7 @@ class Slot(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class CheckpointMark:
     """Names a whole state: the turn, the offset after its tick in each input, and where each chunk is.
 
     `inputs` are digests of what was read up to there; None in marks of versions that had none.
@@ -61,14 +61,14 @@ class Mark:
         return data[:-1] + _SEAL % _checksum(data).encode()
 
     @staticmethod
-    def decode(data: bytes) -> "Mark":
+    def decode(data: bytes) -> "CheckpointMark":
         """Inverse of `encode`. Raises ValueError for bytes that are not a mark."""
         try:
             body = json.loads(data)
             _check_seal(data, body)
             chunks = {name: _slot(*named) for name, named in body["chunks"].items()}
             positions = {t: _whole(o) for t, o in body["positions"].items()}
-            return Mark(_whole(body["turn"]), positions, chunks, _digests(body.get("inputs")))
+            return CheckpointMark(_whole(body["turn"]), positions, chunks, _digests(body.get("inputs")))
         except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
             msg = f"not a checkpoint mark: {data[:80]!r} ({error!r})"
             raise ValueError(msg) from error
@@ -138,7 +138,7 @@ class CheckpointPlan:
 
 
 @dataclass(slots=True)
-class Ledger:
+class CheckpointLedger:
     """What one ownership of a partition has written: the slots its mark in force names, and foreign keys yet to be buried.
 
     `part` bounds the bytes of a chunk in one record.
@@ -176,7 +176,7 @@ class Ledger:
                 piece = data[part * self.part : (part + 1) * self.part]
                 records.append((chunk_key(self.family, name, slot, part), _VERSION.pack(turn) + piece))
             tombstones += self._no_longer_needed(name, slot, parts)
-        mark = Mark(turn, positions, chunks, inputs).encode()
+        mark = CheckpointMark(turn, positions, chunks, inputs).encode()
         key = chunk_key(self.family, MARK, 1 - self.mark_slot)
         return CheckpointPlan(turn, records, (key, mark), chunks, tombstones)
 
@@ -199,7 +199,7 @@ class StoredState:
     """A state found in a changelog."""
 
     family: str
-    mark: Mark
+    mark: CheckpointMark
     chunks: Mapping[str, bytes]
 
 
@@ -218,7 +218,7 @@ def read(records: Mapping[bytes, bytes | None], *, checked: bool = True) -> Chan
     the one with the higher key is taken. Without `checked` the checksums of chunks are not looked at, for a reader that kept
     only their versions.
     """
-    good: list[tuple[int, bytes, Mark]] = []
+    good: list[tuple[int, bytes, CheckpointMark]] = []
     broken = 0
     for key, value in records.items():
         if value is None or not is_mark(key):
@@ -251,10 +251,10 @@ def _family(key: bytes) -> str:
     return key.partition(b"/")[0].decode()
 
 
-def _good(records: Mapping[bytes, bytes | None], key: bytes, value: bytes) -> Mark | None:
+def _good(records: Mapping[bytes, bytes | None], key: bytes, value: bytes) -> CheckpointMark | None:
     """The mark, if these bytes are one and every chunk that it names is there in the named version."""
     try:
-        family, mark = _family(key), Mark.decode(value)
+        family, mark = _family(key), CheckpointMark.decode(value)
     except ValueError:
         return None
     whole = all(

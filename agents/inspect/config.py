@@ -2,10 +2,10 @@
 
 from agents.processes.output import data
 from agents.settings.docs import describe
-from agents.settings.loading import Loaded
+from agents.settings.loading import LoadedSettings
 
 
-def show(loaded: Loaded, *, origin: bool, explain: bool) -> None:
+def show(loaded: LoadedSettings, *, origin: bool, explain: bool) -> None:
     """Print one line for each setting, with its origin and its description on request."""
     texts = {name: text for name, _, text in describe()}
     for name, value, place in loaded.shown():

@@ -22,7 +22,7 @@ _ROOM_MB = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class DoctorCheck:
     """The outcome of one check. `fix` says what to do, and is empty when there is nothing to do."""
 
     level: Literal["ok", "warn", "fail"]
@@ -42,7 +42,7 @@ def run(load: Callable[[], Settings]) -> int:
     return int(failed)
 
 
-def all_checks(load: Callable[[], Settings]) -> Iterator[Check]:
+def all_checks(load: Callable[[], Settings]) -> Iterator[DoctorCheck]:
     """The checks in order, each made when it is asked for."""
     yield python(sys.version_info[:2])
     yield java()
@@ -51,33 +51,35 @@ def all_checks(load: Callable[[], Settings]) -> Iterator[Check]:
     try:
         settings = load()
     except UllageError as error:
-        yield Check("fail", "settings", str(error), "`ullage config show --origin` shows where values come from")
+        yield DoctorCheck("fail", "settings", str(error), "`ullage config show --origin` shows where values come from")
         return
-    yield Check("ok", "settings", f"they make sense; the log is {settings.log.kind}")
+    yield DoctorCheck("ok", "settings", f"they make sense; the log is {settings.log.kind}")
     yield from the_log(settings)
 
 
-def python(version: tuple[int, int]) -> Check:
+def python(version: tuple[int, int]) -> DoctorCheck:
     """Whether Ullage is tested on this Python."""
     text = f"Python {platform.python_version()}"
     if _OLDEST <= version <= _NEWEST:
-        return Check("ok", "python", text)
+        return DoctorCheck("ok", "python", text)
     if version < _OLDEST:
-        return Check("fail", "python", f"{text} is too old", "install Python 3.11 to 3.14, then: make PY=python3.12 setup")
-    return Check("warn", "python", f"{text} is newer than what Ullage is tested on", "if something fails, try Python 3.14")
+        return DoctorCheck("fail", "python", f"{text} is too old", "install Python 3.11 to 3.14, then: make PY=python3.12 setup")
+    return DoctorCheck("warn", "python", f"{text} is newer than what Ullage is tested on", "if something fails, try Python 3.14")
 
 
-def java() -> Check:
+def java() -> DoctorCheck:
     """Whether there is a Java for `ullage broker`."""
     from streams.broker import java as finding
 
     try:
-        return Check("ok", "java", str(finding.find()))
+        return DoctorCheck("ok", "java", str(finding.find()))
     except UllageError as error:
-        return Check("warn", "java", str(error), "only `ullage broker` and `ullage demo` need it: --log memory works without")
+        return DoctorCheck(
+            "warn", "java", str(error), "only `ullage broker` and `ullage demo` need it: --log memory works without"
+        )
 
 
-def jars() -> Check:
+def jars() -> DoctorCheck:
     """Whether Kafka's jars are here, or can be fetched. To find out, it fetches the smallest missing one and discards it."""
     from streams.broker import jar_lock
     from streams.broker.broker_settings import user_cache
@@ -87,12 +89,14 @@ def jars() -> Check:
     folder = user_cache() / f"kafka-{jar_lock.kafka_version(wanted)}"
     missing = [jar for jar in wanted if not is_good(folder / jar.file, jar)]
     if not missing:
-        return Check("ok", "jars", f"{len(wanted)} jars in {folder}")
+        return DoctorCheck("ok", "jars", f"{len(wanted)} jars in {folder}")
     problem = _fetching(min(missing, key=lambda jar: jar.size).coordinates)
     if problem is None:
-        return Check("ok", "jars", f"{len(missing)} of {len(wanted)} are not here yet; the first `ullage broker` fetches them")
+        return DoctorCheck(
+            "ok", "jars", f"{len(missing)} of {len(wanted)} are not here yet; the first `ullage broker` fetches them"
+        )
     fix = "name a mirror in ~/.config/jgo.conf, or use --log memory, or a Kafka of your own by log.brokers"
-    return Check("warn", "jars", f"{len(missing)} of {len(wanted)} are not here, and cannot be fetched: {problem}", fix)
+    return DoctorCheck("warn", "jars", f"{len(missing)} of {len(wanted)} are not here, and cannot be fetched: {problem}", fix)
 
 
 def _fetching(coordinates: str) -> str | None:
@@ -107,18 +111,20 @@ def _fetching(coordinates: str) -> str | None:
     return None
 
 
-def disk() -> Check:
+def disk() -> DoctorCheck:
     """Whether the disk has room for a broker's data."""
     free = shutil.disk_usage(".").free >> 20
     if free >= _ROOM_MB:
-        return Check("ok", "disk", f"{free} MB free here")
-    return Check("warn", "disk", f"only {free} MB free here", f"a broker wants {_ROOM_MB} MB: make room, or use another folder")
+        return DoctorCheck("ok", "disk", f"{free} MB free here")
+    return DoctorCheck(
+        "warn", "disk", f"only {free} MB free here", f"a broker wants {_ROOM_MB} MB: make room, or use another folder"
+    )
 
 
-def the_log(settings: Settings) -> Iterator[Check]:
+def the_log(settings: Settings) -> Iterator[DoctorCheck]:
     """Whether the log can be reached and its topics are as planned."""
     if settings.log.kind == "memory":
-        yield Check("ok", "log", "in memory: nothing to reach")
+        yield DoctorCheck("ok", "log", "in memory: nothing to reach")
         return
     first = _broker(settings) if settings.log.kind == "kafka" else _file(settings)
     yield first
@@ -126,7 +132,7 @@ def the_log(settings: Settings) -> Iterator[Check]:
         yield from _topics(settings)
 
 
-def _broker(settings: Settings) -> Check:
+def _broker(settings: Settings) -> DoctorCheck:
     """Whether a broker lets us in; if none does, why."""
     from agents.settings import log_factory
     from streams.log.connection_check import find_fault
@@ -134,20 +140,20 @@ def _broker(settings: Settings) -> Check:
     try:
         fault = find_fault(log_factory.connection(settings))
     except UllageError as error:
-        return Check("fail", "broker", str(error), "look at log.security")
+        return DoctorCheck("fail", "broker", str(error), "look at log.security")
     if fault is None:
-        return Check("ok", "broker", f"{settings.log.brokers} answers, and lets us in")
+        return DoctorCheck("ok", "broker", f"{settings.log.brokers} answers, and lets us in")
     fix = "look at log.security" if fault.refused else "start one with `ullage broker`, or name yours: --brokers HOST:PORT"
-    return Check("fail", "broker", fault.sentence, fix)
+    return DoctorCheck("fail", "broker", fault.sentence, fix)
 
 
-def _file(settings: Settings) -> Check:
+def _file(settings: Settings) -> DoctorCheck:
     if settings.log.path.is_file():
-        return Check("ok", "file", str(settings.log.path))
-    return Check("fail", "file", f"there is no log file '{settings.log.path}'", "name another: --set log.path=FILE")
+        return DoctorCheck("ok", "file", str(settings.log.path))
+    return DoctorCheck("fail", "file", f"there is no log file '{settings.log.path}'", "name another: --set log.path=FILE")
 
 
-def _topics(settings: Settings) -> Iterator[Check]:
+def _topics(settings: Settings) -> Iterator[DoctorCheck]:
     from agents.settings import log_factory
     from streams.topics import TOPICS
 
@@ -164,10 +170,10 @@ def _topics(settings: Settings) -> Iterator[Check]:
                 if count != topics.partitions:
                     wrong.append(f"{topic.name} has {count} partitions, planned are {topics.partitions}")
     except UllageError as error:
-        yield Check("fail", "topics", str(error), "see the lines above")
+        yield DoctorCheck("fail", "topics", str(error), "see the lines above")
         return
     if wrong:
         fix = "`ullage topics plan` shows the difference, `ullage topics apply` makes what is missing"
-        yield Check("fail", "topics", "; ".join(wrong), fix)
+        yield DoctorCheck("fail", "topics", "; ".join(wrong), fix)
     else:
-        yield Check("ok", "topics", f"all {len(TOPICS)} are there with {topics.partitions} partitions")
+        yield DoctorCheck("ok", "topics", f"all {len(TOPICS)} are there with {topics.partitions} partitions")

@@ -19,7 +19,7 @@ from schemas.policies.vpa import DEFAULT_RECOMMENDER, VpaChanged, VpaRemoved
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class WorkloadPolicy:
     """A policy in the form that logic knows. `target`: a workload key, or what workload keys begin with and `*`."""
 
     target: str
@@ -32,10 +32,10 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class PolicyRecord:
     """A policy in force and where it stands in the log."""
 
-    policy: Rule
+    policy: WorkloadPolicy
     place: Place
 
 
@@ -49,10 +49,10 @@ class Policies:
 
     def __init__(self, recommender: str = DEFAULT_RECOMMENDER) -> None:
         self.recommender = recommender
-        self.table: ObjectTable[Held] = ObjectTable("policies", Held, 16)
-        self.vpas: ObjectTable[Held] = ObjectTable("vpas", Held, 256)
+        self.table: ObjectTable[PolicyRecord] = ObjectTable("policies", PolicyRecord, 16)
+        self.vpas: ObjectTable[PolicyRecord] = ObjectTable("vpas", PolicyRecord, 256)
         self._lengths: list[int] | None = None
-        self._matches: dict[str, Held | None] = {}
+        self._matches: dict[str, PolicyRecord | None] = {}
         self._targeted: TargetedVpas | None = None
 
     def tables(self) -> tuple[StatePart, ...]:
@@ -67,13 +67,13 @@ class Policies:
         """Take a policy record in; the targets whose policy it changes, `*` for any number of workloads."""
         event = recorded.event
         if isinstance(event, VerticalPolicyChanged):
-            rule = Rule(event.target, event.version, event.update_mode, event.containers)
-            self.table.upsert(event.target, Held(rule, recorded.place))
+            rule = WorkloadPolicy(event.target, event.version, event.update_mode, event.containers)
+            self.table.upsert(event.target, PolicyRecord(rule, recorded.place))
             return self._wide(event.target)
         if isinstance(event, VerticalPolicyRemoved):
             return self._wide(event.target) if self.table.remove(event.target) else frozenset()
         if isinstance(event, VpaChanged):
-            return self._replace(event.key, Held(lowered(event, self.recommender), recorded.place))
+            return self._replace(event.key, PolicyRecord(lowered(event, self.recommender), recorded.place))
         if isinstance(event, VpaRemoved):
             return self._replace(event.key, None)
         return frozenset()
@@ -83,7 +83,7 @@ class Policies:
         self._lengths = self._targeted = None
         self._matches = {}
 
-    def of(self, workload: str) -> Held | None:
+    def of(self, workload: str) -> PolicyRecord | None:
         """The policy of a workload key, or None."""
         if self._lengths is None:
             targets = [target for target, _ in self.table.items() if target.endswith("*")]
@@ -95,7 +95,7 @@ class Policies:
             self._matches[workload] = self._match(workload, self._lengths)
         return self._matches[workload]
 
-    def rivals(self, workload: str) -> Sequence[Held]:
+    def rivals(self, workload: str) -> Sequence[PolicyRecord]:
         """The VPAs that target a workload; the first governs."""
         found = (self.vpas.get(key) for key in self._by_target().of(workload))
         return [held for held in found if held is not None]
@@ -112,7 +112,7 @@ class Policies:
         self._lengths = None
         return frozenset({"*" if target.endswith("*") else target})
 
-    def _replace(self, key: str, new: Held | None) -> frozenset[str]:
+    def _replace(self, key: str, new: PolicyRecord | None) -> frozenset[str]:
         """Let the VPA `key` be `new`; the workloads that it targeted and targets."""
         old = self.vpas.get(key)
         if old is not None and new is not None and _alike(old.policy, new.policy):
@@ -131,7 +131,7 @@ class Policies:
             self._matches.pop(target, None)
         return targets
 
-    def _match(self, workload: str, lengths: list[int]) -> Held | None:
+    def _match(self, workload: str, lengths: list[int]) -> PolicyRecord | None:
         governing = self._by_target().governing(workload)
         if governing is not None:
             return self.vpas.get(governing)
@@ -142,14 +142,14 @@ class Policies:
         return next((held for held in prefixes if held is not None), None)
 
 
-def lowered(vpa: VpaChanged, recommender: str) -> Rule:
+def lowered(vpa: VpaChanged, recommender: str) -> WorkloadPolicy:
     """A VPA as a rule. Without an update mode it recreates pods, as upstream does; one that is not ours changes nothing."""
     foreign = not vpa.served_by(recommender)
     mode = UpdateMode.OFF if foreign else vpa.update_mode or UpdateMode.RECREATE
-    return Rule(intern(vpa.target), f"{vpa.name}@{vpa.generation}", mode, vpa.containers, vpa, foreign)
+    return WorkloadPolicy(intern(vpa.target), f"{vpa.name}@{vpa.generation}", mode, vpa.containers, vpa, foreign)
 
 
-def bounds(held: Held | None, container: str) -> ContainerPolicy:
+def bounds(held: PolicyRecord | None, container: str) -> ContainerPolicy:
     """The entry for a container: its own, else that of `*`, else none. They are not merged."""
     if held is None:
         return NOT_BOUNDED
@@ -157,7 +157,7 @@ def bounds(held: Held | None, container: str) -> ContainerPolicy:
     return named.get(container) or named.get("*") or NOT_BOUNDED
 
 
-def body(held: Held | None) -> dict[str, object] | None:
+def body(held: PolicyRecord | None) -> dict[str, object] | None:
     """What `because` says of a policy."""
     if held is None:
         return None
@@ -167,7 +167,7 @@ def body(held: Held | None) -> dict[str, object] | None:
     return said
 
 
-def _alike(old: Rule, new: Rule) -> bool:
+def _alike(old: WorkloadPolicy, new: WorkloadPolicy) -> bool:
     """Whether nothing but the object's status changed: only its time and resource version differ."""
     if old.vpa is None or new.vpa is None:
         return False

@@ -9,9 +9,9 @@ import orjson
 
 from agents.logic.admission import admission_review
 from agents.logic.admission.admission_index import AdmissionIndex
-from agents.logic.admission.admission_report import Account, ContainerChange, Status
+from agents.logic.admission.admission_report import AdmissionAccount, ContainerChange, ReviewStatus
 from agents.logic.admission.admission_settings import AdmissionSettings
-from agents.logic.admission.pod_spec import Owner
+from agents.logic.admission.pod_spec import PodOwnerReference
 from agents.logic.admission.vpa_manifest import Vpa
 from agents.logic.admission.vpa_matching import Unresolved
 from agents.logic.resources.container_limit_range import Ranges
@@ -113,15 +113,15 @@ class _Lookup:
         self.latest: LatestDecision | None = None
         self.questions: list[Question] = []
 
-    def topmost(self, namespace: str, owner: Owner) -> Owner | Unresolved | None:
+    def topmost(self, namespace: str, owner: PodOwnerReference) -> PodOwnerReference | Unresolved | None:
         """Asks nobody where no policy could govern."""
-        answer: Owner | Unresolved | None = owner
+        answer: PodOwnerReference | Unresolved | None = owner
         if self._reviewer.governs(namespace):
             found = self._topmost(ControllerKey(namespace, owner.kind, owner.name, owner.api_version))
             if isinstance(found, UnknownOwner):
                 answer = Unresolved(found.why)
             else:
-                answer = None if found is None else Owner(found.kind, found.name, found.api_version)
+                answer = None if found is None else PodOwnerReference(found.kind, found.name, found.api_version)
         self.questions.append(Question("topmost", (namespace, owner), answer))
         return answer
 
@@ -145,7 +145,7 @@ def _review(remembered: RememberedReply, uid: str, lookup: _Lookup) -> Review:
     body, response = remembered.reply.review, remembered.reply.review["response"]
     if uid != account.uid and isinstance(response, dict):
         body = {**body, "response": {**response, "uid": uid}}
-    acted = account.status is Status.APPLIED and account.resource == "pods" and lookup.workload is not None
+    acted = account.status is ReviewStatus.APPLIED and account.resource == "pods" and lookup.workload is not None
     return Review(
         body=_encoded(body),
         uid=uid,
@@ -168,7 +168,7 @@ def _encoded(review: Mapping[str, object]) -> bytes:
         return json.dumps(review).encode()
 
 
-def _changes(account: Account) -> str:
+def _changes(account: AdmissionAccount) -> str:
     """What the patch sets, in words; empty when it sets annotations alone."""
     told = [text for change in account.containers[:_TOLD] if (text := _change(change))]
     more = len(account.containers) - _TOLD

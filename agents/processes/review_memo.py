@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 
 from agents.logic.admission.admission_review import Reply
-from agents.logic.admission.pod_spec import Owner
+from agents.logic.admission.pod_spec import PodOwnerReference
 from agents.logic.admission.vpa_matching import Lookup
 
 _MOST = 2_000
@@ -27,7 +27,7 @@ class Question:
     """What the cluster was asked for a review, and its answer."""
 
     method: str
-    arguments: tuple[str | Owner, ...]
+    arguments: tuple[str | PodOwnerReference, ...]
     answer: object
 
 

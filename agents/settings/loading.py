@@ -32,7 +32,7 @@ Values = Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class LoadedSettings:
     """The settings, and for each dotted name where its value came from ("default" when nobody set it)."""
 
     settings: Settings
@@ -46,7 +46,7 @@ class Loaded:
             yield name, _HIDDEN if secret else without_password(str(value)), self.origins.get(name, DEFAULT)
 
 
-def load(*, file: Path | None = None, flags: Mapping[str, str] | None = None) -> Loaded:
+def load(*, file: Path | None = None, flags: Mapping[str, str] | None = None) -> LoadedSettings:
     """The settings of this process. `flags` are dotted names to values. Raises BadInput."""
     names = set(flat(_dump(Settings())))
     merged: dict[str, object] = {}
@@ -62,7 +62,7 @@ def load(*, file: Path | None = None, flags: Mapping[str, str] | None = None) ->
         raise BadInput("; ".join(_sentences(error, merged, origins, hidden))) from None
     if wrong := [_nonsense(name, f"'{merged[name]}'", origins[name], why) for name, why in stage_bounds.reasons(settings)]:
         raise BadInput("; ".join(wrong))
-    return Loaded(settings, origins, frozenset(hidden))
+    return LoadedSettings(settings, origins, frozenset(hidden))
 
 
 def environment(values: Values) -> dict[str, str]:

@@ -15,7 +15,7 @@ from schemas.policies.control import ControlChanged
 from schemas.policies.vertical import VerticalPolicyChanged, VerticalPolicyRemoved
 from streams import compacted_copy
 from streams.codec.event_codec import Codec, tick_number
-from streams.compacted_copy import Present
+from streams.compacted_copy import CompactedState
 from streams.log.log_port import NewRecord, Record
 from streams.log_context import LogContext
 
@@ -84,7 +84,7 @@ class OperatorLog:
                 in_force.pop(event.target, None)
         return dict(sorted(in_force.items()))
 
-    def _present(self, name: str, partition: int) -> Present:
+    def _present(self, name: str, partition: int) -> CompactedState:
         return compacted_copy.read_present(self.context.log, self.context.topics, name, partition)
 
     def _newest_tick(self, partition: int) -> NewestTick | None:

@@ -41,7 +41,7 @@ class UsageColumns:
 
 
 @dataclass(frozen=True, slots=True)
-class Scrape:
+class ScrapeContext:
     """What all records of one scrape share. `history` marks usage of the past that was imported."""
 
     at: datetime
@@ -67,7 +67,7 @@ class ScrapeBatcher:
     _names: Names = ((), (), ())
     _batches: list[_Batch] = field(default_factory=list)
 
-    def records(self, columns: UsageColumns, scrape: Scrape) -> list[NewRecord]:
+    def records(self, columns: UsageColumns, scrape: ScrapeContext) -> list[NewRecord]:
         """One record for each partition that has rows, more where one would be too long; by partition."""
         names = (columns.workloads, columns.pods, columns.containers)
         if names != self._names:
@@ -75,7 +75,7 @@ class ScrapeBatcher:
         ages = None if columns.ends is None else np.asarray(times.to_seconds(scrape.at) - columns.ends)
         return [self._record(columns, batch, ages, scrape) for batch in self._batches]
 
-    def _record(self, columns: UsageColumns, batch: _Batch, ages: Floats | None, scrape: Scrape) -> NewRecord:
+    def _record(self, columns: UsageColumns, batch: _Batch, ages: Floats | None, scrape: ScrapeContext) -> NewRecord:
         own_ages = () if ages is None or not ages[batch.rows].any() else ages[batch.rows]
         cluster = self.context.cluster
         event = MetricsScraped(

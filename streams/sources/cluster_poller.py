@@ -27,7 +27,7 @@ from streams.log_context import LogContext
 from streams.publishing.outbox import Outbox
 from streams.publishing.pod_facts import oom_killed, pod_changed
 from streams.publishing.published_state import PublishedState, read_pods
-from streams.publishing.scrape_batches import Scrape, ScrapeBatcher, UsageColumns
+from streams.publishing.scrape_batches import ScrapeBatcher, ScrapeContext, UsageColumns
 
 _NAN = float("nan")
 NAME = "cluster"
@@ -127,7 +127,7 @@ class ClusterPoller:
         keys, names, containers, cores, memory = zip(*rows, strict=True)
         window = max((used.window for used in usage), default=Seconds(60.0))
         numbers = np.array(cores, np.float64), np.array(memory, np.float64)
-        return self._batcher.records(UsageColumns(keys, names, containers, *numbers), Scrape(at, window))
+        return self._batcher.records(UsageColumns(keys, names, containers, *numbers), ScrapeContext(at, window))
 
     def _pod_records(self, fact: PodChanged | PodDeleted) -> Iterable[NewRecord]:
         yield self._workload_record("pod-changes", fact)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.engine import checkpoint_selection
-from agents.engine.checkpoint_selection import Ledger
+from agents.engine.checkpoint_selection import CheckpointLedger
 from agents.partition_task import Task, TurnResult
 from schemas.names import Place
 from streams.codec.event_codec import header
@@ -141,7 +141,7 @@ def test_a_snapshot_resumed_gives_the_same_bytes_as_never_having_stopped(drawn: 
         for record in log:
             first.feed(name, record)
     before = [taken for _ in range(stop) if (taken := first.next_turn()) is not None]
-    plan = Ledger("f").plan(
+    plan = CheckpointLedger("f").plan(
         turn=first.turn,
         positions=first.positions,
         dumps=[(c, first.state.dump(c)) for c in first.state.chunks()],

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from agents.logic.nodes.pod_scheduling_needs import Nature, PodOwner, SchedulablePod
+from agents.logic.nodes.pod_scheduling_needs import PodNature, PodOwner, SchedulablePod
 from agents.logic.nodes.scheduling import placement_rules, pod_requests
-from agents.logic.nodes.scheduling.pod_shapes import Node, Shape, pairs
-from agents.logic.nodes.scheduling.scheduled_cluster import MOST_AMOUNT, Cluster
+from agents.logic.nodes.scheduling.pod_shapes import PodShape, SchedulingNode, pairs
+from agents.logic.nodes.scheduling.scheduled_cluster import MOST_AMOUNT, ScheduledCluster
 
 ROOT = Path(os.environ.get("ULLAGE_SHARED", Path(__file__).parents[3] / "shared")) / "golden" / "ca"
 NAMESPACES = {"default": {"team": "a"}, "other": {"team": "b"}, "kube-system": {}}
@@ -63,13 +63,13 @@ def total(pod: Json) -> dict[str, int]:
     return pod_requests.of_pod([first], containers(pod.get("init_containers", [])), amounts(pod.get("overhead", {})), level)
 
 
-def shape(pod: Json) -> Shape:
+def shape(pod: Json) -> PodShape:
     """The shape of a vector's pod."""
     labels = pod.get("labels") or {}
-    whose = placement_rules.Whose(pod.get("namespace", "default"), labels)
+    whose = placement_rules.RuleOwner(pod.get("namespace", "default"), labels)
     affinity = pod.get("affinity")
     try:
-        return Shape(
+        return PodShape(
             namespace=whose.namespace,
             labels=pairs(labels),
             requests=placement_rules.amounts(total(pod).items(), MOST_AMOUNT),
@@ -84,12 +84,12 @@ def shape(pod: Json) -> Shape:
             terminating="deleted_s_ago" in pod,
         )
     except placement_rules.Unreadable as refusal:
-        return Shape(namespace=whose.namespace, labels=pairs(labels), refused=str(refusal))
+        return PodShape(namespace=whose.namespace, labels=pairs(labels), refused=str(refusal))
 
 
-def node(given: Json) -> Node:
+def node(given: Json) -> SchedulingNode:
     """A vector's node."""
-    return Node(
+    return SchedulingNode(
         name=given["name"],
         labels=pairs(given.get("labels") or {}),
         taints=placement_rules.taints(given.get("taints")),
@@ -99,9 +99,9 @@ def node(given: Json) -> Node:
     )
 
 
-def cluster(nodes: list[Json]) -> Cluster:
+def cluster(nodes: list[Json]) -> ScheduledCluster:
     """The nodes of a vector with the pods that run on them."""
-    result = Cluster(NAMESPACES)
+    result = ScheduledCluster(NAMESPACES)
     for one in nodes:
         row = result.add(node(one))
         for pod in one.get("running_pods", ()):
@@ -127,7 +127,7 @@ def local_volumes(given: list[Json]) -> tuple[str, ...]:
 
 def pod(given: Json, now: float) -> SchedulablePod:
     """A vector's pod; its times are relative to `now`."""
-    nature = Nature(
+    nature = PodNature(
         shape=shape(given),
         owners=(owner(given["owner"]),) if "owner" in given else (),
         annotations=given.get("annotations") or {},

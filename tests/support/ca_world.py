@@ -10,14 +10,21 @@ from typing import Any
 
 from agents.logic.nodes.aws.group_options import GroupOptions
 from agents.logic.nodes.cluster_state_registry import SeenInstance
-from agents.logic.nodes.drain_rules import DisruptionBudget, DisruptionBudgets, Workloads
-from agents.logic.nodes.expanders import Circumstances
-from agents.logic.nodes.group_backoff import Failure
-from agents.logic.nodes.node_autoscaler import Autoscaler, Decisions, GroupSeen, NodeAutoscalerSettings, NodeSeen, World
-from agents.logic.nodes.node_estimator import Template
+from agents.logic.nodes.drain_rules import DisruptionBudget, DisruptionBudgets, KnownControllers
+from agents.logic.nodes.expanders import ExpanderContext
+from agents.logic.nodes.group_backoff import ScaleUpFailure
+from agents.logic.nodes.node_autoscaler import (
+    GroupSeen,
+    NodeAutoscaler,
+    NodeAutoscalerSettings,
+    NodeDecisionInputs,
+    NodeDecisions,
+    NodeSeen,
+)
+from agents.logic.nodes.node_estimator import GroupTemplate
 from agents.logic.nodes.pod_scheduling_needs import SchedulablePod, is_daemon, is_mirror
 from agents.logic.nodes.scheduling.placement_rules import selector
-from agents.logic.nodes.scheduling.pod_shapes import HOSTNAME, Node, Taint
+from agents.logic.nodes.scheduling.pod_shapes import HOSTNAME, SchedulingNode, Taint
 from agents.logic.nodes.unneeded_nodes import CANDIDATE, TO_BE_DELETED
 from tests.support import ca_vectors
 
@@ -31,7 +38,7 @@ HOOK = "delay-deletion.cluster-autoscaler.kubernetes.io/"
 class Machine:
     """A node of the world."""
 
-    node: Node
+    node: SchedulingNode
     group: str
     created: float
     ready: bool = True
@@ -67,7 +74,7 @@ class Scenario:
 
     def __init__(self, inputs: Json, settings: NodeAutoscalerSettings, pace: Pace, options: dict[str, GroupOptions]) -> None:
         self.settings, self.pace = settings, pace
-        self.auto = Autoscaler(settings, 0.0)
+        self.auto = NodeAutoscaler(settings, 0.0)
         self.now = 0.0
         self.companies: dict[str, Company] = {}
         self.machines: dict[str, Machine] = {}
@@ -210,7 +217,7 @@ class Scenario:
 
     # Decisions
 
-    def _world(self) -> World:
+    def _world(self) -> NodeDecisionInputs:
         on: dict[str, list[SchedulablePod]] = {}
         for pod, node in self.pods.values():
             on.setdefault(node, []).append(pod)
@@ -221,7 +228,7 @@ class Scenario:
                 one.given["min"],
                 one.given["max"],
                 one.target,
-                Template(ca_vectors.node(one.given["template"])),
+                GroupTemplate(ca_vectors.node(one.given["template"])),
                 one.options,
             )
             for name, one in self.companies.items()
@@ -232,7 +239,7 @@ class Scenario:
             if group not in self._listed or group in self.auto.state.requests:
                 self._listed[group] = dict(company.instances)
         instances = [
-            SeenInstance(name, group, error=Failure("OutOfResources", "no-capacity") if broken else None)
+            SeenInstance(name, group, error=ScaleUpFailure("OutOfResources", "no-capacity") if broken else None)
             for group, listed in self._listed.items()
             for name, broken in listed.items()
             if name not in self.machines
@@ -243,7 +250,9 @@ class Scenario:
             for one in self.pdbs
         ]
         waiting = on.get("", [])
-        return World(nodes, groups, waiting, instances, Workloads(known), DisruptionBudgets(budgets), ca_vectors.NAMESPACES)
+        return NodeDecisionInputs(
+            nodes, groups, waiting, instances, KnownControllers(known), DisruptionBudgets(budgets), ca_vectors.NAMESPACES
+        )
 
     def _seen(self, one: Machine, pods: list[SchedulablePod]) -> NodeSeen:
         taints = [Taint(TO_BE_DELETED, "", "NoSchedule")] * (one.since is not None) + [
@@ -265,7 +274,7 @@ class Scenario:
     def decide(self) -> None:
         """One decision, carried out as far as it can be at once."""
         world = self._world()
-        found = self.auto.step(world, Circumstances(cluster_nodes=len(self.machines)), self.now)
+        found = self.auto.step(world, ExpanderContext(cluster_nodes=len(self.machines)), self.now)
         for group, delta in found.lower:
             self._decrease(group, delta)
         for group, names in found.remove:
@@ -286,10 +295,10 @@ class Scenario:
         for name in found.untaint:
             self.machines[name].soft = False
 
-    def _carry_growth(self, found: Decisions) -> bool:
+    def _carry_growth(self, found: NodeDecisions) -> bool:
         for one in found.grow:
             if not self._increase(one.group, one.after - one.before):
-                self.auto.failed_to_grow(one.group, Failure("Other", "cloudProviderError"), self.now)
+                self.auto.failed_to_grow(one.group, ScaleUpFailure("Other", "cloudProviderError"), self.now)
                 return True
             self.auto.grew(one.group, one.after - one.before, self.now)
         return False

@@ -6,28 +6,36 @@ from typing import Any
 
 import numpy as np
 
-from agents.logic.replicas.hpa_pods import NEVER, ContainerRequest, Phase, PodRequest, Pods, Ready, Samples
+from agents.logic.replicas.hpa_pods import (
+    NEVER,
+    ContainerRequest,
+    HpaPodPhase,
+    HpaPods,
+    MetricSamples,
+    PodRequest,
+    ReadyCondition,
+)
 
 Json = dict[str, Any]
 NOW = 1_000_000.0
-READY = {"True": Ready.YES, "False": Ready.NO, "Unknown": Ready.UNKNOWN}
+READY = {"True": ReadyCondition.YES, "False": ReadyCondition.NO, "Unknown": ReadyCondition.UNKNOWN}
 
 
-def pods(given: Sequence[Json]) -> Pods:
+def pods(given: Sequence[Json]) -> HpaPods:
     changed = [-1 if pod.get("ready_changed_s_ago") is None else pod["ready_changed_s_ago"] for pod in given]
     started = [pod.get("started_s_ago") for pod in given]
-    return Pods(
-        np.array([Phase[(pod.get("phase") or "Unknown").upper()] for pod in given], np.int8),
+    return HpaPods(
+        np.array([HpaPodPhase[(pod.get("phase") or "Unknown").upper()] for pod in given], np.int8),
         np.array([bool(pod.get("deleting")) for pod in given], np.bool_),
-        np.array([READY.get(str(pod.get("ready")), Ready.ABSENT) for pod in given], np.int8),
+        np.array([READY.get(str(pod.get("ready")), ReadyCondition.ABSENT) for pod in given], np.int8),
         np.array([NEVER if ago == -1 else NOW - ago for ago in changed], np.float64),
         np.array([math.nan if ago is None else NOW - ago for ago in started], np.float64),
     )
 
 
-def samples(given: Sequence[Json], *, cpu: bool = False) -> Samples:
+def samples(given: Sequence[Json], *, cpu: bool = False) -> MetricSamples:
     values = [pod.get("metric") for pod in given]
-    return Samples(
+    return MetricSamples(
         np.array([value is not None for value in values], np.bool_),
         np.array([value or 0 for value in values], np.int64),
         np.array([NOW - (pod.get("metric_age_s") or 0) for pod in given], np.float64),

@@ -10,7 +10,7 @@ from dataclasses import replace
 from agents.engine.turn import Recorded
 from agents.logic.admission import vpa_manifest
 from agents.logic.admission.vpa_manifest import Vpa
-from agents.logic.governing_policies import Held, Policies
+from agents.logic.governing_policies import Policies, PolicyRecord
 from agents.logic.resources import container_limit_range
 from agents.logic.resources.container_limit_range import NONE, Ranges
 from schemas.catalogue import Event
@@ -35,7 +35,7 @@ class AdmissionIndex:
         """Keys of VPAs by namespace."""
         self._limit_ranges: dict[str, dict[str, LimitRangeChanged]] = {}
         self._ranges: dict[str, Ranges] = {}
-        self._made: dict[tuple[str, str], tuple[Held, RequestsRecommended | None, Vpa]] = {}
+        self._made: dict[tuple[str, str], tuple[PolicyRecord, RequestsRecommended | None, Vpa]] = {}
 
     def apply(self, event: Event, place: Place) -> None:
         """Take in one event of `policies`."""
@@ -88,7 +88,7 @@ class AdmissionIndex:
         if not entries:
             del self._limit_ranges[event.namespace]
 
-    def _vpa(self, held: Held, workload: str, namespace: str) -> Vpa:
+    def _vpa(self, held: PolicyRecord, workload: str, namespace: str) -> Vpa:
         """Put together once for each policy and recommendation: a rollout asks for the same one hundreds of times."""
         recommended = self._recommended(workload)
         key = (held.policy.target if held.policy.vpa is None else held.policy.vpa.key, workload)

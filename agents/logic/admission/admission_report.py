@@ -12,7 +12,7 @@ Op = Mapping[str, object]
 """One operation of an RFC 6902 patch: op, path and value."""
 
 
-class Status(StrEnum):
+class ReviewStatus(StrEnum):
     """How a review ended; the first three are upstream's words for its metrics."""
 
     APPLIED = "applied"
@@ -41,7 +41,7 @@ class ContainerChange:
 
 
 @dataclass(frozen=True, slots=True)
-class Patched:
+class AdmissionPatch:
     """A patch and its account; without operations `reason` says why nothing is done, and `failed` that it should have been."""
 
     ops: tuple[Op, ...] = ()
@@ -51,10 +51,10 @@ class Patched:
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class AdmissionAccount:
     """A review and its answer. `vpa` is the name of the VPA that governs the pod, or of the object under review."""
 
-    status: Status
+    status: ReviewStatus
     uid: str = ""
     resource: str = ""
     operation: str = ""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from agents.logic.admission import field_errors, pod_patch, pod_spec, vpa_validation
-from agents.logic.admission.admission_report import Account, Op, Status
+from agents.logic.admission.admission_report import AdmissionAccount, Op, ReviewStatus
 from agents.logic.admission.admission_settings import AdmissionSettings
 from agents.logic.admission.json_fields import UnreadableError, parts, text
 from agents.logic.admission.vpa_manifest import Vpa
@@ -32,14 +32,14 @@ class Reply:
     """The review to send back, as JSON's own types, and what was done and why."""
 
     review: Mapping[str, object]
-    account: Account
+    account: AdmissionAccount
 
 
 @dataclass(frozen=True, slots=True)
 class _Request:
     """What a review asks. The manifest, and the one that it replaces, are not looked at yet."""
 
-    about: Account
+    about: AdmissionAccount
     group: str
     version: str
     kind: str
@@ -53,11 +53,11 @@ def answer(review: bytes | str | Mapping[str, Any], lookup: Lookup, settings: Ad
     try:
         request = _request(_decoded(review, settings.largest))
     except UnreadableError as error:
-        return _error(Account(Status.ERROR, uid=uid_of(review), reason=f"the review cannot be read: {error}"))
+        return _error(AdmissionAccount(ReviewStatus.ERROR, uid=uid_of(review), reason=f"the review cannot be read: {error}"))
     try:
         return _answered(request, lookup, settings)
     except UnreadableError as error:
-        return _error(replace(request.about, status=Status.ERROR, reason=f"the pod is left as it is: {error}"))
+        return _error(replace(request.about, status=ReviewStatus.ERROR, reason=f"the pod is left as it is: {error}"))
 
 
 def uid_of(review: bytes | str | Mapping[str, Any]) -> str:
@@ -77,14 +77,14 @@ def _answered(request: _Request, lookup: Lookup, settings: AdmissionSettings) ->
         case "", "pods" if request.subresource or about.operation not in ("", "CREATE"):
             return _response(replace(about, reason="only new pods are patched"))
         case "", "pods" if request.version != "v1":
-            return _error(replace(about, status=Status.ERROR, reason="only v1 Pods are supported"))
+            return _error(replace(about, status=ReviewStatus.ERROR, reason="only v1 Pods are supported"))
         case "", "pods":
             return _pod(request, lookup, settings)
         case "autoscaling.k8s.io", "verticalpodautoscalers":
             return _vpa(request, settings)
         case group, resource:
             reason = f"resource '{resource}' of group '{group}' is not served here"
-            return _error(replace(about, status=Status.ERROR, reason=reason))
+            return _error(replace(about, status=ReviewStatus.ERROR, reason=reason))
 
 
 def _pod(request: _Request, lookup: Lookup, settings: AdmissionSettings) -> Reply:
@@ -92,12 +92,12 @@ def _pod(request: _Request, lookup: Lookup, settings: AdmissionSettings) -> Repl
     about = replace(request.about, namespace=pod.namespace, name=pod.name, object_uid=pod.uid)
     vpa = governing(pod, lookup)
     if isinstance(vpa, Unresolved):
-        return _error(replace(about, status=Status.ERROR, reason=f"the pod is left as it is: {vpa.why}"))
+        return _error(replace(about, status=ReviewStatus.ERROR, reason=f"the pod is left as it is: {vpa.why}"))
     if not isinstance(vpa, Vpa):
         return _response(replace(about, reason=vpa))
     found = pod_patch.patch(pod, vpa, lookup.ranges(pod.namespace), settings)
     reason = f"the pod is left as it is: {found.reason}" if found.failed else found.reason
-    status = Status.ERROR if found.failed else Status.APPLIED if found.ops else Status.SKIPPED
+    status = ReviewStatus.ERROR if found.failed else ReviewStatus.APPLIED if found.ops else ReviewStatus.SKIPPED
     about = replace(about, status=status, vpa=vpa.name, ops=found.ops, containers=found.containers, reason=reason)
     return _error(about) if found.failed else _response(about)
 
@@ -110,10 +110,10 @@ def _vpa(request: _Request, settings: AdmissionSettings) -> Reply:
     about = replace(about, vpa=found.name or about.name)
     if found.errors:
         status = field_errors.refusal(found.errors, group=request.group, kind=request.kind, name=about.name)
-        about = replace(about, status=Status.DENIED, reason=str(status["message"]))
+        about = replace(about, status=ReviewStatus.DENIED, reason=str(status["message"]))
         return _response(about, found.warnings, status)
     reason = "" if found.ops else "the object needs no completion"
-    status_word = Status.APPLIED if found.ops else Status.SKIPPED
+    status_word = ReviewStatus.APPLIED if found.ops else ReviewStatus.SKIPPED
     return _response(replace(about, status=status_word, ops=found.ops, reason=reason), found.warnings)
 
 
@@ -141,8 +141,8 @@ def _request(review: Mapping[str, Any]) -> _Request:
         raise UnreadableError("it has no request")
     words = {name: text(asked.get(name), name) for name in ("uid", "operation", "namespace", "name", "subResource")}
     resource, kind = parts(asked.get("resource"), "resource"), parts(asked.get("requestKind") or asked.get("kind"), "kind")
-    about = Account(
-        status=Status.SKIPPED,
+    about = AdmissionAccount(
+        status=ReviewStatus.SKIPPED,
         uid=words["uid"],
         resource=text(resource.get("resource"), "resource.resource"),
         operation=words["operation"],
@@ -155,11 +155,11 @@ def _request(review: Mapping[str, Any]) -> _Request:
     return _Request(about, group, version, text(kind.get("kind"), "kind.kind"), words["subResource"], *objects)
 
 
-def _error(account: Account) -> Reply:
+def _error(account: AdmissionAccount) -> Reply:
     return _response(account, (f"ullage: {account.reason}"[:_LONGEST_WARNING],))
 
 
-def _response(account: Account, warnings: Sequence[str] = (), status: Mapping[str, object] | None = None) -> Reply:
+def _response(account: AdmissionAccount, warnings: Sequence[str] = (), status: Mapping[str, object] | None = None) -> Reply:
     response: dict[str, object] = {"uid": _plain(account.uid), "allowed": status is None}
     if status is not None:
         response["status"] = status

@@ -9,13 +9,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from agents.logic.admission import startup_boost
-from agents.logic.admission.admission_report import ContainerChange, Op, Patched
+from agents.logic.admission.admission_report import AdmissionPatch, ContainerChange, Op
 from agents.logic.admission.admission_settings import AdmissionSettings
 from agents.logic.admission.pod_spec import AdmittedPod
 from agents.logic.admission.startup_boost import BoostError
 from agents.logic.admission.vpa_manifest import Vpa
 from agents.logic.resources import capping, limit_proportion
-from agents.logic.resources.capping import By, Cap
+from agents.logic.resources.capping import Cap, CapReason
 from agents.logic.resources.container_limit_range import Ranges
 from agents.logic.resources.limit_proportion import UnscalableError
 from agents.logic.resources.resource_lists import MEMORY, Advice, Container, Resources, at
@@ -26,7 +26,7 @@ UPDATES = "vpaUpdates"
 OBSERVED = "vpaObservedContainers"
 _ANNOTATIONS = "/metadata/annotations"
 
-_BOUNDED = (By.RANGE_LEAST, By.RANGE_MOST)
+_BOUNDED = (CapReason.RANGE_LEAST, CapReason.RANGE_MOST)
 _TWO_MILLICORES = 2 * 10**6
 _TWO_BYTES = 2 * 10**9
 
@@ -42,7 +42,7 @@ class _Wanted:
     base: Quantity | None = None
 
 
-def patch(pod: AdmittedPod, vpa: Vpa, ranges: Ranges, settings: AdmissionSettings) -> Patched:
+def patch(pod: AdmittedPod, vpa: Vpa, ranges: Ranges, settings: AdmissionSettings) -> AdmissionPatch:
     """The patch for a pod that this VPA governs. Where upstream fails, nothing is patched and the reason is given."""
     again = _again(pod, vpa, ranges, settings)
     if again is not None:
@@ -50,7 +50,7 @@ def patch(pod: AdmittedPod, vpa: Vpa, ranges: Ranges, settings: AdmissionSetting
     try:
         return _patch(pod, vpa, ranges, settings)
     except (BoostError, UnscalableError) as error:
-        return Patched(reason=str(error), failed=True)
+        return AdmissionPatch(reason=str(error), failed=True)
 
 
 def escaped(name: str) -> str:
@@ -63,7 +63,7 @@ def observed(pod: AdmittedPod) -> str:
     return ", ".join(container.name for container in pod.containers)
 
 
-def _patch(pod: AdmittedPod, vpa: Vpa, ranges: Ranges, settings: AdmissionSettings) -> Patched:
+def _patch(pod: AdmittedPod, vpa: Vpa, ranges: Ranges, settings: AdmissionSettings) -> AdmissionPatch:
     ops: list[Op] = [] if pod.annotations is not None else [_add(_ANNOTATIONS, {})]
     changes, updates = [], []
     capped = _capped(pod, vpa, ranges)
@@ -89,7 +89,7 @@ def _patch(pod: AdmittedPod, vpa: Vpa, ranges: Ranges, settings: AdmissionSettin
     if updates:
         ops.append(_annotate(UPDATES, _mark(vpa) + "; ".join(updates)))
     ops.append(_annotate(OBSERVED, observed(pod)))
-    return Patched(tuple(ops), tuple(changes))
+    return AdmissionPatch(tuple(ops), tuple(changes))
 
 
 def _capped(pod: AdmittedPod, vpa: Vpa, ranges: Ranges) -> capping.Capped:
@@ -135,7 +135,7 @@ def _container_ops(index: int, pod: AdmittedPod, wanted: _Wanted) -> tuple[list[
     ops: list[Op] = []
     if container.requests is None and container.limits is None and not pod.given[index]:
         ops.append(_add(path, {}))
-    words = [str(cap) for cap in wanted.caps if cap.by is not By.POD_RANGE] + list(wanted.notes)
+    words = [str(cap) for cap in wanted.caps if cap.by is not CapReason.POD_RANGE] + list(wanted.notes)
     kinds = (("requests", "request", container.requests, wanted.requests), ("limits", "limit", container.limits, wanted.limits))
     for kind, word, present, amounts in kinds:
         if present is None and amounts:
@@ -160,7 +160,7 @@ def _change(index: int, standing: Container, wanted: _Wanted) -> ContainerChange
     )
 
 
-def _again(pod: AdmittedPod, vpa: Vpa, ranges: Ranges, settings: AdmissionSettings) -> Patched | None:
+def _again(pod: AdmittedPod, vpa: Vpa, ranges: Ranges, settings: AdmissionSettings) -> AdmissionPatch | None:
     """The answer to a pod that was patched before and is as the patch left it; None for any other.
 
     What a LimitRange allows depends on what the container had before, which the patch has overwritten: an amount that one bounded
@@ -182,7 +182,7 @@ def _again(pod: AdmittedPod, vpa: Vpa, ranges: Ranges, settings: AdmissionSettin
     )
     if not settled or not _annotated(found.ops, pod.annotations, vpa):
         return None
-    return Patched(containers=found.containers, reason="the pod is as the patch would leave it")
+    return AdmissionPatch(containers=found.containers, reason="the pod is as the patch would leave it")
 
 
 def _unboosted(container: Container, annotations: Mapping[str, str]) -> Container:

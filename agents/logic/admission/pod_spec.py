@@ -10,7 +10,7 @@ from agents.logic.resources.resource_lists import Container
 
 
 @dataclass(frozen=True, slots=True)
-class Owner:
+class PodOwnerReference:
     """A controller as a reference names it, in the namespace of what it owns."""
 
     kind: str
@@ -30,7 +30,7 @@ class AdmittedPod:
     name: str
     labels: Mapping[str, str]
     annotations: Mapping[str, str] | None
-    owner: Owner | None
+    owner: PodOwnerReference | None
     containers: tuple[Container, ...]
     standing: tuple[Container, ...]
     given: tuple[Mapping[str, Any] | None, ...]
@@ -83,11 +83,13 @@ def _standing(containers: tuple[Container, ...], status: Mapping[str, Any]) -> t
     return tuple(known[container.name] for container in containers)
 
 
-def _owner(meta: Mapping[str, Any]) -> Owner | None:
+def _owner(meta: Mapping[str, Any]) -> PodOwnerReference | None:
     """The last owner that says that it controls the pod; there is at most one in a valid pod."""
     path, owner = "metadata.ownerReferences", None
     for entry in json_fields.items(meta.get("ownerReferences"), path):
         found = json_fields.parts(entry, path)
         if found.get("controller") is True:
-            owner = Owner(*(json_fields.text(found.get(name), f"{path}.{name}") for name in ("kind", "name", "apiVersion")))
+            owner = PodOwnerReference(
+                *(json_fields.text(found.get(name), f"{path}.{name}") for name in ("kind", "name", "apiVersion"))
+            )
     return owner

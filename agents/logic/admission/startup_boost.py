@@ -8,7 +8,7 @@ import json
 from dataclasses import dataclass
 
 from agents.logic.admission.admission_settings import AdmissionSettings
-from agents.logic.admission.vpa_manifest import CpuBoost, Startup
+from agents.logic.admission.vpa_manifest import CpuBoost, StartupBoostManifest
 from agents.logic.resources import limit_proportion
 from agents.logic.resources.resource_lists import CPU, MEMORY, Container, Resources, at
 from schemas import exact_quantity
@@ -35,7 +35,11 @@ class Boosted:
 
 
 def boost(
-    container: Container, startup: Startup, values: str, wanted: tuple[Resources, Resources], settings: AdmissionSettings
+    container: Container,
+    startup: StartupBoostManifest,
+    values: str,
+    wanted: tuple[Resources, Resources],
+    settings: AdmissionSettings,
 ) -> Boosted:
     """The requests and limits `wanted` for a container as its spec has it, boosted. Raises BoostError and UnscalableError."""
     requests, limits = dict(wanted[0]), dict(wanted[1])

@@ -31,14 +31,14 @@ class CpuBoost:
 
 
 @dataclass(frozen=True, slots=True)
-class Startup:
+class StartupBoostManifest:
     """A startupBoost; one without `cpu` passes all checks and cannot be applied."""
 
     cpu: CpuBoost | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class ContainerPolicyManifest:
     """A container policy; None where a field is not given."""
 
     container: str = ""
@@ -51,7 +51,7 @@ class Policy:
     oom_minimum: Quantity | None = None
     window_seconds: int | None = None
     windows: int | None = None
-    startup: Startup | None = None
+    startup: StartupBoostManifest | None = None
 
     @property
     def rule(self) -> ContainerRule:
@@ -60,7 +60,7 @@ class Policy:
 
 
 @dataclass(frozen=True, slots=True)
-class Update:
+class UpdatePolicyManifest:
     """An updatePolicy; None where a field is not given."""
 
     mode: str | None = None
@@ -77,9 +77,9 @@ class Vpa:
     created: datetime = json_fields.NEVER
     target: TargetRef | None = None
     selector: tuple[Requirement, ...] | None = None
-    update: Update | None = None
-    policies: tuple[Policy, ...] | None = None
-    startup: Startup | None = None
+    update: UpdatePolicyManifest | None = None
+    policies: tuple[ContainerPolicyManifest, ...] | None = None
+    startup: StartupBoostManifest | None = None
     recommenders: int = 0
     advice: tuple[Advice, ...] | None = None
 
@@ -89,7 +89,7 @@ class Vpa:
         said = self.update.mode if self.update else None
         return said or UpdateMode.RECREATE
 
-    def policy_of(self, container: str) -> Policy | None:
+    def policy_of(self, container: str) -> ContainerPolicyManifest | None:
         """The policy for a container: its own, else the last one for all, else none."""
         general = None
         for policy in self.policies or ():
@@ -99,7 +99,7 @@ class Vpa:
                 general = policy
         return general
 
-    def startup_of(self, container: str) -> Startup | None:
+    def startup_of(self, container: str) -> StartupBoostManifest | None:
         """The boost for a container: its policy's, else the object's."""
         policy = self.policy_of(container)
         return policy.startup if policy is not None and policy.startup is not None else self.startup
@@ -118,7 +118,7 @@ def of_event(changed: VpaChanged, recommended: Sequence[ContainerRecommendation]
         created=changed.created,
         target=changed.target_ref,
         selector=None if changed.unsupported else changed.selector,
-        update=Update(changed.update_mode, changed.min_replicas),
+        update=UpdatePolicyManifest(changed.update_mode, changed.min_replicas),
         policies=tuple(_policy_of(each) for each in changed.containers),
         startup=_startup_of(changed.boost),
         recommenders=len(changed.recommenders),
@@ -137,7 +137,7 @@ def of_policy(
         namespace="",
         name=target,
         selector=(),
-        update=Update(mode),
+        update=UpdatePolicyManifest(mode),
         policies=tuple(_policy_of(each) for each in containers),
         advice=None if recommended is None else tuple(resource_lists.of_recommendation(each) for each in recommended),
     )
@@ -168,31 +168,31 @@ def _target(value: object) -> TargetRef | None:
     return TargetRef(*(json_fields.text(found.get(name), f"spec.targetRef.{name}") for name in ("kind", "name", "apiVersion")))
 
 
-def _update(value: object) -> Update | None:
+def _update(value: object) -> UpdatePolicyManifest | None:
     if value is None:
         return None
     path = "spec.updatePolicy"
     found = json_fields.parts(value, path)
-    return Update(
+    return UpdatePolicyManifest(
         json_fields.optional(found.get("updateMode"), f"{path}.updateMode"),
         json_fields.whole(found.get("minReplicas"), f"{path}.minReplicas"),
         json_fields.whole(found.get("evictAfterOOMSeconds"), f"{path}.evictAfterOOMSeconds"),
     )
 
 
-def _policies(value: Mapping[str, Any]) -> tuple[Policy, ...]:
+def _policies(value: Mapping[str, Any]) -> tuple[ContainerPolicyManifest, ...]:
     path = "spec.resourcePolicy.containerPolicies"
     entries = json_fields.items(value.get("containerPolicies"), path)
     return tuple(_policy(json_fields.parts(entry, f"{path}[{i}]"), f"{path}[{i}]") for i, entry in enumerate(entries))
 
 
-def _policy(value: Mapping[str, Any], path: str) -> Policy:
+def _policy(value: Mapping[str, Any], path: str) -> ContainerPolicyManifest:
     said = value.get("controlledResources")
     names = [
         json_fields.text(name, f"{path}.controlledResources") for name in json_fields.items(said, f"{path}.controlledResources")
     ]
     count, seconds = "memoryAggregationIntervalCount", "memoryAggregationIntervalSeconds"
-    return Policy(
+    return ContainerPolicyManifest(
         container=json_fields.text(value.get("containerName"), f"{path}.containerName"),
         mode=json_fields.optional(value.get("mode"), f"{path}.mode"),
         least=json_fields.amounts(value.get("minAllowed"), f"{path}.minAllowed") or {},
@@ -207,15 +207,15 @@ def _policy(value: Mapping[str, Any], path: str) -> Policy:
     )
 
 
-def _startup(value: object, path: str) -> Startup | None:
+def _startup(value: object, path: str) -> StartupBoostManifest | None:
     if value is None:
         return None
     cpu = json_fields.parts(value, path).get("cpu")
     if cpu is None:
-        return Startup()
+        return StartupBoostManifest()
     path = f"{path}.cpu"
     found = json_fields.parts(cpu, path)
-    return Startup(
+    return StartupBoostManifest(
         CpuBoost(
             json_fields.text(found.get("type"), f"{path}.type"),
             json_fields.whole(found.get("factor"), f"{path}.factor"),
@@ -239,9 +239,9 @@ def _advised(value: Mapping[str, Any], path: str) -> Advice:
     return Advice(name, *(json_fields.amounts(value.get(each), f"{path}.{each}") for each in fields))
 
 
-def _policy_of(entry: ContainerPolicy) -> Policy:
+def _policy_of(entry: ContainerPolicy) -> ContainerPolicyManifest:
     """Where the log does not tell "not said" from the default, the default stands."""
-    return Policy(
+    return ContainerPolicyManifest(
         container=entry.container,
         mode=entry.mode,
         least=resource_lists.of_amounts(entry.min_allowed),
@@ -252,8 +252,8 @@ def _policy_of(entry: ContainerPolicy) -> Policy:
     )
 
 
-def _startup_of(boost: StartupBoost | None) -> Startup | None:
+def _startup_of(boost: StartupBoost | None) -> StartupBoostManifest | None:
     if boost is None:
         return None
     more = None if boost.quantity is None else exact_quantity.of_nano(round(boost.quantity * 1_000_000_000))
-    return Startup(CpuBoost(boost.kind, boost.factor, more, boost.duration))
+    return StartupBoostManifest(CpuBoost(boost.kind, boost.factor, more, boost.duration))

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from agents.logic.admission.pod_spec import AdmittedPod, Owner
+from agents.logic.admission.pod_spec import AdmittedPod, PodOwnerReference
 from agents.logic.admission.vpa_manifest import Vpa
 from agents.logic.resources.container_limit_range import NONE, Ranges
 from schemas.policies.vertical import UpdateMode
@@ -24,7 +24,7 @@ class Unresolved:
 class Lookup(Protocol):
     """What is known of a cluster at the moment of a review."""
 
-    def topmost(self, namespace: str, owner: Owner) -> Owner | Unresolved | None:
+    def topmost(self, namespace: str, owner: PodOwnerReference) -> PodOwnerReference | Unresolved | None:
         """The topmost well-known or scalable controller above (or at) an owner; None when no such controller is there."""
 
     def vpas(self, namespace: str, kind: str, name: str) -> Sequence[Vpa]:
@@ -40,9 +40,9 @@ class Tables:
 
     by_target: Mapping[tuple[str, str, str], Sequence[Vpa]] = field(default_factory=dict)
     by_namespace: Mapping[str, Ranges] = field(default_factory=dict)
-    above: Mapping[tuple[str, Owner], Owner | Unresolved | None] = field(default_factory=dict)
+    above: Mapping[tuple[str, PodOwnerReference], PodOwnerReference | Unresolved | None] = field(default_factory=dict)
 
-    def topmost(self, namespace: str, owner: Owner) -> Owner | Unresolved | None:
+    def topmost(self, namespace: str, owner: PodOwnerReference) -> PodOwnerReference | Unresolved | None:
         """See Lookup."""
         return self.above.get((namespace, owner), owner)
 
@@ -85,7 +85,7 @@ def _selects(vpa: Vpa, pod: AdmittedPod) -> bool:
     return all(requirement.holds(pod.labels.get(requirement.key)) for requirement in vpa.selector)
 
 
-def _nobody(top: Owner, candidates: Sequence[Vpa]) -> str:
+def _nobody(top: PodOwnerReference, candidates: Sequence[Vpa]) -> str:
     if not candidates:
         return f"no VPA names {top.kind} '{top.name}'"
     if not any(_applies(vpa) for vpa in candidates):

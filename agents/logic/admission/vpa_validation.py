@@ -11,7 +11,7 @@ from agents.logic.admission.admission_report import Op
 from agents.logic.admission.admission_settings import AdmissionSettings
 from agents.logic.admission.field_errors import FieldError, forbidden, internal, invalid, not_supported, required, too_many
 from agents.logic.admission.json_fields import UnreadableError
-from agents.logic.admission.vpa_manifest import CpuBoost, Policy, Startup, Update, Vpa
+from agents.logic.admission.vpa_manifest import ContainerPolicyManifest, CpuBoost, StartupBoostManifest, UpdatePolicyManifest, Vpa
 from agents.logic.resources.resource_lists import CPU, MEMORY, Resources
 from schemas.policies.vertical import BoostKind, ContainerMode, ControlledValues, UpdateMode
 
@@ -23,7 +23,7 @@ _RESOURCES = (CPU, MEMORY)
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class CheckedVpa:
     """What became of an object. With errors it is to be refused; else `ops` complete it."""
 
     ops: tuple[Op, ...] = ()
@@ -42,18 +42,18 @@ class _Allowed:
     resources: frozenset[str]
 
 
-def check(manifest: object, before: object, settings: AdmissionSettings) -> Checked:
+def check(manifest: object, before: object, settings: AdmissionSettings) -> CheckedVpa:
     """Check a manifest; `before` is what it replaces, None for a new one."""
     try:
         found = vpa_manifest.read(manifest)
         allowed = _allowed(vpa_manifest.read(before), settings)
     except UnreadableError as error:
-        return Checked(errors=(internal(str(error)),))
+        return CheckedVpa(errors=(internal(str(error)),))
     errors = tuple(_spec(found, allowed))
     ops: tuple[Op, ...] = ()
     if found.update is None and not errors:
         ops = ({"op": "add", "path": "/spec/updatePolicy", "value": {"updateMode": UpdateMode.RECREATE.value}},)
-    return Checked(ops, tuple(_warnings(found, allowed)), errors, found.name)
+    return CheckedVpa(ops, tuple(_warnings(found, allowed)), errors, found.name)
 
 
 def _allowed(before: Vpa, settings: AdmissionSettings) -> _Allowed:
@@ -68,7 +68,7 @@ def _allowed(before: Vpa, settings: AdmissionSettings) -> _Allowed:
     )
 
 
-def _tuned(policy: Policy) -> bool:
+def _tuned(policy: ContainerPolicyManifest) -> bool:
     return any(each is not None for each in (policy.oom_ratio, policy.oom_minimum, policy.window_seconds, policy.windows))
 
 
@@ -98,7 +98,7 @@ def _spec(vpa: Vpa, allowed: _Allowed) -> Iterator[FieldError]:
         yield too_many("spec.recommenders", vpa.recommenders, 1)
 
 
-def _update(update: Update, path: str, allowed: _Allowed) -> Iterator[FieldError]:
+def _update(update: UpdatePolicyManifest, path: str, allowed: _Allowed) -> Iterator[FieldError]:
     mode = update.mode
     if mode is None:
         yield required(f"{path}.updateMode", "updateMode is required if UpdatePolicy is used")
@@ -111,7 +111,7 @@ def _update(update: Update, path: str, allowed: _Allowed) -> Iterator[FieldError
     yield from _at_least(f"{path}.evictAfterOOMSeconds", update.evict_after_oom, "1", allowed)
 
 
-def _policy(policy: Policy, path: str, allowed: _Allowed) -> Iterator[FieldError]:
+def _policy(policy: ContainerPolicyManifest, path: str, allowed: _Allowed) -> Iterator[FieldError]:
     if not policy.container:
         yield required(f"{path}.containerName")
     if policy.mode is not None and policy.mode not in _SCALING:
@@ -132,7 +132,7 @@ def _policy(policy: Policy, path: str, allowed: _Allowed) -> Iterator[FieldError
         yield from _startup(policy.startup, f"{path}.startupBoost", allowed)
 
 
-def _bounds(policy: Policy, path: str) -> Iterator[FieldError]:
+def _bounds(policy: ContainerPolicyManifest, path: str) -> Iterator[FieldError]:
     """Resources in the order of their names, where upstream has none."""
     for name in sorted(policy.least):
         yield from _resolution(policy.least, name, f"{path}.minAllowed[{name}]")
@@ -161,7 +161,7 @@ def _at_least(path: str, value: float | None, least: str, allowed: _Allowed) -> 
         yield invalid(path, value, f"must be greater than or equal to {least}")
 
 
-def _startup(startup: Startup, path: str, allowed: _Allowed) -> Iterator[FieldError]:
+def _startup(startup: StartupBoostManifest, path: str, allowed: _Allowed) -> Iterator[FieldError]:
     if not allowed.boost:
         yield _needs_gate(path, "startupBoost", "CPUStartupBoost")
     elif startup.cpu is not None:

@@ -36,7 +36,7 @@ class DecidedRequests:
 
 
 @dataclass(frozen=True, slots=True)
-class HeardTurns:
+class DecidingTurns:
     """Turns in which the recommender of one partition decided something: the first, the newest, and the one before that."""
 
     first: int
@@ -44,7 +44,7 @@ class HeardTurns:
     whole: int = -1
     """The newest turn of which every decision has arrived; -1 for none."""
 
-    def hear(self, turn: int) -> "HeardTurns":
+    def hear(self, turn: int) -> "DecidingTurns":
         """It decided something in this turn too."""
         heard = replace(self, first=min(self.first, turn))
         if turn > self.newest:
@@ -60,7 +60,7 @@ class PodOfWorkload:
 
 
 @dataclass(frozen=True, slots=True)
-class SourceSight:
+class PodVisibility:
     """Whether a source sees the pods of its cluster."""
 
     pods: bool
@@ -75,9 +75,9 @@ class TargetIndex:
     def __init__(self, partition_of: Callable[[str], int]) -> None:
         self._partition_of = partition_of
         self.requests: ObjectTable[DecidedRequests] = ObjectTable("requests", DecidedRequests, 64)
-        self.heard: ObjectTable[HeardTurns] = ObjectTable("heard", HeardTurns, 1)
+        self.heard: ObjectTable[DecidingTurns] = ObjectTable("heard", DecidingTurns, 1)
         self.pods: ObjectTable[PodOfWorkload] = ObjectTable("pods", PodOfWorkload, 256)
-        self.sources: ObjectTable[SourceSight] = ObjectTable("sources", SourceSight, 1)
+        self.sources: ObjectTable[PodVisibility] = ObjectTable("sources", PodVisibility, 1)
         self._counts: Counter[str] | None = None
         self._changed: set[str] = set()
         self._all_of: set[str] = set()
@@ -114,7 +114,7 @@ class TargetIndex:
     def ingest_source(self, event: SourceReported) -> None:
         """Take in whether a source sees pods."""
         before = self._vouched(event.cluster)
-        key, sees = f"{event.cluster}/{event.source}", SourceSight(_PODS in event.sees)
+        key, sees = f"{event.cluster}/{event.source}", PodVisibility(_PODS in event.sees)
         if self.sources.get(key) != sees:
             self.sources.upsert(key, sees)
         if self._vouched(event.cluster) != before:
@@ -184,7 +184,7 @@ class TargetIndex:
     def _hear(self, cluster: str, partition: int, turn: int, heartbeat: Seconds, targeted: Container[str]) -> None:
         """A recommender decided something. With each of its heartbeats others may have become silent."""
         key = str(partition)
-        before = self.heard.get(key) or HeardTurns(turn, turn)
+        before = self.heard.get(key) or DecidingTurns(turn, turn)
         heard = before.hear(turn)
         if heard != self.heard.get(key):
             self.heard.upsert(key, heard)

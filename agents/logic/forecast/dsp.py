@@ -11,13 +11,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from agents.logic.forecast import crane_durations, estimators, load_series, period_detection
-from agents.logic.forecast.estimators import Estimator, Fourier, Maximum
-from agents.logic.forecast.forecast_values import Cause, Forecast, NoForecast, floored
+from agents.logic.forecast.estimators import Estimator, FourierEstimator, MaximumEstimator
+from agents.logic.forecast.forecast_values import Forecast, NoForecast, NoForecastReason, floored
 from agents.logic.forecast.load_series import Floats, LoadSeries, Times
 from agents.logic.forecast.period_detection import DAY, WEEK
 
 DEFAULT_ESTIMATORS: tuple[Estimator, ...] = tuple(
-    Fourier(margin=margin, fewest=fewest, low=low)
+    FourierEstimator(margin=margin, fewest=fewest, low=low)
     for fewest, low in ((3, 1.0), (50, 0.05))
     for margin in (0.01, 0.10, 0.15, 0.20)
 )
@@ -44,7 +44,7 @@ class DspSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class EstimatorTrial:
     """An estimator and its error on the last period."""
 
     estimator: Estimator
@@ -52,13 +52,13 @@ class Trial:
 
 
 @dataclass(frozen=True, slots=True)
-class Fitted:
+class FittedForecast:
     """A forecast and what it rests on: the period (seconds), how many the history held, each trial, and which won."""
 
     forecast: Forecast
     period: int
     periods: int
-    trials: tuple[Trial, ...]
+    trials: tuple[EstimatorTrial, ...]
     chosen: int
 
 
@@ -89,14 +89,14 @@ def _option(name: str, text: object) -> float:
 def _estimators(block: object) -> tuple[Estimator, ...]:
     if not isinstance(block, Mapping):
         return ()
-    maxima = [Maximum(_fraction(entry, "marginFraction")) for entry in block.get("maxValue") or ()]
+    maxima = [MaximumEstimator(_fraction(entry, "marginFraction")) for entry in block.get("maxValue") or ()]
     return (*maxima, *[_fourier(entry) for entry in block.get("fft") or ()])
 
 
-def _fourier(entry: Mapping[str, object]) -> Fourier:
+def _fourier(entry: Mapping[str, object]) -> FourierEstimator:
     """Absent and 0 mean the default, as upstream has it."""
-    defaults = Fourier()
-    return Fourier(
+    defaults = FourierEstimator()
+    return FourierEstimator(
         margin=_fraction(entry, "marginFraction"),
         fewest=_count(entry, "minNumOfSpectrumItems") or defaults.fewest,
         most=_count(entry, "maxNumOfSpectrumItems") or defaults.most,
@@ -120,14 +120,14 @@ def _count(entry: Mapping[str, object], name: str) -> int:
     return value
 
 
-def fit(times: Times, values: Floats, settings: DspSettings) -> Fitted | NoForecast:
+def fit(times: Times, values: Floats, settings: DspSettings) -> FittedForecast | NoForecast:
     """A forecast from samples at ascending times (seconds since the epoch), or why there is none.
 
     Source: `pkg/prediction/dsp/prediction.go` of Crane.
     """
     step = int(settings.step)
     if step < 1 or step != settings.step:
-        return NoForecast(Cause.BAD_SETTINGS, f"the sample interval is {settings.step:g} s, not whole seconds")
+        return NoForecast(NoForecastReason.BAD_SETTINGS, f"the sample interval is {settings.step:g} s, not whole seconds")
     even = load_series.prepare(times, values, step=step)
     if isinstance(even, NoForecast):
         return even
@@ -147,37 +147,39 @@ def accepted_period(even: LoadSeries) -> int | NoForecast:
     part = period_detection.searched(even.values, step=even.step)
     hours = len(even.values) * even.step / 3600
     if not len(part):
-        return NoForecast(Cause.SHORT_HISTORY, f"{hours:.1f} hours of even history are there; a period of a day takes 48")
+        return NoForecast(
+            NoForecastReason.SHORT_HISTORY, f"{hours:.1f} hours of even history are there; a period of a day takes 48"
+        )
     if period_detection.constant(part):
-        return NoForecast(Cause.CONSTANT, f"all {len(part)} samples are {part[0]:g}; there is no period to find")
+        return NoForecast(NoForecastReason.CONSTANT, f"all {len(part)} samples are {part[0]:g}; there is no period to find")
     found = found_period(even)
     if found is None:
-        return NoForecast(Cause.NO_PERIOD, f"{hours:.1f} hours of history show no period")
+        return NoForecast(NoForecastReason.NO_PERIOD, f"{hours:.1f} hours of history show no period")
     if found not in (DAY, WEEK):
-        return NoForecast(Cause.OTHER_PERIOD, f"the history repeats each {found} s; only a day or a week is forecast")
+        return NoForecast(NoForecastReason.OTHER_PERIOD, f"the history repeats each {found} s; only a day or a week is forecast")
     return found
 
 
-def forecast(even: LoadSeries, period: int, candidates: Sequence[Estimator]) -> Fitted | NoForecast:
+def forecast(even: LoadSeries, period: int, candidates: Sequence[Estimator]) -> FittedForecast | NoForecast:
     """The candidate that was closest on the last period, applied to all whole periods and repeated as often as they are."""
     samples = int(period / even.step)
     count = len(even.values) // samples
     if count < 2:  # noqa: PLR2004  # one to learn from, one to compare with
-        return NoForecast(Cause.SHORT_HISTORY, f"{len(even.values)} samples are less than two periods of {samples}")
+        return NoForecast(NoForecastReason.SHORT_HISTORY, f"{len(even.values)} samples are less than two periods of {samples}")
     values = even.values[len(even.values) - count * samples :]
     trials = compare(candidates, values, samples, step=even.step)
     finite = [trial.error if math.isfinite(trial.error) else math.inf for trial in trials]
     chosen = min(range(len(trials)), key=finite.__getitem__)
     if not math.isfinite(finite[chosen]):
-        return NoForecast(Cause.NOT_FINITE, f"none of {len(trials)} estimators has a finite error on the last period")
+        return NoForecast(NoForecastReason.NOT_FINITE, f"none of {len(trials)} estimators has a finite error on the last period")
     profile = estimators.estimate(candidates[chosen], values, samples, step=even.step)
     if not np.isfinite(profile).all():
-        return NoForecast(Cause.NOT_FINITE, f"estimator {chosen} says values that are no numbers")
+        return NoForecast(NoForecastReason.NOT_FINITE, f"estimator {chosen} says values that are no numbers")
     start = even.start + len(even.values) * even.step
-    return Fitted(Forecast(start, even.step, tuple(profile.tolist()), count), period, count, trials, chosen)
+    return FittedForecast(Forecast(start, even.step, tuple(profile.tolist()), count), period, count, trials, chosen)
 
 
-def compare(candidates: Sequence[Estimator], values: Floats, samples: int, *, step: int) -> tuple[Trial, ...]:
+def compare(candidates: Sequence[Estimator], values: Floats, samples: int, *, step: int) -> tuple[EstimatorTrial, ...]:
     """Each candidate's error on the last period of `samples` values, learnt from those before. First wins when equal."""
-    shapes, actual = estimators.Shapes(values[:-samples], samples, step), values[-samples:]
-    return tuple(Trial(one, estimators.error(actual, shapes.of(one) * (1.0 + one.margin))) for one in candidates)
+    shapes, actual = estimators.PeriodicEstimates(values[:-samples], samples, step), values[-samples:]
+    return tuple(EstimatorTrial(one, estimators.error(actual, shapes.of(one) * (1.0 + one.margin))) for one in candidates)

@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agents.logic.forecast import period_detection, seasonal_profiles
-from agents.logic.forecast.forecast_values import Cause, Forecast, NoForecast
+from agents.logic.forecast.forecast_values import Forecast, NoForecast, NoForecastReason
 from agents.logic.forecast.load_series import Floats, LoadSeries, Times, binned
 from agents.logic.forecast.period_detection import DAY, WEEK
-from agents.logic.forecast.seasonal_profiles import Ahead, Stack
+from agents.logic.forecast.seasonal_profiles import ForecastWindow, ProfileStack
 
 Flags = NDArray[np.bool_]
 
@@ -40,7 +40,7 @@ class EnsembleSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Accuracy:
+class ForecastAccuracy:
     """Of the past forecasts: the absolute error over the load, for the forecast and for the last value; how many there were."""
 
     error: float
@@ -49,13 +49,13 @@ class Accuracy:
 
 
 @dataclass(frozen=True, slots=True)
-class Ensemble:
+class EnsembleForecast:
     """The forecast, the same with its margin, what it is made of, how accurate it was, and the mean margin."""
 
     forecast: Forecast
     upper: Forecast
     members: tuple[str, ...]
-    accuracy: Accuracy
+    accuracy: ForecastAccuracy
     margin: float
     period: int | None
 
@@ -64,8 +64,8 @@ class Ensemble:
 class _Trials:
     """Each candidate's forecasts from each origin, what came, and whether it was seen: origins x horizon."""
 
-    ahead: Ahead
-    candidates: Stack
+    ahead: ForecastWindow
+    candidates: ProfileStack
     actual: Floats
     seen: Flags
 
@@ -76,30 +76,30 @@ class _Trials:
         return np.asarray(np.einsum("col,ol->c", off, self.seen) / (load or float(self.seen.sum())))
 
 
-def fit(times: Times, values: Floats, settings: EnsembleSettings) -> Ensemble | NoForecast:
+def fit(times: Times, values: Floats, settings: EnsembleSettings) -> EnsembleForecast | NoForecast:
     """A forecast from samples at any times (seconds since the epoch), or why there is none."""
     if settings.step < 1 or DAY % settings.step or settings.horizon < settings.step:
         text = f"steps of {settings.step} s to a horizon of {settings.horizon} s; a day must hold whole steps, the horizon one"
-        return NoForecast(Cause.BAD_SETTINGS, text)
+        return NoForecast(NoForecastReason.BAD_SETTINGS, text)
     found = binned(times, values, step=settings.step)
     if isinstance(found, NoForecast):
         return found
     series, seen = found
     if period_detection.constant(series.values):
-        return NoForecast(Cause.CONSTANT, f"all {len(series.values)} values are {series.values[0]:g}")
+        return NoForecast(NoForecastReason.CONSTANT, f"all {len(series.values)} values are {series.values[0]:g}")
     origins = _origins(len(series.values), settings)
     if len(origins) < 4:  # noqa: PLR2004  # fewer past forecasts say nothing of how accurate the next will be
         days = len(series.values) * settings.step / DAY
-        return NoForecast(Cause.SHORT_HISTORY, f"{days:.1f} days of history are too few to try a forecast on them")
+        return NoForecast(NoForecastReason.SHORT_HISTORY, f"{days:.1f} days of history are too few to try a forecast on them")
     other = _other_period(series, int(origins.min()))
     trials = _tried(series, seen, origins, other, settings)
     if trials is None:
-        return NoForecast(Cause.SHORT_HISTORY, "the last days have too few samples to try a forecast on them")
+        return NoForecast(NoForecastReason.SHORT_HISTORY, "the last days have too few samples to try a forecast on them")
     return _chosen(series, trials, other, settings)
 
 
-def _ahead(origins: NDArray[np.int64], settings: EnsembleSettings) -> Ahead:
-    return Ahead(origins, max(1, settings.recent // settings.step), settings.horizon // settings.step)
+def _ahead(origins: NDArray[np.int64], settings: EnsembleSettings) -> ForecastWindow:
+    return ForecastWindow(origins, max(1, settings.recent // settings.step), settings.horizon // settings.step)
 
 
 def _origins(length: int, settings: EnsembleSettings) -> NDArray[np.int64]:
@@ -132,7 +132,7 @@ def _tried(
 _LAST = "last value"
 
 
-def _candidates(series: LoadSeries, ahead: Ahead, other: int | None) -> Stack:
+def _candidates(series: LoadSeries, ahead: ForecastWindow, other: int | None) -> ProfileStack:
     """All candidates' forecasts, the last value's at the end; what is below 0 counts as 0 if the series never is."""
     half_lives = sorted({max(1, hours * 3600 // series.step) for hours in (1, 6)})
     found = seasonal_profiles.levelled(seasonal_profiles.shapes(series, ahead, other), series.values, ahead, half_lives)
@@ -141,20 +141,20 @@ def _candidates(series: LoadSeries, ahead: Ahead, other: int | None) -> Stack:
     values = np.concatenate([found.values, np.broadcast_to(flat, (2, len(ahead.origins), ahead.horizon))])
     if (series.values >= 0.0).all():
         np.maximum(values, 0.0, out=values)
-    return Stack((*found.names, "recent mean", _LAST), values)
+    return ProfileStack((*found.names, "recent mean", _LAST), values)
 
 
-def _chosen(series: LoadSeries, trials: _Trials, other: int | None, settings: EnsembleSettings) -> Ensemble | NoForecast:
+def _chosen(series: LoadSeries, trials: _Trials, other: int | None, settings: EnsembleSettings) -> EnsembleForecast | NoForecast:
     """The best candidate, or the mean of the best few, whichever was closer."""
     errors = trials.errors(trials.candidates.values)
     best = np.argsort(errors, kind="stable")[: settings.members]
     several = trials.candidates.values[best].mean(axis=0)
     together = float(trials.errors(several[None])[0])
     members, past = (best, several) if together < errors[best[0]] else (best[:1], trials.candidates.values[best[0]])
-    accuracy = Accuracy(min(together, float(errors[best[0]])), float(errors[-1]), len(trials.actual))
+    accuracy = ForecastAccuracy(min(together, float(errors[best[0]])), float(errors[-1]), len(trials.actual))
     if not accuracy.error <= (1.0 - settings.gain) * accuracy.last_value:
         tried = f"over {accuracy.forecasts} trials the best forecast was {accuracy.error:.1%} off"
-        return NoForecast(Cause.NOT_BETTER, f"{tried}, the last value {accuracy.last_value:.1%}")
+        return NoForecast(NoForecastReason.NOT_BETTER, f"{tried}, the last value {accuracy.last_value:.1%}")
     now = _ahead(np.array([len(series.values)]), settings)
     names = tuple(trials.candidates.names[member] for member in members)
     ahead = _candidates(series, now, other)
@@ -163,13 +163,13 @@ def _chosen(series: LoadSeries, trials: _Trials, other: int | None, settings: En
     start = series.start + len(series.values) * series.step
     upper = values + share * _scales(values[None], series, now)[scale][0]
     if not np.isfinite(upper).all():
-        return NoForecast(Cause.NOT_FINITE, "the forecast says values that are no numbers")
+        return NoForecast(NoForecastReason.NOT_FINITE, "the forecast says values that are no numbers")
     plain, above = (Forecast(start, series.step, tuple(part.tolist()), 1) for part in (values, upper))
     period = None if other is None else other * series.step
-    return Ensemble(plain, above, names, accuracy, float((upper - values).mean()), period)
+    return EnsembleForecast(plain, above, names, accuracy, float((upper - values).mean()), period)
 
 
-def _scales(forecast: Floats, series: LoadSeries, ahead: Ahead) -> tuple[Floats, ...]:
+def _scales(forecast: Floats, series: LoadSeries, ahead: ForecastWindow) -> tuple[Floats, ...]:
     """What a margin may be a share of: the forecast (at least a tenth of the mean), the mean, or how far days lie apart."""
     mean = float(np.abs(series.values).mean())
     relative, flat = np.maximum(np.abs(forecast), 0.1 * mean), np.full_like(forecast, mean)

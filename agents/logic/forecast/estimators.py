@@ -23,14 +23,14 @@ _SHORTFALL = math.log(1.25)
 
 
 @dataclass(frozen=True, slots=True)
-class Maximum:
+class MaximumEstimator:
     """The largest value at each phase, and a margin (a share) on top."""
 
     margin: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
-class Fourier:
+class FourierEstimator:
     """Components that are strong, or slower than `high` (hertz), and a margin (a share) on top.
 
     Strong: among the `fewest` strongest, or at least `low` (in the metric's unit; a sine of amplitude A counts A / 2) and among
@@ -46,16 +46,16 @@ class Fourier:
     folded: bool = False
 
 
-Estimator = Maximum | Fourier
+Estimator = MaximumEstimator | FourierEstimator
 Spectrum = NDArray[np.complex128]
 
 
 def estimate(estimator: Estimator, values: Floats, period: int, *, step: int) -> Floats:
     """One period of `period` values from whole periods of evenly spaced values (at least one)."""
-    return Shapes(values, period, step).of(estimator) * (1.0 + estimator.margin)
+    return PeriodicEstimates(values, period, step).of(estimator) * (1.0 + estimator.margin)
 
 
-class Shapes:
+class PeriodicEstimates:
     """Estimates before their margin, from whole periods of `period` values, each worked out once.
 
     Source: `pkg/prediction/dsp/estimators.go` of Crane.
@@ -70,13 +70,13 @@ class Shapes:
         """One period; whoever changes it changes what the next one gets."""
         plain = replace(estimator, margin=0.0)
         if plain not in self._found:
-            self._found[plain] = self._smooth(plain) if isinstance(plain, Fourier) else self._highest()
+            self._found[plain] = self._smooth(plain) if isinstance(plain, FourierEstimator) else self._highest()
         return self._found[plain]
 
     def _highest(self) -> Floats:
         return np.asarray(self._values.reshape(-1, self._period).max(axis=0))
 
-    def _smooth(self, estimator: Fourier) -> Floats:
+    def _smooth(self, estimator: FourierEstimator) -> Floats:
         if self._spectrum is None:
             self._spectrum = np.fft.rfft(self._values)
         spectrum = self._spectrum.copy()
@@ -85,7 +85,7 @@ class Shapes:
         return np.where(smooth > 0.0, smooth, FLOOR)
 
 
-def _kept(estimator: Fourier, components: Spectrum, count: int, step: int) -> Floats:
+def _kept(estimator: FourierEstimator, components: Spectrum, count: int, step: int) -> Floats:
     """How much of each component but the constant one stays: 1, a half (one mirror image of two) or 0."""
     power = components.real**2 + components.imag**2
     strong = power >= _threshold(estimator, power[: count // 2 - 1], count)
@@ -106,7 +106,7 @@ def _slow(high: float, count: int, step: int) -> int:
     return slow
 
 
-def _threshold(estimator: Fourier, power: Floats, count: int) -> float:
+def _threshold(estimator: FourierEstimator, power: Floats, count: int) -> float:
     """The power from which a component counts as strong."""
     low, length = (estimator.low * count) * abs(estimator.low * count), len(power)
     if not length:

@@ -17,7 +17,7 @@ def floored(at: float, step: float) -> int:
     return int((at + _ZERO) // step * step) - _ZERO
 
 
-class Cause(StrEnum):
+class NoForecastReason(StrEnum):
     """Why there is no forecast."""
 
     NO_SAMPLES = "no samples"
@@ -35,7 +35,7 @@ class Cause(StrEnum):
 class NoForecast:
     """There is no forecast; `text` is a sentence for people, with the numbers in it."""
 
-    cause: Cause
+    cause: NoForecastReason
     text: str
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.logic.forecast.forecast_values import Cause, NoForecast
+from agents.logic.forecast.forecast_values import NoForecast, NoForecastReason
 
 Floats = NDArray[np.float64]
 Times = NDArray[np.int64]
@@ -48,7 +48,7 @@ def prepare(times: Times, values: Floats, *, step: int, unit: int = LONGEST_GAP)
     if not finite.all():
         times, values = times[finite], values[finite]
     if not len(values):
-        return NoForecast(Cause.NO_SAMPLES, "there is no sample")
+        return NoForecast(NoForecastReason.NO_SAMPLES, "there is no sample")
     steps = np.diff(times)
     if (steps == step).all():
         return LoadSeries(int(times[0]), step, values.astype(np.float64)).newest(_whole(len(values), unit // step))
@@ -57,7 +57,7 @@ def prepare(times: Times, values: Floats, *, step: int, unit: int = LONGEST_GAP)
     if wrong.any():
         place = int(np.argmax(wrong))
         text = f"{int(steps[place])} s lie between the sample of {int(times[place])} and the next: no multiple of {step} s"
-        return NoForecast(Cause.BAD_STEP, text)
+        return NoForecast(NoForecastReason.BAD_STEP, text)
     begin = len(gaps) - int(np.argmax(gaps[::-1])) if gaps.any() else 0
     even = _fill(times[begin:], values[begin:], step)
     return LoadSeries(int(times[begin]), step, even).newest(_whole(len(even), unit // step))
@@ -117,12 +117,12 @@ def binned(times: Times, values: Floats, *, step: int) -> tuple[LoadSeries, NDAr
     finite = np.isfinite(values) & (np.abs(values) < _ABSURD)
     times, values = times[finite], values[finite]
     if not len(values):
-        return NoForecast(Cause.NO_SAMPLES, "there is no sample")
+        return NoForecast(NoForecastReason.NO_SAMPLES, "there is no sample")
     start = int(times.min()) // step * step
     places = (times - start) // step
     length = int(places.max()) + 1
     if length > _MOST_BINS:
-        return NoForecast(Cause.BAD_STEP, f"the samples span {length} bins of {step} s, more than {_MOST_BINS}")
+        return NoForecast(NoForecastReason.BAD_STEP, f"the samples span {length} bins of {step} s, more than {_MOST_BINS}")
     counts = np.bincount(places, minlength=length)
     means = np.bincount(places, values, length) / np.maximum(counts, 1)
     seen = counts > 0

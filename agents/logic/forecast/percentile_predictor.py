@@ -14,7 +14,7 @@ import numpy as np
 
 from agents.engine.tables.row_table import Indices, RowTable
 from agents.logic.forecast import crane_durations
-from agents.logic.forecast.forecast_values import Cause, Forecast, NoForecast, floored
+from agents.logic.forecast.forecast_values import Forecast, NoForecast, NoForecastReason, floored
 from agents.logic.forecast.load_series import Floats, Times
 from agents.logic.usage.buckets import Buckets, ExponentialBuckets
 from agents.logic.usage.histograms import Histograms
@@ -64,7 +64,7 @@ class PercentileSettings:
         return end - int(self.history), end
 
 
-class Linear:
+class LinearScale:
     """Where linear buckets start and which one a value falls into; the last takes all above the maximum."""
 
     def __init__(self, maximum: float, width: float, epsilon: float) -> None:
@@ -82,7 +82,7 @@ def scale(settings: PercentileSettings) -> Buckets:
     """The buckets that the settings ask for."""
     buckets = settings.buckets
     if isinstance(buckets, LinearBuckets):
-        return Linear(buckets.maximum, buckets.width, settings.epsilon)
+        return LinearScale(buckets.maximum, buckets.width, settings.epsilon)
     return ExponentialBuckets(buckets.maximum, buckets.first, 1.0 + buckets.growth, settings.epsilon)
 
 
@@ -226,6 +226,6 @@ class Percentiles:
 def constant(value: float, *, first: float, last: float, step: int) -> Forecast | NoForecast:
     """The same value at each step from the one that `first` lies in, as long as it is before `last` (seconds)."""
     if not math.isfinite(value):
-        return NoForecast(Cause.NOT_FINITE, f"the estimate is {value}, which is no number to scale by")
+        return NoForecast(NoForecastReason.NOT_FINITE, f"the estimate is {value}, which is no number to scale by")
     start = floored(first, step)
     return Forecast(start, step, (value,), max(0, math.ceil((last - start) / step)))

@@ -26,7 +26,7 @@ _FLAT = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
-class Period:
+class DetectedPeriod:
     """Samples in a period, and the autocorrelation there."""
 
     samples: int
@@ -55,7 +55,7 @@ def constant(values: Floats) -> bool:
     return not len(values) or bool(values.std() <= _FLAT * abs(values.mean()))
 
 
-def find(values: Floats, *, step: int) -> Period | None:
+def find(values: Floats, *, step: int) -> DetectedPeriod | None:
     """The strongest period of evenly spaced values, or None. Values are cut to whole weeks or days before (`searched`).
 
     Source: `pkg/prediction/dsp/signal.go` and `prediction.go` of Crane.
@@ -77,7 +77,7 @@ def find(values: Floats, *, step: int) -> Period | None:
         if correlation[candidate] <= 0.0:
             return None
         if is_peak(correlation, candidate, min(_FLANK // step, candidate // 2)):
-            return Period(candidate, float(correlation[candidate]))
+            return DetectedPeriod(candidate, float(correlation[candidate]))
     return None
 
 

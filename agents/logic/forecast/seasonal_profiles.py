@@ -30,7 +30,7 @@ _WORKDAYS = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Ahead:
+class ForecastWindow:
     """Where forecasts look: from each of `origins`, `recent` bins back and `horizon` bins on."""
 
     origins: Places
@@ -49,14 +49,14 @@ class Ahead:
 
 
 @dataclass(frozen=True, slots=True)
-class Stack:
+class ProfileStack:
     """Forecasts, or profiles, of many kinds: `values` are kinds x origins x leads."""
 
     names: tuple[str, ...]
     values: Floats
 
 
-def shapes(series: LoadSeries, ahead: Ahead, other: int | None) -> Stack:
+def shapes(series: LoadSeries, ahead: ForecastWindow, other: int | None) -> ProfileStack:
     """The profiles that the history before the first origin can give.
 
     `other` is a period in bins, besides the day and the week, that the history shows. No value may be missing.
@@ -83,10 +83,10 @@ def shapes(series: LoadSeries, ahead: Ahead, other: int | None) -> Stack:
         if name == "day" and count > 1:
             names.append("day, by kind")
             found.append(_alike(series, ahead, earlier, places)[None])
-    return Stack(tuple(names), np.concatenate(found))
+    return ProfileStack(tuple(names), np.concatenate(found))
 
 
-def _places(ahead: Ahead, period: int, count: int) -> Places:
+def _places(ahead: ForecastWindow, period: int, count: int) -> Places:
     """Where the values one, two ... `count` periods before stand, newest first: origins x leads x periods."""
     first = period * np.maximum(1, ahead.leads // period + 1)
     back = first[:, None] + period * np.arange(count)
@@ -108,7 +108,7 @@ def _weights(name: str, count: int) -> tuple[list[str], Floats]:
     return kinds, np.stack(columns, axis=1)
 
 
-def _alike(series: LoadSeries, ahead: Ahead, earlier: Floats, places: Places) -> Floats:
+def _alike(series: LoadSeries, ahead: ForecastWindow, earlier: Floats, places: Places) -> Floats:
     """The mean of earlier days of the same kind (workday, Saturday, Sunday, in UTC); of all days where there is none."""
     bins = np.arange(len(series.values) + ahead.horizon)
     weekday = ((series.start + bins * series.step) // DAY + _THURSDAY) % 7
@@ -119,7 +119,7 @@ def _alike(series: LoadSeries, ahead: Ahead, earlier: Floats, places: Places) ->
     return np.asarray(np.where(count > 0, mean, earlier.mean(axis=2)))
 
 
-def spread(series: LoadSeries, ahead: Ahead) -> Floats | None:
+def spread(series: LoadSeries, ahead: ForecastWindow) -> Floats | None:
     """How far the last days lie apart at each lead of the horizon (standard deviation): origins x horizon; None for one day."""
     period = DAY // series.step
     count = min((int(ahead.origins.min()) - ahead.recent) // period, _SPREAD_OF)
@@ -128,7 +128,7 @@ def spread(series: LoadSeries, ahead: Ahead) -> Floats | None:
     return np.asarray(series.values[_places(ahead, period, count)[:, ahead.recent :]].std(axis=2))
 
 
-def levelled(shape: Stack, values: Floats, ahead: Ahead, half_lives: Sequence[int]) -> Stack:
+def levelled(shape: ProfileStack, values: Floats, ahead: ForecastWindow, half_lives: Sequence[int]) -> ProfileStack:
     """Each profile over the horizon as it is, and moved to the level of the recent bins.
 
     It is moved by the difference, which halves in so many bins (`half_lives`), or by the ratio, which stays.
@@ -141,4 +141,4 @@ def levelled(shape: Stack, values: Floats, ahead: Ahead, half_lives: Sequence[in
     leads = np.arange(1, ahead.horizon + 1)
     moved = [there, there * ratio[:, :, None], *[there + off * np.exp2(-leads / half) for half in half_lives]]
     levels = ["", " scaled", *[f" levelled for {half} bins" for half in half_lives]]
-    return Stack(tuple(name + level for level in levels for name in shape.names), np.concatenate(moved))
+    return ProfileStack(tuple(name + level for level in levels for name in shape.names), np.concatenate(moved))

@@ -7,7 +7,7 @@ scale-ups run until when, and which groups are backed off. Source: ClusterStateR
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from agents.logic.nodes.group_backoff import Backoff, Failure
+from agents.logic.nodes.group_backoff import Backoff, ScaleUpFailure
 
 SCALE_DOWN_FORGOTTEN = 300.0
 """Seconds after which a scale-down no longer explains a missing node."""
@@ -43,11 +43,11 @@ class SeenInstance:
     name: str
     group: str
     deleting: bool = False
-    error: Failure | None = None
+    error: ScaleUpFailure | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class RegistrySnapshot:
     """The world at one moment: targets by group, nodes, and instances without node."""
 
     targets: Mapping[str, int]
@@ -106,7 +106,7 @@ class FailedScaleUp:
     """A scale-up that failed in an update. A time-out also wants its target lowered by `delta` again."""
 
     group: str
-    failure: Failure
+    failure: ScaleUpFailure
     delta: int
 
 
@@ -123,7 +123,7 @@ class ClusterStateRegistry:
         self.ranges: dict[str, AcceptableRange] = {}
         self.requests: dict[str, ScaleUpRequest] = {}
         self.wrong: dict[str, WrongSize] = {}
-        self.creation_errors: dict[str, dict[str, Failure]] = {}
+        self.creation_errors: dict[str, dict[str, ScaleUpFailure]] = {}
         self._leaving: list[tuple[str, float]] = []
         self._since: dict[str, float] = {}
 
@@ -147,15 +147,15 @@ class ClusterStateRegistry:
         """Note that one node of a group is being deleted."""
         self._leaving.append((group, now + SCALE_DOWN_FORGOTTEN))
 
-    def fail(self, group: str, failure: Failure, now: float) -> None:
+    def fail(self, group: str, failure: ScaleUpFailure, now: float) -> None:
         """Note that a group could not grow."""
         self.backoff.fail(group, failure, now)
 
     # What is seen
 
-    def update(self, look: Look, now: float) -> list[FailedScaleUp]:
+    def update(self, look: RegistrySnapshot, now: float) -> list[FailedScaleUp]:
         """Take one look at the world in; the answer is what failed by then."""
-        errors: dict[str, dict[str, Failure]] = {}
+        errors: dict[str, dict[str, ScaleUpFailure]] = {}
         for one in look.unregistered:
             if one.error is not None:
                 errors.setdefault(one.group, {})[one.name] = one.error
@@ -168,7 +168,7 @@ class ClusterStateRegistry:
         self._compare(look.targets, now)
         return failed
 
-    def _classify(self, look: Look, now: float) -> None:
+    def _classify(self, look: RegistrySnapshot, now: float) -> None:
         self.groups, self.total = {}, NodeReadiness()
         for node in look.nodes:
             mine = [self.total] if not node.group else [self.total, self.groups.setdefault(node.group, NodeReadiness())]
@@ -209,18 +209,18 @@ class ClusterStateRegistry:
             if not self._missing(group):
                 del self.requests[group]
             elif request.until < now:
-                failure = Failure("Other", TIMEOUT, f"scale-up timed out after {now - request.since:g} s")
+                failure = ScaleUpFailure("Other", TIMEOUT, f"scale-up timed out after {now - request.since:g} s")
                 self.fail(group, failure, now)
                 failed.append(FailedScaleUp(group, failure, request.increase))
                 del self.requests[group]
         self._leaving = [(group, until) for group, until in self._leaving if until > now]
         return failed
 
-    def _creation_failures(self, before: Mapping[str, Mapping[str, Failure]], now: float) -> list[FailedScaleUp]:
+    def _creation_failures(self, before: Mapping[str, Mapping[str, ScaleUpFailure]], now: float) -> list[FailedScaleUp]:
         """Errors seen for the first time while a scale-up runs count against it, once for each code."""
         failed = []
         for group, errors in self.creation_errors.items():
-            fresh: dict[tuple[str, str], list[Failure]] = {}
+            fresh: dict[tuple[str, str], list[ScaleUpFailure]] = {}
             for name, failure in errors.items():
                 if name not in before.get(group, {}):
                     fresh.setdefault((failure.kind, failure.code), []).append(failure)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Parallelism:
+class DeletionParallelism:
     """Most deletions at once, and most of them that drain a node. Source: max-scale-down-parallelism, max-drain-parallelism."""
 
     total: int = 10
@@ -14,14 +14,16 @@ class Parallelism:
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
+class RunningDeletions:
     """Deletions on their way."""
 
     empty: int = 0
     drain: int = 0
 
 
-def crop(empty: Sequence[str], drain: Sequence[str], most: Parallelism, running: Running) -> tuple[list[str], list[str]]:
+def crop(
+    empty: Sequence[str], drain: Sequence[str], most: DeletionParallelism, running: RunningDeletions
+) -> tuple[list[str], list[str]]:
     """The first of the empty and of the draining nodes that the budget leaves; empty ones go first.
 
     Source: CropNodesToBudgets in core/scaledown/budgets.

@@ -10,8 +10,8 @@ from enum import StrEnum
 from itertools import groupby
 from operator import attrgetter
 
-from agents.logic.nodes.pod_scheduling_needs import Nature, PodOwner, SchedulablePod, controller, is_daemon, is_mirror, lingers
-from agents.logic.nodes.scheduling.scheduling_selectors import Selector
+from agents.logic.nodes.pod_scheduling_needs import PodNature, PodOwner, SchedulablePod, controller, is_daemon, is_mirror, lingers
+from agents.logic.nodes.scheduling.scheduling_selectors import SchedulingSelector
 
 SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 SAFE_VOLUMES = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"
@@ -38,7 +38,7 @@ class Blocking(StrEnum):
     UNEXPECTED = "UnexpectedError"
 
 
-class Outcome(StrEnum):
+class PodDrain(StrEnum):
     """What becomes of a pod when its node goes."""
 
     MOVE = "move"
@@ -52,7 +52,7 @@ class Outcome(StrEnum):
 class DrainVerdict:
     """A pod's outcome, with the reason if it blocks. `protected`: disruption budgets are asked as well."""
 
-    outcome: Outcome
+    outcome: PodDrain
     reason: Blocking | None = None
     protected: bool = False
 
@@ -74,7 +74,7 @@ class DisruptionBudget:
 
     name: str
     namespace: str
-    selector: Selector
+    selector: SchedulingSelector
     allowed: int
 
 
@@ -88,9 +88,9 @@ class DisruptionBudgets:
         self._spaces: dict[str, list[int]] = {}
         for place, one in enumerate(self.budgets):
             self._spaces.setdefault(one.namespace, []).append(place)
-        self._known: dict[Nature, tuple[int, ...]] = {}
+        self._known: dict[PodNature, tuple[int, ...]] = {}
 
-    def of(self, nature: Nature) -> tuple[int, ...]:
+    def of(self, nature: PodNature) -> tuple[int, ...]:
         """The places of the budgets that protect pods of this nature."""
         found = self._known.get(nature)
         if found is None:
@@ -99,7 +99,7 @@ class DisruptionBudgets:
             found = self._known[nature] = tuple(place for place in places if self.budgets[place].selector.matches(labels))
         return found
 
-    def exhausted(self, nature: Nature) -> bool:
+    def exhausted(self, nature: PodNature) -> bool:
         """Whether a budget lets no pod of this nature go now."""
         places = self.of(nature)
         return bool(places) and any(self.left[place] < 1 for place in places)
@@ -123,7 +123,7 @@ class DisruptionBudgets:
 
 
 @dataclass(frozen=True, slots=True)
-class Workloads:
+class KnownControllers:
     """The controllers that exist: replicas (None if not set) by kind, namespace and name."""
 
     replicas: Mapping[tuple[str, str, str], int | None]
@@ -135,14 +135,14 @@ class DrainContext:
 
     now: float
     settings: DrainSettings
-    workloads: Workloads
+    workloads: KnownControllers
     budgets: DisruptionBudgets
-    known: dict[Nature, DrainVerdict] = field(default_factory=dict)
+    known: dict[PodNature, DrainVerdict] = field(default_factory=dict)
     """Verdicts on pods that run, by their nature, as far as budgets have no say in them."""
 
 
 @dataclass(slots=True)
-class Drained:
+class DrainedNode:
     """What becomes of a node's pods. `blocker` keeps the node; `wait` are pods that must end by themselves first."""
 
     move: list[SchedulablePod] = field(default_factory=list)
@@ -151,13 +151,13 @@ class Drained:
     blocker: SchedulablePod | None = None
     reason: Blocking | None = None
 
-    def keep(self, outcome: Outcome, pods: list[SchedulablePod]) -> None:
+    def keep(self, outcome: PodDrain, pods: list[SchedulablePod]) -> None:
         """Note pods that do not block."""
-        if outcome is Outcome.MOVE:
+        if outcome is PodDrain.MOVE:
             self.move += pods
-        elif outcome is Outcome.DAEMON:
+        elif outcome is PodDrain.DAEMON:
             self.daemons += pods
-        elif outcome is Outcome.WAIT:
+        elif outcome is PodDrain.WAIT:
             self.wait += pods
 
     @property
@@ -166,19 +166,19 @@ class Drained:
         return not self.move and not self.wait and self.blocker is None
 
 
-def of_node(pods: Iterable[SchedulablePod], scene: DrainContext) -> Drained:
+def of_node(pods: Iterable[SchedulablePod], scene: DrainContext) -> DrainedNode:
     """Judge the pods of a node in their order, up to the first that blocks. Source: GetPodsToMove in simulator/drain.go.
 
     Disruption budgets are asked again for all that would move: an annotation that lets a pod pass the rules does not let it pass
     them.
     """
-    found = Drained()
+    found = DrainedNode()
     for nature, alike in groupby(pods, NATURE):
         some = list(alike)
         usual = _usual(nature, set(map(PHASE, some)), set(map(DELETED, some)))
         for same in (some,) if usual else ([pod] for pod in some):
             verdict = of_pod(same[0], scene)
-            if verdict.outcome is Outcome.BLOCK:
+            if verdict.outcome is PodDrain.BLOCK:
                 found.blocker, found.reason = same[0], verdict.reason
                 return found
             found.keep(verdict.outcome, same)
@@ -198,12 +198,12 @@ def of_pod(pod: SchedulablePod, scene: DrainContext) -> DrainVerdict:
         verdict = _verdict(pod, scene)
         if usual:
             scene.known[nature] = verdict
-    if verdict.outcome is Outcome.MOVE and verdict.protected and scene.budgets.exhausted(nature):
-        return DrainVerdict(Outcome.BLOCK, Blocking.DISRUPTION_BUDGET)
+    if verdict.outcome is PodDrain.MOVE and verdict.protected and scene.budgets.exhausted(nature):
+        return DrainVerdict(PodDrain.BLOCK, Blocking.DISRUPTION_BUDGET)
     return verdict
 
 
-def _usual(nature: Nature, phases: set[str], deleted: set[float | None]) -> bool:
+def _usual(nature: PodNature, phases: set[str], deleted: set[float | None]) -> bool:
     """Whether such pods differ in nothing that the rules look at: they run, they stay, and their age does not matter."""
     return deleted == {None} and phases.isdisjoint(FINISHED) and nature.shape.namespace != SYSTEM
 
@@ -212,19 +212,19 @@ def _verdict(pod: SchedulablePod, scene: DrainContext) -> DrainVerdict:
     """All rules but the last, which asks the disruption budgets of a pod that is `protected`."""
     nature = pod.nature
     if is_mirror(nature.annotations) or lingers(pod, scene.now):
-        return DrainVerdict(Outcome.SKIP)
+        return DrainVerdict(PodDrain.SKIP)
     reason = _controller(nature, scene)
     if reason is not None:
-        return DrainVerdict(Outcome.BLOCK, reason)
+        return DrainVerdict(PodDrain.BLOCK, reason)
     if is_daemon(nature):
-        return DrainVerdict(Outcome.DAEMON)
+        return DrainVerdict(PodDrain.DAEMON)
     safe = nature.annotations.get(SAFE_TO_EVICT)
     if safe == "true" or _finished(pod):
-        return DrainVerdict(Outcome.MOVE)
-    return DrainVerdict(Outcome.WAIT) if safe == "on-completion" else _protection(pod, scene)
+        return DrainVerdict(PodDrain.MOVE)
+    return DrainVerdict(PodDrain.WAIT) if safe == "on-completion" else _protection(pod, scene)
 
 
-def _controller(nature: Nature, scene: DrainContext) -> Blocking | None:
+def _controller(nature: PodNature, scene: DrainContext) -> Blocking | None:
     """The controller must exist, and have replicas enough; of kinds that are not known nothing is asked."""
     mine = controller(nature.owners)
     if not scene.settings.skip_custom_controllers or mine is None or mine.group is None or not _looked_up(nature, mine):
@@ -238,7 +238,7 @@ def _controller(nature: Nature, scene: DrainContext) -> Blocking | None:
     return Blocking.MIN_REPLICAS if counted and replicas is not None and replicas < scene.settings.min_replicas else None
 
 
-def _looked_up(nature: Nature, mine: PodOwner) -> bool:
+def _looked_up(nature: PodNature, mine: PodOwner) -> bool:
     if is_daemon(nature):
         return mine.kind == "DaemonSet" and mine.group == APPS
     return mine.kind in ("ReplicationController", "ReplicaSet", "Job") or (mine.kind == "StatefulSet" and mine.group == APPS)
@@ -248,7 +248,7 @@ def _finished(pod: SchedulablePod) -> bool:
     return pod.phase == "Failed" or (pod.phase == "Succeeded" and pod.nature.restart_policy in ("Never", "OnFailure"))
 
 
-def _replicated(nature: Nature, scene: DrainContext) -> bool:
+def _replicated(nature: PodNature, scene: DrainContext) -> bool:
     """Whether somebody makes the pod anew elsewhere."""
     mine = controller(nature.owners)
     known = ("ReplicationController", "Job", "ReplicaSet", "StatefulSet")
@@ -259,18 +259,18 @@ def _protection(pod: SchedulablePod, scene: DrainContext) -> DrainVerdict:
     """A controller, system pods, the annotation, and local storage, in this order; then only the disruption budgets are left."""
     settings, nature = scene.settings, pod.nature
     if not _replicated(nature, scene):
-        return DrainVerdict(Outcome.BLOCK, Blocking.NOT_REPLICATED)
+        return DrainVerdict(PodDrain.BLOCK, Blocking.NOT_REPLICATED)
     if pod.namespace == SYSTEM and settings.skip_system and not scene.budgets.of(nature):
         young = scene.now - pod.created <= settings.system_pods_block
-        return DrainVerdict(Outcome.BLOCK, Blocking.SYSTEM) if young else DrainVerdict(Outcome.MOVE)
+        return DrainVerdict(PodDrain.BLOCK, Blocking.SYSTEM) if young else DrainVerdict(PodDrain.MOVE)
     if nature.annotations.get(SAFE_TO_EVICT) == "false":
-        return DrainVerdict(Outcome.BLOCK, Blocking.NOT_SAFE)
+        return DrainVerdict(PodDrain.BLOCK, Blocking.NOT_SAFE)
     if settings.skip_local_storage and _stores(nature):
-        return DrainVerdict(Outcome.BLOCK, Blocking.LOCAL_STORAGE)
-    return DrainVerdict(Outcome.MOVE, protected=True)
+        return DrainVerdict(PodDrain.BLOCK, Blocking.LOCAL_STORAGE)
+    return DrainVerdict(PodDrain.MOVE, protected=True)
 
 
-def _stores(nature: Nature) -> bool:
+def _stores(nature: PodNature) -> bool:
     """Whether a pod keeps something on its node that its annotation does not give up."""
     given_up = nature.annotations.get(SAFE_VOLUMES, "").split(",")
     return any(name not in given_up for name in nature.local)

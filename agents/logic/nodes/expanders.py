@@ -11,7 +11,7 @@ from enum import StrEnum
 
 from agents.logic.nodes.priority_config import Priorities
 from agents.logic.nodes.scheduling.pod_requests import CPU, MEMORY
-from agents.logic.nodes.scheduling.pod_shapes import Node
+from agents.logic.nodes.scheduling.pod_shapes import SchedulingNode
 
 NOT_MATCHED = "PriorityConfigMapNotMatchedGroup"
 NONE_MATCHED = "PriorityConfigMapNoGroupMatched"
@@ -44,12 +44,12 @@ class Expander(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Option:
+class ExpanderOption:
     """A group, how many nodes it would add, and what the pods that would run on them ask for altogether."""
 
     group: str
     nodes: int
-    template: Node
+    template: SchedulingNode
     pods: int
     cpu: int
     memory: int
@@ -71,7 +71,7 @@ class Prices:
 
 
 @dataclass(frozen=True, slots=True)
-class Circumstances:
+class ExpanderContext:
     """What the expanders may know besides the options. `priorities` is None if there are none, or none that can be read."""
 
     priorities: Priorities | None = None
@@ -84,8 +84,8 @@ class Circumstances:
 class ExpanderChoice:
     """What was chosen, out of which options that were equally good, and what deserves an event (reason and group)."""
 
-    best: Option | None = None
-    equals: tuple[Option, ...] = ()
+    best: ExpanderOption | None = None
+    equals: tuple[ExpanderOption, ...] = ()
     events: list[tuple[str, str]] = field(default_factory=list)
 
 
@@ -105,7 +105,7 @@ def chain(names: Sequence[str]) -> tuple[Expander, ...]:
     return tuple(Expander(name) for name in seen)
 
 
-def choose(expanders: Sequence[Expander], options: Sequence[Option], around: Circumstances) -> ExpanderChoice:
+def choose(expanders: Sequence[Expander], options: Sequence[ExpanderOption], around: ExpanderContext) -> ExpanderChoice:
     """Filter the options until one is left; chance decides among those that no expander told apart.
 
     Source: chainStrategy in expander/factory/chain.go.
@@ -123,7 +123,9 @@ def choose(expanders: Sequence[Expander], options: Sequence[Option], around: Cir
     return choice
 
 
-def keep(expander: Expander, options: list[Option], around: Circumstances, events: list[tuple[str, str]]) -> list[Option]:
+def keep(
+    expander: Expander, options: list[ExpanderOption], around: ExpanderContext, events: list[tuple[str, str]]
+) -> list[ExpanderOption]:
     """The options that one expander keeps."""
     if expander is Expander.MOST_PODS:
         most = max((one.pods for one in options), default=0)
@@ -145,7 +147,7 @@ def draw(seed: int, count: int) -> int:
     return int.from_bytes(digest[:8]) % count
 
 
-def waste(option: Option) -> float:
+def waste(option: ExpanderOption) -> float:
     """The share of the new nodes' CPU plus that of their memory that the pods leave idle.
 
     Source: leastwaste.BestOptions in expander/waste; it goes by capacity, and its answer for no nodes is what floating point
@@ -162,9 +164,9 @@ def _idle(available: int, wanted: int) -> float:
     return math.nan if not left else math.copysign(math.inf, left)
 
 
-def _lowest(options: list[Option], scores: list[float]) -> list[Option]:
+def _lowest(options: list[ExpanderOption], scores: list[float]) -> list[ExpanderOption]:
     """The options with the lowest score. NaN is neither lower than nor equal to anything, so it stays only if it is first."""
-    kept: list[Option] = []
+    kept: list[ExpanderOption] = []
     lowest = 0.0
     for option, score in zip(options, scores, strict=True):
         if not kept or score < lowest:
@@ -174,7 +176,7 @@ def _lowest(options: list[Option], scores: list[float]) -> list[Option]:
     return kept
 
 
-def _first(options: list[Option], priorities: Priorities | None, events: list[tuple[str, str]]) -> list[Option]:
+def _first(options: list[ExpanderOption], priorities: Priorities | None, events: list[tuple[str, str]]) -> list[ExpanderOption]:
     """Those with the highest priority. Source: priority.BestOptions in expander/priority; below -1 nothing ever matches."""
     if priorities is None or not options:
         return options
@@ -187,7 +189,7 @@ def _first(options: list[Option], priorities: Priorities | None, events: list[tu
     return [one for one, prio in zip(options, found, strict=True) if prio == best]
 
 
-def _cheapest(options: list[Option], around: Circumstances) -> list[Option]:
+def _cheapest(options: list[ExpanderOption], around: ExpanderContext) -> list[ExpanderOption]:
     """Source: priceBased.BestOptions in expander/price. A group without a price is no option."""
     prices = around.prices
     if prices is None:
@@ -196,7 +198,7 @@ def _cheapest(options: list[Option], around: Circumstances) -> list[Option]:
     return _lowest(priced, [price_score(one, prices, around.cluster_nodes) for one in priced])
 
 
-def price_score(option: Option, prices: Prices, cluster_nodes: int) -> float:
+def price_score(option: ExpanderOption, prices: Prices, cluster_nodes: int) -> float:
     """What the nodes cost for what the pods are worth, times how badly such a node suits a cluster of that size."""
     stable = prices.of_pods(STABLE_CPU, STABLE_MEMORY)
     worth = prices.of_pods(option.cpu, option.memory) or FREE_PODS

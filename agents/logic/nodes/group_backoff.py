@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class ScaleUpFailure:
     """Why a scale-up failed. `kind` is 'OutOfResources' or 'Other', `code` the cloud's own word, or 'timeout'."""
 
     kind: str
@@ -13,13 +13,13 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class BackoffEntry:
     """A group in the books of `Backoff`; times in seconds."""
 
     duration: float
     until: float
     failed: float
-    failure: Failure
+    failure: ScaleUpFailure
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +36,9 @@ class Backoff:
 
     def __init__(self, settings: BackoffSettings) -> None:
         self.settings = settings
-        self.entries: dict[str, Entry] = {}
+        self.entries: dict[str, BackoffEntry] = {}
 
-    def fail(self, key: str, failure: Failure, now: float) -> float:
+    def fail(self, key: str, failure: ScaleUpFailure, now: float) -> float:
         """Note a failure; the answer is when the key may be tried again.
 
         A failure inside a backoff starts it again with the same length; only one after its end doubles it.
@@ -47,10 +47,10 @@ class Backoff:
         duration = self.settings.first
         if known is not None:
             duration = min(2 * known.duration, self.settings.longest) if known.until < now else known.duration
-        self.entries[key] = Entry(duration, now + duration, now, failure)
+        self.entries[key] = BackoffEntry(duration, now + duration, now, failure)
         return now + duration
 
-    def of(self, key: str, now: float) -> Failure | None:
+    def of(self, key: str, now: float) -> ScaleUpFailure | None:
         """What a key is backed off for, or None if it may be tried. Its last moment still counts."""
         known = self.entries.get(key)
         return None if known is None or known.until < now else known.failure

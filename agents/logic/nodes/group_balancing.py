@@ -9,7 +9,7 @@ MOST_NODES = 100_000
 
 
 @dataclass(frozen=True, slots=True)
-class Size:
+class GrowableGroup:
     """A group's name, its target, and its maximum."""
 
     name: str
@@ -17,7 +17,7 @@ class Size:
     most: int
 
 
-def share(groups: Sequence[Size], nodes: int) -> dict[str, int]:
+def share(groups: Sequence[GrowableGroup], nodes: int) -> dict[str, int]:
     """The new targets of the groups that grow by `nodes` together, as far as their maxima let them.
 
     One node at a time goes to the group with the lowest target, the earlier one among equals; groups at or above their maximum
@@ -39,6 +39,6 @@ def share(groups: Sequence[Size], nodes: int) -> dict[str, int]:
     return targets
 
 
-def added(groups: Sequence[Size], targets: dict[str, int]) -> int:
+def added(groups: Sequence[GrowableGroup], targets: dict[str, int]) -> int:
     """How many nodes the new targets add."""
     return sum(targets[group.name] - group.target for group in groups if group.name in targets)

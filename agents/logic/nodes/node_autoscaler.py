@@ -11,19 +11,25 @@ from dataclasses import dataclass, field
 from agents.logic.nodes import pending_pods
 from agents.logic.nodes import scale_up as scaleup
 from agents.logic.nodes.aws.group_options import GroupOptions
-from agents.logic.nodes.cluster_state_registry import ClusterStateRegistry, Look, SeenInstance, SeenNode, StateSettings
-from agents.logic.nodes.deletion_budgets import Running
-from agents.logic.nodes.drain_rules import DisruptionBudgets, DrainContext, DrainSettings, Workloads
-from agents.logic.nodes.expanders import Circumstances
-from agents.logic.nodes.group_backoff import Backoff, BackoffSettings, Failure
-from agents.logic.nodes.node_estimator import Template
+from agents.logic.nodes.cluster_state_registry import (
+    ClusterStateRegistry,
+    RegistrySnapshot,
+    SeenInstance,
+    SeenNode,
+    StateSettings,
+)
+from agents.logic.nodes.deletion_budgets import RunningDeletions
+from agents.logic.nodes.drain_rules import DisruptionBudgets, DrainContext, DrainSettings, KnownControllers
+from agents.logic.nodes.expanders import ExpanderContext
+from agents.logic.nodes.group_backoff import Backoff, BackoffSettings, ScaleUpFailure
+from agents.logic.nodes.node_estimator import GroupTemplate
 from agents.logic.nodes.pending_pods import PendingSettings
-from agents.logic.nodes.pod_scheduling_needs import Nature, SchedulablePod, recreated
-from agents.logic.nodes.scale_up import Increase, ScaleUp, ScaleUpGroup, ScaleUpSettings
-from agents.logic.nodes.scheduling.pod_shapes import Node
-from agents.logic.nodes.scheduling.scheduled_cluster import Cluster, Row, numbers
+from agents.logic.nodes.pod_scheduling_needs import PodNature, SchedulablePod, recreated
+from agents.logic.nodes.scale_up import GroupIncrease, ScaleUp, ScaleUpGroup, ScaleUpSettings
+from agents.logic.nodes.scheduling.pod_shapes import SchedulingNode
+from agents.logic.nodes.scheduling.scheduled_cluster import Row, ScheduledCluster, numbers
 from agents.logic.nodes.scheduling.topology_counts import Namespaces
-from agents.logic.nodes.unneeded_nodes import DISABLED, Chosen, GroupSize, ScaleDown, ScaleDownNode, ScaleDownSettings
+from agents.logic.nodes.unneeded_nodes import DISABLED, GroupSize, ScaleDown, ScaleDownChoice, ScaleDownNode, ScaleDownSettings
 
 LONG_AGO = 3600.0
 """Seconds before the start at which growth and shrinkage count as having happened last."""
@@ -33,7 +39,7 @@ LONG_AGO = 3600.0
 class NodeSeen:
     """A node with the pods on it. `deleting`: since when it is being deleted; `draining`: it is, and it is not empty."""
 
-    node: Node
+    node: SchedulingNode
     group: str
     pods: Sequence[SchedulablePod]
     created: float
@@ -55,26 +61,26 @@ class GroupSeen:
     least: int
     most: int
     target: int
-    template: Template | None
+    template: GroupTemplate | None
     options: GroupOptions = field(default_factory=GroupOptions)
     gpu: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class NodeDecisionInputs:
     """All that a decision may know of the cluster. `budgets` are used up by the decision."""
 
     nodes: Sequence[NodeSeen]
     groups: Sequence[GroupSeen]
     waiting: Sequence[SchedulablePod]
     instances: Sequence[SeenInstance]
-    workloads: Workloads
+    workloads: KnownControllers
     budgets: DisruptionBudgets
     namespaces: Namespaces = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class Delays:
+class ScaleDownDelays:
     """Seconds that scale-down waits after growth, after a deletion began, and after one could not begin."""
 
     after_add: float = 600.0
@@ -92,7 +98,7 @@ class NodeAutoscalerSettings:
     scale_up: ScaleUpSettings = field(default_factory=ScaleUpSettings)
     scale_down: ScaleDownSettings = field(default_factory=ScaleDownSettings)
     drain: DrainSettings = field(default_factory=DrainSettings)
-    delays: Delays = field(default_factory=Delays)
+    delays: ScaleDownDelays = field(default_factory=ScaleDownDelays)
     soft_taints: int = 10
     shrink: bool = True
     from_zero: bool = True
@@ -100,13 +106,13 @@ class NodeAutoscalerSettings:
 
 
 @dataclass(slots=True)
-class Decisions:
+class NodeDecisions:
     """What is to be done, in this order: targets lowered, instances removed, groups grown, nodes deleted, soft taints changed."""
 
     lower: list[tuple[str, int]] = field(default_factory=list)
     remove: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
-    grow: list[Increase] = field(default_factory=list)
-    delete: Chosen = field(default_factory=Chosen)
+    grow: list[GroupIncrease] = field(default_factory=list)
+    delete: ScaleDownChoice = field(default_factory=ScaleDownChoice)
     taint: list[str] = field(default_factory=list)
     untaint: list[str] = field(default_factory=list)
     scale_up: ScaleUp = field(default_factory=ScaleUp)
@@ -115,7 +121,7 @@ class Decisions:
     halted: str = ""
 
 
-class Autoscaler:
+class NodeAutoscaler:
     """What must be remembered from one decision to the next."""
 
     def __init__(self, settings: NodeAutoscalerSettings, start: float) -> None:
@@ -131,7 +137,7 @@ class Autoscaler:
         self.state.scale_up(group, delta, now)
         self.grown = now
 
-    def failed_to_grow(self, group: str, failure: Failure, now: float) -> None:
+    def failed_to_grow(self, group: str, failure: ScaleUpFailure, now: float) -> None:
         """A group's target could not be raised."""
         self.state.fail(group, failure, now)
 
@@ -147,9 +153,9 @@ class Autoscaler:
 
     # Deciding
 
-    def step(self, world: World, around: Circumstances, now: float) -> Decisions:
+    def step(self, world: NodeDecisionInputs, around: ExpanderContext, now: float) -> NodeDecisions:
         """Decide on all groups."""
-        found = Decisions()
+        found = NodeDecisions()
         if not self.settings.from_zero and not any(one.ready for one in world.nodes):
             found.halted = "the cluster has no ready node"
             return found
@@ -166,7 +172,7 @@ class Autoscaler:
             found.grow += scaleup.below_minimum(self._groups(world, now), minima, cluster, self.settings.scale_up)
         return found
 
-    def _repair(self, world: World, found: Decisions, now: float) -> None:
+    def _repair(self, world: NodeDecisionInputs, found: NodeDecisions, now: float) -> None:
         """Remove instances that never became nodes or could not be made, and set targets right that never came true."""
         for group in world.groups:
             late = self.state.groups[group.name].long_unregistered if group.name in self.state.groups else []
@@ -184,7 +190,7 @@ class Autoscaler:
             found.lower += list(wrong.items())
             found.halted = "sizes of groups were set right"
 
-    def _groups(self, world: World, now: float) -> list[ScaleUpGroup]:
+    def _groups(self, world: NodeDecisionInputs, now: float) -> list[ScaleUpGroup]:
         return [
             ScaleUpGroup(
                 one.name,
@@ -199,7 +205,7 @@ class Autoscaler:
         ]
 
     def _grow(
-        self, world: World, cluster: Cluster, found: Decisions, around: Circumstances, now: float
+        self, world: NodeDecisionInputs, cluster: ScheduledCluster, found: NodeDecisions, around: ExpanderContext, now: float
     ) -> Mapping[Row, list[SchedulablePod]] | None:
         """Let groups grow for the pods that no node takes.
 
@@ -229,7 +235,12 @@ class Autoscaler:
         return waiting.placed if calm else None
 
     def _shrink(
-        self, world: World, cluster: Cluster, placed: Mapping[Row, list[SchedulablePod]], found: Decisions, now: float
+        self,
+        world: NodeDecisionInputs,
+        cluster: ScheduledCluster,
+        placed: Mapping[Row, list[SchedulablePod]],
+        found: NodeDecisions,
+        now: float,
     ) -> None:
         """Look for unneeded nodes, and let those go whose time has come."""
         groups = self._sizes(world)
@@ -251,7 +262,7 @@ class Autoscaler:
         scene = DrainContext(now, self.settings.drain, world.workloads, world.budgets)
         self.scale_down.look(cluster, nodes, groups, scene)
         if not self._cooling(found, now):
-            running = Running(
+            running = RunningDeletions(
                 sum(one.deleting is not None and not one.draining for one in world.nodes),
                 sum(one.deleting is not None and one.draining for one in world.nodes),
             )
@@ -259,14 +270,14 @@ class Autoscaler:
         if not found.delete.empty and not found.delete.drain:
             self._soft_taints(world, found)
 
-    def _sizes(self, world: World) -> dict[str, GroupSize]:
+    def _sizes(self, world: NodeDecisionInputs) -> dict[str, GroupSize]:
         deleting: dict[str, int] = {}
         for one in world.nodes:
             if one.deleting is not None:
                 deleting[one.group] = deleting.get(one.group, 0) + 1
         return {g.name: GroupSize(g.target, g.least, g.options, deleting.get(g.name, 0)) for g in world.groups}
 
-    def _cooling(self, found: Decisions, now: float) -> bool:
+    def _cooling(self, found: NodeDecisions, now: float) -> bool:
         delays = self.settings.delays
         grown = now if found.grow else self.grown
         return (
@@ -275,7 +286,7 @@ class Autoscaler:
             or self.stumbled + delays.after_failure > now
         )
 
-    def _soft_taints(self, world: World, found: Decisions) -> None:
+    def _soft_taints(self, world: NodeDecisionInputs, found: NodeDecisions) -> None:
         """Mark nodes that may go soon so that the scheduler would rather use others; at most so many changes, removals first."""
         most = self.settings.soft_taints
         wanted = self.scale_down.unneeded
@@ -285,19 +296,19 @@ class Autoscaler:
         found.taint = new[: most - len(found.untaint)]
 
 
-def _look(world: World) -> Look:
+def _look(world: NodeDecisionInputs) -> RegistrySnapshot:
     nodes = [
         SeenNode(one.node.name, one.group, one.created, one.ready and not one.node.unschedulable, one.suspended, one.gone)
         for one in world.nodes
     ]
-    return Look({group.name: group.target for group in world.groups}, nodes, world.instances)
+    return RegistrySnapshot({group.name: group.target for group in world.groups}, nodes, world.instances)
 
 
-def _picture(world: World, settings: PendingSettings) -> Cluster:
+def _picture(world: NodeDecisionInputs, settings: PendingSettings) -> ScheduledCluster:
     """The cluster in columns, a row for each node, without pods that are expendable; nodes under deletion take no more pods."""
-    cluster = Cluster(world.namespaces)
+    cluster = ScheduledCluster(world.namespaces)
     cluster.add_all([one.node for one in world.nodes])
-    shares: dict[Nature, dict[int, int]] = {}
+    shares: dict[PodNature, dict[int, int]] = {}
     for row, one in enumerate(world.nodes):
         cluster.open[row] &= one.deleting is None
         for nature, number in Counter(map(pending_pods.NATURE, one.pods)).items():

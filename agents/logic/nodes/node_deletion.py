@@ -14,7 +14,7 @@ DAEMON_EVICTION = "cluster-autoscaler.kubernetes.io/enable-ds-eviction"
 HOOK = "delay-deletion.cluster-autoscaler.kubernetes.io/"
 
 
-class Step(StrEnum):
+class DeletionStep(StrEnum):
     """What is done with a node that goes."""
 
     TAINT = "taint"
@@ -44,7 +44,7 @@ class DeletionSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Wave:
+class EvictionWave:
     """Pods that are evicted together, and the most seconds that each of them gets."""
 
     priority: int
@@ -52,11 +52,11 @@ class Wave:
     pods: tuple[SchedulablePod, ...]
 
 
-def steps(*, empty: bool, settings: DeletionSettings) -> tuple[Step, ...]:
+def steps(*, empty: bool, settings: DeletionSettings) -> tuple[DeletionStep, ...]:
     """The steps in their order. An empty node is checked again before it goes: it may have been given a pod meanwhile."""
-    first = (Step.TAINT, Step.CORDON) if settings.cordon else (Step.TAINT,)
-    drained = () if empty else (Step.EVICT, Step.WAIT_GONE)
-    return (*first, Step.WAIT, Step.CHECK, *drained, Step.HOOKS, Step.TERMINATE)
+    first = (DeletionStep.TAINT, DeletionStep.CORDON) if settings.cordon else (DeletionStep.TAINT,)
+    drained = () if empty else (DeletionStep.EVICT, DeletionStep.WAIT_GONE)
+    return (*first, DeletionStep.WAIT, DeletionStep.CHECK, *drained, DeletionStep.HOOKS, DeletionStep.TERMINATE)
 
 
 def grace(pod: SchedulablePod, longest: float) -> float:
@@ -65,7 +65,7 @@ def grace(pod: SchedulablePod, longest: float) -> float:
     return min(DEFAULT_GRACE if own is None else own, longest)
 
 
-def waves(pods: Sequence[SchedulablePod], graces: dict[int, float]) -> list[Wave]:
+def waves(pods: Sequence[SchedulablePod], graces: dict[int, float]) -> list[EvictionWave]:
     """Pods in the order of their eviction, by the priorities of a drain-priority configuration, lowest first.
 
     A pod belongs to the highest listed priority that is not above its own, or to the lowest if all are.
@@ -77,7 +77,7 @@ def waves(pods: Sequence[SchedulablePod], graces: dict[int, float]) -> list[Wave
         own = pod.nature.priority or 0
         mine = max((one for one in listed if one <= own), default=listed[0])
         found.setdefault(mine, []).append(pod)
-    return [Wave(one, graces[one], tuple(found[one])) for one in listed if one in found]
+    return [EvictionWave(one, graces[one], tuple(found[one])) for one in listed if one in found]
 
 
 def evicts_daemon(pod: SchedulablePod, *, empty: bool, settings: DeletionSettings) -> bool:

@@ -12,26 +12,26 @@ import numpy as np
 
 from agents.logic.nodes.scheduling import placement, scheduler_filters
 from agents.logic.nodes.scheduling.pod_requests import CPU, MEMORY
-from agents.logic.nodes.scheduling.pod_shapes import HOSTNAME, Node, Shape
-from agents.logic.nodes.scheduling.scheduled_cluster import Cluster, Row, ShapeId
+from agents.logic.nodes.scheduling.pod_shapes import HOSTNAME, PodShape, SchedulingNode
+from agents.logic.nodes.scheduling.scheduled_cluster import Row, ScheduledCluster, ShapeId
 
 MOST_NODES = 100_000
 """No estimate adds more nodes than this, whatever the limits say."""
 
 
 @dataclass(frozen=True, slots=True)
-class Template:
+class GroupTemplate:
     """A group's new node, with the pods that come with it (of DaemonSets, and static ones)."""
 
-    node: Node
-    pods: tuple[Shape, ...] = ()
+    node: SchedulingNode
+    pods: tuple[PodShape, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class PodGroup:
     """So many pods of one shape."""
 
-    shape: Shape
+    shape: PodShape
     count: int
 
 
@@ -62,7 +62,9 @@ def limit(thresholds: Sequence[int]) -> int | None:
     return min((one for one in thresholds if one > 0), default=None)
 
 
-def estimate(cluster: Cluster, template: Template, groups: Sequence[PodGroup], rules: EstimatorLimits) -> NodeEstimate:
+def estimate(
+    cluster: ScheduledCluster, template: GroupTemplate, groups: Sequence[PodGroup], rules: EstimatorLimits
+) -> NodeEstimate:
     """How many copies of the template the groups of pods need in this cluster, which is left as it was."""
     mark = cluster.mark()
     most = limit(rules.thresholds)
@@ -80,7 +82,7 @@ def estimate(cluster: Cluster, template: Template, groups: Sequence[PodGroup], r
     return found
 
 
-def order(groups: Sequence[PodGroup], node: Node) -> list[int]:
+def order(groups: Sequence[PodGroup], node: SchedulingNode) -> list[int]:
     """The groups' places, those whose pods take most of a node first. Source: estimator/decreasing_pod_orderer.go."""
     cpu, memory = node.allocatable.get(CPU, 0), node.allocatable.get(MEMORY, 0)
 
@@ -91,7 +93,7 @@ def order(groups: Sequence[PodGroup], node: Node) -> list[int]:
     return sorted(range(len(groups)), key=lambda place: -score(groups[place]))
 
 
-def _best_last(places: list[int], groups: Sequence[PodGroup], node: Node) -> list[int]:
+def _best_last(places: list[int], groups: Sequence[PodGroup], node: SchedulingNode) -> list[int]:
     """The same order, but with the group last that gains most from the short way: most pods times nodes.
 
     Source: determineBestPEGToFastpath in estimator/binpacking_estimator.go.
@@ -103,14 +105,14 @@ def _best_last(places: list[int], groups: Sequence[PodGroup], node: Node) -> lis
     return [place for place in places if place != best] + [best]
 
 
-def _roughly(group: PodGroup, node: Node) -> int:
+def _roughly(group: PodGroup, node: SchedulingNode) -> int:
     """How many nodes a group needs at least: by CPU, by memory, and one a pod if its pods keep apart."""
     apart = group.count if any(term.key == HOSTNAME for term in group.shape.anti_affinity) else 0
     offered = ((name, node.capacity.get(name, 0)) for name in (CPU, MEMORY))
     return max(apart, *(-(-group.count * group.shape.request(name) // amount) if amount else 0 for name, amount in offered))
 
 
-def _hosts_only(shape: Shape) -> bool:
+def _hosts_only(shape: PodShape) -> bool:
     """Whether no rule between the group's pods reaches over more than one host, so that one node tells of all."""
     keys = [one.key for one in shape.spread] + [term.key for term in shape.anti_affinity]
     return all(key == HOSTNAME for key in keys)
@@ -119,7 +121,7 @@ def _hosts_only(shape: Shape) -> bool:
 class _Packing:
     """One estimate at work."""
 
-    def __init__(self, cluster: Cluster, template: Template, most: int) -> None:
+    def __init__(self, cluster: ScheduledCluster, template: GroupTemplate, most: int) -> None:
         self.cluster = cluster
         self.template = template
         self.left = most
@@ -241,14 +243,14 @@ class _Packing:
         return True
 
 
-def copy(node: Node, number: int) -> Node:
+def copy(node: SchedulingNode, number: int) -> SchedulingNode:
     """A template's node under a name of its own, which is also its host name."""
     name = f"{node.name}-{number}"
     kept = tuple((key, value) for key, value in node.labels if key != HOSTNAME)
     return replace(node, name=name, labels=tuple(sorted((*kept, (HOSTNAME, name)))))
 
 
-def _only_spread_fails(cluster: Cluster, shape: ShapeId, here: slice) -> bool:
+def _only_spread_fails(cluster: ScheduledCluster, shape: ShapeId, here: slice) -> bool:
     """Whether the skew of a spread constraint is the first thing that keeps a pod away."""
     if not scheduler_filters.by_node(cluster, shape, here)[0] or scheduler_filters.topology_spread(cluster, shape, here)[0]:
         return False

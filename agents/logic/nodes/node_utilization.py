@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from agents.logic.nodes.pod_scheduling_needs import SchedulablePod, is_daemon, is_mirror, lingers
 from agents.logic.nodes.scheduling.pod_requests import CPU, MEMORY
-from agents.logic.nodes.scheduling.pod_shapes import Node
+from agents.logic.nodes.scheduling.pod_shapes import SchedulingNode
 
 
 class UtilizationError(ValueError):
@@ -14,7 +14,7 @@ class UtilizationError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Ignored:
+class IgnoredPods:
     """Pods that are left out, from what is asked and from what there is to ask for."""
 
     daemons: bool = False
@@ -32,7 +32,9 @@ class Utilization:
     gpu: float | None = None
 
 
-def of_node(node: Node, pods: Iterable[SchedulablePod], ignored: Ignored, now: float, *, gpu: str = "") -> Utilization:
+def of_node(
+    node: SchedulingNode, pods: Iterable[SchedulablePod], ignored: IgnoredPods, now: float, *, gpu: str = ""
+) -> Utilization:
     """A node's utilisation; raises UtilizationError. `gpu`: the resource that alone counts, if the node has a GPU.
 
     Source: Calculate in simulator/utilization/info.go. A GPU that is not offered yet is not used.
@@ -47,11 +49,11 @@ def of_node(node: Node, pods: Iterable[SchedulablePod], ignored: Ignored, now: f
     return Utilization(CPU, cpu, cpu, memory) if cpu > memory else Utilization(MEMORY, memory, cpu, memory)
 
 
-def _left_out(pod: SchedulablePod, ignored: Ignored) -> bool:
+def _left_out(pod: SchedulablePod, ignored: IgnoredPods) -> bool:
     return (ignored.daemons and is_daemon(pod.nature)) or (ignored.mirrors and is_mirror(pod.nature.annotations))
 
 
-def _share(node: Node, pods: list[SchedulablePod], ignored: Ignored, resource: str) -> float:
+def _share(node: SchedulingNode, pods: list[SchedulablePod], ignored: IgnoredPods, resource: str) -> float:
     offered = node.allocatable.get(resource)
     if not offered:
         raise UtilizationError(f"node '{node.name}' offers no {resource}")

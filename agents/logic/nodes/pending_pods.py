@@ -7,10 +7,10 @@ from operator import attrgetter
 import numpy as np
 
 from agents.logic.nodes.aws.group_options import duration
-from agents.logic.nodes.pod_scheduling_needs import Nature, SchedulablePod, is_daemon
+from agents.logic.nodes.pod_scheduling_needs import PodNature, SchedulablePod, is_daemon
 from agents.logic.nodes.scheduling import placement
 from agents.logic.nodes.scheduling.label_columns import Counts
-from agents.logic.nodes.scheduling.scheduled_cluster import Cluster, Row
+from agents.logic.nodes.scheduling.scheduled_cluster import Row, ScheduledCluster
 
 DELAY = "cluster-autoscaler.kubernetes.io/pod-scale-up-delay"
 NEW = 2.0
@@ -29,7 +29,7 @@ class PendingSettings:
     gpus: frozenset[str] = frozenset(("nvidia.com/gpu",))
 
 
-def expendable(nature: Nature, settings: PendingSettings) -> bool:
+def expendable(nature: PodNature, settings: PendingSettings) -> bool:
     """Whether such a pod is not worth a node. Source: IsExpendablePod in core/utils/expendable.go."""
     return nature.priority is not None and nature.priority < settings.cutoff
 
@@ -40,7 +40,7 @@ def delay(annotations: Mapping[str, str], settings: PendingSettings) -> float:
     return settings.delay if own is None or own < settings.delay else own
 
 
-def shapes(cluster: Cluster, pods: Sequence[SchedulablePod]) -> Counts:
+def shapes(cluster: ScheduledCluster, pods: Sequence[SchedulablePod]) -> Counts:
     """The shapes of pods, as the cluster numbers them."""
     natures = list(map(NATURE, pods))
     numbers = {nature: cluster.shape(nature.shape) for nature in dict.fromkeys(natures)}
@@ -61,14 +61,14 @@ def all_new(pods: Sequence[SchedulablePod], settings: PendingSettings, now: floa
 
 
 @dataclass(frozen=True, slots=True)
-class Sorted:
+class SortedPendingPods:
     """Pending pods that found room, by row, and those that need new nodes."""
 
     placed: Mapping[Row, list[SchedulablePod]]
     left: list[SchedulablePod]
 
 
-def place(cluster: Cluster, pods: Sequence[SchedulablePod], settings: PendingSettings) -> Sorted:
+def place(cluster: ScheduledCluster, pods: Sequence[SchedulablePod], settings: PendingSettings) -> SortedPendingPods:
     """Place the pods for which there is room, the most important first; the others need new nodes.
 
     Expendable pods are left out and take no room; pods of DaemonSets are never said to need a node.
@@ -86,4 +86,4 @@ def place(cluster: Cluster, pods: Sequence[SchedulablePod], settings: PendingSet
         if row != placement.NOWHERE:
             placed.setdefault(row, []).append(wanted[place])
     left = [wanted[place] for place in sorted(order[rows == placement.NOWHERE].tolist())]
-    return Sorted(placed, [pod for pod in left if pod.nature not in daemons])
+    return SortedPendingPods(placed, [pod for pod in left if pod.nature not in daemons])

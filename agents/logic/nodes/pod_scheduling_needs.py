@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from agents.logic.nodes.scheduling.pod_shapes import Shape
+from agents.logic.nodes.scheduling.pod_shapes import PodShape
 
 MIRROR = "kubernetes.io/config.mirror"
 SOURCE = "kubernetes.io/config.source"
@@ -31,13 +31,13 @@ class PodOwner:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Nature:
+class PodNature:
     """What pods of one controller share, told once and cited by each of them; two natures are equal only if they are one object.
 
     `local` names volumes that live on the node; `grace` is in seconds, None if the pod does not say.
     """
 
-    shape: Shape
+    shape: PodShape
     owners: tuple[PodOwner, ...] = ()
     annotations: Mapping[str, str] = field(default_factory=dict)
     restart_policy: str = "Always"
@@ -51,13 +51,13 @@ class SchedulablePod:
     """A pod. Times in seconds on the stage's clock."""
 
     name: str
-    nature: Nature
+    nature: PodNature
     phase: str = "Running"
     created: float = 0.0
     deleted: float | None = None
 
     @property
-    def shape(self) -> Shape:
+    def shape(self) -> PodShape:
         """What decides where it may run."""
         return self.nature.shape
 
@@ -87,7 +87,7 @@ def is_static(annotations: Mapping[str, str]) -> bool:
     return annotations.get(SOURCE, "api") != "api"
 
 
-def is_daemon(nature: Nature) -> bool:
+def is_daemon(nature: PodNature) -> bool:
     """Whether a pod counts as one of a DaemonSet: it is controlled by one, or its annotation says so."""
     mine = controller(nature.owners)
     return (mine is not None and mine.kind == "DaemonSet") or nature.annotations.get(DAEMON) == "true"

@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from agents.logic.nodes import equivalence_groups, expanders, group_balancing, node_estimator, similar_groups
-from agents.logic.nodes.expanders import Circumstances, Expander, Option
-from agents.logic.nodes.group_balancing import Size
-from agents.logic.nodes.node_estimator import EstimatorLimits, PodGroup, Template
+from agents.logic.nodes.expanders import Expander, ExpanderContext, ExpanderOption
+from agents.logic.nodes.group_balancing import GrowableGroup
+from agents.logic.nodes.node_estimator import EstimatorLimits, GroupTemplate, PodGroup
 from agents.logic.nodes.scheduling import placement, scheduler_filters
 from agents.logic.nodes.scheduling.label_columns import Counts
 from agents.logic.nodes.scheduling.pod_requests import CPU, MEMORY
 from agents.logic.nodes.scheduling.pod_shapes import HOSTNAME
-from agents.logic.nodes.scheduling.scheduled_cluster import Cluster, ShapeId
+from agents.logic.nodes.scheduling.scheduled_cluster import ScheduledCluster, ShapeId
 
 MOST_ESTIMATES = 256
 """Different templates that one decision estimates; groups beyond that are left out with a reason."""
@@ -38,7 +38,7 @@ class ScaleUpGroup:
     name: str
     target: int
     most: int
-    template: Template | None
+    template: GroupTemplate | None
     healthy: bool = True
     backed_off: bool = False
     gpu: bool = False
@@ -59,13 +59,13 @@ class ScaleUpSettings:
 
     expanders: tuple[Expander, ...] = (Expander.LEAST_WASTE,)
     limits: ClusterLimits = field(default_factory=ClusterLimits)
-    likeness: similar_groups.Likeness | None = None
+    likeness: similar_groups.SimilarityRules | None = None
     several: bool = False
     fast_path: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Increase:
+class GroupIncrease:
     """A group that grows. `pods`: places of the pending pods that it is for; a similar group that shares the load has none."""
 
     group: str
@@ -78,7 +78,7 @@ class Increase:
 class ScaleUp:
     """A decision. Places are those of the pending pods."""
 
-    increases: list[Increase] = field(default_factory=list)
+    increases: list[GroupIncrease] = field(default_factory=list)
     skipped: dict[str, str] = field(default_factory=dict)
     awaiting: list[int] = field(default_factory=list)
     """Pods that another group would take: they are looked at again."""
@@ -96,7 +96,7 @@ class ScaleUp:
 class _Round:
     """What is left of a decision after the groups that were chosen so far."""
 
-    def __init__(self, cluster: Cluster, groups: Sequence[ScaleUpGroup], settings: ScaleUpSettings) -> None:
+    def __init__(self, cluster: ScheduledCluster, groups: Sequence[ScaleUpGroup], settings: ScaleUpSettings) -> None:
         self.cluster = cluster
         self.groups = {one.name: one for one in groups}
         self.targets = {one.name: one.target for one in groups}
@@ -134,7 +134,7 @@ class _Round:
 
 
 def decide(
-    cluster: Cluster, groups: Sequence[ScaleUpGroup], pending: Counts, settings: ScaleUpSettings, around: Circumstances
+    cluster: ScheduledCluster, groups: Sequence[ScaleUpGroup], pending: Counts, settings: ScaleUpSettings, around: ExpanderContext
 ) -> ScaleUp:
     """Decide for the pending pods, given by their shapes; the cluster is left as it was.
 
@@ -152,7 +152,7 @@ def decide(
     return found
 
 
-def _round(work: _Round, pending: Counts, left: Counts, found: ScaleUp, around: Circumstances) -> Counts:
+def _round(work: _Round, pending: Counts, left: Counts, found: ScaleUp, around: ExpanderContext) -> Counts:
     """Choose one group for the pods that are left; the answer is which are left then."""
     shapes = equivalence_groups.by_shape(pending[left])
     capacity = work.capacity
@@ -234,7 +234,7 @@ def _fits(work: _Round, able: list[ScaleUpGroup], shapes: list[ShapeId]) -> dict
     return found
 
 
-def _between(cluster: Cluster, template: Template | None, shapes: set[ShapeId]) -> set[ShapeId]:
+def _between(cluster: ScheduledCluster, template: GroupTemplate | None, shapes: set[ShapeId]) -> set[ShapeId]:
     """The shapes with rules between pods that a new node takes."""
     bound = [shape for shape in sorted(shapes) if scheduler_filters.between_pods(cluster, shape)]
     if not bound:
@@ -247,7 +247,7 @@ def _between(cluster: Cluster, template: Template | None, shapes: set[ShapeId]) 
     return found
 
 
-def add(cluster: Cluster, template: Template | None) -> None:
+def add(cluster: ScheduledCluster, template: GroupTemplate | None) -> None:
     """Add a copy of a template, with the pods that come with it."""
     if template is not None:
         row = cluster.add(node_estimator.copy(template.node, cluster.size))
@@ -260,9 +260,9 @@ Shapes = list[tuple[ShapeId, Counts]]
 
 def _options(
     work: _Round, able: list[ScaleUpGroup], shapes: Shapes, fits: dict[str, set[ShapeId]]
-) -> tuple[list[Option], dict[str, list[int]]]:
+) -> tuple[list[ExpanderOption], dict[str, list[int]]]:
     """What each group would add, and how many pods of each shape would run there."""
-    options: list[Option] = []
+    options: list[ExpanderOption] = []
     placed: dict[str, list[int]] = {}
     known: dict[object, tuple[node_estimator.NodeEstimate, list[int]]] = {}
     for group in able:
@@ -285,7 +285,8 @@ def _options(
             asked = [(work.cluster.shapes[shape], number) for (shape, _places), number in zip(shapes, counts, strict=True)]
             cpu, memory = (sum(body.request(name) * number for body, number in asked) for name in (CPU, MEMORY))
             names = tuple(one.name for one in similar)
-            options.append(Option(group.name, estimate.nodes, template.node, pods, cpu, memory, gpu=group.gpu, similar=names))
+            option = ExpanderOption(group.name, estimate.nodes, template.node, pods, cpu, memory, gpu=group.gpu, similar=names)
+            options.append(option)
             placed[group.name] = counts
     return options, placed
 
@@ -304,12 +305,12 @@ def _similar(work: _Round, group: ScaleUpGroup, able: list[ScaleUpGroup], fits: 
     return found
 
 
-def _empty(template: Template) -> similar_groups.Empty:
+def _empty(template: GroupTemplate) -> similar_groups.TemplateUsage:
     used: dict[str, int] = {}
     for pod in template.pods:
         for name, amount in pod.requests:
             used[name] = used.get(name, 0) + amount
-    return similar_groups.Empty(template.node, used)
+    return similar_groups.TemplateUsage(template.node, used)
 
 
 def _thresholds(work: _Round, group: ScaleUpGroup, similar: list[ScaleUpGroup]) -> tuple[int, ...]:
@@ -320,7 +321,7 @@ def _thresholds(work: _Round, group: ScaleUpGroup, similar: list[ScaleUpGroup]) 
     return limits.at_once, free or -1, (left if left > 0 else -1) if limits.nodes else 0
 
 
-def _capped(work: _Round, best: Option, capacity: Mapping[str, int]) -> tuple[int, str]:
+def _capped(work: _Round, best: ExpanderOption, capacity: Mapping[str, int]) -> tuple[int, str]:
     """How many of an option's nodes the limits of the whole cluster leave, and why none."""
     limits = work.settings.limits
     nodes = best.nodes
@@ -334,21 +335,21 @@ def _capped(work: _Round, best: Option, capacity: Mapping[str, int]) -> tuple[in
     return nodes, ""
 
 
-def _grow(work: _Round, best: Option, nodes: int, pods: list[int], found: ScaleUp) -> None:
+def _grow(work: _Round, best: ExpanderOption, nodes: int, pods: list[int], found: ScaleUp) -> None:
     """Share the nodes out among the chosen group and those like it; all of the pods count for the chosen one."""
     names = [best.group, *best.similar]
-    targets = group_balancing.share([Size(name, work.targets[name], work.groups[name].most) for name in names], nodes)
+    targets = group_balancing.share([GrowableGroup(name, work.targets[name], work.groups[name].most) for name in names], nodes)
     for name in names:
         if name in targets:
             mine = tuple(pods) if name == best.group else ()
-            found.increases.append(Increase(name, work.targets[name], targets[name], mine))
+            found.increases.append(GroupIncrease(name, work.targets[name], targets[name], mine))
             work.targets[name] = targets[name]
     if pods and best.group not in targets and found.increases:
         last = found.increases[-1]
-        found.increases[-1] = Increase(last.group, last.before, last.after, tuple(pods))
+        found.increases[-1] = GroupIncrease(last.group, last.before, last.after, tuple(pods))
 
 
-def _assume(work: _Round, best: Option, nodes: int, pending: Counts, taken: Counts) -> None:
+def _assume(work: _Round, best: ExpanderOption, nodes: int, pending: Counts, taken: Counts) -> None:
     """Take the new nodes as there, with the pods that they are for, before the next group is chosen."""
     template = work.groups[best.group].template
     start = work.cluster.size
@@ -360,7 +361,9 @@ def _assume(work: _Round, best: Option, nodes: int, pending: Counts, taken: Coun
         placement.schedule(work.cluster, np.sort(pending[taken]).tolist(), among)
 
 
-def why_not(cluster: Cluster, groups: Sequence[ScaleUpGroup], shape: ShapeId) -> dict[str, scheduler_filters.FilterFailure]:
+def why_not(
+    cluster: ScheduledCluster, groups: Sequence[ScaleUpGroup], shape: ShapeId
+) -> dict[str, scheduler_filters.FilterFailure]:
     """For each group with a template whose new node would not take a pod: the filter that keeps it away, and its reasons."""
     found: dict[str, scheduler_filters.FilterFailure] = {}
     known: dict[object, scheduler_filters.FilterFailure | None] = {}
@@ -380,8 +383,8 @@ def why_not(cluster: Cluster, groups: Sequence[ScaleUpGroup], shape: ShapeId) ->
 
 
 def below_minimum(
-    groups: Sequence[ScaleUpGroup], minima: Mapping[str, int], cluster: Cluster, settings: ScaleUpSettings
-) -> list[Increase]:
+    groups: Sequence[ScaleUpGroup], minima: Mapping[str, int], cluster: ScheduledCluster, settings: ScaleUpSettings
+) -> list[GroupIncrease]:
     """Groups whose target is below their minimum, raised as far as the limits on resources let them."""
     work = _Round(cluster, groups, settings)
     capacity = work.capacity
@@ -391,7 +394,7 @@ def below_minimum(
         affordable, _short = work.affordable(group, capacity)
         number = lacking if affordable is None else min(lacking, affordable)
         if number > 0 and group.template is not None:
-            raised.append(Increase(group.name, group.target, group.target + number, ()))
+            raised.append(GroupIncrease(group.name, group.target, group.target + number, ()))
             for name in capacity:
                 capacity[name] += group.template.node.capacity.get(name, 0) * number
     return raised

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from agents.logic.nodes.scheduling.pod_requests import MEMORY
-from agents.logic.nodes.scheduling.pod_shapes import HOSTNAME, REGION, ZONE, Node
+from agents.logic.nodes.scheduling.pod_shapes import HOSTNAME, REGION, ZONE, SchedulingNode
 
 GENERIC_IGNORED = frozenset(
     (
@@ -31,7 +31,7 @@ AWS_IGNORED = GENERIC_IGNORED | frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Likeness:
+class SimilarityRules:
     """What counts as alike: shares by which amounts may differ (of the larger one), and labels that do not matter.
 
     With `labels`, equality of these labels is all that is asked. Source: flags of processors/nodegroupset.
@@ -45,14 +45,14 @@ class Likeness:
 
 
 @dataclass(frozen=True, slots=True)
-class Empty:
+class TemplateUsage:
     """A group's template node, and what its own pods ask for, by resource."""
 
-    node: Node
+    node: SchedulingNode
     used: Mapping[str, int]
 
 
-def alike(one: Empty, other: Empty, rules: Likeness) -> bool:
+def alike(one: TemplateUsage, other: TemplateUsage, rules: SimilarityRules) -> bool:
     """Whether two templates are similar. Source: IsCloudProviderNodeInfoSimilar in processors/nodegroupset."""
     if rules.labels:
         mine, yours = dict(one.node.labels), dict(other.node.labels)
@@ -72,7 +72,7 @@ def _same_size(mine: Mapping[str, int], yours: Mapping[str, int], memory: float)
     return all(_within(mine[name], yours[name], memory if name == MEMORY else 0.0) for name in mine)
 
 
-def _free(one: Empty) -> dict[str, int]:
+def _free(one: TemplateUsage) -> dict[str, int]:
     return {name: amount - one.used.get(name, 0) for name, amount in one.node.allocatable.items()}
 
 
@@ -85,5 +85,5 @@ def _within(mine: int, yours: int, share: float) -> bool:
     return larger - smaller <= larger * share
 
 
-def _labels(node: Node, rules: Likeness) -> dict[str, str]:
+def _labels(node: SchedulingNode, rules: SimilarityRules) -> dict[str, str]:
     return {key: value for key, value in node.labels if key not in rules.ignored}

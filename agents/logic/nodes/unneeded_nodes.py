@@ -15,13 +15,13 @@ import numpy as np
 from agents.logic.nodes import deletion_budgets, node_utilization
 from agents.logic.nodes import drain_rules as draining
 from agents.logic.nodes.aws.group_options import GroupOptions
-from agents.logic.nodes.deletion_budgets import Parallelism, Running
-from agents.logic.nodes.drain_rules import Blocking, DrainContext, Drained
-from agents.logic.nodes.pod_scheduling_needs import Nature, SchedulablePod, is_daemon, is_mirror
+from agents.logic.nodes.deletion_budgets import DeletionParallelism, RunningDeletions
+from agents.logic.nodes.drain_rules import Blocking, DrainContext, DrainedNode
+from agents.logic.nodes.pod_scheduling_needs import PodNature, SchedulablePod, is_daemon, is_mirror
 from agents.logic.nodes.scheduling import placement
 from agents.logic.nodes.scheduling.label_columns import Counts
 from agents.logic.nodes.scheduling.pod_requests import CPU, MEMORY
-from agents.logic.nodes.scheduling.scheduled_cluster import Cluster, Row
+from agents.logic.nodes.scheduling.scheduled_cluster import Row, ScheduledCluster
 
 DISABLED = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
 TO_BE_DELETED = "ToBeDeletedByClusterAutoscaler"
@@ -30,7 +30,7 @@ TAINT_STALE = 300.0
 """Seconds after which a deletion that a taint speaks of is no longer believed in."""
 
 
-class Reason(StrEnum):
+class StayReason(StrEnum):
     """Why a node stays."""
 
     DISABLED = "ScaleDownDisabledAnnotation"
@@ -52,10 +52,10 @@ class Reason(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Stay:
+class StayingNode:
     """A node that stays: why, and the pod that is to blame if one is."""
 
-    reason: Reason
+    reason: StayReason
     pod: str = ""
     blocking: Blocking | None = None
 
@@ -92,18 +92,18 @@ class ScaleDownSettings:
     unready_too: bool = True
     ignore_mirrors: bool = False
     recheck: float = 300.0
-    parallelism: Parallelism = field(default_factory=Parallelism)
+    parallelism: DeletionParallelism = field(default_factory=DeletionParallelism)
     default: GroupOptions = field(default_factory=GroupOptions)
     minima: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class Unneeded:
+class UnneededNode:
     """A node that could go: since when, what it drains, and which pods would go to which row."""
 
     node: ScaleDownNode
     since: float
-    drained: Drained
+    drained: DrainedNode
     risky: bool
     moves: tuple[tuple[Row, list[SchedulablePod]], ...] = ()
 
@@ -114,12 +114,12 @@ class Unneeded:
 
 
 @dataclass(slots=True)
-class Chosen:
+class ScaleDownChoice:
     """The nodes that go now, and why the other unneeded ones wait."""
 
-    empty: list[Unneeded] = field(default_factory=list)
-    drain: list[Unneeded] = field(default_factory=list)
-    waiting: dict[str, Stay] = field(default_factory=dict)
+    empty: list[UnneededNode] = field(default_factory=list)
+    drain: list[UnneededNode] = field(default_factory=list)
+    waiting: dict[str, StayingNode] = field(default_factory=dict)
 
 
 class ScaleDown:
@@ -127,8 +127,8 @@ class ScaleDown:
 
     def __init__(self, settings: ScaleDownSettings) -> None:
         self.settings = settings
-        self.unneeded: dict[str, Unneeded] = {}
-        self.stays: dict[str, Stay] = {}
+        self.unneeded: dict[str, UnneededNode] = {}
+        self.stays: dict[str, StayingNode] = {}
         self.interval = float("inf")
         self._failed: dict[str, float] = {}
         self._looked: float | None = None
@@ -140,7 +140,7 @@ class ScaleDown:
     # Looking
 
     def look(
-        self, cluster: Cluster, nodes: Sequence[ScaleDownNode], groups: Mapping[str, GroupSize], scene: DrainContext
+        self, cluster: ScheduledCluster, nodes: Sequence[ScaleDownNode], groups: Mapping[str, GroupSize], scene: DrainContext
     ) -> None:
         """Find the nodes that are not needed. The cluster is left as it was, pending pods in it keep their places."""
         now = scene.now
@@ -169,34 +169,38 @@ class ScaleDown:
         interval = self.interval if self.interval < float("inf") else 0.0
         return deletion_budgets.unneeded(len(self.unneeded), settings.parallelism.total, settings.default.unneeded, interval)
 
-    def _eligible(self, cluster: Cluster, one: ScaleDownNode, groups: Mapping[str, GroupSize], usage: Counts, now: float) -> bool:
+    def _eligible(
+        self, cluster: ScheduledCluster, one: ScaleDownNode, groups: Mapping[str, GroupSize], usage: Counts, now: float
+    ) -> bool:
         stay = self._unfit(cluster, one, groups, usage, now)
         if stay is not None:
             self.stays[one.name] = stay
         return stay is None
 
     def _unfit(
-        self, cluster: Cluster, one: ScaleDownNode, groups: Mapping[str, GroupSize], usage: Counts, now: float
-    ) -> Stay | None:
+        self, cluster: ScheduledCluster, one: ScaleDownNode, groups: Mapping[str, GroupSize], usage: Counts, now: float
+    ) -> StayingNode | None:
         """Why a node is not looked at. Source: core/scaledown/eligibility."""
         group = groups.get(one.group)
         if group is not None and group.target <= group.least:
-            return Stay(Reason.MIN_SIZE)
+            return StayingNode(StayReason.MIN_SIZE)
         reasons = (
-            (Reason.RECENT, one.name in self._failed),
-            (Reason.DELETING, one.deleting is not None and one.deleting + TAINT_STALE > now),
-            (Reason.DISABLED, one.disabled),
-            (Reason.NOT_AUTOSCALED, group is None),
-            (Reason.UNREADY_DISABLED, not one.ready and not self.settings.unready_too),
+            (StayReason.RECENT, one.name in self._failed),
+            (StayReason.DELETING, one.deleting is not None and one.deleting + TAINT_STALE > now),
+            (StayReason.DISABLED, one.disabled),
+            (StayReason.NOT_AUTOSCALED, group is None),
+            (StayReason.UNREADY_DISABLED, not one.ready and not self.settings.unready_too),
         )
         reason = next((reason for reason, holds in reasons if holds), None)
         if reason is not None or group is None:
-            return Stay(reason or Reason.NOT_AUTOSCALED)
+            return StayingNode(reason or StayReason.NOT_AUTOSCALED)
         return self._used(cluster, one, group.options, usage, now)
 
-    def _used(self, cluster: Cluster, one: ScaleDownNode, options: GroupOptions, usage: Counts, now: float) -> Stay | None:
+    def _used(
+        self, cluster: ScheduledCluster, one: ScaleDownNode, options: GroupOptions, usage: Counts, now: float
+    ) -> StayingNode | None:
         """Whether too much of a node is asked for. Where no pod is left out, the columns know it already."""
-        ignored = node_utilization.Ignored(options.ignore_daemonsets, self.settings.ignore_mirrors)
+        ignored = node_utilization.IgnoredPods(options.ignore_daemonsets, self.settings.ignore_mirrors)
         threshold = options.gpu_utilization_threshold if one.gpu else options.utilization_threshold
         special = one.gpu or ignored.daemons or ignored.mirrors or not set(map(draining.DELETED, one.pods)) <= {None}
         share = float(usage[one.row])
@@ -204,28 +208,28 @@ class ScaleDown:
             try:
                 share = node_utilization.of_node(cluster.nodes[one.row], one.pods, ignored, now, gpu=one.gpu).highest
             except node_utilization.UtilizationError:
-                return Stay(Reason.UNEXPECTED)
-        return Stay(Reason.USED) if share > threshold else None
+                return StayingNode(StayReason.UNEXPECTED)
+        return StayingNode(StayReason.USED) if share > threshold else None
 
     # Simulating
 
     def _simulate(
-        self, cluster: Cluster, nodes: Iterable[ScaleDownNode], scene: DrainContext, enough: int
-    ) -> dict[str, Unneeded]:
-        found: dict[str, Unneeded] = {}
+        self, cluster: ScheduledCluster, nodes: Iterable[ScaleDownNode], scene: DrainContext, enough: int
+    ) -> dict[str, UnneededNode]:
+        found: dict[str, UnneededNode] = {}
         order = np.flatnonzero(cluster.open[: cluster.size])[::-1]
         arrived: dict[Row, list[SchedulablePod]] = {}
         for one in nodes:
             if len(found) >= enough:
-                self.stays[one.name] = Stay(Reason.OTHER)
+                self.stays[one.name] = StayingNode(StayReason.OTHER)
                 continue
             drained = draining.of_node((*one.pods, *arrived.get(one.row, ())), scene)
             if drained.blocker is not None:
-                self._fail(one, Stay(Reason.BLOCKED, drained.blocker.key, drained.reason), scene.now)
+                self._fail(one, StayingNode(StayReason.BLOCKED, drained.blocker.key, drained.reason), scene.now)
                 continue
             moves = self._move(cluster, one, drained, order)
             if moves is None:
-                self._fail(one, Stay(Reason.NO_PLACE), scene.now)
+                self._fail(one, StayingNode(StayReason.NO_PLACE), scene.now)
                 continue
             for row, pods in moves:
                 arrived.setdefault(row, []).extend(pods)
@@ -233,15 +237,15 @@ class ScaleDown:
             scene.budgets.use(drained.move)
             before = self.unneeded.get(one.name)
             since = scene.now if before is None else before.since
-            found[one.name] = Unneeded(one, since, drained, risky, tuple(moves))
+            found[one.name] = UnneededNode(one, since, drained, risky, tuple(moves))
         return found
 
-    def _fail(self, one: ScaleDownNode, stay: Stay, now: float) -> None:
+    def _fail(self, one: ScaleDownNode, stay: StayingNode, now: float) -> None:
         self.stays[one.name] = stay
         self._failed[one.name] = now + self.settings.recheck
 
     def _move(
-        self, cluster: Cluster, one: ScaleDownNode, drained: Drained, order: Counts
+        self, cluster: ScheduledCluster, one: ScaleDownNode, drained: DrainedNode, order: Counts
     ) -> list[tuple[Row, list[SchedulablePod]]] | None:
         """Place the pods that must move on other nodes; None if one of them finds no place.
 
@@ -268,13 +272,15 @@ class ScaleDown:
 
     # Choosing
 
-    def choose(self, groups: Mapping[str, GroupSize], running: Running, cluster: Cluster, now: float) -> Chosen:
+    def choose(
+        self, groups: Mapping[str, GroupSize], running: RunningDeletions, cluster: ScheduledCluster, now: float
+    ) -> ScaleDownChoice:
         """The nodes that go now, empty ones first, then such as can be drained without using a disruption budget up."""
-        found = Chosen()
+        found = ScaleDownChoice()
         ranked = sorted(self.unneeded.values(), key=lambda one: (not one.empty, one.risky))
         left = {name: group.target - group.least - group.deleting for name, group in groups.items()}
         spare = self._spare(cluster)
-        ripe: list[Unneeded] = []
+        ripe: list[UnneededNode] = []
         for one in ranked:
             stay = self._held(one, groups, left, spare, now)
             if stay is None:
@@ -286,44 +292,44 @@ class ScaleDown:
         chosen = deletion_budgets.crop(empty, drained, self.settings.parallelism, running)
         found.empty, found.drain = ([names[name] for name in some] for some in chosen)
         going = {*chosen[0], *chosen[1]}
-        found.waiting.update({name: Stay(Reason.MAX_DELETIONS) for name in names if name not in going})
+        found.waiting.update({name: StayingNode(StayReason.MAX_DELETIONS) for name in names if name not in going})
         return found
 
-    def _spare(self, cluster: Cluster) -> dict[str, int]:
+    def _spare(self, cluster: ScheduledCluster) -> dict[str, int]:
         """How much of each resource the cluster has above its minimum."""
         capacity = {name: sum(node.capacity.get(name, 0) for node in cluster.nodes) for name in self.settings.minima}
         return {name: capacity[name] - least for name, least in self.settings.minima.items()}
 
     def _held(
-        self, one: Unneeded, groups: Mapping[str, GroupSize], left: dict[str, int], spare: dict[str, int], now: float
-    ) -> Stay | None:
+        self, one: UnneededNode, groups: Mapping[str, GroupSize], left: dict[str, int], spare: dict[str, int], now: float
+    ) -> StayingNode | None:
         """Why an unneeded node does not go yet; one that goes uses up its group's room. Source: RemovableAt in unneeded."""
         node = one.node
         options = groups[node.group].options if node.group in groups else self.settings.default
         wanted = options.unneeded if node.ready else options.unready
         if one.since + wanted >= now:
-            return Stay(Reason.NOT_LONG_ENOUGH if node.ready else Reason.NOT_UNREADY_LONG_ENOUGH)
+            return StayingNode(StayReason.NOT_LONG_ENOUGH if node.ready else StayReason.NOT_UNREADY_LONG_ENOUGH)
         if one.drained.wait:
-            return Stay(Reason.WAITING, one.drained.wait[0].key)
+            return StayingNode(StayReason.WAITING, one.drained.wait[0].key)
         if left.get(node.group, 0) <= 0:
-            return Stay(Reason.MIN_SIZE)
+            return StayingNode(StayReason.MIN_SIZE)
         size = node.capacity
         if any(size.get(name, 0) > amount for name, amount in spare.items()):
-            return Stay(Reason.MINIMAL_RESOURCES)
+            return StayingNode(StayReason.MINIMAL_RESOURCES)
         left[node.group] -= 1
         for name in spare:
             spare[name] -= size.get(name, 0)
         return None
 
 
-def _by_nature(pods: Iterable[SchedulablePod]) -> dict[Nature, list[SchedulablePod]]:
-    found: dict[Nature, list[SchedulablePod]] = {}
+def _by_nature(pods: Iterable[SchedulablePod]) -> dict[PodNature, list[SchedulablePod]]:
+    found: dict[PodNature, list[SchedulablePod]] = {}
     for nature, alike in groupby(pods, draining.NATURE):
         found.setdefault(nature, []).extend(alike)
     return found
 
 
-def _usage(cluster: Cluster) -> Counts:
+def _usage(cluster: ScheduledCluster) -> Counts:
     """For each row the larger of the shares of CPU and memory that are asked for; not finite where there is none to ask for."""
     shares = []
     for name in (CPU, MEMORY):

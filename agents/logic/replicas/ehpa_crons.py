@@ -7,7 +7,7 @@ from agents.logic.replicas import cron_schedules
 
 
 @dataclass(frozen=True, slots=True)
-class Cron:
+class CronEntry:
     """One entry of `crons`: `target` replicas from each start to the next end, in `zone` (UTC if it names none)."""
 
     name: str
@@ -17,14 +17,14 @@ class Cron:
     zone: str = ""
 
     @staticmethod
-    def read(entry: Mapping[str, object]) -> "Cron":
+    def read(entry: Mapping[str, object]) -> "CronEntry":
         """An entry as it stands in an object."""
         target = entry.get("targetReplicas")
         text = {name: str(entry.get(name) or "") for name in ("name", "start", "end", "timezone")}
-        return Cron(text["name"], text["start"], text["end"], target if isinstance(target, int) else 0, text["timezone"])
+        return CronEntry(text["name"], text["start"], text["end"], target if isinstance(target, int) else 0, text["timezone"])
 
 
-def active(cron: Cron, now: float) -> bool:
+def active(cron: CronEntry, now: float) -> bool:
     """Whether the next of its two moments is the end; `ValueError` if a schedule or the zone cannot be read.
 
     A start that never comes makes it always active, an end that never comes never; equal moments, active.
@@ -37,12 +37,12 @@ def active(cron: Cron, now: float) -> bool:
     return start is None or start >= end
 
 
-def wanted(crons: Sequence[Cron], now: float, *, least: int) -> int:
+def wanted(crons: Sequence[CronEntry], now: float, *, least: int) -> int:
     """The largest target of the active crons, at least `least`; `ValueError` if any of them cannot be read."""
     return max([least, *[cron.target for cron in crons if active(cron, now)]])
 
 
-def name(cron: Cron, *, namespace: str, ehpa: str, default_zone: str = "UTC") -> str:
+def name(cron: CronEntry, *, namespace: str, ehpa: str, default_zone: str = "UTC") -> str:
     """What Crane calls a cron in its logs, and holds to be unique.
 
     Source: `pkg/metricprovider` and `pkg/utils/ehpa.go` of Crane.
@@ -59,7 +59,7 @@ def _plain(schedule: str) -> str:
     return schedule.replace("*", "x").replace("/", "sl").replace("?", "qm")
 
 
-def refusals(crons: Sequence[Cron], now: float, *, namespace: str, ehpa: str) -> list[str]:
+def refusals(crons: Sequence[CronEntry], now: float, *, namespace: str, ehpa: str) -> list[str]:
     """Sentences on what is wrong with an EHPA's crons; none if nothing is.
 
     Upstream checks texts, zones and names. That a start never comes, or that both moments are always one, it does not see; either
@@ -75,7 +75,7 @@ def _twice(names: Sequence[str]) -> list[str]:
     return sorted({given for given in names if names.count(given) > 1})
 
 
-def _refusal(cron: Cron, now: float) -> str:
+def _refusal(cron: CronEntry, now: float) -> str:
     try:
         zone = cron_schedules.load(cron.zone)
         start, end = cron_schedules.parse(cron.start), cron_schedules.parse(cron.end)

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from agents.logic.replicas import hpa_metrics
-from agents.logic.replicas.ehpa_crons import Cron
-from agents.logic.replicas.hpa_metrics import Metric
+from agents.logic.replicas.ehpa_crons import CronEntry
+from agents.logic.replicas.hpa_metrics import HpaMetric
 
 Object = dict[str, object]
 
@@ -28,7 +28,7 @@ PREDICTED = ("Resource", "ContainerResource", "Pods", "External")
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class ScaleTarget:
     """What is scaled; kind and name are as its manifest has them."""
 
     api: str
@@ -37,7 +37,7 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Prediction:
+class PredictionSpec:
     """How the EHPA wants its metrics forecast: the window in seconds, and the algorithm's block as it stands there."""
 
     window: int
@@ -51,19 +51,19 @@ class Ehpa:
     namespace: str
     name: str
     uid: str
-    target: Target
+    target: ScaleTarget
     most: int
     least: int | None = None
     strategy: str = "Auto"
     entries: tuple[Mapping[str, object], ...] = ()
-    crons: tuple[Cron, ...] = ()
+    crons: tuple[CronEntry, ...] = ()
     behavior: Mapping[str, object] | None = None
-    prediction: Prediction | None = None
+    prediction: PredictionSpec | None = None
     labels: Mapping[str, str] | None = None
     annotations: Mapping[str, str] | None = None
 
     @property
-    def metrics(self) -> tuple[Metric, ...]:
+    def metrics(self) -> tuple[HpaMetric, ...]:
         """What the entries say."""
         return tuple(hpa_metrics.read(entry) for entry in self.entries)
 
@@ -98,12 +98,12 @@ def read(manifest: Mapping[str, object]) -> Ehpa:
         str(about.get("namespace", "")),
         str(about.get("name", "")),
         str(about.get("uid", "")),
-        Target(str(target.get("apiVersion", "")), str(target.get("kind", "")), str(target.get("name", ""))),
+        ScaleTarget(str(target.get("apiVersion", "")), str(target.get("kind", "")), str(target.get("name", ""))),
         most,
         least if isinstance(least, int) else None,
         str(spec.get("scaleStrategy") or "Auto"),
         tuple(_mapping(entry) for entry in _sequence(spec.get("metrics"))),
-        tuple(Cron.read(_mapping(entry)) for entry in _sequence(spec.get("crons"))),
+        tuple(CronEntry.read(_mapping(entry)) for entry in _sequence(spec.get("crons"))),
         behavior if isinstance(behavior, Mapping) else None,
         _prediction(_mapping(spec.get("prediction"))),
         _texts(about.get("labels")),
@@ -111,11 +111,11 @@ def read(manifest: Mapping[str, object]) -> Ehpa:
     )
 
 
-def _prediction(block: Mapping[str, object]) -> Prediction | None:
+def _prediction(block: Mapping[str, object]) -> PredictionSpec | None:
     window, algorithm = block.get("predictionWindowSeconds"), _mapping(block.get("predictionAlgorithm"))
     if not isinstance(window, int) or not algorithm.get(str(algorithm.get("algorithmType"))):
         return None
-    return Prediction(window, algorithm)
+    return PredictionSpec(window, algorithm)
 
 
 def _mapping(value: object) -> Mapping[str, object]:

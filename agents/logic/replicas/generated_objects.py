@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from agents.logic.replicas import metric_queries
 from agents.logic.replicas.ehpa_manifest import API, CRON, PREDICTED, PREDICTION, TARGET_LABELS, Ehpa, Object, metadata
-from agents.logic.replicas.hpa_metrics import Metric
+from agents.logic.replicas.hpa_metrics import HpaMetric
 from agents.logic.replicas.hpa_pods import ContainerRequest, requests
 from agents.logic.replicas.hpa_pods import PodRequest as Request
 from schemas import exact_quantity
@@ -35,7 +35,7 @@ class TargetPod:
 
 
 @dataclass(frozen=True, slots=True)
-class Propagation:
+class LabelPropagation:
     """Which labels and annotations an EHPA hands on to its HPA: by prefix, and by name."""
 
     label_prefixes: tuple[str, ...] = ()
@@ -45,19 +45,19 @@ class Propagation:
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class HpaSurroundings:
     """What an HPA depends on besides its EHPA: pods, the forecast's status, the API server, what propagates, and the time."""
 
     pods: Sequence[TargetPod]
     predicted: Sequence[Mapping[str, object]]
     now: float
-    propagation: Propagation = Propagation()
+    propagation: LabelPropagation = LabelPropagation()
     api_minor: int = 99
     as_upstream: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Generated:
+class GeneratedObject:
     """An object, and sentences on what was left out of it."""
 
     manifest: Object
@@ -68,7 +68,7 @@ class CannotGenerate(Exception):
     """No object can follow from the EHPA as things are."""
 
 
-def hpa(ehpa: Ehpa, around: Surroundings) -> Generated:
+def hpa(ehpa: Ehpa, around: HpaSurroundings) -> GeneratedObject:
     """The HorizontalPodAutoscaler: the user's metrics, then forecasts of those that have one, then one metric for all crons.
 
     `CannotGenerate` says why there is none. Source: `pkg/controller/ehpa/hpa.go` of Crane.
@@ -87,10 +87,12 @@ def hpa(ehpa: Ehpa, around: Surroundings) -> Generated:
     if notes := _handed(ehpa.annotations, handed.annotation_prefixes, handed.annotations):
         about["annotations"] = notes
     version = "autoscaling/v2beta2" if around.as_upstream else "autoscaling/v2"
-    return Generated({"apiVersion": version, "kind": "HorizontalPodAutoscaler", "metadata": about, "spec": spec}, tuple(left_out))
+    return GeneratedObject(
+        {"apiVersion": version, "kind": "HorizontalPodAutoscaler", "metadata": about, "spec": spec}, tuple(left_out)
+    )
 
 
-def _handed_labels(ehpa: Ehpa, handed: Propagation) -> dict[str, str]:
+def _handed_labels(ehpa: Ehpa, handed: LabelPropagation) -> dict[str, str]:
     return _handed(ehpa.labels, handed.label_prefixes, handed.labels)
 
 
@@ -98,7 +100,7 @@ def _handed(texts: Mapping[str, str] | None, prefixes: Sequence[str], names: Seq
     return {key: value for key, value in (texts or {}).items() if key in names or key.startswith(tuple(prefixes))}
 
 
-def _scaled(ehpa: Ehpa, around: Surroundings) -> Object:
+def _scaled(ehpa: Ehpa, around: HpaSurroundings) -> Object:
     """What the HPA scales: the target, or in a preview the substitute that stands for it."""
     if ehpa.strategy == "Preview":
         return {"apiVersion": API, "kind": "Substitute", "name": ehpa.child}
@@ -117,9 +119,9 @@ def _external(ehpa: Ehpa, name: str, identifier: str, target: Mapping[str, objec
     }
 
 
-def _forecasts(ehpa: Ehpa, around: Surroundings) -> tuple[list[tuple[Metric, Object]], list[str]]:
+def _forecasts(ehpa: Ehpa, around: HpaSurroundings) -> tuple[list[tuple[HpaMetric, Object]], list[str]]:
     """The metrics that a forecast stands for, with the target of each, and why others are left out."""
-    found: list[tuple[Metric, Object]] = []
+    found: list[tuple[HpaMetric, Object]] = []
     left_out = []
     for entry, metric in zip(ehpa.entries, ehpa.metrics, strict=True):
         if ehpa.prediction is None or metric.kind not in PREDICTED or (around.as_upstream and metric.kind == "ContainerResource"):
@@ -136,7 +138,7 @@ def _forecasts(ehpa: Ehpa, around: Surroundings) -> tuple[list[tuple[Metric, Obj
     return found, left_out
 
 
-def _is_predicted(metric: Metric, status: Iterable[Mapping[str, object]]) -> bool:
+def _is_predicted(metric: HpaMetric, status: Iterable[Mapping[str, object]]) -> bool:
     """Whether an entry of the forecast's status is for the metric, ready, and exactly one series."""
     for entry in status:
         series = entry.get("prediction")
@@ -145,7 +147,7 @@ def _is_predicted(metric: Metric, status: Iterable[Mapping[str, object]]) -> boo
     return False
 
 
-def _target(metric: Metric, entry: Mapping[str, object], around: Surroundings) -> Object:
+def _target(metric: HpaMetric, entry: Mapping[str, object], around: HpaSurroundings) -> Object:
     """What a pod is to have of the forecast: what the user says, or his share of what pods request."""
     if metric.utilization is not None and metric.kind in ("Resource", "ContainerResource"):
         return {"type": "AverageValue", "averageValue": exact_quantity.of_milli(_share(metric, around)).text}
@@ -158,7 +160,7 @@ def _target(metric: Metric, entry: Mapping[str, object], around: Surroundings) -
     raise CannotGenerate("its target is neither a utilisation nor an average value")
 
 
-def _share(metric: Metric, around: Surroundings) -> int:
+def _share(metric: HpaMetric, around: HpaSurroundings) -> int:
     """floor(sum of requests * utilisation / number of pods) of the available pods, in milli-units."""
     if not around.pods:
         raise CannotGenerate("the target has no pods")
@@ -172,7 +174,7 @@ def _share(metric: Metric, around: Surroundings) -> int:
     return int(found.sum()) * (metric.utilization or 0) // (100 * len(available))
 
 
-def _containers(pod: TargetPod, metric: Metric) -> tuple[ContainerRequest, ...]:
+def _containers(pod: TargetPod, metric: HpaMetric) -> tuple[ContainerRequest, ...]:
     return tuple(ContainerRequest(name, amounts.get(metric.name)) for name, amounts in pod.requests)
 
 
@@ -180,7 +182,7 @@ def _available(pod: TargetPod, now: float) -> bool:
     return pod.running and not pod.deleting and pod.ready_at is not None and now - pod.ready_at > READY_FOR
 
 
-def tsp(ehpa: Ehpa, *, as_upstream: bool = False) -> Generated:
+def tsp(ehpa: Ehpa, *, as_upstream: bool = False) -> GeneratedObject:
     """The TimeSeriesPrediction that asks for forecasts of an EHPA's metrics.
 
     `CannotGenerate` if prediction is off, or (not upstream's way) if nothing could be forecast or the window is too short.
@@ -199,7 +201,7 @@ def tsp(ehpa: Ehpa, *, as_upstream: bool = False) -> Generated:
     spec: Object = {"targetRef": target, "predictionWindowSeconds": ehpa.prediction.window}
     if entries:
         spec["predictionMetrics"] = entries
-    return Generated(
+    return GeneratedObject(
         {
             "apiVersion": "prediction.crane.io/v1alpha1", "kind": "TimeSeriesPrediction",
             "metadata": metadata(ehpa, labels), "spec": spec,
@@ -208,7 +210,7 @@ def tsp(ehpa: Ehpa, *, as_upstream: bool = False) -> Generated:
     )  # fmt: skip
 
 
-def _entry(algorithm: Mapping[str, object], metric: Metric, text: str) -> Object:
+def _entry(algorithm: Mapping[str, object], metric: HpaMetric, text: str) -> Object:
     return {
         "resourceIdentifier": metric.identifier,
         "type": "ExpressionQuery",

@@ -8,28 +8,28 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from agents.logic.replicas import scaling_behavior
-from agents.logic.replicas.replica_proposals import MetricError, Proposal
-from agents.logic.replicas.scaling_behavior import Behavior, Moment, ScalingRules
+from agents.logic.replicas.replica_proposals import MetricError, ReplicaProposal
+from agents.logic.replicas.scaling_behavior import Moment, ScalingBehavior, ScalingRules
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class HpaBounds:
     """What an autoscaler's spec says besides its metrics. `to_zero` is the feature gate HPAScaleToZero."""
 
     least: int
     most: int
-    behavior: Behavior | None = None
+    behavior: ScalingBehavior | None = None
     window: float = 300.0
     to_zero: bool = False
 
     @property
-    def rules(self) -> Behavior:
+    def rules(self) -> ScalingBehavior:
         """The behaviour; without one, rules that say nothing."""
-        return self.behavior or Behavior(ScalingRules(()), ScalingRules(()))
+        return self.behavior or ScalingBehavior(ScalingRules(()), ScalingRules(()))
 
 
 @dataclass(frozen=True, slots=True)
-class Conditions:
+class HpaConditions:
     """Each as `status/reason`, empty if it was never set."""
 
     able: str = ""
@@ -38,19 +38,19 @@ class Conditions:
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class HpaMemory:
     """What a pass leaves for the next: recommendations and changes with their times, the status, and who scaled to zero."""
 
     recommendations: tuple[Moment, ...] = ()
     added: tuple[Moment, ...] = ()
     removed: tuple[Moment, ...] = ()
-    conditions: Conditions = Conditions()
+    conditions: HpaConditions = HpaConditions()
     desired: int = 0
     rests: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Sum:
+class ProposalSum:
     """The sum behind a decision: what the metrics propose, and what windows and limits made of it."""
 
     proposed: int
@@ -59,20 +59,22 @@ class Sum:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class HpaDecision:
     """Replicas to have; whether that is written; the sum, if metrics were asked; and the first error of a metric."""
 
     replicas: int
     written: bool
-    sum: Sum | None = None
+    sum: ProposalSum | None = None
     error: str | None = None
 
 
-Answer = Proposal | tuple[str, MetricError]
+Answer = ReplicaProposal | tuple[str, MetricError]
 """What a metric proposes, or the reason of the condition and the error."""
 
 
-def decide(bounds: Bounds, current: int, answers: Sequence[Answer], memory: Memory, *, now: float) -> tuple[Decision, Memory]:
+def decide(
+    bounds: HpaBounds, current: int, answers: Sequence[Answer], memory: HpaMemory, *, now: float
+) -> tuple[HpaDecision, HpaMemory]:
     """One pass at `now` (seconds since the epoch) for a workload that asks for `current` replicas.
 
     An empty sequence of answers means that nothing could be asked; say why with one error.
@@ -82,7 +84,7 @@ def decide(bounds: Bounds, current: int, answers: Sequence[Answer], memory: Memo
     memory = replace(memory, conditions=replace(memory.conditions, able="True/SucceededGetScale"))
     if not current and _disabled(bounds, memory):
         conditions = replace(memory.conditions, active="False/ScalingDisabled")
-        return Decision(0, written=False), replace(memory, conditions=conditions, desired=0)
+        return HpaDecision(0, written=False), replace(memory, conditions=conditions, desired=0)
     if current > bounds.most:
         return _rescaled(bounds, current, bounds.most, memory, now=now)
     if 0 < current < bounds.least:
@@ -90,30 +92,30 @@ def decide(bounds: Bounds, current: int, answers: Sequence[Answer], memory: Memo
     return _by_metrics(bounds, current, answers, memory, now=now)
 
 
-def _disabled(bounds: Bounds, memory: Memory) -> bool:
+def _disabled(bounds: HpaBounds, memory: HpaMemory) -> bool:
     """Whether somebody else scaled the workload to 0, which means that it is to be left alone."""
     return not memory.rests if bounds.to_zero else bounds.least != 0
 
 
 def _by_metrics(
-    bounds: Bounds, current: int, answers: Sequence[Answer], memory: Memory, *, now: float
-) -> tuple[Decision, Memory]:
-    proposals = [answer.replicas for answer in answers if isinstance(answer, Proposal)]
-    errors = [answer for answer in answers if not isinstance(answer, Proposal)]
+    bounds: HpaBounds, current: int, answers: Sequence[Answer], memory: HpaMemory, *, now: float
+) -> tuple[HpaDecision, HpaMemory]:
+    proposals = [answer.replicas for answer in answers if isinstance(answer, ReplicaProposal)]
+    errors = [answer for answer in answers if not isinstance(answer, ReplicaProposal)]
     error = errors[0][1].text if errors else None
     proposed = _highest(proposals)
     if not proposals or (errors and proposed < current):
         reason = errors[0][0] if errors else "InvalidMetricSourceType"
         conditions = replace(memory.conditions, active=f"False/{reason}")
         text = error or "the autoscaler has no metric"
-        return Decision(current, written=False, error=text), replace(memory, conditions=conditions)
+        return HpaDecision(current, written=False, error=text), replace(memory, conditions=conditions)
     memory = replace(memory, conditions=replace(memory.conditions, active="True/ValidMetricFound"))
     wanted = max(proposed, 0)
     normalise = _plainly if bounds.behavior is None else _with_behavior
     allowed, stabilised, memory = normalise(bounds, current, wanted, memory, now=now)
-    worked = Sum(wanted, stabilised, allowed)
+    worked = ProposalSum(wanted, stabilised, allowed)
     if allowed == current:
-        return Decision(current, written=False, sum=worked, error=error), replace(memory, desired=current)
+        return HpaDecision(current, written=False, sum=worked, error=error), replace(memory, desired=current)
     decision, memory = _rescaled(bounds, current, allowed, memory, now=now)
     return replace(decision, sum=worked, error=error), memory
 
@@ -127,7 +129,7 @@ def _highest(proposals: Sequence[int]) -> int:
     return highest
 
 
-def _rescaled(bounds: Bounds, current: int, wanted: int, memory: Memory, *, now: float) -> tuple[Decision, Memory]:
+def _rescaled(bounds: HpaBounds, current: int, wanted: int, memory: HpaMemory, *, now: float) -> tuple[HpaDecision, HpaMemory]:
     """The count is written; with a behaviour its change counts against later rates."""
     added, removed = memory.added, memory.removed
     if bounds.behavior is not None:
@@ -137,7 +139,7 @@ def _rescaled(bounds: Bounds, current: int, wanted: int, memory: Memory, *, now:
             removed = (*_within(removed, bounds.behavior.down, now), (now, current - wanted))
     conditions = replace(memory.conditions, able="True/SucceededRescale")
     rests = wanted == 0
-    return Decision(wanted, written=wanted != current), replace(
+    return HpaDecision(wanted, written=wanted != current), replace(
         memory, added=added, removed=removed, conditions=conditions, desired=wanted, rests=rests
     )
 
@@ -147,7 +149,7 @@ def _within(changes: tuple[Moment, ...], rules: ScalingRules, now: float) -> tup
     return tuple(change for change in changes if change[0] >= now - longest)
 
 
-def _plainly(bounds: Bounds, current: int, wanted: int, memory: Memory, *, now: float) -> tuple[int, int, Memory]:
+def _plainly(bounds: HpaBounds, current: int, wanted: int, memory: HpaMemory, *, now: float) -> tuple[int, int, HpaMemory]:
     """Without a behaviour: the highest recommendation of the window, at most twice the count (or 4)."""
     past = memory.recommendations
     stabilised = scaling_behavior.highest_of(wanted, past, now=now, window=bounds.window)
@@ -164,7 +166,7 @@ def _plainly(bounds: Bounds, current: int, wanted: int, memory: Memory, *, now: 
     return allowed, stabilised, replace(memory, recommendations=kept, conditions=conditions)
 
 
-def _with_behavior(bounds: Bounds, current: int, wanted: int, memory: Memory, *, now: float) -> tuple[int, int, Memory]:
+def _with_behavior(bounds: HpaBounds, current: int, wanted: int, memory: HpaMemory, *, now: float) -> tuple[int, int, HpaMemory]:
     """With a behaviour: both windows, then the rates of one direction."""
     rules = bounds.rules
     down = bounds.window if rules.down.window is None else rules.down.window
@@ -180,7 +182,7 @@ def _with_behavior(bounds: Bounds, current: int, wanted: int, memory: Memory, *,
     return allowed, stabilised, replace(memory, recommendations=kept, conditions=conditions)
 
 
-def _limited(bounds: Bounds, current: int, wanted: int, memory: Memory, *, now: float) -> tuple[int, str]:
+def _limited(bounds: HpaBounds, current: int, wanted: int, memory: HpaMemory, *, now: float) -> tuple[int, str]:
     """What rates and bounds let through, and the reason."""
     rules, changes = bounds.rules, (memory.added, memory.removed)
     if wanted > current:

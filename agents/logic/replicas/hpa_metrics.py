@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 from agents.logic.replicas import replica_proposals
 from agents.logic.replicas.hpa_algorithm import Answer
-from agents.logic.replicas.hpa_pods import Milli, Pods, Samples
-from agents.logic.replicas.replica_proposals import MetricError, Proposal, ReplicaContext
+from agents.logic.replicas.hpa_pods import HpaPods, MetricSamples, Milli
+from agents.logic.replicas.replica_proposals import MetricError, ReplicaContext, ReplicaProposal
 from schemas import exact_quantity
 
 _BLOCKS = {
@@ -20,7 +20,7 @@ _PREFIXES = {"ContainerResource": "container-resource"}
 
 
 @dataclass(frozen=True, slots=True)
-class Metric:
+class HpaMetric:
     """One entry of `metrics`. Targets are milli-units, `utilization` percent; None where the entry has none."""
 
     kind: str
@@ -42,14 +42,14 @@ class Metric:
         return f"FailedGet{self.kind}Metric" if self.kind in _BLOCKS else "InvalidMetricSourceType"
 
 
-def read(entry: Mapping[str, object]) -> Metric:
+def read(entry: Mapping[str, object]) -> HpaMetric:
     """An entry of a spec's `metrics`; `ValueError` if an amount is none. What it lacks shows when it is asked."""
     kind = str(entry.get("type", ""))
     block = _mapping(entry.get(_BLOCKS.get(kind, "")))
     named, target = _mapping(block.get("metric")), _mapping(block.get("target"))
     labels = _mapping(_mapping(named.get("selector")).get("matchLabels"))
     percent = target.get("averageUtilization")
-    return Metric(
+    return HpaMetric(
         kind,
         str(block.get("name") or named.get("name") or ""),
         str(block.get("container") or ""),
@@ -72,19 +72,19 @@ def _amount(value: object) -> int | None:
 class MetricReadings:
     """What is known when a spec's metrics are asked: the pods, and by metric samples, requests, and values of the whole."""
 
-    pods: Pods
-    samples: Mapping[Metric, Samples] = field(default_factory=dict)
-    requests: Mapping[Metric, Milli | str] = field(default_factory=dict)
-    values: Mapping[Metric, int] = field(default_factory=dict)
+    pods: HpaPods
+    samples: Mapping[HpaMetric, MetricSamples] = field(default_factory=dict)
+    requests: Mapping[HpaMetric, Milli | str] = field(default_factory=dict)
+    values: Mapping[HpaMetric, int] = field(default_factory=dict)
 
 
-def ask(metric: Metric, readings: MetricReadings, scene: ReplicaContext) -> Answer:
+def ask(metric: HpaMetric, readings: MetricReadings, scene: ReplicaContext) -> Answer:
     """What a metric proposes."""
     found = _by_pods(metric, readings, scene) if metric in readings.samples else _by_whole(metric, readings, scene)
-    return found if isinstance(found, Proposal) else (metric.reason, found)
+    return found if isinstance(found, ReplicaProposal) else (metric.reason, found)
 
 
-def _by_pods(metric: Metric, readings: MetricReadings, scene: ReplicaContext) -> Proposal | MetricError:
+def _by_pods(metric: HpaMetric, readings: MetricReadings, scene: ReplicaContext) -> ReplicaProposal | MetricError:
     samples, resource = readings.samples[metric], metric.kind in ("Resource", "ContainerResource")
     if metric.average is not None:
         return replica_proposals.by_average(readings.pods, samples, target=metric.average, scene=scene)
@@ -94,7 +94,7 @@ def _by_pods(metric: Metric, readings: MetricReadings, scene: ReplicaContext) ->
     return replica_proposals.by_utilization(readings.pods, samples, requests, target=metric.utilization, scene=scene)
 
 
-def _by_whole(metric: Metric, readings: MetricReadings, scene: ReplicaContext) -> Proposal | MetricError:
+def _by_whole(metric: HpaMetric, readings: MetricReadings, scene: ReplicaContext) -> ReplicaProposal | MetricError:
     value = readings.values.get(metric)
     if value is None:
         return MetricError(f"metric '{metric.identifier}' has no reading")

@@ -17,7 +17,7 @@ Milli = NDArray[np.int64]
 Times = NDArray[np.float64]
 
 
-class Phase(IntEnum):
+class HpaPodPhase(IntEnum):
     """A pod's phase."""
 
     PENDING = 0
@@ -27,7 +27,7 @@ class Phase(IntEnum):
     UNKNOWN = 4
 
 
-class Ready(IntEnum):
+class ReadyCondition(IntEnum):
     """A pod's Ready condition; ABSENT if it has none."""
 
     NO = 0
@@ -44,7 +44,7 @@ NOT_STARTED = math.nan
 
 
 @dataclass(frozen=True, slots=True)
-class Pods:
+class HpaPods:
     """One row for each pod: `changed` is when Ready last changed, `started` when the pod did (seconds since the epoch)."""
 
     phase: NDArray[np.int8]
@@ -59,11 +59,11 @@ class Pods:
     @property
     def ready_count(self) -> int:
         """Running pods that are ready, whatever else."""
-        return int(np.count_nonzero((self.phase == Phase.RUNNING) & (self.ready == Ready.YES)))
+        return int(np.count_nonzero((self.phase == HpaPodPhase.RUNNING) & (self.ready == ReadyCondition.YES)))
 
 
 @dataclass(frozen=True, slots=True)
-class Samples:
+class MetricSamples:
     """What pods use of one metric, in milli-units, where `known`; taken `at`, over the `window` (seconds) before.
 
     CPU says nothing while a pod starts, so whether it is CPU matters.
@@ -77,7 +77,7 @@ class Samples:
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class ReadinessDelays:
     """Seconds that a pod may take to initialise, and that its first readiness may take to be believed."""
 
     initialisation: float = 300.0
@@ -85,7 +85,7 @@ class Patience:
 
 
 @dataclass(frozen=True, slots=True)
-class Groups:
+class PodGroups:
     """Which pods are ready, missing a sample, or ignored; the rest does not count at all."""
 
     ready: Flags
@@ -98,7 +98,7 @@ class Groups:
         return int(np.count_nonzero(self.ready)), int(np.count_nonzero(self.missing)), int(np.count_nonzero(self.ignored))
 
 
-def group(pods: Pods, samples: Samples, *, now: float, patience: Patience) -> Groups:
+def group(pods: HpaPods, samples: MetricSamples, *, now: float, patience: ReadinessDelays) -> PodGroups:
     """Each pod's group.
 
     Source: `pkg/controller/podautoscaler/replica_calculator.go`, `groupPods`, of Kubernetes.
@@ -106,33 +106,33 @@ def group(pods: Pods, samples: Samples, *, now: float, patience: Patience) -> Gr
     calm = _calm(pods, samples, now, patience)
     if calm.all():
         none = ~calm
-        return Groups(calm, none, none)
-    counted = ~(pods.deleting | (pods.phase == Phase.FAILED))
-    pending = counted & (pods.phase == Phase.PENDING)
+        return PodGroups(calm, none, none)
+    counted = ~(pods.deleting | (pods.phase == HpaPodPhase.FAILED))
+    pending = counted & (pods.phase == HpaPodPhase.PENDING)
     seen = counted & ~pending
     missing = seen & ~samples.known
     ready = seen & samples.known
     if not samples.cpu:
-        return Groups(ready, missing, pending)
+        return PodGroups(ready, missing, pending)
     unready = ready & _starting(pods, samples, now, patience)
-    return Groups(ready & ~unready, missing, pending | unready)
+    return PodGroups(ready & ~unready, missing, pending | unready)
 
 
-def _calm(pods: Pods, samples: Samples, now: float, patience: Patience) -> Flags:
+def _calm(pods: HpaPods, samples: MetricSamples, now: float, patience: ReadinessDelays) -> Flags:
     """Pods of which nothing needs to be asked: they run, are ready, started long ago and have a sample. Usually all do."""
-    calm = (pods.phase == Phase.RUNNING) & samples.known & ~pods.deleting
+    calm = (pods.phase == HpaPodPhase.RUNNING) & samples.known & ~pods.deleting
     if samples.cpu:
-        calm &= (pods.ready == Ready.YES) & (pods.started + patience.initialisation <= now)
+        calm &= (pods.ready == ReadyCondition.YES) & (pods.started + patience.initialisation <= now)
     return np.asarray(calm)
 
 
-def _starting(pods: Pods, samples: Samples, now: float, patience: Patience) -> Flags:
+def _starting(pods: HpaPods, samples: MetricSamples, now: float, patience: ReadinessDelays) -> Flags:
     """Pods whose CPU says nothing yet: not ready while initialising, or sampled before they were, or never ready."""
-    no = pods.ready == Ready.NO
+    no = pods.ready == ReadyCondition.NO
     young = pods.started + patience.initialisation > now
     early = no | (samples.at < pods.changed + samples.window)
     never = no & (pods.started + patience.readiness > pods.changed)
-    unknown = (pods.ready == Ready.ABSENT) | np.isnan(pods.started)
+    unknown = (pods.ready == ReadyCondition.ABSENT) | np.isnan(pods.started)
     return np.asarray(unknown | np.where(young, early, never))
 
 

@@ -7,7 +7,7 @@ workload, its queries for one container give a series a pod, and names and value
 import re
 
 from agents.logic.replicas.ehpa_manifest import Ehpa
-from agents.logic.replicas.hpa_metrics import Metric
+from agents.logic.replicas.hpa_metrics import HpaMetric
 
 _PODS = {
     "Deployment": "[a-z0-9]+-[a-z0-9]{5}$",
@@ -18,7 +18,7 @@ _PODS = {
 _CPU, _MEMORY = "container_cpu_usage_seconds_total", "container_memory_working_set_bytes"
 
 
-def query(ehpa: Ehpa, metric: Metric, *, as_upstream: bool = False) -> str | None:
+def query(ehpa: Ehpa, metric: HpaMetric, *, as_upstream: bool = False) -> str | None:
     """The query of a metric: the one that an annotation gives, or the default; None if there is neither.
 
     `as_upstream` gives Crane v0.11.0's text.
@@ -29,7 +29,7 @@ def query(ehpa: Ehpa, metric: Metric, *, as_upstream: bool = False) -> str | Non
     return ehpa.queries.get(metric.identifier) or _default(ehpa, metric, as_upstream)
 
 
-def _default(ehpa: Ehpa, metric: Metric, as_upstream: bool) -> str | None:
+def _default(ehpa: Ehpa, metric: HpaMetric, as_upstream: bool) -> str | None:
     where = [f'namespace="{ehpa.namespace}"', f'pod=~"{pods(ehpa, as_upstream=as_upstream)}"']
     if metric.kind in ("Resource", "ContainerResource"):
         container = 'container!=""' if metric.kind == "Resource" else f'container="{_escaped(metric.container)}"'

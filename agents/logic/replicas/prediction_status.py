@@ -9,7 +9,7 @@ _MINUTE = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Predicted:
+class PredictedMetric:
     """A metric's forecast: values at `first`, `first + step`, ... (seconds since the epoch), or why there is none."""
 
     identifier: str
@@ -44,7 +44,7 @@ def _ends(entry: Mapping[str, object]) -> list[float]:
     return found
 
 
-def status(predicted: Sequence[Predicted], *, now: float, window: int) -> tuple[list[Object], Object]:
+def status(predicted: Sequence[PredictedMetric], *, now: float, window: int) -> tuple[list[Object], Object]:
     """The entries of all metrics with a forecast, for two windows (seconds), and the condition Ready.
 
     A series that misses the end by one step is long enough; upstream has it flap. The condition says why what is missing is.
@@ -68,7 +68,7 @@ def status(predicted: Sequence[Predicted], *, now: float, window: int) -> tuple[
     return entries, condition
 
 
-def _entry(metric: Predicted, first: float, last: float, *, ready: bool) -> Object:
+def _entry(metric: PredictedMetric, first: float, last: float, *, ready: bool) -> Object:
     """One series, unlabelled, with five decimals as upstream writes them."""
     times = range(metric.first, metric.first + len(metric.values) * metric.step, metric.step)
     samples = [

@@ -8,7 +8,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from agents.logic.replicas.hpa_pods import Flags, Groups, Milli, Patience, Pods, Samples, group
+from agents.logic.replicas.hpa_pods import Flags, HpaPods, MetricSamples, Milli, PodGroups, ReadinessDelays, group
 
 _MOST, _LEAST = 2**31 - 1, -(2**31)
 MOST_MILLI = 2**63 - 1
@@ -16,7 +16,7 @@ MOST_MILLI = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Proposal:
+class ReplicaProposal:
     """A count of replicas; what is used, in milli-units (of one pod or in all), and in percent where that is the target."""
 
     replicas: int
@@ -40,7 +40,7 @@ class ReplicaContext:
     now: float
     down: float = 0.1
     up: float = 0.1
-    patience: Patience = Patience()
+    patience: ReadinessDelays = ReadinessDelays()
 
     def near(self, ratio: float) -> bool:
         """Whether usage is so near its target that nothing should change."""
@@ -53,8 +53,8 @@ _NO_TARGET = MetricError("the target is 0")
 
 
 def by_utilization(
-    pods: Pods, samples: Samples, requests: Milli | str, *, target: int, scene: ReplicaContext
-) -> Proposal | MetricError:
+    pods: HpaPods, samples: MetricSamples, requests: Milli | str, *, target: int, scene: ReplicaContext
+) -> ReplicaProposal | MetricError:
     """From what pods use as a share (percent) of what they request.
 
     Source: `pkg/controller/podautoscaler/replica_calculator.go`, `GetResourceReplicas`, of Kubernetes.
@@ -70,7 +70,7 @@ def by_utilization(
     ready, missing, ignored = groups.counts
     percent = _quotient(used * 100, asked)
     ratio = corrected = percent / target
-    proposal = Proposal(scene.current, _quotient(used, ready), percent)
+    proposal = ReplicaProposal(scene.current, _quotient(used, ready), percent)
     if missing or (ignored and ratio > 1.0):
         if missing and ratio < 1.0:
             used += _total(requests * max(100, target) // 100, groups.missing)
@@ -82,7 +82,7 @@ def by_utilization(
     return _proposed(proposal, groups.counts, ratio=ratio, corrected=corrected, scene=scene)
 
 
-def by_average(pods: Pods, samples: Samples, *, target: int, scene: ReplicaContext) -> Proposal | MetricError:
+def by_average(pods: HpaPods, samples: MetricSamples, *, target: int, scene: ReplicaContext) -> ReplicaProposal | MetricError:
     """From what a pod uses on average (milli-units).
 
     Source: `pkg/controller/podautoscaler/replica_calculator.go`, `calcPlainMetricReplicas`, of Kubernetes.
@@ -95,10 +95,10 @@ def by_average(pods: Pods, samples: Samples, *, target: int, scene: ReplicaConte
     ratio = mean / target
     counted = ready + missing + (ignored if ratio > 1.0 else 0)
     corrected = _quotient(used + (missing * target if ratio < 1.0 else 0), counted) / target
-    return _proposed(Proposal(scene.current, mean), groups.counts, ratio=ratio, corrected=corrected, scene=scene)
+    return _proposed(ReplicaProposal(scene.current, mean), groups.counts, ratio=ratio, corrected=corrected, scene=scene)
 
 
-def _groups(pods: Pods, samples: Samples, *, target: int, scene: ReplicaContext) -> Groups | MetricError:
+def _groups(pods: HpaPods, samples: MetricSamples, *, target: int, scene: ReplicaContext) -> PodGroups | MetricError:
     if not len(pods):
         return _NO_PODS
     if not target:
@@ -108,8 +108,8 @@ def _groups(pods: Pods, samples: Samples, *, target: int, scene: ReplicaContext)
 
 
 def _proposed(
-    proposal: Proposal, counts: tuple[int, int, int], *, ratio: float, corrected: float, scene: ReplicaContext
-) -> Proposal:
+    proposal: ReplicaProposal, counts: tuple[int, int, int], *, ratio: float, corrected: float, scene: ReplicaContext
+) -> ReplicaProposal:
     """The proposal with its replicas; cautious where pods are missing or ignored."""
     ready, missing, ignored = counts
     held_back = ignored > 0 and ratio > 1.0
@@ -121,7 +121,7 @@ def _proposed(
     wanted = _count(corrected * (ready + missing + (ignored if held_back else 0)))
     if (corrected < 1.0 and wanted > scene.current) or (corrected > 1.0 and wanted < scene.current):
         return proposal
-    return Proposal(wanted, proposal.usage, proposal.utilization)
+    return ReplicaProposal(wanted, proposal.usage, proposal.utilization)
 
 
 def summed(values: Sequence[int]) -> int:
@@ -133,7 +133,7 @@ def summed(values: Sequence[int]) -> int:
     return total if 0 <= total < MOST_MILLI else MOST_MILLI
 
 
-def by_value(value: int, pods: Pods, *, target: int, scene: ReplicaContext) -> Proposal | MetricError:
+def by_value(value: int, pods: HpaPods, *, target: int, scene: ReplicaContext) -> ReplicaProposal | MetricError:
     """From a value of the whole (milli-units), for the pods that are ready; from 0 replicas, for one.
 
     Source: `pkg/controller/podautoscaler/replica_calculator.go`, `getUsageRatioReplicaCount`, of Kubernetes.
@@ -142,15 +142,15 @@ def by_value(value: int, pods: Pods, *, target: int, scene: ReplicaContext) -> P
         return _NO_TARGET
     ratio = value / target
     if not scene.current:
-        return Proposal(_count(ratio), value)
+        return ReplicaProposal(_count(ratio), value)
     if scene.near(ratio):
-        return Proposal(scene.current, value)
+        return ReplicaProposal(scene.current, value)
     if not len(pods):
         return _NO_PODS
-    return Proposal(_count(ratio * pods.ready_count), value)
+    return ReplicaProposal(_count(ratio * pods.ready_count), value)
 
 
-def by_value_per_pod(value: int, *, target: int, scene: ReplicaContext) -> Proposal | MetricError:
+def by_value_per_pod(value: int, *, target: int, scene: ReplicaContext) -> ReplicaProposal | MetricError:
     """From a value of the whole (milli-units) of which each replica is to have `target`.
 
     Source: `pkg/controller/podautoscaler/replica_calculator.go`, `GetExternalPerPodMetricReplicas`, of Kubernetes.
@@ -158,14 +158,14 @@ def by_value_per_pod(value: int, *, target: int, scene: ReplicaContext) -> Propo
     if not target:
         return _NO_TARGET
     if not scene.there:
-        return Proposal(_count(value / target), 0)
+        return ReplicaProposal(_count(value / target), 0)
     usage = value if value == MOST_MILLI else math.ceil(value / scene.there)
     near = scene.near(value / (target * scene.there))
-    return Proposal(scene.there if near else _count(value / target), usage)
+    return ReplicaProposal(scene.there if near else _count(value / target), usage)
 
 
-def _with(proposal: Proposal, replicas: float) -> Proposal:
-    return Proposal(_count(replicas), proposal.usage, proposal.utilization)
+def _with(proposal: ReplicaProposal, replicas: float) -> ReplicaProposal:
+    return ReplicaProposal(_count(replicas), proposal.usage, proposal.utilization)
 
 
 def _count(replicas: float) -> int:

@@ -36,7 +36,7 @@ class ScalingRules:
 
 
 @dataclass(frozen=True, slots=True)
-class Behavior:
+class ScalingBehavior:
     """Both directions."""
 
     up: ScalingRules
@@ -64,10 +64,10 @@ def _defaulted(told: object, default: Mapping[str, object]) -> dict[str, object]
     return {**default, **{name: value for name, value in given.items() if value is not None}}
 
 
-def read(block: Mapping[str, object]) -> Behavior:
+def read(block: Mapping[str, object]) -> ScalingBehavior:
     """A `behavior` as it stands in an object, defaults added."""
     full = defaulted(block)
-    return Behavior(_rules(full["scaleUp"]), _rules(full["scaleDown"]))
+    return ScalingBehavior(_rules(full["scaleUp"]), _rules(full["scaleDown"]))
 
 
 def _rules(told: object) -> ScalingRules:

@@ -19,7 +19,7 @@ Bounds = tuple[Found, Found]
 """The least and the most that a container's LimitRange leaves."""
 
 
-class By(StrEnum):
+class CapReason(StrEnum):
     """What capped an amount, in upstream's words."""
 
     LEAST_ALLOWED = "capped to minAllowed"
@@ -36,7 +36,7 @@ class Cap:
     """One step that changed a target."""
 
     resource: str
-    by: By
+    by: CapReason
     before: Quantity
     after: Quantity
 
@@ -104,15 +104,15 @@ def _steps(
         return None, []
     found, steps = dict(given), list[Cap]()
     if bounded is not None:
-        steps += _within(found, *bounded, (By.RANGE_LEAST, By.RANGE_MOST))
+        steps += _within(found, *bounded, (CapReason.RANGE_LEAST, CapReason.RANGE_MOST))
     if rule is not None:
-        steps += _within(found, rule.least, rule.most, (By.LEAST_ALLOWED, By.MOST_ALLOWED))
+        steps += _within(found, rule.least, rule.most, (CapReason.LEAST_ALLOWED, CapReason.MOST_ALLOWED))
         if rule.values == ControlledValues.REQUESTS_ONLY:
             steps += _under_limit(found, container.limits or {})
     return found, steps
 
 
-def _within(found: Found, least: Resources, most: Resources, by: tuple[By, By]) -> list[Cap]:
+def _within(found: Found, least: Resources, most: Resources, by: tuple[CapReason, CapReason]) -> list[Cap]:
     """Raised to the least, then lowered to the most, which wins."""
     steps = []
     for resource in sorted(found):
@@ -130,7 +130,7 @@ def _under_limit(found: Found, limits: Resources) -> list[Cap]:
     steps = []
     for resource in sorted(limits.keys() & found.keys()):
         if found[resource].milli > limits[resource].milli:
-            steps.append(Cap(resource, By.LIMIT, found[resource], limits[resource]))
+            steps.append(Cap(resource, CapReason.LIMIT, found[resource], limits[resource]))
             found[resource] = limits[resource]
     return steps
 
@@ -140,4 +140,4 @@ def _scaling(before: Resources | None, after: Resources | None) -> list[Cap]:
     if before is None or after is None:
         return []
     changed = [name for name in sorted(after) if name in before and before[name].nano != after[name].nano]
-    return [Cap(name, By.POD_RANGE, before[name], after[name]) for name in changed]
+    return [Cap(name, CapReason.POD_RANGE, before[name], after[name]) for name in changed]

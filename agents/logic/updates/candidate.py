@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from agents.engine.tables.object_table import ObjectTable
-from agents.logic.governing_policies import Held
+from agents.logic.governing_policies import PolicyRecord
 from agents.logic.resources import resource_lists
 from agents.logic.resources.limit_proportion import limit_amounts
 from agents.logic.resources.resource_lists import Advice, Container
 from agents.logic.resources.service_class import service_class
 from agents.logic.updates import update_priority
-from agents.logic.updates.disruption import Replica
-from agents.logic.updates.update_priority import Kill, Priority, Thresholds, UpdateReason
+from agents.logic.updates.disruption import GroupReplica
+from agents.logic.updates.update_priority import RecentOomKill, UpdatePriority, UpdateReason, UpdateThresholds
 from agents.logic.updates.update_settings import UpdateSettings
 from agents.logic.updates.updater_state import NewestRecommendation, PodHistory, PodRecord
 from schemas import times
@@ -30,9 +30,9 @@ class PodSituation:
     workload: str
     pod: PodRecord
     recommended: NewestRecommendation
-    policy: Held
+    policy: PolicyRecord
     history: PodHistory
-    priority: Priority
+    priority: UpdatePriority
 
     @property
     def at(self) -> datetime:
@@ -60,10 +60,10 @@ class PriorityCache:
     """Remembers how far pods are from their recommendations while neither changes, which is nearly always."""
 
     def __init__(self) -> None:
-        self._priorities: dict[str, tuple[PodRecord, NewestRecommendation, Priority]] = {}
+        self._priorities: dict[str, tuple[PodRecord, NewestRecommendation, UpdatePriority]] = {}
         self._advice: dict[str, tuple[NewestRecommendation, tuple[Advice, ...]]] = {}
 
-    def of(self, pod: PodRecord, recommended: NewestRecommendation) -> Priority:
+    def of(self, pod: PodRecord, recommended: NewestRecommendation) -> UpdatePriority:
         """The priority of a pod."""
         uid = pod.fact.pod.uid
         cached = self._priorities.get(uid)
@@ -103,15 +103,15 @@ def reasons(situation: PodSituation, settings: UpdateSettings) -> tuple[UpdateRe
         situation.priority,
         age=None if started is None else situation.at - started,
         quick=update_priority.quick_kill(_kills(situation), timedelta(seconds=settings.quick_oom), lambda _container: True),
-        thresholds=Thresholds(settings.threshold, timedelta(seconds=settings.lifetime)),
+        thresholds=UpdateThresholds(settings.threshold, timedelta(seconds=settings.lifetime)),
     )
 
 
-def _kills(situation: PodSituation) -> Iterator[Kill]:
+def _kills(situation: PodSituation) -> Iterator[RecentOomKill]:
     """The last OOM kill of the workload, if it was of this pod. How long its container ran is counted from the pod's start."""
     at, fact = situation.recommended.oom_at, situation.pod.fact
     if at is not None and situation.recommended.oom_uid == fact.pod.uid:
-        yield Kill("", at - (fact.started or fact.created), situation.at - at)
+        yield RecentOomKill("", at - (fact.started or fact.created), situation.at - at)
 
 
 def changes(situation: PodSituation) -> tuple[Mapping[str, Amounts], Mapping[str, Amounts]]:
@@ -128,7 +128,7 @@ def stuck(situation: PodSituation, settings: UpdateSettings) -> bool:
     """Whether a resize that was begun will not come about."""
     since, resize = situation.history.resizing, situation.pod.fact.resize
     waited = timedelta(milliseconds=0 if since is None else situation.now - since)
-    overdue = settings.disruption.overdue(Replica(resize=resize, resizing_for=waited))
+    overdue = settings.disruption.overdue(GroupReplica(resize=resize, resizing_for=waited))
     return overdue or (resize is ResizeState.NONE and situation.history.resize_failed)
 
 

@@ -26,7 +26,7 @@ class InPlace(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Replica:
+class GroupReplica:
     """A live pod of a group. `resizing_for`: since when it was first seen resizing. `restarts`: a resize restarts a container."""
 
     pending: bool = False
@@ -49,7 +49,7 @@ class DisruptionRules:
     deferred_for: timedelta = timedelta(minutes=5)
     resizing_for: timedelta = timedelta(hours=1)
 
-    def overdue(self, replica: Replica) -> bool:
+    def overdue(self, replica: GroupReplica) -> bool:
         """Whether a resize that was asked for has failed or takes too long."""
         match replica.resize:
             case ResizeState.NONE:
@@ -93,7 +93,7 @@ class ReplicaGroup:
         whole = self.configured == self.running and tolerated == 0 and self.begun == 0
         return self.running - self.begun > self.configured - tolerated or whole
 
-    def may_evict(self, replica: Replica) -> bool:
+    def may_evict(self, replica: GroupReplica) -> bool:
         """Whether a pod of the group may be evicted now. One that is pending always may: nobody is served by it."""
         if replica.pending:
             return True
@@ -101,7 +101,7 @@ class ReplicaGroup:
             return False
         return self.disruptable and (replica.resize is ResizeState.NONE or self.rules.overdue(replica))
 
-    def evict(self, replica: Replica) -> bool:
+    def evict(self, replica: GroupReplica) -> bool:
         """Begin an eviction if it may be; one of a pending pod costs nothing."""
         allowed = self.may_evict(replica)
         self.begun += allowed and not replica.pending
@@ -128,7 +128,7 @@ def group(counts: ReplicaCounts, mode: UpdateMode, rules: DisruptionRules) -> Re
     return ReplicaGroup(counts.configured, counts.running, rules, too_few and in_place, counts.begun)
 
 
-def in_place(group: ReplicaGroup | None, replica: Replica, mode: UpdateMode, *, tried_in_vain: bool = False) -> InPlace:
+def in_place(group: ReplicaGroup | None, replica: GroupReplica, mode: UpdateMode, *, tried_in_vain: bool = False) -> InPlace:
     """What may be done to a pod in place, that has a recommendation. `tried_in_vain`: no less is asked than what did not fit."""
     if group is None or replica.pending:
         return InPlace.DEFERRED

@@ -24,7 +24,7 @@ class UpdateReason(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Priority:
+class UpdatePriority:
     """How far a pod is from its recommendation.
 
     `difference` is the sum over resources of |request - target| / request, where both were summed over the containers first.
@@ -41,7 +41,7 @@ class Priority:
 
 
 @dataclass(frozen=True, slots=True)
-class Kill:
+class RecentOomKill:
     """The last end of a container for want of memory: how long it had run, and how long ago it ended."""
 
     container: str
@@ -50,7 +50,7 @@ class Kill:
 
 
 @dataclass(frozen=True, slots=True)
-class Thresholds:
+class UpdateThresholds:
     """Upstream's flags: a smaller difference, and a younger pod, is left alone within its bounds; a quick kill is quicker."""
 
     difference: float = 0.1
@@ -66,7 +66,7 @@ def observed(annotation: str | None) -> frozenset[str] | None:
     return frozenset(names) if all(_LABEL.fullmatch(name) for name in names) else None
 
 
-def priority(containers: Iterable[Container], advice: Sequence[Advice], seen: Collection[str] | None = None) -> Priority:
+def priority(containers: Iterable[Container], advice: Sequence[Advice], seen: Collection[str] | None = None) -> UpdatePriority:
     """Of the containers that have advice, and that admission saw."""
     outside = scale_up = False
     requested: dict[str, int] = {}
@@ -87,15 +87,17 @@ def priority(containers: Iterable[Container], advice: Sequence[Advice], seen: Co
             outside |= resource in lower and request.nano < lower[resource].nano
             outside |= resource in upper and request.nano > upper[resource].nano
     shares = (_share(max(requested.get(resource, 0), 1), amount) for resource, amount in recommended.items())
-    return Priority(outside, scale_up, sum(shares))
+    return UpdatePriority(outside, scale_up, sum(shares))
 
 
-def quick_kill(kills: Iterable[Kill], quick: timedelta, counts: Callable[[str], bool]) -> bool:
+def quick_kill(kills: Iterable[RecentOomKill], quick: timedelta, counts: Callable[[str], bool]) -> bool:
     """Whether a container that counts was killed soon after its start, and not long ago."""
     return any(kill.ran < quick and kill.ago < quick for kill in kills if counts(kill.container))
 
 
-def reasons(found: Priority, *, age: timedelta | None, quick: bool, thresholds: Thresholds) -> tuple[UpdateReason, ...]:
+def reasons(
+    found: UpdatePriority, *, age: timedelta | None, quick: bool, thresholds: UpdateThresholds
+) -> tuple[UpdateReason, ...]:
     """Why a pod is to be updated; empty if it is not. `age`: since its start; None if it has not started."""
     if quick and found.difference == 0:
         return ()

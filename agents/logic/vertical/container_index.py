@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agents.engine.tables.row_table import Floats, Indices, RowKey, RowTable
-from agents.logic.governing_policies import Held, Policies
+from agents.logic.governing_policies import Policies, PolicyRecord
 from agents.logic.usage.container_usage import ContainerUsage
 from agents.logic.usage.pod_index import SEED, UNKNOWN, matches
 from agents.logic.vertical.tuning import COLUMNS, PLACE, FoldingRules, RuleLines, folding, row
@@ -121,7 +121,7 @@ class ContainerIndex:
         if self._lines.crowded(len(self.names)):
             self.numbers["rule"] = self._lines.tidy(self.numbers["rule"])
 
-    def _parts_of(self, workload: str, held: Held | None) -> dict[str, list[int]]:
+    def _parts_of(self, workload: str, held: PolicyRecord | None) -> dict[str, list[int]]:
         """For each container the rows of its aggregates: by labels, seeds last."""
         parts: dict[str, list[int]] = {}
         for key in sorted(self._keys[workload], key=_order):
@@ -133,7 +133,7 @@ class ContainerIndex:
                 rows.append(found)
         return parts
 
-    def _rule(self, member: int, held: Held | None, container: str, rows: list[int]) -> None:
+    def _rule(self, member: int, held: PolicyRecord | None, container: str, rows: list[int]) -> None:
         numbers = row(held, container, self._settings)
         self.numbers["rule"][member] = self._lines.place(numbers)
         self.numbers["single"][member] = rows[0] if len(rows) == 1 else -1
@@ -221,7 +221,7 @@ def _order(key: RowKey) -> tuple[str, bool, str]:
     return (container, labels.startswith(SEED), labels)
 
 
-def _belongs(labels: str, held: Held | None) -> bool:
+def _belongs(labels: str, held: PolicyRecord | None) -> bool:
     """Whether usage under these labels counts for the policy's pods; without a VPA, all of a workload's own does."""
     vpa = held.policy.vpa if held else None
     if labels.startswith(SEED):

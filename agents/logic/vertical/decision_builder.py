@@ -12,7 +12,7 @@ from math import isnan
 import numpy as np
 
 from agents.engine.turn import Decided, Turn
-from agents.logic.governing_policies import Held, body
+from agents.logic.governing_policies import PolicyRecord, body
 from agents.logic.usage.histograms import NEVER
 from agents.logic.vertical.percentile_estimation import MILLI, Estimate
 from agents.logic.vertical.recommended_amounts import AMOUNTS, Recommendation
@@ -86,7 +86,7 @@ class DeferredBecause(Mapping[str, object]):
 class Grounds:
     """What stands behind the decision about one workload, apart from its usage. `places` are those of its usage and node."""
 
-    policy: Held | None
+    policy: PolicyRecord | None
     oom: IngestedOomKill | None
     pods: int
     oom_source: OomSource

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from agents.engine.tables.row_table import Floats, Indices
-from agents.logic.governing_policies import Held, bounds
+from agents.logic.governing_policies import PolicyRecord, bounds
 from agents.logic.vertical.vertical_settings import VerticalSettings
 from schemas.names import Amounts
 from schemas.policies import vpa_annotations
@@ -56,7 +56,7 @@ class FoldingRules:
     memory_half_life: float
 
 
-def entry_of(held: Held | None, container: str, settings: VerticalSettings) -> ContainerPolicy:
+def entry_of(held: PolicyRecord | None, container: str, settings: VerticalSettings) -> ContainerPolicy:
     """The policy of a container, with its VPA's annotations; without its own settings where these do not hold."""
     entry = bounds(held, container)
     if not settings.per_vpa:
@@ -66,7 +66,7 @@ def entry_of(held: Held | None, container: str, settings: VerticalSettings) -> C
     return replace(entry, tuning=_annotated(held.policy.vpa, container, entry.tuning))
 
 
-def row(held: Held | None, container: str, settings: VerticalSettings) -> list[float]:
+def row(held: PolicyRecord | None, container: str, settings: VerticalSettings) -> list[float]:
     """The numbers for one container, in the order of COLUMNS."""
     entry = entry_of(held, container, settings)
     tuned = entry.tuning
@@ -90,7 +90,7 @@ def row(held: Held | None, container: str, settings: VerticalSettings) -> list[f
     ]
 
 
-def folding(held: Held | None, container: str, settings: VerticalSettings) -> FoldingRules:
+def folding(held: PolicyRecord | None, container: str, settings: VerticalSettings) -> FoldingRules:
     """How the usage of one container is folded."""
     entry = entry_of(held, container, settings)
     window = _or(entry.memory_window, settings.memory_window)
@@ -102,7 +102,7 @@ def folding(held: Held | None, container: str, settings: VerticalSettings) -> Fo
     )
 
 
-def _integer(held: Held | None, container: str) -> bool:
+def _integer(held: PolicyRecord | None, container: str) -> bool:
     vpa = held.policy.vpa if held else None
     return vpa is not None and vpa.annotations.get(INTEGER_CPU.format(container)) == "true"
 

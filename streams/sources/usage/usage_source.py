@@ -20,7 +20,7 @@ from streams.errors import EdgeError, LogUnavailable
 from streams.log.log_port import NewRecord
 from streams.log_context import LogContext
 from streams.publishing.outbox import Outbox
-from streams.publishing.scrape_batches import Scrape, ScrapeBatcher, UsageColumns
+from streams.publishing.scrape_batches import ScrapeBatcher, ScrapeContext, UsageColumns
 from streams.sources.usage.deduplicator import Deduplicator
 from streams.sources.usage.pending_rows import PendingRows
 from streams.sources.usage.pod_workloads import PodWorkloads
@@ -142,7 +142,7 @@ class UsageSource:
         keys = [workload for workload in workloads if workload is not None]
         at = times.from_seconds(float(ready.ends.max()))
         columns = UsageColumns(keys, ready.pods, ready.containers, ready.cores, ready.memory, ready.ends)
-        return batcher.records(columns, Scrape(at, ready.window))
+        return batcher.records(columns, ScrapeContext(at, ready.window))
 
     def _keep_pending(self, unknown: Readings, *, looks: int) -> None:
         rows = zip(unknown.namespaces, unknown.pods, (unknown.ends - unknown.window).tolist(), strict=True)

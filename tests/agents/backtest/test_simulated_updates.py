@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from agents.backtest.container_rows import ContainerRows
 from agents.backtest.simulated_updates import SimulatedUpdates
-from agents.logic.governing_policies import Held
+from agents.logic.governing_policies import PolicyRecord
 from agents.logic.resources import resource_lists
 from agents.logic.resources.resource_lists import Container
 from agents.logic.updates.candidate import PodSituation, reasons
@@ -115,7 +115,7 @@ def test_a_pod_is_due_exactly_when_the_updater_says_so(containers: Any, age: int
     seen_containers = [Container(each.name, resource_lists.of_amounts(each.requests)) for each in event.containers]
     urgency = priority(seen_containers, [resource_lists.of_recommendation(each) for each in recommended])
     newest = NewestRecommendation("id", START_MS, START, PLACE, tuple(recommended), oom_at=killed, oom_uid=POD.uid)
-    no_policy = cast("Held", None)  # which reasons do not look at
+    no_policy = cast("PolicyRecord", None)  # which reasons do not look at
     situation = PodSituation(now, WEB.key, PodRecord(event, PLACE), newest, no_policy, NO_HISTORY, urgency)
     due = bool(recommended) and bool(reasons(situation, SETTINGS))
     assert (SimulatedUpdates(rows, SETTINGS).step(now) > 0) == due

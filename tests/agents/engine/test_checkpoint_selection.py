@@ -12,7 +12,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from agents.engine import checkpoint_selection
-from agents.engine.checkpoint_selection import ChangelogContents, CheckpointPlan, Ledger, Mark, Slot
+from agents.engine.checkpoint_selection import ChangelogContents, CheckpointLedger, CheckpointMark, CheckpointPlan, Slot
 from agents.engine.input_digest import InputDigests
 
 CHUNKS = ("rows/0", "rows/1", "rows/2", "rest")
@@ -41,7 +41,7 @@ class Owner:
     plan: CheckpointPlan | None = None
 
     def __post_init__(self) -> None:
-        self.ledger = Ledger(self.family, self.foreign)
+        self.ledger = CheckpointLedger(self.family, self.foreign)
 
     def advance(self) -> None:
         self.turn += 1
@@ -145,8 +145,8 @@ def test_a_reader_finds_a_whole_state_that_no_acknowledged_mark_is_newer_than(wi
     assert world.recoveries >= 1
 
 
-def whole(family: str, turn: int, ledger: Ledger | None = None) -> tuple[Ledger, CheckpointPlan]:
-    ledger = ledger or Ledger(family)
+def whole(family: str, turn: int, ledger: CheckpointLedger | None = None) -> tuple[CheckpointLedger, CheckpointPlan]:
+    ledger = ledger or CheckpointLedger(family)
     plan = ledger.plan(turn=turn, positions={"in": turn}, dumps=[("a", b"a%d" % turn), ("b", b"b%d" % turn)])
     return ledger, plan
 
@@ -189,7 +189,7 @@ def test_a_chunk_never_goes_to_the_slot_that_the_mark_in_force_names() -> None:
 
 
 def test_tombstones_name_the_foreign_keys_once_and_only_those() -> None:
-    ledger = Ledger("f", [b"old/a/0", b"old/mark/0"])
+    ledger = CheckpointLedger("f", [b"old/a/0", b"old/mark/0"])
     _, plan = whole("f", 1, ledger)
     assert plan.tombstones == [b"old/a/0", b"old/mark/0"]
     ledger.accept(plan)
@@ -219,7 +219,7 @@ def test_keys_that_are_not_ours_and_marks_that_are_not_marks_do_not_stop_a_recov
 
 
 def test_chunk_names_may_hold_slashes_even_behind_the_word_mark() -> None:
-    ledger = Ledger("f")
+    ledger = CheckpointLedger("f")
     plan = ledger.plan(turn=1, positions={}, dumps=[("mark/0", b"x"), ("a/b/c", b"y")])
     reading = checkpoint_selection.read(dict([*plan.records, plan.mark]))
     assert reading.found is not None
@@ -228,12 +228,12 @@ def test_chunk_names_may_hold_slashes_even_behind_the_word_mark() -> None:
 
 def test_a_chunk_called_mark_is_refused() -> None:
     with pytest.raises(ValueError, match="may not be called 'mark'"):
-        Ledger("f").plan(turn=1, positions={}, dumps=[("mark", b"x")])
+        CheckpointLedger("f").plan(turn=1, positions={}, dumps=[("mark", b"x")])
 
 
 def test_a_chunk_of_any_size_comes_back_from_records_that_are_all_small_enough() -> None:
     big, small = random.Random(7).randbytes(20_001), b"x"
-    ledger = Ledger("f", part=1_000)
+    ledger = CheckpointLedger("f", part=1_000)
     plan = ledger.plan(turn=1, positions={}, dumps=[("big", big), ("small", small), ("empty", b"")])
     assert max(len(value) for _, value in plan.records) <= 1_008
     assert len(plan.records) == 21 + 1 + 1
@@ -246,7 +246,7 @@ def test_a_chunk_of_any_size_comes_back_from_records_that_are_all_small_enough()
 def test_marks_of_earlier_versions_are_read() -> None:
     """They have neither checksums nor, where there is one part, the number of parts."""
     data = b'{"turn":7,"positions":{"in":3},"chunks":{"a":[0,7],"b":[1,6,2]}}'
-    assert Mark.decode(data).chunks == {"a": Slot(0, 7), "b": Slot(1, 6, 2)}
+    assert CheckpointMark.decode(data).chunks == {"a": Slot(0, 7), "b": Slot(1, 6, 2)}
     records = {b"f/mark/0": data, b"f/a/0": bytes(8), b"f/b/1": bytes(8)}
     assert checkpoint_selection.read(records) == ChangelogContents(None, 1)
 
@@ -254,7 +254,7 @@ def test_marks_of_earlier_versions_are_read() -> None:
 @pytest.mark.parametrize("damaged", range(3))
 def test_a_chunk_that_was_changed_under_its_version_breaks_its_mark_and_the_one_before_counts(damaged: int) -> None:
     """Chunk `a` of turn 2 has two parts; the third is chunk `b`, which the mark of turn 1 has in its other slot."""
-    ledger = Ledger("f", part=4)
+    ledger = CheckpointLedger("f", part=4)
     first = ledger.plan(turn=1, positions={"in": 1}, dumps=[("a", b"aaaa1111"), ("b", b"b1")])
     ledger.accept(first)
     second = ledger.plan(turn=2, positions={"in": 2}, dumps=[("a", b"aaaa2222"), ("b", b"b2")])
@@ -271,7 +271,7 @@ def test_a_chunk_that_was_changed_under_its_version_breaks_its_mark_and_the_one_
 
 
 def test_a_mark_without_chunks_is_a_state_only_if_it_was_written_so() -> None:
-    key, value = Ledger("f").plan(turn=1, positions={"in": 1}, dumps=[]).mark
+    key, value = CheckpointLedger("f").plan(turn=1, positions={"in": 1}, dumps=[]).mark
     written = checkpoint_selection.read({key: value})
     assert written.found is not None
     assert written.found.chunks == {}
@@ -291,7 +291,7 @@ def test_a_mark_with_one_byte_changed_is_none(place: int, byte: int) -> None:
 
 @pytest.mark.parametrize("part", [0, 1, 2])
 def test_a_mark_is_torn_when_any_part_is_missing_or_of_another_version(part: int) -> None:
-    ledger = Ledger("f", part=4)
+    ledger = CheckpointLedger("f", part=4)
     plan = ledger.plan(turn=1, positions={}, dumps=[("a", b"0123456789")])
     for wrong in (None, b"\x00" * 8 + b"0123"):
         records: dict[bytes, bytes | None] = dict([*plan.records, plan.mark])
@@ -300,7 +300,7 @@ def test_a_mark_is_torn_when_any_part_is_missing_or_of_another_version(part: int
 
 
 def test_parts_that_a_chunk_no_longer_has_are_buried_after_the_mark_that_needs_them_no_more() -> None:
-    ledger = Ledger("f", part=4)
+    ledger = CheckpointLedger("f", part=4)
     changelog: dict[bytes, bytes | None] = {}
     for turn, size in ((1, 12), (2, 12), (3, 2), (4, 2)):
         plan = ledger.plan(turn=turn, positions={}, dumps=[("a", b"x" * size)])
@@ -323,8 +323,8 @@ def test_parts_that_a_chunk_no_longer_has_are_buried_after_the_mark_that_needs_t
 def test_a_mark_comes_back_as_it_was(
     turn: int, positions: dict[str, int], chunks: dict[str, Slot], inputs: InputDigests | None
 ) -> None:
-    mark = Mark(turn, positions, chunks, inputs)
-    assert Mark.decode(mark.encode()) == mark
+    mark = CheckpointMark(turn, positions, chunks, inputs)
+    assert CheckpointMark.decode(mark.encode()) == mark
 
 
 @pytest.mark.parametrize(
@@ -356,4 +356,4 @@ def test_a_mark_comes_back_as_it_was(
 )
 def test_bytes_that_are_not_a_mark_are_refused_with_a_sentence_that_quotes_them(data: bytes) -> None:
     with pytest.raises(ValueError, match="not a checkpoint mark"):
-        Mark.decode(data)
+        CheckpointMark.decode(data)

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from agents import cli
-from agents.engine.checkpoint_selection import Ledger
+from agents.engine.checkpoint_selection import CheckpointLedger
 from agents.inspect.checkpoints import checkpoints
 from agents.logic.vertical.recommender_stage import Recommender
 from agents.logic.vertical.vertical_settings import VerticalSettings
@@ -44,7 +44,7 @@ def learned() -> Recommender:
 
 def records(state: Recommender, **changed: bytes) -> list[tuple[bytes, bytes]]:
     dumps = ((name, changed.get(name.partition("/")[0], state.dump(name))) for name in sorted(state.chunks()))
-    plan = Ledger("f").plan(turn=START + 10 * MINUTE, positions={}, dumps=dumps)
+    plan = CheckpointLedger("f").plan(turn=START + 10 * MINUTE, positions={}, dumps=dumps)
     return [*plan.records, plan.mark]
 
 

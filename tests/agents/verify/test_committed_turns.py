@@ -1,6 +1,6 @@
 """How far workers got, from their changelogs: a decision missing at the very end is noticed."""
 
-from agents.engine.checkpoint_selection import Ledger
+from agents.engine.checkpoint_selection import CheckpointLedger
 from agents.log_runner import Runner
 from agents.verify.committed_turns import committed
 from agents.verify.verification import DiscrepancyKind, verify
@@ -20,7 +20,7 @@ def marked(log: MemoryLog, turns: list[int], *, torn: bool = False) -> None:
         topic = changelog_topic("w", stage.name)
         log.create(topic, 2)
         for partition in (0, 1):
-            ledger = Ledger("f")
+            ledger = CheckpointLedger("f")
             for turn in turns:
                 plan = ledger.plan(turn=turn, positions={}, dumps=[("pods/000", b"x" * 100)])
                 ledger.accept(plan)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from agents.engine.checkpoint_selection import Ledger
+from agents.engine.checkpoint_selection import CheckpointLedger
 from agents.log_runner import Runner
 from agents.verify.committed_turns import committed
 from agents.verify.log_export import export
@@ -47,7 +47,7 @@ class BusyLog(MemoryLog):
         self.runner.run()
         for task in self.runner.tasks if mark else []:
             chunks = [(chunk, task.state.dump(chunk)) for chunk in task.state.chunks()]
-            plan = Ledger(f"f{minute}").plan(turn=task.turn, positions=task.positions, dumps=chunks, inputs=task.inputs)
+            plan = CheckpointLedger(f"f{minute}").plan(turn=task.turn, positions=task.positions, dumps=chunks, inputs=task.inputs)
             topic = changelog_topic(WORKER, task.stage.name)
             self.append([NewRecord(topic, task.partition, key, value) for key, value in [*plan.records, plan.mark]])
         self.minute = minute

@@ -12,7 +12,7 @@ from streams.codec.event_codec import Codec
 from streams.log.log_port import NewRecord, Record
 from streams.log.memory_log import MemoryLog
 from streams.log_context import LogContext
-from streams.publishing.scrape_batches import Scrape, ScrapeBatcher, UsageColumns
+from streams.publishing.scrape_batches import ScrapeBatcher, ScrapeContext, UsageColumns
 from streams.topics import Topics
 
 AT = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -55,14 +55,14 @@ def test_every_row_is_in_one_record_of_its_partition_in_order(first: list, secon
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("streams.publishing.scrape_batches.ROWS", most)
         for given_rows in (first, first[::-1], second, second):
-            events = read(batcher.records(rows(given_rows), Scrape(AT, 60.0)))
+            events = read(batcher.records(rows(given_rows), ScrapeContext(AT, 60.0)))
             assert sorted(published(events)) == sorted(given_rows)
             assert all(len(event.pods) <= most for _, event in events)
 
 
 @given(ROWS)
 def test_rows_of_one_container_stay_in_the_order_they_were_given_in(given_rows: list) -> None:  # type: ignore[type-arg]  # ROWS says
-    events = read(ScrapeBatcher(CONTEXT, "test").records(rows(given_rows), Scrape(AT, 60.0)))
+    events = read(ScrapeBatcher(CONTEXT, "test").records(rows(given_rows), ScrapeContext(AT, 60.0)))
     for name in {row[0] for row in given_rows}:
         assert [row for row in published(events) if row[0] == name] == [row for row in given_rows if row[0] == name]
 
@@ -71,7 +71,9 @@ def test_other_numbers_under_the_same_names_have_the_very_same_columns() -> None
     codec = Codec(TOPICS)
     batcher = ScrapeBatcher(LogContext(MemoryLog(), TOPICS, codec, "prod"), "test")
     names = [[(WORKLOADS[0], "x", "m"), cores, 1.0, 0.0] for cores in (1.0, 2.0)]
-    records = [batcher.records(rows([tuple(row)]), Scrape(AT + timedelta(seconds=i), 60.0))[0] for i, row in enumerate(names)]  # type: ignore[arg-type]  # a row
+    records = [
+        batcher.records(rows([tuple(row)]), ScrapeContext(AT + timedelta(seconds=i), 60.0))[0] for i, row in enumerate(names)
+    ]  # type: ignore[arg-type]  # a row
     events = [codec.decode(Record(r.topic, r.partition, 0, r.key, r.value, r.headers)) for r in records]
     assert all(isinstance(event, MetricsScraped) for event in events)
     assert events[0].workloads is events[1].workloads  # type: ignore[union-attr]  # see above
@@ -79,4 +81,4 @@ def test_other_numbers_under_the_same_names_have_the_very_same_columns() -> None
 
 
 def test_no_rows_are_no_records() -> None:
-    assert ScrapeBatcher(CONTEXT, "test").records(rows([]), Scrape(AT, 60.0)) == []
+    assert ScrapeBatcher(CONTEXT, "test").records(rows([]), ScrapeContext(AT, 60.0)) == []

@@ -1,6 +1,6 @@
 """The groups as we know them from AWS, and the calls that refresh and change them.
 
-Whatever needs AWS is a generator: it yields a `Call`, is sent the answer (or an `ApiError` is thrown into it), and returns its
+Whatever needs AWS is a generator: it yields a `AwsCall`, is sent the answer (or an `ApiError` is thrown into it), and returns its
 result. So the rules stand here, pure, in the order in which upstream makes its calls, and the caller decides how calls are made.
 """
 
@@ -37,7 +37,7 @@ class NotImplementedHere(ProviderError):
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class AwsCall:
     """A call to AWS, with those arguments that its kind has."""
 
     api: str
@@ -49,7 +49,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Instance:
+class AwsInstance:
     """An instance as AWS lists it."""
 
     name: str
@@ -64,7 +64,7 @@ class Instance:
 
 
 @dataclass(frozen=True, slots=True)
-class Described:
+class DescribedGroup:
     """A group as DescribeAutoScalingGroups has it."""
 
     name: str
@@ -72,21 +72,21 @@ class Described:
     most: int
     desired: int
     zones: tuple[str, ...]
-    instances: tuple[Instance, ...] = ()
+    instances: tuple[AwsInstance, ...] = ()
     tags: Mapping[str, str] = field(default_factory=dict)
     launch_configuration: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Activity:
+class ScalingActivity:
     """A scaling activity; `at` in seconds on the clock that the caller uses."""
 
     at: float
     status: str
 
 
-Answer = Sequence[Described] | Sequence[Activity] | Mapping[str, str] | None
-Asking = Generator[Call, Answer, None]
+Answer = Sequence[DescribedGroup] | Sequence[ScalingActivity] | Mapping[str, str] | None
+Asking = Generator[AwsCall, Answer, None]
 
 
 @dataclass(slots=True)
@@ -98,11 +98,11 @@ class ManagedAsg:
     most: int
     explicit: bool
     size: int = 0
-    described: Described | None = None
-    listed: tuple[Instance, ...] | None = None
+    described: DescribedGroup | None = None
+    listed: tuple[AwsInstance, ...] | None = None
     resized: float = FOR_EVER_AGO
 
-    def instances(self) -> tuple[Instance, ...]:
+    def instances(self) -> tuple[AwsInstance, ...]:
         """Its instances, placeholders included."""
         if self.listed is None:
             raise ProviderError(f"error while looking for instances of ASG: {{{self.name}}}")
@@ -118,16 +118,16 @@ class NodeRef:
     annotations: Mapping[str, str] = field(default_factory=dict)
 
 
-class Provider:
+class AsgProvider:
     """All groups, from specs by hand and from tags. Source: asgCache and AwsManager in cloudprovider/aws."""
 
-    def __init__(self, explicit: Iterable[group_specs.Spec] = (), tags: Mapping[str, str] | None = None) -> None:
+    def __init__(self, explicit: Iterable[group_specs.GroupSpec] = (), tags: Mapping[str, str] | None = None) -> None:
         self.groups = {one.name: ManagedAsg(one.name, one.least, one.most, explicit=True) for one in explicit}
         self.types: dict[str, str] = {}
         """The instance type of each group with a launch configuration."""
         self._tags = dict(tags or {})
         self._refreshed = FOR_EVER_AGO
-        self._by_id: dict[str, tuple[ManagedAsg, Instance]] = {}
+        self._by_id: dict[str, tuple[ManagedAsg, AwsInstance]] = {}
 
     # Looking
 
@@ -162,15 +162,15 @@ class Provider:
             self._refreshed = now
 
     def _regenerate(self) -> Asking:
-        described: list[Described] = []
+        described: list[DescribedGroup] = []
         names = [group.name for group in self.groups.values() if group.explicit]
         for start in range(0, len(names), DESCRIBED_AT_ONCE):
-            call = Call("DescribeAutoScalingGroups", names=tuple(names[start : start + DESCRIBED_AT_ONCE]))
+            call = AwsCall("DescribeAutoScalingGroups", names=tuple(names[start : start + DESCRIBED_AT_ONCE]))
             described += _groups((yield call))
         if self._tags:
-            found = _groups((yield Call("DescribeAutoScalingGroups", filters=tuple(group_specs.filters(self._tags)))))
+            found = _groups((yield AwsCall("DescribeAutoScalingGroups", filters=tuple(group_specs.filters(self._tags)))))
             described += [one for one in found if one.name not in names]
-        instances: dict[str, tuple[Instance, ...]] = {}
+        instances: dict[str, tuple[AwsInstance, ...]] = {}
         for one in described:
             instances[one.name] = one.instances + (yield from self._placeholders(one))
         for one in described:
@@ -182,19 +182,19 @@ class Provider:
         self._by_id = {i.provider_id: (g, i) for g in self.groups.values() for i in g.listed or ()}
         yield from self._learn_types()
 
-    def _placeholders(self, one: Described) -> Generator[Call, Answer, tuple[Instance, ...]]:
+    def _placeholders(self, one: DescribedGroup) -> Generator[AwsCall, Answer, tuple[AwsInstance, ...]]:
         """Stand-ins for what a group wants and does not have, with a status that says whether AWS failed to make them."""
         missing = range(len(one.instances), one.desired)
         if not missing or not one.zones:
             return ()
         try:
-            activities = _activities((yield Call("DescribeScalingActivities", group=one.name)))
+            activities = _activities((yield AwsCall("DescribeScalingActivities", group=one.name)))
         except ApiError:
             activities = []
         health = UNFULFILLED if self._failed(one.name, activities) else ""
-        return tuple(Instance(provider_ids.placeholder(one.name, number), one.zones[0], "", health) for number in missing)
+        return tuple(AwsInstance(provider_ids.placeholder(one.name, number), one.zones[0], "", health) for number in missing)
 
-    def _failed(self, name: str, activities: Sequence[Activity]) -> bool:
+    def _failed(self, name: str, activities: Sequence[ScalingActivity]) -> bool:
         """Whether an activity since we last set the size failed; they come newest first. A new group is not judged yet."""
         group = self.groups.get(name)
         if group is None:
@@ -206,7 +206,7 @@ class Provider:
                 return True
         return False
 
-    def _register(self, one: Described, instances: tuple[Instance, ...]) -> None:
+    def _register(self, one: DescribedGroup, instances: tuple[AwsInstance, ...]) -> None:
         group = self.groups.setdefault(one.name, ManagedAsg(one.name, one.least, one.most, explicit=False))
         if not group.explicit:
             group.least, group.most = one.least, one.most
@@ -219,7 +219,7 @@ class Provider:
         for start in range(0, len(named), CONFIGURATIONS_AT_ONCE):
             batch = named[start : start + CONFIGURATIONS_AT_ONCE]
             try:
-                answer = yield Call("DescribeLaunchConfigurations", names=tuple(name for _group, name in batch))
+                answer = yield AwsCall("DescribeLaunchConfigurations", names=tuple(name for _group, name in batch))
             except ApiError:
                 return
             types = answer if isinstance(answer, Mapping) else {}
@@ -246,7 +246,7 @@ class Provider:
         yield from self._resize(group, group.size + delta, now)
 
     def _resize(self, group: ManagedAsg, size: int, now: float) -> Asking:
-        yield Call("SetDesiredCapacity", group=group.name, desired=size)
+        yield AwsCall("SetDesiredCapacity", group=group.name, desired=size)
         group.size, group.resized = size, now
 
     def delete(self, group: ManagedAsg, nodes: Sequence[NodeRef], now: float) -> Asking:
@@ -263,16 +263,16 @@ class Provider:
         yield from self._delete_instances(group, [self._by_id[node.provider_id][1] for node in nodes], now)
         self._refreshed = FOR_EVER_AGO
 
-    def _delete_instances(self, group: ManagedAsg, instances: Sequence[Instance], now: float) -> Asking:
+    def _delete_instances(self, group: ManagedAsg, instances: Sequence[AwsInstance], now: float) -> Asking:
         """Placeholders first, all at once: the size becomes what AWS lists at that moment. Then one instance after the other."""
         if any(provider_ids.is_placeholder(one.name) for one in instances):
-            found = _groups((yield Call("DescribeAutoScalingGroups", names=(group.name,))))
+            found = _groups((yield AwsCall("DescribeAutoScalingGroups", names=(group.name,))))
             if not found:
                 raise ProviderError(f"AWS does not list the group {group.name}")
             yield from self._resize(group, len(found[0].instances), now)
         for one in instances:
             if not provider_ids.is_placeholder(one.name) and one.lifecycle not in DYING:
-                yield Call("TerminateInstanceInAutoScalingGroup", instance=one.name)
+                yield AwsCall("TerminateInstanceInAutoScalingGroup", instance=one.name)
                 group.size -= 1
 
     def _owner(self, provider_id: str) -> ManagedAsg | None:
@@ -280,9 +280,9 @@ class Provider:
         return None if found is None else found[0]
 
 
-def _groups(answer: Answer) -> list[Described]:
-    return [one for one in answer if isinstance(one, Described)] if isinstance(answer, Sequence) else []
+def _groups(answer: Answer) -> list[DescribedGroup]:
+    return [one for one in answer if isinstance(one, DescribedGroup)] if isinstance(answer, Sequence) else []
 
 
-def _activities(answer: Answer) -> list[Activity]:
-    return [one for one in answer if isinstance(one, Activity)] if isinstance(answer, Sequence) else []
+def _activities(answer: Answer) -> list[ScalingActivity]:
+    return [one for one in answer if isinstance(one, ScalingActivity)] if isinstance(answer, Sequence) else []

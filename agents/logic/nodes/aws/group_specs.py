@@ -13,7 +13,7 @@ class SpecError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Spec:
+class GroupSpec:
     """A group named by hand; its limits win over those that AWS knows."""
 
     name: str
@@ -21,7 +21,7 @@ class Spec:
     most: int
 
 
-def explicit(text: str) -> Spec:
+def explicit(text: str) -> GroupSpec:
     """A group from 'min:max:name'; raises SpecError. Source: SpecFromString in config/dynamic/node_group_spec.go."""
     parts = text.split(":", 2)
     wrong = "failed to parse node group spec: "
@@ -36,7 +36,7 @@ def explicit(text: str) -> Spec:
         raise SpecError(f"{invalid}max size must be greater or equal to min size")
     if not parts[2]:
         raise SpecError(f"{invalid}name must not be blank")
-    return Spec(parts[2], least, most)
+    return GroupSpec(parts[2], least, most)
 
 
 def discovery(specs: Iterable[str]) -> dict[str, str]:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from agents.logic.nodes.scheduling.pod_requests import CPU, MEMORY, PODS
-from agents.logic.nodes.scheduling.pod_shapes import HOSTNAME, REGION, ZONE, Node, Taint, pairs
+from agents.logic.nodes.scheduling.pod_shapes import HOSTNAME, REGION, ZONE, SchedulingNode, Taint, pairs
 from schemas import exact_quantity
 
 GPU = "nvidia.com/gpu"
@@ -82,7 +82,7 @@ class NodegroupAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class Launch:
+class LaunchSource:
     """How a group starts instances. `configured` is the type of its launch configuration, None if it has none or it is gone.
 
     `failure`: AWS's code, if it could not be asked.
@@ -101,7 +101,7 @@ class TemplateSource:
     name: str
     zones: tuple[str, ...]
     tags: Mapping[str, str]
-    launch: Launch
+    launch: LaunchSource
     nodegroup: NodegroupAnswer | None = None
 
 
@@ -136,7 +136,7 @@ def _of_template(template: LaunchTemplate) -> str:
     return template.fitting if template.requirements is not None and template.image else ""
 
 
-def node(group: TemplateSource, types: Mapping[str, InstanceType], name: str) -> Node:
+def node(group: TemplateSource, types: Mapping[str, InstanceType], name: str) -> SchedulingNode:
     """The node that a group would start; raises TemplateError.
 
     `name` is also its host name. Allocatable equals capacity. Source: buildNodeFromTemplate in cloudprovider/aws/aws_manager.go.
@@ -157,10 +157,10 @@ def node(group: TemplateSource, types: Mapping[str, InstanceType], name: str) ->
         capacity.update(resource_tags(managed.tags))
         labels.update(_nodegroup_labels(managed, labels.get("nodegroup-name", "")))
         taints += [Taint(key, value, _EKS_EFFECTS[effect]) for key, value, effect in managed.taints]
-    return Node(name, pairs(labels), tuple(taints), unschedulable=False, allocatable=capacity, capacity=dict(capacity))
+    return SchedulingNode(name, pairs(labels), tuple(taints), unschedulable=False, allocatable=capacity, capacity=dict(capacity))
 
 
-def check_policy(launch: Launch) -> None:
+def check_policy(launch: LaunchSource) -> None:
     """Raise TemplateError if a mixed policy rests on a launch template that is gone: upstream then refuses to start."""
     policy = launch.mixed
     if policy is not None and policy.template is None and not policy.types and policy.requirements is None:
@@ -208,7 +208,7 @@ def resource_tags(tags: Mapping[str, str]) -> dict[str, int]:
     return found
 
 
-def gpu_of(made: Node) -> str | None:
+def gpu_of(made: SchedulingNode) -> str | None:
     """The kind of GPU of a node, empty if it is not named, or None if the node has none.
 
     Source: NodeHasGpu in utils/gpu/gpu.go: the label says so, or there is some of the resource.
@@ -222,7 +222,7 @@ def _after(tags: Mapping[str, str], mark: str) -> dict[str, str]:
     return {tag.split(mark)[1]: value for tag, value in sorted(tags.items()) if mark in tag}
 
 
-def _demanded(launch: Launch) -> dict[str, int]:
+def _demanded(launch: LaunchSource) -> dict[str, int]:
     """What an attribute-based policy is sure to give. Source: updateCapacityWithRequirementsOverrides.
 
     Upstream multiplies the memory in 32 bits, so that 2048 MiB and more wrap; here as there.

@@ -2,30 +2,30 @@
 
 import numpy as np
 
-from agents.logic.nodes.scheduling.pod_shapes import Effect, Node, Shape, Toleration
-from agents.logic.nodes.scheduling.scheduled_cluster import Cluster, tolerates
+from agents.logic.nodes.scheduling.pod_shapes import PodShape, SchedulingNode, TaintEffect, Toleration
+from agents.logic.nodes.scheduling.scheduled_cluster import ScheduledCluster, tolerates
 
 _ALWAYS = tuple(
     Toleration(f"node.kubernetes.io/{name}", "Exists", "", effect)
     for name, effect in (
-        ("not-ready", Effect.NO_EXECUTE),
-        ("unreachable", Effect.NO_EXECUTE),
-        ("disk-pressure", Effect.NO_SCHEDULE),
-        ("memory-pressure", Effect.NO_SCHEDULE),
-        ("pid-pressure", Effect.NO_SCHEDULE),
-        ("unschedulable", Effect.NO_SCHEDULE),
+        ("not-ready", TaintEffect.NO_EXECUTE),
+        ("unreachable", TaintEffect.NO_EXECUTE),
+        ("disk-pressure", TaintEffect.NO_SCHEDULE),
+        ("memory-pressure", TaintEffect.NO_SCHEDULE),
+        ("pid-pressure", TaintEffect.NO_SCHEDULE),
+        ("unschedulable", TaintEffect.NO_SCHEDULE),
     )
 )
 """What the DaemonSet controller adds to each of its pods."""
 
 
-def runs(template: Shape, node: Node) -> tuple[bool, bool]:
+def runs(template: PodShape, node: SchedulingNode) -> tuple[bool, bool]:
     """Whether a DaemonSet with this pod template starts a pod on a node, and whether one that runs there may stay.
 
     Only the node's name, its labels and its taints matter; resources do not.
     Source: NodeShouldRunDaemonPod in Kubernetes' pkg/controller/daemon.
     """
-    picture = Cluster()
+    picture = ScheduledCluster()
     picture.add(node)
     here = slice(0, 1)
     named = not template.node_name or template.node_name == node.name
@@ -34,5 +34,5 @@ def runs(template: Shape, node: Node) -> tuple[bool, bool]:
     tolerations = (*template.tolerations, *_ALWAYS)
     if tolerates(tolerations, node.taints):
         return True, True
-    driven = [taint for taint in node.taints if taint.effect == Effect.NO_EXECUTE]
+    driven = [taint for taint in node.taints if taint.effect == TaintEffect.NO_EXECUTE]
     return False, tolerates(tolerations, driven)

@@ -11,7 +11,7 @@ import numpy as np
 
 from agents.logic.nodes.scheduling import scheduler_filters
 from agents.logic.nodes.scheduling.label_columns import Counts, Mask
-from agents.logic.nodes.scheduling.scheduled_cluster import Cluster, Row, ShapeId
+from agents.logic.nodes.scheduling.scheduled_cluster import Row, ScheduledCluster, ShapeId
 
 Placed = tuple[Counts, Counts]
 """Rows, and how many pods each of them took."""
@@ -19,14 +19,14 @@ Placed = tuple[Counts, Counts]
 NOWHERE = -1
 
 
-def alike(cluster: Cluster, shape: ShapeId) -> bool:
+def alike(cluster: ScheduledCluster, shape: ShapeId) -> bool:
     """Whether one pod of the shape changes nothing for the next but what is free on its node."""
     body = cluster.shapes[shape]
     special = body.ports or body.volumes or body.affinity or body.anti_affinity
     return not special and not any(one.required for one in body.spread)
 
 
-def room(cluster: Cluster, shape: ShapeId, rows: Counts) -> Counts:
+def room(cluster: ScheduledCluster, shape: ShapeId, rows: Counts) -> Counts:
     """How many pods of the shape the resources of each of the rows still take."""
     request = cluster.requests[shape]
     result = np.full(len(rows), np.iinfo(np.int64).max)
@@ -58,7 +58,9 @@ class Scatter:
         return drawn
 
 
-def fill(cluster: Cluster, shape: ShapeId, pods: int, among: Mask | None = None, way: Scatter | Counts | None = None) -> Placed:
+def fill(
+    cluster: ScheduledCluster, shape: ShapeId, pods: int, among: Mask | None = None, way: Scatter | Counts | None = None
+) -> Placed:
     """Place up to so many pods of a shape on the open nodes (of those `among`); the rest fits nowhere.
 
     One node is filled before the next, in the order of rows or in one that is given as `way`; or the pods are scattered.
@@ -79,7 +81,7 @@ class _Wanted:
     way: Scatter | Counts | None
 
 
-def _together(cluster: Cluster, wanted: _Wanted, allowed: Mask) -> Placed:
+def _together(cluster: ScheduledCluster, wanted: _Wanted, allowed: Mask) -> Placed:
     mask = scheduler_filters.passes(cluster, wanted.shape) & allowed
     if wanted.pods == 1:
         row = _next(mask, wanted.way)
@@ -116,7 +118,7 @@ def _scattered(takes: Counts, pods: int, scatter: Scatter) -> Counts:
     return given
 
 
-def _singly(cluster: Cluster, wanted: _Wanted, allowed: Mask) -> Placed:
+def _singly(cluster: ScheduledCluster, wanted: _Wanted, allowed: Mask) -> Placed:
     shape = wanted.shape
     able = scheduler_filters.by_node(cluster, shape, cluster.all) & allowed
     found: dict[Row, int] = {}
@@ -132,7 +134,7 @@ def _singly(cluster: Cluster, wanted: _Wanted, allowed: Mask) -> Placed:
     return np.array(list(found), np.int64), np.array(list(found.values()), np.int64)
 
 
-def _between(cluster: Cluster, shape: ShapeId, able: Mask) -> Mask:
+def _between(cluster: ScheduledCluster, shape: ShapeId, able: Mask) -> Mask:
     """The rows that the rules between pods leave."""
     mask = able.copy()
     for rule in scheduler_filters.between_pods(cluster, shape):
@@ -152,7 +154,7 @@ def _next(mask: Mask, way: Scatter | Counts | None) -> Row:
     return row if mask[row] else NOWHERE
 
 
-def schedule(cluster: Cluster, pods: Sequence[ShapeId], among: Mask | None = None) -> Counts:
+def schedule(cluster: ScheduledCluster, pods: Sequence[ShapeId], among: Mask | None = None) -> Counts:
     """Place pods in their order; for each its row, or NOWHERE. Neighbours of one shape go together.
 
     A shape that fits nowhere is not tried again as long as nothing but placements happens that cannot make room: with rules

@@ -11,11 +11,11 @@ from typing import cast
 from agents.logic.nodes.scheduling.pod_shapes import (
     EVERY_ADDRESS,
     NODE_NAME_FIELD,
+    AffinityTerm,
     Audience,
     HostPort,
     NodeTerm,
     Taint,
-    Term,
     Toleration,
     TopologySpread,
 )
@@ -24,7 +24,7 @@ from agents.logic.nodes.scheduling.scheduling_selectors import (
     NOTHING,
     LabelOperator,
     LabelRequirement,
-    Selector,
+    SchedulingSelector,
     SelectorError,
     label_selector,
     requirement,
@@ -46,7 +46,7 @@ class Unreadable(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Whose:
+class RuleOwner:
     """The pod that a rule belongs to: its namespace and labels, which some rules take over."""
 
     namespace: str
@@ -101,7 +101,7 @@ def labels(value: object, where: str) -> dict[str, str]:
     return {key: text(one, where) for key, one in mapping(value, where).items()}
 
 
-def selector(value: object, where: str = "the selector") -> Selector:
+def selector(value: object, where: str = "the selector") -> SchedulingSelector:
     """A label selector. Absent takes nothing, empty takes everything, as LabelSelectorAsSelector in apimachinery has it."""
     if value is None:
         return NOTHING
@@ -178,14 +178,14 @@ def _name(field: Json) -> LabelRequirement:
     )
 
 
-def pod_terms(affinity: object, kind: str, whose: Whose) -> tuple[Term, ...]:
+def pod_terms(affinity: object, kind: str, whose: RuleOwner) -> tuple[AffinityTerm, ...]:
     """The required terms between pods; `kind` is 'podAffinity' or 'podAntiAffinity'."""
     where = "the affinity between pods"
     found = sequence(mapping(mapping(affinity, where).get(kind), where).get(REQUIRED), where)
     return tuple(_pod_term(mapping(one, where), whose) for one in found)
 
 
-def _pod_term(term: Json, whose: Whose) -> Term:
+def _pod_term(term: Json, whose: RuleOwner) -> AffinityTerm:
     where = "a term between pods"
     named = texts(term.get("namespaces"), where)
     by_labels = selector(term.get("namespaceSelector"), where)
@@ -194,20 +194,22 @@ def _pod_term(term: Json, whose: Whose) -> Term:
     key = text(term.get("topologyKey"), where)
     if not key:
         raise Unreadable("a term between pods names no topology key")
-    return Term(Audience(selector(term.get("labelSelector"), where), frozenset(named), by_labels), key)
+    return AffinityTerm(Audience(selector(term.get("labelSelector"), where), frozenset(named), by_labels), key)
 
 
-def spread(value: object, whose: Whose) -> tuple[TopologySpread, ...]:
+def spread(value: object, whose: RuleOwner) -> tuple[TopologySpread, ...]:
     """The topology spread constraints of a pod; the values of matchLabelKeys are taken from the pod's own labels."""
     return tuple(_spread(mapping(one, "a spread constraint"), whose) for one in sequence(value, "the spread constraints"))
 
 
-def _spread(rule: Json, whose: Whose) -> TopologySpread:
+def _spread(rule: Json, whose: RuleOwner) -> TopologySpread:
     where = "a spread constraint"
     chosen = selector(rule.get("labelSelector"), where)
     own = {key: whose.labels[key] for key in texts(rule.get("matchLabelKeys"), where) if key in whose.labels}
     if own:
-        chosen = Selector((*chosen.requirements, *selector({"matchLabels": own}, where).requirements))  # absent takes part, too
+        chosen = SchedulingSelector(
+            (*chosen.requirements, *selector({"matchLabels": own}, where).requirements)
+        )  # absent takes part, too
     return TopologySpread(
         key=text(rule.get("topologyKey"), where),
         max_skew=whole(rule.get("maxSkew"), where, 1),

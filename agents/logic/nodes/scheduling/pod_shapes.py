@@ -1,6 +1,6 @@
 """What the scheduler needs to know of a pod and of a node, as values.
 
-A `Shape` is everything about a pod that decides where it may run. Pods of one controller share one, so a simulation asks each
+A `PodShape` is everything about a pod that decides where it may run. Pods of one controller share one, so a simulation asks each
 question once a shape and not once a pod. Nothing here is checked: who reads the objects of others checks them and refuses what is
 absurd.
 """
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from agents.logic.nodes.scheduling.pod_requests import Amounts
-from agents.logic.nodes.scheduling.scheduling_selectors import NOTHING, LabelRequirement, Selector
+from agents.logic.nodes.scheduling.scheduling_selectors import NOTHING, LabelRequirement, SchedulingSelector
 
 HOSTNAME = "kubernetes.io/hostname"
 ZONE = "topology.kubernetes.io/zone"
@@ -22,7 +22,7 @@ Pairs = tuple[tuple[str, str], ...]
 """Labels as sorted pairs, so that they can be compared and hashed."""
 
 
-class Effect(StrEnum):
+class TaintEffect(StrEnum):
     """What a taint does to pods that do not tolerate it."""
 
     NO_SCHEDULE = "NoSchedule"
@@ -30,7 +30,7 @@ class Effect(StrEnum):
     NO_EXECUTE = "NoExecute"
 
 
-HARD = (Effect.NO_SCHEDULE, Effect.NO_EXECUTE)
+HARD = (TaintEffect.NO_SCHEDULE, TaintEffect.NO_EXECUTE)
 """The effects that keep a pod away."""
 
 
@@ -80,13 +80,13 @@ class Audience:
     `namespaces` are named ones; `namespace_labels` takes further ones by their labels.
     """
 
-    selector: Selector
+    selector: SchedulingSelector
     namespaces: frozenset[str]
-    namespace_labels: Selector = NOTHING
+    namespace_labels: SchedulingSelector = NOTHING
 
 
 @dataclass(frozen=True, slots=True)
-class Term:
+class AffinityTerm:
     """A required (anti-)affinity term between pods: the audience shares, or must not share, a value of the node label `key`."""
 
     audience: Audience
@@ -102,7 +102,7 @@ class TopologySpread:
 
     key: str
     max_skew: int
-    selector: Selector
+    selector: SchedulingSelector
     min_domains: int = 1
     honor_affinity: bool = True
     honor_taints: bool = False
@@ -137,7 +137,7 @@ class Volume:
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class PodShape:
     """What decides where a pod may run. `requests` are sorted pairs; `terminating` pods no longer count for spread."""
 
     namespace: str = "default"
@@ -147,8 +147,8 @@ class Shape:
     node_terms: tuple[NodeTerm, ...] | None = None
     tolerations: tuple[Toleration, ...] = ()
     ports: tuple[HostPort, ...] = ()
-    affinity: tuple[Term, ...] = ()
-    anti_affinity: tuple[Term, ...] = ()
+    affinity: tuple[AffinityTerm, ...] = ()
+    anti_affinity: tuple[AffinityTerm, ...] = ()
     spread: tuple[TopologySpread, ...] = ()
     volumes: tuple[Volume, ...] = ()
     node_name: str = ""
@@ -167,7 +167,7 @@ class Shape:
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class SchedulingNode:
     """A node, or a template of one: what it offers and whom it keeps away.
 
     `attachable`: how many volumes of a driver it can attach; a driver that is absent has no limit.

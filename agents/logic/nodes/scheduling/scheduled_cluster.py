@@ -14,17 +14,26 @@ from agents.logic.nodes.scheduling.pod_requests import CPU, EPHEMERAL, MEMORY, P
 from agents.logic.nodes.scheduling.pod_shapes import (
     HARD,
     UNSCHEDULABLE_TAINT,
+    AffinityTerm,
     HostPort,
-    Node,
     NodeTerm,
     Pairs,
-    Shape,
+    PodShape,
+    SchedulingNode,
     Taint,
-    Term,
     Toleration,
 )
 from agents.logic.nodes.scheduling.scheduling_selectors import equals
-from agents.logic.nodes.scheduling.topology_counts import AllOf, Counting, Eligible, Holders, Namespaces, Spreading, Tally, hears
+from agents.logic.nodes.scheduling.topology_counts import (
+    AllOf,
+    AntiAffinityHolders,
+    Counting,
+    DomainCounts,
+    EligibleNodes,
+    Namespaces,
+    SpreadCounts,
+    hears,
+)
 
 MOST_AMOUNT = 2**50
 """The largest amount of one resource that a pod or a node is taken to have; sums over thousands of pods then fit 64 bits."""
@@ -44,21 +53,21 @@ class Savepoint:
     rows: int
 
 
-class Cluster:
+class ScheduledCluster:
     """Nodes and the pods on them. See the module for what it is for."""
 
     def __init__(self, namespaces: Namespaces | None = None) -> None:
         self.namespaces: Namespaces = namespaces or {}
         self.names: list[str] = []
-        self.nodes: list[Node] = []
-        self.shapes: list[Shape] = []
+        self.nodes: list[SchedulingNode] = []
+        self.shapes: list[PodShape] = []
         self.labels = LabelTable()
         self.resources: list[str] = list(FIRST_RESOURCES)
         self.free: Counts = np.zeros((64, len(FIRST_RESOURCES)), np.int64, order="F")
         self.offered: Counts = np.zeros((64, len(FIRST_RESOURCES)), np.int64, order="F")
         self.open: Mask = np.zeros(64, np.bool_)
         """Rows that a search may choose: not cordoned, and not withdrawn."""
-        self.tallies: dict[Counting, Tally] = {}
+        self.tallies: dict[Counting, DomainCounts] = {}
         self.on: list[dict[Row, int]] = []
         """By shape: how many pods of it each row carries."""
         self.ports: dict[HostPort, dict[Row, int]] = {}
@@ -66,7 +75,7 @@ class Cluster:
         self.volumes: dict[str, Counts] = {}
         """By driver: how many volumes each row has attached."""
         self.requests: list[Counts] = []
-        self._numbers: dict[Shape, ShapeId] = {}
+        self._numbers: dict[PodShape, ShapeId] = {}
         self._demands: list[int] = []
         """By shape: the place of what it demands of a node by itself in `_suited`."""
         self._suited: list[Mask] = []
@@ -75,10 +84,10 @@ class Cluster:
         self._tainted: dict[tuple[Taint, ...], int] = {}
         self._taints: Counts = np.zeros(64, np.int64)
         self._moves: list[tuple[ShapeId, Counts, Counts]] = []
-        self._counting: list[Tally] = []
-        self._held: list[tuple[Term, Tally]] = []
-        self._touched: dict[ShapeId, tuple[int, list[Tally]]] = {}
-        self._feared: dict[ShapeId, tuple[int, list[Tally]]] = {}
+        self._counting: list[DomainCounts] = []
+        self._held: list[tuple[AffinityTerm, DomainCounts]] = []
+        self._touched: dict[ShapeId, tuple[int, list[DomainCounts]]] = {}
+        self._feared: dict[ShapeId, tuple[int, list[DomainCounts]]] = {}
 
     @property
     def size(self) -> int:
@@ -92,11 +101,11 @@ class Cluster:
 
     # Nodes
 
-    def add(self, node: Node) -> Row:
+    def add(self, node: SchedulingNode) -> Row:
         """A node without pods; its row. Names should be unique."""
         return self.add_all((node,))
 
-    def add_all(self, nodes: Sequence[Node]) -> Row:
+    def add_all(self, nodes: Sequence[SchedulingNode]) -> Row:
         """Nodes without pods, in rows that follow one another; the first of them."""
         start, stop = len(self.names), len(self.names) + len(nodes)
         for resource in dict.fromkeys(name for node in nodes for name in node.allocatable):
@@ -134,7 +143,7 @@ class Cluster:
 
     # Shapes
 
-    def shape(self, shape: Shape) -> ShapeId:
+    def shape(self, shape: PodShape) -> ShapeId:
         """The number of a shape, which becomes known if it was not."""
         number = self._numbers.get(shape)
         if number is None:
@@ -177,12 +186,12 @@ class Cluster:
         if body.ports or body.volumes:
             self._occupy(body, rows, pods)
         for term in dict.fromkeys(body.anti_affinity):
-            rule = Holders(term)
+            rule = AntiAffinityHolders(term)
             (self.tallies.get(rule) or self._start(rule)).move(rows, pods)
         for tally in self.touched(shape):
             tally.move(rows, pods)
 
-    def _occupy(self, shape: Shape, rows: Counts, pods: Counts) -> None:
+    def _occupy(self, shape: PodShape, rows: Counts, pods: Counts) -> None:
         for port in shape.ports:
             self._count(self.ports.setdefault(port, {}), rows, pods)
         for volume in dict.fromkeys(shape.volumes):
@@ -229,7 +238,7 @@ class Cluster:
 
     # Counts of rules between pods
 
-    def tally(self, rule: AllOf | Spreading) -> Tally:
+    def tally(self, rule: AllOf | SpreadCounts) -> DomainCounts:
         """The count of a rule; made at its first use from the pods that are there."""
         found = self.tallies.get(rule)
         if found is None:
@@ -239,16 +248,16 @@ class Cluster:
                     found.move(*numbers(self.on[number]))
         return found
 
-    def _start(self, rule: Counting) -> Tally:
-        found = self.tallies[rule] = Tally(rule, self.labels.column(rule.key))
+    def _start(self, rule: Counting) -> DomainCounts:
+        found = self.tallies[rule] = DomainCounts(rule, self.labels.column(rule.key))
         found.cover(self.all, self.eligible)
-        if isinstance(rule, Holders):
+        if isinstance(rule, AntiAffinityHolders):
             self._held.append((rule.term, found))
         else:
             self._counting.append(found)
         return found
 
-    def touched(self, shape: ShapeId) -> list[Tally]:
+    def touched(self, shape: ShapeId) -> list[DomainCounts]:
         """The counts that a pod of this shape is part of."""
         seen, found = self._touched.get(shape, (0, []))
         if seen < len(self._counting):
@@ -257,7 +266,7 @@ class Cluster:
             self._touched[shape] = (len(self._counting), found)
         return found
 
-    def feared(self, shape: ShapeId) -> list[Tally]:
+    def feared(self, shape: ShapeId) -> list[DomainCounts]:
         """The counts of pods whose anti-affinity is about pods of this shape."""
         seen, found = self._feared.get(shape, (0, []))
         if seen < len(self._held):
@@ -305,20 +314,20 @@ class Cluster:
             known = self._suited[place] = np.concatenate((known, new)) if len(known) else new
         return known
 
-    def named(self, shape: Shape, rows: slice) -> Mask:
+    def named(self, shape: PodShape, rows: slice) -> Mask:
         """Rows with the name that the pod asks for, if it asks for one."""
         if not shape.node_name:
             return np.ones(len(range(*rows.indices(self.size))), np.bool_)
         return np.array([name == shape.node_name for name in self.names[rows]], np.bool_)
 
-    def uncordoned(self, shape: Shape, rows: slice) -> Mask:
+    def uncordoned(self, shape: PodShape, rows: slice) -> Mask:
         """Rows that are not cordoned, or whose cordon the pod tolerates."""
         if tolerates(shape.tolerations, (Taint(UNSCHEDULABLE_TAINT, "", HARD[0]),)):
             return np.ones(len(range(*rows.indices(self.size))), np.bool_)
         result: Mask = ~self._cordoned[: self.size][rows]
         return result
 
-    def eligible(self, rule: Eligible, rows: slice) -> Mask:
+    def eligible(self, rule: EligibleNodes, rows: slice) -> Mask:
         """Rows that a spread constraint counts."""
         result = np.ones(len(range(*rows.indices(self.size))), np.bool_)
         for key in rule.keys:
@@ -336,5 +345,5 @@ def tolerates(tolerations: Iterable[Toleration], taints: Iterable[Taint]) -> boo
 
 
 def numbers(counts: Mapping[Row, int]) -> tuple[Counts, Counts]:
-    """Rows and counts as arrays, for `Cluster.move`."""
+    """Rows and counts as arrays, for `ScheduledCluster.move`."""
     return np.array(list(counts), np.int64), np.array(list(counts.values()), np.int64)

@@ -11,12 +11,12 @@ import numpy as np
 
 from agents.logic.nodes.scheduling.label_columns import Mask
 from agents.logic.nodes.scheduling.pod_requests import PODS
-from agents.logic.nodes.scheduling.pod_shapes import Shape, TopologySpread
-from agents.logic.nodes.scheduling.scheduled_cluster import Cluster, Row, ShapeId
+from agents.logic.nodes.scheduling.pod_shapes import PodShape, TopologySpread
+from agents.logic.nodes.scheduling.scheduled_cluster import Row, ScheduledCluster, ShapeId
 from agents.logic.nodes.scheduling.scheduling_selectors import LabelOperator
-from agents.logic.nodes.scheduling.topology_counts import AllOf, Eligible, Spreading, hears
+from agents.logic.nodes.scheduling.topology_counts import AllOf, EligibleNodes, SpreadCounts, hears
 
-Filter = Callable[[Cluster, ShapeId, slice], Mask]
+Filter = Callable[[ScheduledCluster, ShapeId, slice], Mask]
 
 CONFLICTING_TERMS = "pod affinity terms conflict"
 SKEWED = "node(s) didn't match pod topology spread constraints"
@@ -30,7 +30,7 @@ class FilterFailure:
     reasons: tuple[str, ...]
 
 
-def passes(cluster: Cluster, shape: ShapeId, rows: slice | None = None) -> Mask:
+def passes(cluster: ScheduledCluster, shape: ShapeId, rows: slice | None = None) -> Mask:
     """Which nodes take one more pod of the shape. A cordoned node counts if the pod tolerates it; a search skips it itself."""
     within = cluster.all if rows is None else rows
     result = by_node(cluster, shape, within)
@@ -39,7 +39,7 @@ def passes(cluster: Cluster, shape: ShapeId, rows: slice | None = None) -> Mask:
     return result
 
 
-def by_node(cluster: Cluster, shape: ShapeId, rows: slice) -> Mask:
+def by_node(cluster: ScheduledCluster, shape: ShapeId, rows: slice) -> Mask:
     """Which nodes take it, rules between pods aside: these depend on the node and what it carries alone."""
     body = cluster.shapes[shape]
     result: Mask = cluster.suited(shape)[rows] & resources(cluster, shape, rows)
@@ -52,7 +52,7 @@ def by_node(cluster: Cluster, shape: ShapeId, rows: slice) -> Mask:
     return result
 
 
-def between_pods(cluster: Cluster, shape: ShapeId) -> list[Filter]:
+def between_pods(cluster: ScheduledCluster, shape: ShapeId) -> list[Filter]:
     """The rules between pods that concern a shape now; most pods have none."""
     body = cluster.shapes[shape]
     rules: list[Filter] = [topology_spread] if any(one.required for one in body.spread) else []
@@ -61,7 +61,7 @@ def between_pods(cluster: Cluster, shape: ShapeId) -> list[Filter]:
     return rules
 
 
-def explain(cluster: Cluster, shape: ShapeId) -> list[FilterFailure | None]:
+def explain(cluster: ScheduledCluster, shape: ShapeId) -> list[FilterFailure | None]:
     """For each node the first filter that keeps the shape away, or None if it fits."""
     found: list[FilterFailure | None] = [None] * cluster.size
     left = np.ones(cluster.size, np.bool_)
@@ -73,7 +73,7 @@ def explain(cluster: Cluster, shape: ShapeId) -> list[FilterFailure | None]:
     return found
 
 
-def only_nodes(shape: Shape) -> tuple[str, ...] | None:
+def only_nodes(shape: PodShape) -> tuple[str, ...] | None:
     """The names of the nodes that affinity by name leaves to look at, or None if it leaves all.
 
     An empty answer means that the terms conflict, and no node is looked at.
@@ -90,7 +90,7 @@ def only_nodes(shape: Shape) -> tuple[str, ...] | None:
     return tuple(sorted(union))
 
 
-def rejects(shape: Shape) -> FilterFailure | None:
+def rejects(shape: PodShape) -> FilterFailure | None:
     """Why a pod is refused before any node is looked at, or None: it could not be read, or its affinity contradicts itself."""
     if shape.refused:
         return FilterFailure("Unreadable", (shape.refused,))
@@ -100,28 +100,28 @@ def rejects(shape: Shape) -> FilterFailure | None:
 # Filters, each with what it says
 
 
-def node_name(cluster: Cluster, shape: ShapeId, rows: slice) -> Mask:
+def node_name(cluster: ScheduledCluster, shape: ShapeId, rows: slice) -> Mask:
     """NodeName: the node that the pod names."""
     return cluster.named(cluster.shapes[shape], rows)
 
 
-def unschedulable(cluster: Cluster, shape: ShapeId, rows: slice) -> Mask:
+def unschedulable(cluster: ScheduledCluster, shape: ShapeId, rows: slice) -> Mask:
     """NodeUnschedulable: no cordon, or one that is tolerated."""
     return cluster.uncordoned(cluster.shapes[shape], rows)
 
 
-def taints(cluster: Cluster, shape: ShapeId, rows: slice) -> Mask:
+def taints(cluster: ScheduledCluster, shape: ShapeId, rows: slice) -> Mask:
     """TaintToleration: every NoSchedule and NoExecute taint is tolerated."""
     return cluster.tolerated(cluster.shapes[shape].tolerations, rows)
 
 
-def node_affinity(cluster: Cluster, shape: ShapeId, rows: slice) -> Mask:
+def node_affinity(cluster: ScheduledCluster, shape: ShapeId, rows: slice) -> Mask:
     """NodeAffinity: node selector and required node affinity."""
     body = cluster.shapes[shape]
     return cluster.selected(body.node_selector, body.node_terms, rows)
 
 
-def ports(cluster: Cluster, shape: ShapeId, rows: slice) -> Mask:
+def ports(cluster: ScheduledCluster, shape: ShapeId, rows: slice) -> Mask:
     """NodePorts: no pod of the node holds a conflicting host port."""
     wanted = cluster.shapes[shape].ports
     taken = np.zeros(cluster.size, np.bool_)
@@ -132,7 +132,7 @@ def ports(cluster: Cluster, shape: ShapeId, rows: slice) -> Mask:
     return result
 
 
-def resources(cluster: Cluster, shape: ShapeId, rows: slice) -> Mask:
+def resources(cluster: ScheduledCluster, shape: ShapeId, rows: slice) -> Mask:
     """NodeResourcesFit: what is requested is free; a resource that is not requested does not matter, even if it is overdrawn."""
     start, stop, _step = rows.indices(cluster.size)
     request = cluster.requests[shape]
@@ -142,14 +142,14 @@ def resources(cluster: Cluster, shape: ShapeId, rows: slice) -> Mask:
     return result
 
 
-def volumes_single(cluster: Cluster, shape: ShapeId, rows: slice) -> Mask:
+def volumes_single(cluster: ScheduledCluster, shape: ShapeId, rows: slice) -> Mask:
     """VolumeRestrictions: a volume for a single pod has no user yet, on any node."""
     wanted = [one for one in cluster.shapes[shape].volumes if one.exclusive]
     free = not any(cluster.attached.get((one.driver, one.handle)) for one in wanted)
     return np.full(len(range(*rows.indices(cluster.size))), free)
 
 
-def volumes_limit(cluster: Cluster, shape: ShapeId, rows: slice) -> Mask:
+def volumes_limit(cluster: ScheduledCluster, shape: ShapeId, rows: slice) -> Mask:
     """NodeVolumeLimits: a driver attaches no more volumes to the node than it can; those attached already cost nothing."""
     wanted = dict.fromkeys(cluster.shapes[shape].volumes)
     within = range(*rows.indices(cluster.size))
@@ -166,7 +166,7 @@ def volumes_limit(cluster: Cluster, shape: ShapeId, rows: slice) -> Mask:
     return result
 
 
-def volumes_place(cluster: Cluster, shape: ShapeId, rows: slice) -> Mask:
+def volumes_place(cluster: ScheduledCluster, shape: ShapeId, rows: slice) -> Mask:
     """VolumeBinding and VolumeZone: every volume can be where the node is."""
     result = np.ones(len(range(*rows.indices(cluster.size))), np.bool_)
     for one in cluster.shapes[shape].volumes:
@@ -175,7 +175,7 @@ def volumes_place(cluster: Cluster, shape: ShapeId, rows: slice) -> Mask:
     return result
 
 
-def topology_spread(cluster: Cluster, shape: ShapeId, rows: slice) -> Mask:
+def topology_spread(cluster: ScheduledCluster, shape: ShapeId, rows: slice) -> Mask:
     """PodTopologySpread: with this pod no domain is further above the emptiest than the skew allows."""
     body = cluster.shapes[shape]
     result = np.ones(len(range(*rows.indices(cluster.size))), np.bool_)
@@ -188,24 +188,24 @@ def topology_spread(cluster: Cluster, shape: ShapeId, rows: slice) -> Mask:
     return result
 
 
-def spread_rules(shape: Shape) -> list[tuple[TopologySpread, Spreading]]:
+def spread_rules(shape: PodShape) -> list[tuple[TopologySpread, SpreadCounts]]:
     """A shape's required spread constraints, each with what it counts."""
     needed = [one for one in shape.spread if one.required]
     keys = tuple(sorted({one.key for one in needed}))
     rules = []
     for one in needed:
         selector, terms = (shape.node_selector, shape.node_terms) if one.honor_affinity else (None, None)
-        eligible = Eligible(keys, selector, terms, shape.tolerations if one.honor_taints else None)
-        rules.append((one, Spreading(one.selector, shape.namespace, one.key, eligible)))
+        eligible = EligibleNodes(keys, selector, terms, shape.tolerations if one.honor_taints else None)
+        rules.append((one, SpreadCounts(one.selector, shape.namespace, one.key, eligible)))
     return rules
 
 
-def pod_affinity(cluster: Cluster, shape: ShapeId, rows: slice) -> Mask:
+def pod_affinity(cluster: ScheduledCluster, shape: ShapeId, rows: slice) -> Mask:
     """InterPodAffinity: required affinity and anti-affinity, the pod's own and that of pods against it."""
     return attracted(cluster, shape, rows) & unopposed(cluster, shape, rows) & unfeared(cluster, shape, rows)
 
 
-def attracted(cluster: Cluster, shape: ShapeId, rows: slice) -> Mask:
+def attracted(cluster: ScheduledCluster, shape: ShapeId, rows: slice) -> Mask:
     """Each affinity term has a pod that meets all terms in the node's domain; a pod that is its own company may come first.
 
     Source: satisfyPodAffinity in the scheduler's plugins/interpodaffinity/filtering.go.
@@ -228,7 +228,7 @@ def attracted(cluster: Cluster, shape: ShapeId, rows: slice) -> Mask:
     return labelled & exist
 
 
-def unopposed(cluster: Cluster, shape: ShapeId, rows: slice) -> Mask:
+def unopposed(cluster: ScheduledCluster, shape: ShapeId, rows: slice) -> Mask:
     """No pod of an anti-affinity term's audience is in the node's domain."""
     result = np.ones(len(range(*rows.indices(cluster.size))), np.bool_)
     for term in dict.fromkeys(cluster.shapes[shape].anti_affinity):
@@ -238,7 +238,7 @@ def unopposed(cluster: Cluster, shape: ShapeId, rows: slice) -> Mask:
     return result
 
 
-def unfeared(cluster: Cluster, shape: ShapeId, rows: slice) -> Mask:
+def unfeared(cluster: ScheduledCluster, shape: ShapeId, rows: slice) -> Mask:
     """No pod in the node's domain has an anti-affinity term about this one."""
     result = np.ones(len(range(*rows.indices(cluster.size))), np.bool_)
     for tally in cluster.feared(shape):
@@ -247,7 +247,7 @@ def unfeared(cluster: Cluster, shape: ShapeId, rows: slice) -> Mask:
     return result
 
 
-def _readable(cluster: Cluster, shape: ShapeId, rows: slice) -> Mask:
+def _readable(cluster: ScheduledCluster, shape: ShapeId, rows: slice) -> Mask:
     return np.full(len(range(*rows.indices(cluster.size))), not cluster.shapes[shape].refused)
 
 
@@ -266,20 +266,20 @@ FILTERS: tuple[tuple[str, Filter], ...] = (
     ("InterPodAffinity", pod_affinity),
 )
 
-Reason = Callable[[Cluster, ShapeId, Row], tuple[str, ...]]
+Reason = Callable[[ScheduledCluster, ShapeId, Row], tuple[str, ...]]
 
 
 def _says(sentence: str) -> Reason:
     return lambda _cluster, _shape, _row: (sentence,)
 
 
-def _short(cluster: Cluster, shape: ShapeId, row: Row) -> tuple[str, ...]:
+def _short(cluster: ScheduledCluster, shape: ShapeId, row: Row) -> tuple[str, ...]:
     lacking = np.flatnonzero((cluster.requests[shape] > 0) & (cluster.free[row] < cluster.requests[shape]))
     names = [cluster.resources[column] for column in lacking.tolist()]
     return tuple("Too many pods" if name == PODS else f"Insufficient {name}" for name in names)
 
 
-def _spread_reason(cluster: Cluster, shape: ShapeId, row: Row) -> tuple[str, ...]:
+def _spread_reason(cluster: ScheduledCluster, shape: ShapeId, row: Row) -> tuple[str, ...]:
     """The first constraint that fails, as upstream goes through them."""
     body = cluster.shapes[shape]
     for one, rule in spread_rules(body):
@@ -292,7 +292,7 @@ def _spread_reason(cluster: Cluster, shape: ShapeId, row: Row) -> tuple[str, ...
     return (SKEWED,)
 
 
-def _affinity_reason(cluster: Cluster, shape: ShapeId, row: Row) -> tuple[str, ...]:
+def _affinity_reason(cluster: ScheduledCluster, shape: ShapeId, row: Row) -> tuple[str, ...]:
     here = slice(row, row + 1)
     if not attracted(cluster, shape, here)[0]:
         return ("node(s) didn't match pod affinity rules",)

@@ -63,7 +63,7 @@ class LabelRequirement:
 
 
 @dataclass(frozen=True, slots=True)
-class Selector:
+class SchedulingSelector:
     """Demands that must all be met; without any it takes everything. `nothing` is the selector that is absent: it takes none."""
 
     requirements: tuple[LabelRequirement, ...] = ()
@@ -79,8 +79,8 @@ class Selector:
         return not self.nothing and not self.requirements
 
 
-EVERYTHING = Selector()
-NOTHING = Selector(nothing=True)
+EVERYTHING = SchedulingSelector()
+NOTHING = SchedulingSelector(nothing=True)
 
 
 def requirement(key: str, operator: str, values: tuple[str, ...]) -> LabelRequirement:
@@ -101,7 +101,7 @@ def requirement(key: str, operator: str, values: tuple[str, ...]) -> LabelRequir
     return LabelRequirement(key, word, frozenset(values))
 
 
-def label_selector(match_labels: Labels, expressions: tuple[tuple[str, str, tuple[str, ...]], ...]) -> Selector:
+def label_selector(match_labels: Labels, expressions: tuple[tuple[str, str, tuple[str, ...]], ...]) -> SchedulingSelector:
     """A selector on pods or namespaces, if it is valid; else SelectorError.
 
     Source: LabelSelectorAsSelector in apimachinery's pkg/apis/meta/v1/helpers.go: four operators, no Gt and no Lt.
@@ -110,12 +110,14 @@ def label_selector(match_labels: Labels, expressions: tuple[tuple[str, str, tupl
     for key, operator, _values in expressions:
         if operator in (LabelOperator.GREATER, LabelOperator.LESS):
             raise SelectorError(f"'{operator}' on '{key}' is no operator of a label selector")
-    return Selector((*equal, *(requirement(*one) for one in expressions)))
+    return SchedulingSelector((*equal, *(requirement(*one) for one in expressions)))
 
 
-def equals(labels: Labels) -> Selector:
+def equals(labels: Labels) -> SchedulingSelector:
     """Every one of these labels with exactly this value; nothing is checked, as in a pod's nodeSelector."""
-    return Selector(tuple(LabelRequirement(key, LabelOperator.IN, frozenset((value,))) for key, value in sorted(labels.items())))
+    return SchedulingSelector(
+        tuple(LabelRequirement(key, LabelOperator.IN, frozenset((value,))) for key, value in sorted(labels.items()))
+    )
 
 
 def integer(text: str) -> int | None:

@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from agents.logic.nodes.scheduling.label_columns import Column, Counts, Mask, grown
-from agents.logic.nodes.scheduling.pod_shapes import Audience, NodeTerm, Pairs, Shape, Term, Toleration
-from agents.logic.nodes.scheduling.scheduling_selectors import Selector
+from agents.logic.nodes.scheduling.pod_shapes import AffinityTerm, Audience, NodeTerm, Pairs, PodShape, Toleration
+from agents.logic.nodes.scheduling.scheduling_selectors import SchedulingSelector
 
 Namespaces = Mapping[str, Mapping[str, str]]
 """The labels of every namespace; one that is missing has none."""
 
 
-def hears(audience: Audience, shape: Shape, namespaces: Namespaces) -> bool:
+def hears(audience: Audience, shape: PodShape, namespaces: Namespaces) -> bool:
     """Whether a pod belongs to an audience. Source: AffinityTerm.Matches in the scheduler's framework/types.go."""
     if shape.namespace not in audience.namespaces and not audience.namespace_labels.matches(namespaces.get(shape.namespace, {})):
         return False
@@ -25,7 +25,7 @@ def hears(audience: Audience, shape: Shape, namespaces: Namespaces) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Eligible:
+class EligibleNodes:
     """Which nodes a spread constraint counts: those with all of the pod's topology keys and, if honoured, its node rules."""
 
     keys: tuple[str, ...]
@@ -41,52 +41,52 @@ class AllOf:
     audiences: tuple[Audience, ...]
     key: str
 
-    def takes(self, shape: Shape, namespaces: Namespaces) -> bool:
+    def takes(self, shape: PodShape, namespaces: Namespaces) -> bool:
         """Whether a pod of this shape is counted."""
         return all(hears(one, shape, namespaces) for one in self.audiences)
 
 
 @dataclass(frozen=True, slots=True)
-class Holders:
+class AntiAffinityHolders:
     """Counts pods that hold an anti-affinity term themselves, and so keep its audience away."""
 
-    term: Term
+    term: AffinityTerm
 
     @property
     def key(self) -> str:
         """The topology key."""
         return self.term.key
 
-    def takes(self, shape: Shape, namespaces: Namespaces) -> bool:  # noqa: ARG002 - the three kinds are asked alike
+    def takes(self, shape: PodShape, namespaces: Namespaces) -> bool:  # noqa: ARG002 - the three kinds are asked alike
         """Whether a pod of this shape is counted."""
         return self.term in shape.anti_affinity
 
 
 @dataclass(frozen=True, slots=True)
-class Spreading:
+class SpreadCounts:
     """Counts pods for a spread constraint: of one namespace, not terminating, and on eligible nodes only.
 
     An empty selector counts nobody. Source: countPodsMatchSelector in the scheduler's plugins/podtopologyspread/common.go.
     """
 
-    selector: Selector
+    selector: SchedulingSelector
     namespace: str
     key: str
-    eligible: Eligible
+    eligible: EligibleNodes
 
-    def takes(self, shape: Shape, namespaces: Namespaces) -> bool:  # noqa: ARG002 - the three kinds are asked alike
+    def takes(self, shape: PodShape, namespaces: Namespaces) -> bool:  # noqa: ARG002 - the three kinds are asked alike
         """Whether a pod of this shape is counted."""
         if shape.terminating or shape.namespace != self.namespace or self.selector.empty:
             return False
         return self.selector.matches(dict(shape.labels))
 
 
-Counting = AllOf | Holders | Spreading
-Judge = Callable[[Eligible, slice], Mask]
+Counting = AllOf | AntiAffinityHolders | SpreadCounts
+Judge = Callable[[EligibleNodes, slice], Mask]
 
 
 @dataclass(slots=True)
-class Tally:
+class DomainCounts:
     """One count by domain of a topology key. `counted[row]` and `nodes[domain]` matter for spread only."""
 
     rule: Counting
@@ -104,7 +104,7 @@ class Tally:
         """Take in new nodes, of which those that the rule counts give their domain a place in the minimum."""
         self.fit()
         self.counted = grown(self.counted, rows.stop)  # type: ignore[assignment]  # grown keeps the dtype
-        mine = judge(self.rule.eligible, rows) if isinstance(self.rule, Spreading) else self.column.ids[rows] >= 0
+        mine = judge(self.rule.eligible, rows) if isinstance(self.rule, SpreadCounts) else self.column.ids[rows] >= 0
         self.counted[rows] = mine
         np.add.at(self.nodes, self.column.ids[rows][mine], 1)
 

@@ -13,7 +13,7 @@ from schemas.names import Workload
 from streams.clients.cluster_port import Pod
 from streams.clients.kube.controllers import ControllerKey
 from streams.publishing.published_state import PublishedState
-from streams.sources.kube.owners.topmost_controller import WHOLE, Dependents, Missing, OwnerChain, OwnerGraph
+from streams.sources.kube.owners.topmost_controller import WHOLE, Dependents, MissingController, OwnerChain, OwnerGraph
 
 PATIENCE = timedelta(seconds=5)
 """How long a pod waits for an owner that should exist and does not."""
@@ -101,23 +101,23 @@ def _follow(pod: PodOwnership, owner: ControllerKey, chain: OwnerChain, at: date
         return
     if chain.stop in WHOLE:
         pod.found = _workload(pod, chain.top or owner)
-    elif pod.found is None and (chain.stop is Missing.CIRCLE or _waited_enough(pod, chain, at)):
-        pod.found, pod.guessed = _guess(pod, chain), chain.stop is not Missing.UNSEEN
+    elif pod.found is None and (chain.stop is MissingController.CIRCLE or _waited_enough(pod, chain, at)):
+        pod.found, pod.guessed = _guess(pod, chain), chain.stop is not MissingController.UNSEEN
 
 
 def _waited_enough(pod: PodOwnership, chain: OwnerChain, at: datetime) -> bool:
-    return chain.stop is not Missing.NOT_YET and at - pod.since >= PATIENCE
+    return chain.stop is not MissingController.NOT_YET and at - pod.since >= PATIENCE
 
 
 def _loses_its_scale(pod: PodOwnership, chain: OwnerChain) -> bool:
     """Whether the workload had a scale and has none any more: it is being deleted before its pods."""
-    return chain.stop is Missing.NO_SCALE and pod.found == _workload(pod, chain.visited[-1])
+    return chain.stop is MissingController.NO_SCALE and pod.found == _workload(pod, chain.visited[-1])
 
 
 def _guess(pod: PodOwnership, chain: OwnerChain) -> Workload:
     """The last controller that a reference names, if it is well-known; else the topmost one found; else what the pod suggests."""
     last = chain.visited[-1]
-    if len(chain.visited) > 1 and last.well_known and chain.stop is not Missing.CIRCLE:
+    if len(chain.visited) > 1 and last.well_known and chain.stop is not MissingController.CIRCLE:
         return _workload(pod, last)
     return pod.guess if chain.top is None else _workload(pod, chain.top)
 

@@ -19,7 +19,7 @@ FORGET_AFTER = timedelta(hours=1)
 """A scale that nobody has read for this long is forgotten."""
 
 
-class Missing(Enum):
+class MissingController(Enum):
     """Why there is no controller for a key. The values complete a sentence that begins with the key."""
 
     NOT_YET = "is not known yet"
@@ -30,7 +30,7 @@ class Missing(Enum):
     CIRCLE = "owns itself by way of others"
 
 
-WHOLE = (None, Missing.NO_SCALE)
+WHOLE = (None, MissingController.NO_SCALE)
 """How a chain may end that was followed to its end: an owner without a scale decides nothing about pods."""
 
 
@@ -44,7 +44,7 @@ class OwnerChain:
 
     visited: tuple[ControllerKey, ...]
     top: ControllerKey | None = None
-    stop: Missing | None = None
+    stop: MissingController | None = None
 
 
 @dataclass(slots=True)
@@ -65,7 +65,7 @@ class OwnerGraph:
     def __init__(self, now: Callable[[], datetime], look_up: Callable[[ControllerKey], None]) -> None:
         self._now, self._look_up = now, look_up
         self._controllers: dict[ControllerKey, Controller] = {}
-        self._kinds: dict[str, tuple[Missing, str]] = {}
+        self._kinds: dict[str, tuple[MissingController, str]] = {}
         """By well-known kind: what a controller of that kind which is not in the graph is, and why."""
         self._scales: dict[ControllerKey, _Scale] = {}
 
@@ -81,12 +81,12 @@ class OwnerGraph:
 
     def mark_synced(self, kind: str) -> None:
         """Every controller of a well-known kind is in the graph, so one that is not does not exist."""
-        self._kinds[kind] = Missing.ABSENT, ""
+        self._kinds[kind] = MissingController.ABSENT, ""
 
     def mark_unseen(self, kind: str, reason: str) -> None:
         """Controllers of this kind cannot be seen at the moment. If they were listed before, what was known then stays valid."""
-        if self._kinds.get(kind, (Missing.UNSEEN, ""))[0] is Missing.UNSEEN:
-            self._kinds[kind] = Missing.UNSEEN, reason
+        if self._kinds.get(kind, (MissingController.UNSEEN, ""))[0] is MissingController.UNSEEN:
+            self._kinds[kind] = MissingController.UNSEEN, reason
 
     def record_scale(self, key: ControllerKey, scale: ObjectScale | None, reason: str = "") -> bool:
         """A look-up ended: with a scale, with None, or with the reason why it failed. Returns whether that is new."""
@@ -99,21 +99,21 @@ class OwnerGraph:
         self._scales[key] = _Scale(now, before.read if before else now, found, reason, pending=False, known=True)
         return before is None or not before.known or (before.found, before.reason) != (found, reason)
 
-    def get(self, key: ControllerKey) -> Controller | Missing:
+    def get(self, key: ControllerKey) -> Controller | MissingController:
         """The controller, or why there is none. Asks for its scale if it is not well-known."""
         found = self._controllers.get(key)
         if found is not None:
             return found
         if key.kind == "Node":
-            return Missing.NODE
+            return MissingController.NODE
         if key.well_known:
-            return self._kinds.get(key.kind, (Missing.NOT_YET, ""))[0]
+            return self._kinds.get(key.kind, (MissingController.NOT_YET, ""))[0]
         return self._by_scale(key)
 
     def failure(self, key: ControllerKey) -> str:
         """What the server answered when the controller could not be seen; empty when it can."""
         if key.well_known:
-            return self._kinds.get(key.kind, (Missing.NOT_YET, ""))[1]
+            return self._kinds.get(key.kind, (MissingController.NOT_YET, ""))[1]
         scale = self._scales.get(key)
         return scale.reason if scale is not None else ""
 
@@ -124,10 +124,10 @@ class OwnerGraph:
         key: ControllerKey | None = start
         while key is not None:
             if key in visited:
-                return OwnerChain((*visited, key), top, Missing.CIRCLE)
+                return OwnerChain((*visited, key), top, MissingController.CIRCLE)
             visited.append(key)
             found = self.get(key)
-            if isinstance(found, Missing):
+            if isinstance(found, MissingController):
                 return OwnerChain(tuple(visited), top, found)
             top, key = key, found.owner
         return OwnerChain(tuple(visited), top)
@@ -138,7 +138,7 @@ class OwnerGraph:
         for key in [key for key, scale in self._scales.items() if now - scale.read >= FORGET_AFTER]:
             del self._scales[key]
 
-    def _by_scale(self, key: ControllerKey) -> Controller | Missing:
+    def _by_scale(self, key: ControllerKey) -> Controller | MissingController:
         now = self._now()
         scale = self._scales.get(key)
         if scale is None:
@@ -151,8 +151,8 @@ class OwnerGraph:
         if scale.found is not None:
             return scale.found
         if scale.reason:
-            return Missing.UNSEEN
-        return Missing.NO_SCALE if scale.known else Missing.NOT_YET
+            return MissingController.UNSEEN
+        return MissingController.NO_SCALE if scale.known else MissingController.NOT_YET
 
 
 class Dependents:

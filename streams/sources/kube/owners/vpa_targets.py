@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from schemas.policies.vpa import VpaChanged
 from streams.clients.kube.controllers import Controller, ControllerKey, key_of
-from streams.sources.kube.owners.topmost_controller import WHOLE, Dependents, Missing, OwnerChain, OwnerGraph
+from streams.sources.kube.owners.topmost_controller import WHOLE, Dependents, MissingController, OwnerChain, OwnerGraph
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +86,9 @@ def check_target(vpa: VpaChanged, graph: OwnerGraph) -> TargetCheck:
         return _unsupported(vpa, (), "Cannot read targetRef. Reason: there is no targetRef with kind and name")
     start = key_of(vpa.namespace, ref.api_version, ref.kind, ref.name)
     target, chain = graph.get(start), graph.chain(start)
-    if chain.stop is Missing.NOT_YET:
+    if chain.stop is MissingController.NOT_YET:
         return TargetCheck(None, chain.visited)
-    if isinstance(target, Missing):
+    if isinstance(target, MissingController):
         sentence = f"Cannot read targetRef. Reason: {start} {target.value}{_failure(graph, start)}"
         return _unsupported(vpa, chain.visited, sentence)
     return _found(vpa, target, chain, graph)

@@ -22,7 +22,7 @@ from streams.clients.prometheus import Prometheus
 from streams.errors import BadInput
 from streams.log.log_port import NewRecord
 from streams.log_context import LogContext
-from streams.publishing.scrape_batches import Scrape, ScrapeBatcher, UsageColumns
+from streams.publishing.scrape_batches import ScrapeBatcher, ScrapeContext, UsageColumns
 from streams.sources.usage.history.past_workloads import PastWorkloads, PodLabelQuery, served_vpas
 from streams.sources.usage.history.range_queries import UsageHistory, UsageMatrix
 from streams.sources.usage.pod_workloads import READ_BACK, Name, PodWorkloads
@@ -149,7 +149,7 @@ class HistorySource:
         progress.rows += len(rows)
         keys = [workloads.workload(*name) or "" for name in zip(rows.namespaces, rows.pods, strict=True)]
         columns = UsageColumns(keys, rows.pods, rows.containers, rows.cores, rows.memory)
-        return self._batcher.records(columns, Scrape(progress.at, self._period.step, history=True))
+        return self._batcher.records(columns, ScrapeContext(progress.at, self._period.step, history=True))
 
 
 def _log_rejected(rejected: Sequence[RejectedRow]) -> None:

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from agents.logic.admission import admission_review as reviews
 from agents.logic.admission import vpa_manifest
-from agents.logic.admission.admission_report import Status
+from agents.logic.admission.admission_report import ReviewStatus
 from agents.logic.admission.admission_review import Reply
 from agents.logic.admission.admission_settings import AdmissionSettings
-from agents.logic.admission.pod_spec import Owner
+from agents.logic.admission.pod_spec import PodOwnerReference
 from agents.logic.admission.vpa_manifest import Vpa
 from agents.logic.admission.vpa_matching import Tables
 from agents.logic.resources import container_limit_range
@@ -25,7 +25,7 @@ SETTINGS = AdmissionSettings()
 SMALL, TARGET = {"cpu": "100m", "memory": "100Mi"}, {"cpu": "250m", "memory": "200Mi"}
 GOVERNOR = replace(vpa_manifest.read(vpa(advice(target=TARGET))), selector=())
 BOUNDED = {"default": container_limit_range.of_manifests([limit_range(max={"cpu": "200m"}, default={"cpu": "1"})])}
-OWNER, TOP = Owner("ReplicaSet", "web-1", "apps/v1"), Owner("Deployment", "web", "apps/v1")
+OWNER, TOP = PodOwnerReference("ReplicaSet", "web-1", "apps/v1"), PodOwnerReference("Deployment", "web", "apps/v1")
 
 
 def lookup(governor: Vpa = GOVERNOR, bounds: Any = None) -> Tables:
@@ -51,7 +51,7 @@ def let_through(asked: Any, words: str) -> None:
     assert "patch" not in said
     assert words in said["warnings"][0]
     assert words in found.account.reason
-    assert found.account.status is Status.ERROR
+    assert found.account.status is ReviewStatus.ERROR
 
 
 @pytest.mark.parametrize("form", [lambda asked: asked, json.dumps, lambda asked: json.dumps(asked).encode()])
@@ -69,7 +69,7 @@ def test_a_review_is_answered_with_a_patch_in_base64(form: Any) -> None:
 
 def test_the_account_names_the_pod_the_vpa_and_every_change() -> None:
     found = answer(review(pod(container(requests=SMALL)), dryRun=True)).account
-    assert (found.status, found.vpa, found.namespace, found.name) == (Status.APPLIED, "name", "default", "p")
+    assert (found.status, found.vpa, found.namespace, found.name) == (ReviewStatus.APPLIED, "name", "default", "p")
     assert (found.uid, found.resource, found.operation, found.dry_run) == ("u-1", "pods", "CREATE", True)
     assert [change.container for change in found.containers] == ["c"]
     assert not answer(review(pod(container(requests=SMALL)))).account.dry_run
@@ -98,7 +98,7 @@ def test_asked_again_the_answer_is_empty() -> None:
     once = applied(manifest, operations(answer(review(manifest)).review))
     found = answer(review(once))
     assert found.review["response"] == {"uid": "u-1", "allowed": True}
-    assert (found.account.status, found.account.reason) == (Status.SKIPPED, "the pod is as the patch would leave it")
+    assert (found.account.status, found.account.reason) == (ReviewStatus.SKIPPED, "the pod is as the patch would leave it")
 
 
 @pytest.mark.parametrize(
@@ -194,7 +194,7 @@ def test_a_vpa_that_breaks_the_rules_is_denied_with_all_that_is_wrong() -> None:
     assert said["status"]["code"] == 422
     assert said["status"]["details"]["kind"] == "VerticalPodAutoscaler"
     assert len(said["status"]["details"]["causes"]) == 2
-    assert found.account.status is Status.DENIED
+    assert found.account.status is ReviewStatus.DENIED
 
 
 def test_on_an_update_the_old_object_counts_and_on_a_deletion_nothing_does() -> None:

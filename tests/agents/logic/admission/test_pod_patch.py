@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.logic.admission import pod_patch, pod_spec, vpa_manifest
-from agents.logic.admission.admission_report import Patched
+from agents.logic.admission.admission_report import AdmissionPatch
 from agents.logic.admission.admission_settings import AdmissionSettings
 from agents.logic.resources import container_limit_range
-from agents.logic.resources.capping import By
+from agents.logic.resources.capping import CapReason
 from schemas import exact_quantity
 from schemas.decisions.recommendations import ContainerRecommendation
 from schemas.names import Amounts
@@ -27,7 +27,7 @@ SMALL = {"cpu": "100m", "memory": "100Mi"}
 TARGET = {"cpu": "250m", "memory": "200Mi"}
 
 
-def patched(manifest: Json, governor: Json, *limits: Json, settings: AdmissionSettings = PLAIN) -> Patched:
+def patched(manifest: Json, governor: Json, *limits: Json, settings: AdmissionSettings = PLAIN) -> AdmissionPatch:
     return pod_patch.patch(
         pod_spec.read(manifest), vpa_manifest.read(governor), container_limit_range.of_manifests(limits), settings
     )
@@ -83,14 +83,14 @@ def test_the_account_says_what_was_there_what_is_set_and_what_capped_it() -> Non
     (change,) = patched(pod(container(requests=SMALL)), governor).containers
     assert {name: amount.text for name, amount in change.requests_before.items()} == SMALL
     assert {name: amount.text for name, amount in change.requests.items()} == {"cpu": "200m", "memory": "200Mi"}
-    assert [(cap.by, cap.before.text, cap.after.text) for cap in change.caps] == [(By.MOST_ALLOWED, "250m", "200m")]
+    assert [(cap.by, cap.before.text, cap.after.text) for cap in change.caps] == [(CapReason.MOST_ALLOWED, "250m", "200m")]
 
 
 def test_a_scaling_for_the_whole_pod_is_in_the_account_and_not_in_the_annotation() -> None:
     governor = vpa(advice(target={"cpu": "1"}, lower={"cpu": "1"}, upper={"cpu": "1"}))
     manifest = pod(container(requests={"cpu": "100m"}, limits={"cpu": "100m"}))
     found = patched(manifest, governor, limit_range(type="Pod", max={"cpu": "500m"}))
-    assert [cap.by for cap in found.containers[0].caps] == [By.POD_RANGE]
+    assert [cap.by for cap in found.containers[0].caps] == [CapReason.POD_RANGE]
     updates = next(op["value"] for op in found.ops if str(op["path"]).endswith("vpaUpdates"))
     assert str(updates).endswith(", cpu request, cpu limit")
     assert "scaled" not in str(updates)
@@ -177,7 +177,7 @@ def test_a_boosted_request_stays_a_millicore_below_a_limit_that_stays(limit: str
 )
 def test_a_boost_that_cannot_be_applied_leaves_the_pod_as_it_is(said: Json, reason: str) -> None:
     found = patched(pod(container(requests=SMALL)), vpa(advice(target=TARGET), startupBoost=said), settings=BOOSTING)
-    assert found == Patched(reason=reason, failed=True)
+    assert found == AdmissionPatch(reason=reason, failed=True)
 
 
 def test_a_boost_is_applied_in_mode_off_and_not_to_a_container_that_is_off() -> None:

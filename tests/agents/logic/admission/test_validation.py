@@ -6,7 +6,7 @@ import pytest
 
 from agents.logic.admission import field_errors, vpa_validation
 from agents.logic.admission.admission_settings import AdmissionSettings
-from agents.logic.admission.vpa_validation import Checked
+from agents.logic.admission.vpa_validation import CheckedVpa
 from tests.support.admitted import policy, vpa
 
 Json = dict[str, Any]
@@ -20,7 +20,7 @@ SWITCH = "you must enable feature gate {} in the admission-controller args"
 GATE = "not supported when feature flag PerVPAConfig is disabled"
 
 
-def check(settings: AdmissionSettings = OFF, before: Any = None, **spec: Any) -> Checked:
+def check(settings: AdmissionSettings = OFF, before: Any = None, **spec: Any) -> CheckedVpa:
     return vpa_validation.check(vpa(**spec), before, settings)
 
 
@@ -30,7 +30,7 @@ def errors(settings: AdmissionSettings = OFF, before: Any = None, **spec: Any) -
 
 def test_a_missing_update_policy_is_completed_and_nothing_else_is() -> None:
     assert check().ops == ({"op": "add", "path": "/spec/updatePolicy", "value": {"updateMode": "Recreate"}},)
-    assert check(updatePolicy=RECREATE) == Checked(name="name")
+    assert check(updatePolicy=RECREATE) == CheckedVpa(name="name")
 
 
 @pytest.mark.parametrize("mode", ["Off", "Initial", "Recreate", "InPlaceOrRecreate", "Auto", "InPlace"])

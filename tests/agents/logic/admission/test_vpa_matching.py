@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from agents.logic.admission import pod_spec, vpa_matching
-from agents.logic.admission.pod_spec import Owner
-from agents.logic.admission.vpa_manifest import CpuBoost, Policy, Startup, Update, Vpa
+from agents.logic.admission.pod_spec import PodOwnerReference
+from agents.logic.admission.vpa_manifest import ContainerPolicyManifest, CpuBoost, StartupBoostManifest, UpdatePolicyManifest, Vpa
 from agents.logic.admission.vpa_matching import Tables, Unresolved
 from schemas.policies.selectors import Operator, Requirement
 from schemas.policies.vpa import TargetRef
@@ -17,9 +17,9 @@ from tests.support.admitted import container, pod
 OLD = datetime(2026, 1, 1, tzinfo=UTC)
 APP = (Requirement("app", Operator.IN, ("a",)),)
 GOVERNOR = Vpa("default", "v", OLD, TargetRef("Deployment", "web"), APP)
-DEPLOYMENT = Owner("Deployment", "web", "apps/v1")
-REPLICA_SET = Owner("ReplicaSet", "web-1", "apps/v1")
-BOOST = Startup(CpuBoost("Factor", 2))
+DEPLOYMENT = PodOwnerReference("Deployment", "web", "apps/v1")
+REPLICA_SET = PodOwnerReference("ReplicaSet", "web-1", "apps/v1")
+BOOST = StartupBoostManifest(CpuBoost("Factor", 2))
 
 
 def lookup(*vpas: Vpa, top: Any = DEPLOYMENT) -> Tables:
@@ -50,14 +50,14 @@ def test_a_selector_that_is_not_known_or_another_namespace_selects_nothing() -> 
 
 @pytest.mark.parametrize("mode", ["Initial", "Recreate", "Auto", "InPlaceOrRecreate", "InPlace", "", None])
 def test_every_mode_but_off_is_applied_to_new_pods(mode: str | None) -> None:
-    vpa = replace(GOVERNOR, update=Update(mode))
+    vpa = replace(GOVERNOR, update=UpdatePolicyManifest(mode))
     assert governor(vpa) == vpa
 
 
 def test_in_mode_off_only_a_boost_is_applied() -> None:
-    off = replace(GOVERNOR, update=Update("Off"))
+    off = replace(GOVERNOR, update=UpdatePolicyManifest("Off"))
     assert governor(off) == "the VPA of Deployment 'web' is in mode Off"
-    for boosting in (replace(off, startup=BOOST), replace(off, policies=(Policy("c", startup=BOOST),))):
+    for boosting in (replace(off, startup=BOOST), replace(off, policies=(ContainerPolicyManifest("c", startup=BOOST),))):
         assert governor(boosting) == boosting
 
 
@@ -65,7 +65,7 @@ def test_in_mode_off_only_a_boost_is_applied() -> None:
     ("top", "reason"),
     [
         (None, "no controller that could be a target is above ReplicaSet 'web-1'"),
-        (Owner("StatefulSet", "web"), "no VPA names StatefulSet 'web'"),
+        (PodOwnerReference("StatefulSet", "web"), "no VPA names StatefulSet 'web'"),
         (
             Unresolved("its owners form a circle"),
             Unresolved("the topmost controller above ReplicaSet 'web-1' is not known: its owners form a circle"),

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.logic.forecast import dsp, load_series, period_detection
-from agents.logic.forecast.dsp import DspSettings, Fitted
-from agents.logic.forecast.estimators import Fourier, Maximum, estimate
-from agents.logic.forecast.forecast_values import Cause, NoForecast
+from agents.logic.forecast.dsp import DspSettings, FittedForecast
+from agents.logic.forecast.estimators import FourierEstimator, MaximumEstimator, estimate
+from agents.logic.forecast.forecast_values import NoForecast, NoForecastReason
 
 MONDAY = 1_704_067_200
 DAY = 86_400
@@ -22,9 +22,9 @@ def made(days: float, step: int = 60, hours: float = 24.0) -> tuple[Any, Any]:
     return times, 2 * np.pi * (times - MONDAY) / (hours * 3600)
 
 
-def fitted(times: Any, values: Any, **settings: Any) -> Fitted:
+def fitted(times: Any, values: Any, **settings: Any) -> FittedForecast:
     found = dsp.fit(times, values, DspSettings(**settings))
-    assert isinstance(found, Fitted), found
+    assert isinstance(found, FittedForecast), found
     return found
 
 
@@ -58,16 +58,16 @@ def test_a_week_takes_two_weeks_to_be_seen() -> None:
 @pytest.mark.parametrize(
     ("values", "cause"),
     [
-        (lambda phase: np.full(len(phase), 3.0), Cause.CONSTANT),
-        (lambda phase: np.zeros(len(phase)), Cause.CONSTANT),
-        (lambda phase: np.full(len(phase), 0.1), Cause.CONSTANT),
-        (lambda phase: 5 + np.sin(2 * phase), Cause.OTHER_PERIOD),
-        (lambda phase: 5 + np.sin(4 * phase), Cause.OTHER_PERIOD),
-        (lambda phase: 1 + 10 * np.arange(len(phase)) / len(phase), Cause.NO_PERIOD),
-        (lambda phase: np.full(len(phase), np.nan), Cause.NO_SAMPLES),
+        (lambda phase: np.full(len(phase), 3.0), NoForecastReason.CONSTANT),
+        (lambda phase: np.zeros(len(phase)), NoForecastReason.CONSTANT),
+        (lambda phase: np.full(len(phase), 0.1), NoForecastReason.CONSTANT),
+        (lambda phase: 5 + np.sin(2 * phase), NoForecastReason.OTHER_PERIOD),
+        (lambda phase: 5 + np.sin(4 * phase), NoForecastReason.OTHER_PERIOD),
+        (lambda phase: 1 + 10 * np.arange(len(phase)) / len(phase), NoForecastReason.NO_PERIOD),
+        (lambda phase: np.full(len(phase), np.nan), NoForecastReason.NO_SAMPLES),
     ],
 )
-def test_a_series_that_supports_no_forecast_gets_none_and_the_cause(values: Any, cause: Cause) -> None:
+def test_a_series_that_supports_no_forecast_gets_none_and_the_cause(values: Any, cause: NoForecastReason) -> None:
     times, phase = made(15, 300)
     found = dsp.fit(times, values(phase), DspSettings(step=300))
     assert isinstance(found, NoForecast)
@@ -78,12 +78,12 @@ def test_a_series_that_supports_no_forecast_gets_none_and_the_cause(values: Any,
 def test_47_hours_are_too_few_and_the_reason_says_how_many_there_are() -> None:
     times, phase = made(46 / 24)
     found = dsp.fit(times, 5 + 2 * np.sin(phase), DspSettings())
-    assert found == NoForecast(Cause.SHORT_HISTORY, "47.0 hours of even history are there; a period of a day takes 48")
+    assert found == NoForecast(NoForecastReason.SHORT_HISTORY, "47.0 hours of even history are there; a period of a day takes 48")
 
 
 def test_a_step_that_does_not_fit_is_said_with_its_place() -> None:
     found = dsp.fit(np.array([0, 60, 150]), np.ones(3), DspSettings())
-    assert found == NoForecast(Cause.BAD_STEP, "90 s lie between the sample of 60 and the next: no multiple of 60 s")
+    assert found == NoForecast(NoForecastReason.BAD_STEP, "90 s lie between the sample of 60 and the next: no multiple of 60 s")
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -121,7 +121,7 @@ def test_any_period_is_found_though_only_days_and_weeks_are_forecast() -> None:
 
 
 def test_the_maximum_of_each_phase_gets_its_margin() -> None:
-    found = estimate(Maximum(0.1), np.array([1, 5, 3, 2, 2, 4, 6, 1.0]), 4, step=60)
+    found = estimate(MaximumEstimator(0.1), np.array([1, 5, 3, 2, 2, 4, 6, 1.0]), 4, step=60)
     assert found.tolist() == pytest.approx([2.2, 5.5, 6.6, 2.2])
 
 
@@ -129,13 +129,13 @@ def test_the_maximum_of_each_phase_gets_its_margin() -> None:
 def test_a_slow_weak_component_is_halved_unless_frequencies_are_folded(fewest: int, folded: bool, highest: float) -> None:
     cycle = 2 * np.pi * np.arange(2880) / 1440
     values = 10 + 4 * np.cos(cycle) + 0.4 * np.cos(10 * cycle)
-    found = estimate(Fourier(fewest=fewest, folded=folded, low=0.2 if fewest == 2 else 1.0), values, 1440, step=60)
+    found = estimate(FourierEstimator(fewest=fewest, folded=folded, low=0.2 if fewest == 2 else 1.0), values, 1440, step=60)
     assert found.max() == pytest.approx(highest, abs=0.01)
 
 
 def test_what_would_not_be_above_zero_is_a_hundredth() -> None:
     values = 1 + 2 * np.cos(2 * np.pi * np.arange(2880) / 1440)
-    found = estimate(Fourier(margin=0.1), values, 1440, step=60)
+    found = estimate(FourierEstimator(margin=0.1), values, 1440, step=60)
     assert found.max() == pytest.approx(3.3)
     assert found.min() > 0
     assert found[values[:1440] < -0.01].tolist() == pytest.approx([0.011] * int((values[:1440] < -0.01).sum()))
@@ -143,9 +143,13 @@ def test_what_would_not_be_above_zero_is_a_hundredth() -> None:
 
 def test_estimators_without_a_finite_error_win_nothing() -> None:
     times, phase = made(15, 300)
-    found = dsp.fit(times, 5 + np.sin(phase), DspSettings(step=300, estimators=(Maximum(float("nan")), Maximum(float("inf")))))
+    found = dsp.fit(
+        times,
+        5 + np.sin(phase),
+        DspSettings(step=300, estimators=(MaximumEstimator(float("nan")), MaximumEstimator(float("inf")))),
+    )
     assert isinstance(found, NoForecast)
-    assert found.cause == Cause.NOT_FINITE
+    assert found.cause == NoForecastReason.NOT_FINITE
 
 
 def test_estimators_that_expect_nothing_where_something_came_win_nothing() -> None:
@@ -153,8 +157,8 @@ def test_estimators_that_expect_nothing_where_something_came_win_nothing() -> No
     values = np.where(np.sin(phase) > 0, 5.0, 0.0)
     values[-24:] = 1.0
     even = load_series.LoadSeries(int(times[0]), 3600, values[-72:])
-    found = dsp.forecast(even, DAY, (Maximum(),))
-    assert found == NoForecast(Cause.NOT_FINITE, "none of 1 estimators has a finite error on the last period")
+    found = dsp.forecast(even, DAY, (MaximumEstimator(),))
+    assert found == NoForecast(NoForecastReason.NOT_FINITE, "none of 1 estimators has a finite error on the last period")
 
 
 def test_samples_that_are_no_numbers_are_filled_like_a_gap() -> None:

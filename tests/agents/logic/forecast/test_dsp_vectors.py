@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from agents.logic.forecast import dsp, estimators, load_series, period_detection
-from agents.logic.forecast.estimators import Fourier, Maximum
+from agents.logic.forecast.estimators import FourierEstimator, MaximumEstimator
 from agents.logic.forecast.forecast_values import NoForecast
 from agents.logic.forecast.load_series import LoadSeries
 from tests.support.ehpa_vectors import Json, checked, close, number, vectors
@@ -15,7 +15,7 @@ from tests.support.ehpa_vectors import Json, checked, close, number, vectors
 
 def name(estimator: Any) -> str:
     """An estimator as upstream prints it."""
-    if isinstance(estimator, Maximum):
+    if isinstance(estimator, MaximumEstimator):
         return f"Max Value Estimator {{marginFraction: {estimator.margin:.6f}}}"
     return (
         f"FFT Estimator {{minNumOfSpectrumItems: {estimator.fewest}, maxNumOfSpectrumItems: {estimator.most}, "
@@ -84,9 +84,9 @@ def test_autocorrelation_and_its_peaks_are_upstreams(vector: Json) -> None:
 
 def estimator_of(given: Json) -> Any:
     if "max_value" in given:
-        return Maximum(given["max_value"]["margin"])
-    told, default = given["fft"], Fourier()
-    return Fourier(
+        return MaximumEstimator(given["max_value"]["margin"])
+    told, default = given["fft"], FourierEstimator()
+    return FourierEstimator(
         margin=told["margin"],
         fewest=told["min"] or default.fewest,
         most=told["max"] or default.most,
@@ -104,7 +104,7 @@ def test_estimators_say_what_upstreams_say(vector: Json) -> None:
     values = values[len(values) % samples :]
     found = estimators.estimate(estimator, values, samples, step=step)
     assert len(found) == expected["n"]
-    exact = 1e-9 if isinstance(estimator, Maximum) else 1e-6
+    exact = 1e-9 if isinstance(estimator, MaximumEstimator) else 1e-6
     slack = exact * np.abs(found).max() + 2 * (1 + estimator.margin) * expected.get("threshold_item", 0)
     assert np.abs(found[:: expected.get("every", 1)] - expected["values"]).max() <= slack
     if "max" in expected:
@@ -145,7 +145,7 @@ def test_forecasts_are_upstreams(vector: Json) -> None:
     if not expected["period_s"]:
         assert isinstance(fitted, NoForecast)
         return
-    assert isinstance(fitted, dsp.Fitted), fitted
+    assert isinstance(fitted, dsp.FittedForecast), fitted
     assert (fitted.period, fitted.periods) == (expected["period_s"], expected["periods"])
     compare(vector["id"], fitted, expected, clean.values)
 
@@ -156,7 +156,7 @@ def sensitivity(values: Any, period: int) -> float:
     return max(4 / abs(float(values.mean())), 2 * 4.5 * float((1 / np.maximum(last, 1e-3)).mean()) * (last.min() < 0.05))
 
 
-def compare(which: str, fitted: dsp.Fitted, expected: Json, values: Any) -> None:
+def compare(which: str, fitted: dsp.FittedForecast, expected: Json, values: Any) -> None:
     reach = sensitivity(values, len(fitted.forecast.profile))
     theirs = expected["estimators"]
     assert [name(trial.estimator) for trial in fitted.trials] == [e["name"] for e in theirs]
@@ -179,7 +179,7 @@ def compare(which: str, fitted: dsp.Fitted, expected: Json, values: Any) -> None
     assert max(abs(mine.max() - forecast["max"]), abs(mine.mean() - forecast["mean"]), abs(mine.min() - forecast["min"])) <= slack
 
 
-def close_race(fitted: dsp.Fitted, theirs: int, items: list[list[float]], reach: float) -> None:
+def close_race(fitted: dsp.FittedForecast, theirs: int, items: list[list[float]], reach: float) -> None:
     """Another winner is right only if the two errors lie within what upstream's rounding may move each by."""
     mine = fitted.chosen
     allowed = reach * (items[mine][0] + items[theirs][0]) + 1e-6

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.logic.forecast import ensemble, load_series, seasonal_profiles
-from agents.logic.forecast.ensemble import Ensemble, EnsembleSettings
-from agents.logic.forecast.forecast_values import Cause, NoForecast
-from agents.logic.forecast.seasonal_profiles import Ahead, Stack
+from agents.logic.forecast.ensemble import EnsembleForecast, EnsembleSettings
+from agents.logic.forecast.forecast_values import NoForecast, NoForecastReason
+from agents.logic.forecast.seasonal_profiles import ForecastWindow, ProfileStack
 
 MONDAY = 1_704_067_200
 DAY = 86_400
@@ -25,9 +25,9 @@ def cycle(at: Any, hours: float = 24.0) -> Any:
     return np.sin(2 * np.pi * (at - MONDAY) / (hours * 3600))
 
 
-def fitted(at: Any, values: Any, **settings: Any) -> Ensemble:
+def fitted(at: Any, values: Any, **settings: Any) -> EnsembleForecast:
     found = ensemble.fit(at, values, EnsembleSettings(**settings))
-    assert isinstance(found, Ensemble), found
+    assert isinstance(found, EnsembleForecast), found
     return found
 
 
@@ -86,14 +86,14 @@ def test_the_stated_error_is_near_the_one_that_comes() -> None:
 @pytest.mark.parametrize(
     ("values", "cause"),
     [
-        (lambda at: np.full(len(at), 2.0), Cause.CONSTANT),
-        (lambda at: np.zeros(len(at)), Cause.CONSTANT),
-        (lambda at: np.full(len(at), np.nan), Cause.NO_SAMPLES),
-        (lambda at: 100 + np.cumsum(np.random.default_rng(1).normal(size=len(at))), Cause.NOT_BETTER),
-        (lambda at: np.where(at < MONDAY + 300, 1.0, np.nan), Cause.CONSTANT),
+        (lambda at: np.full(len(at), 2.0), NoForecastReason.CONSTANT),
+        (lambda at: np.zeros(len(at)), NoForecastReason.CONSTANT),
+        (lambda at: np.full(len(at), np.nan), NoForecastReason.NO_SAMPLES),
+        (lambda at: 100 + np.cumsum(np.random.default_rng(1).normal(size=len(at))), NoForecastReason.NOT_BETTER),
+        (lambda at: np.where(at < MONDAY + 300, 1.0, np.nan), NoForecastReason.CONSTANT),
     ],
 )
-def test_a_series_that_supports_no_forecast_gets_none_and_the_cause(values: Any, cause: Cause) -> None:
+def test_a_series_that_supports_no_forecast_gets_none_and_the_cause(values: Any, cause: NoForecastReason) -> None:
     at = times(14)
     found = ensemble.fit(at, values(at), EnsembleSettings())
     assert isinstance(found, NoForecast)
@@ -103,7 +103,7 @@ def test_a_series_that_supports_no_forecast_gets_none_and_the_cause(values: Any,
 def test_two_days_are_too_few_to_try_a_forecast_on() -> None:
     at = times(2.1)
     found = ensemble.fit(at, 5 + cycle(at), EnsembleSettings())
-    assert found == NoForecast(Cause.SHORT_HISTORY, "2.1 days of history are too few to try a forecast on them")
+    assert found == NoForecast(NoForecastReason.SHORT_HISTORY, "2.1 days of history are too few to try a forecast on them")
 
 
 def test_gaps_order_and_repeats_do_not_matter() -> None:
@@ -139,8 +139,8 @@ def test_a_long_gap_takes_the_values_of_the_day_before_and_a_short_one_a_straigh
 
 def test_a_profile_is_moved_to_the_present_level_by_difference_or_by_ratio() -> None:
     """The profile says 2, the last two bins 3: one more, halving each two bins, or half as much again."""
-    ahead = Ahead(np.array([2]), 2, 4)
-    found = seasonal_profiles.levelled(Stack(("p",), np.full((1, 1, 6), 2.0)), np.full(6, 3.0), ahead, [2])
+    ahead = ForecastWindow(np.array([2]), 2, 4)
+    found = seasonal_profiles.levelled(ProfileStack(("p",), np.full((1, 1, 6), 2.0)), np.full(6, 3.0), ahead, [2])
     assert found.names == ("p", "p scaled", "p levelled for 2 bins")
     assert found.values[0, 0].tolist() == [2, 2, 2, 2]
     assert found.values[1, 0].tolist() == [3, 3, 3, 3]
@@ -150,7 +150,7 @@ def test_a_profile_is_moved_to_the_present_level_by_difference_or_by_ratio() -> 
 def test_an_ensemble_is_a_plain_value_that_a_checkpoint_can_hold() -> None:
     at = times(14)
     found = fitted(at, 5 + 2 * cycle(at))
-    assert msgspec.json.decode(msgspec.json.encode(found), type=Ensemble) == found
+    assert msgspec.json.decode(msgspec.json.encode(found), type=EnsembleForecast) == found
 
 
 @given(

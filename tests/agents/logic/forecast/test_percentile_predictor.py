@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.logic.forecast import percentile_predictor
-from agents.logic.forecast.forecast_values import Cause, NoForecast
+from agents.logic.forecast.forecast_values import NoForecast, NoForecastReason
 from agents.logic.forecast.percentile_predictor import LinearBuckets, Percentiles, PercentileSettings
 
 HUNDRED = np.array([1.0] * 99 + [5.0])
@@ -87,4 +87,4 @@ def test_an_estimate_that_is_no_number_is_refused() -> None:
     assert found == math.inf
     refused = percentile_predictor.constant(found, first=0, last=600, step=60)
     assert isinstance(refused, NoForecast)
-    assert refused.cause == Cause.NOT_FINITE
+    assert refused.cause == NoForecastReason.NOT_FINITE

@@ -6,11 +6,20 @@ from typing import Any
 import pytest
 
 from agents.logic.nodes.aws import asg_provider, group_options, group_specs, node_templates, provider_ids
-from agents.logic.nodes.aws.asg_provider import Activity, ApiError, Asking, Call, Described, Instance, NodeRef, Provider
+from agents.logic.nodes.aws.asg_provider import (
+    ApiError,
+    AsgProvider,
+    Asking,
+    AwsCall,
+    AwsInstance,
+    DescribedGroup,
+    NodeRef,
+    ScalingActivity,
+)
 from agents.logic.nodes.aws.node_templates import (
     InstanceRequirements,
     InstanceType,
-    Launch,
+    LaunchSource,
     LaunchTemplate,
     MixedPolicy,
     NodegroupAnswer,
@@ -59,7 +68,7 @@ def test_a_spec_names_groups_or_is_refused_in_upstreams_words(vector: Vector) ->
             _read_spec(inputs)
         assert str(refused.value) == expected["error"]
     elif inputs["kind"] == "explicit":
-        assert group_specs.explicit(inputs["spec"]) == group_specs.Spec(expected["name"], expected["min"], expected["max"])
+        assert group_specs.explicit(inputs["spec"]) == group_specs.GroupSpec(expected["name"], expected["min"], expected["max"])
     else:
         assert group_specs.discovery(inputs["specs"]) == expected["tags"]
         assert group_specs.filters(expected["tags"]) == expected["describe_filters"]
@@ -125,7 +134,7 @@ def _template_source(aws: Vector) -> node_templates.TemplateSource:
         policy = MixedPolicy(_launch_template(aws, mixed["launch_template"]), name, types, wanted, fitting)
     configured = aws.get("launch_configurations", {}).get(group.get("launch_configuration"))
     failure = aws.get("failing_apis", {}).get("DescribeLaunchConfigurations", "")
-    launch = Launch(failure, configured, _launch_template(aws, group.get("launch_template")), policy)
+    launch = LaunchSource(failure, configured, _launch_template(aws, group.get("launch_template")), policy)
     named = node_templates.managed_by(node_templates.label_tags(tags))
     answer = aws.get("eks_nodegroups", {}).get("/".join(named)) if named is not None else None
     return node_templates.TemplateSource(group["name"], tuple(group["zones"]), tags, launch, _answer(answer))
@@ -176,8 +185,8 @@ class FakeAws:
     """Answers calls from what a vector says, and notes them."""
 
     def __init__(self, state: Vector) -> None:
-        self.groups: dict[str, Described] = {}
-        self.activities: dict[str, list[Activity]] = {}
+        self.groups: dict[str, DescribedGroup] = {}
+        self.activities: dict[str, list[ScalingActivity]] = {}
         self.failing: dict[str, str] = {}
         self.configurations: dict[str, str] = state.get("launch_configurations", {})
         self.notes: list[Vector] = []
@@ -185,8 +194,8 @@ class FakeAws:
 
     def change(self, state: Vector) -> None:
         for one in state.get("groups", ()):
-            instances = tuple(Instance(i["id"], i["zone"], i["lifecycle"], i["health"]) for i in one["instances"])
-            self.groups[one["name"]] = Described(
+            instances = tuple(AwsInstance(i["id"], i["zone"], i["lifecycle"], i["health"]) for i in one["instances"])
+            self.groups[one["name"]] = DescribedGroup(
                 one["name"],
                 one["min"],
                 one["max"],
@@ -199,7 +208,7 @@ class FakeAws:
         if "groups" in state:
             self.groups = {one["name"]: self.groups[one["name"]] for one in state["groups"]}
         for name, found in state.get("scaling_activities", {}).items():
-            self.activities[name] = [Activity(one["at_s"], one["status"]) for one in found]
+            self.activities[name] = [ScalingActivity(one["at_s"], one["status"]) for one in found]
         self.failing = state.get("failing_apis", {})
 
     def run(self, asking: Asking) -> None:
@@ -215,7 +224,7 @@ class FakeAws:
         except StopIteration:
             return
 
-    def answer(self, call: Call) -> asg_provider.Answer:
+    def answer(self, call: AwsCall) -> asg_provider.Answer:
         if call.api == "DescribeAutoScalingGroups":
             if call.filters:
                 return [one for one in self.groups.values() if all(_carries(one, wanted) for wanted in call.filters)]
@@ -230,26 +239,28 @@ class FakeAws:
             self._terminate(call.instance)
         return None
 
-    def _set(self, name: str, desired: int, instances: tuple[Instance, ...] | None = None) -> None:
+    def _set(self, name: str, desired: int, instances: tuple[AwsInstance, ...] | None = None) -> None:
         old = self.groups[name]
         mine = old.instances if instances is None else instances
-        self.groups[name] = Described(name, old.least, old.most, desired, old.zones, mine, old.tags, old.launch_configuration)
+        self.groups[name] = DescribedGroup(
+            name, old.least, old.most, desired, old.zones, mine, old.tags, old.launch_configuration
+        )
 
     def _terminate(self, instance: str) -> None:
         for one in list(self.groups.values()):
             if any(i.name == instance for i in one.instances):
                 after = tuple(
-                    Instance(i.name, i.zone, "Terminating", i.health) if i.name == instance else i for i in one.instances
+                    AwsInstance(i.name, i.zone, "Terminating", i.health) if i.name == instance else i for i in one.instances
                 )
                 self._set(one.name, one.desired - 1, after)
 
 
-def _carries(group: Described, wanted: str) -> bool:
+def _carries(group: DescribedGroup, wanted: str) -> bool:
     kind, _equal, value = wanted.partition("=")
     return value in group.tags if kind == "tag-key" else group.tags.get(kind.removeprefix("tag:")) == value
 
 
-def note(call: Call) -> Vector:
+def note(call: AwsCall) -> Vector:
     """A call as the vectors write it."""
     found: Vector = {"api": call.api}
     if call.api == "SetDesiredCapacity":
@@ -271,7 +282,7 @@ class Scene:
     def __init__(self, inputs: Vector) -> None:
         self.aws = FakeAws(inputs["aws"])
         explicit = [group_specs.explicit(one) for one in inputs.get("explicit", ())]
-        self.mine = Provider(explicit, group_specs.discovery(inputs.get("auto_discovery", ())))
+        self.mine = AsgProvider(explicit, group_specs.discovery(inputs.get("auto_discovery", ())))
 
     def outcome(self) -> Vector:
         calls, self.aws.notes = self.aws.notes, []
@@ -323,7 +334,7 @@ class Scene:
         return None
 
 
-def _status(one: Instance) -> Vector:
+def _status(one: AwsInstance) -> Vector:
     found: Vector = {"id": one.provider_id}
     if one.health == asg_provider.UNFULFILLED:
         found |= {"error_class": "OutOfResource", "error_code": asg_provider.UNFULFILLED, "state": "Creating"}

@@ -10,42 +10,42 @@ from hypothesis import strategies as st
 
 from agents.logic.nodes import node_estimator, priority_config
 from agents.logic.nodes.drain_rules import DisruptionBudget, DisruptionBudgets
-from agents.logic.nodes.node_estimator import EstimatorLimits, PodGroup, Template
-from agents.logic.nodes.pod_scheduling_needs import Nature, SchedulablePod
+from agents.logic.nodes.node_estimator import EstimatorLimits, GroupTemplate, PodGroup
+from agents.logic.nodes.pod_scheduling_needs import PodNature, SchedulablePod
 from agents.logic.nodes.scheduling import placement, placement_rules, scheduler_filters
 from agents.logic.nodes.scheduling.pod_shapes import (
     HOSTNAME,
     ZONE,
+    AffinityTerm,
     Audience,
     HostPort,
-    Node,
     NodeTerm,
-    Shape,
-    Term,
+    PodShape,
+    SchedulingNode,
     TopologySpread,
     Volume,
 )
-from agents.logic.nodes.scheduling.scheduled_cluster import Cluster
+from agents.logic.nodes.scheduling.scheduled_cluster import ScheduledCluster
 from agents.logic.nodes.scheduling.scheduling_selectors import EVERYTHING, equals, requirement
 from schemas import exact_quantity
 
 HERE = frozenset(("default",))
 
 
-def a_node(name: str, cpu: int = 1000, pods: int = 10, zone: str = "a", **attachable: int) -> Node:
+def a_node(name: str, cpu: int = 1000, pods: int = 10, zone: str = "a", **attachable: int) -> SchedulingNode:
     offered = {"cpu": cpu, "memory": 2**30, "pods": pods}
-    return Node(name, ((HOSTNAME, name), (ZONE, zone)), allocatable=offered, capacity=offered, attachable=attachable)
+    return SchedulingNode(name, ((HOSTNAME, name), (ZONE, zone)), allocatable=offered, capacity=offered, attachable=attachable)
 
 
 apps = st.sampled_from(["x", "y"])
 keys = st.sampled_from([HOSTNAME, ZONE, "rack"])
-terms = st.builds(lambda app, key: Term(Audience(equals({"app": app}), HERE), key), apps, keys)
+terms = st.builds(lambda app, key: AffinityTerm(Audience(equals({"app": app}), HERE), key), apps, keys)
 spreads = st.builds(lambda app, key, skew: TopologySpread(key, skew, equals({"app": app})), apps, keys, st.integers(1, 2))
 
 
 @st.composite
-def shapes(draw: st.DrawFn) -> Shape:
-    return Shape(
+def shapes(draw: st.DrawFn) -> PodShape:
+    return PodShape(
         labels=(("app", draw(apps)),),
         requests=(("cpu", draw(st.integers(1, 600))),),
         ports=tuple(HostPort(one) for one in draw(st.sets(st.sampled_from([80, 81]), max_size=1))),
@@ -56,16 +56,16 @@ def shapes(draw: st.DrawFn) -> Shape:
 
 
 @st.composite
-def clusters(draw: st.DrawFn) -> Cluster:
-    cluster = Cluster()
+def clusters(draw: st.DrawFn) -> ScheduledCluster:
+    cluster = ScheduledCluster()
     for number in range(draw(st.integers(1, 6))):
         cluster.add(a_node(f"n{number}", draw(st.integers(100, 2000)), draw(st.integers(1, 6)), draw(st.sampled_from("ab"))))
     return cluster
 
 
-def seen(cluster: Cluster, bodies: list[Shape]) -> list[list[bool]]:
+def seen(cluster: ScheduledCluster, bodies: list[PodShape]) -> list[list[bool]]:
     """What the filters say of each shape, by a cluster that has counted nothing before."""
-    fresh = Cluster()
+    fresh = ScheduledCluster()
     fresh.add_all(cluster.nodes)
     for number, body in enumerate(cluster.shapes):
         for row, count in cluster.on[number].items():
@@ -74,14 +74,14 @@ def seen(cluster: Cluster, bodies: list[Shape]) -> list[list[bool]]:
 
 
 @given(clusters(), st.lists(shapes(), min_size=1, max_size=8))
-def test_counts_that_are_kept_up_say_the_same_as_counting_again(cluster: Cluster, bodies: list[Shape]) -> None:
+def test_counts_that_are_kept_up_say_the_same_as_counting_again(cluster: ScheduledCluster, bodies: list[PodShape]) -> None:
     for body in bodies:
         placement.fill(cluster, cluster.shape(body), 2)
         assert [scheduler_filters.passes(cluster, cluster.shape(one)).tolist() for one in bodies] == seen(cluster, bodies)
 
 
 @given(clusters(), st.lists(shapes(), min_size=1, max_size=8))
-def test_taking_back_leaves_everything_as_it_was(cluster: Cluster, bodies: list[Shape]) -> None:
+def test_taking_back_leaves_everything_as_it_was(cluster: ScheduledCluster, bodies: list[PodShape]) -> None:
     numbers = [cluster.shape(body) for body in bodies]
     placement.schedule(cluster, numbers[::2])
     before = [scheduler_filters.passes(cluster, number).tolist() for number in numbers]
@@ -94,37 +94,39 @@ def test_taking_back_leaves_everything_as_it_was(cluster: Cluster, bodies: list[
 
 
 @given(clusters(), st.lists(shapes(), min_size=1, max_size=12))
-def test_no_node_takes_more_than_it_has_and_no_pod_is_lost(cluster: Cluster, bodies: list[Shape]) -> None:
+def test_no_node_takes_more_than_it_has_and_no_pod_is_lost(cluster: ScheduledCluster, bodies: list[PodShape]) -> None:
     rows = placement.schedule(cluster, [cluster.shape(body) for body in bodies])
     assert (cluster.free[: cluster.size] >= 0).all()
     assert sum(sum(on.values()) for on in cluster.on) == int((rows != placement.NOWHERE).sum())
 
 
 @given(clusters(), st.integers(1, 40), st.booleans())
-def test_pods_together_and_one_by_one_leave_the_same_room(cluster: Cluster, pods: int, scattered: bool) -> None:
-    plain = Shape(requests=(("cpu", 90),))
+def test_pods_together_and_one_by_one_leave_the_same_room(cluster: ScheduledCluster, pods: int, scattered: bool) -> None:
+    plain = PodShape(requests=(("cpu", 90),))
     way = placement.Scatter() if scattered else None
     together = int(placement.fill(cluster, cluster.shape(plain), pods, None, way)[1].sum())
-    alone = Cluster()
+    alone = ScheduledCluster()
     alone.add_all(cluster.nodes)
     singly = sum(len(placement.fill(alone, alone.shape(plain), 1)[0]) for _pod in range(pods))
     assert together == singly
 
 
 @given(clusters(), st.lists(st.tuples(shapes(), st.integers(1, 20)), min_size=1, max_size=4), st.integers(0, 5))
-def test_an_estimate_keeps_its_limits_and_the_cluster(cluster: Cluster, wanted: list[tuple[Shape, int]], most: int) -> None:
+def test_an_estimate_keeps_its_limits_and_the_cluster(
+    cluster: ScheduledCluster, wanted: list[tuple[PodShape, int]], most: int
+) -> None:
     groups = [PodGroup(body, count) for body, count in wanted]
     before = cluster.free[: cluster.size].copy()
-    found = node_estimator.estimate(cluster, Template(a_node("t")), groups, EstimatorLimits((most,)))
+    found = node_estimator.estimate(cluster, GroupTemplate(a_node("t")), groups, EstimatorLimits((most,)))
     assert all(placed <= group.count for placed, group in zip(found.placed, groups, strict=True))
     assert found.nodes <= (most or 10_000) + cluster.size
     assert np.array_equal(cluster.free[: cluster.size], before)
 
 
 def test_a_zone_that_was_only_assumed_no_longer_counts_as_empty() -> None:
-    cluster = Cluster()
+    cluster = ScheduledCluster()
     cluster.add(a_node("n1", zone="a"))
-    pod = cluster.shape(Shape(labels=(("app", "x"),), spread=(TopologySpread(ZONE, 1, equals({"app": "x"})),)))
+    pod = cluster.shape(PodShape(labels=(("app", "x"),), spread=(TopologySpread(ZONE, 1, equals({"app": "x"})),)))
     cluster.place(pod, 0)
     assert scheduler_filters.passes(cluster, pod).tolist() == [True]
     mark = cluster.mark()
@@ -138,10 +140,10 @@ def test_a_zone_that_was_only_assumed_no_longer_counts_as_empty() -> None:
 
 
 def test_a_volume_of_one_zone_keeps_its_pod_there() -> None:
-    cluster = Cluster()
+    cluster = ScheduledCluster()
     cluster.add_all([a_node("n1", zone="a"), a_node("n2", zone="b")])
     term = NodeTerm((requirement(ZONE, "In", ("b",)),))
-    pod = cluster.shape(Shape(volumes=(Volume("ebs", "v1", (term,)),)))
+    pod = cluster.shape(PodShape(volumes=(Volume("ebs", "v1", (term,)),)))
     assert scheduler_filters.passes(cluster, pod).tolist() == [False, True]
     verdict = scheduler_filters.explain(cluster, pod)[0]
     assert verdict is not None
@@ -149,9 +151,9 @@ def test_a_volume_of_one_zone_keeps_its_pod_there() -> None:
 
 
 def test_a_node_attaches_no_more_volumes_than_it_can_and_a_shared_one_only_once() -> None:
-    cluster = Cluster()
+    cluster = ScheduledCluster()
     cluster.add(a_node("n1", ebs=1))
-    first, second = (cluster.shape(Shape(volumes=(Volume("ebs", name),))) for name in ("v1", "v2"))
+    first, second = (cluster.shape(PodShape(volumes=(Volume("ebs", name),))) for name in ("v1", "v2"))
     assert scheduler_filters.passes(cluster, second).tolist() == [True]
     cluster.place(first, 0)
     assert scheduler_filters.passes(cluster, second).tolist() == [False]
@@ -161,9 +163,9 @@ def test_a_node_attaches_no_more_volumes_than_it_can_and_a_shared_one_only_once(
 
 
 def test_a_volume_for_one_pod_has_one_user_in_the_whole_cluster() -> None:
-    cluster = Cluster()
+    cluster = ScheduledCluster()
     cluster.add_all([a_node("n1"), a_node("n2")])
-    pod = cluster.shape(Shape(volumes=(Volume("ebs", "v1", exclusive=True),)))
+    pod = cluster.shape(PodShape(volumes=(Volume("ebs", "v1", exclusive=True),)))
     assert placement.schedule(cluster, [pod, pod]).tolist() == [0, placement.NOWHERE]
 
 
@@ -194,7 +196,7 @@ objects = st.recursive(json | words, lambda i: st.lists(i, max_size=3) | st.dict
 
 @given(objects)
 def test_whatever_an_object_says_it_is_read_or_refused_in_words(thing: Any) -> None:
-    whose = placement_rules.Whose("default", {})
+    whose = placement_rules.RuleOwner("default", {})
     readers = (
         placement_rules.selector,
         placement_rules.tolerations,
@@ -224,10 +226,10 @@ def test_a_pod_with_too_many_terms_is_refused_and_fits_nowhere() -> None:
     term = {"labelSelector": {}, "topologyKey": "zone"}
     affinity = {"podAntiAffinity": {placement_rules.REQUIRED: [term] * (placement_rules.MOST_TERMS + 1)}}
     with pytest.raises(placement_rules.Unreadable, match="513 entries"):
-        placement_rules.pod_terms(affinity, "podAntiAffinity", placement_rules.Whose("default", {}))
-    cluster = Cluster()
+        placement_rules.pod_terms(affinity, "podAntiAffinity", placement_rules.RuleOwner("default", {}))
+    cluster = ScheduledCluster()
     cluster.add(a_node("n1"))
-    pod = cluster.shape(Shape(refused="513 entries"))
+    pod = cluster.shape(PodShape(refused="513 entries"))
     assert not scheduler_filters.passes(cluster, pod).any()
     verdict = scheduler_filters.explain(cluster, pod)[0]
     assert verdict is not None
@@ -235,9 +237,9 @@ def test_a_pod_with_too_many_terms_is_refused_and_fits_nowhere() -> None:
 
 
 def test_absurd_amounts_are_cut_and_do_not_overflow() -> None:
-    cluster = Cluster()
-    cluster.add(Node("n1", allocatable={"cpu": 2**62, "memory": 2**62, "pods": 2**40}))
-    pod = cluster.shape(Shape(requests=(("cpu", 2**62), ("memory", 1))))
+    cluster = ScheduledCluster()
+    cluster.add(SchedulingNode("n1", allocatable={"cpu": 2**62, "memory": 2**62, "pods": 2**40}))
+    pod = cluster.shape(PodShape(requests=(("cpu", 2**62), ("memory", 1))))
     rows, takes = placement.fill(cluster, pod, 5)
     assert (rows.tolist(), takes.tolist()) == ([0], [1])
     assert (cluster.free >= 0).all()
@@ -245,16 +247,18 @@ def test_absurd_amounts_are_cut_and_do_not_overflow() -> None:
 
 def test_ten_thousand_budgets_are_asked_for_a_thousand_pods() -> None:
     budgets = DisruptionBudgets([DisruptionBudget(f"b{i}", f"ns{i % 100}", equals({"app": str(i)}), 1) for i in range(10_000)])
-    pods = [SchedulablePod(f"p{i}", Nature(Shape(namespace=f"ns{i % 100}", labels=(("app", str(i)),)))) for i in range(1000)]
+    pods = [
+        SchedulablePod(f"p{i}", PodNature(PodShape(namespace=f"ns{i % 100}", labels=(("app", str(i)),)))) for i in range(1000)
+    ]
     assert budgets.allow_at_once(pods)
     assert DisruptionBudgets([DisruptionBudget("b", "default", EVERYTHING, 0)] * 20_001).unread == 1
 
 
 def test_pods_with_five_hundred_terms_are_placed_within_bounds() -> None:
-    cluster = Cluster()
+    cluster = ScheduledCluster()
     cluster.add_all([a_node(f"n{i}") for i in range(100)])
-    terms = tuple(Term(Audience(equals({"app": str(i)}), HERE), HOSTNAME) for i in range(500))
-    pod = cluster.shape(Shape(labels=(("app", "7"),), anti_affinity=terms))
+    terms = tuple(AffinityTerm(Audience(equals({"app": str(i)}), HERE), HOSTNAME) for i in range(500))
+    pod = cluster.shape(PodShape(labels=(("app", "7"),), anti_affinity=terms))
     rows, _takes = placement.fill(cluster, pod, 20)
     assert len(rows) == 20
 

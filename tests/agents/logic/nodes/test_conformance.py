@@ -14,36 +14,54 @@ from agents.logic.nodes import (
     similar_groups,
 )
 from agents.logic.nodes.aws.group_options import GroupOptions
-from agents.logic.nodes.deletion_budgets import Parallelism, Running
-from agents.logic.nodes.drain_rules import Blocking, DisruptionBudget, DisruptionBudgets, DrainContext, DrainSettings, Workloads
-from agents.logic.nodes.expanders import Circumstances, Expander, Option, Prices
-from agents.logic.nodes.node_estimator import EstimatorLimits, PodGroup, Template
+from agents.logic.nodes.deletion_budgets import DeletionParallelism, RunningDeletions
+from agents.logic.nodes.drain_rules import (
+    Blocking,
+    DisruptionBudget,
+    DisruptionBudgets,
+    DrainContext,
+    DrainSettings,
+    KnownControllers,
+)
+from agents.logic.nodes.expanders import Expander, ExpanderContext, ExpanderOption, Prices
+from agents.logic.nodes.node_estimator import EstimatorLimits, GroupTemplate, PodGroup
 from agents.logic.nodes.pending_pods import PendingSettings
-from agents.logic.nodes.pod_scheduling_needs import Nature, PodOwner, SchedulablePod
+from agents.logic.nodes.pod_scheduling_needs import PodNature, PodOwner, SchedulablePod
 from agents.logic.nodes.scale_up import ClusterLimits, ScaleUp, ScaleUpGroup, ScaleUpSettings
 from agents.logic.nodes.scheduling import scheduler_filters
-from agents.logic.nodes.scheduling.pod_shapes import HOSTNAME, ZONE, Audience, HostPort, Node, NodeTerm, Shape, Term
-from agents.logic.nodes.scheduling.scheduled_cluster import Cluster
+from agents.logic.nodes.scheduling.pod_shapes import (
+    HOSTNAME,
+    ZONE,
+    AffinityTerm,
+    Audience,
+    HostPort,
+    NodeTerm,
+    PodShape,
+    SchedulingNode,
+)
+from agents.logic.nodes.scheduling.scheduled_cluster import ScheduledCluster
 from agents.logic.nodes.scheduling.scheduling_selectors import LabelOperator, LabelRequirement, equals
-from agents.logic.nodes.unneeded_nodes import GroupSize, Reason, ScaleDown, ScaleDownNode, ScaleDownSettings
+from agents.logic.nodes.unneeded_nodes import GroupSize, ScaleDown, ScaleDownNode, ScaleDownSettings, StayReason
 
 MIB = 2**20
 GPU = "nvidia.com/gpu"
 
 
-def a_node(name: str, cpu: int, memory: int, pods: int = 110, **extra: int) -> Node:
+def a_node(name: str, cpu: int, memory: int, pods: int = 110, **extra: int) -> SchedulingNode:
     offered = {"cpu": cpu, "memory": memory, "pods": pods, **extra}
-    return Node(name, ((HOSTNAME, name), (ZONE, "z1")), allocatable=offered, capacity=offered)
+    return SchedulingNode(name, ((HOSTNAME, name), (ZONE, "z1")), allocatable=offered, capacity=offered)
 
 
-def a_shape(cpu: int, memory: int, **more: object) -> Shape:
-    return Shape(requests=(("cpu", cpu), ("memory", memory)), **more)  # type: ignore[arg-type]
+def a_shape(cpu: int, memory: int, **more: object) -> PodShape:
+    return PodShape(requests=(("cpu", cpu), ("memory", memory)), **more)  # type: ignore[arg-type]
 
 
-def an_estimate(template: Node, groups: list[PodGroup], most: int = 0) -> tuple[int, int]:
-    cluster = Cluster()
-    cluster.add(Node("other", ((HOSTNAME, "other"), (ZONE, "z2")), allocatable={"cpu": 100, "memory": 100 * MIB, "pods": 10}))
-    found = node_estimator.estimate(cluster, Template(template), groups, EstimatorLimits((most,)))
+def an_estimate(template: SchedulingNode, groups: list[PodGroup], most: int = 0) -> tuple[int, int]:
+    cluster = ScheduledCluster()
+    cluster.add(
+        SchedulingNode("other", ((HOSTNAME, "other"), (ZONE, "z2")), allocatable={"cpu": 100, "memory": 100 * MIB, "pods": 10})
+    )
+    found = node_estimator.estimate(cluster, GroupTemplate(template), groups, EstimatorLimits((most,)))
     return found.nodes, sum(found.placed)
 
 
@@ -75,13 +93,15 @@ def an_estimate(template: Node, groups: list[PodGroup], most: int = 0) -> tuple[
         ),
     ],
 )
-def test_an_estimate_is_upstreams(template: Node, groups: list[PodGroup], most: int, expected: tuple[int, int]) -> None:
+def test_an_estimate_is_upstreams(template: SchedulingNode, groups: list[PodGroup], most: int, expected: tuple[int, int]) -> None:
     assert an_estimate(template, groups, most) == expected
 
 
 def test_c5_places_the_larger_pods_although_the_smaller_came_first() -> None:
     groups = [PodGroup(a_shape(50, 1000), 10), PodGroup(a_shape(500, 1000), 10)]
-    found = node_estimator.estimate(Cluster(), Template(a_node("t", 1000, 5000 * MIB, 10)), groups, EstimatorLimits((5,)))
+    found = node_estimator.estimate(
+        ScheduledCluster(), GroupTemplate(a_node("t", 1000, 5000 * MIB, 10)), groups, EstimatorLimits((5,))
+    )
     assert found.placed == (0, 10)
 
 
@@ -93,34 +113,34 @@ def test_c10_a_negative_threshold_forbids_and_zero_does_not_limit(thresholds: tu
 # 9.2 Expanders
 
 
-def an_option(group: str, nodes: int, template: Node, pods: int = 1) -> Option:
-    return Option(group, nodes, template, pods, pods, pods)
+def an_option(group: str, nodes: int, template: SchedulingNode, pods: int = 1) -> ExpanderOption:
+    return ExpanderOption(group, nodes, template, pods, pods, pods)
 
 
 def test_c12_c13_least_waste_goes_by_both_resources() -> None:
     balanced, highmem, lowcpu = (
         an_option(name, 1, a_node(name, c, m)) for name, c, m in (("b", 16, 16), ("h", 16, 32), ("l", 8, 16))
     )
-    assert expanders.keep(Expander.LEAST_WASTE, [balanced, highmem], Circumstances(), []) == [balanced]
-    assert expanders.keep(Expander.LEAST_WASTE, [balanced, highmem, lowcpu], Circumstances(), []) == [lowcpu]
+    assert expanders.keep(Expander.LEAST_WASTE, [balanced, highmem], ExpanderContext(), []) == [balanced]
+    assert expanders.keep(Expander.LEAST_WASTE, [balanced, highmem, lowcpu], ExpanderContext(), []) == [lowcpu]
 
 
 def test_c14_least_nodes_keeps_ties_and_skips_none() -> None:
     node = a_node("t", 1000, 1000)
     options = [an_option(str(place), number, node) for place, number in enumerate((0, 2, 2, 4))]
-    assert [one.group for one in expanders.keep(Expander.LEAST_NODES, options, Circumstances(), [])] == ["1", "2"]
-    assert expanders.keep(Expander.LEAST_NODES, options[:1], Circumstances(), []) == []
+    assert [one.group for one in expanders.keep(Expander.LEAST_NODES, options, ExpanderContext(), [])] == ["1", "2"]
+    assert expanders.keep(Expander.LEAST_NODES, options[:1], ExpanderContext(), []) == []
 
 
 def test_the_cheaper_group_wins_by_price_and_one_without_a_price_is_none() -> None:
-    options = [Option(name, 1, a_node(name, 4000, 2**34), 4, 4000, 2**33) for name in ("dear", "cheap", "unknown")]
+    options = [ExpanderOption(name, 1, a_node(name, 4000, 2**34), 4, 4000, 2**33) for name in ("dear", "cheap", "unknown")]
     prices = Prices({"dear": 0.4, "cheap": 0.1}, core=0.03, gib=0.004)
-    found = expanders.keep(Expander.PRICE, options, Circumstances(prices=prices, cluster_nodes=10), [])
+    found = expanders.keep(Expander.PRICE, options, ExpanderContext(prices=prices, cluster_nodes=10), [])
     assert [one.group for one in found] == ["cheap"]
 
 
 def test_a_price_score_is_the_sum_that_can_be_redone() -> None:
-    option = Option("g", 2, a_node("g", 4000, 2**34), 4, 4000, 2**33)
+    option = ExpanderOption("g", 2, a_node("g", 4000, 2**34), 4, 4000, 2**33)
     prices = Prices({"g": 0.2}, core=0.03, gib=0.004)
     stable = 0.5 * 0.03 + 500 / 1024 * 0.004
     worth = 4 * 0.03 + 8 * 0.004
@@ -131,8 +151,8 @@ def test_a_price_score_is_the_sum_that_can_be_redone() -> None:
 def test_chance_is_the_seeds_and_reaches_every_option() -> None:
     node = a_node("t", 1000, 1000)
     options = [an_option(str(place), 1, node) for place in range(4)]
-    chosen = [expanders.choose((Expander.RANDOM,), options, Circumstances(seed=seed)).best for seed in range(60)]
-    again = [expanders.choose((Expander.RANDOM,), options, Circumstances(seed=seed)).best for seed in range(60)]
+    chosen = [expanders.choose((Expander.RANDOM,), options, ExpanderContext(seed=seed)).best for seed in range(60)]
+    again = [expanders.choose((Expander.RANDOM,), options, ExpanderContext(seed=seed)).best for seed in range(60)]
     assert chosen == again
     assert {one.group for one in chosen if one is not None} == {"0", "1", "2", "3"}
 
@@ -140,11 +160,13 @@ def test_chance_is_the_seeds_and_reaches_every_option() -> None:
 # 9.4 Limits and orchestration
 
 
-def decided(groups: list[ScaleUpGroup], pods: list[Shape], settings: ScaleUpSettings, nodes: list[Node] | None = None) -> ScaleUp:
-    cluster = Cluster()
+def decided(
+    groups: list[ScaleUpGroup], pods: list[PodShape], settings: ScaleUpSettings, nodes: list[SchedulingNode] | None = None
+) -> ScaleUp:
+    cluster = ScheduledCluster()
     cluster.add_all(nodes or [])
     pending_shapes = np.array([cluster.shape(pod) for pod in pods], np.int64)
-    return scale_up.decide(cluster, groups, pending_shapes, settings, Circumstances())
+    return scale_up.decide(cluster, groups, pending_shapes, settings, ExpanderContext())
 
 
 def grown(found: ScaleUp) -> dict[str, int]:
@@ -152,7 +174,7 @@ def grown(found: ScaleUp) -> dict[str, int]:
 
 
 def test_c33_a_limit_on_cores_caps_the_growth_and_all_pods_count_as_triggered() -> None:
-    group = ScaleUpGroup("g", 1, 10, Template(a_node("t", 2000, 2**30)))
+    group = ScaleUpGroup("g", 1, 10, GroupTemplate(a_node("t", 2000, 2**30)))
     found = decided(
         [group],
         [a_shape(2000, 1)] * 2,
@@ -164,22 +186,22 @@ def test_c33_a_limit_on_cores_caps_the_growth_and_all_pods_count_as_triggered() 
 
 
 def test_c34_a_limit_on_memory_caps_the_growth() -> None:
-    group = ScaleUpGroup("g", 1, 10, Template(a_node("t", 1000, 100 * MIB)))
+    group = ScaleUpGroup("g", 1, 10, GroupTemplate(a_node("t", 1000, 100 * MIB)))
     limits = ClusterLimits(resources={"memory": 1300 * MIB})
     nodes = [a_node("a", 1000, 100 * MIB), a_node("b", 1000, 1000 * MIB)]
     assert grown(decided([group], [a_shape(1, 100 * MIB)] * 3, ScaleUpSettings(limits=limits), nodes)) == {"g": 3}
 
 
 def test_c35_the_most_nodes_of_the_cluster_cap_the_growth() -> None:
-    group = ScaleUpGroup("g", 2, 10, Template(a_node("t", 1000, 2**30)))
+    group = ScaleUpGroup("g", 2, 10, GroupTemplate(a_node("t", 1000, 2**30)))
     nodes = [a_node("a", 100, 2**30), a_node("b", 100, 2**30)]
     assert grown(decided([group], [a_shape(900, 1)] * 3, ScaleUpSettings(limits=ClusterLimits(nodes=3)), nodes)) == {"g": 3}
 
 
 def test_c36_a_group_of_which_one_node_passes_a_limit_is_skipped_with_upstreams_words() -> None:
     groups = [
-        ScaleUpGroup("small", 0, 10, Template(a_node("s", 2000, 2**30))),
-        ScaleUpGroup("large", 0, 10, Template(a_node("l", 9000, 2**30))),
+        ScaleUpGroup("small", 0, 10, GroupTemplate(a_node("s", 2000, 2**30))),
+        ScaleUpGroup("large", 0, 10, GroupTemplate(a_node("l", 9000, 2**30))),
     ]
     found = decided(groups, [a_shape(1000, 1)], ScaleUpSettings(limits=ClusterLimits(resources={"cpu": 8000})))
     assert grown(found) == {"small": 1}
@@ -188,11 +210,11 @@ def test_c36_a_group_of_which_one_node_passes_a_limit_is_skipped_with_upstreams_
 
 def test_c38_pods_are_triggered_remain_or_await() -> None:
     groups = [
-        ScaleUpGroup("one", 0, 10, Template(a_node("o", 1000, 2**30, gpu=1))),
-        ScaleUpGroup("two", 0, 10, Template(a_node("t", 4000, 2**30))),
+        ScaleUpGroup("one", 0, 10, GroupTemplate(a_node("o", 1000, 2**30, gpu=1))),
+        ScaleUpGroup("two", 0, 10, GroupTemplate(a_node("t", 4000, 2**30))),
     ]
     fits_two, fits_none = a_shape(3900, 2**29), a_shape(9000, 1)
-    fits_one = Shape(requests=(("cpu", 10), ("gpu", 1), ("memory", 1)))
+    fits_one = PodShape(requests=(("cpu", 10), ("gpu", 1), ("memory", 1)))
     found = decided(groups, [fits_two, fits_none, fits_one], ScaleUpSettings())
     assert grown(found) == {"two": 1}
     assert (found.triggered, found.remaining, found.awaiting) == ([0], [1], [2])
@@ -200,41 +222,41 @@ def test_c38_pods_are_triggered_remain_or_await() -> None:
 
 def test_beyond_upstream_several_groups_grow_in_one_decision() -> None:
     groups = [
-        ScaleUpGroup("one", 0, 10, Template(a_node("o", 1000, 2**30, gpu=1))),
-        ScaleUpGroup("two", 0, 10, Template(a_node("t", 4000, 2**30))),
+        ScaleUpGroup("one", 0, 10, GroupTemplate(a_node("o", 1000, 2**30, gpu=1))),
+        ScaleUpGroup("two", 0, 10, GroupTemplate(a_node("t", 4000, 2**30))),
     ]
-    fits_one = Shape(requests=(("cpu", 10), ("gpu", 1), ("memory", 1)))
+    fits_one = PodShape(requests=(("cpu", 10), ("gpu", 1), ("memory", 1)))
     found = decided(groups, [a_shape(3900, 2**29), fits_one, a_shape(9000, 1)], ScaleUpSettings(several=True))
     assert grown(found) == {"one": 1, "two": 1}
     assert (found.triggered, found.remaining) == ([0, 1], [2])
 
 
 def test_c39_nodes_with_more_gpus_need_fewer_of_them() -> None:
-    pod = Shape(requests=((GPU, 1),))
+    pod = PodShape(requests=((GPU, 1),))
     for gpus, nodes in ((1, 3), (2, 2), (4, 1)):
-        group = ScaleUpGroup("g", 0, 10, Template(a_node("t", 1000, 2**30, **{GPU: gpus})))
+        group = ScaleUpGroup("g", 0, 10, GroupTemplate(a_node("t", 1000, 2**30, **{GPU: gpus})))
         assert grown(decided([group], [pod] * 3, ScaleUpSettings())) == {"g": nodes}
 
 
 def test_c40_similar_groups_share_the_growth() -> None:
     sizes = (("ng1", 1, 1), ("ng2", 1, 2), ("ng3", 1, 5), ("ng4", 3, 5))
-    groups = [ScaleUpGroup(name, target, most, Template(a_node(name, 1000, 2**30))) for name, target, most in sizes]
-    found = decided(groups, [a_shape(900, 1)] * 2, ScaleUpSettings(likeness=similar_groups.Likeness()))
+    groups = [ScaleUpGroup(name, target, most, GroupTemplate(a_node(name, 1000, 2**30))) for name, target, most in sizes]
+    found = decided(groups, [a_shape(900, 1)] * 2, ScaleUpSettings(likeness=similar_groups.SimilarityRules()))
     assert grown(found) == {"ng2": 2, "ng3": 2}
     assert found.skipped == {"ng1": "max node group size reached"}
 
 
 def test_c42_a_minimum_is_enforced_as_far_as_the_limits_let_it() -> None:
-    cluster = Cluster()
+    cluster = ScheduledCluster()
     cluster.add_all([a_node("a", 16000, 2**30), a_node("b", 16000, 2**30)])
-    group = ScaleUpGroup("g", 1, 10, Template(a_node("t", 16000, 2**30)))
+    group = ScaleUpGroup("g", 1, 10, GroupTemplate(a_node("t", 16000, 2**30)))
     settings = ScaleUpSettings(limits=ClusterLimits(resources={"cpu": 48_000}))
     raised = scale_up.below_minimum([group], {"g": 3}, cluster, settings)
     assert [(one.group, one.after) for one in raised] == [("g", 2)]
 
 
 def test_c43_a_group_says_why_it_may_not_grow() -> None:
-    template = Template(a_node("t", 1000, 2**30))
+    template = GroupTemplate(a_node("t", 1000, 2**30))
     groups = [
         ScaleUpGroup("full", 3, 3, template),
         ScaleUpGroup("failed", 0, 3, template, backed_off=True),
@@ -253,8 +275,8 @@ def test_c43_a_group_says_why_it_may_not_grow() -> None:
 
 def test_c44_eleven_different_pods_of_one_owner_make_ten_groups_and_a_single() -> None:
     owner = (PodOwner("ReplicaSet", "r", "apps/v1", "uid"),)
-    different = [SchedulablePod(f"p{i}", Nature(a_shape(i, 1), owner)) for i in range(11)]
-    again = [SchedulablePod("q0", Nature(a_shape(0, 1), owner)), SchedulablePod("q10", Nature(a_shape(10, 1), owner))]
+    different = [SchedulablePod(f"p{i}", PodNature(a_shape(i, 1), owner)) for i in range(11)]
+    again = [SchedulablePod("q0", PodNature(a_shape(0, 1), owner)), SchedulablePod("q10", PodNature(a_shape(10, 1), owner))]
     groups = equivalence_groups.equivalence([*different, *again])
     assert [len(one) for one in groups] == [2, *[1] * 11]
 
@@ -263,9 +285,9 @@ def test_c44_eleven_different_pods_of_one_owner_make_ten_groups_and_a_single() -
 
 
 def a_pod(age: float, *, delay: str = "", priority: int | None = None, gpu: int = 0) -> SchedulablePod:
-    shape = Shape(requests=(("cpu", 100), *(((GPU, gpu),) if gpu else ())))
+    shape = PodShape(requests=(("cpu", 100), *(((GPU, gpu),) if gpu else ())))
     return SchedulablePod(
-        "p", Nature(shape, annotations={pending_pods.DELAY: delay} if delay else {}, priority=priority), created=1000 - age
+        "p", PodNature(shape, annotations={pending_pods.DELAY: delay} if delay else {}, priority=priority), created=1000 - age
     )
 
 
@@ -311,18 +333,18 @@ def test_c76_c77_only_so_many_unneeded_nodes_are_looked_for(
 @pytest.mark.parametrize(
     ("empty", "drain", "most", "running", "expected"),
     [
-        pytest.param(11, 0, Parallelism(10, 5), Running(), (10, 0), id="C80 too many"),
-        pytest.param(10, 0, Parallelism(10, 5), Running(1, 1), (8, 0), id="C80 some run"),
-        pytest.param(3, 3, Parallelism(10, 5), Running(5, 5), (0, 0), id="C80 all run"),
-        pytest.param(0, 6, Parallelism(10, 5), Running(), (0, 5), id="C81 too many"),
-        pytest.param(0, 5, Parallelism(10, 5), Running(1, 2), (0, 3), id="C81 some drain"),
-        pytest.param(0, 4, Parallelism(10, 5), Running(7, 1), (0, 2), id="C81 little is left"),
-        pytest.param(8, 8, Parallelism(10, 5), Running(), (8, 2), id="C82"),
-        pytest.param(3, 4, Parallelism(), Running(), (3, 1), id="C83"),
+        pytest.param(11, 0, DeletionParallelism(10, 5), RunningDeletions(), (10, 0), id="C80 too many"),
+        pytest.param(10, 0, DeletionParallelism(10, 5), RunningDeletions(1, 1), (8, 0), id="C80 some run"),
+        pytest.param(3, 3, DeletionParallelism(10, 5), RunningDeletions(5, 5), (0, 0), id="C80 all run"),
+        pytest.param(0, 6, DeletionParallelism(10, 5), RunningDeletions(), (0, 5), id="C81 too many"),
+        pytest.param(0, 5, DeletionParallelism(10, 5), RunningDeletions(1, 2), (0, 3), id="C81 some drain"),
+        pytest.param(0, 4, DeletionParallelism(10, 5), RunningDeletions(7, 1), (0, 2), id="C81 little is left"),
+        pytest.param(8, 8, DeletionParallelism(10, 5), RunningDeletions(), (8, 2), id="C82"),
+        pytest.param(3, 4, DeletionParallelism(), RunningDeletions(), (3, 1), id="C83"),
     ],
 )
 def test_budgets_crop_the_nodes_that_go(
-    empty: int, drain: int, most: Parallelism, running: Running, expected: tuple[int, int]
+    empty: int, drain: int, most: DeletionParallelism, running: RunningDeletions, expected: tuple[int, int]
 ) -> None:
     chosen = deletion_budgets.crop([f"e{i}" for i in range(empty)], [f"d{i}" for i in range(drain)], most, running)
     assert (len(chosen[0]), len(chosen[1])) == expected
@@ -333,16 +355,16 @@ SAFE = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "true"}
 
 
 def a_scene(now: float) -> DrainContext:
-    return DrainContext(now, DrainSettings(), Workloads({("ReplicaSet", "default", "rs"): 10}), DisruptionBudgets([]))
+    return DrainContext(now, DrainSettings(), KnownControllers({("ReplicaSet", "default", "rs"): 10}), DisruptionBudgets([]))
 
 
-def looked(down: ScaleDown, used: list[int], now: float, *, ready: bool = True) -> Cluster:
+def looked(down: ScaleDown, used: list[int], now: float, *, ready: bool = True) -> ScheduledCluster:
     """One look at nodes of 1000 m each, of which the n-th runs one pod of `used[n]` m (none if 0)."""
-    cluster = Cluster()
+    cluster = ScheduledCluster()
     cluster.add_all([a_node(f"n{i}", 1000, 2**30) for i in range(len(used))])
     nodes = []
     for row, cpu in enumerate(used):
-        pods = [SchedulablePod(f"p{row}", Nature(a_shape(cpu, 1), REPLICATED, SAFE))] if cpu else []
+        pods = [SchedulablePod(f"p{row}", PodNature(a_shape(cpu, 1), REPLICATED, SAFE))] if cpu else []
         for pod in pods:
             cluster.place(cluster.shape(pod.shape), row)
         nodes.append(ScaleDownNode(row, f"n{row}", "g", pods, ready=ready))
@@ -353,9 +375,9 @@ def looked(down: ScaleDown, used: list[int], now: float, *, ready: bool = True) 
 def test_c75_a_node_used_by_more_than_the_threshold_is_no_candidate() -> None:
     down = ScaleDown(ScaleDownSettings())
     looked(down, [600, 500, 100], 0.0)
-    assert down.stays["n0"].reason is Reason.USED
+    assert down.stays["n0"].reason is StayReason.USED
     assert set(down.unneeded) == {"n1"}, "its pod goes to n2, which then finds no room for both"
-    assert down.stays["n2"].reason is Reason.NO_PLACE
+    assert down.stays["n2"].reason is StayReason.NO_PLACE
 
 
 @pytest.mark.parametrize(
@@ -367,14 +389,14 @@ def test_c75_a_node_used_by_more_than_the_threshold_is_no_candidate() -> None:
     ],
 )
 def test_the_minimum_counts_running_deletions(target: int, draining: int, expected: tuple[int, int]) -> None:
-    settings = ScaleDownSettings(parallelism=Parallelism(100, 100), default=GroupOptions(unneeded=0))
+    settings = ScaleDownSettings(parallelism=DeletionParallelism(100, 100), default=GroupOptions(unneeded=0))
     down = ScaleDown(settings)
     cluster = looked(down, [900, *[10] * draining, 0, 0, 0], 0.0)
     groups = {"g": GroupSize(target, 1, GroupOptions(unneeded=0), deleting=2)}
-    chosen = down.choose(groups, Running(), cluster, 1.0)
+    chosen = down.choose(groups, RunningDeletions(), cluster, 1.0)
     assert (len(chosen.empty), len(chosen.drain)) == expected
     left = 3 + draining - sum(expected)
-    assert sum(stay.reason is Reason.MIN_SIZE for stay in chosen.waiting.values()) == left
+    assert sum(stay.reason is StayReason.MIN_SIZE for stay in chosen.waiting.values()) == left
 
 
 def test_c92_a_node_that_becomes_unready_waits_longer_from_the_same_start() -> None:
@@ -382,9 +404,9 @@ def test_c92_a_node_that_becomes_unready_waits_longer_from_the_same_start() -> N
     looked(down, [900, 0], 0.0)
     groups = {"g": GroupSize(10, 1)}
     cluster = looked(down, [900, 0], 601.0, ready=False)
-    assert down.choose(groups, Running(), cluster, 601.0).waiting["n1"].reason is Reason.NOT_UNREADY_LONG_ENOUGH
+    assert down.choose(groups, RunningDeletions(), cluster, 601.0).waiting["n1"].reason is StayReason.NOT_UNREADY_LONG_ENOUGH
     cluster = looked(down, [900, 0], 1201.0, ready=False)
-    assert [one.node.name for one in down.choose(groups, Running(), cluster, 1201.0).empty] == ["n1"]
+    assert [one.node.name for one in down.choose(groups, RunningDeletions(), cluster, 1201.0).empty] == ["n1"]
 
 
 def test_a_timer_starts_anew_when_a_node_was_needed_in_between() -> None:
@@ -392,7 +414,10 @@ def test_a_timer_starts_anew_when_a_node_was_needed_in_between() -> None:
     looked(down, [900, 0], 0.0)
     looked(down, [900, 800], 300.0)
     cluster = looked(down, [900, 0], 601.0)
-    assert down.choose({"g": GroupSize(10, 1)}, Running(), cluster, 601.0).waiting["n1"].reason is Reason.NOT_LONG_ENOUGH
+    assert (
+        down.choose({"g": GroupSize(10, 1)}, RunningDeletions(), cluster, 601.0).waiting["n1"].reason
+        is StayReason.NOT_LONG_ENOUGH
+    )
 
 
 def test_c93_a_pod_that_moved_in_the_simulation_counts_where_it_went() -> None:
@@ -408,16 +433,16 @@ def test_c93_a_pod_that_moved_in_the_simulation_counts_where_it_went() -> None:
 def test_c94_a_failed_simulation_is_believed_for_five_minutes() -> None:
     down = ScaleDown(ScaleDownSettings())
     looked(down, [950, 100], 0.0)
-    assert down.stays["n1"].reason is Reason.NO_PLACE
+    assert down.stays["n1"].reason is StayReason.NO_PLACE
     looked(down, [100, 100], 200.0)
-    assert down.stays["n1"].reason is Reason.RECENT
+    assert down.stays["n1"].reason is StayReason.RECENT
     looked(down, [100, 100], 300.0)
-    assert "n1" not in down.stays or down.stays["n1"].reason is not Reason.RECENT
+    assert "n1" not in down.stays or down.stays["n1"].reason is not StayReason.RECENT
 
 
 def a_look(pods: list[SchedulablePod], scene: DrainContext) -> ScaleDown:
     """One look at as many nodes of 1000 m as there are pods, each of which runs one of them."""
-    cluster = Cluster()
+    cluster = ScheduledCluster()
     cluster.add_all([a_node(f"n{i}", 1000, 2**30) for i in range(len(pods))])
     nodes = [ScaleDownNode(row, f"n{row}", "g", [pod]) for row, pod in enumerate(pods)]
     for row, pod in enumerate(pods):
@@ -428,55 +453,62 @@ def a_look(pods: list[SchedulablePod], scene: DrainContext) -> ScaleDown:
 
 
 def test_a_node_whose_removal_failed_still_takes_pods_of_others() -> None:
-    pinned = SchedulablePod("pinned", Nature(a_shape(100, 1, node_selector=((HOSTNAME, "n0"),)), REPLICATED, SAFE))
-    full, small = (SchedulablePod(str(cpu), Nature(a_shape(cpu, 1), REPLICATED, SAFE)) for cpu in (950, 100))
+    pinned = SchedulablePod("pinned", PodNature(a_shape(100, 1, node_selector=((HOSTNAME, "n0"),)), REPLICATED, SAFE))
+    full, small = (SchedulablePod(str(cpu), PodNature(a_shape(cpu, 1), REPLICATED, SAFE)) for cpu in (950, 100))
     down = a_look([pinned, full, small], a_scene(0.0))
-    assert down.stays["n0"].reason is Reason.NO_PLACE
+    assert down.stays["n0"].reason is StayReason.NO_PLACE
     assert [(row, [pod.name for pod in pods]) for row, pods in down.unneeded["n2"].moves] == [(0, ["100"])]
 
 
 def test_what_one_removal_takes_from_a_disruption_budget_the_next_does_not_have() -> None:
-    protected = [SchedulablePod(f"p{i}", Nature(a_shape(100, 1, labels=(("app", "x"),)), REPLICATED)) for i in range(3)]
+    protected = [SchedulablePod(f"p{i}", PodNature(a_shape(100, 1, labels=(("app", "x"),)), REPLICATED)) for i in range(3)]
     budget = DisruptionBudget("one", "default", equals({"app": "x"}), 1)
-    scene = DrainContext(0.0, DrainSettings(), Workloads({("ReplicaSet", "default", "rs"): 3}), DisruptionBudgets([budget]))
+    scene = DrainContext(
+        0.0, DrainSettings(), KnownControllers({("ReplicaSet", "default", "rs"): 3}), DisruptionBudgets([budget])
+    )
     down = a_look(protected, scene)
     assert set(down.unneeded) == {"n0"}
-    assert down.stays["n1"].reason is Reason.BLOCKED
+    assert down.stays["n1"].reason is StayReason.BLOCKED
     assert down.stays["n1"].blocking is Blocking.DISRUPTION_BUDGET
 
 
 def test_c98_pods_are_evicted_in_waves_of_their_priority() -> None:
     graces = {10: 1.0, 1000: 2.0, 2000: 3.0, 2_000_000_000: 4.0}
-    pods = [SchedulablePod(str(p), Nature(a_shape(1, 1), priority=p)) for p in (0, 100, 500, 1000, 2_000_000_005)]
+    pods = [SchedulablePod(str(p), PodNature(a_shape(1, 1), priority=p)) for p in (0, 100, 500, 1000, 2_000_000_005)]
     found = [(wave.priority, [pod.name for pod in wave.pods]) for wave in node_deletion.waves(pods, graces)]
     assert found == [(10, ["0", "100", "500"]), (1000, ["1000"]), (2_000_000_000, ["2000000005"])]
 
 
 @pytest.mark.parametrize(("own", "expected"), [(900.0, 600.0), (None, 30.0), (5.0, 5.0)])
 def test_c99_an_evicted_pod_gets_its_own_grace_up_to_the_limit(own: float | None, expected: float) -> None:
-    assert node_deletion.grace(SchedulablePod("p", Nature(a_shape(1, 1), grace=own)), 600.0) == expected
+    assert node_deletion.grace(SchedulablePod("p", PodNature(a_shape(1, 1), grace=own)), 600.0) == expected
 
 
 def test_a_node_is_tainted_first_and_terminated_last() -> None:
     steps = node_deletion.steps(empty=False, settings=node_deletion.DeletionSettings())
     assert [str(step) for step in steps] == ["taint", "cordon", "wait", "check", "evict", "wait-gone", "hooks", "terminate"]
-    assert node_deletion.Step.EVICT not in node_deletion.steps(empty=True, settings=node_deletion.DeletionSettings(cordon=False))
+    assert node_deletion.DeletionStep.EVICT not in node_deletion.steps(
+        empty=True, settings=node_deletion.DeletionSettings(cordon=False)
+    )
 
 
 # Rules that the vectors do not reach
 
 
 def test_pods_that_keep_apart_by_host_need_a_node_each() -> None:
-    term = Term(Audience(equals({"app": "x"}), frozenset(("default",))), HOSTNAME)
+    term = AffinityTerm(Audience(equals({"app": "x"}), frozenset(("default",))), HOSTNAME)
     pod = a_shape(10, 1, labels=(("app", "x"),), anti_affinity=(term,))
     assert an_estimate(a_node("t", 1000, 2**30), [PodGroup(pod, 7)]) == (7, 7)
 
 
 def test_a_pod_that_waits_is_told_for_each_group_why() -> None:
-    cluster = Cluster()
+    cluster = ScheduledCluster()
     pod = cluster.shape(a_shape(2000, 1, node_selector=(("pool", "a"),)))
-    labelled = Node("l", ((HOSTNAME, "l"), ("pool", "a")), allocatable={"cpu": 1000, "memory": 2**30, "pods": 10})
-    groups = [ScaleUpGroup("plain", 0, 1, Template(a_node("p", 4000, 2**30))), ScaleUpGroup("small", 0, 1, Template(labelled))]
+    labelled = SchedulingNode("l", ((HOSTNAME, "l"), ("pool", "a")), allocatable={"cpu": 1000, "memory": 2**30, "pods": 10})
+    groups = [
+        ScaleUpGroup("plain", 0, 1, GroupTemplate(a_node("p", 4000, 2**30))),
+        ScaleUpGroup("small", 0, 1, GroupTemplate(labelled)),
+    ]
     found = {name: (one.plugin, one.reasons) for name, one in scale_up.why_not(cluster, groups, pod).items()}
     assert found == {
         "plain": ("NodeAffinity", ("node(s) didn't match Pod's node affinity/selector",)),
@@ -487,7 +519,7 @@ def test_a_pod_that_waits_is_told_for_each_group_why() -> None:
 
 def test_affinity_to_two_names_at_once_is_refused_before_any_node_is_looked_at() -> None:
     names = tuple(LabelRequirement("metadata.name", LabelOperator.IN, frozenset((name,))) for name in ("n1", "n2"))
-    verdict = scheduler_filters.rejects(Shape(node_terms=(NodeTerm((), names),)))
+    verdict = scheduler_filters.rejects(PodShape(node_terms=(NodeTerm((), names),)))
     assert verdict is not None
     assert (verdict.plugin, verdict.reasons) == ("NodeAffinity", ("pod affinity terms conflict",))
-    assert scheduler_filters.rejects(Shape()) is None
+    assert scheduler_filters.rejects(PodShape()) is None

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from agents.logic.nodes import drain_rules, node_utilization, pod_scheduling_needs
-from agents.logic.nodes.drain_rules import DisruptionBudget, DisruptionBudgets, DrainContext, DrainSettings, Workloads
+from agents.logic.nodes.drain_rules import DisruptionBudget, DisruptionBudgets, DrainContext, DrainSettings, KnownControllers
 from agents.logic.nodes.scheduling import daemonset_pods, placement_rules
 from tests.support.ca_vectors import node, pod, shape, vectors
 
@@ -40,7 +40,7 @@ def test_a_daemonset_runs_where_upstream_runs_it(vector: Vector) -> None:
 @pytest.mark.parametrize("vector", vectors("utilization"))
 def test_a_node_is_used_as_much_as_upstream_says(vector: Vector) -> None:
     inputs, expected = vector["inputs"], vector["expected"]
-    ignored = node_utilization.Ignored(inputs["ignore_daemonsets"], inputs["ignore_mirror_pods"])
+    ignored = node_utilization.IgnoredPods(inputs["ignore_daemonsets"], inputs["ignore_mirror_pods"])
     running = [pod(one, NOW) for one in inputs["node"].get("running_pods", ())]
     gpu = inputs.get("gpu_resource", "")
     if "error" in expected:
@@ -72,7 +72,7 @@ def drain_scene(inputs: Vector, now: float) -> DrainContext:
         )
         for one in inputs["pdbs"]
     ]
-    return DrainContext(now, settings, Workloads(known), DisruptionBudgets(budgets))
+    return DrainContext(now, settings, KnownControllers(known), DisruptionBudgets(budgets))
 
 
 @pytest.mark.parametrize("vector", vectors("drain"))

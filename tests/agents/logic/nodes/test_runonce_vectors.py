@@ -7,9 +7,9 @@ import pytest
 
 from agents.logic.nodes import expanders, similar_groups
 from agents.logic.nodes.aws.group_options import GroupOptions, duration
-from agents.logic.nodes.deletion_budgets import Parallelism
+from agents.logic.nodes.deletion_budgets import DeletionParallelism
 from agents.logic.nodes.drain_rules import DrainSettings
-from agents.logic.nodes.node_autoscaler import Delays, NodeAutoscalerSettings
+from agents.logic.nodes.node_autoscaler import NodeAutoscalerSettings, ScaleDownDelays
 from agents.logic.nodes.scale_up import ClusterLimits, ScaleUpSettings
 from agents.logic.nodes.unneeded_nodes import ScaleDownSettings
 from tests.support.ca_vectors import vectors
@@ -54,8 +54,8 @@ class Flags:
     def settings(self) -> NodeAutoscalerSettings:
         balance = self.yes("balance-similar-node-groups", default=False)
         chain = expanders.chain(self.given.get("expander", "least-waste").split(","))
-        up = ScaleUpSettings(chain, self.limits(), similar_groups.Likeness() if balance else None)
-        parallelism = Parallelism(self.number("max-scale-down-parallelism", 10), self.number("max-drain-parallelism", 1))
+        up = ScaleUpSettings(chain, self.limits(), similar_groups.SimilarityRules() if balance else None)
+        parallelism = DeletionParallelism(self.number("max-scale-down-parallelism", 10), self.number("max-drain-parallelism", 1))
         down = ScaleDownSettings(
             unready_too=self.yes("scale-down-unready-enabled", default=True),
             recheck=self.time("unremovable-node-recheck-timeout", "5m"),
@@ -69,7 +69,9 @@ class Flags:
                 skip_local_storage=self.yes("skip-nodes-with-local-storage", default=True),
                 min_replicas=self.number("min-replica-count", 0),
             ),
-            delays=Delays(self.time("scale-down-delay-after-add", "10m"), self.time("scale-down-delay-after-delete", "0s")),
+            delays=ScaleDownDelays(
+                self.time("scale-down-delay-after-add", "10m"), self.time("scale-down-delay-after-delete", "0s")
+            ),
             soft_taints=self.number("max-bulk-soft-taint-count", 10),
             shrink=self.yes("scale-down-enabled", default=True),
             from_zero=self.yes("scale-up-from-zero", default=True),

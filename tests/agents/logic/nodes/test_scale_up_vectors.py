@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from agents.logic.nodes import expanders, node_estimator, priority_config
-from agents.logic.nodes.node_estimator import PodGroup, Template
+from agents.logic.nodes.node_estimator import GroupTemplate, PodGroup
 from tests.support.ca_vectors import amounts, cluster, node, shape, total, vectors
 
 Vector = dict[str, Any]
@@ -19,18 +19,18 @@ def test_an_estimate_adds_as_many_nodes_as_upstream(vector: Vector) -> None:
     pods = tuple(shape(pod) for pod in inputs["template"].get("running_pods", ()))
     groups = [PodGroup(shape(one["pod"]), one["count"]) for one in inputs["pod_groups"]]
     rules = node_estimator.EstimatorLimits((inputs["max_nodes"], *inputs.get("limits", ())), inputs.get("fastpath", False))
-    found = node_estimator.estimate(picture, Template(node(inputs["template"]), pods), groups, rules)
+    found = node_estimator.estimate(picture, GroupTemplate(node(inputs["template"]), pods), groups, rules)
     mine = {"nodes": found.nodes, "placed_per_group": list(found.placed), "pods_placed": sum(found.placed)}
     assert mine in expected.get("any_of", [expected])
     assert picture.size == len(inputs.get("existing_nodes", []))
 
 
-def _option(given: Vector) -> expanders.Option:
+def _option(given: Vector) -> expanders.ExpanderOption:
     made = node(given["template"])
     asked = [(total(one["pod"]), one["count"]) for one in given["pods"]]
     cpu = sum(one.get("cpu", 0) * count for one, count in asked)
     memory = sum(one.get("memory", 0) * count for one, count in asked)
-    return expanders.Option(given["group"], given["node_count"], made, sum(count for _one, count in asked), cpu, memory)
+    return expanders.ExpanderOption(given["group"], given["node_count"], made, sum(count for _one, count in asked), cpu, memory)
 
 
 def _priorities(inputs: Vector, events: list[tuple[str, str]]) -> priority_config.Priorities | None:
@@ -57,7 +57,7 @@ def test_the_same_option_wins_as_upstream(vector: Vector) -> None:
         assert str(refused.value) == expected["start_error"]
         return
     events: list[tuple[str, str]] = []
-    around = expanders.Circumstances(_priorities(inputs, events))
+    around = expanders.ExpanderContext(_priorities(inputs, events))
     options = [_option(one) for one in inputs["options"]]
     names = expanders.chain(inputs["chain"])
     for name, kept in expected.get("each_filter_alone_keeps", {}).items():

@@ -8,13 +8,13 @@ from agents.logic.nodes import group_balancing, similar_groups
 from agents.logic.nodes.cluster_state_registry import (
     ClusterStateRegistry,
     FailedScaleUp,
-    Look,
     NodeReadiness,
+    RegistrySnapshot,
     SeenInstance,
     SeenNode,
     StateSettings,
 )
-from agents.logic.nodes.group_backoff import Backoff, BackoffSettings, Failure
+from agents.logic.nodes.group_backoff import Backoff, BackoffSettings, ScaleUpFailure
 from tests.support.ca_vectors import node, total, vectors
 
 Vector = dict[str, Any]
@@ -31,7 +31,7 @@ def test_a_group_is_backed_off_as_long_as_upstream_does_it(vector: Vector) -> No
 def _backoff_step(backoff: Backoff, step: Vector) -> Vector:
     now = step["at_s"]
     if step["op"] == "fail":
-        return {"until_s": backoff.fail("g", Failure("Other", f"e{now}"), now)}
+        return {"until_s": backoff.fail("g", ScaleUpFailure("Other", f"e{now}"), now)}
     if step["op"] == "status":
         failure = backoff.of("g", now)
         return {"backed_off": False} if failure is None else {"backed_off": True, "error_code": failure.code}
@@ -44,7 +44,7 @@ def _backoff_step(backoff: Backoff, step: Vector) -> Vector:
 
 @pytest.mark.parametrize("vector", vectors("balance"))
 def test_new_nodes_are_shared_out_to_the_smallest_groups(vector: Vector) -> None:
-    groups = [group_balancing.Size(one["name"], one["target"], one["max"]) for one in vector["inputs"]["groups"]]
+    groups = [group_balancing.GrowableGroup(one["name"], one["target"], one["max"]) for one in vector["inputs"]["groups"]]
     targets = group_balancing.share(groups, vector["inputs"]["new_nodes"])
     expected = vector["expected"]
     assert group_balancing.added(groups, targets) == expected["added"]
@@ -59,16 +59,16 @@ def test_groups_are_similar_when_upstream_says_so(vector: Vector) -> None:
     memory, allocatable, free = inputs["memory_allocatable_free_ratios"]
     base = similar_groups.AWS_IGNORED if inputs["comparator"] == "aws" else similar_groups.GENERIC_IGNORED
     ignored = base | frozenset(inputs.get("balancing_ignore_labels", ()))
-    rules = similar_groups.Likeness(memory, allocatable, free, ignored, tuple(inputs.get("balancing_labels", ())))
+    rules = similar_groups.SimilarityRules(memory, allocatable, free, ignored, tuple(inputs.get("balancing_labels", ())))
     assert similar_groups.alike(_empty(inputs["a"]), _empty(inputs["b"]), rules) == vector["expected"]["similar"]
 
 
-def _empty(given: Vector) -> similar_groups.Empty:
+def _empty(given: Vector) -> similar_groups.TemplateUsage:
     used: dict[str, int] = {}
     for pod in given.get("running_pods", ()):
         for name, amount in total(pod).items():
             used[name] = used.get(name, 0) + amount
-    return similar_groups.Empty(node(given), used)
+    return similar_groups.TemplateUsage(node(given), used)
 
 
 @pytest.mark.parametrize("vector", vectors("clusterstate"))
@@ -98,7 +98,7 @@ def test_the_state_of_groups_follows_the_world_as_upstreams_does(vector: Vector)
                 targets[one.group] -= one.delta
 
 
-def _look(step: Vector, targets: dict[str, int]) -> Look:
+def _look(step: Vector, targets: dict[str, int]) -> RegistrySnapshot:
     nodes = [
         SeenNode(
             one["name"],
@@ -113,9 +113,9 @@ def _look(step: Vector, targets: dict[str, int]) -> Look:
     instances = []
     for one in step.get("instances_without_node", ()):
         error = one.get("creating_error")
-        failure = None if error is None else Failure(error["class"], error["code"])
+        failure = None if error is None else ScaleUpFailure(error["class"], error["code"])
         instances.append(SeenInstance(one["id"], one["group"], one.get("deleting", False), failure))
-    return Look(dict(targets), nodes, instances)
+    return RegistrySnapshot(dict(targets), nodes, instances)
 
 
 def _written(state: ClusterStateRegistry, failed: list[FailedScaleUp], targets: dict[str, int], now: float) -> Vector:

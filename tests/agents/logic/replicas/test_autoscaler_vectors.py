@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from agents.logic.replicas import hpa_algorithm, hpa_metrics, replica_proposals, scaling_behavior
-from agents.logic.replicas.hpa_algorithm import Bounds, Memory
+from agents.logic.replicas.hpa_algorithm import HpaBounds, HpaMemory
 from agents.logic.replicas.hpa_metrics import MetricReadings
 from agents.logic.replicas.hpa_pods import requests
 from agents.logic.replicas.replica_proposals import MetricError, ReplicaContext
@@ -41,7 +41,7 @@ def answers(inputs: Json, step: Json, spec: Json, scene: ReplicaContext) -> list
     return found
 
 
-def read(metric: hpa_metrics.Metric, given: list[Json], step: Json, empty: MetricReadings) -> MetricReadings:
+def read(metric: hpa_metrics.HpaMetric, given: list[Json], step: Json, empty: MetricReadings) -> MetricReadings:
     if metric.kind in ("Resource", "Pods"):
         used = (
             step.get("cpu_milli_per_pod")
@@ -67,11 +67,11 @@ def test_passes_decide_what_kubernetes_decides(vector: Json) -> None:
     if rules is not None:
         down = down if rules.down.tolerance is None else rules.down.tolerance
         up = up if rules.up.tolerance is None else rules.up.tolerance
-    least, most, current, memory = spec["minReplicas"], spec["maxReplicas"], inputs["initial_replicas"], Memory()
+    least, most, current, memory = spec["minReplicas"], spec["maxReplicas"], inputs["initial_replicas"], HpaMemory()
     for step, theirs in zip(inputs["steps"], expected["steps"], strict=True):
         current = step.get("set_replicas", current)
         least, most = step.get("set_min", least), step.get("set_max", most)
-        bounds = Bounds(least, most, rules, inputs["downscale_stabilisation_s"], bool(inputs.get("gate_scale_to_zero")))
+        bounds = HpaBounds(least, most, rules, inputs["downscale_stabilisation_s"], bool(inputs.get("gate_scale_to_zero")))
         scene = ReplicaContext(current, current, NOW, down, up)
         found = answers(inputs, step, spec, scene)
         decision, memory = hpa_algorithm.decide(bounds, current, found, memory, now=NOW + step["t"])

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from agents.logic.replicas import ehpa_crons
-from agents.logic.replicas.ehpa_crons import Cron
+from agents.logic.replicas.ehpa_crons import CronEntry
 
 
 def at(text: str) -> float:
@@ -13,7 +13,7 @@ def at(text: str) -> float:
 
 
 def active(start: str, end: str, text: str, zone: str = "") -> bool:
-    return ehpa_crons.active(Cron("c", start, end, 1, zone), at(text))
+    return ehpa_crons.active(CronEntry("c", start, end, 1, zone), at(text))
 
 
 @pytest.mark.parametrize(
@@ -39,31 +39,31 @@ def test_nine_in_shanghai_is_one_in_greenwich() -> None:
 
 
 def test_the_largest_target_of_the_active_counts_and_the_minimum_is_a_floor() -> None:
-    always = [Cron("a", "0 0 30 2 *", "* * * * *", 5), Cron("b", "0 0 30 2 *", "* * * * *", 3)]
+    always = [CronEntry("a", "0 0 30 2 *", "* * * * *", 5), CronEntry("b", "0 0 30 2 *", "* * * * *", 3)]
     assert ehpa_crons.wanted(always, 0, least=2) == 5
     assert ehpa_crons.wanted(always[1:], 0, least=4) == 4
     assert ehpa_crons.wanted([], 0, least=2) == 2
     with pytest.raises(ValueError, match="'x'"):
-        ehpa_crons.wanted([*always, Cron("c", "x", "* * * * *")], 0, least=2)
+        ehpa_crons.wanted([*always, CronEntry("c", "x", "* * * * *")], 0, least=2)
 
 
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        ([Cron("c", "0 9 * * *", "0 17 * * *", 1, "Mars/Base")], "cron 'c': 'Mars/Base' is no time zone"),
-        ([Cron("c", "x", "0 17 * * *")], "cron 'c': 'x' has 1 fields, not 5"),
-        ([Cron("c", "0 9 30 2 *", "0 17 * * *")], "cron 'c': its start '0 9 30 2 *' or its end '0 17 * * *' never comes"),
-        ([Cron("c", "0 9 * * *", "0 9 * * *")], "cron 'c' ends when it starts"),
+        ([CronEntry("c", "0 9 * * *", "0 17 * * *", 1, "Mars/Base")], "cron 'c': 'Mars/Base' is no time zone"),
+        ([CronEntry("c", "x", "0 17 * * *")], "cron 'c': 'x' has 1 fields, not 5"),
+        ([CronEntry("c", "0 9 30 2 *", "0 17 * * *")], "cron 'c': its start '0 9 30 2 *' or its end '0 17 * * *' never comes"),
+        ([CronEntry("c", "0 9 * * *", "0 9 * * *")], "cron 'c' ends when it starts"),
         (
-            [Cron("cron7", "0 9 * * *", "0 17 * * *"), Cron("Cron7", "0 9 * * *", "0 17 * * *")],
+            [CronEntry("cron7", "0 9 * * *", "0 17 * * *"), CronEntry("Cron7", "0 9 * * *", "0 17 * * *")],
             "two crons have the internal name 'cron-n-e-cron7-utc-09xxx-017xxx'",
         ),
     ],
 )
-def test_what_must_not_be_taken_is_said(given: list[Cron], sentence: str) -> None:
+def test_what_must_not_be_taken_is_said(given: list[CronEntry], sentence: str) -> None:
     assert ehpa_crons.refusals(given, 0, namespace="n", ehpa="e") == [sentence]
 
 
 def test_two_crons_of_one_name_are_refused() -> None:
-    given = [Cron("c", "0 9 * * *", "0 17 * * *"), Cron("c", "0 19 * * *", "0 20 * * *")]
+    given = [CronEntry("c", "0 9 * * *", "0 17 * * *"), CronEntry("c", "0 19 * * *", "0 20 * * *")]
     assert ehpa_crons.refusals(given, 0, namespace="n", ehpa="e") == ["two crons are called 'c'"]

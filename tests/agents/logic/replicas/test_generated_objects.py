@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from agents.logic.replicas import ehpa_manifest, generated_objects, metric_queries, metrics_adapter
-from agents.logic.replicas.generated_objects import CannotGenerate, Propagation, Surroundings, TargetPod
+from agents.logic.replicas.generated_objects import CannotGenerate, HpaSurroundings, LabelPropagation, TargetPod
 from agents.logic.replicas.replica_proposals import MetricError
 
 NOW = 1_709_633_640.0
@@ -27,11 +27,11 @@ def pod(cpu: int | None, ready_for: float = 300) -> TargetPod:
     )
 
 
-def around(*pods: TargetPod, identifier: str = "resource.cpu", **told: Any) -> Surroundings:
-    return Surroundings(pods, [{"resourceIdentifier": identifier, "ready": True, "prediction": [{}]}], NOW, **told)
+def around(*pods: TargetPod, identifier: str = "resource.cpu", **told: Any) -> HpaSurroundings:
+    return HpaSurroundings(pods, [{"resourceIdentifier": identifier, "ready": True, "prediction": [{}]}], NOW, **told)
 
 
-def targets(found: generated_objects.Generated) -> list[Any]:
+def targets(found: generated_objects.GeneratedObject) -> list[Any]:
     spec: Any = found.manifest["spec"]
     added = [entry["external"] for entry in spec["metrics"] if "external" in entry]
     return [entry["target"]["averageValue"] for entry in added if entry["metric"]["name"] == ehpa_manifest.PREDICTION]
@@ -74,7 +74,7 @@ def test_an_external_metric_with_a_value_gets_no_forecast_rather_than_an_object_
 
 def test_labels_and_annotations_propagate_by_prefix_and_by_name() -> None:
     mine = made(CPU, about={"labels": {"team.a": "1", "x": "2"}, "annotations": {"note": "n", "other": "o"}})
-    handed = Propagation(label_prefixes=("team.",), annotations=("note",))
+    handed = LabelPropagation(label_prefixes=("team.",), annotations=("note",))
     about: Any = generated_objects.hpa(mine, around(pod(200), propagation=handed)).manifest["metadata"]
     assert about["annotations"] == {"note": "n"}
     assert set(about["labels"]) == {

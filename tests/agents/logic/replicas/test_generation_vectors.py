@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from agents.logic.replicas import ehpa_manifest, generated_objects, metrics_adapter
-from agents.logic.replicas.generated_objects import CannotGenerate, Propagation, Surroundings, TargetPod
+from agents.logic.replicas.generated_objects import CannotGenerate, HpaSurroundings, LabelPropagation, TargetPod
 from agents.logic.replicas.replica_proposals import MetricError
 from schemas import exact_quantity
 from tests.support.ehpa_vectors import Json, vectors
@@ -43,15 +43,15 @@ def status(given: Any) -> list[Json]:
     ]
 
 
-def propagation(given: Json) -> Propagation:
+def propagation(given: Json) -> LabelPropagation:
     lists = (given.get(k) or () for k in ("label_prefixes", "labels", "annotation_prefixes", "annotations"))
-    return Propagation(*map(tuple, lists))
+    return LabelPropagation(*map(tuple, lists))
 
 
 @pytest.mark.parametrize("vector", vectors("hpa_generation"))
 def test_an_hpa_is_what_crane_makes_of_an_ehpa(vector: Json) -> None:
     inputs, expected = vector["inputs"], vector["expected"]
-    around = Surroundings(
+    around = HpaSurroundings(
         [pod(given) for given in inputs["pods"] or () if not given.get("not_selected")],
         status(inputs["tsp_status"]),
         NOW,

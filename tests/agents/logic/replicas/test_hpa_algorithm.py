@@ -9,17 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.logic.replicas import hpa_algorithm, scaling_behavior
-from agents.logic.replicas.hpa_algorithm import Bounds, Memory
-from agents.logic.replicas.replica_proposals import MetricError, Proposal
+from agents.logic.replicas.hpa_algorithm import HpaBounds, HpaMemory
+from agents.logic.replicas.replica_proposals import MetricError, ReplicaProposal
 
 FAILED = ("FailedGetExternalMetric", MetricError("metric 'external.q' has no reading"))
 
 
-def passes(bounds: Bounds, current: int, wanted: list[Any], *, every: float = 15) -> list[int]:
+def passes(bounds: HpaBounds, current: int, wanted: list[Any], *, every: float = 15) -> list[int]:
     """Replicas after each pass; each wants a count, or a list of answers."""
-    memory, found = Memory(), []
+    memory, found = HpaMemory(), []
     for number, want in enumerate(wanted):
-        answers = want if isinstance(want, list) else [Proposal(want, 0)]
+        answers = want if isinstance(want, list) else [ReplicaProposal(want, 0)]
         decision, memory = hpa_algorithm.decide(bounds, current, answers, memory, now=1000 + number * every)
         current = decision.replicas
         found.append(current)
@@ -27,47 +27,47 @@ def passes(bounds: Bounds, current: int, wanted: list[Any], *, every: float = 15
 
 
 def test_without_a_behaviour_the_count_doubles_at_most_and_four_are_free() -> None:
-    assert passes(Bounds(1, 100), 1, [20] * 5) == [4, 8, 16, 20, 20]
+    assert passes(HpaBounds(1, 100), 1, [20] * 5) == [4, 8, 16, 20, 20]
 
 
 @pytest.mark.parametrize(("every", "expected"), [(15, [5, 10, 20, 20]), (7, [5, 5, 5, 10])])
 def test_the_default_behaviour_adds_four_or_doubles_each_15_seconds(every: float, expected: list[int]) -> None:
-    assert passes(Bounds(1, 100, scaling_behavior.read({})), 1, [20] * 4, every=every) == expected
+    assert passes(HpaBounds(1, 100, scaling_behavior.read({})), 1, [20] * 4, every=every) == expected
 
 
 def test_the_highest_recommendation_of_five_minutes_counts_and_one_exactly_as_old_still_does() -> None:
-    assert passes(Bounds(1, 100), 10, [10, 4, 4, 4], every=150) == [10, 10, 10, 4]
+    assert passes(HpaBounds(1, 100), 10, [10, 4, 4, 4], every=150) == [10, 10, 10, 4]
 
 
 def test_with_a_behaviour_one_exactly_as_old_no_longer_counts() -> None:
-    assert passes(Bounds(1, 100, scaling_behavior.read({})), 10, [10, 4, 4, 4], every=150) == [10, 10, 4, 4]
+    assert passes(HpaBounds(1, 100, scaling_behavior.read({})), 10, [10, 4, 4, 4], every=150) == [10, 10, 4, 4]
 
 
 def test_of_several_metrics_the_highest_counts_and_a_broken_one_prevents_only_scaling_down() -> None:
-    bounds = Bounds(1, 50, window=0)
-    assert passes(bounds, 6, [[Proposal(4, 0), Proposal(8, 0)]]) == [8]
-    assert passes(bounds, 6, [[FAILED, Proposal(8, 0)]]) == [8]
-    assert passes(bounds, 6, [6, [FAILED, Proposal(4, 0)]]) == [6, 6]
-    assert passes(bounds, 6, [6, [Proposal(4, 0)]]) == [6, 4]
+    bounds = HpaBounds(1, 50, window=0)
+    assert passes(bounds, 6, [[ReplicaProposal(4, 0), ReplicaProposal(8, 0)]]) == [8]
+    assert passes(bounds, 6, [[FAILED, ReplicaProposal(8, 0)]]) == [8]
+    assert passes(bounds, 6, [6, [FAILED, ReplicaProposal(4, 0)]]) == [6, 6]
+    assert passes(bounds, 6, [6, [ReplicaProposal(4, 0)]]) == [6, 4]
     assert passes(bounds, 6, [[FAILED, FAILED]]) == [6]
 
 
 def test_what_is_outside_the_bounds_is_brought_in_without_asking() -> None:
-    assert passes(Bounds(2, 10), 20, [[FAILED]]) == [10]
-    assert passes(Bounds(2, 10), 1, [[FAILED]]) == [2]
+    assert passes(HpaBounds(2, 10), 20, [[FAILED]]) == [10]
+    assert passes(HpaBounds(2, 10), 1, [[FAILED]]) == [2]
 
 
 def test_a_workload_at_zero_is_left_alone_unless_the_autoscaler_brought_it_there() -> None:
-    assert passes(Bounds(1, 10), 0, [5, 5]) == [0, 0]
-    zero = Bounds(0, 10, window=0, to_zero=True)
+    assert passes(HpaBounds(1, 10), 0, [5, 5]) == [0, 0]
+    zero = HpaBounds(0, 10, window=0, to_zero=True)
     assert passes(zero, 0, [5]) == [0]
     assert passes(zero, 3, [0, 0, 5, 5]) == [3, 0, 4, 5]
 
 
 def test_a_decision_carries_its_sum() -> None:
-    decision, memory = hpa_algorithm.decide(Bounds(1, 10), 3, [Proposal(20, 0)], Memory(), now=0)
-    assert decision.sum == hpa_algorithm.Sum(20, 20, 6)
-    assert memory.conditions == hpa_algorithm.Conditions("True/SucceededRescale", "True/ValidMetricFound", "True/ScaleUpLimit")
+    decision, memory = hpa_algorithm.decide(HpaBounds(1, 10), 3, [ReplicaProposal(20, 0)], HpaMemory(), now=0)
+    assert decision.sum == hpa_algorithm.ProposalSum(20, 20, 6)
+    assert memory.conditions == hpa_algorithm.HpaConditions("True/SucceededRescale", "True/ValidMetricFound", "True/ScaleUpLimit")
 
 
 wants = st.lists(st.integers(-5, 500), min_size=1, max_size=12)
@@ -75,19 +75,19 @@ wants = st.lists(st.integers(-5, 500), min_size=1, max_size=12)
 
 @given(wants, st.integers(1, 9), st.integers(9, 300), st.booleans())
 def test_replicas_stay_within_the_bounds_whatever_is_proposed(wanted: list[int], least: int, most: int, ruled: bool) -> None:
-    found = passes(Bounds(least, most, scaling_behavior.read({}) if ruled else None), least, list(wanted))
+    found = passes(HpaBounds(least, most, scaling_behavior.read({}) if ruled else None), least, list(wanted))
     assert all(least <= count <= most for count in found)
     assert all(after <= max(2 * before, before + 4) for before, after in pairwise([least, *found]))
 
 
 @given(wants, st.integers(0, 11))
 def test_a_memory_that_went_through_a_checkpoint_goes_on_as_if_it_had_not(wanted: list[int], cut: int) -> None:
-    bounds = Bounds(1, 200, scaling_behavior.read({"scaleDown": {"stabilizationWindowSeconds": 30}}))
-    memory, current, found = Memory(), 3, []
+    bounds = HpaBounds(1, 200, scaling_behavior.read({"scaleDown": {"stabilizationWindowSeconds": 30}}))
+    memory, current, found = HpaMemory(), 3, []
     for number, want in enumerate(wanted):
         if number == cut:
-            memory = msgspec.json.decode(msgspec.json.encode(memory), type=Memory)
-        decision, memory = hpa_algorithm.decide(bounds, current, [Proposal(want, 0)], memory, now=number * 15.0)
+            memory = msgspec.json.decode(msgspec.json.encode(memory), type=HpaMemory)
+        decision, memory = hpa_algorithm.decide(bounds, current, [ReplicaProposal(want, 0)], memory, now=number * 15.0)
         current = decision.replicas
         found.append(current)
     assert found == passes(bounds, 3, list(wanted))

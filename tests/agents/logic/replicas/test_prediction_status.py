@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from agents.logic.replicas import prediction_status
-from agents.logic.replicas.prediction_status import Predicted
+from agents.logic.replicas.prediction_status import PredictedMetric
 
 NOW = 1_709_633_640
 
@@ -23,7 +23,7 @@ def test_a_status_is_outdated_when_a_series_ends_before_the_window(status: Any, 
 
 
 def test_a_status_holds_two_windows_with_five_decimals() -> None:
-    metric = Predicted("resource.cpu", NOW - 600, 60, tuple(float(i) for i in range(500)))
+    metric = PredictedMetric("resource.cpu", NOW - 600, 60, tuple(float(i) for i in range(500)))
     (entry,), condition = prediction_status.status([metric], now=NOW, window=3600)
     samples: Any = entry["prediction"][0]["samples"]  # type: ignore[index]  # a list of series
     assert (len(samples), samples[0], samples[-1]["timestamp"]) == (121, {"timestamp": NOW, "value": "10.00000"}, NOW + 7200)
@@ -32,8 +32,8 @@ def test_a_status_holds_two_windows_with_five_decimals() -> None:
 
 def test_a_metric_without_forecast_is_named_with_its_reason() -> None:
     metrics = [
-        Predicted("resource.cpu", why_not="47.0 hours of even history are there"),
-        Predicted("pods.rps", NOW, 60, (1.0, 2.0)),
+        PredictedMetric("resource.cpu", why_not="47.0 hours of even history are there"),
+        PredictedMetric("pods.rps", NOW, 60, (1.0, 2.0)),
     ]
     entries, condition = prediction_status.status(metrics, now=NOW, window=3600)
     assert [(entry["resourceIdentifier"], entry["ready"]) for entry in entries] == [("pods.rps", False)]
@@ -42,7 +42,7 @@ def test_a_metric_without_forecast_is_named_with_its_reason() -> None:
 
 
 def test_a_series_that_misses_the_end_by_less_than_a_step_is_ready() -> None:
-    five = Predicted("resource.cpu", NOW - 240, 300, (1.0,) * 25)
+    five = PredictedMetric("resource.cpu", NOW - 240, 300, (1.0,) * 25)
     assert NOW + 7200 - five.last == 240
     (entry,), _ = prediction_status.status([five], now=NOW, window=3600)
     assert entry["ready"] is True

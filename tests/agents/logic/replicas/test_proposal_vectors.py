@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from agents.logic.replicas import replica_proposals
-from agents.logic.replicas.hpa_pods import Patience, requests
+from agents.logic.replicas.hpa_pods import ReadinessDelays, requests
 from agents.logic.replicas.replica_proposals import MetricError, ReplicaContext
 from tests.support.ehpa_vectors import Json, vectors
 from tests.support.hpa_scenes import NOW, asked, pods, samples
@@ -14,7 +14,7 @@ from tests.support.hpa_scenes import NOW, asked, pods, samples
 def proposed(inputs: Json) -> Any:
     given = inputs.get("pods") or []
     target, function, resource = inputs["target"], inputs["function"], inputs["resource"]
-    patience = Patience(inputs["cpu_initialization_period_s"], inputs["initial_readiness_delay_s"])
+    patience = ReadinessDelays(inputs["cpu_initialization_period_s"], inputs["initial_readiness_delay_s"])
     scene = ReplicaContext(
         inputs["current_replicas"],
         inputs.get("status_replicas", 0),

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.logic.replicas import replica_proposals
-from agents.logic.replicas.hpa_pods import Patience, requests
-from agents.logic.replicas.replica_proposals import MetricError, Proposal, ReplicaContext
+from agents.logic.replicas.hpa_pods import ReadinessDelays, requests
+from agents.logic.replicas.replica_proposals import MetricError, ReplicaContext, ReplicaProposal
 from tests.support.hpa_scenes import NOW, asked, pods, samples
 
 
@@ -25,7 +25,7 @@ def by_utilization(given: list[dict[str, Any]], target: int) -> Any:
 
 
 def test_four_pods_at_80_percent_of_50_become_seven() -> None:
-    assert by_utilization([pod(80)] * 4, 50) == Proposal(7, 80, 80)
+    assert by_utilization([pod(80)] * 4, 50) == ReplicaProposal(7, 80, 80)
 
 
 def test_six_percent_above_the_target_change_nothing() -> None:
@@ -52,8 +52,8 @@ def test_a_container_without_a_request_is_named_with_its_pod() -> None:
 
 def test_a_queue_of_seven_for_one_each_takes_seven_pods_and_a_little_more_takes_eight() -> None:
     scene = ReplicaContext(5, 5, NOW)
-    assert replica_proposals.by_value_per_pod(7000, target=1000, scene=scene) == Proposal(7, 1400)
-    assert replica_proposals.by_value_per_pod(7070, target=1000, scene=scene) == Proposal(8, 1414)
+    assert replica_proposals.by_value_per_pod(7000, target=1000, scene=scene) == ReplicaProposal(7, 1400)
+    assert replica_proposals.by_value_per_pod(7070, target=1000, scene=scene) == ReplicaProposal(8, 1414)
 
 
 def test_a_forecast_of_less_than_one_core_counts() -> None:
@@ -81,7 +81,7 @@ states = st.fixed_dictionaries(
 @given(st.lists(states, max_size=6), st.integers(0, 400), st.booleans())
 def test_any_pods_get_a_proposal_within_32_bits_or_a_sentence(given_states: list[dict[str, Any]], target: int, cpu: bool) -> None:
     given_pods = [pod(**state) for state in given_states]
-    scene = ReplicaContext(len(given_pods), len(given_pods), NOW, patience=Patience())
+    scene = ReplicaContext(len(given_pods), len(given_pods), NOW, patience=ReadinessDelays())
     columns, seen = pods(given_pods), samples(given_pods, cpu=cpu)
     wanted = np.full(len(given_pods), 100, np.int64)
     for found in (

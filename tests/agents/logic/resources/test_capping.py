@@ -6,7 +6,7 @@ import pytest
 
 from agents.logic.admission import pod_spec, vpa_manifest
 from agents.logic.resources import capping, container_limit_range, resource_lists
-from agents.logic.resources.capping import By, Capped, ContainerRule
+from agents.logic.resources.capping import Capped, CapReason, ContainerRule
 from agents.logic.resources.container_limit_range import Range
 from agents.logic.resources.limit_proportion import UnscalableError
 from schemas.names import Amounts
@@ -46,7 +46,7 @@ def test_caps_and_notes_are_upstreams(vector: Json) -> None:
             capping.cap(vpa.advice or (), containers, rules, container_limit_range.of_manifests(inputs["limit_ranges"]))
         return
     found = capping.cap(vpa.advice or (), containers, rules, container_limit_range.of_manifests(inputs["limit_ranges"]))
-    noted = {name: sorted(str(cap) for cap in caps if cap.by is not By.POD_RANGE) for name, caps in found.caps.items()}
+    noted = {name: sorted(str(cap) for cap in caps if cap.by is not CapReason.POD_RANGE) for name, caps in found.caps.items()}
     assert {name: notes for name, notes in noted.items() if notes} == expected["notes"]
     theirs = {each["containerName"]: each for each in expected["recommendation"]}
     assert {each.container for each in found.advice} == theirs.keys()
@@ -101,7 +101,7 @@ def test_a_pod_limit_range_is_shared_out(allowed: Json, given: list[str], expect
     recommended = [advice(f"c{i}", {"cpu": cpu}) for i, cpu in enumerate(given)]
     found = capped(recommended, containers, [], limit_range(type="Pod", **allowed))
     assert [each["cpu"] for each in targets(found)] == expected
-    assert all([cap.by for cap in found.caps[f"c{i}"]] == [By.POD_RANGE] for i in range(len(given)))
+    assert all([cap.by for cap in found.caps[f"c{i}"]] == [CapReason.POD_RANGE] for i in range(len(given)))
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,14 @@ from typing import Any
 import pytest
 
 from agents.logic.updates import disruption
-from agents.logic.updates.disruption import DisruptionRules, InPlace, PodDisruptionBudget, Replica, ReplicaCounts, ReplicaGroup
+from agents.logic.updates.disruption import (
+    DisruptionRules,
+    GroupReplica,
+    InPlace,
+    PodDisruptionBudget,
+    ReplicaCounts,
+    ReplicaGroup,
+)
 from schemas.facts.pods import ResizeState
 from schemas.policies.vertical import UpdateMode
 from tests.support.vectors import vectors
@@ -22,11 +29,11 @@ STATES = {
     "InProgressError": ResizeState.ERROR,
     "InProgressOther": ResizeState.UNKNOWN,
 }
-RUNNING, PENDING = Replica(), Replica(pending=True)
+RUNNING, PENDING = GroupReplica(), GroupReplica(pending=True)
 
 
 def group_of(
-    kind: str, replicas: int | None, pods: list[Replica], mode: UpdateMode, rules: DisruptionRules
+    kind: str, replicas: int | None, pods: list[GroupReplica], mode: UpdateMode, rules: DisruptionRules
 ) -> ReplicaGroup | None:
     """The group of a controller that says how many replicas it should have."""
     configured = disruption.configured_replicas(kind, replicas, len(pods))
@@ -36,11 +43,11 @@ def group_of(
     return disruption.group(counts, mode, rules)
 
 
-def replicas(inputs: Json) -> dict[str, Replica]:
+def replicas(inputs: Json) -> dict[str, GroupReplica]:
     states = inputs["resize_states"] or []
     restarts = inputs.get("resize_policy") == "RestartContainer"
     found = {
-        f"r{i}": Replica(resize=STATES[states[i]] if i < len(states) else ResizeState.NONE, restarts=restarts)
+        f"r{i}": GroupReplica(resize=STATES[states[i]] if i < len(states) else ResizeState.NONE, restarts=restarts)
         for i in range(inputs["running"])
     }
     waiting = {f"q{i}": PENDING for i in range(inputs["pending"])}
@@ -118,7 +125,7 @@ def test_a_resize_that_was_begun_takes_its_place_in_the_tolerance() -> None:
     ],
 )
 def test_a_resize_that_fails_or_takes_too_long_is_given_up(resize: ResizeState, minutes: int, expected: InPlace) -> None:
-    pod = Replica(resize=resize, resizing_for=timedelta(minutes=minutes))
+    pod = GroupReplica(resize=resize, resizing_for=timedelta(minutes=minutes))
     group = group_of("ReplicaSet", 3, [pod, RUNNING, RUNNING], UpdateMode.IN_PLACE_OR_RECREATE, DisruptionRules())
     assert disruption.in_place(group, pod, UpdateMode.IN_PLACE_OR_RECREATE) == expected
     assert disruption.in_place(group, pod, UpdateMode.IN_PLACE) in (InPlace.DEFERRED, InPlace.INFEASIBLE)
@@ -132,7 +139,7 @@ def test_what_did_not_fit_is_tried_again_only_when_less_is_asked() -> None:
 
 @pytest.mark.parametrize(("restarts", "expected"), [(False, 5), (True, 1)])
 def test_the_budget_is_skipped_for_resizes_that_restart_nothing(restarts: bool, expected: int) -> None:
-    rules, pods = DisruptionRules(tolerance=0.1, skip_budget=True), [Replica(restarts=restarts)] * 5
+    rules, pods = DisruptionRules(tolerance=0.1, skip_budget=True), [GroupReplica(restarts=restarts)] * 5
     group = group_of("ReplicaSet", 5, pods, UpdateMode.IN_PLACE_OR_RECREATE, rules)
     assert group
     approved = 0

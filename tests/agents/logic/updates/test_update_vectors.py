@@ -10,7 +10,7 @@ from agents.logic.resources import capping, resource_lists
 from agents.logic.resources.container_limit_range import NONE
 from agents.logic.resources.resource_lists import Advice
 from agents.logic.updates import update_priority
-from agents.logic.updates.update_priority import Kill, Priority, Thresholds
+from agents.logic.updates.update_priority import RecentOomKill, UpdatePriority, UpdateThresholds
 from schemas.policies.vpa import ChangeRequirement, EvictionRequirement
 from tests.support.vectors import close, vectors
 
@@ -23,13 +23,13 @@ def moment(text: str) -> datetime:
     return datetime.fromisoformat(text).astimezone(UTC)
 
 
-def kills(pod: Json, now: datetime) -> list[Kill]:
+def kills(pod: Json, now: datetime) -> list[RecentOomKill]:
     found = []
     for status in pod.get("status", {}).get("containerStatuses", []):
         ended = status.get("lastState", {}).get("terminated")
         if ended and ended["reason"] == "OOMKilled":
             started, finished = moment(ended["startedAt"]), moment(ended["finishedAt"])
-            found.append(Kill(status["name"], finished - started, now - finished))
+            found.append(RecentOomKill(status["name"], finished - started, now - finished))
     return found
 
 
@@ -46,7 +46,7 @@ def _requirement(resources: list[str], change: str) -> EvictionRequirement:
     )
 
 
-def same(found: Priority, expected: Json) -> bool:
+def same(found: UpdatePriority, expected: Json) -> bool:
     words = (found.outside, found.scale_up) == (expected["outside_recommended_range"], expected["scale_up"])
     return words and close(found.difference, expected["resource_diff"])
 
@@ -66,7 +66,7 @@ def test_the_pods_to_update_and_their_order_are_upstreams(vector: Json) -> None:
     quick = timedelta(seconds=config["evict_after_oom_s"])
     if inputs["feature_per_vpa_config"] and vpa.update and vpa.update.evict_after_oom is not None:
         quick = timedelta(seconds=vpa.update.evict_after_oom)
-    thresholds = Thresholds(config["pod_update_threshold"], timedelta(seconds=config["in_bounds_lifetime_s"]), quick)
+    thresholds = UpdateThresholds(config["pod_update_threshold"], timedelta(seconds=config["in_bounds_lifetime_s"]), quick)
     rules = [policy.rule for policy in vpa.policies or ()]
     chosen: list[tuple[tuple[bool, float], str]] = []
     for manifest in inputs["pods"]:
@@ -112,7 +112,7 @@ def test_what_admission_saw_is_read_or_ignored(annotation: str | None, expected:
 
 @pytest.mark.parametrize(("ran", "ago", "expected"), [(2, 9, True), (2, 10, False), (57, 1, False), (10, 1, False)])
 def test_a_quick_kill_is_soon_after_the_start_and_not_long_ago(ran: int, ago: int, expected: bool) -> None:
-    kill = Kill("c", timedelta(minutes=ran), timedelta(minutes=ago))
+    kill = RecentOomKill("c", timedelta(minutes=ran), timedelta(minutes=ago))
     assert update_priority.quick_kill([kill], timedelta(minutes=10), lambda _: True) is expected
     assert not update_priority.quick_kill([kill], timedelta(minutes=10), lambda _: False)
 
@@ -120,17 +120,17 @@ def test_a_quick_kill_is_soon_after_the_start_and_not_long_ago(ran: int, ago: in
 @pytest.mark.parametrize(
     ("found", "hours", "quick", "expected"),
     [
-        (Priority(outside=False, difference=0.25), 13, False, False),
-        (Priority(outside=False, difference=4.0), 13, False, True),
-        (Priority(outside=True, difference=0.25), 13, False, True),
-        (Priority(outside=False, difference=4.0), 11, False, False),
-        (Priority(outside=True, difference=0.25), 11, False, True),
-        (Priority(outside=False, difference=0.25), 11, True, True),
-        (Priority(outside=False, difference=0.0), 13, True, False),
+        (UpdatePriority(outside=False, difference=0.25), 13, False, False),
+        (UpdatePriority(outside=False, difference=4.0), 13, False, True),
+        (UpdatePriority(outside=True, difference=0.25), 13, False, True),
+        (UpdatePriority(outside=False, difference=4.0), 11, False, False),
+        (UpdatePriority(outside=True, difference=0.25), 11, False, True),
+        (UpdatePriority(outside=False, difference=0.25), 11, True, True),
+        (UpdatePriority(outside=False, difference=0.0), 13, True, False),
     ],
 )
 def test_a_pod_is_due_outside_its_bounds_or_old_and_far_or_killed(
-    found: Priority, hours: int, quick: bool, expected: bool
+    found: UpdatePriority, hours: int, quick: bool, expected: bool
 ) -> None:
-    reasons = update_priority.reasons(found, age=timedelta(hours=hours), quick=quick, thresholds=Thresholds(difference=0.5))
+    reasons = update_priority.reasons(found, age=timedelta(hours=hours), quick=quick, thresholds=UpdateThresholds(difference=0.5))
     assert bool(reasons) is expected
