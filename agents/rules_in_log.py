@@ -102,10 +102,10 @@ def append(context: LogContext, new: Sequence[StageRulesChanged]) -> None:
     places = [(context.topics.wire("policies"), partition) for partition in range(context.topics.partitions)]
     begun = {place: context.log.end(*place) for place in places}
     _append_once(context, new)
-    said = [list(_rules(context, _after(context, place, begun[place]))) for place in places] if new else []
+    by_partition = [list(_rules(context, _after(context, place, begun[place]))) for place in places] if new else []
     for ours in new:
-        others = [each for rules in said for each in rules if each.stage == ours.stage and each.version != ours.version]
-        if others and next(each for each in reversed(said[0]) if each.stage == ours.stage).version == ours.version:
+        others = [each for rules in by_partition for each in rules if each.stage == ours.stage and each.version != ours.version]
+        if others and next(each for each in reversed(by_partition[0]) if each.stage == ours.stage).version == ours.version:
             _append_once(context, [ours])
 
 

@@ -40,8 +40,8 @@ def end(error: BaseException, *, doing: str, **where: object) -> NoReturn:
     `doing` is a gerund phrase, such as "taking a turn".
     """
     code, refused = code_of(error), missing_right(None, error)
-    told = refused or code == MISCONFIGURED or isinstance(error, LogUnavailable)
-    trace = "" if told else "".join(traceback.format_exception(error))
+    expected = refused or code == MISCONFIGURED or isinstance(error, LogUnavailable)
+    trace = "" if expected else "".join(traceback.format_exception(error))
     line = {"level": "critical", "event": "worker ended", "doing": doing, **where}
     line |= {"error": f"{refused}; {RIGHTS}" if refused else f"{type(error).__name__}: {error}", "exit": code, "trace": trace}
     sys.stdout.flush()

@@ -84,7 +84,7 @@ class Day:
 
 def opening(day: Day) -> Sequence[NewRecord]:
     """The operator's first policies: apply in place, but recreate JVMs, which see new amounts only when they start."""
-    said: list[Policy] = [ControlChanged(day.start, day.cluster, Mode.APPLY, reason="the demo acts", budget=Fraction(0.1))]
+    policies: list[Policy] = [ControlChanged(day.start, day.cluster, Mode.APPLY, reason="the demo acts", budget=Fraction(0.1))]
     for name, mode in (("*", UpdateMode.IN_PLACE_OR_RECREATE), *((jvm, UpdateMode.RECREATE) for jvm in JVMS)):
-        said.append(VerticalPolicyChanged(day.start, f"{day.cluster}/{name}", "demo-1", mode))
-    return policy_records(said, Codec(day.topics), source=SOURCE)
+        policies.append(VerticalPolicyChanged(day.start, f"{day.cluster}/{name}", "demo-1", mode))
+    return policy_records(policies, Codec(day.topics), source=SOURCE)

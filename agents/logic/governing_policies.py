@@ -161,10 +161,10 @@ def body(held: PolicyRecord | None) -> dict[str, object] | None:
     """What `because` says of a policy."""
     if held is None:
         return None
-    said: dict[str, object] = {"target": held.policy.target, "version": held.policy.version, "place": str(held.place)}
+    explanation: dict[str, object] = {"target": held.policy.target, "version": held.policy.version, "place": str(held.place)}
     if held.policy.vpa is not None:
-        said["vpa"] = held.policy.vpa.key
-    return said
+        explanation["vpa"] = held.policy.vpa.key
+    return explanation
 
 
 def _alike(old: WorkloadPolicy, new: WorkloadPolicy) -> bool:

@@ -170,11 +170,11 @@ def _encoded(review: Mapping[str, object]) -> bytes:
 
 def _changes(account: AdmissionAccount) -> str:
     """What the patch sets, in words; empty when it sets annotations alone."""
-    told = [text for change in account.containers[:_TOLD] if (text := _change(change))]
+    texts = [text for change in account.containers[:_TOLD] if (text := _change(change))]
     more = len(account.containers) - _TOLD
     if more > 0:
-        told.append(f"and {more} containers more")
-    return f"a new pod was given what VPA or policy '{account.vpa}' asks for: {'; '.join(told)}" if told else ""
+        texts.append(f"and {more} containers more")
+    return f"a new pod was given what VPA or policy '{account.vpa}' asks for: {'; '.join(texts)}" if texts else ""
 
 
 def _change(change: ContainerChange) -> str:
@@ -183,14 +183,14 @@ def _change(change: ContainerChange) -> str:
         *_amounts("limit", change.limits_before, change.limits),
     ]
     notes = [str(cap) for cap in change.caps] + list(change.notes)
-    said = ", ".join(parts) + (f" ({', '.join(notes)})" if notes else "")
-    return f"container '{change.container}': {said}" if parts else ""
+    changes = ", ".join(parts) + (f" ({', '.join(notes)})" if notes else "")
+    return f"container '{change.container}': {changes}" if parts else ""
 
 
 def _amounts(kind: str, before: Resources, after: Resources) -> list[str]:
-    said = []
+    texts = []
     for name, amount in sorted(after.items()):
         old = before.get(name)
         was = "" if old is None or old.nano == amount.nano else f" (was {old.text})"
-        said.append(f"{name} {kind} {amount.text}{was}")
-    return said
+        texts.append(f"{name} {kind} {amount.text}{was}")
+    return texts

@@ -63,7 +63,7 @@ def whole_digest(record: Record | NewRecord) -> bytes:
 
 def field_digests(record: Record | NewRecord, codec: Codec) -> dict[str, bytes]:
     """64 bits for each field, by name. Raises BadRecord when the record holds no event."""
-    return {name: _hash(record.partition, [said], _FIELD_BYTES) for name, said in written_fields(record, codec).items()}
+    return {name: _hash(record.partition, [value], _FIELD_BYTES) for name, value in written_fields(record, codec).items()}
 
 
 def written_fields(record: Record | NewRecord, codec: Codec) -> dict[str, bytes]:

@@ -17,7 +17,7 @@ from streams.errors import BadInput, LogUnavailable
 from streams.log.connection_check import refuse_at_once
 from streams.log.kafka_connection import KafkaConnection
 from streams.log.kafka_errors import translated_errors
-from streams.log.kafka_rights import told_operations
+from streams.log.kafka_rights import granted_operations
 from streams.topics import TopicSpec
 
 __all__ = ["ExistingTopic", "TopicChange", "TopicPlan", "apply", "compare", "connect", "plan", "survey"]
@@ -69,8 +69,8 @@ def survey(client: KafkaAdminClient, names: Sequence[str]) -> Mapping[str, Exist
 
 def _require_configs(described: Mapping[str, Mapping[str, Any]]) -> None:
     """Raises when settings may not be read: they would come as empty, and all of them would look as if they had to be set."""
-    told = {name: told_operations(topic) for name, topic in described.items()}
-    hidden = [name for name, operations in told.items() if operations is not None and "DescribeConfigs" not in operations]
+    granted = {name: granted_operations(topic) for name, topic in described.items()}
+    hidden = [name for name, operations in granted.items() if operations is not None and "DescribeConfigs" not in operations]
     if hidden:
         raise TopicAuthorizationFailedError(hidden)
 

@@ -119,8 +119,8 @@ def _innermost(error: Exception) -> str:
     deeper = getattr(error, "reason", None) or next(iter(error.args), None)
     if isinstance(deeper, Exception):
         return _innermost(deeper)
-    said = str(error).partition("): ")[2] or str(error) or type(error).__name__
-    return said.splitlines()[0][:200]
+    message = str(error).partition("): ")[2] or str(error) or type(error).__name__
+    return message.splitlines()[0][:200]
 
 
 def _make(folder: Path) -> None:

@@ -143,10 +143,10 @@ def _log_in(where: KafkaConnection, broker: str, wire: socket.socket, wanted: st
     while not mechanism.is_done():
         token = mechanism.auth_bytes()
         answer = _Answer(_ask(wire, _AUTHENTICATE, struct.pack(">i", len(token)) + token))
-        code, said = answer.number(), answer.text()
+        code, message = answer.number(), answer.text()
         if code:
             user = f"user '{where.sasl_username}' (log.security.username), or the password is wrong"
-            raise _Stopped(f"'{broker}' does not know {user}: {said or f'code {code}'}")
+            raise _Stopped(f"'{broker}' does not know {user}: {message or f'code {code}'}")
         mechanism.receive(answer.data())
 
 

@@ -105,11 +105,11 @@ def _topics(names: Collection[str]) -> str:
 
 def _named(error: BaseException) -> Collection[str]:
     """The objects that the error carries: a set or list of topics, or the name of a group. A message of many words is none."""
-    for said in error.args:
-        if isinstance(said, set | frozenset | list | tuple | Mapping):
-            return [str(each) for each in said]
-        if isinstance(said, str) and said and " " not in said:
-            return [said]
+    for named in error.args:
+        if isinstance(named, set | frozenset | list | tuple | Mapping):
+            return [str(each) for each in named]
+        if isinstance(named, str) and named and " " not in named:
+            return [named]
     return ()
 
 

@@ -46,7 +46,7 @@ def lacking(where: KafkaConnection | None, right: str, what: str) -> str:
     return f"{user} lacks the right {right} on {what}" if right else f"{user} lacks a right on {what}"
 
 
-def told_operations(described: Mapping[str, Any]) -> set[str] | None:
+def granted_operations(described: Mapping[str, Any]) -> set[str] | None:
     """The operations on a topic or group that its description allows, as `DescribeConfigs`; None when it does not tell."""
     found = described.get("authorized_operations")
     return None if not isinstance(found, list) else {"".join(map(str.capitalize, name.split("_"))) for name in found}
@@ -56,7 +56,7 @@ def _topics(where: KafkaConnection, admin: KafkaAdminClient, needs: Mapping[str,
     described: Sequence[Mapping[str, Any]] = admin.describe_topics(list(needs))
     for topic in described:
         refused = for_code(topic["error_code"]) is TopicAuthorizationFailedError
-        operations: set[str] | None = set() if refused else told_operations(topic)
+        operations: set[str] | None = set() if refused else granted_operations(topic)
         if operations is not None and not (topic["error_code"] and not refused):
             yield from _lacking(where, needs[topic["name"]], operations, f"topic '{topic['name']}'")
 
@@ -76,7 +76,7 @@ def _operations_of_group(admin: KafkaAdminClient, group: str) -> set[str] | None
     until = monotonic() + COORDINATOR_WAIT
     while True:
         try:
-            return told_operations(admin.describe_groups([group], include_authorized_operations=True)[group])
+            return granted_operations(admin.describe_groups([group], include_authorized_operations=True)[group])
         except (CoordinatorNotAvailableError, CoordinatorLoadInProgressError):
             if monotonic() > until:
                 raise

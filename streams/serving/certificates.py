@@ -43,10 +43,10 @@ class ServingCertificate:
     def covers(self, names: Iterable[str]) -> bool:
         """Whether it is for all of these host names and addresses. Raises BadInput."""
         try:
-            said = _first(self.certificate).extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+            names_in_it = _first(self.certificate).extensions.get_extension_for_class(x509.SubjectAlternativeName).value
         except x509.ExtensionNotFound:
             return False
-        known = {str(name.value) for name in said}
+        known = {str(name.value) for name in names_in_it}
         return known.issuperset(names)
 
 

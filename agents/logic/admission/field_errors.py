@@ -72,8 +72,8 @@ def internal(detail: str) -> FieldError:
 
 def refusal(errors: Sequence[FieldError], *, group: str, kind: str, name: str) -> dict[str, object]:
     """The status that says why an object is refused: 422, with all errors as causes."""
-    said = list(dict.fromkeys(map(str, errors)))
-    listed = said[0] if len(said) == 1 else f"[{', '.join(said)}]"
+    messages = list(dict.fromkeys(map(str, errors)))
+    listed = messages[0] if len(messages) == 1 else f"[{', '.join(messages)}]"
     causes = [{"reason": each.fault.value[0], "message": each.body, "field": each.path} for each in errors]
     details = {"name": name, "group": group, "kind": kind, "causes": causes}
     return {

@@ -174,8 +174,8 @@ def _again(pod: AdmittedPod, vpa: Vpa, ranges: Ranges, settings: AdmissionSettin
         found = _patch(replace(pod, containers=before, standing=standing), vpa, ranges, settings)
     except (BoostError, UnscalableError):
         return None
-    said = pod.annotations.get(UPDATES, "").split(_mark(vpa), 1)[-1].split("; ")
-    bounded = {part.partition(":")[0].strip(): part for part in said}
+    annotated = pod.annotations.get(UPDATES, "").split(_mark(vpa), 1)[-1].split("; ")
+    bounded = {part.partition(":")[0].strip(): part for part in annotated}
     settled = all(
         _stands(change, pod.containers[change.index], bounded.get(f"container {change.index}", ""), shared=ranges.pod is not None)
         for change in found.containers
@@ -204,15 +204,15 @@ def _annotated(ops: Sequence[Op], annotations: Mapping[str, str], vpa: Vpa) -> b
     return True
 
 
-def _stands(change: ContainerChange, container: Container, said: str, *, shared: bool) -> bool:
-    """Whether a container has all that is to be set. `said`: its part of the annotation; `shared`: the pod has a LimitRange.
+def _stands(change: ContainerChange, container: Container, annotated: str, *, shared: bool) -> bool:
+    """Whether a container has all that is to be set. `annotated`: its part of the annotation; `shared`: the pod has a LimitRange.
 
     A zero that was set counts as nothing the next time, so nothing can be concluded from it.
     """
     bounded = {cap.resource for cap in change.caps if cap.by in _BOUNDED}
     for wanted, present in ((change.requests, container.requests), (change.limits, container.limits)):
         for name, amount in wanted.items():
-            trusted = shared or name in bounded or any(f"{name} {by.value}" in said for by in _BOUNDED)
+            trusted = shared or name in bounded or any(f"{name} {by.value}" in annotated for by in _BOUNDED)
             stands = at(present, name)
             if name not in (present or {}):
                 if amount or not trusted:

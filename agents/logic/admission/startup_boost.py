@@ -69,8 +69,8 @@ def original(container: Container) -> str:
 def restored(container: Container, annotation: str) -> Container:
     """The container as an annotation says that it was; as it is, where the annotation cannot be read."""
     try:
-        said = json.loads(annotation)
-        lists = {kind: dict(_list(said, kind)) for kind in ("requests", "limits")}
+        recorded = json.loads(annotation)
+        lists = {kind: dict(_list(recorded, kind)) for kind in ("requests", "limits")}
     except (ValueError, TypeError, AttributeError, RecursionError):
         return container
     kept = {
@@ -80,8 +80,8 @@ def restored(container: Container, annotation: str) -> Container:
     return Container(container.name, kept["requests"] | lists["requests"], kept["limits"] | lists["limits"])
 
 
-def _list(said: dict[str, dict[str, object]], kind: str) -> list[tuple[str, Quantity]]:
-    return [(name, exact_quantity.read(amount)) for name, amount in said[kind].items() if name in (CPU, MEMORY)]
+def _list(recorded: dict[str, dict[str, object]], kind: str) -> list[tuple[str, Quantity]]:
+    return [(name, exact_quantity.read(amount)) for name, amount in recorded[kind].items() if name in (CPU, MEMORY)]
 
 
 def _amount(base: Quantity, cpu: CpuBoost) -> Quantity:

@@ -86,8 +86,8 @@ class Vpa:
     @property
     def mode(self) -> str:
         """What it comes to when the mode is not said."""
-        said = self.update.mode if self.update else None
-        return said or UpdateMode.RECREATE
+        declared = self.update.mode if self.update else None
+        return declared or UpdateMode.RECREATE
 
     def policy_of(self, container: str) -> ContainerPolicyManifest | None:
         """The policy for a container: its own, else the last one for all, else none."""
@@ -187,9 +187,10 @@ def _policies(value: Mapping[str, Any]) -> tuple[ContainerPolicyManifest, ...]:
 
 
 def _policy(value: Mapping[str, Any], path: str) -> ContainerPolicyManifest:
-    said = value.get("controlledResources")
+    declared = value.get("controlledResources")
     names = [
-        json_fields.text(name, f"{path}.controlledResources") for name in json_fields.items(said, f"{path}.controlledResources")
+        json_fields.text(name, f"{path}.controlledResources")
+        for name in json_fields.items(declared, f"{path}.controlledResources")
     ]
     count, seconds = "memoryAggregationIntervalCount", "memoryAggregationIntervalSeconds"
     return ContainerPolicyManifest(
@@ -197,7 +198,7 @@ def _policy(value: Mapping[str, Any], path: str) -> ContainerPolicyManifest:
         mode=json_fields.optional(value.get("mode"), f"{path}.mode"),
         least=json_fields.amounts(value.get("minAllowed"), f"{path}.minAllowed") or {},
         most=json_fields.amounts(value.get("maxAllowed"), f"{path}.maxAllowed") or {},
-        resources=None if said is None else tuple(names),
+        resources=None if declared is None else tuple(names),
         values=json_fields.optional(value.get("controlledValues"), f"{path}.controlledValues"),
         oom_ratio=json_fields.amount(value.get("oomBumpUpRatio")),
         oom_minimum=json_fields.amount(value.get("oomMinBumpUp")),

@@ -178,8 +178,8 @@ class TargetIndex:
 
     def _vouched(self, cluster: str) -> bool:
         """Whether a pod that no source has reported is not there."""
-        sights = [sight.pods for key, sight in self.sources.items() if cluster_of(key) == cluster]
-        return not sights or any(sights)
+        visible = [sight.pods for key, sight in self.sources.items() if cluster_of(key) == cluster]
+        return not visible or any(visible)
 
     def _hear(self, cluster: str, partition: int, turn: int, heartbeat: Seconds, targeted: Container[str]) -> None:
         """A recommender decided something. With each of its heartbeats others may have become silent."""

@@ -94,8 +94,8 @@ def read(block: Mapping[str, object] | None, *, decaying: bool = False) -> Perce
     """
     if block is None:
         return PercentileSettings(half_life=86_400.0 if decaying else math.inf)
-    told = block.get("histogram")
-    histogram = told if isinstance(told, Mapping) else {}
+    declared = block.get("histogram")
+    histogram = declared if isinstance(declared, Mapping) else {}
     default = PercentileSettings()
     half_life = _span(histogram, "halfLife")
     return PercentileSettings(

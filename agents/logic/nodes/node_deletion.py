@@ -82,7 +82,7 @@ def waves(pods: Sequence[SchedulablePod], graces: dict[int, float]) -> list[Evic
 
 def evicts_daemon(pod: SchedulablePod, *, empty: bool, settings: DeletionSettings) -> bool:
     """Whether a DaemonSet's pod is evicted from a node that goes; its annotation overrides the setting."""
-    said = pod.nature.annotations.get(DAEMON_EVICTION)
-    if said in ("true", "false"):
-        return said == "true"
+    annotated = pod.nature.annotations.get(DAEMON_EVICTION)
+    if annotated in ("true", "false"):
+        return annotated == "true"
     return settings.daemons_of_empty if empty else settings.daemons_of_occupied

@@ -152,9 +152,9 @@ def _target(metric: HpaMetric, entry: Mapping[str, object], around: HpaSurroundi
     if metric.utilization is not None and metric.kind in ("Resource", "ContainerResource"):
         return {"type": "AverageValue", "averageValue": exact_quantity.of_milli(_share(metric, around)).text}
     block = next((value for value in entry.values() if isinstance(value, Mapping)), {})
-    told = block.get("target", {}).get("averageValue")
-    if told is not None:
-        return {"type": "AverageValue", "averageValue": told}
+    average = block.get("target", {}).get("averageValue")
+    if average is not None:
+        return {"type": "AverageValue", "averageValue": average}
     if around.as_upstream:
         return {"type": "AverageValue"}
     raise CannotGenerate("its target is neither a utilisation nor an average value")

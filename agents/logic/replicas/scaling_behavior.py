@@ -59,8 +59,8 @@ def defaulted(block: Mapping[str, object]) -> dict[str, object]:
     }
 
 
-def _defaulted(told: object, default: Mapping[str, object]) -> dict[str, object]:
-    given = told if isinstance(told, Mapping) else {}
+def _defaulted(declared: object, default: Mapping[str, object]) -> dict[str, object]:
+    given = declared if isinstance(declared, Mapping) else {}
     return {**default, **{name: value for name, value in given.items() if value is not None}}
 
 
@@ -70,8 +70,8 @@ def read(block: Mapping[str, object]) -> ScalingBehavior:
     return ScalingBehavior(_rules(full["scaleUp"]), _rules(full["scaleDown"]))
 
 
-def _rules(told: object) -> ScalingRules:
-    given = told if isinstance(told, Mapping) else {}
+def _rules(declared: object) -> ScalingRules:
+    given = declared if isinstance(declared, Mapping) else {}
     policies = tuple(ScalingPolicy(p["type"], int(p["value"]), float(p["periodSeconds"])) for p in given.get("policies") or ())
     window, tolerance = given.get("stabilizationWindowSeconds"), given.get("tolerance")
     return ScalingRules(

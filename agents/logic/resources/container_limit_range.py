@@ -62,9 +62,9 @@ def bounds(container: Container, bounding: Range) -> tuple[dict[str, Quantity], 
     """
     least = _of_limit(container, bounding.least, bounding.default)
     for resource in least:
-        said = at(bounding.least, resource)
-        if said.nano > least[resource].nano:
-            least[resource] = said
+        minimum = at(bounding.least, resource)
+        if minimum.nano > least[resource].nano:
+            least[resource] = minimum
     return least, _of_limit(container, bounding.most, bounding.default)
 
 

@@ -39,11 +39,13 @@ class Recommendation:
     rules: Floats
     fit: NodeFit | None
 
-    def moved(self, said: Floats, step: float) -> NDArray[np.bool_]:
-        """Rows whose target is another than `said`, or whose bounds moved by `step` of themselves."""
+    def moved(self, published: Floats, step: float) -> NDArray[np.bool_]:
+        """Rows whose target is another than `published`, or whose bounds moved by `step` of themselves."""
         known = ~np.isnan(self.amounts)
-        change = np.where(known & ~np.isnan(said), np.abs(self.amounts - said), np.where(known == np.isnan(said), np.inf, 0.0))
-        allowed = np.nan_to_num(np.abs(said) * step)
+        change = np.where(
+            known & ~np.isnan(published), np.abs(self.amounts - published), np.where(known == np.isnan(published), np.inf, 0.0)
+        )
+        allowed = np.nan_to_num(np.abs(published) * step)
         allowed[:, _TARGETS] = 0.0
         return np.asarray((change > allowed).any(axis=1))
 

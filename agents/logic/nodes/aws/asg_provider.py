@@ -241,8 +241,8 @@ class AsgProvider:
             raise ProviderError("size decrease size must be negative")
         existing = len(group.instances())
         if group.size + delta < existing:
-            said = f"targetSize:{group.size} delta:{delta} existingNodes: {existing}"
-            raise ProviderError(f"attempt to delete existing nodes {said}")
+            sizes = f"targetSize:{group.size} delta:{delta} existingNodes: {existing}"
+            raise ProviderError(f"attempt to delete existing nodes {sizes}")
         yield from self._resize(group, group.size + delta, now)
 
     def _resize(self, group: ManagedAsg, size: int, now: float) -> Asking:
