@@ -1,4 +1,4 @@
-"""The decisions about single pods: resize it, evict it, or leave it alone.
+"""The decisions about pods: resize one, evict one, or leave those of a workload alone.
 
 Each rests on one recommendation, whose id it names. A plan may be carried out until `void_after`: `expires` is as long as any
 plan may wait, and `stale_after` is when the first thing that allowed it, such as a fresh recommendation, stops being so.
@@ -68,7 +68,10 @@ class EvictionPlanned:
 
 @dataclass(frozen=True, slots=True)
 class UpdateRefused:
-    """The updater looked at a pod that is outside its recommendation and left it alone. `reason` is a sentence."""
+    """A guard holds back pods of a workload that should be changed: `pods` of them, of which `pod` is the most urgent.
+
+    `reason` is a sentence, and `because` has the numbers, both of `pod`.
+    """
 
     id: str
     at: datetime
@@ -78,8 +81,9 @@ class UpdateRefused:
     reason: str
     because: Because
     recommendation: str = ""
+    pods: int = 1
 
     @property
     def subject(self) -> Subject:
-        """The pod."""
+        """The pod that stands for all."""
         return Subject.of_pod(self.workload, self.pod)

@@ -6,8 +6,8 @@ from agents.engine.turn import Decided, Turn
 from agents.logic.governing_policies import body
 from agents.logic.guards.budget import Headcount
 from agents.logic.guards.plan_expiry import plan_expiry
-from agents.logic.guards.shared_guards import Objection
 from agents.logic.updates.candidate import Candidate, changes
+from agents.logic.updates.refusals import Refusal
 from agents.logic.updates.update_guards import ClusterSituation
 from agents.logic.updates.update_priority import UpdateReason
 from schemas import times
@@ -54,18 +54,19 @@ def plan(candidate: Candidate, cluster: ClusterSituation, turn: Turn, partition:
     )
 
 
-def refusal(candidate: Candidate, cluster: ClusterSituation, objection: Objection, turn: Turn, partition: int) -> UpdateRefused:
-    """The refusal for a pod that a guard holds back."""
-    fact = candidate.situation.pod.fact
+def refusal(refused: Refusal, turn: Turn, partition: int) -> UpdateRefused:
+    """The refusal for the pods of a workload that one guard holds back."""
+    situation, guard = refused.candidate.situation, refused.objection.guard
     return UpdateRefused(
-        id=str(DecisionId(NAME, partition, turn.number, "refuse", fact.pod.uid)),
+        id=str(DecisionId(NAME, partition, turn.number, f"refuse-{guard}", situation.workload)),
         at=turn.at,
-        workload=fact.workload,
-        pod=fact.pod,
-        guard=objection.guard,
-        reason=objection.reason,
-        because=_because(candidate, cluster),
-        recommendation=candidate.situation.recommended.id,
+        workload=situation.pod.fact.workload,
+        pod=situation.pod.fact.pod,
+        guard=guard,
+        reason=refused.objection.reason,
+        because=_because(refused.candidate, refused.situation),
+        recommendation=situation.recommended.id,
+        pods=refused.pods,
     )
 
 

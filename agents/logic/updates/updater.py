@@ -1,10 +1,10 @@
 """The updater: pods, recommendations, policies, control records and outcomes of whole clusters in; plans and refusals out.
 
 Each interval of event time it looks at every pod of a workload that has a policy and a recommendation. A pod has at most one open
-plan. A refusal is decided when its guard changes, not in each interval. The updater itself touches no pod.
+plan. A refusal is decided for a workload and a guard, and not again in each interval. The updater itself touches no pod.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 
@@ -13,18 +13,20 @@ from agents.engine.tables.object_table import ObjectTable
 from agents.engine.turn import Decided, Turn
 from agents.logic.governing_policies import Policies
 from agents.logic.guards.budget import Headcount
+from agents.logic.guards.shared_guards import Objection
 from agents.logic.stage_rules import StageRules
 from agents.logic.updates import plan_builder
 from agents.logic.updates.candidate import Candidate, PodSituation, PriorityCache, candidate
+from agents.logic.updates.refusals import IntervalRefusals
 from agents.logic.updates.update_guards import ClusterSituation, first_objection
 from agents.logic.updates.update_settings import UpdateRules, UpdateSettings
-from agents.logic.updates.updater_state import NO_HISTORY, OpenPlan, PodHistory, UpdaterState
+from agents.logic.updates.updater_state import NO_HISTORY, OpenPlan, UpdaterState
 from schemas import times
 from schemas.facts.pods import PodPhase
 from schemas.names import cluster_of
 from schemas.policies.vpa import DEFAULT_RECOMMENDER
 
-PROGRAM = 1
+PROGRAM = 2
 """Counts changes of this capability's code that change what is decided."""
 
 _ENDED = (PodPhase.SUCCEEDED, PodPhase.FAILED)
@@ -36,6 +38,30 @@ class TurnsTaken:
 
     first: int
     turn: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterCandidates:
+    """The pods of a cluster that should be changed, the most urgent first, with what the guards know of it.
+
+    `counts` has the pods of each workload.
+    """
+
+    situation: ClusterSituation
+    pods: Sequence[Candidate]
+    counts: Mapping[str, Headcount]
+
+    def judged(self) -> Iterator[tuple[Candidate, ClusterSituation, Objection | None]]:
+        """Each pod, what the guards knew of its cluster, and the first objection. A pod without one counts for those after it."""
+        situation = self.situation
+        for each in self.pods:
+            situation = replace(situation, workload=self.counts[each.situation.workload])
+            objection = first_objection(each, situation)
+            yield each, situation, objection
+            if objection is None:
+                situation.workload.acting += 1
+                situation.cluster.acting += 1
+                situation = replace(situation, planned=situation.planned + 1)
 
 
 class Updater(PartedState):
@@ -65,7 +91,7 @@ class Updater(PartedState):
         interval = int(self.settings.interval * 1000)
         if turn.number // interval == taken.turn // interval:
             return []
-        return self._decide(turn, taken.first)
+        return self._decide(turn)
 
     def _follow_rules(self, turn: Turn) -> None:
         """Decide by the rules that the log has from this turn on."""
@@ -95,32 +121,40 @@ class Updater(PartedState):
         self.clusters.loaded()
         self.policies.loaded()
 
-    def _decide(self, turn: Turn, first_turn: int) -> list[Decided]:
+    def _decide(self, turn: Turn) -> list[Decided]:
         """Look at every cluster."""
         self.clusters.forget_recommendations(turn.number - int(self.settings.recommendation_within * 1000))
-        if not self.policies:
-            return []
         self._priorities.prune(self.clusters.pods, self.clusters.pods_of)
+        refusals = IntervalRefusals(self.clusters.refused)
         decided: list[Decided] = []
-        clusters: dict[str, list[str]] = {}
-        for workload in sorted(self.clusters.pods_of):
-            clusters.setdefault(cluster_of(workload), []).append(workload)
-        for cluster, workloads in clusters.items():
-            decided += self._decide_cluster(turn, first_turn, cluster, workloads)
+        for cluster in self._clusters() if self.policies else ():
+            decided += self._plan(turn, cluster, refusals)
+        for each in refusals.news():
+            refusal = plan_builder.refusal(each, turn, self.partition)
+            decided.append(plan_builder.decided(refusal, each.candidate, each.situation))
         return decided
 
-    def _decide_cluster(self, turn: Turn, first_turn: int, cluster: str, workloads: Sequence[str]) -> list[Decided]:
-        """Put the candidates of all workloads of a cluster past the guards, the most urgent first."""
-        found = [each for workload in workloads for each in self._candidates(workload, turn.number)]
-        if not found:
-            return []
+    def _clusters(self) -> Iterator[ClusterCandidates]:
+        """The clusters that have pods to change now."""
+        taken = self.turns.get("") or TurnsTaken(0, 0)
+        workloads: dict[str, list[str]] = {}
+        for workload in sorted(self.clusters.pods_of):
+            workloads.setdefault(cluster_of(workload), []).append(workload)
+        for cluster, names in workloads.items():
+            found = self._look(taken, cluster, names)
+            if found.pods:
+                yield found
+
+    def _look(self, taken: TurnsTaken, cluster: str, workloads: Sequence[str]) -> ClusterCandidates:
+        """The pods of a cluster that should be changed, the most urgent first, and what the guards are to know."""
+        found = [each for workload in workloads for each in self._candidates(workload, taken.turn)]
         total = Headcount()
-        counts = {workload: self._count(workload, turn.number, total) for workload in workloads}
+        counts = {workload: self._count(workload, taken.turn, total) for workload in workloads} if found else {}
         facts = self.clusters.facts.get(cluster)
         situation = ClusterSituation(
-            now=turn.number,
-            first_turn=first_turn,
-            facts_seen=first_turn if facts is None else facts.seen,
+            now=taken.turn,
+            first_turn=taken.first,
+            facts_seen=taken.first if facts is None else facts.seen,
             control=self.clusters.control.get(cluster),
             cluster=total,
             workload=total,
@@ -128,30 +162,20 @@ class Updater(PartedState):
             settings=self.settings,
             rules=self.rules.cited,
         )
-        return self._judge(turn, situation, sorted(found, key=lambda each: each.order), counts)
+        return ClusterCandidates(situation, sorted(found, key=lambda each: each.order), counts)
 
-    def _judge(
-        self, turn: Turn, situation: ClusterSituation, found: Iterable[Candidate], counts: dict[str, Headcount]
-    ) -> list[Decided]:
-        decided = []
-        for each in found:
-            situation = replace(situation, workload=counts[each.situation.workload])
-            objection = first_objection(each, situation)
+    def _plan(self, turn: Turn, cluster: ClusterCandidates, refusals: IntervalRefusals) -> Iterator[Decided]:
+        """Plan for the pods that no guard holds back."""
+        for each, situation, objection in cluster.judged():
             if objection is None:
                 plan = plan_builder.plan(each, situation, turn, self.partition)
-                decided.append(plan_builder.decided(plan, each, situation))
                 self._remember(each, OpenPlan(plan.id, each.action, times.to_ms(plan.void_after)))
-                situation.workload.acting += 1
-                situation.cluster.acting += 1
-                situation = replace(situation, planned=situation.planned + 1)
-            elif each.situation.history.refused != objection.guard:
-                refusal = plan_builder.refusal(each, situation, objection, turn, self.partition)
-                decided.append(plan_builder.decided(refusal, each, situation))
-                self._upsert(each.situation.pod.fact.pod.uid, replace(each.situation.history, refused=objection.guard))
-        return decided
+                yield plan_builder.decided(plan, each, situation)
+            else:
+                refusals.add(each, situation, objection)
 
     def _candidates(self, workload: str, now: int) -> list[Candidate]:
-        """The pods of a workload that should be changed and have no plan. A refusal of any other pod is over."""
+        """The pods of a workload that should be changed and have no plan."""
         policy = self.policies.of(workload)
         recommended = None if policy is None else self.clusters.recommendation(workload)
         if policy is None or recommended is None:
@@ -165,8 +189,6 @@ class Updater(PartedState):
             each = candidate(PodSituation(now, workload, pod, recommended, policy, history, priority), self.settings)
             if each is not None:
                 found.append(each)
-            elif history.refused:
-                self._upsert(uid, replace(history, refused=""))
         return found
 
     def _count(self, workload: str, now: int, total: Headcount) -> Headcount:
@@ -182,7 +204,4 @@ class Updater(PartedState):
 
     def _remember(self, planned: Candidate, plan: OpenPlan) -> None:
         situation = planned.situation
-        self._upsert(situation.pod.fact.pod.uid, replace(situation.history, plan=plan, acted=situation.now, refused=""))
-
-    def _upsert(self, uid: str, history: PodHistory) -> None:
-        self.clusters.histories.upsert(uid, history)
+        self.clusters.histories.upsert(situation.pod.fact.pod.uid, replace(situation.history, plan=plan, acted=situation.now))

@@ -3,7 +3,8 @@
 Of each it keeps what is newest. The values are frozen and live in tables, whose names and fields stand in checkpoints.
 """
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from agents.engine.tables.chunked_state import StatePart
@@ -58,19 +59,24 @@ class OpenPlan:
 class PodHistory:
     """What the updater did about a pod, and what came of it. Times are turn numbers.
 
-    `acted`: the last plan; `resizing`: the first turn in which a resize was seen under way; `refused`: the guard of the last
-    refusal, empty when there is none to repeat.
+    `acted`: the last plan; `resizing`: the first turn in which a resize was seen under way.
     """
 
     plan: OpenPlan | None = None
     acted: int | None = None
     resize_failed: bool = False
     resizing: int | None = None
-    refused: str = ""
 
     def has_plan(self, now: int) -> bool:
         """Whether a plan for the pod may still be carried out, or was carried out and the pod is on its way out."""
         return self.plan is not None and now <= self.plan.expires
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedPods:
+    """How many pods of a workload each guard held back when it was said last."""
+
+    guards: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +99,13 @@ class UpdaterState:
         self.histories: ObjectTable[PodHistory] = ObjectTable("notes", PodHistory, 64)
         self.control: ObjectTable[ControlRecord] = ObjectTable("control", ControlRecord, 1)
         self.facts: ObjectTable[LastPodFact] = ObjectTable("facts", LastPodFact, 1)
+        self.refused: ObjectTable[RefusedPods] = ObjectTable("refused", RefusedPods, 64)
         self._deferred: dict[str, DeferredRecord] = {}
         self._pods_of: dict[str, dict[str, PodRecord]] | None = None
 
     def tables(self) -> tuple[StatePart, ...]:
         """All tables but those of the policies."""
-        return (self.pods, self.recommended, self.histories, self.control, self.facts)
+        return (self.pods, self.recommended, self.histories, self.control, self.facts, self.refused)
 
     def loaded(self) -> None:
         """A chunk was loaded, so the index of pods must be built again."""

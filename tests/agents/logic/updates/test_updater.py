@@ -345,6 +345,32 @@ def test_a_refusal_is_said_once_until_its_guard_changes() -> None:
     assert only_guard(look(stage, LATER + 2 * MINUTE, policies=[policy(UpdateMode.OFF)])) == "mode"
 
 
+def test_a_workload_has_one_refusal_for_each_guard_which_says_how_many_pods_it_holds_back() -> None:
+    stage = open_stage(*[pod(f"p{i}", START) for i in range(10)], control=apply(budget=0.2))
+    decided = at_once(stage)
+    [refused] = [d for d in decided if isinstance(d, UpdateRefused)]
+    assert (refused.id, refused.pods, refused.pod.name) == (f"updater/0/{LATER}/refuse-workload-budget/{API.key}", 8, "p2")
+    assert refused.because["pods"]["workload"]["being_changed"] == 2
+
+
+def test_a_refusal_is_said_again_when_twice_or_half_as_many_pods_are_held_back() -> None:
+    pods = [pod(f"p{i}", START) for i in range(8)]
+    stage = open_stage(*pods[:4], control=apply(paused=True))
+    assert [d.pods for d in at_once(stage)] == [4]
+    assert look(stage, LATER + MINUTE, pod_changes_by_cluster=pods[4:7]) == []
+    assert [d.pods for d in look(stage, LATER + 2 * MINUTE, pod_changes_by_cluster=pods[7:])] == [8]
+    gone = [PodDeleted(when(LATER), API, each.pod) for each in pods[3:]]
+    assert [d.pods for d in look(stage, LATER + 3 * MINUTE, pod_changes_by_cluster=gone)] == [3]
+
+
+def test_a_refusal_whose_guard_was_gone_is_said_again() -> None:
+    stage = open_stage(control=apply(paused=True), mode=UpdateMode.OFF)
+    assert only_guard(at_once(stage)) == "mode"
+    look(stage, LATER + MINUTE, recommendations_by_cluster=[recommend(LATER + MINUTE, low=0.5, target=1.0, high=2.0)])
+    later = LATER + 2 * MINUTE
+    assert only_guard(look(stage, later, recommendations_by_cluster=[recommend(later)])) == "mode"
+
+
 def test_a_deleted_pod_is_forgotten() -> None:
     stage = open_stage()
     look(stage, LATER - MINUTE, pod_changes_by_cluster=[PodDeleted(when(LATER), API, pod(n, START).pod) for n in "abc"])
