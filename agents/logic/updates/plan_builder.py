@@ -7,9 +7,9 @@ from agents.logic.governing_policies import body
 from agents.logic.guards.budget import Headcount
 from agents.logic.guards.plan_expiry import plan_expiry
 from agents.logic.updates.candidate import Candidate, changes
-from agents.logic.updates.refusals import Refusal
 from agents.logic.updates.update_guards import ClusterSituation
 from agents.logic.updates.update_priority import UpdateReason
+from agents.logic.updates.update_refusals import Refusal
 from schemas import times
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
 from schemas.ids import DecisionId

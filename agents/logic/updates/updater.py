@@ -17,8 +17,8 @@ from agents.logic.guards.shared_guards import Objection
 from agents.logic.stage_rules import StageRules
 from agents.logic.updates import plan_builder
 from agents.logic.updates.candidate import Candidate, PodSituation, PriorityCache, candidate
-from agents.logic.updates.refusals import IntervalRefusals
 from agents.logic.updates.update_guards import ClusterSituation, first_objection
+from agents.logic.updates.update_refusals import IntervalRefusals
 from agents.logic.updates.update_settings import UpdateRules, UpdateSettings
 from agents.logic.updates.updater_state import NO_HISTORY, OpenPlan, UpdaterState
 from schemas import times
