@@ -10,12 +10,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from schemas.decisions import Decision
+from schemas.decisions.node_updates import NodeRemovalPlanned, ScaleRefused, ScaleUpPlanned
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
 from schemas.decisions.recommendations import RequestsRecommended
 from schemas.decisions.vpa_conditions import VpaConditionsDecided
 from schemas.facts import Fact
-from schemas.facts.nodes import NodeChanged, NodeRemoved
+from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged, PodDisruptionBudgetRemoved
+from schemas.facts.node_groups import NodeGroupGone, NodeGroupSeen, NodeInstanceGone, NodeInstanceSeen, ScalingActivityFailed
+from schemas.facts.nodes import NodeChanged, NodeDetailsChanged, NodeDetailsRemoved, NodeRemoved
 from schemas.facts.pods import PodChanged, PodDeleted
+from schemas.facts.replica_controllers import ReplicaControllerChanged, ReplicaControllerRemoved
+from schemas.facts.scheduled_pods import PodPlacementChanged, PodPlacementRemoved, PodShapeSeen
 from schemas.facts.sources import SourceReported
 from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
 from schemas.facts.vpa_checkpoints import CheckpointSeen
@@ -86,6 +91,8 @@ class Catalogue:
 
 
 _PODS = ("pod-changes", "pod-changes-by-cluster")
+_SCHEDULING = ("scheduling-changes",)
+_GROUPS = ("node-group-changes",)
 
 CATALOGUE = Catalogue(
     (
@@ -97,6 +104,20 @@ CATALOGUE = Catalogue(
         Kind("node-changed", NodeChanged, ("cluster-changes",)),
         Kind("node-removed", NodeRemoved, ("cluster-changes",)),
         Kind("source-reported", SourceReported, ("cluster-changes",)),
+        Kind("node-details-changed", NodeDetailsChanged, _SCHEDULING),
+        Kind("node-details-removed", NodeDetailsRemoved, _SCHEDULING),
+        Kind("pod-shape-seen", PodShapeSeen, _SCHEDULING),
+        Kind("pod-placement-changed", PodPlacementChanged, _SCHEDULING),
+        Kind("pod-placement-removed", PodPlacementRemoved, _SCHEDULING),
+        Kind("pod-disruption-budget-changed", PodDisruptionBudgetChanged, _SCHEDULING),
+        Kind("pod-disruption-budget-removed", PodDisruptionBudgetRemoved, _SCHEDULING),
+        Kind("replica-controller-changed", ReplicaControllerChanged, _SCHEDULING),
+        Kind("replica-controller-removed", ReplicaControllerRemoved, _SCHEDULING),
+        Kind("node-group-seen", NodeGroupSeen, _GROUPS),
+        Kind("node-group-gone", NodeGroupGone, _GROUPS),
+        Kind("node-instance-seen", NodeInstanceSeen, _GROUPS),
+        Kind("node-instance-gone", NodeInstanceGone, _GROUPS),
+        Kind("scaling-activity-failed", ScalingActivityFailed, _GROUPS),
         Kind("vertical-policy-changed", VerticalPolicyChanged, ("policies", "policies-latest")),
         Kind("vertical-policy-removed", VerticalPolicyRemoved, ("policies", "policies-latest"), removes=True),
         Kind("vpa-changed", VpaChanged, ("policies", "policies-latest")),
@@ -110,6 +131,9 @@ CATALOGUE = Catalogue(
         Kind("eviction-planned", EvictionPlanned, ("pod-updates",), version=2),
         Kind("update-refused", UpdateRefused, ("pod-updates",), version=2),
         Kind("vpa-conditions-decided", VpaConditionsDecided, ("vpa-conditions",)),
+        Kind("scale-up-planned", ScaleUpPlanned, ("node-updates",)),
+        Kind("node-removal-planned", NodeRemovalPlanned, ("node-updates",)),
+        Kind("scale-refused", ScaleRefused, ("node-updates",)),
         Kind("action-finished", ActionFinished, ("outcomes",), version=2),
         Kind("status-written", StatusWritten, ("outcomes",)),
     ),

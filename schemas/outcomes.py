@@ -8,11 +8,13 @@ from schemas.subjects import Subject
 
 
 class Action(StrEnum):
-    """What a consumer can do to something in a cluster."""
+    """What a consumer can do to something in a cluster, or to the group that its nodes come from."""
 
     PATCH = "patch"
     RESIZE = "resize"
     EVICT = "evict"
+    SCALE_UP = "scale-up"
+    REMOVE_NODE = "remove-node"
 
 
 class Result(StrEnum):
@@ -45,6 +47,10 @@ class OutcomeDetail(StrEnum):
     """The eviction API serves no pod that several budgets select."""
     INFEASIBLE = "infeasible"
     """The node could never hold it."""
+    NO_CAPACITY = "no-capacity"
+    """The cloud has none of what was asked for."""
+    AT_LIMIT = "at-limit"
+    """A group or an account may not have more."""
     INVALID = "invalid"
     FORBIDDEN = "forbidden"
     NOT_FOUND = "not-found"

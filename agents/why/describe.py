@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import singledispatch
 
 from agents.engine.turn import Event
+from agents.why import node_words
 from schemas import times
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
 from schemas.decisions.recommendations import ContainerRecommendation, LastOomKill, OomSource, RequestsRecommended
@@ -51,6 +52,7 @@ _WHAT: Mapping[type, str] = {
     ActionFinished: "action finished",
     VpaConditionsDecided: "conditions of a VPA decided",
     StatusWritten: "status of a VPA written",
+    **node_words.WHAT,
 }
 
 
@@ -119,7 +121,10 @@ def _scrape(event: MetricsScraped, workload: str | None) -> Numbers:
 
 @singledispatch
 def _numbers(event: object) -> Numbers:
-    raise TypeError(f"an explanation has no words for a {type(event).__name__}")
+    found = node_words.NUMBERS.get(type(event))
+    if found is None:
+        raise TypeError(f"an explanation has no words for a {type(event).__name__}")
+    return found(event)
 
 
 @_numbers.register

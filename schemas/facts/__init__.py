@@ -1,9 +1,36 @@
 """Facts: what a source saw. Past tense, never a judgement."""
 
-from schemas.facts.nodes import NodeChanged, NodeRemoved
+from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged, PodDisruptionBudgetRemoved
+from schemas.facts.node_groups import NodeGroupGone, NodeGroupSeen, NodeInstanceGone, NodeInstanceSeen, ScalingActivityFailed
+from schemas.facts.nodes import NodeChanged, NodeDetailsChanged, NodeDetailsRemoved, NodeRemoved
 from schemas.facts.pods import PodChanged, PodDeleted
+from schemas.facts.replica_controllers import ReplicaControllerChanged, ReplicaControllerRemoved
+from schemas.facts.scheduled_pods import PodPlacementChanged, PodPlacementRemoved, PodShapeSeen
 from schemas.facts.sources import SourceReported
 from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
 from schemas.facts.vpa_checkpoints import CheckpointSeen
 
-Fact = MetricsScraped | ContainerOOMKilled | PodChanged | PodDeleted | CheckpointSeen | NodeChanged | NodeRemoved | SourceReported
+SchedulingFact = (
+    NodeDetailsChanged
+    | NodeDetailsRemoved
+    | PodShapeSeen
+    | PodPlacementChanged
+    | PodPlacementRemoved
+    | PodDisruptionBudgetChanged
+    | PodDisruptionBudgetRemoved
+    | ReplicaControllerChanged
+    | ReplicaControllerRemoved
+)
+NodeGroupFact = NodeGroupSeen | NodeGroupGone | NodeInstanceSeen | NodeInstanceGone | ScalingActivityFailed
+Fact = (
+    MetricsScraped
+    | ContainerOOMKilled
+    | PodChanged
+    | PodDeleted
+    | CheckpointSeen
+    | NodeChanged
+    | NodeRemoved
+    | SourceReported
+    | SchedulingFact
+    | NodeGroupFact
+)

@@ -1,4 +1,8 @@
-"""Facts about nodes: what one offers to pods, and that it is gone."""
+"""Facts about nodes: what one offers to pods, and that it is gone.
+
+`NodeChanged` is the short form, which every partition gets. `NodeDetailsChanged` has all that scheduling and node scaling go by;
+it is told of a cluster only where node scaling is wanted.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -23,6 +27,47 @@ class NodeChanged:
 @dataclass(frozen=True, slots=True)
 class NodeRemoved:
     """A node is gone from the cluster."""
+
+    at: datetime
+    cluster: str
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTaint:
+    """A taint, fields as Kubernetes has them. The effect is text: tags of a node group can carry one that nobody knows."""
+
+    key: str
+    value: str = ""
+    effect: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDetailsChanged:
+    """A node joined or changed, with all that decides which pods it takes and whether it may go.
+
+    Amounts are whole: CPU in thousandths of a core, everything else in its own unit. `conditions` gives the status of each
+    condition by its type. `annotations` are those that node scaling obeys.
+    """
+
+    at: datetime
+    cluster: str
+    node: str
+    uid: str
+    created: datetime
+    provider_id: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[NodeTaint, ...] = ()
+    unschedulable: bool = False
+    conditions: Mapping[str, str] = field(default_factory=dict)
+    allocatable: Mapping[str, int] = field(default_factory=dict)
+    capacity: Mapping[str, int] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDetailsRemoved:
+    """A node that was told of in detail is gone."""
 
     at: datetime
     cluster: str

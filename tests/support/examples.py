@@ -39,6 +39,7 @@ from schemas.policies.vertical import (
 )
 from schemas.policies.vpa import ChangeRequirement, EvictionRequirement, TargetRef, VpaChanged, VpaRemoved
 from schemas.subjects import Subject
+from tests.support import node_events
 
 AT = datetime(2026, 1, 2, 3, 4, 5, 678000, tzinfo=UTC)
 SOON = AT + timedelta(minutes=10)
@@ -215,4 +216,5 @@ EVENTS: tuple[Event, ...] = (
         Result.DONE,
         "RecommendationProvided",
     ),
+    *node_events.EXAMPLES,
 )

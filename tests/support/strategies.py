@@ -39,6 +39,7 @@ from schemas.policies.vertical import (
 )
 from schemas.policies.vpa import ChangeRequirement, EvictionRequirement, TargetRef, VpaChanged, VpaRemoved
 from schemas.subjects import Subject, SubjectKind
+from tests.support import node_events
 
 texts = st.text(max_size=20)
 names = st.text(st.characters(codec="utf-8", exclude_characters="/", exclude_categories=["Cs", "Cc"]), min_size=1, max_size=12)
@@ -228,4 +229,4 @@ outcomes = st.builds(
     st.sampled_from(OutcomeDetail),
 ) | st.builds(StatusWritten, texts, times, names, names, names, texts, st.sampled_from(Result), texts)
 
-events = facts | policies | decisions | outcomes
+events = facts | policies | decisions | outcomes | node_events.events

@@ -1,0 +1,103 @@
+"""The numbers of events about nodes, groups and scheduling that count in an explanation."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from schemas.decisions.node_updates import NodeRemovalPlanned, ScaleRefused, ScaleUpPlanned
+from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged, PodDisruptionBudgetRemoved
+from schemas.facts.node_groups import NodeGroupGone, NodeGroupSeen, NodeInstanceGone, NodeInstanceSeen, ScalingActivityFailed
+from schemas.facts.nodes import NodeDetailsChanged, NodeDetailsRemoved
+from schemas.facts.replica_controllers import ReplicaControllerChanged, ReplicaControllerRemoved
+from schemas.facts.scheduled_pods import PodPlacementChanged, PodPlacementRemoved, PodShapeSeen
+
+Numbers = dict[str, object]
+
+
+def _node(event: NodeDetailsChanged) -> Numbers:
+    taints = [f"{taint.key}={taint.value}:{taint.effect}" for taint in event.taints]
+    ready = event.conditions.get("Ready", "Unknown")
+    return {"node": event.node, "ready": ready, "allocatable": dict(event.allocatable), "taints": taints}
+
+
+def _shape(event: PodShapeSeen) -> Numbers:
+    owner = f"{event.owner.kind}/{event.owner.name}" if event.owner else "none"
+    return {"shape": event.shape, "owner": f"{event.namespace}/{owner}", "requests": dict(event.requests)}
+
+
+def _placed(event: PodPlacementChanged) -> Numbers:
+    waits = {"waits": event.unschedulable} if event.unschedulable else {}
+    return {"pod": event.pod.name, "phase": str(event.phase), "node": event.node or "none", **waits}
+
+
+def _group(event: NodeGroupSeen) -> Numbers:
+    why = {"no template": event.no_template} if event.no_template else {}
+    return {"group": event.group, "min": event.least, "max": event.most, "desired": event.desired, **why}
+
+
+def _instance(event: NodeInstanceSeen) -> Numbers:
+    return {"group": event.group, "instance": event.instance, "lifecycle": event.lifecycle, "type": event.instance_type}
+
+
+def _failed(event: ScalingActivityFailed) -> Numbers:
+    return {"group": event.group, "code": event.code, "type": event.instance_type, "zone": event.zone, "message": event.message}
+
+
+def _growth(event: ScaleUpPlanned) -> Numbers:
+    return {"group": event.group, "nodes": f"{event.before} to {event.after}", "pods": event.pods, "for": list(event.examples)}
+
+
+def _removal(event: NodeRemovalPlanned) -> Numbers:
+    return {
+        "node": event.node or "none",
+        "instance": event.instance,
+        "group": event.group,
+        "reason": str(event.reason),
+        "evict": [f"{pod.namespace}/{pod.name}" for pod in event.evict],
+    }
+
+
+def _refused(event: ScaleRefused) -> Numbers:
+    return {"about": str(event.subject), "code": event.code, "reason": event.reason, "pods": event.count}
+
+
+NUMBERS: Mapping[type, Callable[[Any], Numbers]] = {
+    NodeDetailsChanged: _node,
+    NodeDetailsRemoved: lambda event: {"node": event.node},
+    PodShapeSeen: _shape,
+    PodPlacementChanged: _placed,
+    PodPlacementRemoved: lambda event: {"pod": event.pod.name},
+    PodDisruptionBudgetChanged: lambda event: {"budget": f"{event.namespace}/{event.name}", "allowed": event.allowed},
+    PodDisruptionBudgetRemoved: lambda event: {"budget": f"{event.namespace}/{event.name}"},
+    ReplicaControllerChanged: lambda event: {"controller": f"{event.kind}/{event.name}", "replicas": event.replicas},
+    ReplicaControllerRemoved: lambda event: {"controller": f"{event.kind}/{event.name}"},
+    NodeGroupSeen: _group,
+    NodeGroupGone: lambda event: {"group": event.group},
+    NodeInstanceSeen: _instance,
+    NodeInstanceGone: lambda event: {"group": event.group, "instance": event.instance},
+    ScalingActivityFailed: _failed,
+    ScaleUpPlanned: _growth,
+    NodeRemovalPlanned: _removal,
+    ScaleRefused: _refused,
+}
+"""By the class of the event."""
+
+WHAT: Mapping[type, str] = {
+    NodeDetailsChanged: "node changed",
+    NodeDetailsRemoved: "node removed",
+    PodShapeSeen: "shape of pods seen",
+    PodPlacementChanged: "pod placed",
+    PodPlacementRemoved: "pod gone",
+    PodDisruptionBudgetChanged: "disruption budget changed",
+    PodDisruptionBudgetRemoved: "disruption budget removed",
+    ReplicaControllerChanged: "controller changed",
+    ReplicaControllerRemoved: "controller removed",
+    NodeGroupSeen: "node group seen",
+    NodeGroupGone: "node group gone",
+    NodeInstanceSeen: "instance seen",
+    NodeInstanceGone: "instance gone",
+    ScalingActivityFailed: "start of an instance failed",
+    ScaleUpPlanned: "scale-up planned",
+    NodeRemovalPlanned: "removal of a node planned",
+    ScaleRefused: "scaling refused",
+}
+"""What each of them is called in plain words."""

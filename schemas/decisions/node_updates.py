@@ -1,0 +1,103 @@
+"""The decisions about nodes: let a group grow, remove one node, or do neither, and why.
+
+A group grows to a number of nodes, and it shrinks by one named instance at a time: no decision lowers a group's size as such,
+because the cloud would then choose the victim. A plan may be carried out until `void_after`.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from schemas.decisions.recommendations import Because
+from schemas.names import PodName
+from schemas.subjects import Subject
+from schemas.units import Seconds
+
+
+class RemovalReason(StrEnum):
+    """Why a node goes."""
+
+    EMPTY = "empty"
+    UNNEEDED = "unneeded"
+    UNREADY = "unready"
+    FAILED_CREATION = "failed-creation"
+    UNREGISTERED = "unregistered"
+    EXPIRED = "expired"
+    DRIFTED = "drifted"
+    INTERRUPTED = "interrupted"
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleUpPlanned:
+    """Let a group grow from `before` to `after` nodes, for so many `pods`, some of which are named in `examples`."""
+
+    id: str
+    at: datetime
+    expires: datetime
+    cluster: str
+    group: str
+    before: int
+    after: int
+    pods: int
+    examples: tuple[str, ...]
+    expander: str
+    because: Because
+
+    @property
+    def subject(self) -> Subject:
+        """The group."""
+        return Subject.of_node_group(self.cluster, self.group)
+
+    @property
+    def void_after(self) -> datetime:
+        """The last moment at which it may be carried out."""
+        return self.expires
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRemovalPlanned:
+    """Drain one node and terminate its instance. `node` is empty where the instance never became one.
+
+    `evict` are the pods that must go elsewhere, `daemons` such as are evicted only to end well. Each gets `grace` seconds at
+    most, and all together `drain`.
+    """
+
+    id: str
+    at: datetime
+    expires: datetime
+    cluster: str
+    node: str
+    node_uid: str
+    provider_id: str
+    instance: str
+    group: str
+    reason: RemovalReason
+    evict: tuple[PodName, ...]
+    daemons: tuple[PodName, ...]
+    grace: Seconds
+    drain: Seconds
+    because: Because
+
+    @property
+    def subject(self) -> Subject:
+        """The node, or the instance that never became one."""
+        return Subject.of_node(self.cluster, self.node or self.instance, self.node_uid)
+
+    @property
+    def void_after(self) -> datetime:
+        """The last moment at which it may be carried out."""
+        return self.expires
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleRefused:
+    """The scaler looked at a node, a group or waiting pods and left them alone. `reason` is a sentence, `count` how many pods."""
+
+    id: str
+    at: datetime
+    cluster: str
+    subject: Subject
+    code: str
+    reason: str
+    count: int
+    because: Because

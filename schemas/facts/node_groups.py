@@ -1,0 +1,101 @@
+"""Facts about node groups that a cloud keeps at a size: their bounds, how a new node looks, their instances, and what failed."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from schemas.facts.nodes import NodeTaint
+from schemas.units import Seconds
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTemplateSeen:
+    """How an empty new node of a group would look. Amounts as in `NodeDetailsChanged`."""
+
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[NodeTaint, ...] = ()
+    capacity: Mapping[str, int] = field(default_factory=dict)
+    allocatable: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeGroupSeen:
+    """A group that is ours to scale, new or changed.
+
+    `no_template` says in a sentence why nobody knows how its nodes look. `options` are the group's own scaling options as tags
+    spell them, by name. `price` is that of one node for an hour. `launch_version` is what a new instance would be started from.
+    `suspended` are the processes of the group that somebody stopped. `provision` is how long a node of it may take to join.
+    """
+
+    at: datetime
+    cluster: str
+    group: str
+    least: int
+    most: int
+    desired: int
+    template: NodeTemplateSeen | None = None
+    no_template: str = ""
+    zones: tuple[str, ...] = ()
+    instance_types: tuple[str, ...] = ()
+    options: Mapping[str, str] = field(default_factory=dict)
+    price: float | None = None
+    spot: bool = False
+    launch_version: str = ""
+    suspended: tuple[str, ...] = ()
+    provision: Seconds | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeGroupGone:
+    """A group is gone, or no longer ours to scale."""
+
+    at: datetime
+    cluster: str
+    group: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeInstanceSeen:
+    """An instance of a group, new or changed. `lifecycle` and `health` are the cloud's words.
+
+    `protected`: the cloud may not choose it when it shrinks the group.
+    """
+
+    at: datetime
+    cluster: str
+    group: str
+    instance: str
+    provider_id: str
+    zone: str = ""
+    lifecycle: str = ""
+    health: str = ""
+    instance_type: str = ""
+    launch_version: str = ""
+    spot: bool = False
+    protected: bool = False
+    launched: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeInstanceGone:
+    """An instance no longer belongs to its group."""
+
+    at: datetime
+    cluster: str
+    group: str
+    instance: str
+
+
+@dataclass(frozen=True, slots=True)
+class ScalingActivityFailed:
+    """The cloud could not start an instance of a group: its code and message, and where it tried what, as far as it says."""
+
+    at: datetime
+    cluster: str
+    group: str
+    activity: str
+    code: str
+    message: str = ""
+    instance_type: str = ""
+    zone: str = ""
+    started: datetime | None = None

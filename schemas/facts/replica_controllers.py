@@ -1,0 +1,27 @@
+"""Facts about the controllers that make pods anew: that one exists, and how many replicas it wants."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaControllerChanged:
+    """A ReplicaSet, StatefulSet, DaemonSet, Job or the like exists. `replicas` is None where none are set."""
+
+    at: datetime
+    cluster: str
+    namespace: str
+    kind: str
+    name: str
+    replicas: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaControllerRemoved:
+    """A controller is gone, or wants no pods any more."""
+
+    at: datetime
+    cluster: str
+    namespace: str
+    kind: str
+    name: str

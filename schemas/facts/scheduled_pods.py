@@ -1,0 +1,162 @@
+"""Facts about pods as the scheduler sees them: a shape, told once, and for each pod which shape it has and where it is.
+
+The pods of one controller differ in little but their names. What they share is a shape; its id follows from its content. A shape
+is told before the first pod that cites it, and forgotten with the last one: whoever needs it again tells it again.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from schemas.facts.pods import PodPhase
+from schemas.names import PodName
+from schemas.units import Seconds
+
+
+@dataclass(frozen=True, slots=True)
+class LabelDemand:
+    """A demand on one label, in the words of the API: an operator that nobody knows is told as it stands."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LabelQuery:
+    """A label selector. Where a field may be None, None is the selector that is absent; this one without demands takes all."""
+
+    labels: Mapping[str, str] = field(default_factory=dict)
+    expressions: tuple[LabelDemand, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NodeQuery:
+    """A node selector term: demands on labels and on fields of the node, all to be met."""
+
+    expressions: tuple[LabelDemand, ...] = ()
+    fields: tuple[LabelDemand, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PodToleration:
+    """A toleration, fields as Kubernetes has them; empty key and effect mean any."""
+
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PodHostPort:
+    """A port that a pod takes from its node."""
+
+    port: int
+    protocol: str = "TCP"
+    address: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RequiredPodAffinity:
+    """A required (anti-)affinity term between pods. Without namespaces and namespace selector it means the pod's own."""
+
+    topology_key: str
+    selector: LabelQuery | None = None
+    namespaces: tuple[str, ...] = ()
+    namespace_selector: LabelQuery | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SpreadConstraint:
+    """A topology spread constraint. `required` is DoNotSchedule."""
+
+    topology_key: str
+    max_skew: int
+    selector: LabelQuery | None = None
+    min_domains: int = 1
+    honor_affinity: bool = True
+    honor_taints: bool = False
+    required: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class AttachedVolume:
+    """A volume that a driver attaches to the node. `terms` say on which nodes it can be, none means anywhere.
+
+    `exclusive`: a second pod that uses it is refused.
+    """
+
+    driver: str
+    handle: str
+    terms: tuple[NodeQuery, ...] = ()
+    exclusive: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ControllingOwner:
+    """The controller of a pod, from its owner references."""
+
+    kind: str
+    name: str
+    api_version: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PodShapeSeen:
+    """What pods of one controller share. `shape` is its id, a hash of everything below it.
+
+    Requests are whole amounts, CPU in thousandths of a core. Labels that differ from pod to pod of a set (its index, its own
+    name) are left out, and so is a node that a DaemonSet's pod is meant for: the pod says it. `local` names volumes that live on
+    the node; `grace` is what the pod asks for its end; `annotations` are those that node scaling obeys.
+    """
+
+    at: datetime
+    cluster: str
+    shape: str
+    namespace: str
+    requests: Mapping[str, int] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+    node_terms: tuple[NodeQuery, ...] | None = None
+    tolerations: tuple[PodToleration, ...] = ()
+    ports: tuple[PodHostPort, ...] = ()
+    affinity: tuple[RequiredPodAffinity, ...] = ()
+    anti_affinity: tuple[RequiredPodAffinity, ...] = ()
+    spread: tuple[SpreadConstraint, ...] = ()
+    volumes: tuple[AttachedVolume, ...] = ()
+    owner: ControllingOwner | None = None
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    restart_policy: str = "Always"
+    priority: int | None = None
+    grace: Seconds | None = None
+    local: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PodPlacementChanged:
+    """A pod that is not finished appeared, or moved, or changed its shape.
+
+    `unschedulable` is the scheduler's reason why it waits; `deleted` is when its deletion was asked for; `pinned` is the only
+    node that it may run on, as a DaemonSet's pod says.
+    """
+
+    at: datetime
+    cluster: str
+    pod: PodName
+    shape: str
+    phase: PodPhase
+    created: datetime
+    node: str | None = None
+    unschedulable: str = ""
+    deleted: datetime | None = None
+    pinned: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PodPlacementRemoved:
+    """A pod is gone or finished, and takes nothing any more."""
+
+    at: datetime
+    cluster: str
+    pod: PodName

@@ -1,0 +1,210 @@
+"""Events of node scaling: one example of every type, and Hypothesis strategies that follow from the types of their fields."""
+
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import Any, get_args, get_origin, get_type_hints
+
+from hypothesis import strategies as st
+
+from schemas.catalogue import Event
+from schemas.decisions.node_updates import NodeRemovalPlanned, RemovalReason, ScaleRefused, ScaleUpPlanned
+from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged, PodDisruptionBudgetRemoved
+from schemas.facts.node_groups import (
+    NodeGroupGone,
+    NodeGroupSeen,
+    NodeInstanceGone,
+    NodeInstanceSeen,
+    NodeTemplateSeen,
+    ScalingActivityFailed,
+)
+from schemas.facts.nodes import NodeDetailsChanged, NodeDetailsRemoved, NodeTaint
+from schemas.facts.pods import PodPhase
+from schemas.facts.replica_controllers import ReplicaControllerChanged, ReplicaControllerRemoved
+from schemas.facts.scheduled_pods import (
+    AttachedVolume,
+    ControllingOwner,
+    LabelDemand,
+    LabelQuery,
+    NodeQuery,
+    PodHostPort,
+    PodPlacementChanged,
+    PodPlacementRemoved,
+    PodShapeSeen,
+    PodToleration,
+    RequiredPodAffinity,
+    SpreadConstraint,
+)
+from schemas.names import PodName
+from schemas.subjects import Subject
+
+AT = datetime(2026, 1, 2, 3, 4, 5, 678000, tzinfo=UTC)
+POD = PodName("shop", "cart-7f9c-x2", "0c6d2f0e-5b1f-4a57-9d52-1d5f4ce5a001")
+_SIZE = {"cpu": 4000, "memory": 16 << 30, "pods": 110}
+_CART = LabelQuery({"app": "cart"}, (LabelDemand("tier", "In", ("web",)),))
+_ZONE_A = NodeQuery((LabelDemand("topology.kubernetes.io/zone", "In", ("eu-west-1a",)),))
+_SPOT = NodeTaint("spot", "true", "NoSchedule")
+
+EXAMPLES: tuple[Event, ...] = (
+    NodeDetailsChanged(
+        AT,
+        "prod",
+        "ip-10-0-0-1",
+        "6f1c2f6e-5b1f-4a57-9d52-1d5f4ce5a003",
+        AT - timedelta(hours=3),
+        "aws:///eu-west-1a/i-0a1b2c3d",
+        {"topology.kubernetes.io/zone": "eu-west-1a"},
+        (_SPOT,),
+        unschedulable=True,
+        conditions={"Ready": "True"},
+        allocatable={**_SIZE, "cpu": 3920},
+        capacity=_SIZE,
+        annotations={"cluster-autoscaler.kubernetes.io/scale-down-disabled": "true"},
+    ),
+    NodeDetailsRemoved(AT, "prod", "ip-10-0-0-1"),
+    PodShapeSeen(
+        AT,
+        "prod",
+        "a3f1",
+        "shop",
+        {"cpu": 250, "memory": 128 << 20, "pods": 1},
+        {"app": "cart"},
+        {"disk": "ssd"},
+        (_ZONE_A,),
+        (PodToleration("spot", "Exists"),),
+        (PodHostPort(8080),),
+        (RequiredPodAffinity("topology.kubernetes.io/zone", _CART, ("shop",)),),
+        (RequiredPodAffinity("kubernetes.io/hostname", _CART, namespace_selector=LabelQuery({"team": "a"})),),
+        (SpreadConstraint("topology.kubernetes.io/zone", 1, _CART),),
+        (AttachedVolume("ebs.csi.aws.com", "vol-1", (_ZONE_A,), exclusive=True),),
+        ControllingOwner("ReplicaSet", "cart-7f9c", "apps/v1"),
+        {"cluster-autoscaler.kubernetes.io/safe-to-evict": "true"},
+        priority=1000,
+        grace=30.0,
+        local=("cache",),
+    ),
+    PodPlacementChanged(AT, "prod", POD, "a3f1", PodPhase.PENDING, AT - timedelta(seconds=3), unschedulable="Unschedulable"),
+    PodPlacementRemoved(AT, "prod", POD),
+    PodDisruptionBudgetChanged(AT, "prod", "shop", "cart", LabelQuery({"app": "cart"}), 1, 3, 2, 3),
+    PodDisruptionBudgetRemoved(AT, "prod", "shop", "cart"),
+    ReplicaControllerChanged(AT, "prod", "shop", "ReplicaSet", "cart-7f9c", 3),
+    ReplicaControllerRemoved(AT, "prod", "shop", "ReplicaSet", "cart-7f9c"),
+    NodeGroupSeen(
+        AT,
+        "prod",
+        "workers-a",
+        1,
+        20,
+        3,
+        NodeTemplateSeen({"kubernetes.io/arch": "amd64"}, (_SPOT,), _SIZE, _SIZE),
+        zones=("eu-west-1a",),
+        instance_types=("m5.xlarge", "m5a.xlarge"),
+        options={"scaledownunneededtime": "5m"},
+        price=0.214,
+        spot=True,
+        launch_version="lt-0abc:7",
+        suspended=("AZRebalance",),
+        provision=600.0,
+    ),
+    NodeGroupGone(AT, "prod", "workers-a"),
+    NodeInstanceSeen(
+        AT,
+        "prod",
+        "workers-a",
+        "i-0a1b2c3d",
+        "aws:///eu-west-1a/i-0a1b2c3d",
+        "eu-west-1a",
+        "InService",
+        "Healthy",
+        "m5.xlarge",
+        "lt-0abc:6",
+        spot=True,
+        launched=AT - timedelta(hours=3),
+    ),
+    NodeInstanceGone(AT, "prod", "workers-a", "i-0a1b2c3d"),
+    ScalingActivityFailed(
+        AT,
+        "prod",
+        "workers-a",
+        "f0d1",
+        "InsufficientInstanceCapacity",
+        "We currently do not have sufficient m5.xlarge capacity",
+        "m5.xlarge",
+        "eu-west-1a",
+        AT - timedelta(seconds=20),
+    ),
+    ScaleUpPlanned(
+        "scaler/0/1767323045500/scale-up/workers-a",
+        AT,
+        AT + timedelta(minutes=1),
+        "prod",
+        "workers-a",
+        3,
+        5,
+        11,
+        ("shop/cart-7f9c-x2",),
+        "least-waste",
+        {"per_node": 6},
+    ),
+    NodeRemovalPlanned(
+        "scaler/0/1767323045500/remove/ip-10-0-0-1",
+        AT,
+        AT + timedelta(minutes=20),
+        "prod",
+        "ip-10-0-0-1",
+        "6f1c2f6e-5b1f-4a57-9d52-1d5f4ce5a003",
+        "aws:///eu-west-1a/i-0a1b2c3d",
+        "i-0a1b2c3d",
+        "workers-a",
+        RemovalReason.UNNEEDED,
+        (POD,),
+        (),
+        600.0,
+        720.0,
+        {"utilization": 0.2, "threshold": 0.5},
+    ),
+    ScaleRefused(
+        "scaler/0/1767323045500/stays/ip-10-0-0-1",
+        AT,
+        "prod",
+        Subject.of_node("prod", "ip-10-0-0-1"),
+        "BlockedByPod",
+        "pod 'shop/cart-7f9c-x2' keeps local storage",
+        1,
+        {"pod": "shop/cart-7f9c-x2"},
+    ),
+)
+
+texts = st.text(max_size=12)
+_times = st.datetimes(datetime(1970, 1, 1), datetime(2199, 12, 31), timezones=st.just(UTC))  # noqa: DTZ001  # made aware by timezones
+_PLAIN: Mapping[object, st.SearchStrategy[Any]] = {
+    str: texts,
+    bool: st.booleans(),
+    int: st.integers(-(2**31), 10**16),
+    float: st.floats(-1e16, 1e16),
+    datetime: _times,
+    object: texts | st.integers(-(2**53), 2**53) | st.booleans() | st.lists(texts, max_size=2),
+    type(None): st.none(),
+}
+
+
+def of_type(hint: Any) -> st.SearchStrategy[Any]:
+    """Any value of a field's type that the wire can carry."""
+    hint = getattr(hint, "__supertype__", hint)
+    origin, parts = get_origin(hint), get_args(hint)
+    if origin is tuple:
+        return st.lists(of_type(parts[0]), max_size=2).map(tuple)
+    if origin is Mapping or (origin is not None and issubclass(origin, Mapping)):
+        return st.dictionaries(texts, of_type(parts[1]), max_size=2)
+    if parts:
+        return st.one_of([of_type(part) for part in parts])
+    if is_dataclass(hint):
+        kinds = get_type_hints(hint)
+        return st.builds(
+            hint, **{field.name: st.deferred(lambda name=field.name: of_type(kinds[name])) for field in fields(hint)}
+        )
+    return st.sampled_from(hint) if isinstance(hint, type) and issubclass(hint, StrEnum) else _PLAIN[hint]
+
+
+events: st.SearchStrategy[Event] = st.one_of([of_type(type(event)) for event in EXAMPLES])
