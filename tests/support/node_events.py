@@ -195,7 +195,7 @@ def of_type(hint: Any) -> st.SearchStrategy[Any]:
     origin, parts = get_origin(hint), get_args(hint)
     if origin is tuple:
         return st.lists(of_type(parts[0]), max_size=2).map(tuple)
-    if origin is Mapping or (origin is not None and issubclass(origin, Mapping)):
+    if origin is Mapping:
         return st.dictionaries(texts, of_type(parts[1]), max_size=2)
     if parts:
         return st.one_of([of_type(part) for part in parts])
