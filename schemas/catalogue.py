@@ -10,16 +10,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from schemas.decisions import Decision
+from schemas.decisions.forecasts import LoadForecast
 from schemas.decisions.node_updates import NodeRemovalPlanned, ScaleRefused, ScaleUpPlanned
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
 from schemas.decisions.recommendations import RequestsRecommended
+from schemas.decisions.replica_plans import ReplicasPlanned, ReplicasRefused
 from schemas.decisions.vpa_conditions import VpaConditionsDecided
 from schemas.facts import Fact
 from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged, PodDisruptionBudgetRemoved
+from schemas.facts.load import LoadHistoryRead, LoadQueryFailed, LoadScraped
 from schemas.facts.node_groups import NodeGroupGone, NodeGroupSeen, NodeInstanceGone, NodeInstanceSeen, ScalingActivityFailed
 from schemas.facts.nodes import NodeChanged, NodeDetailsChanged, NodeDetailsRemoved, NodeRemoved
 from schemas.facts.pods import PodChanged, PodDeleted
 from schemas.facts.replica_controllers import ReplicaControllerChanged, ReplicaControllerRemoved
+from schemas.facts.scaling import HpaGone, HpaSeen, ScaleSeen
 from schemas.facts.scheduled_pods import PodPlacementChanged, PodPlacementRemoved, PodShapeSeen
 from schemas.facts.sources import SourceReported
 from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
@@ -27,8 +31,10 @@ from schemas.facts.vpa_checkpoints import CheckpointSeen
 from schemas.outcomes import ActionFinished, Outcome, StatusWritten
 from schemas.policies import Policy
 from schemas.policies.control import ControlChanged
+from schemas.policies.ehpa import EhpaChanged, EhpaRemoved
 from schemas.policies.limit_ranges import LimitRangeChanged, LimitRangeRemoved
 from schemas.policies.rules import StageRulesChanged
+from schemas.policies.time_series_prediction import TimeSeriesPredictionChanged, TimeSeriesPredictionRemoved
 from schemas.policies.vertical import VerticalPolicyChanged, VerticalPolicyRemoved
 from schemas.policies.vpa import VpaChanged, VpaRemoved
 from schemas.version_lifts import LIFTS, Lift
@@ -90,6 +96,7 @@ class Catalogue:
         return tuple(kind for kind in self.kinds if topic in kind.topics)
 
 
+_POLICIES = ("policies", "policies-latest")
 _PODS = ("pod-changes", "pod-changes-by-cluster")
 _SCHEDULING = ("scheduling-changes",)
 _GROUPS = ("node-group-changes",)
@@ -100,6 +107,12 @@ CATALOGUE = Catalogue(
         Kind("container-oom-killed", ContainerOOMKilled, ("oom-events",)),
         Kind("pod-changed", PodChanged, _PODS),
         Kind("pod-deleted", PodDeleted, _PODS),
+        Kind("hpa-seen", HpaSeen, _PODS),
+        Kind("hpa-gone", HpaGone, _PODS),
+        Kind("scale-seen", ScaleSeen, _PODS),
+        Kind("load-scraped", LoadScraped, ("load-metrics",)),
+        Kind("load-history-read", LoadHistoryRead, ("load-metrics",)),
+        Kind("load-query-failed", LoadQueryFailed, ("load-metrics",)),
         Kind("checkpoint-seen", CheckpointSeen, ("pod-changes",)),
         Kind("node-changed", NodeChanged, ("cluster-changes",)),
         Kind("node-removed", NodeRemoved, ("cluster-changes",)),
@@ -118,13 +131,17 @@ CATALOGUE = Catalogue(
         Kind("node-instance-seen", NodeInstanceSeen, _GROUPS),
         Kind("node-instance-gone", NodeInstanceGone, _GROUPS),
         Kind("scaling-activity-failed", ScalingActivityFailed, _GROUPS),
-        Kind("vertical-policy-changed", VerticalPolicyChanged, ("policies", "policies-latest")),
-        Kind("vertical-policy-removed", VerticalPolicyRemoved, ("policies", "policies-latest"), removes=True),
-        Kind("vpa-changed", VpaChanged, ("policies", "policies-latest")),
-        Kind("vpa-removed", VpaRemoved, ("policies", "policies-latest"), removes=True),
-        Kind("limit-range-changed", LimitRangeChanged, ("policies", "policies-latest")),
-        Kind("limit-range-removed", LimitRangeRemoved, ("policies", "policies-latest"), removes=True),
-        Kind("stage-rules-changed", StageRulesChanged, ("policies", "policies-latest")),
+        Kind("vertical-policy-changed", VerticalPolicyChanged, _POLICIES),
+        Kind("vertical-policy-removed", VerticalPolicyRemoved, _POLICIES, removes=True),
+        Kind("vpa-changed", VpaChanged, _POLICIES),
+        Kind("vpa-removed", VpaRemoved, _POLICIES, removes=True),
+        Kind("limit-range-changed", LimitRangeChanged, _POLICIES),
+        Kind("limit-range-removed", LimitRangeRemoved, _POLICIES, removes=True),
+        Kind("ehpa-changed", EhpaChanged, _POLICIES),
+        Kind("ehpa-removed", EhpaRemoved, _POLICIES, removes=True),
+        Kind("time-series-prediction-changed", TimeSeriesPredictionChanged, _POLICIES),
+        Kind("time-series-prediction-removed", TimeSeriesPredictionRemoved, _POLICIES, removes=True),
+        Kind("stage-rules-changed", StageRulesChanged, _POLICIES),
         Kind("control-changed", ControlChanged, ("control", "control-latest")),
         Kind("requests-recommended", RequestsRecommended, ("recommendations", "recommendations-by-cluster"), version=2),
         Kind("resize-planned", ResizePlanned, ("pod-updates",), version=2),
@@ -134,6 +151,9 @@ CATALOGUE = Catalogue(
         Kind("scale-up-planned", ScaleUpPlanned, ("node-updates",)),
         Kind("node-removal-planned", NodeRemovalPlanned, ("node-updates",)),
         Kind("scale-refused", ScaleRefused, ("node-updates",)),
+        Kind("load-forecast", LoadForecast, ("load-forecasts",)),
+        Kind("replicas-planned", ReplicasPlanned, ("replica-plans",)),
+        Kind("replicas-refused", ReplicasRefused, ("replica-plans",)),
         Kind("action-finished", ActionFinished, ("outcomes",), version=2),
         Kind("status-written", StatusWritten, ("outcomes",)),
     ),

@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Any, get_args, get_origin, get_type_hints
 
 from schemas import bounds
+from schemas.facts.load import LoadHistoryRead, LoadScraped
 from schemas.facts.usage import MetricsScraped
 
 Fault = tuple[str, str]
@@ -21,9 +22,13 @@ Check = Callable[[Any], Fault | None]
 
 _SENTENCES = {"reason", "unsupported", "message"}
 """Fields that may quote the answer of somebody else."""
-_UNBOUNDED = {"because"}
-_COLUMNS = {"workloads", "pods", "containers", "cores", "memory", "ages"}
-"""Of a scrape. Their length is the number of its rows, and whoever folds them looks at all numbers of a column at once."""
+_UNBOUNDED = frozenset({"because"})
+_COLUMNS: Mapping[object, frozenset[str]] = {
+    MetricsScraped: frozenset({"workloads", "pods", "containers", "cores", "memory", "ages"}),
+    LoadScraped: frozenset({"workloads", "series", "values", "ages"}),
+    LoadHistoryRead: frozenset({"values"}),
+}
+"""Of scrapes. Their length is the number of its rows, and whoever folds them looks at all numbers of a column at once."""
 
 
 def fault(event: object) -> Fault | None:
@@ -44,7 +49,7 @@ _MADE: dict[object, Check] = {}
 
 def _make(kind: type[Any]) -> Check:
     hints = get_type_hints(kind)
-    left_out = _COLUMNS if kind is MetricsScraped else _UNBOUNDED
+    left_out = _COLUMNS.get(kind, _UNBOUNDED)
     checks = [(f.name, check) for f in fields(kind) if f.name not in left_out and (check := _check(hints[f.name], f.name))]
 
     def check_all(value: object) -> Fault | None:

@@ -3,10 +3,21 @@
 `because` holds all that a person needs to redo the sum: inputs, settings, policy version and every limit that changed it.
 """
 
+from schemas.decisions.forecasts import LoadForecast
 from schemas.decisions.node_updates import NodeRemovalPlanned, ScaleRefused, ScaleUpPlanned
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
 from schemas.decisions.recommendations import RequestsRecommended
+from schemas.decisions.replica_plans import ReplicasPlanned, ReplicasRefused
 from schemas.decisions.vpa_conditions import VpaConditionsDecided
 
+ReplicaDecision = LoadForecast | ReplicasPlanned | ReplicasRefused
 NodeUpdate = ScaleUpPlanned | NodeRemovalPlanned | ScaleRefused
-Decision = RequestsRecommended | ResizePlanned | EvictionPlanned | UpdateRefused | VpaConditionsDecided | NodeUpdate
+Decision = (
+    RequestsRecommended
+    | ResizePlanned
+    | EvictionPlanned
+    | UpdateRefused
+    | VpaConditionsDecided
+    | NodeUpdate
+    | ReplicaDecision
+)

@@ -1,10 +1,12 @@
 """Facts: what a source saw. Past tense, never a judgement."""
 
 from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged, PodDisruptionBudgetRemoved
+from schemas.facts.load import LoadHistoryRead, LoadQueryFailed, LoadScraped
 from schemas.facts.node_groups import NodeGroupGone, NodeGroupSeen, NodeInstanceGone, NodeInstanceSeen, ScalingActivityFailed
 from schemas.facts.nodes import NodeChanged, NodeDetailsChanged, NodeDetailsRemoved, NodeRemoved
 from schemas.facts.pods import PodChanged, PodDeleted
 from schemas.facts.replica_controllers import ReplicaControllerChanged, ReplicaControllerRemoved
+from schemas.facts.scaling import HpaGone, HpaSeen, ScaleSeen
 from schemas.facts.scheduled_pods import PodPlacementChanged, PodPlacementRemoved, PodShapeSeen
 from schemas.facts.sources import SourceReported
 from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
@@ -21,6 +23,8 @@ SchedulingFact = (
     | ReplicaControllerChanged
     | ReplicaControllerRemoved
 )
+LoadFact = LoadScraped | LoadHistoryRead | LoadQueryFailed
+ReplicaFact = HpaSeen | HpaGone | ScaleSeen
 NodeGroupFact = NodeGroupSeen | NodeGroupGone | NodeInstanceSeen | NodeInstanceGone | ScalingActivityFailed
 Fact = (
     MetricsScraped
@@ -33,4 +37,6 @@ Fact = (
     | SourceReported
     | SchedulingFact
     | NodeGroupFact
+    | ReplicaFact
+    | LoadFact
 )

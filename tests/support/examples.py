@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 
 from schemas.catalogue import Event
+from schemas.decisions.forecasts import LoadForecast, MetricForecast
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
 from schemas.decisions.recommendations import (
     CitedRules,
@@ -14,18 +15,42 @@ from schemas.decisions.recommendations import (
     OomSourceState,
     RequestsRecommended,
 )
+from schemas.decisions.replica_plans import MetricProposal, ProposalOrigin, ReplicasPlanned, ReplicasRefused, ScalingMode
 from schemas.decisions.vpa_conditions import ConditionStatus, ConditionType, DecidedCondition, VpaConditionsDecided
+from schemas.facts.load import LoadHistoryRead, LoadQueryFailed, LoadScraped, series_id
 from schemas.facts.nodes import NodeChanged, NodeRemoved
 from schemas.facts.pods import ContainerSeen, PodChanged, PodDeleted, PodPhase
+from schemas.facts.scaling import HpaCondition, HpaGone, HpaSeen, ScaleSeen
 from schemas.facts.sources import SourceReported
 from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
 from schemas.facts.vpa_checkpoints import CheckpointSeen, SavedHistogram
 from schemas.names import Amounts, Place, PodName, Workload
 from schemas.outcomes import Action, ActionFinished, Result, StatusWritten
 from schemas.policies.control import ControlChanged, Mode
+from schemas.policies.ehpa import EhpaChanged, EhpaRemoved
 from schemas.policies.limit_ranges import Limit, LimitRangeChanged, LimitRangeRemoved, LimitType
 from schemas.policies.rules import StageRulesChanged, rules_version
+from schemas.policies.scaling import (
+    AlgorithmOptions,
+    CronTrigger,
+    DspOptions,
+    FourierOptions,
+    HistogramOptions,
+    HpaBehavior,
+    HpaScalingPolicy,
+    HpaScalingRules,
+    MetricSpec,
+    MetricTarget,
+    PercentileOptions,
+    PredictionOptions,
+    ScaleStrategy,
+)
 from schemas.policies.selectors import Operator, Requirement
+from schemas.policies.time_series_prediction import (
+    PredictionMetric,
+    TimeSeriesPredictionChanged,
+    TimeSeriesPredictionRemoved,
+)
 from schemas.policies.vertical import (
     BoostKind,
     ContainerMode,
@@ -49,6 +74,38 @@ SMALL, LARGE = Amounts(0.25, 134217728), Amounts(0.5, 268435456)
 RECOMMENDATION = "recommender/1/1767323045500/requests/prod/shop/Deployment/cart"
 
 RULES = {"margin": 0.15, "memory_windows": 8, "maximum_cpu": None, "node_cap": False, "recommender": "default"}
+CART_REF = TargetRef("Deployment", "cart", "apps/v1")
+CPU_METRIC = MetricSpec("Resource", "cpu", MetricTarget("Utilization", average_utilization=50))
+REQUESTS_METRIC = MetricSpec(
+    "Pods", "http_requests", MetricTarget("AverageValue", average_value="10"), match_labels={"path": "/cart"}
+)
+QUEUE_METRIC = MetricSpec(
+    "Object",
+    "queue_length",
+    MetricTarget("Value", value="30"),
+    expressions=(Requirement("queue", Operator.IN, ("orders",)),),
+    described=TargetRef("Service", "orders", "v1"),
+)
+CPU_SERIES = series_id("resource.cpu", "")
+DSP = AlgorithmOptions("dsp", DspOptions("1m", "7d", ("0.1",), (FourierOptions("0.2", "1.0", "0.0003", 3, 100),)))
+PERCENTILE = AlgorithmOptions(
+    "percentile",
+    percentile=PercentileOptions(
+        aggregated=True,
+        history_length="24h",
+        sample_interval="1m",
+        percentile="0.95",
+        margin_fraction="0.15",
+        target_utilization="0.8",
+        min_sample_weight="1e-5",
+        histogram=HistogramOptions("100", "1e-10", "24h", "0.1"),
+    ),
+)
+BEHAVIOR = HpaBehavior(
+    HpaScalingRules((HpaScalingPolicy("Pods", 4, 15), HpaScalingPolicy("Percent", 100, 15)), "Max", 0),
+    HpaScalingRules((HpaScalingPolicy("Percent", 10, 60),), "Min", 300, "0.05"),
+)
+
 EVENTS: tuple[Event, ...] = (
     MetricsScraped(
         AT,
@@ -86,6 +143,32 @@ EVENTS: tuple[Event, ...] = (
         SavedHistogram(1767225600.0, 93.5, {"8": 10000, "36": 3333}),
         SavedHistogram(1767312000.0, 2.0, {"26": 10000}),
     ),
+    HpaSeen(
+        AT,
+        CART,
+        "shop",
+        "ehpa-cart",
+        AT - timedelta(days=1),
+        CART_REF,
+        max_replicas=10,
+        min_replicas=2,
+        metrics=(CPU_METRIC, QUEUE_METRIC),
+        behavior=BEHAVIOR,
+        current=3,
+        desired=4,
+        last_scale=AT - timedelta(minutes=9),
+        conditions=(HpaCondition("AbleToScale", "True", "ReadyForNewScale", "recommended size matches current size"),),
+        owner_uid="6f1c2f6e-5b1f-4a57-9d52-1d5f4ce5a003",
+        uid="6f1c2f6e-5b1f-4a57-9d52-1d5f4ce5a004",
+        generation=2,
+    ),
+    HpaGone(AT, CART, "shop", "ehpa-cart"),
+    ScaleSeen(AT, CART, 3, 2, "app=cart"),
+    LoadScraped(
+        AT, "prod", (CART.key, CART.key), (CPU_SERIES, series_id("pods.http_requests", "sum(http_requests)")), (1.25, 32.5)
+    ),
+    LoadHistoryRead(AT, CART, CPU_SERIES, AT - timedelta(days=7), 60.0, (1.0, None, 1.5)),
+    LoadQueryFailed(AT, CART, CPU_SERIES, "the query gives 3 series; it must give one"),
     NodeChanged(AT, "prod", "node-1", Amounts(3.92, 15466496000), schedulable=False, labels={"zone": "a"}),
     NodeRemoved(AT, "prod", "node-1"),
     SourceReported(AT, "prod", "kube", ("cluster-changes", "oom-events", "pod-changes"), 30.0),
@@ -141,6 +224,47 @@ EVENTS: tuple[Event, ...] = (
         ),
     ),
     LimitRangeRemoved(AT, "prod", "shop", "bounds"),
+    EhpaChanged(
+        AT,
+        "prod",
+        "shop",
+        "cart",
+        AT - timedelta(days=30),
+        CART_REF,
+        max_replicas=10,
+        min_replicas=2,
+        strategy=ScaleStrategy.PREVIEW,
+        specific_replicas=4,
+        metrics=(CPU_METRIC, REQUESTS_METRIC),
+        crons=(CronTrigger("morning", "0 8 * * *", "0 10 * * *", 6, "Europe/Berlin", "opening hours"),),
+        behavior=BEHAVIOR,
+        prediction=PredictionOptions(3600, DSP),
+        labels={"team": "checkout"},
+        annotations={"metric-query.autoscaling.crane.io/pods.http_requests": "sum(http_requests)"},
+        uid="6f1c2f6e-5b1f-4a57-9d52-1d5f4ce5a003",
+        generation=3,
+        resource_version="81236",
+    ),
+    EhpaRemoved(AT, "prod", "shop", "cart"),
+    TimeSeriesPredictionChanged(
+        AT,
+        "prod",
+        "shop",
+        "ehpa-cart",
+        AT - timedelta(days=30),
+        CART_REF,
+        window_seconds=3600,
+        metrics=(
+            PredictionMetric("resource.cpu", "ResourceQuery", resource="cpu", algorithm=DSP),
+            PredictionMetric("queue", "ExpressionQuery", expression="sum(queue)", algorithm=PERCENTILE),
+        ),
+        labels={"app.kubernetes.io/managed-by": "effective-hpa-controller"},
+        owner_uid="6f1c2f6e-5b1f-4a57-9d52-1d5f4ce5a003",
+        uid="6f1c2f6e-5b1f-4a57-9d52-1d5f4ce5a005",
+        generation=1,
+        resource_version="81237",
+    ),
+    TimeSeriesPredictionRemoved(AT, "prod", "shop", "ehpa-cart"),
     ControlChanged(AT, "prod", Mode.PLAN, paused=True, reason="INC-4711"),
     RequestsRecommended(
         RECOMMENDATION,
@@ -196,6 +320,54 @@ EVENTS: tuple[Event, ...] = (
         (ContainerRecommendation("app", SMALL, LARGE, Amounts(1.0, 536870912), LARGE),),
         {"target": CART.key, "pods": "unknown"},
         RECOMMENDATION,
+    ),
+    LoadForecast(
+        "forecaster/1/1767323045500/forecast/prod/shop/EffectiveHorizontalPodAutoscaler/cart",
+        AT,
+        AT + timedelta(hours=1),
+        CART,
+        "EffectiveHorizontalPodAutoscaler",
+        "shop",
+        "cart",
+        "6f1c2f6e-5b1f-4a57-9d52-1d5f4ce5a003",
+        3,
+        3600.0,
+        (
+            MetricForecast("resource.cpu", CPU_SERIES, AT, 300.0, (1.5, 1.75), (1.25, 1.5), "day, mean of 3", 86400.0, 0.041, AT),
+            MetricForecast("pods.http_requests", "", AT, 300.0, reason="ShortHistory", message="1.5 days of history are too few"),
+        ),
+        {"samples": 4320},
+    ),
+    ReplicasPlanned(
+        "forecaster/1/1767323045500/replicas/prod/shop/Deployment/cart",
+        AT,
+        SOON,
+        CART,
+        "prod/shop/EffectiveHorizontalPodAutoscaler/cart",
+        "6f1c2f6e-5b1f-4a57-9d52-1d5f4ce5a003",
+        3,
+        ScalingMode.HPA,
+        CART_REF,
+        current=3,
+        replicas=5,
+        least=2,
+        most=10,
+        proposals=(
+            MetricProposal("resource.cpu", ProposalOrigin.LIVE, 4, 310, 50, 62),
+            MetricProposal("resource.cpu", ProposalOrigin.FORECAST, 5, 350, 250),
+            MetricProposal("cron", ProposalOrigin.CRON, error="the schedule '0 25 * * *' names hour 25"),
+        ),
+        stabilized=5,
+        because={"limited": "True/DesiredWithinRange"},
+    ),
+    ReplicasRefused(
+        "forecaster/1/1767323045500/refuse/prod/shop/EffectiveHorizontalPodAutoscaler/cart-2",
+        AT,
+        CART,
+        "prod/shop/EffectiveHorizontalPodAutoscaler/cart-2",
+        "rival",
+        "the EHPA 'shop/cart' scales the same target and is older",
+        {},
     ),
     ActionFinished(
         "updater/0/1767323045500/resize/u1/resize/u1",

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from agents.engine.turn import Event
 from agents.logic.guards import guard_validation
+from agents.logic.replicas import scaling_checks
 from agents.logic.stage_rules import fault
 from agents.logic.updates import plan_builder, updater
 from agents.logic.updates.update_settings import UpdateRules
@@ -40,3 +41,4 @@ def _reasons(event: Event) -> Iterator[str]:
         yield from () if odd is None else (odd,)
     yield from usage_checks.reasons(event)
     yield from vertical_checks.reasons(event)
+    yield from scaling_checks.reasons(event)

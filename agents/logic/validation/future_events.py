@@ -7,6 +7,7 @@ the same to those that follow. Such an event is set aside. Clocks of sources and
 import numpy as np
 
 from agents.engine.turn import Event, moment
+from schemas.facts.load import LoadHistoryRead, LoadScraped
 from schemas.facts.sources import SourceReported
 from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
 from schemas.facts.vpa_checkpoints import CheckpointSeen
@@ -27,6 +28,10 @@ def ahead(event: Event, turn: int) -> str | None:
         case MetricsScraped():
             youngest = float(np.min(event.ages)) if len(event.ages) else 0.0
             return _late_clock("at", event.at.timestamp() - youngest, turn)
+        case LoadScraped():
+            return _late_clock("at", event.at.timestamp() - float(min(event.ages, default=0.0)), turn)
+        case LoadHistoryRead():
+            return _late_clock("the last value's time", event.start.timestamp() + (len(event.values) - 1) * event.step, turn)
         case ContainerOOMKilled() | SourceReported():
             return _late_clock("at", event.at.timestamp(), turn)
         case CheckpointSeen():

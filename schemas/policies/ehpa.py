@@ -1,0 +1,76 @@
+"""EffectiveHorizontalPodAutoscaler objects of Crane's API as policies."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from schemas.policies.scaling import CronTrigger, HpaBehavior, MetricSpec, PredictionOptions, ScaleStrategy
+from schemas.policies.vpa import TargetRef
+
+EHPA_KIND = "EffectiveHorizontalPodAutoscaler"
+
+
+def ehpa_key(cluster: str, namespace: str, name: str) -> str:
+    """The record key of an EHPA, which no object of another kind has."""
+    return f"{cluster}/{namespace}/{EHPA_KIND}/{name}"
+
+
+@dataclass(frozen=True, slots=True)
+class EhpaChanged:
+    """An EHPA was made or changed: all of its spec, its labels and those annotations that people write.
+
+    `unsupported` is a sentence on why the object cannot be carried out; then only what could be read of it is here. Empty: it
+    can be.
+    """
+
+    at: datetime
+    cluster: str
+    namespace: str
+    name: str
+    created: datetime
+    target_ref: TargetRef | None = None
+    max_replicas: int | None = None
+    min_replicas: int | None = None
+    strategy: ScaleStrategy = ScaleStrategy.AUTO
+    specific_replicas: int | None = None
+    metrics: tuple[MetricSpec, ...] = ()
+    crons: tuple[CronTrigger, ...] = ()
+    behavior: HpaBehavior | None = None
+    prediction: PredictionOptions | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    unsupported: str = ""
+    uid: str = ""
+    generation: int = 0
+    resource_version: str = ""
+
+    @property
+    def key(self) -> str:
+        """The record key."""
+        return ehpa_key(self.cluster, self.namespace, self.name)
+
+    @property
+    def target(self) -> str:
+        """The key of the workload that it scales; empty where it names none."""
+        ref = self.target_ref
+        return "" if ref is None else f"{self.cluster}/{self.namespace}/{ref.kind}/{ref.name}"
+
+    @property
+    def rank(self) -> tuple[float, str]:
+        """Of several with one target the one with the lowest rank scales it: the oldest, then by name."""
+        return self.created.timestamp(), self.name
+
+
+@dataclass(frozen=True, slots=True)
+class EhpaRemoved:
+    """An EHPA is gone."""
+
+    at: datetime
+    cluster: str
+    namespace: str
+    name: str
+
+    @property
+    def key(self) -> str:
+        """The record key."""
+        return ehpa_key(self.cluster, self.namespace, self.name)

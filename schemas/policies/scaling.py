@@ -1,0 +1,148 @@
+"""What objects that scale workloads are made of: metrics and their targets, rates, crons, and the options of predictors.
+
+Amounts and options are texts as they stand in the object, because what is generated from it must say the same, and because only
+whoever computes with one can say what is wrong with it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from schemas.policies.selectors import Requirement
+from schemas.policies.vpa import TargetRef
+
+
+@dataclass(frozen=True, slots=True)
+class MetricTarget:
+    """What a metric is to be: Utilization, AverageValue or Value, and its amount."""
+
+    type: str = ""
+    average_utilization: int | None = None
+    average_value: str = ""
+    value: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class MetricSpec:
+    """One metric of autoscaling/v2: Resource, ContainerResource, Pods, Object or External.
+
+    `described` is the object that a metric of type Object is about. The labels and expressions are the metric's selector.
+    """
+
+    type: str
+    name: str = ""
+    target: MetricTarget = MetricTarget()
+    container: str = ""
+    match_labels: Mapping[str, str] = field(default_factory=dict)
+    expressions: tuple[Requirement, ...] = ()
+    described: TargetRef | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HpaScalingPolicy:
+    """At most `value` pods, or percent of them, within so many seconds."""
+
+    type: str
+    value: int
+    period_seconds: int
+
+
+@dataclass(frozen=True, slots=True)
+class HpaScalingRules:
+    """How fast replicas may change in one direction."""
+
+    policies: tuple[HpaScalingPolicy, ...] = ()
+    select_policy: str = ""
+    stabilization_window_seconds: int | None = None
+    tolerance: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class HpaBehavior:
+    """Both directions; None is a direction of which the object says nothing."""
+
+    scale_up: HpaScalingRules | None = None
+    scale_down: HpaScalingRules | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CronTrigger:
+    """So many replicas at least, from each moment of the schedule `start` to the next of `end`."""
+
+    name: str = ""
+    start: str = ""
+    end: str = ""
+    target_replicas: int = 0
+    timezone: str = ""
+    description: str = ""
+
+
+class ScaleStrategy(StrEnum):
+    """AUTO scales. PREVIEW only shows, and sets `specific_replicas` where they are given."""
+
+    AUTO = "Auto"
+    PREVIEW = "Preview"
+
+
+@dataclass(frozen=True, slots=True)
+class FourierOptions:
+    """One estimator that keeps the strongest frequencies."""
+
+    margin_fraction: str = ""
+    low_amplitude_threshold: str = ""
+    high_frequency_threshold: str = ""
+    min_num_of_spectrum_items: int | None = None
+    max_num_of_spectrum_items: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DspOptions:
+    """The block `dsp`. `max_value` holds the margin of each estimator that takes the highest past value."""
+
+    sample_interval: str = ""
+    history_length: str = ""
+    max_value: tuple[str, ...] = ()
+    fft: tuple[FourierOptions, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class HistogramOptions:
+    """The histogram of the block `percentile`."""
+
+    max_value: str = ""
+    epsilon: str = ""
+    half_life: str = ""
+    bucket_size: str = ""
+    first_bucket_size: str = ""
+    bucket_size_growth_ratio: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PercentileOptions:
+    """The block `percentile`."""
+
+    aggregated: bool = False
+    history_length: str = ""
+    sample_interval: str = ""
+    margin_fraction: str = ""
+    target_utilization: str = ""
+    percentile: str = ""
+    min_sample_weight: str = ""
+    histogram: HistogramOptions | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AlgorithmOptions:
+    """How a metric is to be forecast: the algorithm's name, and the blocks that are there."""
+
+    type: str = ""
+    dsp: DspOptions | None = None
+    percentile: PercentileOptions | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PredictionOptions:
+    """The block `prediction` of an EHPA."""
+
+    window_seconds: int | None = None
+    algorithm: AlgorithmOptions | None = None

@@ -1,0 +1,78 @@
+"""TimeSeriesPrediction objects of Crane's API as policies: which metrics somebody wants forecast."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from schemas.policies.scaling import AlgorithmOptions
+from schemas.policies.vpa import TargetRef
+
+TSP_KIND = "TimeSeriesPrediction"
+
+
+def tsp_key(cluster: str, namespace: str, name: str) -> str:
+    """The record key of a TimeSeriesPrediction, which no object of another kind has."""
+    return f"{cluster}/{namespace}/{TSP_KIND}/{name}"
+
+
+@dataclass(frozen=True, slots=True)
+class PredictionMetric:
+    """One metric to forecast. `type` says which of `resource`, `expression` and `metric_name` counts."""
+
+    identifier: str
+    type: str = ""
+    resource: str = ""
+    expression: str = ""
+    metric_name: str = ""
+    algorithm: AlgorithmOptions | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TimeSeriesPredictionChanged:
+    """A TimeSeriesPrediction was made or changed: all of its spec.
+
+    `owner_uid` is the EHPA's that it follows from, empty for one that stands alone. `unsupported` is a sentence on why the
+    object cannot be carried out; empty: it can be.
+    """
+
+    at: datetime
+    cluster: str
+    namespace: str
+    name: str
+    created: datetime
+    target_ref: TargetRef | None = None
+    target_namespace: str = ""
+    window_seconds: int | None = None
+    metrics: tuple[PredictionMetric, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    owner_uid: str = ""
+    unsupported: str = ""
+    uid: str = ""
+    generation: int = 0
+    resource_version: str = ""
+
+    @property
+    def key(self) -> str:
+        """The record key."""
+        return tsp_key(self.cluster, self.namespace, self.name)
+
+    @property
+    def target(self) -> str:
+        """The key of what it is about; empty where it names nothing."""
+        ref = self.target_ref
+        return "" if ref is None else f"{self.cluster}/{self.target_namespace or self.namespace}/{ref.kind}/{ref.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class TimeSeriesPredictionRemoved:
+    """A TimeSeriesPrediction is gone."""
+
+    at: datetime
+    cluster: str
+    namespace: str
+    name: str
+
+    @property
+    def key(self) -> str:
+        """The record key."""
+        return tsp_key(self.cluster, self.namespace, self.name)
