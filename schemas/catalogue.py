@@ -23,7 +23,7 @@ from schemas.facts.node_groups import NodeGroupGone, NodeGroupSeen, NodeInstance
 from schemas.facts.nodes import NodeChanged, NodeDetailsChanged, NodeDetailsRemoved, NodeRemoved
 from schemas.facts.pods import PodChanged, PodDeleted
 from schemas.facts.replica_controllers import ReplicaControllerChanged, ReplicaControllerRemoved
-from schemas.facts.scaling import HpaGone, HpaSeen, ScaleSeen
+from schemas.facts.replica_scaling import HpaGone, HpaSeen, ScaleSeen
 from schemas.facts.scheduled_pods import PodPlacementChanged, PodPlacementRemoved, PodShapeSeen
 from schemas.facts.sources import SourceReported
 from schemas.facts.usage import ContainerOOMKilled, MetricsScraped

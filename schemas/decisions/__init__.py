@@ -13,11 +13,5 @@ from schemas.decisions.vpa_conditions import VpaConditionsDecided
 ReplicaDecision = LoadForecast | ReplicasPlanned | ReplicasRefused
 NodeUpdate = ScaleUpPlanned | NodeRemovalPlanned | ScaleRefused
 Decision = (
-    RequestsRecommended
-    | ResizePlanned
-    | EvictionPlanned
-    | UpdateRefused
-    | VpaConditionsDecided
-    | NodeUpdate
-    | ReplicaDecision
+    RequestsRecommended | ResizePlanned | EvictionPlanned | UpdateRefused | VpaConditionsDecided | NodeUpdate | ReplicaDecision
 )

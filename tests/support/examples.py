@@ -20,7 +20,7 @@ from schemas.decisions.vpa_conditions import ConditionStatus, ConditionType, Dec
 from schemas.facts.load import LoadHistoryRead, LoadQueryFailed, LoadScraped, series_id
 from schemas.facts.nodes import NodeChanged, NodeRemoved
 from schemas.facts.pods import ContainerSeen, PodChanged, PodDeleted, PodPhase
-from schemas.facts.scaling import HpaCondition, HpaGone, HpaSeen, ScaleSeen
+from schemas.facts.replica_scaling import HpaCondition, HpaGone, HpaSeen, ScaleSeen
 from schemas.facts.sources import SourceReported
 from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
 from schemas.facts.vpa_checkpoints import CheckpointSeen, SavedHistogram

@@ -9,7 +9,7 @@ from agents.engine.turn import Event
 from schemas import bounds
 from schemas.decisions.forecasts import LoadForecast
 from schemas.facts.load import MOST_ROWS, LoadHistoryRead, LoadScraped
-from schemas.facts.scaling import HpaSeen, ScaleSeen
+from schemas.facts.replica_scaling import HpaSeen, ScaleSeen
 from schemas.ids import DecisionId
 from schemas.policies.ehpa import EhpaChanged
 from schemas.policies.time_series_prediction import TimeSeriesPredictionChanged
