@@ -1,6 +1,5 @@
 """Facts about load: what the metrics by which workloads are scaled were, and what they were before anybody looked."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import blake2b
@@ -29,8 +28,8 @@ class LoadScraped:
     cluster: str
     workloads: tuple[str, ...]
     series: tuple[str, ...]
-    values: Sequence[float]
-    ages: Sequence[float] = ()
+    values: tuple[float, ...]
+    ages: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +41,7 @@ class LoadHistoryRead:
     series: str
     start: datetime
     step: Seconds
-    values: Sequence[float | None]
+    values: tuple[float | None, ...]
 
 
 @dataclass(frozen=True, slots=True)
