@@ -12,7 +12,7 @@ from agents.settings.docs import describe
 from agents.settings.loading import __doc__ as order
 from agents.settings.loading import environment
 
-_MODULE = re.compile(r"^(ullage[a-z ]*) -m \S+", re.MULTILINE)
+_MODULE = re.compile(r"^(ullage[a-z -]*?) -m \S+", re.MULTILINE)
 """How Python was started, which the usage lines repeat."""
 _NOTE = "<!-- made by `python -m agents.cli.generate_manual > docs/cli.md`; do not edit -->"
 

@@ -14,6 +14,7 @@ from msgspec import MsgspecError
 
 from agents.engine import checkpoint_selection
 from agents.engine.checkpoint_selection import StoredState
+from agents.inspect.newest_state import last_records
 from agents.logic.vertical import checkpoint_export
 from agents.logic.vertical.container_index import ContainerIndex
 from agents.logic.vertical.recommender_stage import NAME, Recommender
@@ -31,9 +32,6 @@ from streams.consumers.executing.rate_limit import RateLimit
 from streams.errors import BadInput, EdgeError, Unreachable
 from streams.log.log_port import Log
 from streams.topics import changelog_topic
-
-_AT_ONCE = 500
-"""Records of a changelog that are read at a time."""
 
 
 def show(settings: Settings, vpa: str) -> None:
@@ -101,7 +99,7 @@ def checkpoints(log: Log, settings: Settings) -> Iterator[CheckpointSeen]:
     topic = changelog_topic(settings.worker.name, NAME)
     some = False
     for partition in range(log.partitions(topic)):
-        reading = checkpoint_selection.read(_last(log, topic, partition))
+        reading = checkpoint_selection.read(last_records(log, topic, partition))
         if reading.found is not None:
             some = True
             yield from _exported(restored(settings.vertical, partition, reading.found), reading.found.mark.turn)
@@ -133,17 +131,6 @@ def _exported(state: Recommender, turn: int) -> Iterator[CheckpointSeen]:
     targets = {held.policy.target for held in state.policies.vpas.values()} - {""}
     for target in sorted(targets):
         yield from checkpoint_export.export(state.intake, members, Workload.parse(target), at)
-
-
-def _last(log: Log, topic: str, partition: int) -> dict[bytes, bytes | None]:
-    """The last record of each key."""
-    last: dict[bytes, bytes | None] = {}
-    position, end = log.begin(topic, partition), log.end(topic, partition)
-    while position < end and (records := log.poll({(topic, partition): position}, limit=_AT_ONCE)):
-        for record in records:
-            last[record.key or b""] = record.value
-        position = records[-1].offset + 1
-    return last
 
 
 def _unreadable(partition: int, found: StoredState, chunk: str, why: str) -> BadInput:

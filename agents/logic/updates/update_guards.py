@@ -1,6 +1,6 @@
 """The guards of the updater: each looks at a pod that should be changed and may say why it is left alone now."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from agents.logic.guards import budget, shared_guards
@@ -53,6 +53,14 @@ Guard = Callable[[Candidate, ClusterSituation], str | None]
 def first_objection(candidate: Candidate, cluster: ClusterSituation) -> Objection | None:
     """The first guard that objects, or None."""
     return shared_guards.first_objection(GUARDS, candidate, cluster)
+
+
+def objections(candidate: Candidate, cluster: ClusterSituation) -> Iterator[Objection]:
+    """All guards that object, in their order."""
+    for name, guard in GUARDS:
+        reason = guard(candidate, cluster)
+        if reason is not None:
+            yield Objection(name, reason)
 
 
 def _mode(candidate: Candidate, _cluster: ClusterSituation) -> str | None:

@@ -20,7 +20,7 @@ from agents.logic.updates.candidate import Candidate, PodSituation, PriorityCach
 from agents.logic.updates.update_guards import ClusterSituation, first_objection
 from agents.logic.updates.update_refusals import IntervalRefusals
 from agents.logic.updates.update_settings import UpdateRules, UpdateSettings
-from agents.logic.updates.updater_state import NO_HISTORY, OpenPlan, UpdaterState
+from agents.logic.updates.updater_state import NO_HISTORY, OpenPlan, PodHistory, UpdaterState
 from schemas import times
 from schemas.facts.pods import PodPhase
 from schemas.names import cluster_of
@@ -47,6 +47,7 @@ class ClusterCandidates:
     `counts` has the pods of each workload.
     """
 
+    cluster: str
     situation: ClusterSituation
     pods: Sequence[Candidate]
     counts: Mapping[str, Headcount]
@@ -127,31 +128,37 @@ class Updater(PartedState):
         self._priorities.prune(self.clusters.pods, self.clusters.pods_of)
         refusals = IntervalRefusals(self.clusters.refused)
         decided: list[Decided] = []
-        for cluster in self._clusters() if self.policies else ():
+        for cluster in self.candidates():
             decided += self._plan(turn, cluster, refusals)
         for each in refusals.news():
             refusal = plan_builder.refusal(each, turn, self.partition)
             decided.append(plan_builder.decided(refusal, each.candidate, each.situation))
         return decided
 
-    def _clusters(self) -> Iterator[ClusterCandidates]:
-        """The clusters that have pods to change now."""
+    @property
+    def turn(self) -> int:
+        """The last turn that was taken."""
+        taken = self.turns.get("")
+        return 0 if taken is None else taken.turn
+
+    def candidates(self, *, fresh: bool = False) -> Iterator[ClusterCandidates]:
+        """The pods to change now of each cluster that has some; `fresh` as if nothing had been planned for any of them yet."""
         taken = self.turns.get("") or TurnsTaken(0, 0)
         workloads: dict[str, list[str]] = {}
-        for workload in sorted(self.clusters.pods_of):
+        for workload in sorted(self.clusters.pods_of) if self.policies else ():
             workloads.setdefault(cluster_of(workload), []).append(workload)
         for cluster, names in workloads.items():
-            found = self._look(taken, cluster, names)
-            if found.pods:
-                yield found
+            found = [each for workload in names for each in self._candidates(workload, taken.turn, fresh=fresh)]
+            if found:
+                total = Headcount()
+                counts = {workload: self._count(workload, taken.turn, total, fresh=fresh) for workload in names}
+                found.sort(key=lambda each: each.order)
+                yield ClusterCandidates(cluster, self._situation(taken, cluster, total), found, counts)
 
-    def _look(self, taken: TurnsTaken, cluster: str, workloads: Sequence[str]) -> ClusterCandidates:
-        """The pods of a cluster that should be changed, the most urgent first, and what the guards are to know."""
-        found = [each for workload in workloads for each in self._candidates(workload, taken.turn)]
-        total = Headcount()
-        counts = {workload: self._count(workload, taken.turn, total) for workload in workloads} if found else {}
+    def _situation(self, taken: TurnsTaken, cluster: str, total: Headcount) -> ClusterSituation:
+        """What the guards know of a cluster besides the pod."""
         facts = self.clusters.facts.get(cluster)
-        situation = ClusterSituation(
+        return ClusterSituation(
             now=taken.turn,
             first_turn=taken.first,
             facts_seen=taken.first if facts is None else facts.seen,
@@ -162,7 +169,6 @@ class Updater(PartedState):
             settings=self.settings,
             rules=self.rules.cited,
         )
-        return ClusterCandidates(situation, sorted(found, key=lambda each: each.order), counts)
 
     def _plan(self, turn: Turn, cluster: ClusterCandidates, refusals: IntervalRefusals) -> Iterator[Decided]:
         """Plan for the pods that no guard holds back."""
@@ -174,7 +180,7 @@ class Updater(PartedState):
             else:
                 refusals.add(each, situation, objection)
 
-    def _candidates(self, workload: str, now: int) -> list[Candidate]:
+    def _candidates(self, workload: str, now: int, *, fresh: bool) -> list[Candidate]:
         """The pods of a workload that should be changed and have no plan."""
         policy = self.policies.of(workload)
         recommended = None if policy is None else self.clusters.recommendation(workload)
@@ -182,7 +188,7 @@ class Updater(PartedState):
             return []
         found = []
         for uid, pod in sorted(self.clusters.pods_of[workload].items()):
-            history = self.clusters.histories.get(uid) or NO_HISTORY
+            history = self._history(uid, fresh=fresh)
             if pod.fact.phase in _ENDED or history.has_plan(now):
                 continue
             priority = self._priorities.of(pod, recommended)
@@ -191,13 +197,17 @@ class Updater(PartedState):
                 found.append(each)
         return found
 
-    def _count(self, workload: str, now: int, total: Headcount) -> Headcount:
+    def _history(self, uid: str, *, fresh: bool = False) -> PodHistory:
+        history = self.clusters.histories.get(uid) or NO_HISTORY
+        return replace(history, plan=None, acted=None) if fresh else history
+
+    def _count(self, workload: str, now: int, total: Headcount, *, fresh: bool) -> Headcount:
         """Count the pods of a workload, and add them to the total of their cluster."""
         count = Headcount()
         for uid, pod in self.clusters.pods_of[workload].items():
             if pod.fact.phase not in _ENDED:
                 running = pod.fact.phase is PodPhase.RUNNING
-                acting = (self.clusters.histories.get(uid) or NO_HISTORY).has_plan(now)
+                acting = self._history(uid, fresh=fresh).has_plan(now)
                 count.count(running=running, acting=acting)
                 total.count(running=running, acting=acting)
         return count

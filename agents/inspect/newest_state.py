@@ -1,0 +1,67 @@
+"""The state of one partition of a stage at the end of the log, as a worker has it: from its newest checkpoint and what followed.
+
+Where there is no checkpoint, or one of another form, the log is taken from its beginning. Nothing is appended.
+"""
+
+import struct
+from collections.abc import Mapping
+
+from msgspec import MsgspecError
+
+from agents.engine import checkpoint_selection
+from agents.engine.checkpoint_selection import StoredState
+from agents.engine.stage import Stage
+from agents.engine.turn import State
+from agents.log_runner import Runner, TaskStart
+from streams.log.log_port import Log
+from streams.log_context import LogContext
+from streams.log_range import has_topic
+from streams.topics import changelog_topic
+
+_AT_ONCE = 500
+"""Records of a changelog that are read at a time."""
+
+
+def newest_state(context: LogContext, stage: Stage, partition: int, worker: str) -> State:
+    """The state after the last turn that the log holds. `worker`: the group whose checkpoints count. Raises LogUnavailable."""
+    start = _start(context, stage, partition, worker)
+    starts: Mapping[tuple[str, int], TaskStart] = {} if start is None else {(stage.name, partition): start}
+    runner = Runner((stage,), context, starts, only=(partition,))
+    while runner.read():
+        for _ in runner.turns():
+            pass
+    return runner.tasks[0].state
+
+
+def _start(context: LogContext, stage: Stage, partition: int, worker: str) -> TaskStart | None:
+    topic = changelog_topic(worker, stage.name)
+    if not has_topic(context.log, topic) or partition >= context.log.partitions(topic):
+        return None
+    found = checkpoint_selection.read(last_records(context.log, topic, partition)).found
+    state = None if found is None else _loaded(stage, partition, found)
+    if found is None or state is None:
+        return None
+    begins = {name: context.log.begin(context.topics.wire(name), partition) for name in stage.reads}
+    return TaskStart(found.mark.turn, {name: found.mark.positions.get(name, begins[name]) for name in stage.reads}, state)
+
+
+def _loaded(stage: Stage, partition: int, found: StoredState) -> State | None:
+    """The state that a checkpoint holds; None for one that another version wrote in another form."""
+    state = stage.open(partition)
+    try:
+        for name in sorted(found.chunks):
+            state.load(name, found.chunks[name])
+    except (KeyError, ValueError, IndexError, TypeError, struct.error, MsgspecError):
+        return None
+    return state
+
+
+def last_records(log: Log, topic: str, partition: int) -> dict[bytes, bytes | None]:
+    """The last record of each key of a changelog."""
+    last: dict[bytes, bytes | None] = {}
+    position, end = log.begin(topic, partition), log.end(topic, partition)
+    while position < end and (records := log.poll({(topic, partition): position}, limit=_AT_ONCE)):
+        for record in records:
+            last[record.key or b""] = record.value
+        position = records[-1].offset + 1
+    return last

@@ -1,0 +1,163 @@
+"""Runs `ullage plan`: what would be done to the pods of a cluster if its mode were apply, from the log alone.
+
+The updater's own state and guards say it, so it agrees with what agents would decide. Nothing is written anywhere.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+
+from agents.inspect.newest_state import newest_state
+from agents.logic.updates import candidate as candidates
+from agents.logic.updates.update_outlook import PodOutlook, outlook
+from agents.logic.updates.updater import Updater
+from agents.operate import mode
+from agents.pipeline import stages
+from agents.processes.output import data
+from agents.processes.signals import stoppable
+from agents.settings import log_factory
+from agents.settings.tree import Settings
+from agents.why.describe import amount
+from schemas import times
+from schemas.names import Amounts
+from schemas.outcomes import Action
+from schemas.policies.control import ControlChanged, Mode
+from streams.errors import BadInput
+from streams.log_context import LogContext
+
+_VERB = {Action.RESIZE: "resized in place", Action.EVICT: "restarted"}
+
+
+def run(settings: Settings, *, as_json: bool) -> None:
+    """Print the plan for the cluster of the settings."""
+    updater = newest_updater(settings)
+    cluster = settings.cluster.name
+    held = updater.clusters.control.get(cluster)
+    control = None if held is None else held.event
+    pods = list(outlook(updater, cluster))
+    shown = json.dumps(_object(cluster, control, updater.turn, pods), indent=2).splitlines() if as_json else None
+    for line in shown or _lines(cluster, control, updater.turn, pods):
+        data(line)
+
+
+def newest_updater(settings: Settings) -> Updater:
+    """The updater of the cluster's partition at the end of the log. Raises BadInput for a log that no clock has ticked in."""
+    topics = log_factory.topics(settings)
+    [stage] = [each for each in stages(settings) if each.name == "updater"]
+    with stoppable(), log_factory.log(settings) as log:
+        context = LogContext.of(log, topics)
+        state = newest_state(context, stage, topics.partition_of(settings.cluster.name), settings.worker.name)
+    if not isinstance(state, Updater) or state.turn == 0:
+        raise BadInput("the log holds no turn that is complete yet: is `ullage source clock` running?")
+    return state
+
+
+def _lines(cluster: str, control: ControlChanged | None, turn: int, pods: Sequence[PodOutlook]) -> Iterator[str]:
+    said = "shadow: nobody has set a mode" if control is None else mode.describe(control)
+    applied = control is not None and control.mode is Mode.APPLY
+    yield "This only looks: nothing is changed."
+    yield f"cluster '{cluster}' is in mode {said}; at {times.from_ms(turn):%Y-%m-%d %H:%M:%S} UTC"
+    yield "What will be done:" if applied else "What would be done if its mode were apply:"
+    if not pods:
+        yield "  nothing: every pod that has a recommendation and a policy requests what is recommended"
+    for action, verb in _VERB.items():
+        mine = [each for each in pods if each.refused is None and each.candidate.action is action]
+        if mine:
+            now = sum(not each.objections for each in mine)
+            yield f"  {_count(len(mine), 'pod')} {verb}: {now} at once{_listed(_waiting(mine))}"
+            yield from _by_workload(mine)
+    refused = [each for each in pods if each.refused is not None]
+    if refused:
+        yield f"  {_count(len(refused), 'pod')} left alone"
+        yield from _refused(refused)
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def _waiting(pods: Iterable[PodOutlook]) -> Counter[str]:
+    return Counter(each.waits.guard for each in pods if each.waits is not None)
+
+
+def _listed(waiting: Counter[str]) -> str:
+    return "".join(f", {count} after '{guard}'" for guard, count in sorted(waiting.items()))
+
+
+def _by_workload(pods: Iterable[PodOutlook]) -> Iterator[str]:
+    groups: dict[str, list[PodOutlook]] = {}
+    for each in pods:
+        groups.setdefault(each.candidate.situation.workload, []).append(each)
+    for workload, members in sorted(groups.items()):
+        first = members[0].candidate.situation
+        requests, _ = candidates.changes(first)
+        before = {seen.name: seen.requests for seen in first.pod.fact.containers}
+        changes = "; ".join(f"{name} {_change(before[name], wanted)}" for name, wanted in requests.items())
+        yield f"    {workload.split('/', 1)[1]}  {_count(len(members), 'pod')}: {changes}"
+
+
+def _change(before: Amounts, after: Amounts) -> str:
+    parts = []
+    if after.cpu is not None:
+        parts.append(f"cpu {_shown(cpu=before.cpu)} to {amount(cpu=after.cpu)}")
+    if after.memory is not None:
+        parts.append(f"memory {_shown(memory=before.memory)} to {amount(memory=after.memory)}")
+    return ", ".join(parts)
+
+
+def _shown(cpu: float | None = None, memory: float | None = None) -> str:
+    return amount(cpu=cpu, memory=memory)
+
+
+def _refused(pods: Iterable[PodOutlook]) -> Iterator[str]:
+    groups: dict[str, list[PodOutlook]] = {}
+    for each in pods:
+        if each.refused is not None:
+            groups.setdefault(each.refused.guard, []).append(each)
+    for guard, members in sorted(groups.items(), key=lambda item: (-len(item[1]), item[0])):
+        reasons = Counter(each.refused.reason for each in members if each.refused is not None)
+        [(reason, _)] = reasons.most_common(1)
+        more = f" (and {_count(len(reasons) - 1, 'other reason')})" if len(reasons) > 1 else ""
+        yield f"    {len(members)} by guard '{guard}': {reason}{more}"
+
+
+def _object(cluster: str, control: ControlChanged | None, turn: int, pods: Sequence[PodOutlook]) -> dict[str, object]:
+    """For programs. Amounts are in cores and bytes."""
+    wanted = [each for each in pods if each.refused is None]
+    return {
+        "cluster": cluster,
+        "mode": (Mode.SHADOW if control is None else control.mode).value,
+        "paused": control is not None and control.paused,
+        "at": times.rfc3339(times.from_ms(turn)),
+        "summary": {
+            "resized_in_place": sum(each.candidate.action is Action.RESIZE for each in wanted),
+            "restarted": sum(each.candidate.action is Action.EVICT for each in wanted),
+            "at_once": sum(not each.objections for each in wanted),
+            "waiting": dict(sorted(_waiting(wanted).items())),
+            "left_alone": dict(sorted(Counter(each.refused.guard for each in pods if each.refused is not None).items())),
+        },
+        "pods": [_pod(each) for each in pods],
+    }
+
+
+def _pod(each: PodOutlook) -> dict[str, object]:
+    situation = each.candidate.situation
+    requests, limits = candidates.changes(situation)
+    objection = each.refused or each.waits
+    return {
+        "workload": situation.workload,
+        "pod": situation.pod.fact.pod.name,
+        "uid": situation.pod.fact.pod.uid,
+        "action": "leave alone" if each.refused is not None else _VERB[each.candidate.action],
+        "at_once": not each.objections,
+        "why": [reason.value for reason in each.candidate.why],
+        "from": {seen.name: _amounts(seen.requests) for seen in situation.pod.fact.containers if seen.name in requests},
+        "to": {name: _amounts(asked) for name, asked in requests.items()},
+        "limits": {name: _amounts(asked) for name, asked in limits.items()},
+        "guard": None if objection is None else objection.guard,
+        "reason": None if objection is None else objection.reason,
+    }
+
+
+def _amounts(amounts: Amounts) -> dict[str, float | None]:
+    return {"cpu": amounts.cpu, "memory": amounts.memory}

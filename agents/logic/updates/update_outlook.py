@@ -1,0 +1,76 @@
+"""What would become of pods if plans were carried out from now on: the updater's own guards, asked without deciding anything.
+
+The updater decides for one interval. Here people ask for all that is ahead: a pod that only waits for its turn, for a budget or
+the end of a cool-down, will be changed, and a pod that another guard holds back will not. While the cluster's mode is not apply,
+plans that nobody carried out hold nothing back.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from agents.logic.guards.shared_guards import Objection
+from agents.logic.updates import update_guards
+from agents.logic.updates.candidate import Candidate
+from agents.logic.updates.update_guards import ClusterSituation
+from agents.logic.updates.updater import ClusterCandidates, Updater
+from schemas import times
+from schemas.facts.pods import PodPhase
+from schemas.policies.control import Mode
+
+WAITING = frozenset({"warm-up", "phase", "resizing", "cool-down", "tolerance", "workload-budget", "budget", "rate"})
+"""Guards that pass by themselves."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodOutlook:
+    """A pod that should be changed, what the guards knew of its cluster, and all that is objected, in the order of the guards."""
+
+    candidate: Candidate
+    cluster: ClusterSituation
+    objections: tuple[Objection, ...]
+
+    @property
+    def refused(self) -> Objection | None:
+        """The first objection that does not pass by itself; None if the pod will be changed."""
+        return next((each for each in self.objections if each.guard not in WAITING), None)
+
+    @property
+    def waits(self) -> Objection | None:
+        """What a pod waits for that will be changed, but not now."""
+        return self.objections[0] if self.objections and self.refused is None else None
+
+
+def outlook(updater: Updater, cluster: str) -> Iterator[PodOutlook]:
+    """Every pod of a cluster that should be changed, the most urgent first."""
+    control = updater.clusters.control.get(cluster)
+    applied = control is not None and control.event.mode is Mode.APPLY
+    for found in updater.candidates(fresh=not applied):
+        if found.cluster == cluster:
+            yield from _judged(found)
+
+
+def _judged(found: ClusterCandidates) -> Iterator[PodOutlook]:
+    for each, situation, objection in found.judged():
+        objections = () if objection is None else tuple(update_guards.objections(each, situation))
+        yield PodOutlook(each, situation, objections)
+
+
+def not_wanted(updater: Updater, uid: str) -> str:
+    """Why a pod that the updater knows is none that should be changed, in a sentence."""
+    pod, now = updater.clusters.pods.get(uid), updater.turn
+    if pod is None:
+        return "the updater knows no such pod: no source has published it, or it is gone"
+    if pod.fact.phase in (PodPhase.SUCCEEDED, PodPhase.FAILED):
+        return f"the pod has ended: it is {pod.fact.phase.value}"
+    workload = pod.fact.workload.key
+    if updater.policies.of(workload) is None:
+        return f"no policy and no VPA governs '{workload}'"
+    if updater.clusters.recommendation(workload) is None:
+        return f"there is no recommendation for '{workload}' yet"
+    history = updater.clusters.histories.get(uid)
+    if history is not None and history.plan is not None and history.has_plan(now):
+        state = (
+            "was carried out" if history.plan.done else f"may be carried out until {times.from_ms(history.plan.expires):%H:%M:%S}"
+        )
+        return f"a plan for it is open and {state}: {history.plan.id}"
+    return "its requests lie within the recommended bounds, so it need not be changed"

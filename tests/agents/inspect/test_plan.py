@@ -1,0 +1,137 @@
+"""`ullage plan` and `why-not`: what would be done to pods now, and why one is left alone, from a log alone."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from schemas.decisions.pod_updates import UpdateRefused
+from schemas.facts.pods import ContainerSeen, PodChanged
+from schemas.names import Amounts, Workload
+from schemas.policies.vertical import UpdateMode, VerticalPolicyChanged
+from tests.support.cluster_events import API, GIB, MINUTE, START, pod, when
+from tests.support.updater_log import UpdaterLog, recommended
+
+CART = Workload("demo", "shop", "Deployment", "cart")
+OFF = Workload("demo", "shop", "Deployment", "off")
+FINE = Workload("demo", "shop", "Deployment", "fine")
+ALONE = Workload("demo", "shop", "Deployment", "alone")
+NOW = START + 10 * MINUTE
+MODES = {"*": UpdateMode.IN_PLACE_OR_RECREATE, CART.key: UpdateMode.RECREATE, OFF.key: UpdateMode.OFF}
+
+
+def pods_of(workload: Workload, count: int, cpu: float = 1.0) -> list[PodChanged]:
+    seen = ContainerSeen("app", Amounts(cpu, GIB), Amounts(2 * cpu, 2 * GIB))  # type: ignore[arg-type]  # units
+    return [pod(f"{workload.name}-{i}", START, workload=workload, containers=(seen,)) for i in range(count)]
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> UpdaterLog:
+    """3 pods to resize in place, 2 to restart, 4 of a policy Off, 2 that fit, and 1 without a second replica."""
+    log = UpdaterLog(tmp_path / "log.jsonl")
+    policies = [VerticalPolicyChanged(when(START), target, "1", mode) for target, mode in MODES.items()]
+    pods = [*pods_of(API, 3), *pods_of(CART, 2), *pods_of(OFF, 4), *pods_of(FINE, 2, 0.2), *pods_of(ALONE, 1)]
+    log.turn(START, *policies, *pods)
+    log.turn(NOW, *[recommended(NOW, each) for each in (API, CART, OFF, FINE, ALONE)])
+    return log
+
+
+def planned(log: UpdaterLog, capsys: pytest.CaptureFixture[str]) -> Any:
+    capsys.readouterr()
+    assert log.run("plan", "-o", "json") == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_a_plan_says_how_many_pods_would_be_resized_restarted_and_left_alone_and_writes_nothing(
+    shop: UpdaterLog, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = shop.ends()
+    assert shop.run("plan") == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "This only looks: nothing is changed.",
+        "cluster 'demo' is in mode shadow: nobody has set a mode; at 2026-01-01 00:10:00 UTC",
+        "What would be done if its mode were apply:",
+        "  3 pods resized in place: 0 at once, 3 after 'budget'",
+        "    web/Deployment/api  3 pods: app cpu 1000m to 200m, memory 1.00 GiB to 1.00 GiB",
+        "  2 pods restarted: 1 at once, 1 after 'tolerance'",
+        "    shop/Deployment/cart  2 pods: app cpu 1000m to 200m, memory 1.00 GiB to 1.00 GiB",
+        "  5 pods left alone",
+        "    4 by guard 'mode': policy 'demo/shop/Deployment/off' has update mode 'Off', which leaves running pods alone",
+        "    1 by guard 'replicas': the workload has 1 pods; fewer than 2 are left alone",
+    ]
+    assert shop.ends() == before
+
+
+def test_the_plan_as_json_agrees_and_names_every_pod(shop: UpdaterLog, capsys: pytest.CaptureFixture[str]) -> None:
+    found = planned(shop, capsys)
+    assert found["summary"] == {
+        "resized_in_place": 3,
+        "restarted": 2,
+        "at_once": 1,  # 10 % of 12 pods
+        "waiting": {"budget": 3, "tolerance": 1},
+        "left_alone": {"mode": 4, "replicas": 1},
+    }
+    [first] = [each for each in found["pods"] if each["at_once"]]
+    assert first["from"] == {"app": {"cpu": 1.0, "memory": GIB}}
+    assert first["to"] == {"app": {"cpu": 0.2, "memory": GIB}}
+
+
+def test_what_the_plan_calls_at_once_is_what_the_updater_decides(shop: UpdaterLog, capsys: pytest.CaptureFixture[str]) -> None:
+    at_once = [each["uid"] for each in planned(shop, capsys)["pods"] if each["at_once"]]
+    assert at_once == [each.pod.uid for each in shop.decide() if not isinstance(each, UpdateRefused)] == ["uid-cart-0"]
+
+
+def test_in_shadow_the_plans_that_nobody_carried_out_hold_nothing_back(
+    shop: UpdaterLog, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = planned(shop, capsys)["summary"]
+    shop.turn(NOW + MINUTE)
+    assert planned(shop, capsys)["summary"] == before
+
+
+def test_mode_plan_is_one_record_and_a_pause_leaves_everything_alone(
+    shop: UpdaterLog, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = shop.ends()
+    assert shop.run("mode", "plan") == 0
+    assert {name: end - before[name] for name, end in shop.ends().items() if end != before[name]} == {
+        "control": 1,
+        "control-latest": 1,
+    }
+    assert shop.run("pause", "--reason", "INC-1") == 0
+    shop.turn(NOW + 1000)
+    found = planned(shop, capsys)
+    assert (found["mode"], found["paused"]) == ("plan", True)
+    assert found["summary"]["left_alone"] == {"mode": 4, "paused": 6}
+
+
+@pytest.mark.parametrize(
+    ("asked", "answers"),
+    [
+        ("fine-0", ["web/fine-0 is left as it is: its requests lie within the recommended bounds, so it need not be changed"]),
+        (
+            "web/off-1",
+            [
+                "web/off-1 should be changed (outside its bounds), by evict",
+                f"  no: guard 'mode' says: policy '{OFF.key}' has update mode 'Off', which leaves running pods alone",
+            ],
+        ),
+        (
+            "uid-api-1",
+            ["  waits: guard 'budget' says: 1 of the cluster's 12 pods are away or being changed; the budget is 0.1 of them"],
+        ),
+        ("uid-cart-0", ["  no: nobody has set the mode of cluster 'demo' yet, so it is shadow"]),
+    ],
+)
+def test_why_not_answers_for_one_pod(
+    shop: UpdaterLog, asked: str, answers: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert shop.run("why-not", asked) == 0
+    out = capsys.readouterr().out.splitlines()
+    assert [line for line in answers if line not in out] == []
+
+
+def test_why_not_of_a_pod_that_nobody_knows_says_so(shop: UpdaterLog, capsys: pytest.CaptureFixture[str]) -> None:
+    assert shop.run("why-not", "shop/nobody") != 0
+    assert "no source has published a pod 'shop/nobody'" in capsys.readouterr().err
