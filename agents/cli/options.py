@@ -35,9 +35,10 @@ class CommonOptions:
     def load(self, **more: object) -> LoadedSettings:
         """All settings with their origins. `more` are the command's own: names with `__` for the dot; None is unset."""
         from agents.settings.loading import load
+        from agents.settings.setting_texts import written
 
         flags = dict(_split(item) for item in self.set)
-        flags |= {name.replace("__", "."): str(value) for name, value in more.items() if value is not None}
+        flags |= {name.replace("__", "."): written(value) for name, value in more.items() if value is not None}
         if self.brokers is not None:
             flags["log.brokers"] = self.brokers
         return load(file=self.config, flags=flags)

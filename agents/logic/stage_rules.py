@@ -6,14 +6,16 @@ what was in force. A log without such a record is decided by the settings that t
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, fields
-from typing import TYPE_CHECKING, Generic, TypeVar
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Generic, TypeVar, get_args
 
 from agents.engine.tables.object_table import ObjectTable
 from agents.engine.turn import Recorded
+from schemas import bounds
 from schemas.decisions.recommendations import CitedRules
 from schemas.names import Place
 from schemas.policies.rules import RuleValue, StageRulesChanged
+from schemas.units import Bytes, Cores, Fraction, Seconds
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -25,6 +27,9 @@ else:
 _LEAST = 0.001
 _DIVIDE = {"interval", "memory_window", "memory_windows", "cpu_half_life", "memory_half_life", "round_cpu", "round_memory"}
 """Something is divided by these."""
+_MOST: Mapping[object, float] = {Fraction: 1, Seconds: 100 * 366 * 86_400, Cores: bounds.MOST_CORES, Bytes: bounds.MOST_BYTES}
+_SHARES_OF_MORE = {"margin": 100.0, "threshold": 100.0, "bounds_step": 100.0}
+"""Shares of something that may be exceeded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +97,22 @@ def _fits(value: RuleValue, default: object) -> bool:
 
 
 def odd(settings: S) -> Iterator[tuple[str, str]]:
-    """The name of each setting that would stop a stage, and why."""
-    for name, value in asdict(settings).items():
+    """The name of each setting that would stop a stage or can only be a slip of the pen, such as a percentile of 90, and why."""
+    for field in fields(settings):
+        name, value = field.name, getattr(settings, field.name)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            continue
         least = _LEAST if name in _DIVIDE else 0
-        if isinstance(value, int | float) and not (math.isfinite(value) and value >= least):
+        if not (math.isfinite(value) and value >= least):
             yield name, f"it must be a number that is not below {least:g}"
+        elif value > (most := _most(name, field.type)):
+            share = ", a share of 1 as in 0.9 for 90 %" if most == 1 else ""
+            yield name, f"it must not be above {most:g}{share}"
+
+
+def _most(name: str, kind: object) -> float:
+    """The largest value that makes sense for a setting, by its unit."""
+    if name in _SHARES_OF_MORE:
+        return _SHARES_OF_MORE[name]
+    units = get_args(kind) or (kind,)
+    return next((most for unit, most in _MOST.items() if unit in units), bounds.MOST_NUMBER)

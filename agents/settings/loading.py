@@ -1,12 +1,14 @@
 """Where settings come from: defaults < YAML file < environment < flags, each value with its origin.
 
 `ullage.yaml` in the current folder is read when it is there, or the file that `--config` names. `ULLAGE_LOG__BROKERS` sets
-`log.brokers`; `ULLAGE_LOG__BROKERS_FILE` reads it from a file, and such a value is never shown. A name that is not a setting
-and a value that makes no sense are BadInput: the sentence names the setting, the value and the place it came from.
+`log.brokers`; `ULLAGE_LOG__BROKERS_FILE` reads it from a file, and such a value is never shown. A list is written `shop,web`
+everywhere; in the file it may also be a YAML list. A name that is not a setting and a value that makes no sense are BadInput: the
+sentence names the setting, the value and the place it came from.
 """
 
 import difflib
 import os
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, is_dataclass
 from pathlib import Path
@@ -14,9 +16,8 @@ from typing import get_args
 
 import yaml
 from pydantic import BaseModel, SecretStr, ValidationError
-from pydantic_settings import EnvSettingsSource, YamlConfigSettingsSource
 
-from agents.settings import stage_bounds
+from agents.settings import setting_bounds, setting_texts
 from agents.settings.tree import Settings
 from streams.clients.url_display import without_password
 from streams.errors import BadInput
@@ -24,8 +25,11 @@ from streams.errors import BadInput
 FILE = Path("ullage.yaml")
 DEFAULT = "default"
 _PREFIX = "ULLAGE_"
-_FROM_FILE = "_file"
+_FROM_FILE = "_FILE"
+_NO_SETTINGS = {"ULLAGE_PARENT", "ULLAGE_CACHE", "ULLAGE_SHARED", "ULLAGE_WHOLE_TRACES", "ULLAGE_REQUIRE_CONTROLPLANE"}
+"""Variables of ours that are no settings: for child processes, the cache of downloads, and the tests."""
 _HIDDEN = "(hidden)"
+_SERVICE_LINK = re.compile(r"_SERVICE_HOST$|_SERVICE_PORT(_[A-Z0-9_]+)?$|_PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?$")
 
 Values = Mapping[str, object]
 """Dotted names to values."""
@@ -48,26 +52,32 @@ class LoadedSettings:
 
 def load(*, file: Path | None = None, flags: Mapping[str, str] | None = None) -> LoadedSettings:
     """The settings of this process. `flags` are dotted names to values. Raises BadInput."""
-    names = set(flat(_dump(Settings())))
+    defaults = flat(_dump(Settings()))
     merged: dict[str, object] = {}
     origins: dict[str, str] = {}
     hidden: set[str] = set()
-    for name, value, origin, secret in [*_from_yaml(file), *_from_environment(names), *_from_flags(flags or {})]:
-        merged[name], origins[name] = value, origin
+    for name, value, origin, secret in [*_from_yaml(file), *_from_environment(defaults), *_from_flags(flags or {})]:
+        merged[name], origins[name] = setting_texts.read(name, value, defaults), origin
         if secret:
             hidden.add(name)
     try:
         settings = Settings.model_validate(nested(merged))
     except ValidationError as error:
         raise BadInput("; ".join(_sentences(error, merged, origins, hidden))) from None
-    if wrong := [_nonsense(name, f"'{merged[name]}'", origins[name], why) for name, why in stage_bounds.reasons(settings)]:
-        raise BadInput("; ".join(wrong))
+    values = flat(_dump(settings)) | merged
+    wrong = setting_bounds.reasons(settings)
+    if sentences := [_nonsense(name, f"'{values[name]}'", origins.get(name, DEFAULT), why) for name, why in wrong]:
+        raise BadInput("; ".join(sentences))
     return LoadedSettings(settings, origins, frozenset(hidden))
 
 
 def environment(values: Values) -> dict[str, str]:
     """Environment variables that give another process these values: `log.brokers` becomes `ULLAGE_LOG__BROKERS`."""
-    return {_PREFIX + name.replace(".", "__").upper(): str(value) for name, value in values.items()}
+    return {_variable(name): setting_texts.written(value) for name, value in values.items()}
+
+
+def _variable(name: str) -> str:
+    return _PREFIX + name.replace(".", "__").upper()
 
 
 def flat(tree: Mapping[str, object], before: str = "") -> dict[str, object]:
@@ -102,30 +112,50 @@ _Layer = Iterator[tuple[str, object, str, bool]]
 
 def _from_yaml(file: Path | None) -> _Layer:
     path = file or FILE
-    if not path.is_file():
-        if file is not None:
-            raise BadInput(f"the settings file '{file}' does not exist")
+    if file is None and not path.exists():
         return
+    if not path.exists():
+        raise BadInput(f"the settings file '{file}' does not exist")
     try:
-        tree = YamlConfigSettingsSource(Settings, yaml_file=path)()
-    except (yaml.YAMLError, ValueError, TypeError) as error:
-        raise BadInput(f"the settings file '{path}' cannot be read as YAML: {error}") from None
+        tree = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise BadInput(f"the settings file '{path}' cannot be read: {error.strerror}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise BadInput(f"the settings file '{path}' cannot be read as YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(tree, Mapping):
+        if tree is None:
+            return
+        raise BadInput(f"the settings file '{path}' holds no groups of settings such as `log: {{brokers: ...}}`")
     for name, value in flat(tree).items():
         yield name, value, f"file {path}", False
 
 
-def _from_environment(names: set[str]) -> _Layer:
+def _from_environment(defaults: Values) -> _Layer:
+    names = {_variable(name): name for name in defaults}
     for variable in sorted(os.environ):
-        branch = variable.removeprefix(_PREFIX).partition("__")
-        if variable.startswith(_PREFIX) and branch[1] and branch[0].lower() not in Settings.model_fields:
-            raise BadInput(f"{variable} in the environment is not a setting: there is no group '{branch[0].lower()}'")
-    for name, value in flat(EnvSettingsSource(Settings)()).items():
-        variable = next(iter(environment({name: ""})))
-        target = name.removesuffix(_FROM_FILE)
-        if name not in names and target in names:
-            yield target, _secret(variable, str(value)), f"file {value} ({variable})", True
+        if not variable.upper().startswith(_PREFIX) or variable in _NO_SETTINGS or _is_service_link(variable):
+            continue
+        value, known = os.environ[variable], variable.upper()
+        if known in names:
+            yield names[known], value, f"environment {variable}", False
+        elif known.removesuffix(_FROM_FILE) in names:
+            yield names[known.removesuffix(_FROM_FILE)], _secret(variable, value), f"file {value} ({variable})", True
         else:
-            yield name, value, f"environment {variable}", False
+            raise BadInput(_no_setting(variable, names))
+
+
+def _is_service_link(variable: str) -> bool:
+    """Whether Kubernetes put it there, as it does in each pod beside a Service whose name begins like ours."""
+    return any(f"{variable[: found.start()]}_SERVICE_HOST" in os.environ for found in _SERVICE_LINK.finditer(variable))
+
+
+def _no_setting(variable: str, names: Mapping[str, str]) -> str:
+    """The sentence for a variable that looks like ours. A group is set setting by setting, so its own variable is none."""
+    branch, underscores, _ = variable.upper().removeprefix(_PREFIX).partition("__")
+    why = f": there is no group '{branch.lower()}'" if underscores and branch.lower() not in Settings.model_fields else ""
+    squeezed = {name.replace("__", "_"): name for name in names}
+    close = difflib.get_close_matches(variable.upper().replace("__", "_"), squeezed, n=1)
+    return f"{variable} in the environment is not a setting{why}" + (f"; did you mean {squeezed[close[0]]}?" if close else "")
 
 
 def _secret(variable: str, path: str) -> str:
@@ -142,7 +172,7 @@ def _from_flags(flags: Mapping[str, str]) -> _Layer:
 
 def _sentences(error: ValidationError, values: Values, origins: Mapping[str, str], hidden: set[str]) -> Iterator[str]:
     for problem in error.errors():
-        name = ".".join(str(part) for part in problem["loc"])
+        name = _known(".".join(str(part) for part in problem["loc"]), origins)
         place = origins.get(name) or next((o for n, o in origins.items() if n.startswith(f"{name}.")), "unknown place")
         if problem["type"] in {"extra_forbidden", "unexpected_keyword_argument"}:
             yield f"there is no setting '{name}' ({place}){_nearest(name)}"
@@ -151,6 +181,13 @@ def _sentences(error: ValidationError, values: Values, origins: Mapping[str, str
             if name in hidden or any(name in (secret, secret.rpartition(".")[0]) for secret in _secrets(Settings)):
                 value, why = _HIDDEN, "it must be text: put it in quotes" if problem["type"] == "string_type" else why
             yield _nonsense(name, value, place, why[0].lower() + why[1:])
+
+
+def _known(name: str, origins: Mapping[str, str]) -> str:
+    """The setting that a problem is about: an entry of a list belongs to its list."""
+    while name not in origins and "." in name and any(name.startswith(f"{known}.") for known in origins):
+        name = name.rpartition(".")[0]
+    return name
 
 
 def _secrets(group: type[BaseModel], before: str = "") -> Iterator[str]:

@@ -16,7 +16,11 @@ from agents.logic.vertical.vertical_settings import VerticalSettings
 from agents.settings.settings_group import SettingsGroup
 from agents.settings.usage_source_settings import HistorySettings, PrometheusSettings, UsageSourceSettings
 from agents.settings.webhook_settings import WebhookSettings
+from schemas.bounds import LAST_SECOND
 
+DAY_MS = 86_400_000
+LAST_MS = int(LAST_SECOND * 1000)
+"""Milliseconds since the epoch that no clock shows."""
 Port = Annotated[int, Field(ge=0, le=65535)]
 Name = Annotated[str, Field(pattern=r"^[a-zA-Z0-9][a-zA-Z0-9._-]{0,62}$")]
 
@@ -58,7 +62,7 @@ class LogSettings(SettingsGroup):
 class TopicSettings(SettingsGroup):
     """How the topics are named and cut."""
 
-    prefix: str = "ullage"
+    prefix: Annotated[str, Field(pattern=r"^[a-zA-Z0-9._-]{1,150}$")] = "ullage"
     """What every topic name starts with; two installations on one Kafka need two prefixes."""
     partitions: Annotated[int, Field(ge=1, le=1000)] = 4
     """Partitions of every topic a stage reads or writes; the upper bound of useful workers. Cannot be changed later."""
@@ -69,13 +73,13 @@ class TopicSettings(SettingsGroup):
 class ClockSettings(SettingsGroup):
     """The clock source, which puts ticks into the log."""
 
-    period_ms: Annotated[int, Field(ge=1)] = 500
+    period_ms: Annotated[int, Field(ge=1, le=DAY_MS)] = 500
     """Milliseconds of event time between two ticks; a turn is taken at each."""
-    speed: Annotated[float, Field(gt=0)] = 1.0
+    speed: Annotated[float, Field(gt=0, le=1e6)] = 1.0
     """Event time that passes in one second of real time, in seconds; 1440 plays a day in a minute."""
-    origin_ms: Annotated[int, Field(ge=0)] = 0
+    origin_ms: Annotated[int, Field(ge=0, lt=LAST_MS)] = 0
     """Event time at the real time `anchor_ms`, both in milliseconds since the epoch; equal means that event time is real time."""
-    anchor_ms: Annotated[int, Field(ge=0)] = 0
+    anchor_ms: Annotated[int, Field(ge=0, lt=LAST_MS)] = 0
     """See `origin_ms`. All clocks of one log must be given the same two."""
 
 
@@ -84,13 +88,13 @@ class WorkerSettings(SettingsGroup):
 
     name: Name = "ullage"
     """The worker group: workers of one name share the partitions among them (Faust's app id)."""
-    checkpoint_least: Annotated[float, Field(gt=0)] = 1.0
+    checkpoint_least: Annotated[float, Field(gt=0, le=3600)] = 1.0
     """Seconds of real time between two checkpoints of a partition's state, at least."""
-    checkpoint_most: Annotated[float, Field(gt=0)] = 30.0
+    checkpoint_most: Annotated[float, Field(gt=0, le=86_400)] = 30.0
     """... and at most, however large the state is."""
-    checkpoint_rate: Annotated[int, Field(ge=1)] = 12_000_000
+    checkpoint_rate: Annotated[int, Field(ge=1, le=1 << 40)] = 12_000_000
     """Bytes a second that checkpoints may cost, averaged over a round of partitions."""
-    buffer: Annotated[int, Field(ge=1 << 20)] = 32 << 20
+    buffer: Annotated[int, Field(ge=1 << 20, le=1 << 40)] = 32 << 20
     """Bytes that are buffered at most of one input that is ahead of the others."""
 
 
@@ -122,9 +126,9 @@ class ClusterSettings(SettingsGroup):
     """Where the Leases are by which two resizers or evictors take turns; unset means the pod's own namespace, or none outside."""
     start: datetime | None = None
     """When the simulated cluster begins, in event time with an offset; unset means at the first tick."""
-    period_seconds: Annotated[int, Field(ge=1)] = 60
+    period_seconds: Annotated[int, Field(ge=1, le=86_400)] = 60
     """Seconds of event time between two scrapes."""
-    seed: int = 1
+    seed: Annotated[int, Field(ge=0, lt=1 << 63)] = 1
     """The seed of everything by chance in the simulated cluster: same seed, same day."""
 
 
@@ -133,9 +137,9 @@ class StatusSettings(SettingsGroup):
 
     writers: Annotated[int, Field(ge=1, le=1000)] = 10
     """VPA objects that are written at one time."""
-    rate: Annotated[float, Field(gt=0)] = 50.0
+    rate: Annotated[float, Field(gt=0, le=1e6)] = 50.0
     """Reads and writes a second, on the long run."""
-    burst: Annotated[int, Field(ge=1)] = 100
+    burst: Annotated[int, Field(ge=1, le=1_000_000)] = 100
     """... and at once, after a rest."""
 
 
@@ -144,20 +148,20 @@ class EvictorSettings(SettingsGroup):
 
     needs_webhook: bool = True
     """Whether nobody is evicted while no webhook is seen at work, by the Lease `webhook.lease`, that would change successors."""
-    webhook_seconds: Annotated[float, Field(ge=10)] = 30.0
+    webhook_seconds: Annotated[float, Field(ge=10, le=86_400)] = 30.0
     """How old the renewal of that Lease may be, in seconds; upstream's updater takes 60."""
 
 
 class DemoSettings(SettingsGroup):
     """`ullage demo`."""
 
-    seconds: Annotated[float, Field(gt=0)] = 60.0
+    seconds: Annotated[float, Field(gt=0, le=86_400)] = 60.0
     """How long the simulated day takes in real time, in seconds."""
     workers: Annotated[int, Field(ge=1, le=8)] = 2
     """How many workers share the work."""
     partitions: Annotated[int, Field(ge=1, le=16)] = 2
     """Partitions of the demo's topics."""
-    tick_seconds: Annotated[int, Field(ge=1)] = 60
+    tick_seconds: Annotated[int, Field(ge=1, le=86_400)] = 60
     """Seconds of simulated time between two ticks."""
 
 

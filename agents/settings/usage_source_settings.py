@@ -7,8 +7,8 @@ from pydantic import Field, SecretStr
 
 from agents.settings.settings_group import SettingsGroup
 
-Label = Annotated[str, Field(pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$")]
-Metric = Annotated[str, Field(pattern=r"^[a-zA-Z_:][a-zA-Z0-9_:]*$")]
+Label = Annotated[str, Field(pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$", max_length=1000)]
+Metric = Annotated[str, Field(pattern=r"^[a-zA-Z_:][a-zA-Z0-9_:]*$", max_length=1000)]
 
 
 class UsageSourceSettings(SettingsGroup):
@@ -16,13 +16,13 @@ class UsageSourceSettings(SettingsGroup):
 
     reads: Literal["metrics-api", "prometheus"] = "metrics-api"
     """Who is asked: the cluster's metrics API (`metrics.k8s.io`), or the server of `prometheus`."""
-    interval_seconds: Annotated[float, Field(ge=1)] = 60.0
+    interval_seconds: Annotated[float, Field(ge=1, le=86_400)] = 60.0
     """Seconds between two questions; upstream's recommender-interval. Confidence counts samples, so it changes the bounds."""
-    timeout_seconds: Annotated[float, Field(gt=0)] = 30.0
+    timeout_seconds: Annotated[float, Field(gt=0, le=3600)] = 30.0
     """Seconds that an answer of the metrics API may take."""
     missing_is_zero: bool = False
     """Whether a resource that an answer leaves out counts as none used, as upstream has it; otherwise it was not seen."""
-    rate_seconds: Annotated[float, Field(ge=1)] = 300.0
+    rate_seconds: Annotated[float, Field(ge=1, le=86_400)] = 300.0
     """What Prometheus averages CPU over, in seconds; four times its own scrape interval is good."""
 
 
@@ -47,7 +47,7 @@ class PrometheusSettings(SettingsGroup):
     """The certificate authorities (PEM) that its certificate is checked against; none means the system's."""
     insecure: bool = False
     """Whether to take any certificate; upstream's prometheus-insecure."""
-    timeout_seconds: Annotated[float, Field(gt=0)] = 300.0
+    timeout_seconds: Annotated[float, Field(gt=0, le=3600)] = 300.0
     """Seconds that an answer may take; upstream's prometheus-query-timeout."""
     job: str = "kubernetes-cadvisor"
     """The job that scrapes containers, upstream's prometheus-cadvisor-job-name (`kubelet` with kube-prometheus); empty: any."""
@@ -74,7 +74,7 @@ class PrometheusSettings(SettingsGroup):
 class HistorySettings(SettingsGroup):
     """`ullage source history`: what a Prometheus server remembers of the time before."""
 
-    length_seconds: Annotated[float, Field(ge=1)] = 8 * 86_400.0
+    length_seconds: Annotated[float, Field(ge=1, le=10 * 366 * 86_400)] = 8 * 86_400.0
     """How far back; upstream's history-length of 8 days."""
-    resolution_seconds: Annotated[float, Field(ge=1)] = 3600.0
+    resolution_seconds: Annotated[float, Field(ge=1, le=7 * 86_400)] = 3600.0
     """Seconds between two samples, and what CPU is averaged over; upstream's history-resolution."""

@@ -1,0 +1,60 @@
+"""Settings as texts: what a flag, an environment variable or a child process is given, and the value that it stands for.
+
+One rule holds for all of them, and for texts in the settings file. A list is its entries with commas between them, as in
+`shop,web`, or a JSON list when an entry holds a comma itself; an empty text is the empty list. An empty text also unsets a
+setting that may be unset. Every other text is read by the setting's own type.
+"""
+
+import json
+from collections.abc import Mapping
+
+from pydantic import BaseModel, SecretStr
+
+from streams.errors import BadInput
+
+Defaults = Mapping[str, object]
+"""Dotted names of settings to their defaults; the default shows whether a setting is a list, and whether it may be unset."""
+
+
+def written(value: object) -> str:
+    """The text of a value. `read` gives back what the setting's type turns into the same value."""
+    if value is None:
+        return ""
+    if isinstance(value, SecretStr):
+        return value.get_secret_value()
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, tuple | list):
+        return _list(list(value))
+    return str(value)
+
+
+def read(name: str, value: object, defaults: Defaults) -> object:
+    """What a setting's type is given for `value`. Only texts of lists and empty texts change. Raises BadInput."""
+    if not isinstance(value, str) or name not in defaults:
+        return value
+    default = defaults[name]
+    if isinstance(default, tuple | list):
+        return _entries(name, value)
+    return None if not value and default is None else value
+
+
+def _list(entries: list[object]) -> str:
+    if not all(isinstance(entry, str) and entry and entry == entry.strip() and "," not in entry for entry in entries):
+        return json.dumps(entries, default=_plain)
+    text = ",".join(map(str, entries))
+    return json.dumps(entries) if text.startswith("[") else text
+
+
+def _plain(entry: object) -> object:
+    return entry.model_dump(mode="json") if isinstance(entry, BaseModel) else str(entry)
+
+
+def _entries(name: str, text: str) -> object:
+    if not text.lstrip().startswith("["):
+        return tuple(filter(None, (entry.strip() for entry in text.split(","))))
+    try:
+        return tuple(json.loads(text))
+    except ValueError:
+        why = "which begins like a JSON list and is none"
+        raise BadInput(f'{name} is \'{text}\', {why}: write shop,web or ["shop", "web"]') from None
