@@ -30,6 +30,6 @@ def why(
 
     settings = given(common).settings()
     topics = log_factory.topics(settings)
-    with log_factory.log(settings) as log:
+    with log_factory.answering_log(settings) as log:
         for line in lines(explain(LogContext.of(log, topics), asked), full=verbose):
             data(line)

@@ -58,7 +58,7 @@ def export(settings: Settings, to: Path | None, vpa: str) -> int:
 
 def _matching(settings: Settings, vpa: str) -> Iterator[CheckpointSeen]:
     """The checkpoints of this cluster's VPAs that match the pattern."""
-    with stoppable(), log_factory.log(settings) as log:
+    with stoppable(), log_factory.answering_log(settings) as log:
         for kept in checkpoints(log, settings):
             if kept.workload.cluster == settings.cluster.name and fnmatchcase(f"{kept.workload.namespace}/{kept.vpa}", vpa):
                 yield kept

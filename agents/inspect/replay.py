@@ -20,7 +20,7 @@ GATE, NOT_COMPARED = 3, 4
 
 def run(settings: Settings, *, verify: bool, export: Path | None) -> int:
     """Replay; returns 3 when what was published differs from what the log gives, 4 when a part could not be compared, else 0."""
-    with stoppable(), log_factory.log(settings) as log:
+    with stoppable(), log_factory.answering_log(settings) as log:
         context = LogContext.of(log, log_factory.topics(settings))
         if export is not None:
             _export(context, settings, export)

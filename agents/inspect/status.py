@@ -31,7 +31,7 @@ _HOUR = timedelta(hours=1)
 def run(settings: Settings) -> None:
     """Print the newest tick, what is allowed, the last hour of stages and consumers, and the number of dead letters."""
     topics = log_factory.topics(settings)
-    with log_factory.log(settings) as log:
+    with log_factory.answering_log(settings) as log:
         operator = OperatorLog(LogContext.of(log, topics))
         tick, control = operator.newest_tick(), operator.control(settings.cluster.name)
         data(f"{'newest tick':<14}{_tick(tick)}")

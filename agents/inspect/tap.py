@@ -46,7 +46,7 @@ def run(settings: Settings, topic: str, *, begin: str, follow: bool, wanted: Rec
     topics = log_factory.topics(settings)
     wire = _wire(topics, topic)
     codec = Codec(topics)
-    with until_stopped(), log_factory.log(settings) as log:
+    with until_stopped(), log_factory.answering_log(settings) as log:
         now = time.time_ns() // 1_000_000  # "1h ago" is meant by the reader's clock
         positions = start_positions(log, wire, begin, now_ms=now)
         records = (log_range.follow if follow else log_range.read_range)(log, [wire], since=positions, merged=True)

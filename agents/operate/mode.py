@@ -8,6 +8,7 @@ from agents.settings.tree import Settings
 from schemas.policies.control import ControlChanged, Mode
 from schemas.units import Fraction
 from streams.errors import BadInput
+from streams.publishing import source_reports
 
 
 def run(settings: Settings, *, mode: Mode, budget: float | None, reason: str) -> None:
@@ -23,6 +24,7 @@ def change_control(
         raise BadInput(f"--budget '{budget:g}' is no share of pods: it is between 0 and 1, as in --budget 0.1")
     cluster = settings.cluster.name
     with operator_session(settings) as (operator, at):
+        source_reports.require_cluster(operator.context, cluster)
         last = operator.control(cluster) or ControlChanged(at, cluster, Mode.SHADOW)
         changed = replace(
             last,

@@ -48,7 +48,7 @@ _FILE = TypeAdapter(list[_Policy])
 def read(file: Path) -> list[VerticalPolicyChanged]:
     """The policies of a file, without time and version. Raises BadInput that names the file, the place in it and the value."""
     try:
-        listed = _FILE.validate_python(yaml.safe_load(file.read_text(encoding="utf-8")))
+        listed = _FILE.validate_python(_content(file))
     except OSError as error:
         raise BadInput(f"the policy file '{file}' cannot be read: {error.strerror}") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
@@ -63,10 +63,19 @@ def read(file: Path) -> list[VerticalPolicyChanged]:
     return [_policy(policy, f"{file} [{i}]") for i, policy in enumerate(listed)]
 
 
+def _content(file: Path) -> object:
+    tree = yaml.safe_load(file.read_text(encoding="utf-8"))
+    if not tree:
+        raise BadInput(f"the policy file '{file}' is empty: write a list of policies, as `ullage policy list` prints them")
+    return tree
+
+
 def _first(error: ValidationError) -> str:
     """The first problem, with its place and value."""
     first = error.errors(include_url=False, include_context=False)[0]
     place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"]) or "as a whole"
+    if first["loc"][-1:] == ("mode",) and first["input"] is False:
+        return f"makes no sense at {place}: YAML reads Off without quotes as false, so write mode: 'Off'"
     return f"makes no sense at {place}: {first['msg']}, not '{first['input']}'"
 
 

@@ -16,7 +16,7 @@ _NOTHING = "nothing to do: all topics are as planned"
 
 def plan(settings: Settings) -> None:
     """Print what `apply` would change."""
-    with topic_admin.connect(log_factory.connection(settings)) as client:
+    with topic_admin.connect(log_factory.answering_connection(settings)) as client:
         found = topic_admin.plan(client, wanted(settings))
     for change in found.changes:
         data(str(change))
@@ -27,7 +27,7 @@ def plan(settings: Settings) -> None:
 
 def apply(settings: Settings, *, force: Sequence[str]) -> None:
     """Make the changes. Those that lose something are refused unless `force` names them."""
-    with topic_admin.connect(log_factory.connection(settings), right=topic_admin.CHANGE) as client:
+    with topic_admin.connect(log_factory.answering_connection(settings), right=topic_admin.CHANGE) as client:
         found = topic_admin.plan(client, wanted(settings))
         topic_admin.apply(client, found, force=force)
     for change in found.changes:

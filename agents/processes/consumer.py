@@ -29,6 +29,7 @@ from streams.consumers.vpa_status.status_consumer import StatusConsumer, StatusO
 from streams.consumers.webhook.webhook_consumer import WebhookConsumer
 from streams.errors import UllageError
 from streams.log_context import LogContext
+from streams.publishing import source_reports
 
 _LEASE_TIMEOUT = Seconds(2.0)
 """Seconds to wait for an answer about a Lease; longer than that would cost the Lease itself."""
@@ -115,6 +116,7 @@ def run(settings: Settings, names: Sequence[str]) -> None:
             return LogContext.of(telemetry.observe(log, metrics), topics, settings.cluster.name)
 
         threads = []
+        source_reports.require_cluster(opened(), settings.cluster.name)
         for name in names:
             if name == "webhook":
                 consumer: Consumer = ready.of(webhook(opened, settings, WebhookMetrics(telemetry.registry)))

@@ -1,10 +1,12 @@
 """The connection to the cluster that the settings name.
 
 There are three ways: a kubeconfig file (and a context in it), the service account of the pod that we run in, or the plain
-address of a server that asks for no credentials, such as the simulated cluster. This module sends nothing to the server. The
-connection itself never retries, because the caller decides what happens after a failure.
+address of a server that asks for no credentials, such as the simulated cluster. Where the settings name none, what kubectl would
+take is taken: the files of `$KUBECONFIG`, then the pod's account, then `~/.kube/config`. This module sends nothing to the server.
+The connection itself never retries, because the caller decides what happens after a failure.
 """
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from kubernetes.client import ApiClient, Configuration
 
 _OWN_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+_TOKEN = _OWN_NAMESPACE.with_name("token")
 _CONNECTIONS = 64
 """Connections that are kept open at most; each watch uses one."""
 
@@ -25,30 +28,57 @@ def connection(cluster: ClusterSettings) -> "ApiClient":
     from kubernetes.client import ApiClient, Configuration
 
     configuration = Configuration(retries=False, connection_pool_maxsize=_CONNECTIONS)
-    if cluster.in_cluster:
+    if in_pod(cluster):
         _from_pod(configuration, cluster)
-    elif cluster.kubeconfig is not None or cluster.context is not None:
-        _from_file(configuration, cluster)
-    else:
+    elif (files := _files(cluster)) is not None:
+        _from_file(configuration, cluster, files)
+    elif cluster.url is not None:
         configuration.host = cluster.url
         configuration.proxy = None
+    else:
+        raise BadInput(
+            "no cluster is named: there is no $KUBECONFIG, no service account of a pod, and no ~/.kube/config. "
+            "Set cluster.kubeconfig (and cluster.context), or cluster.url for a server that asks for no credentials"
+        )
     return ApiClient(configuration)
+
+
+def in_pod(cluster: ClusterSettings) -> bool:
+    """Whether the service account of the pod that we run in is used."""
+    named = cluster.kubeconfig is not None or cluster.context is not None or cluster.url is not None
+    return cluster.in_cluster or (
+        not named and not os.environ.get("KUBECONFIG") and "KUBERNETES_SERVICE_HOST" in os.environ and _TOKEN.is_file()
+    )
+
+
+def _files(cluster: ClusterSettings) -> str | None:
+    """The kubeconfig files, as `$KUBECONFIG` lists them; None when there are none, or a plain address is used."""
+    if cluster.kubeconfig is not None:
+        return str(cluster.kubeconfig.expanduser())
+    if cluster.url is not None and cluster.context is None:
+        return None
+    listed = os.environ.get("KUBECONFIG")
+    if listed:
+        return listed
+    usual = Path("~/.kube/config").expanduser()
+    return str(usual) if cluster.context is not None or usual.is_file() else None
 
 
 def lease_namespace(cluster: ClusterSettings) -> str | None:
     """The namespace of the consumers' Leases; None means that there are none."""
-    if cluster.lease_namespace is not None or not cluster.in_cluster or not _OWN_NAMESPACE.is_file():
+    if cluster.lease_namespace is not None or not in_pod(cluster) or not _OWN_NAMESPACE.is_file():
         return cluster.lease_namespace
     return _OWN_NAMESPACE.read_text(encoding="utf-8").strip() or None
 
 
 def address(cluster: ClusterSettings) -> str:
     """Where the cluster is, for people."""
-    if cluster.in_cluster:
+    if in_pod(cluster):
         return "the API server of the cluster we run in"
-    if cluster.kubeconfig is not None or cluster.context is not None:
-        return f"context '{cluster.context or '(current)'}' of kubeconfig '{cluster.kubeconfig or '(default)'}'"
-    return without_password(cluster.url)
+    files = _files(cluster)
+    if files is not None:
+        return f"context '{cluster.context or '(current)'}' of kubeconfig '{files}'"
+    return "(no cluster is named)" if cluster.url is None else without_password(cluster.url)
 
 
 def _from_pod(configuration: "Configuration", cluster: ClusterSettings) -> None:
@@ -64,21 +94,28 @@ def _from_pod(configuration: "Configuration", cluster: ClusterSettings) -> None:
         raise BadInput(f"cluster.in_cluster is true, but this is no pod with a service account: {error}") from error
 
 
-def _from_file(configuration: "Configuration", cluster: ClusterSettings) -> None:
+def _from_file(configuration: "Configuration", cluster: ClusterSettings, files: str) -> None:
     from kubernetes.config import ConfigException, load_kube_config
     from yaml import YAMLError
 
-    path: Path | None = None if cluster.kubeconfig is None else cluster.kubeconfig.expanduser()
-    if path is not None and not path.is_file():
-        raise BadInput(f"cluster.kubeconfig '{path}' is no file")
-    named = "the default kubeconfig" if path is None else f"cluster.kubeconfig '{path}'"
+    named = f"cluster.kubeconfig '{files}'" if cluster.kubeconfig is not None else f"the kubeconfig '{files}'"
+    if not any(Path(file).is_file() for file in files.split(os.pathsep) if file):
+        raise BadInput(f"{named} is no file")
     try:
         load_kube_config(  # type: ignore[no-untyped-call]  # the official client types none of its config
-            None if path is None else str(path),
-            context=cluster.context,
-            client_configuration=configuration,
-            persist_config=False,
+            files, context=cluster.context or _current_context(files), client_configuration=configuration, persist_config=False
         )
     except (ConfigException, YAMLError, ValueError, TypeError, KeyError, AttributeError) as error:
         wish = "" if cluster.context is None else f" with cluster.context '{cluster.context}'"
         raise BadInput(f"{named}{wish} cannot be used: {error}") from error
+
+
+def _current_context(files: str) -> str | None:
+    """The current context of several files, which is the first's that names one; the client itself would take the last's."""
+    from yaml import safe_load
+
+    for file in files.split(os.pathsep):
+        tree = safe_load(Path(file).read_text(encoding="utf-8")) if file and Path(file).is_file() else None
+        if isinstance(tree, dict) and tree.get("current-context"):
+            return str(tree["current-context"])
+    return None

@@ -4,9 +4,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agents.settings.tree import Settings
+from schemas.units import Seconds
 from streams.errors import BadInput
 from streams.log.log_port import Log
 from streams.topics import Topics
+
+_PATIENCE = Seconds(2.0)
+"""Seconds that a person waits for brokers that do not answer at all."""
 
 if TYPE_CHECKING:
     from streams.log.kafka_connection import KafkaConnection
@@ -30,6 +34,22 @@ def log(settings: Settings) -> Log:
             return FileLog(settings.log.path)
         case "memory":
             raise BadInput("log.kind is 'memory', but a log in memory is gone with its process: this command needs kafka or file")
+
+
+def answering_log(settings: Settings) -> Log:
+    """As `log`, for a command that a person waits for: raises LogUnavailable within seconds when no broker listens."""
+    if settings.log.kind == "kafka":
+        answering_connection(settings)
+    return log(settings)
+
+
+def answering_connection(settings: Settings) -> "KafkaConnection":
+    """As `connection`, and raises LogUnavailable within seconds when no broker listens."""
+    from streams.log.connection_check import require_listener
+
+    where = connection(settings)
+    require_listener(where, within=_PATIENCE)
+    return where
 
 
 def connection(settings: Settings) -> "KafkaConnection":

@@ -35,7 +35,7 @@ def reasons(settings: Settings) -> Iterator[tuple[str, str]]:
     if wrong := _broker_fault(settings.log.brokers):
         yield "log.brokers", wrong
     for name, url in (("cluster.url", settings.cluster.url), ("prometheus.url", settings.prometheus.url)):
-        if not _is_url(url):
+        if url is not None and not _is_url(url):
             yield name, "it must be an address such as http://127.0.0.1:8899"
     if settings.worker.checkpoint_least > settings.worker.checkpoint_most:
         yield "worker.checkpoint_least", f"it is above worker.checkpoint_most, {settings.worker.checkpoint_most:g}"

@@ -112,14 +112,14 @@ class ClusterSettings(SettingsGroup):
 
     name: Name = "demo"
     """The cluster's name: first part of every workload key."""
-    url: str = "http://127.0.0.1:8899"
-    """Where a server answers that asks for no credentials, such as the simulated cluster."""
+    url: str | None = None
+    """Where a server answers that asks for no credentials, such as the simulated cluster on `http://127.0.0.1:8899`."""
     kubeconfig: Path | None = None
-    """The kubeconfig file that says how to reach the cluster; unset, and no context either, means that `url` does."""
+    """The kubeconfig file; unset, and no `url`, means what kubectl takes: `$KUBECONFIG`, the pod's account, `~/.kube/config`."""
     context: str | None = None
-    """The context in the kubeconfig; unset means its current one. Set without a kubeconfig, it is looked up in kubectl's own."""
+    """The context in the kubeconfig; unset means its current one."""
     in_cluster: bool = False
-    """Whether to use the service account of the pod that this process runs in."""
+    """Whether to use the service account of the pod that this process runs in, whatever else there is."""
     namespaces: tuple[Name, ...] = ()
     """The only namespaces to watch; none means all of them. Nodes are watched in any case."""
     lease_namespace: Name | None = None

@@ -62,6 +62,22 @@ def refuse_at_once(where: KafkaConnection) -> None:
         raise LogUnavailable(f"connecting to Kafka '{where.brokers}' did not work: {fault.sentence}")
 
 
+def require_listener(where: KafkaConnection, *, within: Seconds) -> None:
+    """Raises LogUnavailable with what was tried when nothing listens at any of the brokers' addresses.
+
+    For commands that a person waits for. What listens may still be slow or say no; that is for others to find out.
+    """
+    tried = []
+    for broker in where.addresses:
+        try:
+            _dial(broker, Seconds(within / len(where.addresses))).close()
+        except _Stopped as stopped:
+            tried.append(stopped.fault.sentence)
+        else:
+            return
+    raise LogUnavailable(f"connecting to Kafka '{where.brokers}' did not work: {'; '.join(tried)}")
+
+
 def _enter(where: KafkaConnection, broker: str) -> None:
     with closing(_connect(where, broker)) as wire:
         try:
@@ -78,18 +94,22 @@ _CLIENT_CERTIFICATE = "it may want a certificate of ours: log.security.certifica
 
 
 def _connect(where: KafkaConnection, broker: str) -> socket.socket:
+    plain = _dial(broker, PATIENCE)
+    context = where.ssl_context()
+    return plain if context is None else _shake_hands(where, broker, plain, context)
+
+
+def _dial(broker: str, patience: Seconds) -> socket.socket:
     host, port = split_address(broker)
     try:
-        plain = socket.create_connection((host, port), timeout=PATIENCE)
+        return socket.create_connection((host, port), timeout=patience)
     except socket.gaierror as error:
         raise _Stopped(f"the name '{host}' of log.brokers cannot be found ({error.strerror})", refused=False) from error
     except TimeoutError as error:
-        raise _Stopped(f"'{broker}' does not answer within {PATIENCE:g} s; is it running?", refused=False) from error
+        raise _Stopped(f"'{broker}' does not answer within {patience:g} s; is it running?", refused=False) from error
     except OSError as error:
         sentence = f"nobody answers at '{broker}' ({error.strerror}): is Kafka running, and is log.brokers right?"
         raise _Stopped(f"{sentence} Start one with `ullage broker`", refused=False) from error
-    context = where.ssl_context()
-    return plain if context is None else _shake_hands(where, broker, plain, context)
 
 
 def _shake_hands(where: KafkaConnection, broker: str, plain: socket.socket, context: ssl.SSLContext) -> socket.socket:

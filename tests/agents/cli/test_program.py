@@ -112,6 +112,33 @@ def test_wrong_usage_is_one_sentence_on_stderr_and_exits_with_2(
     assert "Traceback" not in err
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "status",
+        "tap recommendations",
+        "why x",
+        "pause --reason x",
+        "mode apply",
+        "policy list",
+        "topics plan",
+        "checkpoints show",
+        "replay --verify",
+        "settings plan",
+    ],
+)
+def test_a_command_without_a_broker_says_what_was_tried_and_does_not_wait_for_the_client_to_give_up(
+    words: str, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    assert cli.run([*words.split(), "--brokers", "127.0.0.1:1,127.0.0.1:2"]) == 1
+    said = capsys.readouterr().err
+    assert (
+        "connecting to Kafka '127.0.0.1:1,127.0.0.1:2' did not work: nobody answers at '127.0.0.1:1' (Connection refused)" in said
+    )
+    assert "nobody answers at '127.0.0.1:2'" in said
+    assert not caplog.records, "the client itself retries, and says so"
+
+
 def test_the_doctor_says_what_to_do_when_nobody_answers_and_exits_with_1(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["doctor", "--brokers", "127.0.0.1:1"]) == 1
     said = capsys.readouterr().out

@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 from agents import cli
+from schemas.facts.sources import SourceReported
 from schemas.names import Amounts
 from schemas.policies.control import ControlChanged, Mode
 from schemas.policies.vertical import ContainerPolicy, UpdateMode, VerticalPolicyChanged
 from schemas.units import Bytes, Cores, Fraction
-from streams.codec.event_codec import tick
+from streams.codec.event_codec import Codec, tick
 from streams.log.file_log import FileLog
 from streams.log.log_port import NewRecord
 from streams.log_context import LogContext
@@ -230,3 +231,42 @@ def test_a_tap_that_follows_shows_what_is_appended_after_it_began(desk: Desk, ca
     assert desk.run("tap", "control", "--from", "end", "--follow", "--limit", "2") == 0
     later.join()
     assert capsys.readouterr().out.count("reason: said meanwhile") == 2
+
+
+def reported(desk: Desk, cluster: str) -> None:
+    with FileLog(desk.path) as log:
+        event = SourceReported(AT, cluster, "kube", ("oom-events",))
+        log.append(Codec(SHOP).encode_for_all(event, topic="cluster-changes", key=cluster, source="/test"))
+
+
+@pytest.mark.parametrize("words", [["pause", "--reason", "INC-1"], ["resume"], ["mode", "apply"]])
+def test_a_cluster_that_no_source_has_named_is_refused_with_the_names_there_are(
+    words: list[str], desk: Desk, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reported(desk, "prod")
+    reported(desk, "stage")
+    assert desk.run(*words, "--cluster", "prdo") == 2
+    assert "no source has named a cluster 'prdo'; the log has 'prod', 'stage'" in capsys.readouterr().err
+    assert desk.run(*words, "--cluster", "prod") == 0
+
+
+def test_a_consumer_of_a_cluster_that_no_source_has_named_is_refused(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+    reported(desk, "prod")
+    assert desk.run("consumer", "resizer", "--url", "http://127.0.0.1:1", "--set", "cluster.name=prdo") == 2
+    assert "no source has named a cluster 'prdo'; the log has 'prod'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("- {target: 'demo/shop/*', mode: Off}", "YAML reads Off without quotes as false, so write mode: 'Off'"),
+        ("", "is empty: write a list of policies, as `ullage policy list` prints them"),
+        ("# nothing yet", "is empty"),
+    ],
+)
+def test_a_policy_file_that_says_something_else_than_meant_is_refused_with_what_to_write(
+    text: str, said: str, desk: Desk, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "p.yaml").write_text(text)
+    assert desk.run("policy", "apply", str(tmp_path / "p.yaml")) == 2
+    assert said in capsys.readouterr().err

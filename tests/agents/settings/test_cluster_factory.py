@@ -61,6 +61,54 @@ def test_in_cluster_outside_of_a_pod_is_refused(monkeypatch: pytest.MonkeyPatch)
         cluster_factory.connection(ClusterSettings(in_cluster=True))
 
 
+@pytest.fixture
+def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    return tmp_path
+
+
+def test_without_a_word_the_kubeconfig_of_kubectl_is_taken(home: Path) -> None:
+    (home / ".kube").mkdir()
+    (home / ".kube/config").write_text(CONFIG)
+    assert cluster_factory.connection(ClusterSettings()).configuration.host == "https://127.0.0.1:7443"
+    assert cluster_factory.address(ClusterSettings()) == f"context '(current)' of kubeconfig '{home}/.kube/config'"
+
+
+def test_the_variable_kubeconfig_counts_before_the_file_at_home_and_may_list_several(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (home / ".kube").mkdir()
+    (home / ".kube/config").write_text(CONFIG.replace("7443", "1"))
+    first, second = _file(home), home / "second"
+    second.write_text(CONFIG.replace("one", "two").replace("here", "there").replace(": me", ": you").replace("7443", "7444"))
+    monkeypatch.setenv("KUBECONFIG", f"{first}:{second}")
+    assert cluster_factory.connection(ClusterSettings()).configuration.host == "https://127.0.0.1:7443"
+    assert cluster_factory.connection(ClusterSettings(context="two")).configuration.host == "https://127.0.0.1:7444"
+
+
+def test_a_plain_address_counts_before_the_files_of_kubectl(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(_file(home)))
+    assert cluster_factory.connection(ClusterSettings(url="http://127.0.0.1:5")).configuration.host == "http://127.0.0.1:5"
+
+
+def test_the_account_of_the_pod_counts_before_the_file_at_home(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (home / ".kube").mkdir()
+    (home / ".kube/config").write_text(CONFIG)
+    (home / "token").write_text("t")
+    monkeypatch.setattr(cluster_factory, "_TOKEN", home / "token")
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    assert cluster_factory.in_pod(ClusterSettings())
+    assert not cluster_factory.in_pod(ClusterSettings(kubeconfig=Path("x")))
+
+
+def test_no_cluster_at_all_is_said_with_what_was_tried(home: Path) -> None:
+    del home
+    with pytest.raises(BadInput, match=r"no cluster is named: there is no \$KUBECONFIG, no service account of a pod, and no"):
+        cluster_factory.connection(ClusterSettings())
+
+
 def test_two_ways_at_once_are_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="one way or the other"):
         cluster_factory.connection(ClusterSettings(in_cluster=True, kubeconfig=_file(tmp_path)))

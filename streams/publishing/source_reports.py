@@ -1,0 +1,63 @@
+"""Which sources are at work on which clusters, as the end of the log says.
+
+Sources repeat their report each minute or so, so the end of the log is enough: some thousand records, ticks among them, however
+long the log is. A source that was silent for longer than that is as good as none.
+"""
+
+from collections.abc import Iterator
+
+from schemas.facts.sources import SourceReported
+from streams.codec.event_codec import header, tick_number
+from streams.errors import BadInput
+from streams.log.log_port import Record
+from streams.log_context import LogContext
+from streams.log_range import has_topic
+
+_REPORTS = 8_000
+"""Records at the end of `cluster-changes` that are looked at: an hour of ticks at the default period, and the facts between."""
+_SCRAPES = 500
+"""Records at the end of each partition of `pod-metrics`, for traces, of which no source reports."""
+
+
+def newest_reports(context: LogContext) -> dict[tuple[str, str], SourceReported]:
+    """The newest report of each source, by cluster and source."""
+    newest: dict[tuple[str, str], SourceReported] = {}
+    for record in _last(context, "cluster-changes", 0, _REPORTS):
+        if "source-reported" in (header(record, "ce_type") or ""):
+            event = context.codec.decode_or_none(record)
+            if isinstance(event, SourceReported):
+                newest[event.cluster, event.source] = event
+    return newest
+
+
+def clusters(context: LogContext) -> set[str]:
+    """The clusters that sources have named lately."""
+    named = {cluster for cluster, _ in newest_reports(context)}
+    for partition in range(context.topics.partitions):
+        for record in _last(context, "pod-metrics", partition, _SCRAPES):
+            if tick_number(record) is None:
+                named.add((header(record, "ce_subject") or "").partition("/")[0])
+    return named - {""}
+
+
+def require_cluster(context: LogContext, cluster: str) -> None:
+    """Raise BadInput for a cluster that no source has named, with the names there are. A log that names none accepts all."""
+    named = clusters(context)
+    if named and cluster not in named:
+        there_are = ", ".join(f"'{name}'" for name in sorted(named))
+        raise BadInput(
+            f"no source has named a cluster '{cluster}'; the log has {there_are}. "
+            "Give one of these with --cluster or the setting cluster.name, or start a source of the new one first"
+        )
+
+
+def _last(context: LogContext, name: str, partition: int, count: int) -> Iterator[Record]:
+    """The last records of a partition, oldest first."""
+    wire = context.topics.wire(name)
+    if not has_topic(context.log, wire):
+        return
+    end = context.log.end(wire, partition)
+    position = max(context.log.begin(wire, partition), end - count)
+    while position < end and (records := context.log.poll({(wire, partition): position})):
+        yield from (record for record in records if record.offset < end)
+        position = records[-1].offset + 1
