@@ -33,6 +33,7 @@ from schemas.policies import Policy
 from schemas.policies.control import ControlChanged
 from schemas.policies.ehpa import EhpaChanged, EhpaRemoved
 from schemas.policies.limit_ranges import LimitRangeChanged, LimitRangeRemoved
+from schemas.policies.reverts import RevertEnded, RevertRequested
 from schemas.policies.rules import StageRulesChanged
 from schemas.policies.time_series_prediction import TimeSeriesPredictionChanged, TimeSeriesPredictionRemoved
 from schemas.policies.vertical import VerticalPolicyChanged, VerticalPolicyRemoved
@@ -141,6 +142,8 @@ CATALOGUE = Catalogue(
         Kind("ehpa-removed", EhpaRemoved, _POLICIES, removes=True),
         Kind("time-series-prediction-changed", TimeSeriesPredictionChanged, _POLICIES),
         Kind("time-series-prediction-removed", TimeSeriesPredictionRemoved, _POLICIES, removes=True),
+        Kind("revert-requested", RevertRequested, ("policies", "policies-latest")),
+        Kind("revert-ended", RevertEnded, ("policies", "policies-latest"), removes=True),
         Kind("stage-rules-changed", StageRulesChanged, _POLICIES),
         Kind("control-changed", ControlChanged, ("control", "control-latest")),
         Kind("requests-recommended", RequestsRecommended, ("recommendations", "recommendations-by-cluster"), version=2),

@@ -21,6 +21,7 @@ from schemas.names import Amounts
 from schemas.outcomes import ActionFinished, StatusWritten
 from schemas.policies.control import ControlChanged
 from schemas.policies.limit_ranges import LimitRangeChanged, LimitRangeRemoved
+from schemas.policies.reverts import RevertEnded, RevertRequested
 from schemas.policies.rules import StageRulesChanged
 from schemas.policies.vertical import VerticalPolicyChanged, VerticalPolicyRemoved
 from schemas.policies.vpa import VpaChanged, VpaRemoved
@@ -49,6 +50,8 @@ _WHAT: Mapping[type, str] = {
     VpaRemoved: "VPA removed",
     ControlChanged: "control changed",
     StageRulesChanged: "rules of a stage set",
+    RevertRequested: "revert asked for",
+    RevertEnded: "revert ended",
     ActionFinished: "action finished",
     VpaConditionsDecided: "conditions of a VPA decided",
     StatusWritten: "status of a VPA written",
@@ -229,6 +232,17 @@ def _(event: LimitRangeRemoved) -> Numbers:
 @_numbers.register
 def _(event: ControlChanged) -> Numbers:
     return {"mode": str(event.mode), "paused": event.paused, "budget": event.budget, "reason": event.reason}
+
+
+@_numbers.register
+def _(event: RevertRequested) -> Numbers:
+    requests = {name: _amounts(amounts) for name, amounts in event.requests.items()}
+    return {"workload": event.workload.key, "requests": requests, "reason": event.reason or "none given"}
+
+
+@_numbers.register
+def _(event: RevertEnded) -> Numbers:
+    return {"workload": event.workload.key}
 
 
 @_numbers.register

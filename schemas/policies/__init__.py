@@ -3,6 +3,7 @@
 from schemas.policies.control import ControlChanged
 from schemas.policies.ehpa import EhpaChanged, EhpaRemoved
 from schemas.policies.limit_ranges import LimitRangeChanged, LimitRangeRemoved
+from schemas.policies.reverts import RevertEnded, RevertRequested
 from schemas.policies.rules import StageRulesChanged
 from schemas.policies.time_series_prediction import TimeSeriesPredictionChanged, TimeSeriesPredictionRemoved
 from schemas.policies.vertical import VerticalPolicyChanged, VerticalPolicyRemoved
@@ -21,4 +22,6 @@ Policy = (
     | TimeSeriesPredictionRemoved
     | ControlChanged
     | StageRulesChanged
+    | RevertRequested
+    | RevertEnded
 )

@@ -29,6 +29,7 @@ from schemas.outcomes import Action, ActionFinished, Result, StatusWritten
 from schemas.policies.control import ControlChanged, Mode
 from schemas.policies.ehpa import EhpaChanged, EhpaRemoved
 from schemas.policies.limit_ranges import Limit, LimitRangeChanged, LimitRangeRemoved, LimitType
+from schemas.policies.reverts import RevertEnded, RevertRequested
 from schemas.policies.rules import StageRulesChanged, rules_version
 from schemas.policies.scaling import (
     AlgorithmOptions,
@@ -265,6 +266,8 @@ EVENTS: tuple[Event, ...] = (
         resource_version="81237",
     ),
     TimeSeriesPredictionRemoved(AT, "prod", "shop", "ehpa-cart"),
+    RevertRequested(AT, CART, AT, {"app": Amounts(0.5, 1 << 29)}, {"app": Amounts(1.0, None)}, "INC-4711"),
+    RevertEnded(AT, CART),
     ControlChanged(AT, "prod", Mode.PLAN, paused=True, reason="INC-4711"),
     RequestsRecommended(
         RECOMMENDATION,

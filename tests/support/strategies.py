@@ -24,6 +24,7 @@ from schemas.names import Amounts, Place, PodName, Workload
 from schemas.outcomes import Action, ActionFinished, OutcomeDetail, Result, StatusWritten
 from schemas.policies.control import ControlChanged, Mode
 from schemas.policies.limit_ranges import Limit, LimitRangeChanged, LimitRangeRemoved, LimitType
+from schemas.policies.reverts import RevertEnded, RevertRequested
 from schemas.policies.rules import StageRulesChanged
 from schemas.policies.selectors import Operator, Requirement
 from schemas.policies.vertical import (
@@ -171,6 +172,8 @@ policies = (
     | st.builds(LimitRangeChanged, times, names, names, names, limits)
     | st.builds(LimitRangeRemoved, times, names, names, names)
     | st.builds(StageRulesChanged, times, names, st.integers(0, 9), st.dictionaries(names, rule_values), texts)
+    | st.builds(RevertRequested, times, workloads, times, by_container, by_container, texts)
+    | st.builds(RevertEnded, times, workloads)
     | st.builds(ControlChanged, times, names, st.sampled_from(Mode), st.booleans(), texts, fractions)
 )
 

@@ -17,6 +17,7 @@ from schemas.catalogue import Event
 from schemas.decisions.recommendations import RequestsRecommended
 from schemas.names import Place, Workload
 from schemas.policies.limit_ranges import LimitRangeChanged, LimitRangeRemoved
+from schemas.policies.reverts import RevertEnded, RevertRequested
 from schemas.policies.vpa import DEFAULT_RECOMMENDER, VpaChanged, VpaRemoved
 
 Recommended = Callable[[str], RequestsRecommended | None]
@@ -35,6 +36,8 @@ class AdmissionIndex:
         """Keys of VPAs by namespace."""
         self._limit_ranges: dict[str, dict[str, LimitRangeChanged]] = {}
         self._ranges: dict[str, Ranges] = {}
+        self._reverted: set[str] = set()
+        """Workloads that an operator had put back as they were; their new pods are left alone."""
         self._made: dict[tuple[str, str], tuple[PolicyRecord, RequestsRecommended | None, Vpa]] = {}
 
     def apply(self, event: Event, place: Place) -> None:
@@ -43,6 +46,10 @@ class AdmissionIndex:
             if event.cluster == self._cluster:
                 self._apply_limit_range(event)
             return
+        if isinstance(event, RevertRequested):
+            self._reverted.add(event.workload.key)
+        elif isinstance(event, RevertEnded):
+            self._reverted.discard(event.workload.key)
         self._policies.take(Recorded(event, place))
         if isinstance(event, VpaChanged) and event.cluster == self._cluster:
             self._vpas_in.setdefault(event.namespace, set()).add(event.key)
@@ -62,6 +69,8 @@ class AdmissionIndex:
         if not (namespace and kind and name):
             return ()
         workload = Workload(self._cluster, namespace, kind, name).key
+        if workload in self._reverted:
+            return ()
         rivals = [held for held in self._policies.rivals(workload) if not held.policy.foreign]
         governing = self._policies.of(workload)
         if not rivals and governing is not None and governing.policy.vpa is None:

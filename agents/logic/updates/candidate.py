@@ -98,6 +98,8 @@ def candidate(situation: PodSituation, settings: UpdateSettings) -> Candidate | 
 
 def reasons(situation: PodSituation, settings: UpdateSettings) -> tuple[UpdateReason, ...]:
     """Why a pod should be changed; empty if it should not."""
+    if situation.recommended.reverted is not None:
+        return (UpdateReason.REVERT,) if situation.priority.outside else ()
     started = situation.pod.fact.started
     return update_priority.reasons(
         situation.priority,
@@ -118,10 +120,10 @@ def changes(situation: PodSituation) -> tuple[Mapping[str, Amounts], Mapping[str
     """New requests and limits of the pod's containers, where they are recommended."""
     wanted = {c.container: c.target for c in situation.recommended.containers}
     seen = [c for c in situation.pod.fact.containers if c.name in wanted]
-    return (
-        {c.name: wanted[c.name] for c in seen},
-        {c.name: limit_amounts(c.requests, c.limits, wanted[c.name]) for c in seen},
-    )
+    requests, reverted = {c.name: wanted[c.name] for c in seen}, situation.recommended.reverted
+    if reverted is not None:
+        return requests, {c.name: reverted.limits.get(c.name, Amounts()) for c in seen}
+    return requests, {c.name: limit_amounts(c.requests, c.limits, wanted[c.name]) for c in seen}
 
 
 def stuck(situation: PodSituation, settings: UpdateSettings) -> bool:
@@ -141,7 +143,12 @@ def keeps_service_class(situation: PodSituation) -> bool:
 
 
 def _in_place(situation: PodSituation, settings: UpdateSettings) -> bool:
-    """In place first; not if the policy says otherwise, a resize is stuck, or the pod's class of service would change."""
+    """In place first; not if the policy says otherwise, a resize is stuck, or the pod's class of service would change.
+
+    A revert is always in place: a restart alone puts nothing back.
+    """
+    if situation.recommended.reverted is not None:
+        return True
     match situation.policy.policy.update_mode:
         case UpdateMode.IN_PLACE:
             return True

@@ -10,6 +10,7 @@ from agents.logic.updates.candidate import Candidate, changes
 from agents.logic.updates.update_guards import ClusterSituation
 from agents.logic.updates.update_priority import UpdateReason
 from agents.logic.updates.update_refusals import Refusal
+from agents.logic.updates.updater_state import NewestRecommendation
 from schemas import times
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
 from schemas.ids import DecisionId
@@ -95,6 +96,7 @@ def _because(candidate: Candidate, cluster: ClusterSituation) -> dict[str, objec
         "difference": situation.priority.difference,
         "scale_up": situation.priority.scale_up,
         "policy": body(situation.policy),
+        **_reverted(situation.recommended),
         "containers": {
             c.name: {
                 "requests": _amounts(c.requests),
@@ -107,6 +109,11 @@ def _because(candidate: Candidate, cluster: ClusterSituation) -> dict[str, objec
         "pods": {"cluster": _count(cluster.cluster), "workload": _count(cluster.workload)},
         "budget": cluster.budget,
     }
+
+
+def _reverted(recommended: NewestRecommendation) -> dict[str, object]:
+    asked = recommended.reverted
+    return {} if asked is None else {"reverted": {"since": times.rfc3339(asked.since), "reason": asked.reason}}
 
 
 def _count(headcount: Headcount) -> dict[str, int]:

@@ -102,15 +102,19 @@ def _resizing(candidate: Candidate, cluster: ClusterSituation) -> str | None:
 
 
 def _cool_down(candidate: Candidate, cluster: ClusterSituation) -> str | None:
+    if candidate.situation.recommended.reverted is not None:
+        return None  # somebody asked for it because of what was planned a short time ago
     acted = candidate.situation.history.acted
     return shared_guards.cooling_down(subject="pod", now=cluster.now, planned=acted, cool_down=cluster.settings.cool_down)
 
 
 def _service_class(candidate: Candidate, _cluster: ClusterSituation) -> str | None:
     policy = candidate.situation.policy.policy
-    if policy.update_mode is not UpdateMode.IN_PLACE or keeps_service_class(candidate.situation):
+    reverted = candidate.situation.recommended.reverted is not None
+    if not (reverted or policy.update_mode is UpdateMode.IN_PLACE) or keeps_service_class(candidate.situation):
         return None
-    return f"a resize would change the pod's class of service, and policy '{policy.target}' lets no pod be evicted"
+    why = "a revert evicts nobody" if reverted else f"policy '{policy.target}' lets no pod be evicted"
+    return f"a resize would change the pod's class of service, and {why}"
 
 
 def _replicas(candidate: Candidate, cluster: ClusterSituation) -> str | None:

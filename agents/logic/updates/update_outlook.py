@@ -65,12 +65,18 @@ def not_wanted(updater: Updater, uid: str) -> str:
     workload = pod.fact.workload.key
     if updater.policies.of(workload) is None:
         return f"no policy and no VPA governs '{workload}'"
-    if updater.clusters.recommendation(workload) is None:
+    if updater.clusters.wanted(workload, now) is None:
         return f"there is no recommendation for '{workload}' yet"
+    return _planned(updater, uid) or (
+        "its workload was reverted, and it requests what was put back"
+        if workload in updater.clusters.reverts
+        else "its requests lie within the recommended bounds, so it need not be changed"
+    )
+
+
+def _planned(updater: Updater, uid: str) -> str | None:
     history = updater.clusters.histories.get(uid)
-    if history is not None and history.plan is not None and history.has_plan(now):
-        state = (
-            "was carried out" if history.plan.done else f"may be carried out until {times.from_ms(history.plan.expires):%H:%M:%S}"
-        )
-        return f"a plan for it is open and {state}: {history.plan.id}"
-    return "its requests lie within the recommended bounds, so it need not be changed"
+    if history is None or history.plan is None or not history.has_plan(updater.turn):
+        return None
+    state = "was carried out" if history.plan.done else f"may be carried out until {times.from_ms(history.plan.expires):%H:%M:%S}"
+    return f"a plan for it is open and {state}: {history.plan.id}"

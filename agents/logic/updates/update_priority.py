@@ -21,6 +21,7 @@ class UpdateReason(StrEnum):
     OUTSIDE = "outside its bounds"
     QUICK_OOM = "quick OOM"
     OLD = "old enough and far from its target"
+    REVERT = "to be as it was before"
 
 
 @dataclass(frozen=True, slots=True)

@@ -183,7 +183,7 @@ class Updater(PartedState):
     def _candidates(self, workload: str, now: int, *, fresh: bool) -> list[Candidate]:
         """The pods of a workload that should be changed and have no plan."""
         policy = self.policies.of(workload)
-        recommended = None if policy is None else self.clusters.recommendation(workload)
+        recommended = None if policy is None else self.clusters.wanted(workload, now)
         if policy is None or recommended is None:
             return []
         found = []

@@ -18,6 +18,7 @@ from schemas.facts.pods import PodChanged, PodDeleted, ResizeState
 from schemas.names import Place
 from schemas.outcomes import Action, ActionFinished, Result
 from schemas.policies.control import ControlChanged
+from schemas.policies.reverts import RevertEnded, RevertRequested
 from schemas.subjects import SubjectKind
 
 
@@ -40,6 +41,22 @@ class NewestRecommendation:
     containers: tuple[ContainerRecommendation, ...]
     oom_at: datetime | None = None
     oom_uid: str = ""
+    reverted: RevertRequested | None = None
+    """The revert that stands in its stead."""
+
+
+@dataclass(frozen=True, slots=True)
+class RevertRecord:
+    """A revert in force, and its place in the log."""
+
+    event: RevertRequested
+    place: Place
+
+    def recommendation(self, now: int) -> NewestRecommendation:
+        """What is to be put back, in the form of a recommendation, which never becomes stale."""
+        asked = self.event.requests.items()
+        containers = tuple(ContainerRecommendation(name, amounts, amounts, amounts, amounts) for name, amounts in asked)
+        return NewestRecommendation("", now, self.event.at, self.place, containers, reverted=self.event)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,12 +117,13 @@ class UpdaterState:
         self.control: ObjectTable[ControlRecord] = ObjectTable("control", ControlRecord, 1)
         self.facts: ObjectTable[LastPodFact] = ObjectTable("facts", LastPodFact, 1)
         self.refused: ObjectTable[RefusedPods] = ObjectTable("refused", RefusedPods, 64)
+        self.reverts: ObjectTable[RevertRecord] = ObjectTable("reverts", RevertRecord, 16)
         self._deferred: dict[str, DeferredRecord] = {}
         self._pods_of: dict[str, dict[str, PodRecord]] | None = None
 
     def tables(self) -> tuple[StatePart, ...]:
         """All tables but those of the policies."""
-        return (self.pods, self.recommended, self.histories, self.control, self.facts, self.refused)
+        return (self.pods, self.recommended, self.histories, self.control, self.facts, self.refused, self.reverts)
 
     def loaded(self) -> None:
         """A chunk was loaded, so the index of pods must be built again."""
@@ -124,6 +142,7 @@ class UpdaterState:
         """Take in the records of a turn, input by input."""
         for recorded in turn.of("policies"):
             self.policies.take(recorded)
+            self._ingest_revert(recorded)
         for recorded in turn.of("control"):
             if isinstance(recorded.event, ControlChanged):
                 self.control.upsert(recorded.event.cluster, ControlRecord(recorded.event, recorded.place))
@@ -143,6 +162,18 @@ class UpdaterState:
         old = [key for key, known in self.recommended.items() if known.turn < before and key not in pods and key not in deferred]
         for key in old:
             self.recommended.remove(key)
+
+    def wanted(self, workload: str, now: int) -> NewestRecommendation | None:
+        """What the pods of a workload should request: as it was before if that was asked for, else as is recommended."""
+        revert = self.reverts.get(workload)
+        return self.recommendation(workload) if revert is None else revert.recommendation(now)
+
+    def _ingest_revert(self, recorded: Recorded) -> None:
+        event = recorded.event
+        if isinstance(event, RevertRequested):
+            self.reverts.upsert(event.workload.key, RevertRecord(event, recorded.place))
+        elif isinstance(event, RevertEnded):
+            self.reverts.remove(event.workload.key)
 
     def _ingest_fact(self, recorded: Recorded, now: int) -> None:
         event = recorded.event

@@ -1,0 +1,138 @@
+"""Runs `ullage revert`: has put back what was applied since a moment, and ends that again.
+
+What was applied stands in the outcomes. Of each workload the first pod that was changed says what the workload requested before,
+and its limits. The request goes into the log, and the updater plans for it as for any other change: under the same guards and
+budgets, in place. Until the revert ends, neither the updater nor the webhook gives the workload what is recommended.
+"""
+
+import re
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from fnmatch import fnmatchcase
+
+from agents.operate.operator_session import operator_session
+from agents.processes.output import data
+from agents.settings.tree import Settings
+from agents.why.describe import amount
+from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned
+from schemas.facts.pods import PodChanged
+from schemas.names import Amounts, Place
+from schemas.outcomes import Action, ActionFinished, OutcomeDetail, Result
+from schemas.policies.control import Mode
+from schemas.policies.reverts import RevertEnded, RevertRequested
+from streams import compacted_copy, log_range
+from streams.codec import event_codec
+from streams.errors import BadInput
+from streams.log_context import LogContext
+from streams.publishing.operator_log import OperatorLog
+
+_AGO = re.compile(r"(\d+)([smhd])")
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+_PLANNED_BEFORE = timedelta(hours=1)
+"""How much older than its outcome a plan may be."""
+
+
+def run(settings: Settings, *, since: str, workloads: str, reason: str) -> None:
+    """Ask for the revert of what was applied since then, unless the cluster's mode is not apply; print it in any case."""
+    with operator_session(settings) as (operator, at):
+        begin = _moment(since, at)
+        found = [each for each in applied(operator.context, settings, begin, at, reason) if _matches(each, workloads)]
+        control = operator.control(settings.cluster.name)
+        acts = control is not None and control.mode is Mode.APPLY
+        if acts:
+            operator.publish(*found)
+    for each in found:
+        data(_line(each))
+    if not found:
+        data(f"nothing was applied to '{workloads}' since {begin:%Y-%m-%d %H:%M:%S} UTC")
+    elif acts:
+        data("asked for: `ullage plan` shows how far it is, and `ullage revert --end` lets recommendations count again")
+    else:
+        data(f"only printed: the mode of cluster '{settings.cluster.name}' is not apply")
+
+
+def end(settings: Settings, *, workloads: str) -> None:
+    """End the reverts in force of these workloads."""
+    with operator_session(settings) as (operator, at):
+        held = [each for each in in_force(operator) if each.workload.cluster == settings.cluster.name]
+        ended = [RevertEnded(at, each.workload) for each in held if _matches(each, workloads)]
+        operator.publish(*ended)
+    for each in ended:
+        data(f"{each.workload.key}: recommendations count again")
+    if not ended:
+        data(f"no revert is in force for '{workloads}'")
+
+
+def in_force(operator: OperatorLog) -> list[RevertRequested]:
+    """The reverts in force, of all clusters."""
+    context = operator.context
+    found: dict[str, RevertRequested] = {}
+    for record in compacted_copy.read_present(context.log, context.topics, "policies", 0):
+        event = context.codec.decode_or_none(record)
+        if isinstance(event, RevertRequested):
+            found[event.key] = event
+        elif isinstance(event, RevertEnded):
+            found.pop(event.key, None)
+    return [found[key] for key in sorted(found)]
+
+
+def applied(context: LogContext, settings: Settings, since: datetime, at: datetime, reason: str) -> Iterator[RevertRequested]:
+    """For each workload of the cluster that was changed since then, what puts it back."""
+    done = {
+        event.decision
+        for event, _, _ in _events(context, "outcomes", since)
+        if isinstance(event, ActionFinished)
+        and event.action in (Action.RESIZE, Action.EVICT)
+        and event.result is Result.DONE
+        and event.detail in (OutcomeDetail.ACCEPTED, OutcomeDetail.NONE)
+    }
+    first: dict[str, tuple[ResizePlanned | EvictionPlanned, tuple[Place, ...]]] = {}
+    for event, _, causes in _events(context, "pod-updates", since - _PLANNED_BEFORE):
+        if isinstance(event, ResizePlanned | EvictionPlanned) and event.id in done:
+            mine = event.workload.cluster == settings.cluster.name and not event.because.get("reverted")
+            known = first.get(event.workload.key)
+            if mine and (known is None or event.at < known[0].at):
+                first[event.workload.key] = event, causes
+    for _, (plan, causes) in sorted(first.items()):
+        yield RevertRequested(at, plan.workload, since, plan.expect, _limits(context, plan, causes), reason)
+
+
+def _limits(context: LogContext, plan: ResizePlanned | EvictionPlanned, causes: tuple[Place, ...]) -> dict[str, Amounts]:
+    """The pod's limits before, from the fact that the plan rests on; none where the log does not keep it any more."""
+    for place in causes:
+        records = context.log.poll({(place.topic, place.partition): place.offset}, limit=1)
+        event = context.codec.decode_or_none(records[0]) if records and records[0].offset == place.offset else None
+        if isinstance(event, PodChanged) and event.pod.uid == plan.pod.uid:
+            return {seen.name: seen.limits for seen in event.containers if seen.name in plan.expect}
+    return {}
+
+
+def _events(context: LogContext, topic: str, since: datetime) -> Iterator[tuple[object, Place, tuple[Place, ...]]]:
+    for record in log_range.read_range(context.log, [context.topics.wire(topic)], since=since):
+        event = None if event_codec.tick_number(record) is not None else context.codec.decode_or_none(record)
+        if event is not None and event.at >= since:
+            yield event, record.place, tuple(event_codec.causes(record))
+
+
+def _moment(text: str, now: datetime) -> datetime:
+    """`30m`, `2h`, or a time with an offset from UTC. Raises BadInput."""
+    ago = _AGO.fullmatch(text)
+    if ago is not None:
+        return now - timedelta(**{_UNITS[ago[2]]: int(ago[1])})
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        found = None
+    if found is None or found.tzinfo is None:
+        raise BadInput(f"--since '{text}' is neither a time ago like 90s, 30m, 2h or 1d, nor one like 2026-01-05T12:00:00Z")
+    return found
+
+
+def _matches(each: RevertRequested, pattern: str) -> bool:
+    workload = each.workload
+    return fnmatchcase(f"{workload.namespace}/{workload.kind}/{workload.name}", pattern)
+
+
+def _line(each: RevertRequested) -> str:
+    amounts = "; ".join(f"{name} {amount(cpu=a.cpu)} / {amount(memory=a.memory)}" for name, a in sorted(each.requests.items()))
+    return f"{each.workload.namespace}/{each.workload.kind}/{each.workload.name}  back to {amounts}"

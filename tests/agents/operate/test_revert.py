@@ -1,0 +1,129 @@
+"""`ullage revert`: what was applied is planned back under the same guards, held until it ends, and only printed in shadow."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agents.logic.admission.admission_index import AdmissionIndex
+from schemas.decisions.pod_updates import ResizePlanned, UpdateRefused
+from schemas.facts.pods import ContainerSeen
+from schemas.names import Amounts, Place
+from schemas.outcomes import Action, ActionFinished, OutcomeDetail, Result
+from schemas.policies.control import ControlChanged, Mode
+from schemas.policies.reverts import RevertEnded, RevertRequested
+from schemas.policies.vertical import VerticalPolicyChanged
+from schemas.units import Fraction
+from tests.support.cluster_events import API, GIB, MINUTE, START, pod, when
+from tests.support.updater_log import UpdaterLog, recommended
+
+NOW = START + 10 * MINUTE
+POLICY = VerticalPolicyChanged(when(START), "*", "1")
+BEFORE, LIMITS = Amounts(1.0, GIB), Amounts(2.0, 2 * GIB)  # type: ignore[arg-type]  # units
+AFTER = ContainerSeen("app", Amounts(0.2, GIB), Amounts(0.4, 2 * GIB))  # type: ignore[arg-type]  # units
+
+
+def done(plan: Any) -> ActionFinished:
+    return ActionFinished(
+        f"{plan.id}/resize/x",
+        plan.at,
+        plan.id,
+        Action.RESIZE,
+        Result.DONE,
+        "so",
+        plan.subject,
+        OutcomeDetail.ACCEPTED,
+    )
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> UpdaterLog:
+    """Three pods of one workload, of which one was resized a minute ago."""
+    log = UpdaterLog(tmp_path / "log.jsonl")
+    log.turn(START, POLICY, *[pod(name, START) for name in "abc"])
+    log.turn(NOW - 1000, ControlChanged(when(START), "demo", Mode.APPLY, budget=Fraction(1.0)))
+    log.turn(NOW, recommended(NOW, API))
+    [plan] = [each for each in log.decide() if isinstance(each, ResizePlanned)]
+    log.turn(NOW + 1000, done(plan), pod("a", NOW, containers=(AFTER,)))
+    return log
+
+
+def plans(log: UpdaterLog) -> list[Any]:
+    return [each for each in log.decide() if isinstance(each, ResizePlanned)]
+
+
+def test_what_was_applied_is_planned_back_with_its_limits_at_once_and_then_left_so(shop: UpdaterLog) -> None:
+    assert shop.run("revert", "--since", "1h", "--reason", "INC-1") == 0
+    shop.turn(NOW + 2 * MINUTE, *[pod(name, NOW + MINUTE) for name in "bc"])
+    # the replay of the log decides again what was decided at NOW; the revert is what follows
+    [back] = [each for each in plans(shop) if each.at > when(NOW)]
+    assert (back.pod.name, back.because["why"]) == ("a", ["to be as it was before"])
+    assert back.because["reverted"]["reason"] == "INC-1"
+    assert (back.requests, back.limits) == ({"app": BEFORE}, {"app": LIMITS})
+    assert back.expect == {"app": AFTER.requests}
+    shop.turn(NOW + 3 * MINUTE, done(back), pod("a", NOW + 2 * MINUTE))
+    shop.turn(NOW + 60 * MINUTE, recommended(NOW + 60 * MINUTE, API))
+    assert [each for each in plans(shop) if each.at > when(NOW + 2 * MINUTE)] == []
+
+
+def test_a_revert_waits_behind_the_same_guards(shop: UpdaterLog) -> None:
+    assert shop.run("revert", "--since", "1h") == 0
+    assert shop.run("pause", "--reason", "INC-1") == 0
+    shop.turn(NOW + 2 * MINUTE)
+    refused = [each for each in shop.decide() if isinstance(each, UpdateRefused) and each.at > when(NOW)]
+    assert {(each.guard, each.pod.name) for each in refused} == {("paused", "a")}
+
+
+def test_recommendations_count_again_when_the_revert_ends(shop: UpdaterLog, capsys: pytest.CaptureFixture[str]) -> None:
+    shop.run("revert", "--since", "1h")
+    shop.turn(NOW + 2 * MINUTE)
+    assert shop.run("revert", "--end") == 0
+    assert capsys.readouterr().out.endswith(f"{API.key}: recommendations count again\n")
+    later = NOW + 30 * MINUTE
+    shop.turn(later, recommended(later, API))
+    assert {each.requests["app"].cpu for each in plans(shop) if each.at == when(later)} == {0.2}
+
+
+def test_in_shadow_a_revert_is_only_printed(shop: UpdaterLog, capsys: pytest.CaptureFixture[str]) -> None:
+    shop.run("mode", "shadow")
+    before = shop.ends()
+    capsys.readouterr()
+    assert shop.run("revert", "web/*", "--since", "2026-01-01T00:00:00Z") == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "web/Deployment/api  back to app 1000m / 1.00 GiB",
+        "only printed: the mode of cluster 'demo' is not apply",
+    ]
+    assert shop.ends() == before
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--since", "yesterday"), "--since 'yesterday' is neither a time ago"),
+        (("--since", "2026-01-01T00:00:00"), "is neither a time ago"),
+        ((), "revert takes one of --since and --end"),
+        (("--since", "1h", "--end"), "revert takes one of --since and --end"),
+    ],
+)
+def test_what_cannot_be_understood_is_said(
+    shop: UpdaterLog, words: tuple[str, ...], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert shop.run("revert", *words) != 0
+    assert says in capsys.readouterr().err
+
+
+def test_nothing_is_put_back_that_was_applied_before(shop: UpdaterLog, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    assert shop.run("revert", "--since", "2026-01-01T00:10:01Z") == 0
+    assert capsys.readouterr().out == "nothing was applied to '*' since 2026-01-01 00:10:01 UTC\n"
+
+
+def test_the_webhook_leaves_new_pods_of_a_reverted_workload_alone() -> None:
+    index, place = AdmissionIndex("demo", lambda _workload: None), Place("ullage.policies.v1", 0, 1)
+    revert = RevertRequested(when(NOW), API, when(START), {"app": BEFORE})
+    counts = []
+    for event in (POLICY, revert, replace(revert, reason="again"), RevertEnded(when(NOW), API)):
+        index.apply(event, place)
+        counts.append(len(index.vpas(API.namespace, API.kind, API.name)))
+    assert counts == [1, 0, 0, 1]
