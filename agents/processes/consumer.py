@@ -9,13 +9,14 @@ from contextlib import ExitStack
 from datetime import timedelta
 from typing import Protocol
 
+from agents.processes.consumer_metrics_api import metrics_api
 from agents.processes.consumer_webhook import real_time, webhook, webhook_leases
 from agents.processes.output import note
 from agents.processes.process_telemetry import telemetry_for
 from agents.processes.signals import until_stopped
 from agents.settings import cluster_factory, log_factory
 from agents.settings.tree import Settings
-from agents.telemetry import ConsumerMetrics, WebhookMetrics
+from agents.telemetry import ConsumerMetrics, MetricsApiMetrics, WebhookMetrics
 from schemas.units import Seconds
 from streams.clients.kube.api import Api
 from streams.clients.kube.cluster_client import KubernetesClient
@@ -26,7 +27,6 @@ from streams.consumers.pods.admission_lease import AdmissionLease, Objection, no
 from streams.consumers.pods.evictor import evictor
 from streams.consumers.pods.resizer import resizer
 from streams.consumers.vpa_status.status_consumer import StatusConsumer, StatusOptions
-from streams.consumers.webhook.webhook_consumer import WebhookConsumer
 from streams.errors import UllageError
 from streams.log_context import LogContext
 from streams.publishing import source_reports
@@ -82,20 +82,27 @@ MAKERS: dict[str, Callable[[LogContext, Settings], Consumer]] = {
 }
 
 
+class _Server(Consumer, Protocol):
+    """A consumer that others wait for."""
+
+    def reasons(self) -> Sequence[str]:
+        """Why not ready; empty when ready."""
+
+
 class _Readiness:
     """Asked by the health server, which begins before the consumers."""
 
     def __init__(self) -> None:
-        self._webhook: WebhookConsumer | None = None
+        self._servers: list[_Server] = []
 
-    def of(self, consumer: WebhookConsumer) -> WebhookConsumer:
-        """The process is ready when this consumer is."""
-        self._webhook = consumer
+    def of(self, consumer: _Server) -> Consumer:
+        """The process is ready when this consumer is, too."""
+        self._servers.append(consumer)
         return consumer
 
     def reasons(self) -> Sequence[str]:
         """Why not ready. The other consumers always are: nobody waits for them."""
-        return () if self._webhook is None else self._webhook.reasons()
+        return [reason for each in list(self._servers) for reason in each.reasons()]
 
 
 class ConsumerDied(UllageError):
@@ -120,6 +127,8 @@ def run(settings: Settings, names: Sequence[str]) -> None:
         for name in names:
             if name == "webhook":
                 consumer: Consumer = ready.of(webhook(opened, settings, WebhookMetrics(telemetry.registry)))
+            elif name == "metrics-api":
+                consumer = ready.of(metrics_api(opened, settings, MetricsApiMetrics(telemetry.registry)))
             else:
                 consumer = MAKERS[name](opened(), settings)
             threads.append(threading.Thread(target=consumer.run, args=(stop,), name=name, daemon=True))

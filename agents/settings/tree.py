@@ -13,6 +13,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from agents.logic.updates.update_settings import UpdateSettings
 from agents.logic.vertical.vertical_settings import VerticalSettings
+from agents.settings.metrics_api_settings import MetricsApiSettings
 from agents.settings.settings_group import SettingsGroup
 from agents.settings.usage_source_settings import HistorySettings, PrometheusSettings, UsageSourceSettings
 from agents.settings.webhook_settings import WebhookSettings
@@ -202,6 +203,8 @@ class Settings(BaseSettings):
     """The consumer that evicts pods."""
     webhook: WebhookSettings = WebhookSettings()
     """The admission webhook."""
+    metrics_api: MetricsApiSettings = MetricsApiSettings()
+    """The consumer that answers for external metrics."""
     metrics: MetricsSettings = MetricsSettings()
     """Prometheus metrics and health."""
     demo: DemoSettings = DemoSettings()

@@ -8,6 +8,7 @@ from agents.telemetry.clock_metrics import ClockMetrics
 from agents.telemetry.consumer_metrics import ConsumerMetrics
 from agents.telemetry.health_server import HealthServer
 from agents.telemetry.liveness import Liveness
+from agents.telemetry.metrics_api_metrics import MetricsApiMetrics
 from agents.telemetry.observed_log import ObservedLog
 from agents.telemetry.readiness import Readiness
 from agents.telemetry.source_metrics import SourceMetrics, UsageMetrics
@@ -19,6 +20,7 @@ __all__ = [
     "ConsumerMetrics",
     "HealthServer",
     "Liveness",
+    "MetricsApiMetrics",
     "ObservedLog",
     "Readiness",
     "SourceMetrics",

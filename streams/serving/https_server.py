@@ -31,19 +31,36 @@ _ACCEPTED = 0.25
 
 
 class CertificateHolder:
-    """The certificate that the server shows, which may be another one a moment later."""
+    """The certificate that the server shows, and whose certificates it takes from clients; both may change at any moment.
 
-    def __init__(self) -> None:
+    `asks_clients`: clients are asked for a certificate. One without may connect all the same, and shows nothing then; one with a
+    certificate of somebody whom `trust` has not named is refused.
+    """
+
+    def __init__(self, *, asks_clients: bool = False) -> None:
         self.front = _context()
         """What the server is opened with. It hands each handshake on to the context of the newest certificate."""
         self._current: ssl.SSLContext | None = None
+        self._shown: tuple[bytes, bytes] | None = None
+        self._asks, self._trusted = asks_clients, b""
         self.front.sni_callback = self._hand_on
+        if asks_clients:
+            self.front.verify_mode = ssl.CERT_OPTIONAL
 
     def load(self, certificate: bytes, key: bytes) -> None:
         """Show this certificate (a chain in PEM) from now on. Raises BadInput for a pair that does not fit, and changes nothing.
 
         A context of its own for each, as OpenSSL keeps one certificate for each kind of key and would go on to show the old one.
         """
+        self._current, self._shown = self._made(certificate, key, self._trusted), (certificate, key)
+
+    def trust(self, authorities: bytes) -> None:
+        """Take certificates of these authorities (PEM) from clients, from the next handshake on. Raises BadInput."""
+        if self._shown is not None and authorities != self._trusted:
+            self._current = self._made(*self._shown, authorities)
+        self._trusted = authorities
+
+    def _made(self, certificate: bytes, key: bytes, trusted: bytes) -> ssl.SSLContext:
         context = _context()
         with tempfile.TemporaryDirectory(prefix="ullage-") as folder:
             paths = Path(folder, "tls.crt"), Path(folder, "tls.key")
@@ -54,7 +71,14 @@ class CertificateHolder:
                 context.load_cert_chain(*paths, password="")  # a key with a password is refused instead of asked for
             except (ssl.SSLError, ValueError) as error:
                 raise BadInput(f"the certificate and its key cannot be used: {error}") from error
-        self._current = context
+        if self._asks:
+            context.verify_mode = ssl.CERT_OPTIONAL
+            try:
+                if trusted:
+                    context.load_verify_locations(cadata=trusted.decode("ascii"))
+            except (ssl.SSLError, ValueError) as error:
+                raise BadInput(f"the authorities of clients cannot be used: {error}") from error
+        return context
 
     @property
     def loaded(self) -> bool:

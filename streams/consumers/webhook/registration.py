@@ -15,10 +15,9 @@ from typing import Any
 
 import structlog
 
-from schemas.units import Seconds
 from streams.clients.kube.json_objects import ObjectStore
-from streams.errors import BadInput
 from streams.serving import certificates
+from streams.serving.trust_bundle import TrustBundle
 
 PATH = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
 SYSTEM_NAMESPACES = ("kube-node-lease", "kube-public", "kube-system")
@@ -26,8 +25,6 @@ _CONTROLLED = (
     "has(object.metadata.ownerReferences) && "
     "object.metadata.ownerReferences.exists(o, has(o.controller) && o.controller && o.kind != 'Node')"
 )
-_UNCLAIMED = Seconds(600.0)
-"""How long an authority that we do not know stays: another replica may show its certificate, or be about to."""
 _log = structlog.get_logger(__name__)
 
 
@@ -81,9 +78,7 @@ class Registrar:
     """Keeps the configuration as it is to be. `clock` counts real seconds. Calls raise TryAgain and GiveUp."""
 
     def __init__(self, objects: ObjectStore, registration: Registration, clock: Callable[[], float] = time.monotonic) -> None:
-        self._objects, self._registration, self._clock = objects, registration, clock
-        self._foreign: dict[bytes, float] = {}
-        """Authorities that are not ours, and since when we have seen them."""
+        self._objects, self._registration, self._trust = objects, registration, TrustBundle(clock)
         self.registered = False
 
     def ensure(self, ours: Sequence[bytes], at: datetime) -> None:
@@ -113,22 +108,11 @@ class Registrar:
 
     def _changed(self, found: dict[str, Any], ours: Sequence[bytes], at: datetime) -> list[dict[str, Any]]:
         there = found.get("webhooks") or []
-        kept = self._kept(_bundles(there), ours)
-        bundle = certificates.joined([*ours, *kept], at)
+        bundle = self._trust.merged(_bundles(there), ours, at)
         if not self._registration.own:
             return [_trusting(each, bundle) for each in there] if ours else there
         wanted = self._registration.webhooks(bundle)
         return [_over(old, new) for old, new in zip(there, wanted, strict=True)] if _same_names(there, wanted) else wanted
-
-    def _kept(self, there: Iterable[bytes], ours: Sequence[bytes]) -> list[bytes]:
-        """Of the authorities that are there and not ours, those that may be another replica's."""
-        known = {certificate for bundle in ours for certificate in certificates.singles(bundle)}
-        foreign = {certificate for bundle in there for certificate in _readable(bundle)} - known
-        now = self._clock()
-        self._foreign = {certificate: self._foreign.get(certificate, now) for certificate in foreign}
-        return (
-            [certificate for certificate, since in self._foreign.items() if now - since < _UNCLAIMED] if ours else list(foreign)
-        )
 
 
 def _bundles(webhooks: Iterable[dict[str, Any]]) -> list[bytes]:
@@ -139,14 +123,6 @@ def _bundles(webhooks: Iterable[dict[str, Any]]) -> list[bytes]:
         except binascii.Error:
             continue
     return found
-
-
-def _readable(bundle: bytes) -> list[bytes]:
-    """What cannot be read vouches for nothing."""
-    try:
-        return certificates.singles(bundle)
-    except BadInput:
-        return []
 
 
 def _trusting(webhook: dict[str, Any], bundle: bytes) -> dict[str, Any]:

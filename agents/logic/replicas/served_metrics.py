@@ -1,0 +1,141 @@
+"""What an autoscaler is told that asks for a forecast or for crons: answers from policies, and from the newest forecasts.
+
+An answer is in milli-units: 0.7 cores are 700. Of several EHPAs that a selector fits, the largest forecast counts, and the crons
+of the one that came first. A forecast that has expired, or that was made for an older object of the same name, is no answer.
+Where upstream's adapter differs: `docs/quirks.md`.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+
+from agents.logic.replicas import ehpa_crons
+from agents.logic.replicas.ehpa_crons import CronEntry
+from agents.logic.replicas.ehpa_manifest import CRON, PREDICTION, TARGET_LABELS
+from agents.logic.replicas.replica_proposals import MetricError
+from schemas.catalogue import Event
+from schemas.decisions.forecasts import LoadForecast, MetricForecast
+from schemas.policies.ehpa import EhpaChanged, EhpaRemoved
+from schemas.times import to_seconds
+from schemas.units import Seconds
+
+Latest = Callable[[str], LoadForecast | None]
+"""The newest forecast for the object with a key."""
+_Target = tuple[str, str, str]
+"""Namespace, kind and name of what an EHPA scales."""
+
+
+class ServedMetrics:
+    """The EHPAs of one cluster by what they scale. Values are replaced as a whole, so another thread may ask at any time."""
+
+    metrics = (CRON, PREDICTION)
+
+    def __init__(self, cluster: str, latest: Latest) -> None:
+        self._cluster, self._latest = cluster, latest
+        self._ehpas: dict[str, EhpaChanged] = {}
+        self._of_target: dict[_Target, tuple[EhpaChanged, ...]] = {}
+
+    def apply(self, event: Event) -> None:
+        """Take in one event of `policies`."""
+        if isinstance(event, EhpaChanged | EhpaRemoved) and event.cluster == self._cluster:
+            before = self._ehpas.pop(event.key, None)
+            if before is not None and (target := _target(before)) is not None:
+                self._put(target, [each for each in self._of_target.get(target, ()) if each.key != event.key])
+            if isinstance(event, EhpaChanged):
+                self._ehpas[event.key] = event
+                if (target := _target(event)) is not None:
+                    self._put(target, [*self._of_target.get(target, ()), event])
+
+    def answer(self, metric: str, namespace: str, selector: Mapping[str, str], now: float) -> int | str:
+        """The value in milli-units, or a sentence on why there is none; `now` in seconds since the epoch."""
+        found = self._found(namespace, selector)
+        if metric == CRON:
+            answer = _cron(found, selector, now)
+        elif metric == PREDICTION:
+            answer = self._prediction(found, selector, now)
+        else:
+            answer = MetricError(f"there is no external metric '{metric}'")
+        return answer if isinstance(answer, int) else answer.text
+
+    def _put(self, target: _Target, ehpas: Iterable[EhpaChanged]) -> None:
+        ranked = tuple(sorted(ehpas, key=lambda each: each.rank))
+        if ranked:
+            self._of_target[target] = ranked
+        else:
+            self._of_target.pop(target, None)
+
+    def _found(self, namespace: str, selector: Mapping[str, str]) -> list[EhpaChanged]:
+        """The EHPAs of a namespace that a selector fits; what it does not say is not asked for."""
+        if selector.get("targetNamespace", namespace) != namespace:
+            return []
+        kind, name = selector.get("targetKind"), selector.get("targetName")
+        if kind is not None and name is not None:
+            return list(self._of_target.get((namespace, kind, name), ()))
+        return [
+            ehpa
+            for (there, its_kind, its_name), ehpas in list(self._of_target.items())
+            if there == namespace and kind in (None, its_kind) and name in (None, its_name)
+            for ehpa in ehpas
+        ]
+
+    def _prediction(self, found: Iterable[EhpaChanged], selector: Mapping[str, str], now: float) -> int | MetricError:
+        identifier = selector.get("resourceIdentifier")
+        if not identifier:
+            return MetricError("the selector does not say 'resourceIdentifier'")
+        forecasts = [(ehpa, self._latest(ehpa.key)) for ehpa in found]
+        answers = [
+            forecast_value(forecast, identifier, now)
+            for ehpa, forecast in forecasts
+            if forecast is not None and not forecast.withdrawn and forecast.uid == ehpa.uid
+        ]
+        if not answers:
+            return MetricError("no forecast belongs to what the selector says")
+        values = [answer for answer in answers if isinstance(answer, int)]
+        return max(values) if values else answers[0]
+
+
+def forecast_value(forecast: LoadForecast, identifier: str, now: float) -> int | MetricError:
+    """The largest value that a metric is forecast to have from now to the window's end, in milli-units."""
+    found = next((metric for metric in forecast.metrics if metric.identifier == identifier), None)
+    if found is None:
+        return MetricError(f"'{identifier}' is not forecast")
+    if not found.values:
+        return MetricError(f"there is no forecast of '{identifier}': {found.message or found.reason}")
+    if now > to_seconds(forecast.expires):
+        return MetricError(f"the forecast of '{identifier}' is outdated: it held until {forecast.expires.isoformat()}")
+    highest = _highest(found, now, forecast.window)
+    if highest is None:
+        return MetricError(f"the forecast of '{identifier}' is outdated: it says nothing for the next {forecast.window:g} s")
+    return max(0, math.ceil(round(highest * 1000, 6)))
+
+
+def _highest(metric: MetricForecast, now: float, window: Seconds) -> float | None:
+    """Of the steps that lie in the window, the one that has begun among them; None when there is none."""
+    since = (now - to_seconds(metric.start)) / metric.step
+    first, last = max(0, math.floor(since)), math.floor(since + window / metric.step)
+    return max(metric.values[first : last + 1], default=None) if last >= 0 else None
+
+
+def _cron(found: list[EhpaChanged], selector: Mapping[str, str], now: float) -> int | MetricError:
+    """The replicas that the crons of the EHPA for a target want, at least its minimum (1 if it says none)."""
+    absent = [word for word in TARGET_LABELS if word not in selector]
+    if absent:
+        return MetricError(f"the selector does not say '{absent[0]}'")
+    with_crons = [ehpa for ehpa in found if ehpa.crons]
+    if not with_crons:
+        target = f"{selector['targetKind']} '{selector['targetNamespace']}/{selector['targetName']}'"
+        return MetricError(f"no EHPA with crons scales {target}")
+    least = with_crons[0].min_replicas
+    try:
+        return 1000 * ehpa_crons.wanted(crons_of(with_crons[0]), now, least=1 if least is None else least)
+    except ValueError as error:
+        return MetricError(str(error))
+
+
+def crons_of(ehpa: EhpaChanged) -> tuple[CronEntry, ...]:
+    """The crons of a policy."""
+    return tuple(CronEntry(each.name, each.start, each.end, each.target_replicas, each.timezone) for each in ehpa.crons)
+
+
+def _target(ehpa: EhpaChanged) -> _Target | None:
+    ref = ehpa.target_ref
+    return None if ref is None else (ehpa.namespace, ref.kind, ref.name)

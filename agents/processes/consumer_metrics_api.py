@@ -1,0 +1,70 @@
+"""Puts `ullage consumer metrics-api` together from the settings."""
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+from agents.logic.replicas.served_metrics import ServedMetrics
+from agents.processes.consumer_webhook import real_time
+from agents.settings import cluster_factory
+from agents.settings.metrics_api_settings import MetricsApiSettings
+from agents.settings.tree import ClockSettings, Settings
+from agents.telemetry.metrics_api_metrics import MetricsApiMetrics
+from schemas import times
+from schemas.units import Seconds
+from streams.clients.kube.api import Api
+from streams.clients.kube.json_objects import PlainObjects
+from streams.consumers.metrics_api import api_service, front_proxy
+from streams.consumers.metrics_api.api_service import ApiServiceKeeper, ServedAt
+from streams.consumers.metrics_api.external_metrics import MetricsEndpoint
+from streams.consumers.metrics_api.metrics_api_consumer import MetricsApiConsumer, MetricsApiParts
+from streams.consumers.metrics_api.metrics_view import MetricsView
+from streams.log_context import LogContext
+from streams.serving.certificate_keeper import CertificateKeeper
+from streams.serving.certificate_sources import CertificateFiles, CertificateFolder, CertificateSecret, CertificateSource, Renewal
+from streams.serving.https_server import CertificateHolder, ServerLimits
+from streams.sources.clock import TimeBase
+
+
+def metrics_api(context: Callable[[], LogContext], settings: Settings, metrics: MetricsApiMetrics) -> MetricsApiConsumer:
+    """The consumer. `context` opens the log, for a thread of its own."""
+    ours, api = settings.metrics_api, Api(cluster_factory.connection(settings.cluster))
+    view = MetricsView(context())
+    served = ServedMetrics(settings.cluster.name, view.latest)
+    view.feed(served)
+    metrics.look_at(lambda: view.age)
+    holder = CertificateHolder(asks_clients=True)
+    parts = MetricsApiParts(
+        view=view,
+        endpoint=MetricsEndpoint(served, metrics, not_ready=view.reasons, now=event_clock(settings.clock)),
+        keeper=CertificateKeeper(_certificates(ours, api), holder, metrics),
+        holder=holder,
+        config_maps=PlainObjects(api, front_proxy.CONFIG_MAPS, "ConfigMap"),
+        registered=_registered(ours, api),
+    )
+    limits = ServerLimits(linger=Seconds(ours.linger_seconds))
+    return MetricsApiConsumer(parts, (ours.host, ours.port), real_time, limits)
+
+
+def event_clock(clock: ClockSettings) -> Callable[[], datetime]:
+    """Event time by this machine's clock: it goes on while the log is away, so that forecasts expire then, too."""
+    base = TimeBase(clock.origin_ms, clock.anchor_ms, clock.speed)
+    return lambda: times.from_ms(base.event(times.to_ms(real_time())))
+
+
+def _registered(ours: MetricsApiSettings, api: Api) -> ApiServiceKeeper | None:
+    if not ours.self_register and ours.certificate is not None:
+        return None
+    served = ServedAt(ours.namespace, ours.service, ours.service_port, own=ours.self_register)
+    return ApiServiceKeeper(PlainObjects(api, api_service.PATH, "APIService"), served)
+
+
+def _certificates(ours: MetricsApiSettings, api: Api) -> CertificateSource:
+    if ours.certificate is not None and ours.key is not None:
+        return CertificateFiles(ours.certificate, ours.key, ours.ca)
+    service = f"{ours.service}.{ours.namespace}.svc"
+    names = (service, f"{service}.cluster.local", f"{ours.service}.{ours.namespace}", ours.service)
+    renewal = Renewal(names, timedelta(hours=ours.certificate_hours), timedelta(hours=ours.renew_hours))
+    if ours.certificate_folder is not None:
+        return CertificateFolder(ours.certificate_folder, renewal)
+    secrets = PlainObjects(api, f"/api/v1/namespaces/{ours.namespace}/secrets", "Secret")
+    return CertificateSecret(secrets, ours.certificate_secret, renewal, (("app.kubernetes.io/managed-by", "ullage"),))

@@ -1,0 +1,144 @@
+"""Questions for external metrics over HTTP, and the answers in the API's words.
+
+A question that cannot be answered gets a Status with a sentence: 404 when there is nothing to tell, 503 as long as the log was
+not read. An autoscaler that gets no answer does not scale down, and goes on by its other metrics.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from http import HTTPStatus
+from typing import Protocol
+
+import orjson
+from aiohttp import web
+
+from schemas.policies.selectors import Operator
+from streams.clients.kube import label_selectors
+from streams.consumers.metrics_api import discovery, front_proxy
+from streams.consumers.metrics_api.front_proxy import FrontProxyTrust
+
+
+class MetricsAnswerer(Protocol):
+    """Knows the values."""
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """The names of the metrics that there are."""
+
+    def answer(self, metric: str, namespace: str, selector: Mapping[str, str], now: float) -> int | str:
+        """The value in milli-units, or a sentence on why there is none; `now` in seconds since the epoch."""
+
+
+class AnswerWatcher(Protocol):
+    """Who counts."""
+
+    def answered(self, metric: str, result: str, seconds: float) -> None:
+        """A question was answered so."""
+
+
+class MetricsEndpoint:
+    """Answers everything that arrives. `not_ready` says why no value is known yet, `now` gives the time that values are for."""
+
+    def __init__(
+        self,
+        answerer: MetricsAnswerer,
+        watcher: AnswerWatcher,
+        *,
+        not_ready: Callable[[], Sequence[str]],
+        now: Callable[[], datetime],
+    ) -> None:
+        self._answerer, self._watcher, self._not_ready, self._now = answerer, watcher, not_ready, now
+        self._documents = {path: orjson.dumps(found) for path, found in discovery.documents(answerer.metrics).items()}
+        self._aggregated = orjson.dumps(discovery.aggregated(answerer.metrics))
+        self.trust: FrontProxyTrust | None = None
+        """Whom to believe. None before that was read: nobody is answered then."""
+
+    @property
+    def routes(self) -> list[web.RouteDef]:
+        """What the server is to serve."""
+        value = f"{discovery.ROOT}/namespaces/{{namespace}}/{{metric}}"
+        alive = [web.get(path, self._alive) for path in ("/healthz", "/livez", "/readyz")]
+        return [*alive, web.get(value, self._value), web.get("/{path:.*}", self._document)]
+
+    async def _alive(self, request: web.Request) -> web.Response:
+        """For probes, which show no certificate."""
+        reasons = self._not_ready() if request.path == "/readyz" else ()
+        return web.Response(text="\n".join(reasons) or "ok", status=HTTPStatus.SERVICE_UNAVAILABLE if reasons else HTTPStatus.OK)
+
+    async def _document(self, request: web.Request) -> web.Response:
+        if self._user(request) is None:
+            return _refusal(HTTPStatus.UNAUTHORIZED, "only the aggregation layer of the API server is answered")
+        path = request.path.rstrip("/")
+        if path in ("/apis", "/api") and discovery.wants_aggregated(request.headers.get("Accept", "")):
+            return web.Response(body=self._aggregated, headers={"Content-Type": discovery.AGGREGATED})
+        found = self._documents.get(path)
+        return _refusal(HTTPStatus.NOT_FOUND, f"there is no '{path[:200]}' here") if found is None else _json(found)
+
+    async def _value(self, request: web.Request) -> web.Response:
+        began, metric = time.perf_counter(), request.match_info["metric"]
+        response = self._answer(request, metric)
+        known = metric if metric in self._answerer.metrics else "other"
+        self._watcher.answered(known, HTTPStatus(response.status).phrase, time.perf_counter() - began)
+        return response
+
+    def _answer(self, request: web.Request, metric: str) -> web.Response:
+        if self._user(request) is None:
+            return _refusal(HTTPStatus.UNAUTHORIZED, "only the aggregation layer of the API server is answered")
+        if reasons := self._not_ready():
+            return _refusal(HTTPStatus.SERVICE_UNAVAILABLE, "; ".join(reasons))
+        try:
+            selector = _labels(request.query.get("labelSelector", ""))
+        except ValueError as error:
+            return _refusal(HTTPStatus.BAD_REQUEST, str(error))
+        at = self._now()
+        value = self._answerer.answer(metric, request.match_info["namespace"], selector, at.timestamp())
+        if isinstance(value, str):
+            return _refusal(HTTPStatus.NOT_FOUND, value)
+        item = {
+            "metricName": metric,
+            "metricLabels": selector,
+            "timestamp": f"{at:%Y-%m-%dT%H:%M:%SZ}",
+            "value": _quantity(value),
+        }
+        version = f"{discovery.EXTERNAL}/{discovery.VERSION}"
+        return _json(orjson.dumps({"kind": "ExternalMetricValueList", "apiVersion": version, "metadata": {}, "items": [item]}))
+
+    def _user(self, request: web.Request) -> str | None:
+        if self.trust is None:
+            return None
+        certificate = None if request.transport is None else request.transport.get_extra_info("peercert")
+        return front_proxy.user_of(self.trust, certificate, request.headers)
+
+
+def _labels(text: str) -> dict[str, str]:
+    """The labels of a selector that says of each what it is. Raises ValueError for any other."""
+    found = {}
+    for part in label_selectors.of_text(text):
+        if part.operator is not Operator.IN or len(part.values) != 1:
+            raise ValueError(f"the selector asks for '{part.key}' in another way than by one value")
+        found[part.key] = part.values[0]
+    return found
+
+
+def _quantity(milli: int) -> str:
+    """Canonical, as the API writes it."""
+    return f"{milli}m" if milli % 1000 else str(milli // 1000)
+
+
+def _json(body: bytes) -> web.Response:
+    return web.Response(body=body, content_type="application/json")
+
+
+def _refusal(code: HTTPStatus, message: str) -> web.Response:
+    """The API's own form of a refusal."""
+    status: dict[str, object] = {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": message,
+        "reason": code.phrase.replace(" ", ""),
+        "code": code.value,
+    }
+    return web.Response(body=orjson.dumps(status), content_type="application/json", status=code)

@@ -1,0 +1,113 @@
+"""`ullage consumer metrics-api`: the server, its view, and every few seconds certificate, APIService, and whom it believes.
+
+Each part goes on without the others: without the log the answers rest on the view, and no failure of the API server ends it.
+"""
+
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import structlog
+
+from schemas.units import Seconds
+from streams.clients.kube.json_objects import ObjectStore
+from streams.consumers.metrics_api import front_proxy
+from streams.consumers.metrics_api.api_service import ApiServiceKeeper
+from streams.consumers.metrics_api.external_metrics import MetricsEndpoint
+from streams.consumers.metrics_api.metrics_view import MetricsView
+from streams.errors import BadInput, EdgeError
+from streams.serving.certificate_keeper import CertificateKeeper
+from streams.serving.https_server import CertificateHolder, HttpsServer, ServerLimits
+
+_ROUND = Seconds(5.0)
+"""Seconds between two looks at certificate and APIService."""
+_TRUST_AGAIN = timedelta(minutes=1)
+"""How long what was read of the front proxy counts as new."""
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsApiParts:
+    """What it is put together from. `keeper` looks after the certificate; without `registered` nobody is told of it."""
+
+    view: MetricsView
+    endpoint: MetricsEndpoint
+    keeper: CertificateKeeper
+    holder: CertificateHolder
+    config_maps: ObjectStore
+    registered: ApiServiceKeeper | None
+
+
+class MetricsApiConsumer:
+    """`now` gives the real time, which certificates go by."""
+
+    def __init__(
+        self,
+        parts: MetricsApiParts,
+        address: tuple[str, int],
+        now: Callable[[], datetime],
+        limits: ServerLimits | None = None,
+        every: Seconds = _ROUND,
+    ) -> None:
+        self._parts, self._address, self._now = parts, address, now
+        self._limits, self._every = limits or ServerLimits(), every
+        self._trusted_at: datetime | None = None
+        self._faults: dict[str, str] = {}
+        self.port = 0
+
+    def run(self, stop: threading.Event) -> None:
+        """Work until told to stop. Raises BadInput when the address cannot be used."""
+        parts, ended = self._parts, threading.Event()
+        with ExitStack() as stack:
+            follower = threading.Thread(target=parts.view.follow, args=(ended,), name="view", daemon=True)
+            stack.callback(follower.join, 3.0)
+            stack.callback(ended.set)
+            follower.start()
+            self._look_after()
+            server = HttpsServer(parts.endpoint.routes, parts.holder, address=self._address, limits=self._limits)
+            self.port = stack.enter_context(server).port
+            _log.info("serving", port=self.port)
+            while not stop.is_set() and server.alive:
+                self._register()
+                stop.wait(self._every)
+                self._look_after()
+
+    def reasons(self) -> Sequence[str]:
+        """Why not ready; empty when ready."""
+        unread = self._parts.endpoint.trust is None
+        whom = [f"whom to believe is not known yet: {self._faults.get('trust', '')}"] if unread else []
+        return [*self._parts.view.reasons(), *self._parts.keeper.reasons(self._now()), *whom]
+
+    def _look_after(self) -> None:
+        """The certificate, and whom we believe."""
+        at = self._now()
+        self._parts.keeper.look(at)
+        if self._trusted_at is None or at - self._trusted_at >= _TRUST_AGAIN:
+            self._attempt("trust", self._read_trust)
+
+    def _read_trust(self) -> None:
+        trust = front_proxy.read_trust(self._parts.config_maps)
+        self._parts.holder.trust(trust.authorities)
+        self._parts.endpoint.trust, self._trusted_at = trust, self._now()
+
+    def _register(self) -> None:
+        """Tell the API server of us, once what we show can be shown."""
+        self._attempt("registration", self._ensure)
+
+    def _ensure(self) -> None:
+        parts = self._parts
+        if parts.registered is not None:
+            parts.registered.ensure(parts.keeper.authorities(), self._now())
+        parts.keeper.trusted()
+
+    def _attempt(self, what: str, action: Callable[[], None]) -> None:
+        """What fails is tried again in the next round, and said once."""
+        try:
+            action()
+            self._faults.pop(what, None)
+        except (EdgeError, BadInput) as error:
+            if self._faults.get(what) != str(error):
+                _log.warning("something could not be kept up", what=what, error=str(error))
+            self._faults[what] = str(error)
