@@ -28,7 +28,7 @@ from schemas.facts.scheduled_pods import PodPlacementChanged, PodPlacementRemove
 from schemas.facts.sources import SourceReported
 from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
 from schemas.facts.vpa_checkpoints import CheckpointSeen
-from schemas.outcomes import ActionFinished, Outcome, StatusWritten
+from schemas.outcomes import ActionFinished, ObjectWritten, Outcome, StatusWritten
 from schemas.policies import Policy
 from schemas.policies.control import ControlChanged
 from schemas.policies.ehpa import EhpaChanged, EhpaRemoved
@@ -159,6 +159,7 @@ CATALOGUE = Catalogue(
         Kind("replicas-refused", ReplicasRefused, ("replica-plans",)),
         Kind("action-finished", ActionFinished, ("outcomes",), version=2),
         Kind("status-written", StatusWritten, ("outcomes",)),
+        Kind("object-written", ObjectWritten, ("outcomes",)),
     ),
     LIFTS,
 )

@@ -13,6 +13,7 @@ class Action(StrEnum):
     PATCH = "patch"
     RESIZE = "resize"
     EVICT = "evict"
+    SCALE = "scale"
     SCALE_UP = "scale-up"
     REMOVE_NODE = "remove-node"
 
@@ -97,4 +98,38 @@ class StatusWritten:
         return Subject.of_object(self.cluster, "VerticalPodAutoscaler", self.namespace, self.name)
 
 
-Outcome = ActionFinished | StatusWritten
+class ObjectChange(StrEnum):
+    """What was done to an object that follows from another one."""
+
+    CREATED = "created"
+    UPDATED = "updated"
+    DELETED = "deleted"
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectWritten:
+    """An object that follows from a policy, such as a generated autoscaler, was changed (DONE), or the API refused that (FAILED).
+
+    It is no ActionFinished: such an object is kept as its policy wants it, however often that takes. `policy` is the key of the
+    policy, `generation` its object's; `id` ends in what tells this write from others.
+    """
+
+    id: str
+    at: datetime
+    cluster: str
+    object_kind: str
+    namespace: str
+    name: str
+    policy: str
+    generation: int
+    change: ObjectChange
+    result: Result
+    reason: str
+
+    @property
+    def subject(self) -> Subject:
+        """The object that was written."""
+        return Subject.of_object(self.cluster, self.object_kind, self.namespace, self.name)
+
+
+Outcome = ActionFinished | StatusWritten | ObjectWritten

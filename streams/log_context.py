@@ -8,7 +8,7 @@ from typing import Self
 
 from streams.codec.event_codec import Codec
 from streams.log.log_port import Log
-from streams.topics import Topics
+from streams.topics import KeySpace, Topics
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,3 +31,10 @@ class LogContext:
     def cluster_partition(self, topic: str) -> tuple[str, int]:
         """The wire name of a topic that is given by its short name, and the partition that holds the cluster's records in it."""
         return self.topics.wire(topic), self.topics.partition_of(self.cluster)
+
+    def partitions_with(self, topic: str) -> list[tuple[str, int]]:
+        """The partitions that may hold the cluster's records in a topic that is given by its short name."""
+        wire, keyed = self.topics.wire(topic), self.topics.topic(self.topics.wire(topic)).keyed
+        if keyed in (KeySpace.WORKLOAD, KeySpace.OBJECT):
+            return [(wire, partition) for partition in range(self.topics.partitions)]
+        return [self.cluster_partition(topic)]

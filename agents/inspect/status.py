@@ -15,7 +15,7 @@ from agents.processes.output import data
 from agents.settings import log_factory
 from agents.settings.tree import Settings
 from schemas.catalogue import parse_wire_name
-from schemas.outcomes import ActionFinished, StatusWritten
+from schemas.outcomes import ActionFinished, ObjectWritten, StatusWritten
 from schemas.times import to_ms
 from streams.codec.event_codec import Codec, header, tick_number
 from streams.errors import BadRecord
@@ -85,6 +85,8 @@ def _outcomes(records: list[Record], codec: Codec) -> Counter[str]:
             counts[f"{event.action} {event.result}"] += 1
         elif isinstance(event, StatusWritten):
             counts[f"status {event.result}"] += 1
+        elif isinstance(event, ObjectWritten):
+            counts[f"{event.object_kind} {event.change} {event.result}"] += 1
     return counts
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from prometheus_client import CollectorRegistry, Counter
 
-from schemas.outcomes import ActionFinished, StatusWritten
+from schemas.outcomes import ActionFinished, ObjectWritten, StatusWritten
 from streams.codec.event_codec import Codec
 from streams.errors import LogUnavailable
 from streams.log.log_port import NewRecord, Record
@@ -42,6 +42,8 @@ class ConsumerMetrics:
             self._outcomes.labels(event.action.value, event.result.value).inc()
         elif isinstance(event, StatusWritten):
             self._outcomes.labels("status", event.result.value).inc()
+        elif isinstance(event, ObjectWritten):
+            self._outcomes.labels("object", event.result.value).inc()
 
 
 def _as_record(record: NewRecord) -> Record:

@@ -18,7 +18,7 @@ from schemas.facts.sources import SourceReported
 from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
 from schemas.facts.vpa_checkpoints import CheckpointSeen
 from schemas.names import Amounts
-from schemas.outcomes import ActionFinished, StatusWritten
+from schemas.outcomes import ActionFinished, ObjectWritten, StatusWritten
 from schemas.policies.control import ControlChanged
 from schemas.policies.limit_ranges import LimitRangeChanged, LimitRangeRemoved
 from schemas.policies.reverts import RevertEnded, RevertRequested
@@ -55,6 +55,7 @@ _WHAT: Mapping[type, str] = {
     ActionFinished: "action finished",
     VpaConditionsDecided: "conditions of a VPA decided",
     StatusWritten: "status of a VPA written",
+    ObjectWritten: "object of an autoscaler written",
     **node_words.WHAT,
 }
 
@@ -279,6 +280,12 @@ def _parenthesis(message: str) -> str:
 @_numbers.register
 def _(event: StatusWritten) -> Numbers:
     return {"vpa": f"{event.namespace}/{event.name}", "result": str(event.result), "reason": event.reason}
+
+
+@_numbers.register
+def _(event: ObjectWritten) -> Numbers:
+    what = f"{event.object_kind} {event.namespace}/{event.name} {event.change}"
+    return {"object": what, "policy": event.policy, "result": str(event.result), "reason": event.reason}
 
 
 def _amounts(amounts: Amounts) -> str:

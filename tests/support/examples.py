@@ -25,7 +25,7 @@ from schemas.facts.sources import SourceReported
 from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
 from schemas.facts.vpa_checkpoints import CheckpointSeen, SavedHistogram
 from schemas.names import Amounts, Place, PodName, Workload
-from schemas.outcomes import Action, ActionFinished, Result, StatusWritten
+from schemas.outcomes import Action, ActionFinished, ObjectChange, ObjectWritten, Result, StatusWritten
 from schemas.policies.control import ControlChanged, Mode
 from schemas.policies.ehpa import EhpaChanged, EhpaRemoved
 from schemas.policies.limit_ranges import Limit, LimitRangeChanged, LimitRangeRemoved, LimitType
@@ -390,6 +390,19 @@ EVENTS: tuple[Event, ...] = (
         RECOMMENDATION,
         Result.DONE,
         "RecommendationProvided",
+    ),
+    ObjectWritten(
+        "prod/shop/EffectiveHorizontalPodAutoscaler/cart/HorizontalPodAutoscaler/81240",
+        AT,
+        "prod",
+        "HorizontalPodAutoscaler",
+        "shop",
+        "ehpa-cart",
+        "prod/shop/EffectiveHorizontalPodAutoscaler/cart",
+        3,
+        ObjectChange.UPDATED,
+        Result.DONE,
+        "maxReplicas was 50",
     ),
     *node_events.EXAMPLES,
 )

@@ -21,7 +21,7 @@ from schemas.facts.sources import SourceReported
 from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
 from schemas.facts.vpa_checkpoints import CheckpointSeen, SavedHistogram
 from schemas.names import Amounts, Place, PodName, Workload
-from schemas.outcomes import Action, ActionFinished, OutcomeDetail, Result, StatusWritten
+from schemas.outcomes import Action, ActionFinished, ObjectChange, ObjectWritten, OutcomeDetail, Result, StatusWritten
 from schemas.policies.control import ControlChanged, Mode
 from schemas.policies.limit_ranges import Limit, LimitRangeChanged, LimitRangeRemoved, LimitType
 from schemas.policies.reverts import RevertEnded, RevertRequested
@@ -220,16 +220,32 @@ decisions = (
 
 _workload_keys = st.just("") | workloads.map(lambda workload: workload.key)
 subjects = st.builds(Subject, st.sampled_from(SubjectKind), names, names, *[texts] * 3, _workload_keys)
-outcomes = st.builds(
-    ActionFinished,
+_written = st.builds(StatusWritten, texts, times, names, names, names, texts, st.sampled_from(Result), texts)
+_objects = st.builds(
+    ObjectWritten,
     texts,
     times,
+    *[names] * 4,
     texts,
-    st.sampled_from(Action),
+    st.integers(0, 1 << 40),
+    st.sampled_from(ObjectChange),
     st.sampled_from(Result),
     texts,
-    subjects,
-    st.sampled_from(OutcomeDetail),
-) | st.builds(StatusWritten, texts, times, names, names, names, texts, st.sampled_from(Result), texts)
+)
+outcomes = (
+    st.builds(
+        ActionFinished,
+        texts,
+        times,
+        texts,
+        st.sampled_from(Action),
+        st.sampled_from(Result),
+        texts,
+        subjects,
+        st.sampled_from(OutcomeDetail),
+    )
+    | _written
+    | _objects
+)
 
 events = facts | policies | decisions | outcomes | node_events.events

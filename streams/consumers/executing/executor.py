@@ -72,6 +72,11 @@ class HandlerResult:
     detail: OutcomeDetail = OutcomeDetail.NONE
 
 
+def _every(_decision: Any) -> bool:
+    """For a handler that carries out every decision of its class."""
+    return True
+
+
 def _unknown(_decision: Any) -> None:
     """For a handler that cannot see what has become of a decision."""
 
@@ -81,7 +86,7 @@ class Handler(Generic[D]):
     """How decisions of one class are carried out: where they come from (a topic's short name), and what is done.
 
     `act` looks at the subject first, then acts. `look` only looks: it answers when the world is as decided already, and None when
-    it is not. Both may raise TryAgain and GiveUp.
+    it is not. Both may raise TryAgain and GiveUp. Decisions that `concerns` denies are for others, and get no outcome from it.
     """
 
     topic: str
@@ -89,6 +94,7 @@ class Handler(Generic[D]):
     action: Action
     act: Callable[[D], HandlerResult]
     look: Callable[[D], HandlerResult | None] = _unknown
+    concerns: Callable[[D], bool] = _every
 
 
 def encode_outcome(context: LogContext, outcome: ActionFinished, *, cause: tuple[Place, ...]) -> NewRecord:
@@ -135,7 +141,7 @@ class Executor:
         """With a `lease`, it only reads while another instance holds it."""
         self._context, self._lease = context, lease
         self._handlers: Mapping[type[Any], Handler[Any]] = {handler.decision: handler for handler in handlers}
-        self._decisions = {context.cluster_partition(handler.topic): handler.action for handler in handlers}
+        self._decisions = {place: handler.action for handler in handlers for place in context.partitions_with(handler.topic)}
         """The partitions that decisions are read from, and the action whose name stands in their dead letters."""
         self._actions = frozenset(handler.action for handler in handlers)
         self._outcomes = context.cluster_partition("outcomes")
@@ -221,7 +227,7 @@ class Executor:
         handler = self._handlers.get(type(event))
         if isinstance(event, ActionFinished) and event.action in self._actions:
             index.apply(event)
-        elif handler is not None and isinstance(event, handler.decision):
+        elif handler is not None and isinstance(event, handler.decision) and handler.concerns(event):
             self._collect(_Pending(event, handler, record.place, unsure=not self._caught_up), index)
 
     def _collect(self, pending: _Pending, index: OutcomeIndex) -> None:

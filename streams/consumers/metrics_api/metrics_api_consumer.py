@@ -109,5 +109,5 @@ class MetricsApiConsumer:
             self._faults.pop(what, None)
         except (EdgeError, BadInput) as error:
             if self._faults.get(what) != str(error):
-                _log.warning("something could not be kept up", what=what, error=str(error))
+                _log.warning("the metrics API could not keep something up", what=what, error=str(error))
             self._faults[what] = str(error)

@@ -10,6 +10,7 @@ from agents.telemetry import (
     ClockMetrics,
     ConsumerMetrics,
     HealthServer,
+    MetricsApiMetrics,
     SourceMetrics,
     UsageMetrics,
     WebhookMetrics,
@@ -40,6 +41,7 @@ def metrics() -> dict[str, tuple[str, tuple[str, ...]]]:
     ConsumerMetrics(registry, topics)
     UsageMetrics(registry)
     WebhookMetrics(registry)
+    MetricsApiMetrics(registry)
     HealthServer(registry)
     found = {}
     for metric in registry._collector_to_names:
@@ -55,7 +57,7 @@ def test_the_table_names_every_metric_with_its_type_and_labels_and_no_other(
         name.strip("`"): (kind, tuple(part.strip() for part in labels.split(",") if part.strip()))
         for name, kind, labels, _ in _rows("## Metrics")
     }
-    assert len(metrics) == 45
+    assert len(metrics) == 50
     assert table == metrics
 
 
