@@ -8,6 +8,8 @@ from functools import cache
 
 from agents.engine.stage import Stage
 from agents.logic.conditions import conditions_stage
+from agents.logic.nodes import scaler_stage, scaling_plans
+from agents.logic.nodes.scaler_settings import ScalerSettings
 from agents.logic.stage_rules import StageRules
 from agents.logic.updates import updater
 from agents.logic.updates.update_settings import UpdateRules
@@ -55,6 +57,18 @@ def stages(settings: Settings) -> tuple[Stage, ...]:
             program=updater.PROGRAM,
             rules=asdict(update_rules),
             defaults=asdict(UpdateRules()),
+        ),
+        Stage(
+            name=scaling_plans.NAME,
+            reads=("policies", "control", "cluster-changes", "node-group-changes", "scheduling-changes", "outcomes"),
+            writes=(scaling_plans.TOPIC,),
+            open=lambda partition: scaler_stage.Scaler(
+                settings.nodes, partition, lambda cluster: partition_of(cluster, settings.topics.partitions) == partition
+            ),
+            refuse=refuse,
+            program=scaler_stage.PROGRAM,
+            rules=asdict(settings.nodes),
+            defaults=asdict(ScalerSettings()),
         ),
     )
 

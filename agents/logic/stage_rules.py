@@ -7,7 +7,7 @@ what was in force. A log without such a record is decided by the settings that t
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Generic, TypeVar, get_args
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar, get_args, runtime_checkable
 
 from agents.engine.tables.object_table import ObjectTable
 from agents.engine.turn import Recorded
@@ -27,6 +27,8 @@ else:
 _LEAST = 0.001
 _DIVIDE = {"interval", "memory_window", "memory_windows", "cpu_half_life", "memory_half_life", "round_cpu", "round_memory"}
 """Something is divided by these."""
+_SIGNED = {"pod_priority_cutoff"}
+"""These may be negative."""
 _MOST: Mapping[object, float] = {Fraction: 1, Seconds: 100 * 366 * 86_400, Cores: bounds.MOST_CORES, Bytes: bounds.MOST_BYTES}
 _SHARES_OF_MORE = {"margin": 100.0, "threshold": 100.0, "bounds_step": 100.0}
 """Shares of something that may be exceeded."""
@@ -39,6 +41,15 @@ class RecordedRules:
     version: str
     settings: Mapping[str, RuleValue]
     place: Place
+
+
+@runtime_checkable
+class SelfChecked(Protocol):
+    """Settings that know more of themselves than their types say."""
+
+    def faults(self) -> Iterator[tuple[str, str]]:
+        """The name of each setting that cannot be, and why."""
+        ...
 
 
 class StageRules(Generic[S]):
@@ -100,7 +111,7 @@ def odd(settings: S) -> Iterator[tuple[str, str]]:
     """The name of each setting that would stop a stage or can only be a slip of the pen, such as a percentile of 90, and why."""
     for field in fields(settings):
         name, value = field.name, getattr(settings, field.name)
-        if isinstance(value, bool) or not isinstance(value, int | float):
+        if isinstance(value, bool) or not isinstance(value, int | float) or name in _SIGNED:
             continue
         least = _LEAST if name in _DIVIDE else 0
         if not (math.isfinite(value) and value >= least):
@@ -108,6 +119,9 @@ def odd(settings: S) -> Iterator[tuple[str, str]]:
         elif value > (most := _most(name, field.type)):
             share = ", a share of 1 as in 0.9 for 90 %" if most == 1 else ""
             yield name, f"it must not be above {most:g}{share}"
+    checked: object = settings
+    if isinstance(checked, SelfChecked):
+        yield from checked.faults()
 
 
 def _most(name: str, kind: object) -> float:

@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from agents.logic.nodes.scaler_settings import ScalerSettings
 from agents.logic.updates.update_settings import UpdateSettings
 from agents.logic.vertical.vertical_settings import VerticalSettings
 from agents.settings.metrics_api_settings import MetricsApiSettings
@@ -123,6 +124,8 @@ class ClusterSettings(SettingsGroup):
     """Whether to use the service account of the pod that this process runs in, whatever else there is."""
     namespaces: tuple[Name, ...] = ()
     """The only namespaces to watch; none means all of them. Nodes are watched in any case."""
+    nodes: bool = False
+    """Whether to tell what node scaling needs: each node in detail, what pods ask of nodes, disruption budgets, controllers."""
     lease_namespace: Name | None = None
     """Where the Leases are by which two resizers or evictors take turns; unset means the pod's own namespace, or none outside."""
     start: datetime | None = None
@@ -189,6 +192,8 @@ class Settings(BaseSettings):
     """How requests are recommended."""
     updates: UpdateSettings = UpdateSettings()
     """Which pods are changed, and when."""
+    nodes: ScalerSettings = ScalerSettings()
+    """When node groups grow and which nodes go."""
     cluster: ClusterSettings = ClusterSettings()
     """The cluster that sources watch and consumers act on."""
     usage: UsageSourceSettings = UsageSourceSettings()

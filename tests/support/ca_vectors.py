@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from agents.logic.nodes.pod_scheduling_needs import PodNature, PodOwner, SchedulablePod
-from agents.logic.nodes.scheduling import placement_rules, pod_requests
+from agents.logic.nodes.scheduling import placement_rules
 from agents.logic.nodes.scheduling.pod_shapes import PodShape, SchedulingNode, pairs
 from agents.logic.nodes.scheduling.scheduled_cluster import MOST_AMOUNT, ScheduledCluster
+from schemas import pod_requests
 
 ROOT = Path(os.environ.get("ULLAGE_SHARED", Path(__file__).parents[3] / "shared")) / "golden" / "ca"
 NAMESPACES = {"default": {"team": "a"}, "other": {"team": "b"}, "kube-system": {}}

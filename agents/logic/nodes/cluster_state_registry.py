@@ -124,8 +124,8 @@ class ClusterStateRegistry:
         self.requests: dict[str, ScaleUpRequest] = {}
         self.wrong: dict[str, WrongSize] = {}
         self.creation_errors: dict[str, dict[str, ScaleUpFailure]] = {}
-        self._leaving: list[tuple[str, float]] = []
-        self._since: dict[str, float] = {}
+        self.leaving: list[tuple[str, float]] = []
+        self.since: dict[str, float] = {}
 
     # What is done
 
@@ -145,7 +145,7 @@ class ClusterStateRegistry:
 
     def scale_down(self, group: str, now: float) -> None:
         """Note that one node of a group is being deleted."""
-        self._leaving.append((group, now + SCALE_DOWN_FORGOTTEN))
+        self.leaving.append((group, now + SCALE_DOWN_FORGOTTEN))
 
     def fail(self, group: str, failure: ScaleUpFailure, now: float) -> None:
         """Note that a group could not grow."""
@@ -176,9 +176,9 @@ class ClusterStateRegistry:
                 one.registered.append(node.name)
                 self._class_of(node, one, now).append(node.name)
         waiting = [one for one in look.unregistered if not one.deleting and one.error is None]
-        self._since = {one.name: self._since.get(one.name, now) for one in waiting}
+        self.since = {one.name: self.since.get(one.name, now) for one in waiting}
         for instance in waiting:
-            late = self._since[instance.name] + self.provision.get(instance.group, self.settings.max_provision) < now
+            late = self.since[instance.name] + self.provision.get(instance.group, self.settings.max_provision) < now
             for one in (self.total, self.groups.setdefault(instance.group, NodeReadiness())):
                 (one.long_unregistered if late else one.unregistered).append(instance.name)
 
@@ -193,7 +193,7 @@ class ClusterStateRegistry:
 
     def _set_ranges(self, targets: Mapping[str, int]) -> None:
         leaving: dict[str, int] = {}
-        for group, _until in self._leaving:
+        for group, _until in self.leaving:
             leaving[group] = leaving.get(group, 0) + 1
         self.ranges = {}
         for group, target in targets.items():
@@ -213,7 +213,7 @@ class ClusterStateRegistry:
                 self.fail(group, failure, now)
                 failed.append(FailedScaleUp(group, failure, request.increase))
                 del self.requests[group]
-        self._leaving = [(group, until) for group, until in self._leaving if until > now]
+        self.leaving = [(group, until) for group, until in self.leaving if until > now]
         return failed
 
     def _creation_failures(self, before: Mapping[str, Mapping[str, ScaleUpFailure]], now: float) -> list[FailedScaleUp]:

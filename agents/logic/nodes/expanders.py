@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from agents.logic.nodes.priority_config import Priorities
-from agents.logic.nodes.scheduling.pod_requests import CPU, MEMORY
 from agents.logic.nodes.scheduling.pod_shapes import SchedulingNode
+from schemas.pod_requests import CPU, MEMORY
 
 NOT_MATCHED = "PriorityConfigMapNotMatchedGroup"
 NONE_MATCHED = "PriorityConfigMapNoGroupMatched"

@@ -28,6 +28,7 @@ from agents.logic.nodes.pod_scheduling_needs import PodNature, SchedulablePod, r
 from agents.logic.nodes.scale_up import GroupIncrease, ScaleUp, ScaleUpGroup, ScaleUpSettings
 from agents.logic.nodes.scheduling.pod_shapes import SchedulingNode
 from agents.logic.nodes.scheduling.scheduled_cluster import Row, ScheduledCluster, numbers
+from agents.logic.nodes.scheduling.scheduler_filters import FilterFailure
 from agents.logic.nodes.scheduling.topology_counts import Namespaces
 from agents.logic.nodes.unneeded_nodes import DISABLED, GroupSize, ScaleDown, ScaleDownChoice, ScaleDownNode, ScaleDownSettings
 
@@ -55,7 +56,7 @@ class NodeSeen:
 
 @dataclass(frozen=True, slots=True)
 class GroupSeen:
-    """A group as its provider has it."""
+    """A group as its provider has it. `sources` are what its nodes can come from: backed off all of them, so is the group."""
 
     name: str
     least: int
@@ -64,6 +65,7 @@ class GroupSeen:
     template: GroupTemplate | None
     options: GroupOptions = field(default_factory=GroupOptions)
     gpu: bool = False
+    sources: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +107,15 @@ class NodeAutoscalerSettings:
     enforce_minimum: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class HelplessPods:
+    """Waiting pods of one nature that no group's new node would take: one of them, how many, and by group what is in the way."""
+
+    pod: SchedulablePod
+    count: int
+    failures: Mapping[str, FilterFailure]
+
+
 @dataclass(slots=True)
 class NodeDecisions:
     """What is to be done, in this order: targets lowered, instances removed, groups grown, nodes deleted, soft taints changed."""
@@ -118,6 +129,7 @@ class NodeDecisions:
     scale_up: ScaleUp = field(default_factory=ScaleUp)
     triggered: list[SchedulablePod] = field(default_factory=list)
     not_triggered: list[SchedulablePod] = field(default_factory=list)
+    helpless: list[HelplessPods] = field(default_factory=list)
     halted: str = ""
 
 
@@ -153,8 +165,13 @@ class NodeAutoscaler:
 
     # Deciding
 
-    def step(self, world: NodeDecisionInputs, around: ExpanderContext, now: float) -> NodeDecisions:
-        """Decide on all groups."""
+    def step(
+        self, world: NodeDecisionInputs, around: ExpanderContext, now: float, *, shrink: bool = True, explain: int = 0
+    ) -> NodeDecisions:
+        """Decide on all groups. Without `shrink` no node is looked at: something urgent came between two looks.
+
+        `explain`: of so many natures of pods that no group helps it is found out why.
+        """
         found = NodeDecisions()
         if not self.settings.from_zero and not any(one.ready for one in world.nodes):
             found.halted = "the cluster has no ready node"
@@ -165,7 +182,9 @@ class NodeAutoscaler:
             return found
         cluster = _picture(world, self.settings.pending)
         placed = self._grow(world, cluster, found, around, now)
-        if self.settings.shrink and placed is not None:
+        if found.not_triggered and explain:
+            found.helpless = _explained(cluster, self._groups(world, now), found.not_triggered, explain)
+        if shrink and self.settings.shrink and placed is not None:
             self._shrink(world, cluster, placed, found, now)
         if self.settings.enforce_minimum:
             minima = {group.name: group.least for group in world.groups}
@@ -198,11 +217,16 @@ class NodeAutoscaler:
                 one.most,
                 one.template,
                 healthy=self.state.group_healthy(one.name),
-                backed_off=self.state.backoff.of(one.name, now) is not None,
+                backed_off=self._backed_off(one, now),
                 gpu=one.gpu,
             )
             for one in world.groups
         ]
+
+    def _backed_off(self, group: GroupSeen, now: float) -> bool:
+        books = self.state.backoff
+        exhausted = bool(group.sources) and all(books.of(source, now) is not None for source in group.sources)
+        return exhausted or books.of(group.name, now) is not None
 
     def _grow(
         self, world: NodeDecisionInputs, cluster: ScheduledCluster, found: NodeDecisions, around: ExpanderContext, now: float
@@ -294,6 +318,19 @@ class NodeAutoscaler:
         found.untaint = [one.node.name for one in staying if one.soft_tainted and one.node.name not in wanted][:most]
         new = [one.node.name for one in staying if not one.soft_tainted and one.node.name in wanted]
         found.taint = new[: most - len(found.untaint)]
+
+
+def _explained(
+    cluster: ScheduledCluster, groups: Sequence[ScaleUpGroup], pods: Sequence[SchedulablePod], most: int
+) -> list[HelplessPods]:
+    """The first natures of these pods, with what keeps them off a new node of each group."""
+    alike: dict[PodNature, list[SchedulablePod]] = {}
+    for pod in pods:
+        alike.setdefault(pod.nature, []).append(pod)
+    first = list(alike.items())[:most]
+    return [
+        HelplessPods(some[0], len(some), scaleup.why_not(cluster, groups, cluster.shape(nature.shape))) for nature, some in first
+    ]
 
 
 def _look(world: NodeDecisionInputs) -> RegistrySnapshot:

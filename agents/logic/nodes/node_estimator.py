@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from agents.logic.nodes.scheduling import placement, scheduler_filters
-from agents.logic.nodes.scheduling.pod_requests import CPU, MEMORY
 from agents.logic.nodes.scheduling.pod_shapes import HOSTNAME, PodShape, SchedulingNode
 from agents.logic.nodes.scheduling.scheduled_cluster import Row, ScheduledCluster, ShapeId
+from schemas.pod_requests import CPU, MEMORY
 
 MOST_NODES = 100_000
 """No estimate adds more nodes than this, whatever the limits say."""

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from agents.logic.nodes.pod_scheduling_needs import SchedulablePod, is_daemon, is_mirror, lingers
-from agents.logic.nodes.scheduling.pod_requests import CPU, MEMORY
 from agents.logic.nodes.scheduling.pod_shapes import SchedulingNode
+from schemas.pod_requests import CPU, MEMORY
 
 
 class UtilizationError(ValueError):

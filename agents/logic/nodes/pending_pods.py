@@ -22,11 +22,15 @@ NATURE = attrgetter("nature")
 
 @dataclass(frozen=True, slots=True)
 class PendingSettings:
-    """Pods below `cutoff` in priority are expendable; younger than `delay` seconds they wait."""
+    """Pods below `cutoff` in priority are expendable; younger than `delay` seconds they wait.
+
+    `new`: seconds for which pods count as new; 0 if the caller waits for further ones itself.
+    """
 
     cutoff: int = -10
     delay: float = 0.0
     gpus: frozenset[str] = frozenset(("nvidia.com/gpu",))
+    new: float = NEW
 
 
 def expendable(nature: PodNature, settings: PendingSettings) -> bool:
@@ -57,7 +61,9 @@ def all_new(pods: Sequence[SchedulablePod], settings: PendingSettings, now: floa
     """Whether all pods are so new that more of them may be about to come. Source: allPodsAreNew in core/static_autoscaler.go."""
     asking = {nature for nature in set(map(NATURE, pods)) if any(nature.shape.request(name) for name in settings.gpus)}
     gpu = [pod for pod in pods if pod.nature in asking] if asking else []
-    return all(now - pod.created < NEW for pod in pods) or (bool(gpu) and all(now - pod.created < NEW_GPU for pod in gpu))
+    return all(now - pod.created < settings.new for pod in pods) or (
+        bool(gpu) and all(now - pod.created < NEW_GPU for pod in gpu)
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,9 +16,9 @@ from agents.logic.nodes.group_balancing import GrowableGroup
 from agents.logic.nodes.node_estimator import EstimatorLimits, GroupTemplate, PodGroup
 from agents.logic.nodes.scheduling import placement, scheduler_filters
 from agents.logic.nodes.scheduling.label_columns import Counts
-from agents.logic.nodes.scheduling.pod_requests import CPU, MEMORY
 from agents.logic.nodes.scheduling.pod_shapes import HOSTNAME
 from agents.logic.nodes.scheduling.scheduled_cluster import ScheduledCluster, ShapeId
+from schemas.pod_requests import CPU, MEMORY
 
 MOST_ESTIMATES = 256
 """Different templates that one decision estimates; groups beyond that are left out with a reason."""

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from agents.logic.nodes.scheduling.pod_requests import MEMORY
 from agents.logic.nodes.scheduling.pod_shapes import HOSTNAME, REGION, ZONE, SchedulingNode
+from schemas.pod_requests import MEMORY
 
 GENERIC_IGNORED = frozenset(
     (

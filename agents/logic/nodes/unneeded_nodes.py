@@ -20,8 +20,8 @@ from agents.logic.nodes.drain_rules import Blocking, DrainContext, DrainedNode
 from agents.logic.nodes.pod_scheduling_needs import PodNature, SchedulablePod, is_daemon, is_mirror
 from agents.logic.nodes.scheduling import placement
 from agents.logic.nodes.scheduling.label_columns import Counts
-from agents.logic.nodes.scheduling.pod_requests import CPU, MEMORY
 from agents.logic.nodes.scheduling.scheduled_cluster import Row, ScheduledCluster
+from schemas.pod_requests import CPU, MEMORY
 
 DISABLED = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
 TO_BE_DELETED = "ToBeDeletedByClusterAutoscaler"
@@ -130,8 +130,8 @@ class ScaleDown:
         self.unneeded: dict[str, UnneededNode] = {}
         self.stays: dict[str, StayingNode] = {}
         self.interval = float("inf")
-        self._failed: dict[str, float] = {}
-        self._looked: float | None = None
+        self.failed: dict[str, float] = {}
+        self.looked: float | None = None
 
     def forget(self) -> None:
         """Start all timers anew: what was seen is no longer to be trusted."""
@@ -144,10 +144,10 @@ class ScaleDown:
     ) -> None:
         """Find the nodes that are not needed. The cluster is left as it was, pending pods in it keep their places."""
         now = scene.now
-        if self._looked is not None and now > self._looked:
-            self.interval = min(self.interval, now - self._looked)
-        self._looked = now
-        self._failed = {name: until for name, until in self._failed.items() if until > now}
+        if self.looked is not None and now > self.looked:
+            self.interval = min(self.interval, now - self.looked)
+        self.looked = now
+        self.failed = {name: until for name, until in self.failed.items() if until > now}
         self.stays = {}
         usage = _usage(cluster)
         able = [one for one in nodes if self._eligible(cluster, one, groups, usage, now)]
@@ -185,7 +185,7 @@ class ScaleDown:
         if group is not None and group.target <= group.least:
             return StayingNode(StayReason.MIN_SIZE)
         reasons = (
-            (StayReason.RECENT, one.name in self._failed),
+            (StayReason.RECENT, one.name in self.failed),
             (StayReason.DELETING, one.deleting is not None and one.deleting + TAINT_STALE > now),
             (StayReason.DISABLED, one.disabled),
             (StayReason.NOT_AUTOSCALED, group is None),
@@ -242,7 +242,7 @@ class ScaleDown:
 
     def _fail(self, one: ScaleDownNode, stay: StayingNode, now: float) -> None:
         self.stays[one.name] = stay
-        self._failed[one.name] = now + self.settings.recheck
+        self.failed[one.name] = now + self.settings.recheck
 
     def _move(
         self, cluster: ScheduledCluster, one: ScaleDownNode, drained: DrainedNode, order: Counts

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 
 from agents.engine.turn import Event
 from agents.logic.guards import guard_validation
+from agents.logic.nodes import node_checks, scaler_stage, scaling_plans
+from agents.logic.nodes.scaler_settings import ScalerSettings
 from agents.logic.replicas import scaling_checks
 from agents.logic.stage_rules import fault
 from agents.logic.updates import plan_builder, updater
@@ -21,6 +23,7 @@ from schemas.policies.rules import StageRulesChanged
 _RULES = {
     (recommender_stage.NAME, recommender_stage.PROGRAM): VerticalSettings,
     (plan_builder.NAME, updater.PROGRAM): UpdateRules,
+    (scaling_plans.NAME, scaler_stage.PROGRAM): ScalerSettings,
 }
 """The settings that each stage of this program has. What rules of other programs may hold is not known here."""
 
@@ -42,3 +45,4 @@ def _reasons(event: Event) -> Iterator[str]:
     yield from usage_checks.reasons(event)
     yield from vertical_checks.reasons(event)
     yield from scaling_checks.reasons(event)
+    yield from node_checks.reasons(event)

@@ -4,9 +4,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from agents.logic.nodes.scheduling.pod_requests import CPU, MEMORY, PODS
 from agents.logic.nodes.scheduling.pod_shapes import HOSTNAME, REGION, ZONE, SchedulingNode, Taint, pairs
 from schemas import exact_quantity
+from schemas.pod_requests import CPU, MEMORY, PODS
 
 GPU = "nvidia.com/gpu"
 GPU_LABEL = "k8s.amazonaws.com/accelerator"

@@ -8,8 +8,8 @@ absurd.
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from agents.logic.nodes.scheduling.pod_requests import Amounts
 from agents.logic.nodes.scheduling.scheduling_selectors import NOTHING, LabelRequirement, SchedulingSelector
+from schemas.pod_requests import Amounts
 
 HOSTNAME = "kubernetes.io/hostname"
 ZONE = "topology.kubernetes.io/zone"

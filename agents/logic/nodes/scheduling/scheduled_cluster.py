@@ -10,7 +10,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from agents.logic.nodes.scheduling.label_columns import Counts, LabelTable, Mask, grown
-from agents.logic.nodes.scheduling.pod_requests import CPU, EPHEMERAL, MEMORY, PODS
 from agents.logic.nodes.scheduling.pod_shapes import (
     HARD,
     UNSCHEDULABLE_TAINT,
@@ -34,6 +33,7 @@ from agents.logic.nodes.scheduling.topology_counts import (
     SpreadCounts,
     hears,
 )
+from schemas.pod_requests import CPU, EPHEMERAL, MEMORY, PODS
 
 MOST_AMOUNT = 2**50
 """The largest amount of one resource that a pod or a node is taken to have; sums over thousands of pods then fit 64 bits."""

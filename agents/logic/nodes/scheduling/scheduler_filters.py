@@ -10,11 +10,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from agents.logic.nodes.scheduling.label_columns import Mask
-from agents.logic.nodes.scheduling.pod_requests import PODS
 from agents.logic.nodes.scheduling.pod_shapes import PodShape, TopologySpread
 from agents.logic.nodes.scheduling.scheduled_cluster import Row, ScheduledCluster, ShapeId
 from agents.logic.nodes.scheduling.scheduling_selectors import LabelOperator
 from agents.logic.nodes.scheduling.topology_counts import AllOf, EligibleNodes, SpreadCounts, hears
+from schemas.pod_requests import PODS
 
 Filter = Callable[[ScheduledCluster, ShapeId, slice], Mask]
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from agents.logic.nodes.scheduling import placement, placement_rules, pod_requests, scheduler_filters
-from schemas import exact_quantity
+from agents.logic.nodes.scheduling import placement, placement_rules, scheduler_filters
+from schemas import exact_quantity, pod_requests
 from tests.support.ca_vectors import amounts, cluster, containers, shape, vectors
 
 Vector = dict[str, Any]

@@ -1,0 +1,167 @@
+"""The picture of one cluster that a decision is made from, put together from what the scaler knows."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from agents.logic.nodes import cluster_facts
+from agents.logic.nodes.aws import group_options
+from agents.logic.nodes.aws.asg_provider import DYING
+from agents.logic.nodes.aws.group_options import OPTION_TAG
+from agents.logic.nodes.cluster_state_registry import SeenInstance
+from agents.logic.nodes.drain_rules import DisruptionBudgets, KnownControllers
+from agents.logic.nodes.expanders import ExpanderContext, Prices
+from agents.logic.nodes.node_autoscaler import GroupSeen, NodeDecisionInputs, NodeSeen
+from agents.logic.nodes.node_estimator import GroupTemplate
+from agents.logic.nodes.pod_scheduling_needs import PodNature, is_daemon
+from agents.logic.nodes.scaler_settings import ScalerSettings
+from agents.logic.nodes.scaler_state import KnownGroup, KnownNode, ScalerState
+from agents.logic.nodes.scheduling import daemonset_pods
+from agents.logic.nodes.unneeded_nodes import TO_BE_DELETED
+from schemas import times
+from schemas.facts.node_groups import NodeGroupSeen, NodeInstanceSeen
+
+READY = "Ready"
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterView:
+    """One cluster at one moment. Nodes and groups by name; `instance_of` gives the instance of each node that has one."""
+
+    inputs: NodeDecisionInputs
+    seen: Mapping[str, NodeSeen]
+    sized: Mapping[str, GroupSeen]
+    nodes: Mapping[str, KnownNode]
+    groups: Mapping[str, KnownGroup]
+    instance_of: Mapping[str, NodeInstanceSeen]
+    unregistered: Mapping[str, NodeInstanceSeen]
+    ready: int
+
+
+def view(state: ScalerState, cluster: str, settings: ScalerSettings) -> ClusterView:
+    """The cluster as the facts and our own open plans have it.
+
+    A group counts as having the size that it was last let grow to while that plan is open.
+    """
+    prefix = f"{cluster}/"
+    nodes = {known.fact.node: known for key, known in state.nodes.items() if key.startswith(prefix)}
+    groups = {known.fact.group: known for key, known in state.groups.items() if key.startswith(prefix)}
+    instances = [one for key, one in state.instances.items() if key.startswith(prefix) and one.group in groups]
+    by_provider = {one.provider_id: one for one in instances}
+    instance_of = {
+        name: by_provider[known.fact.provider_id] for name, known in nodes.items() if known.fact.provider_id in by_provider
+    }
+    taken = {one.provider_id for one in instance_of.values()}
+    unregistered = {one.instance: one for one in sorted(instances, key=lambda one: one.instance) if one.provider_id not in taken}
+    seen = [_node(state, cluster, nodes[name], instance_of.get(name)) for name in sorted(nodes)]
+    index = state.ready_index()
+    inputs = NodeDecisionInputs(
+        nodes=seen,
+        groups=_groups(state, cluster, [groups[name].fact for name in sorted(groups)], _typical(seen, nodes), settings),
+        waiting=index.waiting(cluster),
+        instances=[SeenInstance(one.instance, one.group, one.lifecycle in DYING) for one in unregistered.values()],
+        workloads=_controllers(state, prefix),
+        budgets=DisruptionBudgets(
+            [cluster_facts.budget(state.budgets.get(key)) for key in sorted(state.budgets) if key.startswith(prefix)]  # type: ignore[arg-type]  # the key is one of the table
+        ),
+    )
+    by_name = {one.node.name: one for one in seen}
+    sized = {one.name: one for one in inputs.groups}
+    return ClusterView(inputs, by_name, sized, nodes, groups, instance_of, unregistered, sum(one.ready for one in seen))
+
+
+def _controllers(state: ScalerState, prefix: str) -> KnownControllers:
+    found = {
+        (one.kind, one.namespace, one.name): one.replicas for key, one in state.controllers.items() if key.startswith(prefix)
+    }
+    return KnownControllers(found)
+
+
+def is_ready(known: KnownNode) -> bool:
+    """Whether a node's kubelet says that it is ready."""
+    return known.fact.conditions.get(READY) == "True"
+
+
+def _node(state: ScalerState, cluster: str, known: KnownNode, instance: NodeInstanceSeen | None) -> NodeSeen:
+    fact = known.fact
+    key = f"{cluster}/{fact.node}"
+    plan = state.plans.get(f"{cluster}/node/{fact.node}")
+    taint = next((one for one in fact.taints if one.key == TO_BE_DELETED), None)
+    deleting = plan.since if plan is not None else _seconds(taint.value) if taint is not None else None
+    made = cluster_facts.node(fact)
+    return NodeSeen(
+        made,
+        "" if instance is None else instance.group,
+        state.index.on(key),
+        times.to_seconds(fact.created),
+        ready=is_ready(known),
+        gone=instance is not None and instance.lifecycle in DYING,
+        deleting=deleting,
+        draining=plan.draining if plan is not None else False,
+        annotations=fact.annotations,
+        gpu=cluster_facts.gpu(made),
+    )
+
+
+def _seconds(text: str) -> float:
+    """The time that the taint of a deletion carries; long ago if it carries none."""
+    return float(text) if text.isascii() and text.isdigit() and len(text) < len("9999999999999") else 0.0
+
+
+def _typical(seen: list[NodeSeen], nodes: Mapping[str, KnownNode]) -> dict[str, KnownNode]:
+    """For each group with a node in good order the first such node."""
+    found: dict[str, KnownNode] = {}
+    for one in seen:
+        if one.group and one.ready and one.deleting is None and not one.node.unschedulable:
+            found.setdefault(one.group, nodes[one.node.name])
+    return found
+
+
+def _groups(
+    state: ScalerState, cluster: str, facts: list[NodeGroupSeen], typical: Mapping[str, KnownNode], settings: ScalerSettings
+) -> list[GroupSeen]:
+    daemons = state.ready_index().daemons(cluster)
+    found = []
+    for fact in facts:
+        template = _template(fact, typical.get(fact.group), daemons)
+        plan = state.plans.get(f"{cluster}/group/{fact.group}")
+        found.append(
+            GroupSeen(
+                fact.group,
+                fact.least,
+                fact.most,
+                max(fact.desired, plan.after if plan is not None else 0),
+                template,
+                group_options.of_group({OPTION_TAG + key: text for key, text in fact.options.items()}, settings.group_defaults),
+                gpu=template is not None and bool(cluster_facts.gpu(template.node)),
+                sources=_sources(fact) if settings.capacity_memory else (),
+            )
+        )
+    return found
+
+
+def capacity_key(instance_type: str, zone: str) -> str:
+    """What stands in the books of failures for a type of instance in a zone; no group's name has such a form."""
+    return f"{instance_type} in {zone}"
+
+
+def _sources(fact: NodeGroupSeen) -> tuple[str, ...]:
+    return tuple(capacity_key(kind, zone) for kind in fact.instance_types for zone in fact.zones)
+
+
+def _template(fact: NodeGroupSeen, typical: KnownNode | None, daemons: list[PodNature]) -> GroupTemplate | None:
+    """How a new node looks: like one of the group, else as the cloud describes it; with the DaemonSets' pods on it."""
+    if typical is not None:
+        node = cluster_facts.like(typical.fact)
+    elif fact.template is not None:
+        node = cluster_facts.template(fact.group, fact.template)
+    else:
+        return None
+    pods = [one.shape for one in daemons if is_daemon(one) and daemonset_pods.runs(one.shape, node)[0]]
+    return GroupTemplate(node, tuple(pods))
+
+
+def expander_context(found: ClusterView, settings: ScalerSettings, turn: int) -> ExpanderContext:
+    """What the expanders may know besides the options."""
+    priced = {name: known.fact.price for name, known in found.groups.items() if known.fact.price is not None}
+    prices = Prices(priced, settings.core_price, settings.memory_price) if priced else None
+    return ExpanderContext(prices=prices, cluster_nodes=len(found.nodes), seed=settings.seed * 1_000_003 + turn // 1000)

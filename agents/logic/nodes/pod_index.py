@@ -1,0 +1,146 @@
+"""Pods by where they are: the lists that a decision reads, kept up to date pod by pod and derived from the tables alone."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from agents.logic.nodes import cluster_facts
+from agents.logic.nodes.pod_scheduling_needs import PodNature, SchedulablePod
+from schemas.facts.pods import PodPhase
+from schemas.facts.scheduled_pods import PodShapeSeen
+from schemas.names import Place
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedPod:
+    """A pod as the scaler keeps it. `shape` is the key of its shape; times in seconds; `place` only of one that waits."""
+
+    namespace: str
+    name: str
+    shape: str
+    node: str
+    phase: PodPhase
+    created: float
+    deleted: float | None = None
+    pinned: str = ""
+    waits: bool = False
+    place: Place | None = None
+
+
+class PodIndex:
+    """All pods of a partition's clusters. Keys are those of the tables: `cluster/uid`, `cluster/shape`."""
+
+    def __init__(self) -> None:
+        self.stale = False
+        self._pods: dict[str, tuple[str, str, SchedulablePod]] = {}
+        self._on: dict[str, dict[str, SchedulablePod]] = {}
+        self._waiting: dict[str, dict[str, SchedulablePod]] = {}
+        self._sorted: dict[str, list[SchedulablePod]] = {}
+        self._seen: dict[str, PodShapeSeen] = {}
+        self._natures: dict[tuple[str, str, bool], PodNature] = {}
+        self._variants: dict[str, list[tuple[str, str, bool]]] = {}
+        self._shape_ids: dict[int, str] = {}
+        self._cited: dict[str, int] = {}
+
+    # Shapes
+
+    def shape_seen(self, key: str, shape: PodShapeSeen) -> None:
+        """A shape that pods may cite."""
+        self._seen[key] = shape
+
+    def shape_gone(self, key: str) -> None:
+        """Nobody cites a shape any more."""
+        self._seen.pop(key, None)
+        self._cited.pop(key, None)
+        for variant in self._variants.pop(key, ()):
+            self._shape_ids.pop(id(self._natures.pop(variant)), None)
+
+    def cited(self, key: str) -> int:
+        """How many pods have a shape."""
+        return self._cited.get(key, 0)
+
+    def nature(self, key: str, pinned: str = "", *, terminating: bool = False) -> PodNature:
+        """What the pods of a shape share; those of one node, and those that are on their way out, are a kind of their own."""
+        variant = (key, pinned, terminating)
+        found = self._natures.get(variant)
+        if found is None:
+            made = cluster_facts.nature(self._seen[key])
+            if pinned or terminating:
+                made = replace(made, shape=replace(made.shape, node_name=pinned, terminating=terminating))
+            found = self._natures[variant] = made
+            self._variants.setdefault(key, []).append(variant)
+            self._shape_ids[id(made)] = key
+        return found
+
+    def shape_of(self, pod: SchedulablePod) -> str:
+        """The key of a pod's shape."""
+        return self._shape_ids[id(pod.nature)]
+
+    def shape(self, key: str) -> PodShapeSeen:
+        """A shape as it was told."""
+        return self._seen[key]
+
+    def daemons(self, cluster: str) -> list[PodNature]:
+        """One nature for each DaemonSet that has a pod somewhere, in the order of their names."""
+        newest: dict[tuple[str, str], str] = {}
+        for key in sorted(self._seen):
+            owner = self._seen[key].owner
+            if key.startswith(f"{cluster}/") and owner is not None and owner.kind == "DaemonSet":
+                newest[self._seen[key].namespace, owner.name] = key
+        return [self.nature(newest[name]) for name in sorted(newest)]
+
+    # Pods
+
+    def put(self, key: str, pod: PlacedPod) -> None:
+        """A pod is where it is."""
+        self.remove(key)
+        nature = self.nature(pod.shape, "" if pod.node else pod.pinned, terminating=pod.deleted is not None)
+        made = SchedulablePod(pod.name, nature, pod.phase.value, pod.created, pod.deleted)
+        cluster = key.split("/", 1)[0]
+        where = f"{cluster}/{pod.node}" if pod.node else ""
+        if where:
+            self._on.setdefault(where, {})[key] = made
+            self._sorted.pop(where, None)
+        elif pod.waits and pod.deleted is None:
+            self._waiting.setdefault(cluster, {})[key] = made
+        self._pods[key] = (where, pod.shape, made)
+        self._cited[pod.shape] = self._cited.get(pod.shape, 0) + 1
+
+    def remove(self, key: str) -> None:
+        """A pod is gone, or elsewhere."""
+        known = self._pods.pop(key, None)
+        if known is None:
+            return
+        where, shape, _pod = known
+        self._cited[shape] -= 1
+        if where:
+            mine = self._on[where]
+            del mine[key]
+            self._sorted.pop(where, None)
+            if not mine:
+                del self._on[where]
+        else:
+            self._waiting.get(key.split("/", 1)[0], {}).pop(key, None)
+
+    def on(self, node: str) -> Sequence[SchedulablePod]:
+        """The pods of a node, by its key; alike ones follow one another."""
+        found = self._sorted.get(node)
+        if found is None:
+            mine = self._on.get(node)
+            if mine is None:
+                return ()
+            order = sorted((self.shape_of(pod), pod.namespace, pod.name, key) for key, pod in mine.items())
+            found = self._sorted[node] = [mine[key] for _shape, _namespace, _name, key in order]
+        return found
+
+    def uids(self, node: str) -> dict[str, str]:
+        """The uids of the pods of a node, by namespace and name."""
+        return {pod.key: key.split("/", 1)[1] for key, pod in self._on.get(node, {}).items()}
+
+    def waiting(self, cluster: str) -> list[SchedulablePod]:
+        """The pods that wait for a node, oldest first."""
+        mine = self._waiting.get(cluster, {})
+        return [mine[key] for key in sorted(mine, key=lambda key: (mine[key].created, mine[key].key, key))]
+
+    def waiting_keys(self, cluster: str) -> dict[str, str]:
+        """The keys of the pods that wait, by namespace and name."""
+        return {pod.key: key for key, pod in self._waiting.get(cluster, {}).items()}

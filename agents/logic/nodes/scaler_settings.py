@@ -1,0 +1,188 @@
+"""Settings of the scaler. Defaults are upstream's; where upstream has no such setting or another default, the text says so."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from agents.logic.nodes import expanders, similar_groups
+from agents.logic.nodes.aws.group_options import GroupOptions
+from agents.logic.nodes.cluster_state_registry import StateSettings
+from agents.logic.nodes.deletion_budgets import DeletionParallelism
+from agents.logic.nodes.drain_rules import DrainSettings
+from agents.logic.nodes.expanders import Expander, ExpanderError
+from agents.logic.nodes.group_backoff import BackoffSettings
+from agents.logic.nodes.node_autoscaler import NodeAutoscalerSettings, ScaleDownDelays
+from agents.logic.nodes.pending_pods import NEW, PendingSettings
+from agents.logic.nodes.scale_up import ClusterLimits, ScaleUpSettings
+from agents.logic.nodes.unneeded_nodes import ScaleDownSettings
+from schemas.pod_requests import CPU, MEMORY
+from schemas.units import Fraction, Seconds
+
+GIB = 2**30
+
+
+class ScalerProfile(StrEnum):
+    """UPSTREAM decides one group in each look and looks on a period; ULLAGE serves all pods at once, as soon as they wait."""
+
+    ULLAGE = "ullage"
+    UPSTREAM = "upstream"
+
+
+@dataclass(frozen=True, slots=True)
+class ScalerSettings:
+    """When groups grow and nodes go, and how many at a time."""
+
+    profile: str = ScalerProfile.ULLAGE
+    """`upstream` decides as the Cluster Autoscaler does; `ullage` lets several groups grow in one decision. Not upstream's."""
+    interval: Seconds = Seconds(10.0)
+    """Nodes are looked at once in this time of events, and waiting pods again."""
+    batch_idle: Seconds = Seconds(1.0)
+    """Waiting pods are decided about when no further one came for this long ... Not upstream's."""
+    batch_most: Seconds = Seconds(10.0)
+    """... or when the first of them has waited this long. Not upstream's."""
+    expanders: str = "least-waste"
+    """How a group is chosen, in this order: random, most-pods, least-waste, least-nodes, priority, price; between commas."""
+    core_price: float = 0.04
+    """What a core is worth for an hour, for the price expander, in the unit of the groups' prices."""
+    memory_price: float = 0.005
+    """What a GiB is worth for an hour, for the price expander."""
+    balance: bool = True
+    """Whether groups that are alike grow evenly. Upstream does not by default."""
+    most_nodes: int = 0
+    """Nodes that the cluster may have; 0 sets no limit."""
+    most_added: int = 1000
+    """Nodes that one decision may add to one group."""
+    most_cores: int = 320_000
+    """Cores that the cluster may have."""
+    most_memory: int = 6_400_000
+    """GiB of memory that the cluster may have."""
+    least_cores: int = 0
+    """Cores that must stay."""
+    least_memory: int = 0
+    """GiB of memory that must stay."""
+    pod_priority_cutoff: int = -10
+    """Pods of a lower priority are worth no node."""
+    pod_delay: Seconds = Seconds(0.0)
+    """Pods that are younger wait before a group grows for them."""
+    scale_down: bool = True
+    """Whether nodes are removed at all."""
+    scale_down_unready: bool = True
+    """Whether nodes that are not ready are removed, too."""
+    utilization_threshold: Fraction = Fraction(0.5)
+    """A node is unneeded only if less than this share of its CPU and memory is asked for."""
+    gpu_utilization_threshold: Fraction = Fraction(0.5)
+    """The same for the GPUs of a node that has some."""
+    unneeded_time: Seconds = Seconds(600.0)
+    """How long a node must be unneeded before it goes."""
+    unready_time: Seconds = Seconds(1200.0)
+    """How long a node that is not ready must be unneeded before it goes."""
+    delay_after_add: Seconds = Seconds(600.0)
+    """No node goes in this time after a group grew."""
+    delay_after_delete: Seconds = Seconds(0.0)
+    """No node goes in this time after another one did. Upstream takes its scan interval."""
+    delay_after_failure: Seconds = Seconds(180.0)
+    """No node goes in this time after a removal failed."""
+    recheck: Seconds = Seconds(300.0)
+    """A node whose pods found no other place is not tried again in this time."""
+    most_deletions: int = 10
+    """Nodes that go at one time."""
+    most_drains: int = 1
+    """Nodes that go at one time with pods that must move."""
+    ignore_daemonsets: bool = False
+    """Whether pods of DaemonSets count as no use of their node."""
+    ignore_mirror_pods: bool = False
+    """Whether mirror pods count as no use of their node."""
+    skip_system_pods: bool = True
+    """Whether pods of kube-system without a disruption budget keep their node while they are young."""
+    skip_local_storage: bool = True
+    """Whether pods with local storage keep their node."""
+    skip_custom_controllers: bool = True
+    """Whether pods of controllers that are not Kubernetes' own keep their node."""
+    min_replicas: int = 0
+    """Pods of a ReplicaSet with fewer replicas keep their node."""
+    longest_grace: Seconds = Seconds(600.0)
+    """The longest time that an evicted pod gets to end."""
+    drain_time: Seconds = Seconds(720.0)
+    """How long the evictions of one node may take altogether. Upstream retries for two minutes, and then waits for the pods."""
+    max_provision: Seconds = Seconds(900.0)
+    """How long a new node may take to join."""
+    max_startup: Seconds = Seconds(900.0)
+    """How long a node may take to become ready."""
+    ok_unready: int = 3
+    """So many nodes may be unready without halting all scaling ..."""
+    max_unready: Fraction = Fraction(0.45)
+    """... or this share of them."""
+    backoff_first: Seconds = Seconds(300.0)
+    """How long a group is left alone after it failed to grow; twice as long each time after."""
+    backoff_longest: Seconds = Seconds(1800.0)
+    """The longest such time."""
+    backoff_forgotten: Seconds = Seconds(10800.0)
+    """After this quiet time failures are forgotten."""
+    capacity_memory: bool = True
+    """Whether a failure for want of capacity backs off all groups of the same type and zone. Not upstream's."""
+    enforce_minimum: bool = False
+    """Whether a group below its minimum is let grow to it."""
+    budget: Fraction = Fraction(0.1)
+    """Share of a cluster's nodes that may be away or being removed, where no control record says another. Not upstream's."""
+    expires: Seconds = Seconds(120.0)
+    """A plan to grow is void after this time; a plan to remove a node when its evictions took all their time. Not upstream's."""
+    seed: int = 1
+    """Decides among groups that are equally good, together with the turn."""
+
+    def faults(self) -> Iterator[tuple[str, str]]:
+        """The name of each setting that cannot be, and why."""
+        if self.profile not in frozenset(ScalerProfile):
+            yield "profile", f"it must be one of {', '.join(ScalerProfile)}"
+        try:
+            self.chain()
+        except ExpanderError as error:
+            yield "expanders", str(error)
+
+    def chain(self) -> tuple[Expander, ...]:
+        """The expanders in their order; raises ExpanderError."""
+        return expanders.chain([name.strip() for name in self.expanders.split(",")])
+
+    @property
+    def core(self) -> NodeAutoscalerSettings:
+        """The settings of the decision itself."""
+        several = self.profile == ScalerProfile.ULLAGE
+        likeness = similar_groups.SimilarityRules() if self.balance else None
+        cores, memory = self.most_cores * 1000, self.most_memory * GIB
+        limits = ClusterLimits(self.most_nodes, self.most_added, {CPU: cores, MEMORY: memory})
+        return NodeAutoscalerSettings(
+            state=StateSettings(self.max_provision, self.max_startup, self.ok_unready, 100 * self.max_unready),
+            backoff=BackoffSettings(self.backoff_first, self.backoff_longest, self.backoff_forgotten),
+            pending=PendingSettings(self.pod_priority_cutoff, self.pod_delay, new=0.0 if several else NEW),
+            scale_up=ScaleUpSettings(self.chain(), limits, likeness, several=several, fast_path=several),
+            scale_down=self._scale_down,
+            drain=DrainSettings(self.skip_system_pods, self.skip_local_storage, self.skip_custom_controllers, self.min_replicas),
+            delays=ScaleDownDelays(self.delay_after_add, self.delay_after_delete, self.delay_after_failure),
+            soft_taints=0,
+            shrink=self.scale_down,
+            enforce_minimum=self.enforce_minimum,
+        )
+
+    @property
+    def _scale_down(self) -> ScaleDownSettings:
+        minima = {CPU: self.least_cores * 1000, MEMORY: self.least_memory * GIB}
+        return ScaleDownSettings(
+            unready_too=self.scale_down_unready,
+            ignore_mirrors=self.ignore_mirror_pods,
+            recheck=self.recheck,
+            parallelism=DeletionParallelism(self.most_deletions, self.most_drains),
+            default=self.group_defaults,
+            minima={name: amount for name, amount in minima.items() if amount},
+        )
+
+    @property
+    def group_defaults(self) -> GroupOptions:
+        """The options of a group whose tags say nothing."""
+        return GroupOptions(
+            utilization_threshold=self.utilization_threshold,
+            gpu_utilization_threshold=self.gpu_utilization_threshold,
+            unneeded=self.unneeded_time,
+            unready=self.unready_time,
+            max_provision=self.max_provision,
+            max_startup=self.max_startup,
+            ignore_daemonsets=self.ignore_daemonsets,
+        )

@@ -1,0 +1,315 @@
+"""The scaler: facts of nodes, pods and node groups in; plans to grow a group or to remove a node out, and why not.
+
+It decides when a turn brings something to decide on: when waiting pods stopped coming for a moment, when something that they
+waited for happened, and once in each interval, because timers run. It never lowers a group's size as such. Until somebody vouches
+for the facts it stays silent. It touches neither the cluster nor its cloud.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+
+from agents.engine.tables.chunked_state import PartedState
+from agents.engine.turn import Decided, Turn
+from agents.logic.guards import shared_guards
+from agents.logic.guards.budget import Headcount, over_budget
+from agents.logic.guards.shared_guards import Objection
+from agents.logic.nodes import autoscaler_memory, cluster_view, scaling_plans
+from agents.logic.nodes.cluster_view import ClusterView
+from agents.logic.nodes.group_backoff import ScaleUpFailure
+from agents.logic.nodes.node_autoscaler import NodeAutoscaler, NodeDecisions
+from agents.logic.nodes.scaler_settings import ScalerProfile, ScalerSettings
+from agents.logic.nodes.scaler_state import NO_ATTENTION, Attention, OpenNodePlan, SaidLast, ScalerState
+from agents.logic.nodes.scaling_plans import NAME, PlanContext
+from agents.logic.nodes.unneeded_nodes import StayReason, UnneededNode
+from agents.logic.stage_rules import StageRules
+from schemas import times
+from schemas.decisions.node_updates import NodeRemovalPlanned, ScaleRefused
+from schemas.names import Place
+from schemas.outcomes import ActionFinished, Result
+from schemas.policies.control import Mode
+from schemas.subjects import Subject, SubjectKind
+
+PROGRAM = 1
+"""Counts changes of this capability's code that change what is decided."""
+MOST_REFUSALS = 500
+"""Things that one decision says it leaves alone; the others are said by the next ones."""
+MOST_EXPLAINED = 20
+"""Natures of waiting pods that one decision explains."""
+SEEN_LATE = 300.0
+"""Seconds for which a plan that was carried out is believed although no fact shows it."""
+BUDGET = "budget"
+"""The code of a refusal whose sentence counts, so that it is news only once."""
+QUIET = frozenset((StayReason.RECENT, StayReason.DELETING, StayReason.OTHER))
+"""Reasons that say nothing new about a node."""
+
+
+class Scaler(PartedState):
+    """The state of one partition. `owns` says whether a cluster belongs to it."""
+
+    def __init__(self, settings: ScalerSettings, partition: int, owns: Callable[[str], bool]) -> None:
+        self.partition, self._own, self._owns = partition, settings, owns
+        self._build(settings)
+
+    def _build(self, settings: ScalerSettings) -> None:
+        """Make the empty state that decides by these settings."""
+        self.settings, self._core = settings, settings.core
+        self.rules = StageRules(NAME, self._own)
+        self.clusters = ScalerState(self._owns)
+        super().__init__(*self.clusters.tables(), self.rules.table)
+
+    def step(self, turn: Turn) -> Sequence[Decided]:
+        """Take a turn in; decide about the clusters for which it is time."""
+        self.scatter(turn)
+        self._follow_rules(turn)
+        state, now = self.clusters, turn.number / 1000
+        state.ingest(turn)
+        self._expire(now)
+        self._learn(now)
+        decided: list[Decided] = []
+        for cluster in sorted({key.split("/", 1)[0] for key in state.groups}):
+            known = state.attention.get(cluster) or NO_ATTENTION
+            look = now - known.looked >= self.settings.interval
+            if (look or self._urgent(known, now)) and state.blind(cluster, now) is None:
+                state.attention.upsert(cluster, Attention(None, known.last, now if look else known.looked))
+                decided += self._decide(turn, cluster, look=look)
+        return decided
+
+    def load(self, chunk: str, data: bytes) -> None:
+        """Put a dumped chunk in its place."""
+        super().load(chunk, data)
+        self.clusters.loaded()
+
+    def _follow_rules(self, turn: Turn) -> None:
+        """Decide by the rules that the log has from this turn on."""
+        self.rules.ingest(turn.of("policies"))
+        settings = self.rules.settings
+        if settings != self.settings:
+            self.rebuild(partial(self._build, settings))
+
+    def _urgent(self, known: Attention, now: float) -> bool:
+        """Whether news has come and gathered for long enough."""
+        if known.first is None or self.settings.profile == ScalerProfile.UPSTREAM:
+            return False
+        return now - known.last >= self.settings.batch_idle or now - known.first >= self.settings.batch_most
+
+    # What became of plans
+
+    def _expire(self, now: float) -> None:
+        """Forget plans that nobody carried out in time, and such as were carried out and never showed."""
+        for key, plan in list(self.clusters.plans.items()):
+            if now > plan.expires + (SEEN_LATE if plan.done else 0.0):
+                self.clusters.plans.remove(key)
+
+    def _learn(self, now: float) -> None:
+        """Let failed activities and failed plans count."""
+        state = self.clusters
+        touched = {event.cluster for event in state.failures} | {event.subject.cluster for _, _, event in state.finished}
+        for cluster in sorted(touched):
+            auto = autoscaler_memory.recall(state.memory.get(cluster), self._core, now)
+            for failure in state.failures:
+                if failure.cluster == cluster:
+                    at = min(now, times.to_seconds(failure.at))
+                    what = ScaleUpFailure("OutOfResources", failure.code, failure.message[:500])
+                    auto.failed_to_grow(failure.group, what, at)
+                    auto.state.requests.pop(failure.group, None)
+                    if failure.instance_type and failure.zone:
+                        auto.failed_to_grow(cluster_view.capacity_key(failure.instance_type, failure.zone), what, at)
+            for key, plan, outcome in state.finished:
+                if outcome.subject.cluster == cluster:
+                    self._failed(auto, key, plan, outcome, now)
+            state.memory.upsert(cluster, autoscaler_memory.remember(auto))
+
+    @staticmethod
+    def _failed(auto: NodeAutoscaler, key: str, plan: OpenNodePlan, outcome: ActionFinished, now: float) -> None:
+        """A plan was not carried out. Only what failed holds the next one back: a refusal or a late consumer says nothing."""
+        if key.split("/")[1] == "group":
+            auto.state.requests.pop(plan.group, None)
+            if outcome.result is Result.FAILED:
+                detail = outcome.detail.value or "failed"
+                auto.failed_to_grow(plan.group, ScaleUpFailure("Other", detail, outcome.reason[:500]), now)
+        elif outcome.result is Result.FAILED:
+            auto.failed_to_start(now)
+            auto.scale_down.failed[key.split("/", 2)[2]] = now + auto.settings.scale_down.recheck
+
+    # Deciding
+
+    def _decide(self, turn: Turn, cluster: str, *, look: bool) -> list[Decided]:
+        state, now = self.clusters, turn.number / 1000
+        view = cluster_view.view(state, cluster, self.settings)
+        context = PlanContext(turn, self.partition, cluster, self.settings, view)
+        auto = autoscaler_memory.recall(state.memory.get(cluster), self._core, now)
+        around = cluster_view.expander_context(view, self.settings, turn.number)
+        found = auto.step(view.inputs, around, now, shrink=look, explain=MOST_EXPLAINED)
+        control = state.control.get(cluster)
+        pause = shared_guards.paused(control)
+        decided: list[Decided] = []
+        refusals: list[ScaleRefused] = []
+        if pause is None:
+            decided += self._growth(context, found, auto)
+            decided += self._removals(context, found, auto, refusals)
+        elif found.grow or found.delete.empty or found.delete.drain:
+            refusals.append(self._about_cluster(context, "paused", pause))
+        refusals += self._refusals(context, found, auto, look=look)
+        state.memory.upsert(cluster, autoscaler_memory.remember(auto))
+        places = () if control is None else (control.place,)
+        return [*decided, *self._say(context, refusals, look=look, places=places)]
+
+    def _about_cluster(self, context: PlanContext, code: str, reason: str) -> ScaleRefused:
+        subject = Subject.of_object(context.cluster, "Cluster", "", context.cluster)
+        return scaling_plans.refusal(context, subject, Objection(code, reason), {}, len(context.view.inputs.waiting))
+
+    def _acting(self, cluster: str) -> bool:
+        return shared_guards.mode(self.clusters.control.get(cluster)) is Mode.APPLY
+
+    def _new(self, cluster: str, key: str, said: SaidLast) -> bool:
+        """Whether a plan is to be made: always while plans are carried out, else only if it is another one than the last."""
+        if key in self.clusters.plans:
+            return False
+        fresh = self._acting(cluster) or self.clusters.said.get(key) != said
+        if fresh:
+            self.clusters.said.upsert(key, said)
+        return fresh
+
+    def _growth(self, context: PlanContext, found: NodeDecisions, auto: NodeAutoscaler) -> Iterator[Decided]:
+        """Plans for the groups that grow; a group grows no further while its last plan is open."""
+        state, cluster, now = self.clusters, context.cluster, context.turn.number / 1000
+        if not found.grow:
+            return
+        index = state.ready_index()
+        keys = index.waiting_keys(cluster)
+        left = found.scale_up.triggered
+        by_place = dict(zip(left, found.triggered, strict=True))
+        for one in found.grow:
+            key = f"{cluster}/group/{one.group}"
+            if not self._new(cluster, key, SaidLast("grow", f"{one.before} to {one.after}")):
+                continue
+            pods = [by_place[place] for place in one.pods]
+            plan = scaling_plans.growth(context, one, pods, found)
+            state.plans.upsert(key, OpenNodePlan(plan.id, one.group, now, times.to_seconds(plan.expires), one.after))
+            auto.grew(one.group, one.after - one.before, now)
+            waiting = [state.pods.get(keys[pod.key]) for pod in pods[:3] if pod.key in keys]
+            places = [pod.place for pod in waiting if pod is not None and pod.place is not None]
+            yield context.decided(plan, *places, context.view.groups[one.group].place)
+
+    def _removals(
+        self, context: PlanContext, found: NodeDecisions, auto: NodeAutoscaler, refusals: list[ScaleRefused]
+    ) -> Iterator[Decided]:
+        """Plans for the nodes that go, as far as the budget lets them, and for instances that never became nodes."""
+        state, cluster, now = self.clusters, context.cluster, context.turn.number / 1000
+        for group, names in found.remove:
+            for name in names:
+                instance, key = context.view.unregistered.get(name), f"{cluster}/node/{name}"
+                if instance is not None and self._new(cluster, key, SaidLast("remove", "unregistered")):
+                    yield self._planned(context, key, group, scaling_plans.abandoned(context, instance), now)
+        headcount = self._headcount(context.view)
+        share = shared_guards.budget(state.control.get(cluster), self.settings.budget)
+        for one in (*found.delete.empty, *found.delete.drain):
+            name, key = one.node.name, f"{cluster}/node/{one.node.name}"
+            if name not in context.view.instance_of:
+                continue
+            objection = over_budget("cluster", headcount, share, "nodes")
+            if objection is not None:
+                subject = Subject.of_node(cluster, name, context.view.nodes[name].fact.uid)
+                refusals.append(scaling_plans.refusal(context, subject, Objection(BUDGET, objection), {"budget": share}))
+                continue
+            if self._new(cluster, key, SaidLast("remove", "empty" if one.empty else "unneeded")):
+                yield self._removal(context, key, one, now)
+                auto.started([one.node.group], now)
+                headcount.acting += 1
+
+    def _removal(self, context: PlanContext, key: str, one: UnneededNode, now: float) -> Decided:
+        uids = self.clusters.ready_index().uids(f"{context.cluster}/{one.node.name}")
+        plan = scaling_plans.removal(context, one, uids)
+        place = context.view.nodes[one.node.name].place
+        return self._planned(context, key, one.node.group, plan, now, place, draining=not one.empty)
+
+    def _planned(  # noqa: PLR0913  # the plan, its key, and what is kept of it
+        self,
+        context: PlanContext,
+        key: str,
+        group: str,
+        plan: NodeRemovalPlanned,
+        now: float,
+        *places: Place,
+        draining: bool = False,
+    ) -> Decided:
+        self.clusters.plans.upsert(key, OpenNodePlan(plan.id, group, now, times.to_seconds(plan.expires), draining=draining))
+        return context.decided(plan, *places, context.view.groups[group].place)
+
+    @staticmethod
+    def _headcount(view: ClusterView) -> Headcount:
+        """The nodes of a cluster. One whose removal is planned counts as running until it is gone."""
+        count = Headcount()
+        for one in view.inputs.nodes:
+            count.count(running=one.ready, acting=one.deleting is not None)
+        return count
+
+    def _refusals(self, context: PlanContext, found: NodeDecisions, auto: NodeAutoscaler, *, look: bool) -> list[ScaleRefused]:
+        """Everything that is left alone, and why."""
+        said: list[ScaleRefused] = []
+        if found.halted:
+            return [self._about_cluster(context, "halted", found.halted)]
+        if found.scale_up.refused:
+            said.append(self._about_cluster(context, "limited", found.scale_up.refused))
+        if context.view.inputs.waiting and not found.grow:
+            said += [scaling_plans.skipped_group(context, *one) for one in sorted(found.scale_up.skipped.items())]
+        index = self.clusters.ready_index()
+        for pods in found.helpless:
+            shape = index.shape_of(pods.pod)
+            owner, name = index.shape(shape).owner, shape.split("/", 1)[1]
+            what = (owner.kind, owner.name) if owner is not None else ("Pod", pods.pod.name)
+            subject = Subject.of_object(context.cluster, what[0], pods.pod.namespace, what[1], name)
+            said.append(scaling_plans.helpless(context, pods, name, subject))
+        if look:
+            said += self._staying(context, found, auto)
+        return said
+
+    def _staying(self, context: PlanContext, found: NodeDecisions, auto: NodeAutoscaler) -> list[ScaleRefused]:
+        """The nodes whose reason to stay is another one than the last that was said; the first of them, in the order of names."""
+        stay = {**auto.scale_down.stays, **found.delete.waiting}
+        fresh: list[ScaleRefused] = []
+        for name in sorted(stay):
+            one = stay[name]
+            if one.reason in QUIET or len(fresh) >= MOST_REFUSALS:
+                continue
+            known = self.clusters.said.get(f"{context.cluster}/said/node/{name}")
+            if known is None or known.code != one.reason.value or (one.pod and one.pod not in known.reason):
+                fresh.append(scaling_plans.stays(context, name, one))
+        return fresh
+
+    def _say(
+        self, context: PlanContext, refusals: Sequence[ScaleRefused], *, look: bool, places: tuple[Place, ...]
+    ) -> Iterator[Decided]:
+        """Refusals that are news. What is refused no longer is forgotten once in each look."""
+        said = self.clusters.said
+        for event in refusals:
+            key = f"{context.cluster}/said/{event.subject.kind.value}/{_name(event.subject)}"
+            now_said = SaidLast(event.code, "" if event.code == BUDGET else event.reason)
+            if said.get(key) != now_said:
+                said.upsert(key, now_said)
+                yield context.decided(event, *self._place(context, event), *places)
+        if look:
+            self._forget(context)
+
+    def _place(self, context: PlanContext, event: ScaleRefused) -> tuple[Place, ...]:
+        """Where the fact stands that a refusal is about."""
+        if event.subject.kind is SubjectKind.NODE:
+            return (context.view.nodes[event.subject.name].place,)
+        known = context.view.groups.get(event.subject.name)
+        return () if known is None else (known.place,)
+
+    def _forget(self, context: PlanContext) -> None:
+        """Forget what was said about things that are gone, and about pods and groups once no pod waits."""
+        cluster, state = context.cluster, self.clusters
+        waiting = bool(context.view.inputs.waiting)
+        for key in [key for key in state.said if key.startswith(f"{cluster}/")]:
+            parts = key.split("/", 3)
+            about = parts[-1] if parts[1] == "said" else key.split("/", 2)[2]
+            kind = parts[2] if parts[1] == "said" else parts[1]
+            known = about in context.view.nodes or about in context.view.unregistered if kind == "node" else waiting
+            if not known:
+                state.said.remove(key)
+
+
+def _name(subject: Subject) -> str:
+    return subject.name if subject.kind in (SubjectKind.NODE, SubjectKind.NODE_GROUP) else subject.id

@@ -1,0 +1,297 @@
+"""What the scaler knows of clusters: their nodes, pods, groups and budgets, and what became of its own plans.
+
+Of each thing it keeps what is newest. The values are frozen and live in tables, whose names and fields stand in checkpoints; what
+is derived from them for speed is `PodIndex`. A key is `cluster/name`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from agents.engine.tables.chunked_state import StatePart
+from agents.engine.tables.object_table import ObjectTable
+from agents.engine.turn import Event, Recorded, Turn
+from agents.logic.guards.shared_guards import ControlRecord
+from agents.logic.nodes.autoscaler_memory import AutoscalerMemory
+from agents.logic.nodes.pod_index import PlacedPod, PodIndex
+from schemas import times
+from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged, PodDisruptionBudgetRemoved
+from schemas.facts.node_groups import NodeGroupGone, NodeGroupSeen, NodeInstanceGone, NodeInstanceSeen, ScalingActivityFailed
+from schemas.facts.nodes import NodeDetailsChanged, NodeDetailsRemoved
+from schemas.facts.pods import PodPhase
+from schemas.facts.replica_controllers import ReplicaControllerChanged, ReplicaControllerRemoved
+from schemas.facts.scheduled_pods import PodPlacementChanged, PodPlacementRemoved, PodShapeSeen
+from schemas.facts.sources import SourceReported
+from schemas.names import Place
+from schemas.outcomes import ActionFinished, Result
+from schemas.policies.control import ControlChanged
+
+NEEDED = ("scheduling-changes", "node-group-changes")
+"""Topics whose facts somebody must vouch for before anything is decided about a cluster."""
+SILENT = 3.0
+"""So many of its periods may pass before a source counts as silent."""
+UNSCHEDULABLE = "Unschedulable"
+
+
+@dataclass(frozen=True, slots=True)
+class KnownNode:
+    """The newest fact about a node, and its place in the log."""
+
+    fact: NodeDetailsChanged
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class KnownGroup:
+    """The newest fact about a node group, and its place in the log."""
+
+    fact: NodeGroupSeen
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class OpenNodePlan:
+    """A plan about a group or a node without final outcome. `after` is a group's size; `since` and `expires` are seconds.
+
+    `done`: it was carried out, and the facts do not show it yet.
+    """
+
+    id: str
+    group: str
+    since: float
+    expires: float
+    after: int = 0
+    draining: bool = False
+    done: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SaidLast:
+    """What was said last about something: said again only when it changes."""
+
+    code: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Attention:
+    """What calls for a decision about a cluster. Seconds: the first and last news that is not decided on, and the last look."""
+
+    first: float | None = None
+    last: float = 0.0
+    looked: float = 0.0
+
+
+NO_ATTENTION = Attention()
+
+
+class ScalerState:
+    """All clusters of a partition."""
+
+    def __init__(self, owns: Callable[[str], bool]) -> None:
+        self._owns = owns
+        self.nodes: ObjectTable[KnownNode] = ObjectTable("nodes", KnownNode, 64)
+        self.groups: ObjectTable[KnownGroup] = ObjectTable("groups", KnownGroup, 16)
+        self.instances: ObjectTable[NodeInstanceSeen] = ObjectTable("instances", NodeInstanceSeen, 64)
+        self.shapes: ObjectTable[PodShapeSeen] = ObjectTable("shapes", PodShapeSeen, 64)
+        self.pods: ObjectTable[PlacedPod] = ObjectTable("pods", PlacedPod, 256)
+        self.budgets: ObjectTable[PodDisruptionBudgetChanged] = ObjectTable("budgets", PodDisruptionBudgetChanged, 16)
+        self.controllers: ObjectTable[ReplicaControllerChanged] = ObjectTable("controllers", ReplicaControllerChanged, 64)
+        self.control: ObjectTable[ControlRecord] = ObjectTable("control", ControlRecord, 1)
+        self.reports: ObjectTable[SourceReported] = ObjectTable("reports", SourceReported, 4)
+        self.plans: ObjectTable[OpenNodePlan] = ObjectTable("plans", OpenNodePlan, 16)
+        self.said: ObjectTable[SaidLast] = ObjectTable("said", SaidLast, 64)
+        self.attention: ObjectTable[Attention] = ObjectTable("attention", Attention, 4)
+        self.memory: ObjectTable[AutoscalerMemory] = ObjectTable("memory", AutoscalerMemory, 4)
+        self.failures: list[ScalingActivityFailed] = []
+        """Of this turn."""
+        self.finished: list[tuple[str, OpenNodePlan, ActionFinished]] = []
+        """Plans that were refused, or failed, in this turn, with their keys."""
+        self.index = PodIndex()
+
+    def tables(self) -> tuple[StatePart, ...]:
+        """All tables."""
+        return (
+            self.nodes,
+            self.groups,
+            self.instances,
+            self.shapes,
+            self.pods,
+            self.budgets,
+            self.controllers,
+            self.control,
+            self.reports,
+            self.plans,
+            self.said,
+            self.attention,
+            self.memory,
+        )
+
+    def loaded(self) -> None:
+        """A chunk was loaded, so what is derived must be built again."""
+        self.index.stale = True
+
+    def ready_index(self) -> PodIndex:
+        """The index of pods, built from the tables if it was not."""
+        if self.index.stale:
+            self.index = PodIndex()
+            for key, shape in self.shapes.items():
+                self.index.shape_seen(key, shape)
+            for key, pod in self.pods.items():
+                self.index.put(key, pod)
+            self.index.stale = False
+        return self.index
+
+    # Taking in
+
+    def ingest(self, turn: Turn) -> None:
+        """Take in the records of a turn, input by input."""
+        self.failures, self.finished = [], []
+        self.ready_index()
+        for recorded in turn.of("control"):
+            if isinstance(recorded.event, ControlChanged) and self._owns(recorded.event.cluster):
+                self.control.upsert(recorded.event.cluster, ControlRecord(recorded.event, recorded.place))
+        for recorded in turn.of("cluster-changes"):
+            self._report(recorded.event)
+        now = turn.number / 1000
+        for recorded in turn.of("node-group-changes"):
+            self._group_fact(recorded, now)
+        for recorded in turn.of("scheduling-changes"):
+            self._scheduling_fact(recorded, now)
+        for recorded in turn.of("outcomes"):
+            if isinstance(recorded.event, ActionFinished):
+                self._outcome(recorded.event, now)
+
+    def call(self, cluster: str, now: float) -> None:
+        """Something happened to a cluster that waiting pods may have waited for."""
+        known = self.attention.get(cluster) or NO_ATTENTION
+        self.attention.upsert(cluster, replace(known, first=now if known.first is None else known.first, last=now))
+
+    def _report(self, event: Event) -> None:
+        if isinstance(event, SourceReported) and self._owns(event.cluster) and set(event.sees) & set(NEEDED):
+            self.reports.upsert(f"{event.cluster}/{event.source}", event)
+
+    def blind(self, cluster: str, now: float) -> str | None:
+        """Why what is known of a cluster cannot be trusted; None if every topic that is needed has a source that is at work."""
+        for topic in NEEDED:
+            seen = [
+                now - times.to_seconds(one.at) <= SILENT * one.period
+                for key, one in self.reports.items()
+                if key.startswith(f"{cluster}/") and topic in one.sees
+            ]
+            if not any(seen):
+                return f"no source reports facts of '{topic}' for this cluster" + (" any more" if seen else " yet")
+        return None
+
+    def _group_fact(self, recorded: Recorded, now: float) -> None:
+        match recorded.event:
+            case NodeGroupSeen() as event:
+                key = f"{event.cluster}/{event.group}"
+                known = self.groups.get(key)
+                self.groups.upsert(key, KnownGroup(event, recorded.place))
+                if known is None or replace(event, at=known.fact.at) != known.fact:
+                    self.call(event.cluster, now)
+                self._settle(event)
+            case NodeGroupGone() as event:
+                self.groups.remove(f"{event.cluster}/{event.group}")
+                self.plans.remove(f"{event.cluster}/group/{event.group}")
+            case NodeInstanceSeen() as event:
+                self.instances.upsert(f"{event.cluster}/{event.instance}", event)
+            case NodeInstanceGone() as event:
+                self.instances.remove(f"{event.cluster}/{event.instance}")
+            case ScalingActivityFailed() as event:
+                self.failures.append(event)
+                self.plans.remove(f"{event.cluster}/group/{event.group}")
+                self.call(event.cluster, now)
+            case _:
+                pass
+
+    def _settle(self, event: NodeGroupSeen) -> None:
+        """A plan to grow is over when the group has the size."""
+        plan_key = f"{event.cluster}/group/{event.group}"
+        plan = self.plans.get(plan_key)
+        if plan is not None and plan.done and event.desired >= plan.after:
+            self.plans.remove(plan_key)
+
+    def _scheduling_fact(self, recorded: Recorded, now: float) -> None:
+        match recorded.event:
+            case PodPlacementChanged() as event:
+                self._pod(event, recorded.place, now)
+            case PodPlacementRemoved() as event:
+                self._forget_pod(f"{event.cluster}/{event.pod.uid}")
+            case PodShapeSeen() as event:
+                key = f"{event.cluster}/{event.shape}"
+                if key not in self.shapes:
+                    self.shapes.upsert(key, event)
+                    self.index.shape_seen(key, event)
+            case NodeDetailsChanged() as event:
+                key = f"{event.cluster}/{event.node}"
+                if key not in self.nodes:
+                    self.call(event.cluster, now)
+                self.nodes.upsert(key, KnownNode(event, recorded.place))
+            case NodeDetailsRemoved() as event:
+                self.nodes.remove(f"{event.cluster}/{event.node}")
+                self.plans.remove(f"{event.cluster}/node/{event.node}")
+            case event:
+                self._object(event)
+
+    def _object(self, event: Event) -> None:
+        """A disruption budget or a controller."""
+        match event:
+            case PodDisruptionBudgetChanged():
+                self.budgets.upsert(f"{event.cluster}/{event.namespace}/{event.name}", event)
+            case PodDisruptionBudgetRemoved():
+                self.budgets.remove(f"{event.cluster}/{event.namespace}/{event.name}")
+            case ReplicaControllerChanged():
+                self.controllers.upsert(f"{event.cluster}/{event.namespace}/{event.kind}/{event.name}", event)
+            case ReplicaControllerRemoved():
+                self.controllers.remove(f"{event.cluster}/{event.namespace}/{event.kind}/{event.name}")
+            case _:
+                pass
+
+    def _pod(self, event: PodPlacementChanged, place: Place, now: float) -> None:
+        """A pod that cites a shape nobody told of is passed over: its source tells both again soon."""
+        key, shape = f"{event.cluster}/{event.pod.uid}", f"{event.cluster}/{event.shape}"
+        if shape not in self.shapes:
+            return
+        before = self.pods.get(key)
+        waits = event.node is None and event.unschedulable == UNSCHEDULABLE and event.phase is PodPhase.PENDING
+        pod = PlacedPod(
+            event.pod.namespace,
+            event.pod.name,
+            shape,
+            event.node or "",
+            event.phase,
+            times.to_seconds(event.created),
+            None if event.deleted is None else times.to_seconds(event.deleted),
+            event.pinned,
+            waits,
+            place if waits else None,
+        )
+        self.pods.upsert(key, pod)
+        self.index.put(key, pod)
+        if waits and (before is None or not before.waits):
+            self.call(event.cluster, now)
+        if before is not None and before.shape != shape:
+            self._release(before.shape)
+
+    def _forget_pod(self, key: str) -> None:
+        pod = self.pods.remove(key)
+        if pod is not None:
+            self.index.remove(key)
+            self._release(pod.shape)
+
+    def _release(self, shape: str) -> None:
+        """A shape goes with the last pod that cites it; its source tells it again when a new one comes."""
+        if not self.index.cited(shape):
+            self.shapes.remove(shape)
+            self.index.shape_gone(shape)
+
+    def _outcome(self, event: ActionFinished, now: float) -> None:
+        for key, plan in list(self.plans.items()):
+            if plan.id == event.decision:
+                if event.result is Result.DONE:
+                    self.plans.upsert(key, replace(plan, done=True))
+                else:
+                    self.plans.remove(key)
+                    self.finished.append((key, plan, event))
+                    self.call(event.subject.cluster, now)

@@ -1,0 +1,224 @@
+"""The scaler's decisions as events: growth, removals and refusals, with the numbers that they rest on."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from agents.engine.turn import Decided, Turn
+from agents.logic.guards.shared_guards import Objection
+from agents.logic.nodes import node_utilization, scale_up
+from agents.logic.nodes.cluster_view import ClusterView
+from agents.logic.nodes.node_autoscaler import HelplessPods, NodeDecisions
+from agents.logic.nodes.node_utilization import IgnoredPods, UtilizationError
+from agents.logic.nodes.pod_scheduling_needs import SchedulablePod
+from agents.logic.nodes.scale_up import GroupIncrease
+from agents.logic.nodes.scaler_settings import ScalerSettings
+from agents.logic.nodes.unneeded_nodes import StayingNode, StayReason, UnneededNode
+from schemas import times
+from schemas.decisions import NodeUpdate
+from schemas.decisions.node_updates import NodeRemovalPlanned, RemovalReason, ScaleRefused, ScaleUpPlanned
+from schemas.decisions.recommendations import Because
+from schemas.facts.node_groups import NodeInstanceSeen
+from schemas.ids import DecisionId
+from schemas.names import Place, PodName
+from schemas.subjects import Subject
+from schemas.units import Seconds
+
+NAME = "scaler"
+TOPIC = "node-updates"
+MOST_EXAMPLES = 20
+"""Names of pods, nodes and groups that a decision quotes."""
+
+STAYS: Mapping[StayReason, str] = {
+    StayReason.DISABLED: "its annotation says that it must not be removed",
+    StayReason.UNREADY_DISABLED: "it is not ready, and nodes that are not ready are left alone",
+    StayReason.NOT_AUTOSCALED: "it belongs to no node group that we scale",
+    StayReason.USED: "enough of it is asked for",
+    StayReason.NOT_LONG_ENOUGH: "it is unneeded, but not for long enough yet",
+    StayReason.NOT_UNREADY_LONG_ENOUGH: "it is not ready, but not for long enough yet",
+    StayReason.MIN_SIZE: "its node group has its minimum size",
+    StayReason.MAX_DELETIONS: "as many nodes as may go at one time are going",
+    StayReason.MINIMAL_RESOURCES: "the cluster would have less than what must stay",
+    StayReason.DELETING: "it is being removed",
+    StayReason.RECENT: "its removal was tried a short while ago",
+    StayReason.OTHER: "enough other nodes are unneeded",
+    StayReason.NO_PLACE: "its pods would find no place on other nodes",
+    StayReason.BLOCKED: "a pod on it must not be moved",
+    StayReason.WAITING: "a pod on it must end by itself first",
+    StayReason.UNEXPECTED: "its use cannot be told",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PlanContext:
+    """What every decision of one turn about one cluster goes by."""
+
+    turn: Turn
+    partition: int
+    cluster: str
+    settings: ScalerSettings
+    view: ClusterView
+
+    def id(self, kind: str, key: str) -> str:
+        """The id of a decision of this turn."""
+        return str(DecisionId(NAME, self.partition, self.turn.number, kind, f"{self.cluster}/{key}"))
+
+    def decided(self, event: NodeUpdate, *places: Place) -> Decided:
+        """A decision with what it rests on."""
+        return Decided(TOPIC, self.cluster, event, places)
+
+
+def growth(context: PlanContext, one: GroupIncrease, pods: Sequence[SchedulablePod], found: NodeDecisions) -> ScaleUpPlanned:
+    """A group that grows for these pods."""
+    settings, fact = context.settings, context.view.groups[one.group].fact
+    choice = next((each for each in found.scale_up.choices if each.best is not None and each.best.group == one.group), None)
+    best = choice.best if choice is not None else None
+    because: dict[str, object] = {
+        "desired": fact.desired,
+        "least": fact.least,
+        "most": fact.most,
+        "waiting": len(context.view.inputs.waiting),
+        "profile": settings.profile,
+    }
+    if best is not None and choice is not None:
+        because["option"] = {"nodes": best.nodes, "pods": best.pods, "cpu": best.cpu, "memory": best.memory}
+        because["node"] = dict(best.template.allocatable)
+        because["equally good"] = [each.group for each in choice.equals][:MOST_EXAMPLES]
+    if found.scale_up.skipped:
+        because["skipped"] = dict(sorted(found.scale_up.skipped.items())[:MOST_EXAMPLES])
+    return ScaleUpPlanned(
+        id=context.id("scale-up", one.group),
+        at=context.turn.at,
+        expires=context.turn.at + timedelta(seconds=settings.expires),
+        cluster=context.cluster,
+        group=one.group,
+        before=one.before,
+        after=one.after,
+        pods=len(pods),
+        examples=tuple(pod.key for pod in pods[:MOST_EXAMPLES]),
+        expander=settings.expanders,
+        because=because,
+    )
+
+
+def removal(context: PlanContext, one: UnneededNode, uids: Mapping[str, str]) -> NodeRemovalPlanned:
+    """A node that goes. `uids` are those of the pods that it has now: such as a simulation put there are not evicted."""
+    name, settings = one.node.name, context.settings
+    known, instance = context.view.nodes[name].fact, context.view.instance_of[name]
+    reason = RemovalReason.UNREADY if not one.node.ready else RemovalReason.EMPTY if one.empty else RemovalReason.UNNEEDED
+    return NodeRemovalPlanned(
+        id=context.id("remove", name),
+        at=context.turn.at,
+        expires=context.turn.at + timedelta(seconds=settings.expires + settings.drain_time),
+        cluster=context.cluster,
+        node=name,
+        node_uid=known.uid,
+        provider_id=known.provider_id,
+        instance=instance.instance,
+        group=one.node.group,
+        reason=reason,
+        evict=_names(one.drained.move, uids),
+        daemons=_names(one.drained.daemons, uids),
+        grace=settings.longest_grace,
+        drain=settings.drain_time,
+        because=_removal_numbers(context, one),
+    )
+
+
+def _names(pods: Sequence[SchedulablePod], uids: Mapping[str, str]) -> tuple[PodName, ...]:
+    return tuple(PodName(pod.namespace, pod.name, uids[pod.key]) for pod in pods if pod.key in uids)
+
+
+def _removal_numbers(context: PlanContext, one: UnneededNode) -> Because:
+    group = context.view.groups[one.node.group].fact
+    since = times.from_seconds(one.since)
+    names = [seen.node.name for seen in context.view.inputs.nodes]
+    moves = {names[row]: len(pods) for row, pods in one.moves if row < len(names)}
+    return {
+        **utilization(context, one.node.name),
+        "unneeded since": times.rfc3339(since),
+        "unneeded seconds": (context.turn.at - since).total_seconds(),
+        "pods go to": dict(sorted(moves.items())[:MOST_EXAMPLES]),
+        "group": {"desired": group.desired, "least": group.least},
+    }
+
+
+def utilization(context: PlanContext, name: str) -> dict[str, object]:
+    """How much of a node is asked for, and how much would keep it."""
+    seen = context.view.seen[name]
+    group = context.view.sized.get(seen.group)
+    options = context.settings.group_defaults if group is None else group.options
+    ignored = IgnoredPods(options.ignore_daemonsets, context.settings.ignore_mirror_pods)
+    threshold = options.gpu_utilization_threshold if seen.gpu else options.utilization_threshold
+    try:
+        used = node_utilization.of_node(seen.node, seen.pods, ignored, context.turn.number / 1000, gpu=seen.gpu)
+    except UtilizationError as error:
+        return {"utilization": str(error)}
+    return {"utilization": round(used.highest, 4), "of": used.resource, "threshold": threshold, "pods": len(seen.pods)}
+
+
+def abandoned(context: PlanContext, instance: NodeInstanceSeen) -> NodeRemovalPlanned:
+    """An instance that never became a node."""
+    settings = context.settings
+    return NodeRemovalPlanned(
+        id=context.id("remove", instance.instance),
+        at=context.turn.at,
+        expires=context.turn.at + timedelta(seconds=settings.expires + settings.drain_time),
+        cluster=context.cluster,
+        node="",
+        node_uid="",
+        provider_id=instance.provider_id,
+        instance=instance.instance,
+        group=instance.group,
+        reason=RemovalReason.UNREGISTERED,
+        evict=(),
+        daemons=(),
+        grace=Seconds(0.0),
+        drain=Seconds(0.0),
+        because={"lifecycle": instance.lifecycle, "provision": settings.max_provision},
+    )
+
+
+def refusal(context: PlanContext, subject: Subject, objection: Objection, numbers: Because, count: int = 0) -> ScaleRefused:
+    """Something that is left alone."""
+    return ScaleRefused(
+        id=context.id("refuse", f"{subject.kind.value}/{subject.id}"),
+        at=context.turn.at,
+        cluster=context.cluster,
+        subject=subject,
+        code=objection.guard,
+        reason=objection.reason,
+        count=count,
+        because=numbers,
+    )
+
+
+def stays(context: PlanContext, name: str, stay: StayingNode) -> ScaleRefused:
+    """A node that stays, and why."""
+    why = STAYS[stay.reason]
+    if stay.blocking is not None:
+        why = f"pod '{stay.pod}' must not be moved: {stay.blocking.value}"
+    elif stay.pod:
+        why = f"pod '{stay.pod}' must end by itself first"
+    subject = Subject.of_node(context.cluster, name, context.view.nodes[name].fact.uid)
+    return refusal(context, subject, Objection(stay.reason.value, why), utilization(context, name))
+
+
+def skipped_group(context: PlanContext, group: str, reason: str) -> ScaleRefused:
+    """A group that may not grow although pods wait."""
+    code = {scale_up.BACKED_OFF: "BackedOff", scale_up.AT_MAXIMUM: "AtMaximum", scale_up.NOT_READY: "NotReady"}
+    fact = context.view.groups[group].fact
+    numbers = {"desired": fact.desired, "most": fact.most, **({"no template": fact.no_template} if fact.no_template else {})}
+    subject = Subject.of_node_group(context.cluster, group)
+    return refusal(context, subject, Objection(code.get(reason, "Limited"), reason), numbers, len(context.view.inputs.waiting))
+
+
+def helpless(context: PlanContext, pods: HelplessPods, shape: str, owner: Subject) -> ScaleRefused:
+    """Waiting pods that no group's new node would take, and what is in the way in each group."""
+    failures = {group: [failure.plugin, *failure.reasons] for group, failure in sorted(pods.failures.items())[:MOST_EXAMPLES]}
+    plugins = sorted({failure.plugin for failure in pods.failures.values()})
+    objection = Objection("NoGroupMayGrow", "no node group that would take these pods may grow")
+    if plugins:
+        objection = Objection("NoGroupFits", f"no node group's new node would take these pods: {', '.join(plugins)}")
+    numbers = {"groups": failures, "pods": pods.count, "shape": shape, "example": pods.pod.key}
+    return refusal(context, owner, objection, numbers, pods.count)
