@@ -49,7 +49,16 @@ def others(name: str) -> Iterator[object]:
         yield ["web-1", "shop"]
     for kind in (annotation(name), *get_args(annotation(name))):
         yield from get_args(kind)
-    yield from ("some", "4", "kafka-1:9093,kafka-2:9093", "https://there:8443/at", "2026-01-02T03:04:05+02:00", 3.5)
+    yield from (
+        "some",
+        "4",
+        "kafka-1:9093,kafka-2:9093",
+        "https://there:8443/at",
+        "2026-01-02T03:04:05+02:00",
+        3.5,
+        "upstream",
+        "price",
+    )
 
 
 def given_in_file(values: Mapping[str, object]) -> Settings:
