@@ -19,6 +19,7 @@ from schemas.pod_requests import CPU, MEMORY
 from schemas.units import Fraction, Seconds
 
 GIB = 2**30
+MOST_PRIORITY = 2**31
 
 
 class ScalerProfile(StrEnum):
@@ -131,6 +132,8 @@ class ScalerSettings:
 
     def faults(self) -> Iterator[tuple[str, str]]:
         """The name of each setting that cannot be, and why."""
+        if abs(self.pod_priority_cutoff) > MOST_PRIORITY:
+            yield "pod_priority_cutoff", f"no pod has a priority beyond {MOST_PRIORITY}"
         if self.profile not in frozenset(ScalerProfile):
             yield "profile", f"it must be one of {', '.join(ScalerProfile)}"
         try:
