@@ -1,7 +1,7 @@
 """What the scaler knows of clusters: their nodes, pods, groups and budgets, and what became of its own plans.
 
 Of each thing it keeps what is newest. The values are frozen and live in tables, whose names and fields stand in checkpoints; what
-is derived from them for speed is `PodIndex`. A key is `cluster/name`.
+is derived from them for speed is `PlacedPodIndex`. A key is `cluster/name`.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from agents.engine.tables.object_table import ObjectTable
 from agents.engine.turn import Event, Recorded, Turn
 from agents.logic.guards.shared_guards import ControlRecord
 from agents.logic.nodes.autoscaler_memory import AutoscalerMemory
-from agents.logic.nodes.pod_index import PlacedPod, PodIndex
+from agents.logic.nodes.placed_pods import PlacedPod, PlacedPodIndex
 from schemas import times
 from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged, PodDisruptionBudgetRemoved
 from schemas.facts.node_groups import NodeGroupGone, NodeGroupSeen, NodeInstanceGone, NodeInstanceSeen, ScalingActivityFailed
@@ -106,7 +106,7 @@ class ScalerState:
         """Of this turn."""
         self.finished: list[tuple[str, OpenNodePlan, ActionFinished]] = []
         """Plans that were refused, or failed, in this turn, with their keys."""
-        self.index = PodIndex()
+        self.index = PlacedPodIndex()
 
     def tables(self) -> tuple[StatePart, ...]:
         """All tables."""
@@ -130,10 +130,10 @@ class ScalerState:
         """A chunk was loaded, so what is derived must be built again."""
         self.index.stale = True
 
-    def ready_index(self) -> PodIndex:
+    def ready_index(self) -> PlacedPodIndex:
         """The index of pods, built from the tables if it was not."""
         if self.index.stale:
-            self.index = PodIndex()
+            self.index = PlacedPodIndex()
             for key, shape in self.shapes.items():
                 self.index.shape_seen(key, shape)
             for key, pod in self.pods.items():

@@ -26,7 +26,7 @@ class PlacedPod:
     place: Place | None = None
 
 
-class PodIndex:
+class PlacedPodIndex:
     """All pods of a partition's clusters. Keys are those of the tables: `cluster/uid`, `cluster/shape`."""
 
     def __init__(self) -> None:
