@@ -20,11 +20,13 @@ from agents.telemetry import ConsumerMetrics, MetricsApiMetrics, WebhookMetrics
 from schemas.units import Seconds
 from streams.clients.kube.api import Api
 from streams.clients.kube.cluster_client import KubernetesClient
+from streams.clients.kube.event_recorder import EventRecorder
 from streams.clients.kube.leases import leases
 from streams.clients.kube.vpa_status_client import VpaStatusClient
 from streams.consumers.executing.holder_lease import HolderLease
 from streams.consumers.pods.admission_lease import AdmissionLease, Objection, nothing_objects
 from streams.consumers.pods.evictor import evictor
+from streams.consumers.pods.pod_events import Record
 from streams.consumers.pods.resizer import resizer
 from streams.consumers.vpa_status.status_consumer import StatusConsumer, StatusOptions
 from streams.errors import UllageError
@@ -73,10 +75,21 @@ def holder_lease(consumer: str, settings: Settings) -> HolderLease | None:
     return HolderLease(leases(api, namespace), f"ullage-{consumer}", identity)
 
 
+def recorder(consumer: str, settings: Settings) -> Record:
+    """What writes the Kubernetes Events of this consumer."""
+    return EventRecorder(Api(cluster_factory.connection(settings.cluster)), f"ullage-{consumer}", real_time).record
+
+
 MAKERS: dict[str, Callable[[LogContext, Settings], Consumer]] = {
-    "resizer": lambda context, settings: resizer(context, connect(settings), holder_lease("resizer", settings)),
+    "resizer": lambda context, settings: resizer(
+        context, connect(settings), holder_lease("resizer", settings), recorder("resizer", settings)
+    ),
     "evictor": lambda context, settings: evictor(
-        context, connect(settings), eviction_objection(settings), holder_lease("evictor", settings)
+        context,
+        connect(settings),
+        eviction_objection(settings),
+        holder_lease("evictor", settings),
+        recorder("evictor", settings),
     ),
     "status": status,
 }

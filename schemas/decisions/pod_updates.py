@@ -43,7 +43,7 @@ class ResizePlanned:
 
 @dataclass(frozen=True, slots=True)
 class EvictionPlanned:
-    """Evict a pod, so that its successor is created with the recommended requests."""
+    """Evict a pod, so that its successor is created with the recommended requests. `vpa` governs it, if one does."""
 
     id: str
     at: datetime
@@ -54,6 +54,7 @@ class EvictionPlanned:
     because: Because
     recommendation: str = ""
     stale_after: datetime | None = None
+    vpa: Subject | None = None
 
     @property
     def subject(self) -> Subject:

@@ -1,13 +1,14 @@
 """The simulated cluster's HTTP paths: the few Kubernetes paths that this program's client uses, on loopback.
 
-GET pods (all, or one), PATCH pods/…/resize, POST pods/…/eviction, GET metrics.k8s.io's pods, and GET a Lease, which says that
-admission is at work: the cluster has it in its own process. Everything else is 404. It never advances time; whoever owns the
-cluster does.
+GET pods (all, or one), PATCH pods/…/resize, POST pods/…/eviction, POST events, GET metrics.k8s.io's pods, and GET a Lease, which
+says that admission is at work: the cluster has it in its own process. Everything else is 404. It never advances time; whoever
+owns the cluster does.
 """
 
 import re
 import sys
 import threading
+from collections import deque
 from datetime import UTC, datetime
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -24,6 +25,8 @@ from streams.simulated.cluster import SimulatedCluster
 
 _POD = re.compile(r"/api/v1/namespaces/(?P<namespace>[^/]+)/pods/(?P<name>[^/]+)(?:/(?P<verb>resize|eviction))?")
 _LEASE = re.compile(r"/apis/coordination\.k8s\.io/v1/namespaces/[^/]+/leases/(?P<name>[^/]+)")
+_EVENTS = re.compile(r"/api/v1/namespaces/[^/]+/events")
+_EVENTS_KEPT = 1000
 _POLL = 0.05
 """Seconds between looks at whether to stop."""
 
@@ -58,7 +61,8 @@ class SimulatedServer:
     """Serves `cluster` on 127.0.0.1 while it is entered; `port` 0 takes a free one, `url` says which."""
 
     def __init__(self, cluster: SimulatedCluster, port: int = 0) -> None:
-        handler = type("Handler", (_Handler,), {"paths": KubernetesPaths(cluster)})
+        self.paths = KubernetesPaths(cluster)
+        handler = type("Handler", (_Handler,), {"paths": self.paths})
         self._server = _Server(("127.0.0.1", port), handler)
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=(_POLL,), name="simulated-cluster-http", daemon=True
@@ -95,6 +99,8 @@ class KubernetesPaths:
 
     def __init__(self, cluster: SimulatedCluster) -> None:
         self._cluster = cluster
+        self.events: deque[object] = deque(maxlen=_EVENTS_KEPT)
+        """The Events that were written last."""
 
     def answer(self, method: str, path: str, body: bytes) -> tuple[HTTPStatus, object]:
         """Status and a JSON object."""
@@ -104,6 +110,12 @@ class KubernetesPaths:
             return HTTPStatus.OK, kube_json.metrics_list(self._cluster.usage())
         if method == "GET" and (lease := _LEASE.fullmatch(path)):
             return HTTPStatus.OK, kube_json.lease(lease["name"], datetime.now(UTC))  # noqa: TID251  # Leases know no other time
+        if method == "POST" and _EVENTS.fullmatch(path):
+            self.events.append(msgspec.json.decode(body))
+            return HTTPStatus.CREATED, self.events[-1]
+        return self._answer_about_pod(method, path, body)
+
+    def _answer_about_pod(self, method: str, path: str, body: bytes) -> tuple[HTTPStatus, object]:
         match = _POD.fullmatch(path)
         if match is None:
             raise ApiRefusal(HTTPStatus.NOT_FOUND, f"the simulated cluster has no path '{method} {path}'")

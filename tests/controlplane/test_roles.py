@@ -21,6 +21,7 @@ from schemas.facts.usage import MetricsScraped
 from schemas.names import Amounts, PodName, Workload
 from schemas.outcomes import ActionFinished, StatusWritten
 from schemas.policies.control import ControlChanged, Mode
+from schemas.subjects import Subject
 from schemas.units import Bytes, Cores
 from streams.codec.event_codec import Codec, tick, tick_number
 from streams.log.file_log import FileLog
@@ -63,6 +64,8 @@ RIGHTS: tuple[tuple[str, str, str, set[str]], ...] = (
     (CORE, "limitranges", "list", {KUBE}),
     (CORE, "limitranges", "update", set()),
     (CORE, "events", "list", {KUBE}),
+    (CORE, "events", "create", {RESIZER, EVICTOR}),
+    (CORE, "events", "update", set()),
     (CORE, "secrets", "get", set()),
     (CORE, "secrets", "list", set()),
     (CORE, "configmaps", "get", set()),
@@ -160,6 +163,13 @@ class Component:
     def apply(self) -> None:
         self.publish(ControlChanged(datetime.now(UTC), CLUSTER, Mode.APPLY), "control", CLUSTER)
 
+    def told(self, uid: str) -> list[tuple[str, str, str]]:
+        """The events about an object that `kubectl describe` would show, by our components."""
+        path = f"/api/v1/namespaces/{self.world.namespace}/events?fieldSelector=involvedObject.uid%3D{uid}"
+        events = self.world.ask.get(path)["items"]
+        found = [(e["reason"], e["source"].get("component", ""), e["message"]) for e in events]
+        return [each for each in found if each[1].startswith("ullage")]
+
     def done(self) -> list[str]:
         """How each action ended, once there is one."""
         ended = wait_for(
@@ -248,6 +258,8 @@ def test_the_resizer_resizes_under_its_role(component: Component) -> None:
     assert component.done() == ["done"]
     found = component.world.ask.get(component.world.path("pods", pod.name))
     assert found["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "250m"
+    message = "Pod was resized in place to requests app 250m 67108864; decision r"
+    assert component.told(pod.uid) == [("InPlaceResizedByVPA", "ullage-resizer", message)]
     component.stop(RESIZER, process)
 
 
@@ -255,7 +267,9 @@ def test_the_evictor_evicts_under_its_role_and_only_while_a_webhook_is_at_work(c
     workload, pod = component.pod()
     component.apply()
     at, before = datetime.now(UTC), Amounts(Cores(0.1), Bytes(64 * MIB))
-    plan = EvictionPlanned("e", at, at + timedelta(minutes=5), workload, pod, {"app": before}, {})
+    about = component.world.vpa("web", "web")["metadata"]
+    vpa = Subject.of_object(CLUSTER, "VerticalPodAutoscaler", about["namespace"], about["name"], about["uid"])
+    plan = EvictionPlanned("e", at, at + timedelta(minutes=5), workload, pod, {"app": before}, {}, vpa=vpa)
     component.publish(plan, "pod-updates", CLUSTER)
     process = component.start(EVICTOR, "consumer", "evictor", webhook__namespace=component.home.namespace)
     assert component.done() == ["refused"]
@@ -267,4 +281,7 @@ def test_the_evictor_evicts_under_its_role_and_only_while_a_webhook_is_at_work(c
     wait_for(lambda: component.done() == ["refused", "done"], what="the second eviction ends")
     (after,) = component.world.running("web", 1)
     assert after["metadata"]["uid"] != pod.uid
+    message = "was evicted to apply recommended requests; decision f"
+    assert component.told(pod.uid) == [("EvictedByVPA", "ullage-evictor", f"Pod {message}")]
+    assert component.told(about["uid"]) == [("EvictedPod", "ullage-evictor", f"Pod {pod.name} {message}")]
     component.stop(EVICTOR, process)

@@ -16,6 +16,8 @@ from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, Update
 from schemas.ids import DecisionId
 from schemas.names import Amounts, Place
 from schemas.outcomes import Action
+from schemas.policies.vpa import VpaChanged
+from schemas.subjects import Subject
 from schemas.units import Seconds
 
 NAME = "updater"
@@ -37,6 +39,7 @@ def plan(candidate: Candidate, cluster: ClusterSituation, turn: Turn, partition:
         because=_because(candidate, cluster),
         recommendation=situation.recommended.id,
         stale_after=expiry.stale_after,
+        vpa=_vpa(situation.policy.policy.vpa),
     )
     if candidate.action is Action.EVICT:
         return eviction
@@ -109,6 +112,12 @@ def _because(candidate: Candidate, cluster: ClusterSituation) -> dict[str, objec
         "pods": {"cluster": _count(cluster.cluster), "workload": _count(cluster.workload)},
         "budget": cluster.budget,
     }
+
+
+def _vpa(vpa: VpaChanged | None) -> Subject | None:
+    if vpa is None:
+        return None
+    return Subject.of_object(vpa.cluster, "VerticalPodAutoscaler", vpa.namespace, vpa.name, vpa.uid)
 
 
 def _reverted(recommended: NewestRecommendation) -> dict[str, object]:

@@ -13,29 +13,39 @@ from streams.consumers.executing.amount_texts import spelled
 from streams.consumers.executing.executor import Executor, Handler, HandlerResult
 from streams.consumers.executing.holder_lease import HolderLease
 from streams.consumers.pods.admission_lease import Objection, nothing_objects
+from streams.consumers.pods.pod_events import Record, record_eviction, record_nothing
 from streams.errors import GiveUp
 from streams.log_context import LogContext
 
 
 def evictor(
-    context: LogContext, client: ClusterClient, objection: Objection = nothing_objects, lease: HolderLease | None = None
+    context: LogContext,
+    client: ClusterClient,
+    objection: Objection = nothing_objects,
+    lease: HolderLease | None = None,
+    record: Record = record_nothing,
 ) -> Executor:
-    """A consumer that carries out EvictionPlanned on `client`, unless `objection` has one, while it holds the `lease` if any."""
+    """A consumer that carries out EvictionPlanned on `client`, unless `objection` has one, while it holds the `lease` if any.
+
+    `record` writes Kubernetes Events.
+    """
     return Executor(
         context,
         Handler(
             "pod-updates",
             EvictionPlanned,
             Action.EVICT,
-            act=lambda plan: evict(client, plan, objection),
+            act=lambda plan: evict(client, plan, objection, record),
             look=lambda plan: None if find_live(client, plan.pod) else _already_gone(plan.pod),
         ),
         lease=lease,
     )
 
 
-def evict(client: ClusterClient, plan: EvictionPlanned, objection: Objection = nothing_objects) -> HandlerResult:
-    """Look, then act. Raises TryAgain and GiveUp."""
+def evict(
+    client: ClusterClient, plan: EvictionPlanned, objection: Objection = nothing_objects, record: Record = record_nothing
+) -> HandlerResult:
+    """Look, then act, then say so in Events. Raises TryAgain and GiveUp."""
     pod = find_live(client, plan.pod)
     if pod is None:
         return _already_gone(plan.pod)
@@ -52,6 +62,7 @@ def evict(client: ClusterClient, plan: EvictionPlanned, objection: Objection = n
         if find_live(client, plan.pod) is None:
             return _already_gone(plan.pod)
         raise
+    record_eviction(record, plan)
     return HandlerResult(Result.DONE, "the cluster accepted the eviction", OutcomeDetail.ACCEPTED)
 
 

@@ -14,11 +14,17 @@ from streams.consumers.executing.executor import Executor, Handler, HandlerResul
 from streams.consumers.executing.holder_lease import HolderLease
 from streams.consumers.executing.node_sizes import NodeSizes
 from streams.consumers.pods import plan_bounds
+from streams.consumers.pods.pod_events import Record, record_nothing, record_resize
 from streams.log_context import LogContext
 
 
-def resizer(context: LogContext, client: ClusterClient, lease: HolderLease | None = None) -> Executor:
-    """A consumer that carries out ResizePlanned on `client`, while it holds the `lease` if there is one."""
+def resizer(
+    context: LogContext, client: ClusterClient, lease: HolderLease | None = None, record: Record = record_nothing
+) -> Executor:
+    """A consumer that carries out ResizePlanned on `client`, while it holds the `lease` if there is one.
+
+    `record` writes Kubernetes Events.
+    """
     nodes = NodeSizes(context)
     return Executor(
         context,
@@ -26,15 +32,17 @@ def resizer(context: LogContext, client: ClusterClient, lease: HolderLease | Non
             "pod-updates",
             ResizePlanned,
             Action.RESIZE,
-            act=lambda plan: resize(client, plan, nodes.largest()),
+            act=lambda plan: resize(client, plan, nodes.largest(), record),
             look=lambda plan: _already_asked(find_live(client, plan.pod), plan),
         ),
         lease=lease,
     )
 
 
-def resize(client: ClusterClient, plan: ResizePlanned, largest_node: Amounts | None = None) -> HandlerResult:
-    """Refuse what is absurd, look, then act. Raises TryAgain and GiveUp."""
+def resize(
+    client: ClusterClient, plan: ResizePlanned, largest_node: Amounts | None = None, record: Record = record_nothing
+) -> HandlerResult:
+    """Refuse what is absurd, look, then act, then say so in an Event. Raises TryAgain and GiveUp."""
     absurd = plan_bounds.objection(plan, largest_node)
     if absurd is not None:
         return HandlerResult(Result.REFUSED, absurd, OutcomeDetail.INVALID)
@@ -52,6 +60,7 @@ def resize(client: ClusterClient, plan: ResizePlanned, largest_node: Amounts | N
             reason = f"it moved: the pod {what} {spelled(now)}, expected {spelled(plan.expect)}"
             return HandlerResult(Result.REFUSED, reason, OutcomeDetail.MOVED)
     client.resize(pod, requests=plan.requests, limits=plan.limits)
+    record_resize(record, plan)
     return HandlerResult(Result.DONE, "the cluster accepted the new amounts", OutcomeDetail.ACCEPTED)
 
 

@@ -1,0 +1,67 @@
+"""Kubernetes Events: what `kubectl describe` shows of what was done to an object.
+
+An event's name follows from what caused it, so whoever writes it again after a crash finds it there. Events tell people; nothing
+rests on them, and the API server forgets them after an hour.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from hashlib import blake2b
+
+from schemas.subjects import Subject, SubjectKind
+from streams.clients.kube import api_paths
+from streams.clients.kube.api import Api, ApiRequest, accepted_body
+
+_CORE = api_paths.root("v1")
+_VPA = "autoscaling.k8s.io/v1"
+_LONGEST_NAME = 200
+_LONGEST_MESSAGE = 1024
+"""What the API server takes."""
+_CONFLICT = 409
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectEvent:
+    """Something was done to an object: a pod or a VPA. `cause` tells this event from others about the same object."""
+
+    subject: Subject
+    reason: str
+    message: str
+    cause: str
+
+
+class EventRecorder:
+    """Writes events in the name of `component`; `now` gives the time that people see."""
+
+    def __init__(self, api: Api, component: str, now: Callable[[], datetime]) -> None:
+        self._api, self._component, self._now = api, component, now
+
+    def record(self, event: ObjectEvent) -> None:
+        """Write an event, unless it is there already. Raises Unreachable, TryAgain and GiveUp."""
+        path = api_paths.scoped(_CORE, event.subject.namespace, "events")
+        about = f"{event.reason} of {event.subject.namespace}/{event.subject.name}"
+        request = ApiRequest(path, "writing the event", about, "POST", self._body(event))
+        response = self._api.send(request)
+        if response.code != _CONFLICT:
+            accepted_body(response, request)
+
+    def _body(self, event: ObjectEvent) -> dict[str, object]:
+        subject, at = event.subject, f"{self._now():%Y-%m-%dT%H:%M:%SZ}"
+        digest = blake2b(f"{event.cause} {event.reason}".encode(), digest_size=8).hexdigest()
+        involved = {"namespace": subject.namespace, "name": subject.name, "uid": subject.uid}
+        pod = subject.kind is SubjectKind.POD
+        return {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": f"{subject.name[:_LONGEST_NAME]}.{digest}", "namespace": subject.namespace},
+            "involvedObject": {"apiVersion": "v1" if pod else _VPA, "kind": "Pod" if pod else subject.object_kind, **involved},
+            "reason": event.reason,
+            "message": event.message[:_LONGEST_MESSAGE],
+            "type": "Normal",
+            "source": {"component": self._component},
+            "firstTimestamp": at,
+            "lastTimestamp": at,
+            "count": 1,
+            "reportingComponent": self._component,
+        }
