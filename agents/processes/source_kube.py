@@ -13,19 +13,22 @@ from agents.settings import cluster_factory, log_factory
 from agents.settings.tree import Settings
 from agents.telemetry import SourceMetrics
 from streams.clients.kube.api import Api
+from streams.errors import BadInput
 from streams.log_context import LogContext
 from streams.sources.kube.kube_source import NAME, SourceOptions
 from streams.sources.kube.watch_threads import WatchThreads
 
 
 def run(settings: Settings) -> None:
-    """Watch until stopped. The process is ready once every resource has been listed."""
+    """Watch until stopped. The process is ready once every resource has been listed. Raises BadInput."""
+    if settings.cluster.nodes and settings.cluster.namespaces:
+        raise BadInput("cluster.nodes needs the pods of all namespaces; cluster.namespaces must be empty with it")
     ours, topics, readiness = settings.cluster, log_factory.topics(settings), _Readiness()
     api = Api(cluster_factory.connection(ours))
     with until_stopped(), telemetry_for(NAME, settings, readiness.reasons) as telemetry, log_factory.log(settings) as log:
         metrics = SourceMetrics(telemetry.registry, topics, NAME)
         context = LogContext.of(telemetry.observe(log, metrics), topics, ours.name)
-        options = SourceOptions(partial(event_time, settings), ours.namespaces)
+        options = SourceOptions(partial(event_time, settings), ours.namespaces, nodes=ours.nodes)
         readiness.threads = threads = WatchThreads(api, context, options)
         note(f"watching cluster '{ours.name}' at {cluster_factory.address(ours)}")
 

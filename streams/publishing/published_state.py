@@ -73,7 +73,7 @@ def read_pods(context: LogContext) -> PublishedState:
     topics = context.topics
     partitions = [(topics.wire("oom-events"), partition) for partition in range(topics.partitions)]
     for topic, partition in (*partitions, context.cluster_partition("pod-changes-by-cluster")):
-        for record in _newest(context.log, topic, partition, MOST):
+        for record in newest(context.log, topic, partition, MOST):
             _apply_pod_record(state, record, context)
     return state
 
@@ -83,8 +83,8 @@ def read_all(context: LogContext) -> PublishedState:
     state = read_pods(context)
     policies: Iterable[Record] | None = compacted_copy.latest_of_copy(context.log, context.topics, "policies")
     if policies is None:
-        policies = _newest(context.log, context.topics.wire("policies"), 0, None)  # each partition has everything
-    nodes = _newest(context.log, context.topics.wire("cluster-changes"), 0, MOST)
+        policies = newest(context.log, context.topics.wire("policies"), 0, None)  # each partition has everything
+    nodes = newest(context.log, context.topics.wire("cluster-changes"), 0, MOST)
     for record in (*policies, *nodes):
         _apply_object_record(state, record, context)
     return state
@@ -122,7 +122,8 @@ def _apply_object_record(state: PublishedState, record: Record, context: LogCont
             pass
 
 
-def _newest(log: Log, topic: str, partition: int, most: int | None) -> Iterator[Record]:
+def newest(log: Log, topic: str, partition: int, most: int | None) -> Iterator[Record]:
+    """The newest records of a partition in their order; all of them where `most` is None. Raises LogUnavailable."""
     end = log.end(topic, partition)
     position = max(log.begin(topic, partition), 0 if most is None else end - most)
     while position < end:

@@ -76,6 +76,8 @@ RIGHTS: tuple[tuple[str, str, str, set[str]], ...] = (
     (APPS, "deployments/scale", "get", {KUBE, WEBHOOK}),
     (APPS, "deployments/scale", "patch", set()),
     (APPS, "replicasets", "get", {WEBHOOK}),
+    ("policy", "poddisruptionbudgets", "list", {KUBE}),
+    ("policy", "poddisruptionbudgets", "update", set()),
     (VPA, "verticalpodautoscalers", "list", {KUBE, STATUS}),
     (VPA, "verticalpodautoscalers", "get", {STATUS}),
     (VPA, "verticalpodautoscalers", "patch", set()),

@@ -40,20 +40,22 @@ class AwayLog(MemoryLog):
 class KubeScene:
     """A log, and a source that can be started anew on it."""
 
-    def __init__(self, bound: int = 32 << 20) -> None:
+    def __init__(self, bound: int = 32 << 20, *, nodes: bool = False) -> None:
         self.topics, self.log, self.at = Topics(partitions=PARTITIONS), AwayLog(), START
         for topic in TOPICS:
             self.log.create(self.topics.wire(topic.name), PARTITIONS)
         self.lookups: list[Lookup] = []
-        self.bound = bound
+        self.bound, self.nodes = bound, nodes
         self.restart()
 
     def restart(self) -> None:
         """Another process, which knows only what the log tells."""
-        self.sync_status = SyncStatus({watch.name: watch.kind for watch in watches()})
+        self.sync_status = SyncStatus({watch.name: watch.kind for watch in watches(nodes=self.nodes)})
         context = LogContext.of(self.log, self.topics, "real")
         outbox = Outbox(context, bound=self.bound)
-        self.source = KubeSource(context, SourceOptions(lambda: self.at), self.sync_status, self.lookups.append, outbox)
+        self.source = KubeSource(
+            context, SourceOptions(lambda: self.at, nodes=self.nodes), self.sync_status, self.lookups.append, outbox
+        )
         self.source.restore()
 
     def later(self, by: timedelta) -> bool:
@@ -69,7 +71,8 @@ class KubeScene:
 
     def sync(self, *kinds: str) -> None:
         """All of these are listed; none named means everything."""
-        self.handle(*(WatchSynced(kind) for kind in kinds or (*CONTROLLERS, *KINDS)))
+        budgets = ("poddisruptionbudgets",) if self.nodes else ()
+        self.handle(*(WatchSynced(kind) for kind in kinds or (*CONTROLLERS, *KINDS, *budgets)))
 
     def fail(self, kind: str) -> None:
         self.handle(WatchFailed(kind, "403 forbidden"))

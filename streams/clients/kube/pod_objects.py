@@ -88,7 +88,7 @@ class ContainerState(msgspec.Struct, frozen=True, gc=False):
 
 
 class ContainerStatus(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """What the kubelet reports of a container. `resources` are the amounts in force."""
+    """What the kubelet reports of a container. `resources` are the amounts in force, `allocated_resources` those granted."""
 
     name: str
     restart_count: int = 0
@@ -96,6 +96,7 @@ class ContainerStatus(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     state: ContainerState = ContainerState()
     last_state: ContainerState = ContainerState()
     resources: ResourceRequirements | None = None
+    allocated_resources: dict[str, str] | None = None
 
 
 class PodSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):

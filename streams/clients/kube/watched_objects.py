@@ -116,6 +116,7 @@ class ControllerSpec(msgspec.Struct, frozen=True, gc=False):
     """The spec of a Deployment, ReplicaSet, StatefulSet, DaemonSet or Job."""
 
     selector: LabelSelector | None = None
+    replicas: int | None = None
 
 
 class ControllerObject(msgspec.Struct, frozen=True, gc=False):
@@ -129,6 +130,7 @@ class ReplicationControllerSpec(msgspec.Struct, frozen=True, gc=False):
     """The spec of a ReplicationController, whose selector is a map."""
 
     selector: dict[str, str] | None = None
+    replicas: int | None = None
 
 
 class ReplicationControllerObject(msgspec.Struct, frozen=True, gc=False):

@@ -19,7 +19,16 @@ from schemas.units import Seconds
 from streams.clients.kube import controllers, pod_objects
 from streams.clients.kube.controllers import ControllerKey
 from streams.clients.kube.pod_objects import PodObject
-from streams.clients.kube.watched_objects import EventObject, KubeObject, LimitRangeObject, NodeObject, VpaObject
+from streams.clients.kube.scheduling_objects import DetailedNodeObject, DisruptionBudgetObject, ScheduledPodObject
+from streams.clients.kube.watched_objects import (
+    ControllerObject,
+    EventObject,
+    KubeObject,
+    LimitRangeObject,
+    NodeObject,
+    ReplicationControllerObject,
+    VpaObject,
+)
 from streams.errors import LogUnavailable
 from streams.log_context import LogContext
 from streams.publishing.outbox import Outbox
@@ -31,6 +40,7 @@ from streams.sources.kube.publish import limit_range_policies, node_facts, vpa_p
 from streams.sources.kube.publish.fact_changes import PublishedFacts
 from streams.sources.kube.publish.pod_publisher import REPUBLISH_AFTER, PodPublisher
 from streams.sources.kube.publish.publisher import Publisher
+from streams.sources.kube.publish.scheduling_publisher import SchedulingPublisher
 from streams.sources.kube.publish.vpa_publisher import VpaPublisher
 from streams.sources.kube.watch.notifications import (
     CheckpointsFound,
@@ -53,16 +63,21 @@ REPORT_PERIOD = timedelta(seconds=30)
 """How often the source reports that it is at work."""
 UPKEEP_PERIOD = timedelta(minutes=1)
 """How often it looks for what is due by time alone."""
+_SCHEDULING_KINDS = ("poddisruptionbudgets", "replicasets")
 _KINDS = ("pods", "nodes", "limitranges", "verticalpodautoscalers")
 
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """`now` gives event time. `namespaces` are the only ones watched, none means all; `period` is how often it reports."""
+    """`now` gives event time. `namespaces` are the only ones watched, none means all; `period` is how often it reports.
+
+    `nodes`: whether what node scaling needs is told, which needs all namespaces.
+    """
 
     now: Callable[[], datetime]
     namespaces: tuple[str, ...] = ()
     period: timedelta = REPORT_PERIOD
+    nodes: bool = False
 
 
 class KubeSource:
@@ -91,6 +106,7 @@ class KubeSource:
         self._limits: PublishedFacts[LimitRangeChanged] = PublishedFacts(
             publisher.publish, lambda limit: publisher.publish(limit_range_policies.removed(limit, self._now()))
         )
+        self._scheduling = SchedulingPublisher(publisher, context) if options.nodes else None
         self._reported: datetime | None = None
         self._upkeep = self._refreshed = self._now()
         self._must_restore = self._first_pods_published = False
@@ -109,8 +125,12 @@ class KubeSource:
         self._nodes.restore(published.nodes)
         self._limits.restore(published.limits)
         self._vpas.restore(published.vpas)
+        if self._scheduling is not None:
+            self._scheduling.restore(self._now())
         for kind in _KINDS:
             self._mark_synced(kind)
+        for kind in _SCHEDULING_KINDS:
+            self._mark_scheduling_synced(kind)
 
     def handle(self, notifications: Sequence[Notification]) -> None:
         """Handle what came in, in order. What follows from it waits for `publish_due`."""
@@ -165,6 +185,8 @@ class KubeSource:
     def _do_upkeep(self, at: datetime) -> None:
         self._pods.republish(at)
         self._nodes.republish(at, REPUBLISH_AFTER)
+        if self._scheduling is not None:
+            self._scheduling.republish(at, REPUBLISH_AFTER)
         self._graph.prune()
         if at - self._refreshed >= REFRESH_AFTER:
             self._refreshed = at
@@ -188,6 +210,8 @@ class KubeSource:
 
     def _upsert(self, kind: str, found: KubeObject) -> None:
         at = self._now()
+        if self._scheduling is not None:
+            self._upsert_scheduling(self._scheduling, kind, found, at)
         match found:
             case PodObject():
                 pod = pod_objects.read_pod(self._cluster, found)
@@ -202,12 +226,31 @@ class KubeSource:
                 self._publish_vpas(self._vpa_targets.upsert(vpa_policies.changed(found, self._cluster, at)))
             case EventObject():
                 self._pods.record_eviction(found)
+            case DisruptionBudgetObject():
+                pass
             case _:
                 controller = controllers.from_object(CONTROLLERS[kind], found)
                 if self._graph.upsert(controller):
                     self._controller_changed(controller.key)
 
+    @staticmethod
+    def _upsert_scheduling(scheduling: SchedulingPublisher, kind: str, found: KubeObject, at: datetime) -> None:
+        """What node scaling needs of an object."""
+        match found:
+            case ScheduledPodObject():
+                scheduling.pod(found, at)
+            case DetailedNodeObject():
+                scheduling.node(found, at)
+            case DisruptionBudgetObject():
+                scheduling.budget(found, at)
+            case ControllerObject() | ReplicationControllerObject():
+                scheduling.controller(CONTROLLERS[kind], found, at)
+            case _:
+                pass
+
     def _object_gone(self, gone: ObjectGone) -> None:
+        if self._scheduling is not None:
+            self._scheduling.gone(gone, CONTROLLERS.get(gone.kind, ""), self._now())
         match gone.kind:
             case "pods":
                 self._pod_owners.remove(gone.uid)
@@ -233,6 +276,7 @@ class KubeSource:
         """A watch is in sync. If all of its kind are, what was published and was not seen is gone."""
         if not self._sync_status.synced(kind):
             return
+        self._mark_scheduling_synced(kind)
         match kind:
             case "pods":
                 self._pods.mark_synced(self._now())
@@ -245,6 +289,11 @@ class KubeSource:
             case _ if kind in CONTROLLERS:
                 self._graph.mark_synced(CONTROLLERS[kind])
                 self._retry_waiting()
+
+    def _mark_scheduling_synced(self, kind: str) -> None:
+        if self._scheduling is not None and self._sync_status.synced(kind):
+            controllers = all(self._sync_status.synced(each) for each in CONTROLLERS)
+            self._scheduling.mark_synced(kind, controllers=controllers, at=self._now())
 
     def _mark_unseen(self, kind: str, reason: str) -> None:
         if kind in CONTROLLERS:

@@ -9,11 +9,23 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Generic, TypeVar
 
-from schemas.facts.nodes import NodeChanged
+from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged
+from schemas.facts.nodes import NodeChanged, NodeDetailsChanged
+from schemas.facts.replica_controllers import ReplicaControllerChanged
+from schemas.facts.scheduled_pods import PodPlacementChanged
 from schemas.policies.limit_ranges import LimitRangeChanged
 from schemas.policies.vpa import VpaChanged
 
-F = TypeVar("F", NodeChanged, LimitRangeChanged, VpaChanged)
+F = TypeVar(
+    "F",
+    NodeChanged,
+    LimitRangeChanged,
+    VpaChanged,
+    NodeDetailsChanged,
+    PodPlacementChanged,
+    PodDisruptionBudgetChanged,
+    ReplicaControllerChanged,
+)
 
 
 class PublishedFacts(Generic[F]):

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import structlog
 
 from schemas import event_bounds
+from schemas.facts import SchedulingFact
 from schemas.facts.nodes import NodeChanged, NodeRemoved
 from schemas.facts.pods import PodChanged, PodDeleted
 from schemas.facts.sources import SourceReported
@@ -33,10 +34,10 @@ class Publisher:
         self._context = context
         self._records: list[NewRecord] = []
 
-    def publish(self, *facts: PodFact | WorkloadFact | ObjectPolicy | ClusterFact) -> None:
+    def publish(self, *facts: PodFact | WorkloadFact | ObjectPolicy | ClusterFact | SchedulingFact) -> None:
         """A fact about a workload goes to the workload's partition, and one about a pod to its cluster's too.
 
-        A policy or a fact about the cluster goes to every partition.
+        What scheduling goes by goes to the cluster's partition. A policy or a fact about the cluster goes to every partition.
         """
         cluster = self._context.cluster
         for fact in facts:
@@ -54,8 +55,10 @@ class Publisher:
                     self._to_one("pod-changes", fact, fact.workload.key)
                 case NodeChanged() | NodeRemoved() | SourceReported():
                     self._to_all("cluster-changes", fact, cluster)
-                case _:
+                case VpaChanged() | VpaRemoved() | LimitRangeChanged() | LimitRangeRemoved():
                     self._to_all("policies", fact, fact.key)
+                case _:
+                    self._to_one("scheduling-changes", fact, cluster)
 
     def size_of_policy(self, policy: ObjectPolicy) -> int:
         """The bytes of a policy's record."""
@@ -71,7 +74,7 @@ class Publisher:
         records, self._records = self._records, []
         return records
 
-    def _to_one(self, topic: str, fact: PodFact | WorkloadFact, key: str) -> None:
+    def _to_one(self, topic: str, fact: PodFact | WorkloadFact | SchedulingFact, key: str) -> None:
         partition = self._context.topics.partition_of(key)
         self._records.append(self._context.codec.encode(fact, topic=topic, key=key, partition=partition, source=SOURCE))
 
@@ -79,7 +82,7 @@ class Publisher:
         self._records += self._context.codec.encode_for_all(fact, topic=topic, key=key, source=SOURCE)
 
 
-def _name(fact: PodFact | WorkloadFact | ObjectPolicy | ClusterFact) -> str:
+def _name(fact: PodFact | WorkloadFact | ObjectPolicy | ClusterFact | SchedulingFact) -> str:
     """What a fact is about, for people."""
     match fact:
         case PodChanged() | PodDeleted():
@@ -90,6 +93,9 @@ def _name(fact: PodFact | WorkloadFact | ObjectPolicy | ClusterFact) -> str:
             name = f"Node {fact.node}"
         case SourceReported():
             name = f"source {fact.source}"
-        case _:
+        case VpaChanged() | VpaRemoved() | LimitRangeChanged() | LimitRangeRemoved():
             name = f"{type(fact).__name__} of {fact.key}"
+        case _:
+            parts = (getattr(fact, part, "") for part in ("namespace", "name", "node", "shape"))
+            name = f"{type(fact).__name__} of {'/'.join(part for part in parts if part)}"
     return name[:500]

@@ -11,6 +11,16 @@ KINDS_BEHIND: Mapping[str, tuple[str, ...]] = {
     "pod-changes": ("pods",),
     "pod-changes-by-cluster": ("pods",),
     "policies": ("verticalpodautoscalers", "limitranges"),
+    "scheduling-changes": (
+        "pods",
+        "nodes",
+        "poddisruptionbudgets",
+        "replicasets",
+        "statefulsets",
+        "daemonsets",
+        "jobs",
+        "replicationcontrollers",
+    ),
 }
 """By topic, the kinds that its facts come from: while one is out of sync, facts are missing."""
 
@@ -48,8 +58,12 @@ class SyncStatus:
         return tuple(
             topic
             for topic in sorted(KINDS_BEHIND)
-            if all(self.synced(kind) and kind not in unpublished for kind in KINDS_BEHIND[topic])
+            if all(self._in_sight(kind) and kind not in unpublished for kind in KINDS_BEHIND[topic])
         )
+
+    def _in_sight(self, kind: str) -> bool:
+        """Whether a kind is watched at all, and in sync."""
+        return kind in self._kinds.values() and self.synced(kind)
 
     def reasons(self) -> list[str]:
         """Why not every watch is in sync; empty when all are."""

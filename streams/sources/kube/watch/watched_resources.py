@@ -7,6 +7,7 @@ from typing import TypeVar
 from streams.clients.kube import api_paths
 from streams.clients.kube.list_watch_requests import ApiResource
 from streams.clients.kube.pod_objects import PodObject
+from streams.clients.kube.scheduling_objects import DetailedNodeObject, DisruptionBudgetObject, ScheduledPodObject
 from streams.clients.kube.watched_objects import (
     CheckpointObject,
     ControllerObject,
@@ -46,6 +47,14 @@ _IN_NAMESPACES: Sequence[ApiResource[KubeObject]] = (
     ApiResource("limitranges", "/api/v1/limitranges", LimitRangeObject),
     ApiResource("events", "/api/v1/events", EventObject, field_selector="reason=Evicted", bookmarks=False),
 )
+BUDGETS: ApiResource[KubeObject] = ApiResource(
+    "poddisruptionbudgets", "/apis/policy/v1/poddisruptionbudgets", DisruptionBudgetObject
+)
+_DETAILED: Mapping[str, ApiResource[KubeObject]] = {
+    "pods": ApiResource("pods", "/api/v1/pods", ScheduledPodObject),
+    "nodes": ApiResource("nodes", "/api/v1/nodes", DetailedNodeObject),
+}
+"""The same objects, read with all that decides which pod runs where."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +70,11 @@ class ResourceWatch:
         return self.resource.name
 
 
-def watches(namespaces: Sequence[str] = ()) -> tuple[ResourceWatch, ...]:
-    """Every watch, controllers first. No namespaces means all of them."""
+def watches(namespaces: Sequence[str] = (), *, nodes: bool = False) -> tuple[ResourceWatch, ...]:
+    """Every watch, controllers first. No namespaces means all of them; with `nodes`, all that node scaling needs is read."""
+    if nodes:
+        seen = [_DETAILED.get(each.name, each) for each in (*_IN_NAMESPACES, BUDGETS, NODES)]
+        return tuple(ResourceWatch(each.name, each) for each in seen)
     found = [ResourceWatch(each.name, each) for each in _IN_NAMESPACES]
     if namespaces:
         found = [ResourceWatch(each.name, namespaced(each, namespace)) for each in _IN_NAMESPACES for namespace in namespaces]

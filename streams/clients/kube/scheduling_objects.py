@@ -1,0 +1,186 @@
+"""The fields of pods, nodes and disruption budgets that scheduling goes by; decoded only where node scaling is wanted.
+
+These are structs to decode raw responses into, without any logic. What other parts read of a pod or a node is in them, too.
+"""
+
+import msgspec
+
+from streams.clients.kube.pod_objects import ObjectMeta, PodContainer, PodObject, PodSpec, ResourceRequirements
+from streams.clients.kube.watched_objects import AnnotatedMeta, LabelSelector, NodeObject, NodeSpec, NodeStatus
+
+
+class SelectorTermExpression(msgspec.Struct, frozen=True, gc=False):
+    """A demand on a label or a field of a node."""
+
+    key: str
+    operator: str = ""
+    values: list[str] | None = None
+
+
+class NodeSelectorTerm(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """One term of required node affinity."""
+
+    match_expressions: list[SelectorTermExpression] | None = None
+    match_fields: list[SelectorTermExpression] | None = None
+
+
+class NodeSelectorTerms(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """Terms of which one must be met."""
+
+    node_selector_terms: list[NodeSelectorTerm] | None = None
+
+
+class NodeAffinity(msgspec.Struct, frozen=True, gc=False):
+    """Required node affinity; what is only preferred decides nothing here."""
+
+    required: NodeSelectorTerms | None = msgspec.field(default=None, name="requiredDuringSchedulingIgnoredDuringExecution")
+
+
+class PodAffinityTerm(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """A term between pods."""
+
+    topology_key: str = ""
+    label_selector: LabelSelector | None = None
+    namespaces: list[str] | None = None
+    namespace_selector: LabelSelector | None = None
+
+
+class PodAffinity(msgspec.Struct, frozen=True, gc=False):
+    """Required affinity or anti-affinity between pods."""
+
+    required: list[PodAffinityTerm] | None = msgspec.field(default=None, name="requiredDuringSchedulingIgnoredDuringExecution")
+
+
+class AffinityRules(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """A pod's affinity."""
+
+    node_affinity: NodeAffinity | None = None
+    pod_affinity: PodAffinity | None = None
+    pod_anti_affinity: PodAffinity | None = None
+
+
+class TolerationObject(msgspec.Struct, frozen=True, gc=False):
+    """A toleration."""
+
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+
+
+class TopologySpreadObject(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """A topology spread constraint."""
+
+    topology_key: str = ""
+    max_skew: int = 1
+    when_unsatisfiable: str = "DoNotSchedule"
+    label_selector: LabelSelector | None = None
+    min_domains: int | None = None
+    node_affinity_policy: str = "Honor"
+    node_taints_policy: str = "Ignore"
+    match_label_keys: list[str] | None = None
+
+
+class ContainerPort(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """A port of a container; `host_port` is 0 where it takes none of its node."""
+
+    host_port: int = 0
+    protocol: str = "TCP"
+    host_ip: str = msgspec.field(default="", name="hostIP")
+
+
+class ScheduledContainer(PodContainer, frozen=True, gc=False, rename="camel"):
+    """A container with its ports; `restart_policy` Always makes an init container a sidecar."""
+
+    ports: list[ContainerPort] | None = None
+    restart_policy: str = ""
+
+
+class EmptyDir(msgspec.Struct, frozen=True, gc=False):
+    """A folder on the node, or in memory."""
+
+    medium: str = ""
+
+
+class PodVolume(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """A volume, as far as it may live on the node."""
+
+    name: str
+    empty_dir: EmptyDir | None = None
+    host_path: dict[str, str] | None = None
+
+
+class ScheduledPodSpec(PodSpec, frozen=True, gc=False, rename="camel", kw_only=True):
+    """What a pod asks of its node."""
+
+    containers: list[ScheduledContainer]  # type: ignore[assignment]  # decoded into the richer struct
+    init_containers: list[ScheduledContainer] = msgspec.field(default_factory=list)  # type: ignore[assignment]  # as above
+    node_selector: dict[str, str] | None = None
+    affinity: AffinityRules | None = None
+    tolerations: list[TolerationObject] | None = None
+    topology_spread_constraints: list[TopologySpreadObject] | None = None
+    overhead: dict[str, str] | None = None
+    resources: ResourceRequirements | None = None
+    volumes: list[PodVolume] | None = None
+    priority: int | None = None
+    restart_policy: str = "Always"
+    termination_grace_period_seconds: int | None = None
+
+
+class ScheduledPodObject(PodObject, frozen=True, gc=False, kw_only=True):
+    """A pod with all that decides where it may run."""
+
+    metadata: AnnotatedMeta
+    spec: ScheduledPodSpec
+
+
+class TaintObject(msgspec.Struct, frozen=True, gc=False):
+    """A taint."""
+
+    key: str
+    value: str = ""
+    effect: str = ""
+
+
+class DetailedNodeSpec(NodeSpec, frozen=True, gc=False, rename="camel"):
+    """Whom a node keeps away, and which machine it is."""
+
+    taints: list[TaintObject] | None = None
+    provider_id: str = msgspec.field(default="", name="providerID")
+
+
+class DetailedNodeStatus(NodeStatus, frozen=True, gc=False):
+    """What a node has."""
+
+    capacity: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class DetailedNodeObject(NodeObject, frozen=True, gc=False, kw_only=True):
+    """A node with all that decides which pods it takes."""
+
+    metadata: AnnotatedMeta
+    spec: DetailedNodeSpec = DetailedNodeSpec()
+    status: DetailedNodeStatus = DetailedNodeStatus()
+
+
+class DisruptionBudgetSpec(msgspec.Struct, frozen=True, gc=False):
+    """Whom a budget protects."""
+
+    selector: LabelSelector | None = None
+
+
+class DisruptionBudgetStatus(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """What its controller found."""
+
+    disruptions_allowed: int = 0
+    current_healthy: int = 0
+    desired_healthy: int = 0
+    expected_pods: int = 0
+
+
+class DisruptionBudgetObject(msgspec.Struct, frozen=True, gc=False):
+    """A PodDisruptionBudget as the API server sends it."""
+
+    metadata: ObjectMeta
+    spec: DisruptionBudgetSpec = DisruptionBudgetSpec()
+    status: DisruptionBudgetStatus = DisruptionBudgetStatus()

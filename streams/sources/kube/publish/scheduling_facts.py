@@ -1,0 +1,292 @@
+"""Pods, nodes, budgets and controllers as the facts that node scaling goes by. A bad quantity is refused with a quotation."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from hashlib import blake2b
+
+import msgspec
+
+from schemas import exact_quantity, pod_requests
+from schemas.exact_quantity import NotAQuantityError
+from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged
+from schemas.facts.nodes import NodeDetailsChanged, NodeTaint
+from schemas.facts.replica_controllers import ReplicaControllerChanged
+from schemas.facts.scheduled_pods import (
+    ControllingOwner,
+    LabelDemand,
+    LabelQuery,
+    NodeQuery,
+    PodHostPort,
+    PodPlacementChanged,
+    PodShapeSeen,
+    PodToleration,
+    RequiredPodAffinity,
+    SpreadConstraint,
+)
+from schemas.names import PodName
+from schemas.pod_requests import CPU, ContainerRequests, ContainerResize
+from schemas.units import Seconds
+from streams.clients.kube.pod_objects import ContainerStatus, StatusCondition
+from streams.clients.kube.scheduling_objects import (
+    DetailedNodeObject,
+    DisruptionBudgetObject,
+    NodeSelectorTerm,
+    PodAffinity,
+    ScheduledContainer,
+    ScheduledPodObject,
+    ScheduledPodSpec,
+    SelectorTermExpression,
+    TopologySpreadObject,
+)
+from streams.clients.kube.watched_objects import ControllerObject, LabelSelector, ReplicationControllerObject
+from streams.publishing.pod_facts import kept_labels
+
+PREFIX = "cluster-autoscaler.kubernetes.io/"
+MIRROR, SOURCE = "kubernetes.io/config.mirror", "kubernetes.io/config.source"
+OWN_LABELS = frozenset(
+    ("statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-index", "batch.kubernetes.io/job-completion-index")
+)
+"""Labels that tell the pods of one controller apart."""
+NODE_NAME = "metadata.name"
+_LONGEST = 64
+"""Characters of a quantity."""
+_MOST = 10**15
+"""Amounts above this are cut to it: no node has them, so no pod that asks for them fits anywhere."""
+FINISHED = ("Succeeded", "Failed")
+
+
+def node(found: DetailedNodeObject, cluster: str, at: datetime) -> NodeDetailsChanged:
+    """The fact about a node. Raises ValueError for a bad quantity."""
+    meta = found.metadata
+    return NodeDetailsChanged(
+        at=at,
+        cluster=cluster,
+        node=meta.name,
+        uid=meta.uid,
+        created=meta.creation_timestamp or at,
+        provider_id=found.spec.provider_id,
+        labels=kept_labels(meta.labels or {}),
+        taints=tuple(NodeTaint(taint.key, taint.value, taint.effect) for taint in found.spec.taints or ()),
+        unschedulable=found.spec.unschedulable,
+        conditions={each.type: each.status for each in sorted(found.status.conditions, key=lambda one: one.type)},
+        allocatable=amounts(found.status.allocatable),
+        capacity=amounts(found.status.capacity),
+        annotations=_annotations(meta.annotations),
+    )
+
+
+def budget(found: DisruptionBudgetObject, cluster: str, at: datetime) -> PodDisruptionBudgetChanged:
+    """The fact about a disruption budget."""
+    status = found.status
+    return PodDisruptionBudgetChanged(
+        at,
+        cluster,
+        found.metadata.namespace,
+        found.metadata.name,
+        _query(found.spec.selector),
+        status.disruptions_allowed,
+        status.current_healthy,
+        status.desired_healthy,
+        status.expected_pods,
+    )
+
+
+def controller(
+    found: ControllerObject | ReplicationControllerObject, kind: str, cluster: str, at: datetime
+) -> ReplicaControllerChanged | None:
+    """The fact about a controller; None for one that wants no pods, as the old ReplicaSets of a Deployment."""
+    replicas = found.spec.replicas
+    if replicas == 0:
+        return None
+    return ReplicaControllerChanged(at, cluster, found.metadata.namespace, kind, found.metadata.name, replicas)
+
+
+def placement(found: ScheduledPodObject, shape: str, cluster: str, at: datetime) -> PodPlacementChanged | None:
+    """The fact where a pod is; None for one that is finished."""
+    meta, status = found.metadata, found.status
+    if status.phase in FINISHED or meta.creation_timestamp is None:
+        return None
+    waits = next((one for one in status.conditions if one.type == "PodScheduled" and one.status == "False"), None)
+    return PodPlacementChanged(
+        at=at,
+        cluster=cluster,
+        pod=PodName(meta.namespace, meta.name, meta.uid),
+        shape=shape,
+        phase=status.phase,
+        created=meta.creation_timestamp,
+        node=found.spec.node_name,
+        unschedulable="" if waits is None or found.spec.node_name else waits.reason,
+        deleted=meta.deletion_timestamp,
+        pinned=_pinned(found.spec),
+    )
+
+
+def shape(found: ScheduledPodObject, cluster: str, at: datetime) -> PodShapeSeen:
+    """The shape of a pod. Raises ValueError for a bad quantity."""
+    meta, spec = found.metadata, found.spec
+    owner = next((one for one in meta.owner_references if one.controller), None)
+    affinity = spec.affinity
+    labels = {name: text for name, text in (meta.labels or {}).items() if name not in OWN_LABELS}
+    fact = PodShapeSeen(
+        at=at,
+        cluster=cluster,
+        shape="",
+        namespace=meta.namespace,
+        requests=requests(found),
+        labels=kept_labels(labels),
+        node_selector=kept_labels(spec.node_selector or {}),
+        node_terms=_node_terms(spec),
+        tolerations=tuple(PodToleration(one.key, one.operator, one.value, one.effect) for one in spec.tolerations or ()),
+        ports=_ports([*spec.containers, *spec.init_containers]),
+        affinity=_between(affinity.pod_affinity if affinity is not None else None),
+        anti_affinity=_between(affinity.pod_anti_affinity if affinity is not None else None),
+        spread=tuple(_spread(one, labels) for one in spec.topology_spread_constraints or ()),
+        owner=None if owner is None else ControllingOwner(owner.kind, _owner_name(owner.kind, owner.name), owner.api_version),
+        annotations=_annotations(meta.annotations),
+        restart_policy=spec.restart_policy,
+        priority=spec.priority,
+        grace=None if spec.termination_grace_period_seconds is None else Seconds(float(spec.termination_grace_period_seconds)),
+        local=tuple(sorted(one.name for one in spec.volumes or () if _lives_on_node(one.empty_dir, one.host_path))),
+    )
+    return replace(fact, shape=_id(fact))
+
+
+def _id(fact: PodShapeSeen) -> str:
+    """A hash of everything that makes a shape; the time at which it was seen does not."""
+    content = msgspec.json.encode(replace(fact, at=datetime.min, cluster=""), order="sorted")  # noqa: DTZ901  # no time at all
+    return blake2b(content, digest_size=12).hexdigest()
+
+
+def _owner_name(kind: str, name: str) -> str:
+    """A mirror pod is owned by its node, whose name says nothing of its shape."""
+    return "" if kind == "Node" else name
+
+
+def requests(found: ScheduledPodObject) -> dict[str, int]:
+    """What a pod asks of its node: while it is resized, the most of what it wants, was given and has."""
+    spec, status = found.spec, found.status
+    infeasible = any(_is_infeasible(one) for one in status.conditions)
+    known = {one.name: one for one in (*status.container_statuses, *status.init_container_statuses)}
+
+    def of(container: ScheduledContainer) -> ContainerRequests:
+        wanted = amounts(container.resources.requests or {})
+        resize = _resize(known.get(container.name), infeasible=infeasible)
+        return ContainerRequests(wanted, container.restart_policy == "Always", resize)
+
+    level = amounts(spec.resources.requests or {}) if spec.resources is not None else {}
+    total = pod_requests.of_pod(map(of, spec.containers), map(of, spec.init_containers), amounts(spec.overhead or {}), level)
+    return {name: amount for name, amount in sorted(total.items()) if amount}
+
+
+def _is_infeasible(condition: StatusCondition) -> bool:
+    return condition.type == "PodResizePending" and condition.status == "True" and condition.reason == "Infeasible"
+
+
+def _resize(status: ContainerStatus | None, *, infeasible: bool) -> ContainerResize | None:
+    if status is None or status.resources is None:
+        return None
+    actual = amounts(status.resources.requests or {})
+    allocated = amounts(status.allocated_resources) if status.allocated_resources is not None else actual
+    return ContainerResize(allocated, actual, infeasible)
+
+
+def amounts(quantities: Mapping[str, str]) -> dict[str, int]:
+    """Whole amounts by resource, rounded up: CPU in thousandths. Raises ValueError that quotes what is no quantity."""
+    found = {}
+    for name, text in sorted(quantities.items()):
+        if len(text) > _LONGEST:
+            msg = f"'{text[:_LONGEST]}…' is no quantity of {name[:80]}: it has {len(text)} characters"
+            raise ValueError(msg)
+        try:
+            amount = exact_quantity.parse(text)
+        except NotAQuantityError as error:
+            msg = f"'{text}' is no quantity of {name[:80]}: {error}"
+            raise ValueError(msg) from None
+        found[name] = max(min(amount.milli if name == CPU else amount.whole, _MOST), 0)
+    return found
+
+
+def _annotations(annotations: Mapping[str, str] | None) -> dict[str, str]:
+    """Those that node scaling obeys. What a mirror's annotation says differs from node to node and means nothing."""
+    kept = {name: text for name, text in (annotations or {}).items() if PREFIX in name or name == SOURCE}
+    mirror = {MIRROR: "mirror"} if MIRROR in (annotations or {}) else {}
+    return kept_labels({**kept, **mirror})
+
+
+def _lives_on_node(empty_dir: object, host_path: object) -> bool:
+    return host_path is not None or (empty_dir is not None and getattr(empty_dir, "medium", "") != "Memory")
+
+
+def _ports(containers: Sequence[ScheduledContainer]) -> tuple[PodHostPort, ...]:
+    taken = {(port.host_port, port.protocol, port.host_ip) for one in containers for port in one.ports or () if port.host_port}
+    return tuple(PodHostPort(*one) for one in sorted(taken))
+
+
+def _terms(spec: ScheduledPodSpec) -> list[NodeSelectorTerm] | None:
+    affinity = spec.affinity.node_affinity if spec.affinity is not None else None
+    if affinity is None or affinity.required is None:
+        return None
+    return affinity.required.node_selector_terms or []
+
+
+def _pinned(spec: ScheduledPodSpec) -> str:
+    """The one node that every term names, as those of a DaemonSet's pod do; empty if there is no such node."""
+    terms = _terms(spec)
+    named = {_named(term) for term in terms} if terms else set()
+    return named.pop() if len(named) == 1 else ""
+
+
+def _named(term: NodeSelectorTerm) -> str:
+    fields = term.match_fields or []
+    one = fields[0] if len(fields) == 1 else None
+    fits = one is not None and one.key == NODE_NAME and one.operator == "In" and len(one.values or ()) == 1
+    return (one.values or [""])[0] if one is not None and fits else ""
+
+
+def _node_terms(spec: ScheduledPodSpec) -> tuple[NodeQuery, ...] | None:
+    """The terms without the one node of a DaemonSet's pod; None if nothing else was in them."""
+    terms = _terms(spec)
+    if terms is None:
+        return None
+    pinned = bool(_pinned(spec))
+    found = tuple(NodeQuery(_demands(one.match_expressions), () if pinned else _demands(one.match_fields)) for one in terms)
+    return None if pinned and any(not one.expressions for one in found) else found
+
+
+def _demands(expressions: Iterable[SelectorTermExpression] | None) -> tuple[LabelDemand, ...]:
+    return tuple(LabelDemand(one.key, one.operator, tuple(one.values or ())) for one in expressions or ())
+
+
+def _query(selector: LabelSelector | None) -> LabelQuery | None:
+    if selector is None:
+        return None
+    demands = tuple(LabelDemand(one.key, one.operator, tuple(one.values or ())) for one in selector.match_expressions or ())
+    return LabelQuery(dict(sorted((selector.match_labels or {}).items())), demands)
+
+
+def _between(affinity: PodAffinity | None) -> tuple[RequiredPodAffinity, ...]:
+    terms = affinity.required or [] if affinity is not None else []
+    return tuple(
+        RequiredPodAffinity(
+            one.topology_key, _query(one.label_selector), tuple(one.namespaces or ()), _query(one.namespace_selector)
+        )
+        for one in terms
+    )
+
+
+def _spread(one: TopologySpreadObject, labels: Mapping[str, str]) -> SpreadConstraint:
+    """A constraint; keys of labels whose values count are taken from the pod's own labels."""
+    query = _query(one.label_selector)
+    own = {key: labels[key] for key in one.match_label_keys or () if key in labels}
+    if own and query is not None:
+        query = replace(query, labels={**query.labels, **own})
+    return SpreadConstraint(
+        one.topology_key,
+        one.max_skew,
+        query,
+        1 if one.min_domains is None else one.min_domains,
+        honor_affinity=one.node_affinity_policy == "Honor",
+        honor_taints=one.node_taints_policy == "Honor",
+        required=one.when_unsatisfiable == "DoNotSchedule",
+    )

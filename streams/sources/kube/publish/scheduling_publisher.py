@@ -1,0 +1,208 @@
+"""What node scaling needs, published as it changes: nodes, shapes of pods, where pods are, budgets and controllers.
+
+A shape is published before the first pod that has it and forgotten with the last one, as its readers do. After a restart only
+what changed meanwhile is published.
+"""
+
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged, PodDisruptionBudgetRemoved
+from schemas.facts.nodes import NodeDetailsChanged, NodeDetailsRemoved
+from schemas.facts.replica_controllers import ReplicaControllerChanged, ReplicaControllerRemoved
+from schemas.facts.scheduled_pods import PodPlacementChanged, PodPlacementRemoved, PodShapeSeen
+from streams.clients.kube.scheduling_objects import DetailedNodeObject, DisruptionBudgetObject, ScheduledPodObject
+from streams.clients.kube.watched_objects import ControllerObject, ReplicationControllerObject
+from streams.log_context import LogContext
+from streams.publishing.published_state import newest
+from streams.sources.kube.publish import scheduling_facts
+from streams.sources.kube.publish.fact_changes import PublishedFacts
+from streams.sources.kube.publish.publisher import Publisher
+from streams.sources.kube.watch.notifications import ObjectGone
+
+TOPIC = "scheduling-changes"
+MOST = 1_000_000
+"""Records to read back at a start."""
+
+
+@dataclass(slots=True)
+class PublishedScheduling:
+    """The newest of each thing that the log tells of, by the name under which it is kept."""
+
+    nodes: dict[str, NodeDetailsChanged] = field(default_factory=dict)
+    budgets: dict[str, PodDisruptionBudgetChanged] = field(default_factory=dict)
+    controllers: dict[str, ReplicaControllerChanged] = field(default_factory=dict)
+    pods: dict[str, PodPlacementChanged] = field(default_factory=dict)
+    shapes: set[str] = field(default_factory=set)
+
+
+class SchedulingPublisher:
+    """All of one cluster that decides which pod runs where."""
+
+    def __init__(self, publisher: Publisher, context: LogContext) -> None:
+        self._publisher, self._context, self._cluster = publisher, context, context.cluster
+        self._at = datetime.min  # noqa: DTZ901  # before anything was seen
+        self._shapes: dict[str, PodShapeSeen] = {}
+        self._uses: dict[str, int] = {}
+        self._told: set[str] = set()
+        self._shape_of: dict[str, str] = {}
+        publish = publisher.publish
+        self._nodes: PublishedFacts[NodeDetailsChanged] = PublishedFacts(
+            publish, lambda one: publish(NodeDetailsRemoved(self._at, one.cluster, one.node))
+        )
+        self._budgets: PublishedFacts[PodDisruptionBudgetChanged] = PublishedFacts(
+            publish, lambda one: publish(PodDisruptionBudgetRemoved(self._at, one.cluster, one.namespace, one.name))
+        )
+        self._controllers: PublishedFacts[ReplicaControllerChanged] = PublishedFacts(
+            publish, lambda one: publish(ReplicaControllerRemoved(self._at, one.cluster, one.namespace, one.kind, one.name))
+        )
+        self._pods: PublishedFacts[PodPlacementChanged] = PublishedFacts(self._publish_pod, self._withdraw_pod)
+
+    # What the log says
+
+    def restore(self, at: datetime) -> None:
+        """Read back what was published before, and publish what differs. Raises LogUnavailable."""
+        self._at = at
+        found = self._read()
+        self._told = found.shapes
+        self._nodes.restore(found.nodes)
+        self._budgets.restore(found.budgets)
+        self._controllers.restore(found.controllers)
+        self._pods.restore(found.pods)
+
+    def _read(self) -> PublishedScheduling:
+        found = PublishedScheduling()
+        topic, partition = self._context.cluster_partition(TOPIC)
+        for record in newest(self._context.log, topic, partition, MOST):
+            match self._context.codec.decode_or_none(record):
+                case PodPlacementChanged(cluster=self._cluster) as event:
+                    found.pods[event.pod.uid] = event
+                case PodPlacementRemoved(cluster=self._cluster) as event:
+                    found.pods.pop(event.pod.uid, None)
+                case PodShapeSeen(cluster=self._cluster) as event:
+                    found.shapes.add(event.shape)
+                case NodeDetailsChanged(cluster=self._cluster) as event:
+                    found.nodes[event.node] = event
+                case NodeDetailsRemoved(cluster=self._cluster) as event:
+                    found.nodes.pop(event.node, None)
+                case event:
+                    self._read_object(found, event)
+        found.shapes &= {pod.shape for pod in found.pods.values()}
+        return found
+
+    def _read_object(self, found: PublishedScheduling, event: object) -> None:
+        match event:
+            case PodDisruptionBudgetChanged(cluster=self._cluster):
+                found.budgets[f"{event.namespace}/{event.name}"] = event
+            case PodDisruptionBudgetRemoved(cluster=self._cluster):
+                found.budgets.pop(f"{event.namespace}/{event.name}", None)
+            case ReplicaControllerChanged(cluster=self._cluster):
+                found.controllers[f"{event.kind}/{event.namespace}/{event.name}"] = event
+            case ReplicaControllerRemoved(cluster=self._cluster):
+                found.controllers.pop(f"{event.kind}/{event.namespace}/{event.name}", None)
+            case _:
+                pass
+
+    # What the cluster shows
+
+    def node(self, found: DetailedNodeObject, at: datetime) -> None:
+        """A node exists."""
+        self._at = at
+        self._nodes.upsert(found.metadata.name, scheduling_facts.node(found, self._cluster, at))
+
+    def budget(self, found: DisruptionBudgetObject, at: datetime) -> None:
+        """A disruption budget exists."""
+        self._at = at
+        name = f"{found.metadata.namespace}/{found.metadata.name}"
+        self._budgets.upsert(name, scheduling_facts.budget(found, self._cluster, at))
+
+    def controller(self, kind: str, found: ControllerObject | ReplicationControllerObject, at: datetime) -> None:
+        """A controller exists."""
+        self._at = at
+        fact = scheduling_facts.controller(found, kind, self._cluster, at)
+        name = f"{kind}/{found.metadata.namespace}/{found.metadata.name}"
+        if fact is None:
+            self._controllers.remove(name)
+        else:
+            self._controllers.upsert(name, fact)
+
+    def pod(self, found: ScheduledPodObject, at: datetime) -> None:
+        """A pod exists."""
+        self._at = at
+        uid = found.metadata.uid
+        shape = scheduling_facts.shape(found, self._cluster, at)
+        fact = scheduling_facts.placement(found, shape.shape, self._cluster, at)
+        if fact is None:
+            self._forget_pod(uid)
+            return
+        before = self._shape_of.get(uid)
+        if before != shape.shape:
+            self._shape_of[uid] = shape.shape
+            self._shapes.setdefault(shape.shape, shape)
+            self._uses[shape.shape] = self._uses.get(shape.shape, 0) + 1
+        self._pods.upsert(uid, fact)
+        if before is not None and before != shape.shape:
+            self._release(before)
+
+    def gone(self, gone: ObjectGone, kind: str, at: datetime) -> None:
+        """An object is gone. `kind` is a controller's own, else that of the watch."""
+        self._at = at
+        match gone.kind:
+            case "pods":
+                self._forget_pod(gone.uid)
+            case "nodes":
+                self._nodes.remove(gone.name)
+            case "poddisruptionbudgets":
+                self._budgets.remove(f"{gone.namespace}/{gone.name}")
+            case _:
+                self._controllers.remove(f"{kind}/{gone.namespace}/{gone.name}")
+
+    def mark_synced(self, kind: str, *, controllers: bool, at: datetime) -> None:
+        """Everything of a kind that exists was seen: what was published and was not seen is gone."""
+        self._at = at
+        match kind:
+            case "pods":
+                self._pods.mark_synced()
+                self._told &= self._uses.keys()
+            case "nodes":
+                self._nodes.mark_synced()
+            case "poddisruptionbudgets":
+                self._budgets.mark_synced()
+            case _ if controllers:
+                self._controllers.mark_synced()
+            case _:
+                pass
+
+    def republish(self, at: datetime, older: timedelta) -> None:
+        """Publish again what was last published this long ago, shapes with the pods that cite them."""
+        self._at = at
+        for shape, fact in self._shapes.items():
+            if at - fact.at >= older and shape in self._told:
+                self._shapes[shape] = again = replace(fact, at=at)
+                self._publisher.publish(again)
+        for facts in (self._nodes, self._budgets, self._controllers, self._pods):
+            facts.republish(at, older)
+
+    # Pods and their shapes
+
+    def _publish_pod(self, fact: PodPlacementChanged) -> None:
+        if fact.shape not in self._told:
+            self._told.add(fact.shape)
+            self._publisher.publish(self._shapes[fact.shape])
+        self._publisher.publish(fact)
+
+    def _withdraw_pod(self, fact: PodPlacementChanged) -> None:
+        self._publisher.publish(PodPlacementRemoved(self._at, fact.cluster, fact.pod))
+
+    def _forget_pod(self, uid: str) -> None:
+        self._pods.remove(uid)
+        shape = self._shape_of.pop(uid, None)
+        if shape is not None:
+            self._release(shape)
+
+    def _release(self, shape: str) -> None:
+        """Readers forget a shape with the last pod that cites it, and so it must be told again for the next one."""
+        self._uses[shape] -= 1
+        if not self._uses[shape]:
+            del self._uses[shape], self._shapes[shape]
+            self._told.discard(shape)

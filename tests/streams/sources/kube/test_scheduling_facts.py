@@ -1,0 +1,236 @@
+"""What node scaling needs of a cluster: shapes told once, placements, nodes, budgets, controllers; and only if wanted."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged, PodDisruptionBudgetRemoved
+from schemas.facts.nodes import NodeDetailsChanged, NodeDetailsRemoved, NodeTaint
+from schemas.facts.replica_controllers import ReplicaControllerChanged, ReplicaControllerRemoved
+from schemas.facts.scheduled_pods import (
+    LabelDemand,
+    LabelQuery,
+    NodeQuery,
+    PodPlacementChanged,
+    PodPlacementRemoved,
+    PodShapeSeen,
+    RequiredPodAffinity,
+    SpreadConstraint,
+)
+from streams.clients.kube.scheduling_objects import DetailedNodeObject, DisruptionBudgetObject, ScheduledPodObject
+from streams.clients.kube.watched_objects import ControllerObject
+from streams.sources.kube.publish import scheduling_facts
+from tests.support.kube_objects import MINUTE, START, controller, decoded, meta, owner
+from tests.support.kube_scene import KubeScene
+
+REPLICA_SET = owner("ReplicaSet", "web-7f")
+ZONE = "topology.kubernetes.io/zone"
+
+
+def pod(name: str, *owners: Mapping[str, object], status: Mapping[str, object] | None = None, **more: Any) -> ScheduledPodObject:
+    """A pod that waits, unless its spec names a node; `more` goes into its spec."""
+    container = {"name": "app", "resources": {"requests": {"cpu": "250m", "memory": "64Mi"}}}
+    waits = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+    whole = {
+        "metadata": meta(name, *owners, labels=more.pop("labels", {"app": "web"}), annotations=more.pop("annotations", {})),
+        "spec": {"containers": [container], **more},
+        "status": status or {"phase": "Pending", "conditions": [waits]},
+    }
+    return decoded(ScheduledPodObject, whole)
+
+
+def node(name: str, **spec: object) -> DetailedNodeObject:
+    status = {
+        "allocatable": {"cpu": "3920m", "memory": "15Gi", "pods": "110"},
+        "capacity": {"cpu": "4", "memory": "16Gi", "pods": "110"},
+        "conditions": [{"type": "Ready", "status": "True"}],
+    }
+    taints = [{"key": "spot", "value": "true", "effect": "NoSchedule", "timeAdded": "2026-03-01T00:00:00Z"}]
+    body = {
+        "metadata": {"name": name, "uid": f"uid-{name}"},
+        "spec": {"providerID": f"aws:///z/{name}", "taints": taints, **spec},
+    }
+    return decoded(DetailedNodeObject, {**body, "status": status})
+
+
+def budget(name: str, allowed: int) -> DisruptionBudgetObject:
+    status = {"disruptionsAllowed": allowed, "currentHealthy": 3, "desiredHealthy": 2, "expectedPods": 3}
+    return decoded(
+        DisruptionBudgetObject, {"metadata": meta(name), "spec": {"selector": {"matchLabels": {"app": "web"}}}, "status": status}
+    )
+
+
+def replica_set(name: str, replicas: int) -> ControllerObject:
+    return decoded(ControllerObject, {"metadata": meta(name), "spec": {"replicas": replicas}})
+
+
+def facts(scene: KubeScene) -> list[Any]:
+    return list(scene.events("scheduling-changes"))
+
+
+def listed(*pods: ScheduledPodObject) -> KubeScene:
+    scene = KubeScene(nodes=True)
+    scene.see("pods", *pods)
+    scene.sync()
+    return scene
+
+
+def test_a_shape_is_told_once_and_cited_by_every_pod_that_has_it() -> None:
+    scene = listed(*(pod(f"web-{number}", REPLICA_SET) for number in range(3)))
+    shapes = [one for one in facts(scene) if isinstance(one, PodShapeSeen)]
+    placed = [one for one in facts(scene) if isinstance(one, PodPlacementChanged)]
+    [shape] = shapes
+    assert isinstance(facts(scene)[0], PodShapeSeen)
+    assert shape.requests == {"cpu": 250, "memory": 64 << 20}
+    assert [(one.pod.name, one.shape, one.unschedulable) for one in placed] == [
+        (f"web-{number}", shape.shape, "Unschedulable") for number in range(3)
+    ]
+
+
+def test_a_shape_goes_with_its_last_pod_and_is_told_again_for_the_next() -> None:
+    scene = listed(pod("web-1", REPLICA_SET))
+    scene.lose("pods", pod("web-1", REPLICA_SET))
+    scene.see("pods", pod("web-2", REPLICA_SET))
+    kinds = [type(one) for one in facts(scene)]
+    assert kinds == [PodShapeSeen, PodPlacementChanged, PodPlacementRemoved, PodShapeSeen, PodPlacementChanged]
+
+
+def test_a_restart_tells_nothing_again_but_what_changed_or_is_gone() -> None:
+    scene = listed(pod("web-1", REPLICA_SET), pod("web-2", REPLICA_SET))
+    scene.see("nodes", node("n1"))
+    scene.see("poddisruptionbudgets", budget("web", 1))
+    before = len(facts(scene))
+    scene.restart()
+    scene.see("pods", pod("web-1", REPLICA_SET), pod("web-3", REPLICA_SET))
+    scene.see("nodes", node("n1"))
+    scene.see("poddisruptionbudgets", budget("web", 0))
+    scene.sync()
+    new = facts(scene)[before:]
+    assert [(type(one), getattr(getattr(one, "pod", None), "name", "")) for one in new] == [
+        (PodPlacementChanged, "web-3"),
+        (PodDisruptionBudgetChanged, ""),
+        (PodPlacementRemoved, "web-2"),
+    ]
+
+
+def test_a_shape_whose_pods_vanished_during_a_restart_is_told_again() -> None:
+    scene = listed(pod("web-1", REPLICA_SET))
+    scene.restart()
+    scene.sync()
+    scene.see("pods", pod("web-2", REPLICA_SET))
+    assert [type(one) for one in facts(scene)][2:] == [PodPlacementRemoved, PodShapeSeen, PodPlacementChanged]
+
+
+def test_a_pod_that_is_finished_takes_nothing_any_more() -> None:
+    scene = listed(pod("job-1", owner("Job", "job", "batch/v1")))
+    scene.see("pods", pod("job-1", owner("Job", "job", "batch/v1"), status={"phase": "Succeeded"}))
+    assert isinstance(facts(scene)[-1], PodPlacementRemoved)
+
+
+def test_the_pods_of_a_daemonset_share_a_shape_and_say_which_node_is_theirs() -> None:
+    def daemon(name: str, of: str) -> ScheduledPodObject:
+        field = {"key": "metadata.name", "operator": "In", "values": [of]}
+        required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchFields": [field]}]}}
+        return pod(name, owner("DaemonSet", "agent"), affinity={"nodeAffinity": required})
+
+    scene = listed(daemon("agent-1", "n1"), daemon("agent-2", "n2"))
+    [shape] = [one for one in facts(scene) if isinstance(one, PodShapeSeen)]
+    assert shape.node_terms is None
+    assert [one.pinned for one in facts(scene) if isinstance(one, PodPlacementChanged)] == ["n1", "n2"]
+
+
+def test_labels_that_tell_the_pods_of_a_set_apart_make_no_shapes() -> None:
+    names = [f"db-{number}" for number in range(3)]
+    label = "statefulset.kubernetes.io/pod-name"
+    scene = listed(*(pod(name, owner("StatefulSet", "db"), labels={"app": "db", label: name}) for name in names))
+    assert [one.labels for one in facts(scene) if isinstance(one, PodShapeSeen)] == [{"app": "db"}]
+
+
+def test_affinity_spread_ports_and_local_volumes_are_told_in_kubernetes_words() -> None:
+    term = {"topologyKey": ZONE, "labelSelector": {"matchLabels": {"app": "web"}}}
+    zone = {"matchExpressions": [{"key": ZONE, "operator": "In", "values": ["a"]}]}
+    required = "requiredDuringSchedulingIgnoredDuringExecution"
+    found = scheduling_facts.shape(
+        pod(
+            "web",
+            affinity={"nodeAffinity": {required: {"nodeSelectorTerms": [zone]}}, "podAntiAffinity": {required: [term]}},
+            topologySpreadConstraints=[{"topologyKey": ZONE, "maxSkew": 2, "labelSelector": {}, "matchLabelKeys": ["app"]}],
+            volumes=[
+                {"name": "b", "emptyDir": {}},
+                {"name": "a", "hostPath": {"path": "/x"}},
+                {"name": "m", "emptyDir": {"medium": "Memory"}},
+            ],
+            priority=100,
+            terminationGracePeriodSeconds=5,
+            annotations={"cluster-autoscaler.kubernetes.io/safe-to-evict": "false", "other": "x"},
+        ),
+        "real",
+        START,
+    )
+    assert found.node_terms == (NodeQuery((LabelDemand(ZONE, "In", ("a",)),)),)
+    assert found.anti_affinity == (RequiredPodAffinity(ZONE, LabelQuery({"app": "web"})),)
+    assert found.spread == (SpreadConstraint(ZONE, 2, LabelQuery({"app": "web"})),)
+    assert (found.local, found.priority, found.grace) == (("a", "b"), 100, 5.0)
+    assert found.annotations == {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
+
+
+def test_a_resize_that_runs_counts_with_the_most_of_what_is_wanted_and_had() -> None:
+    status = {
+        "phase": "Running",
+        "containerStatuses": [
+            {"name": "app", "resources": {"requests": {"cpu": "500m"}}, "allocatedResources": {"cpu": "400m", "memory": "64Mi"}}
+        ],
+    }
+    assert scheduling_facts.requests(pod("web", nodeName="n1", status=status)) == {"cpu": 500, "memory": 64 << 20}
+
+
+def test_a_node_is_told_with_what_it_offers_and_whom_it_keeps_away() -> None:
+    scene = listed()
+    scene.see("nodes", node("n1"))
+    [fact] = [one for one in facts(scene) if isinstance(one, NodeDetailsChanged)]
+    assert (fact.provider_id, fact.taints) == ("aws:///z/n1", (NodeTaint("spot", "true", "NoSchedule"),))
+    assert (fact.allocatable["cpu"], fact.capacity["cpu"], fact.conditions) == (3920, 4000, {"Ready": "True"})
+    scene.lose("nodes", node("n1"))
+    assert isinstance(facts(scene)[-1], NodeDetailsRemoved)
+
+
+def test_controllers_that_want_no_pods_are_not_told() -> None:
+    scene = listed()
+    scene.see("replicasets", replica_set("web-1", 3), replica_set("web-0", 0))
+    scene.see("replicasets", replica_set("web-1", 0))
+    told = [(type(one), one.name) for one in facts(scene)]
+    assert told == [(ReplicaControllerChanged, "web-1"), (ReplicaControllerRemoved, "web-1")]
+
+
+def test_a_budget_is_told_with_what_it_allows_and_when_it_is_gone() -> None:
+    scene = listed()
+    scene.see("poddisruptionbudgets", budget("web", 1))
+    scene.lose("poddisruptionbudgets", budget("web", 1))
+    changed, removed = facts(scene)
+    assert (changed.allowed, changed.selector) == (1, LabelQuery({"app": "web"}))
+    assert isinstance(removed, PodDisruptionBudgetRemoved)
+
+
+def test_the_topic_is_vouched_for_only_when_all_of_it_is_in_sight() -> None:
+    scene = KubeScene(nodes=True)
+    scene.sync(*(kind for kind in ("pods", "nodes", "limitranges", "events", "verticalpodautoscalers", "replicasets")))
+    assert "scheduling-changes" not in scene.reports()[-1].sees
+    scene.sync()
+    scene.later(MINUTE)
+    assert "scheduling-changes" in scene.reports()[-1].sees
+
+
+def test_nothing_of_this_is_told_or_vouched_for_unless_it_is_wanted() -> None:
+    scene = KubeScene()
+    scene.see("replicasets", controller("web-7f"))
+    scene.sync()
+    scene.later(MINUTE)
+    assert facts(scene) == []
+    assert "scheduling-changes" not in scene.reports()[-1].sees
+
+
+@pytest.mark.parametrize("text", ["1x", "", "9" * 70])
+def test_a_bad_quantity_is_refused_with_a_quotation(text: str) -> None:
+    with pytest.raises(ValueError, match="is no quantity of cpu"):
+        scheduling_facts.amounts({"cpu": text})
