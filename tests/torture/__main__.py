@@ -1,11 +1,18 @@
-"""`python -m tests.torture --seed 1 --kills 20 [--short] [--stages pipeline|sums]`: prints one line; exit code 0 if EXACT."""
+"""`python -m tests.torture --seed 1 --kills 20 [--short] [--stages pipeline|sums]`: prints one line; exit code 0 if EXACT.
+
+`--mutants` runs the short torture with each mutant instead; exit code 0 if every one of them comes out WRONG.
+"""
 
 import argparse
 import asyncio
 import dataclasses
+import faulthandler
 import logging
+import signal
 import sys
 
+from tests.torture import mutants
+from tests.torture.mutant_runs import survivors
 from tests.torture.torture_run import SHORT, TortureOptions, run
 
 parser = argparse.ArgumentParser(prog="python -m tests.torture", description=__doc__)
@@ -13,10 +20,16 @@ parser.add_argument("--seed", type=int, default=1)
 parser.add_argument("--kills", type=int, default=20)
 parser.add_argument("--short", action="store_true", help="about a minute: 3 kills, one freeze")
 parser.add_argument("--stages", default="pipeline", choices=("pipeline", "sums"))
+parser.add_argument(
+    "--mutants", action="store_true", help=f"the short torture of {', '.join((*mutants.IN_WORKERS, *mutants.IN_CONSUMERS))}"
+)
 args = parser.parse_args()
-if args.short:
-    told = dataclasses.replace(SHORT, seed=args.seed, stages=args.stages)
-else:
-    told = TortureOptions(args.seed, kills=args.kills, stages=args.stages)
+faulthandler.register(signal.SIGUSR1)  # shows what a run that hangs is waiting for
 logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # a killed broker is part of it
-sys.exit(not asyncio.run(run(told)).exact)
+if args.mutants:
+    sys.exit(bool(asyncio.run(survivors(args.seed))))
+if args.short:
+    options = dataclasses.replace(SHORT, seed=args.seed, stages=args.stages)
+else:
+    options = TortureOptions(args.seed, kills=args.kills, stages=args.stages)
+sys.exit(not asyncio.run(run(options)).exact)

@@ -1,6 +1,8 @@
 """The resizer and the evictor in a process that may die right after an act, before its outcome is in the log.
 
-python -m tests.torture.faulty_consumer '{"brokers": ..., "prefix": ..., "partitions": 4, "url": ..., "die": 0.05}'
+    python -m tests.torture.faulty_consumer '{"brokers": ..., "prefix": ..., "partitions": 4, "cluster": ..., "url": ...}'
+
+`die`: chance of that. `mutant`: what else is wrong with it (see `mutants`).
 """
 
 import json
@@ -13,6 +15,7 @@ from collections.abc import Mapping
 from kubernetes import client as official
 
 from schemas.names import Amounts, PodName
+from schemas.outcomes import Action
 from streams.clients.cluster_port import Pod
 from streams.clients.kube.cluster_client import KubernetesClient
 from streams.codec.event_codec import Codec
@@ -22,7 +25,7 @@ from streams.log.kafka_connection import KafkaConnection
 from streams.log.kafka_log import KafkaLog
 from streams.log_context import LogContext
 from streams.topics import Topics
-from tests.torture.torture_cluster import NAME
+from tests.torture import mutants
 
 chance = random.Random()
 
@@ -34,15 +37,15 @@ class Dying(KubernetesClient):
 
     def resize(self, pod: Pod, *, requests: Mapping[str, Amounts], limits: Mapping[str, Amounts]) -> None:
         super().resize(pod, requests=requests, limits=limits)
-        self._maybe()
+        self._maybe(Action.RESIZE, pod)
 
     def evict(self, pod: PodName) -> None:
         super().evict(pod)
-        self._maybe()
+        self._maybe(Action.EVICT, pod)
 
-    def _maybe(self) -> None:
+    def _maybe(self, action: Action, pod: PodName) -> None:
         if chance.random() < self.die:
-            os.write(2, b"died between act and outcome\n")
+            os.write(2, f"died between act and outcome {action.value} {pod.uid}\n".encode())
             os._exit(9)
 
 
@@ -50,12 +53,13 @@ def main() -> None:
     told = json.loads(sys.argv[1])
     topics = Topics(told["prefix"], told["partitions"])
     Dying.die = told["die"]
+    mutants.put_on(told["mutant"])
     threads = []
     for make in (resizer, evictor):
         configuration = official.Configuration()
         configuration.host = told["url"]
-        client = Dying(NAME, official.ApiClient(configuration))
-        context = LogContext(KafkaLog(KafkaConnection(told["brokers"])), topics, Codec(topics), NAME)
+        client = Dying(told["cluster"], official.ApiClient(configuration))
+        context = LogContext(KafkaLog(KafkaConnection(told["brokers"])), topics, Codec(topics), told["cluster"])
         threads.append(threading.Thread(target=make(context, client).run, args=(threading.Event(),), daemon=True))
     for thread in threads:
         thread.start()

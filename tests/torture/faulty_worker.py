@@ -3,7 +3,7 @@
     python -m tests.torture.faulty_worker '{"brokers": ..., "prefix": ..., "partitions": 4, "name": ..., "stages": "sums"}'
 
 `tear`: chance that a checkpoint writes only some of its chunks and the process dies. `skip`: chance that a message is lost
-between Faust and the host.
+between Faust and the host. `mutant`: what else is wrong with it (see `mutants`).
 """
 
 import json
@@ -19,6 +19,7 @@ from agents.engine.stage import Stage
 from schemas.units import Seconds
 from streams.log.kafka_connection import KafkaConnection
 from streams.topics import Topics
+from tests.torture import mutants
 
 chance = random.Random()
 
@@ -28,10 +29,9 @@ def stages(which: str) -> tuple[Stage, ...]:
         from tests.torture import sums_stage
 
         return (sums_stage.STAGE,)
-    from agents import pipeline
-    from agents.settings.tree import Settings
+    from tests.torture import lively_stages
 
-    return pipeline.stages(Settings())
+    return lively_stages.STAGES
 
 
 def tearing(tear: float) -> type[ChangelogProducer]:
@@ -59,6 +59,7 @@ def skipping(skip: float) -> None:
 
 def main() -> int:
     told = json.loads(sys.argv[1])
+    mutants.put_on(told.get("mutant", ""))
     if told.get("skip"):
         skipping(told["skip"])
     plan = WorkerPlan(

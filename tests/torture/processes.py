@@ -42,7 +42,8 @@ class Process:
 
     def wait(self, seconds: float) -> int:
         """Its exit code; killed when it takes longer."""
-        assert self.process is not None
+        if self.process is None:
+            return -9
         try:
             return self.process.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -59,10 +60,17 @@ class Process:
         if self.process is not None:
             self.process.kill()
             self.process.wait()
+            self.process = None  # what was killed on purpose is not revived
 
     def count(self, word: str) -> int:
         """How many lines of its log say so."""
-        return sum(word in line for line in self.log.read_text(errors="replace").splitlines()) if self.log.exists() else 0
+        return len(self.lines(word))
+
+    def lines(self, word: str) -> list[str]:
+        """The lines of its log that say so."""
+        if not self.log.exists():
+            return []
+        return [line for line in self.log.read_text(errors="replace").splitlines() if word in line]
 
 
 def alive(pid: int) -> bool:

@@ -6,10 +6,15 @@ the task, nor the host. Turns are cut in the most literal way: the first rise of
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+<<<<<<< HEAD
 from agents.engine import checkpoint_selection
+=======
+from agents.engine import checkpoint
+from agents.engine.input_digest import InputDigests
+>>>>>>> 6df617c (Let the torture act, judge every act, and find mutants)
 from agents.engine.stage import Stage
 from agents.engine.turn import Event, Recorded, State, Turn
 from streams.codec.event_codec import Codec
@@ -27,6 +32,12 @@ class Report:
 
     figures: Counter[str] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)
+    mutants: dict[str, list[str]] = field(default_factory=dict)
+    """For each mutant among the consumers, what was found wrong with it."""
+
+    def require(self, minimum: Mapping[str, int]) -> None:
+        """A run in which too little happened shows nothing."""
+        self.wrong += [f"only {self.figures[name]} {name}, wanted {n}" for name, n in minimum.items() if self.figures[name] < n]
 
     @property
     def exact(self) -> bool:
@@ -72,12 +83,14 @@ class Redone:
     decided: list[NewRecord]
     dead: list[NewRecord]
     records: int
+    read: InputDigests
 
 
 def redo(stage: Stage, partition: int, logs: Sequence[Sequence[Record]], topics: Topics, codec: Codec) -> Redone:
-    done = Redone(stage.open(partition), -1, 0, [], [], 0)
+    done = Redone(stage.open(partition), -1, 0, [], [], 0, InputDigests.begin(stage.reads, since=-1))
     source = f"/ullage/{stage.name}/{partition}"
     for number, inputs in cut(logs):
+        done.read = done.read.after(number, dict(zip(stage.reads, inputs, strict=True)))
         taken: dict[str, list[Recorded]] = {}
         for name, records in zip(stage.reads, inputs, strict=True):
             taken[name] = []
@@ -156,6 +169,8 @@ def _compare_state(report: Report, where: str, done: Redone, changelog: list[Rec
     if found is None or found.mark.turn != done.last:
         report.wrong.append(f"{where}: state at turn {found and found.mark.turn}, log at {done.last}")
         return
+    if found.mark.inputs != done.read:
+        report.wrong.append(f"{where}: the mark's digests of inputs differ")
     ours = {chunk: done.state.dump(chunk) for chunk in done.state.chunks()}
     report.figures["chunks"] += len(ours)
     if set(ours) != set(found.chunks):

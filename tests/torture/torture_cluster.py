@@ -1,118 +1,230 @@
-"""A simulated cluster that lives through the torture, and counts what was done to it.
+"""A simulated cluster that lives through the torture, with consumers of its own, and remembers what they did to it.
 
-It stands in the driver's process behind HTTP, follows the log's ticks and tells its facts; the consumers are processes that get
-killed, also between an act and its outcome. At the end: nothing was done that nobody decided, and nothing more often than
-it was decided.
+It stands in the driver's process behind HTTP, follows the log's ticks and publishes its facts; its consumers are a process that
+gets killed, also between an act and its outcome. Its load swings within minutes, so that there is always something to do. The
+pods of one namespace are only ever evicted.
 """
 
+import contextlib
+import math
+import signal
 import threading
+import time
 from collections import Counter
-from collections.abc import Mapping
-from datetime import UTC, datetime
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned
 from schemas.names import Amounts, PodName
-from schemas.outcomes import ActionFinished
+from schemas.outcomes import Action, ActionFinished
 from schemas.policies.control import ControlChanged, Mode
 from schemas.policies.vertical import UpdateMode, VerticalPolicyChanged
-from schemas.units import Fraction
+from schemas.units import Bytes, Cores, Fraction
 from streams.codec.event_codec import Codec
-from streams.errors import BadRecord
+from streams.errors import BadRecord, LogUnavailable
 from streams.log.kafka_connection import KafkaConnection
 from streams.log.kafka_log import KafkaLog
 from streams.log_context import LogContext
 from streams.simulated.api_server import SimulatedServer
 from streams.simulated.cluster import SimulatedCluster
-from streams.simulated.demo_shop import DEPLOYMENTS, NODES
+from streams.simulated.cluster_spec import ContainerTemplate, SimulatedDeployment, SimulatedNode, amounts
+from streams.simulated.load_shapes import MIB, Load, LoadMoment, Shape
 from streams.simulated.simulated_client import SimulatedClient
 from streams.simulated.simulation_loop import SimulationLoop
 from streams.sources.cluster_poller import ClusterPoller
 from streams.topics import Topics
 from tests.torture import kafka_topics
+from tests.torture.judge import Act, Answer, Asked, ConsumerHistory, Pause, Plan, as_asked, judge
+from tests.torture.processes import Process
 
-NAME = "west"
-"""Alone in its partition, with two partitions and with four."""
-Act = tuple[str, str, str]
-"""Verb, pod uid, and what was asked for."""
+SWING = 480.0
+"""Seconds of event time in which the load of a deployment rises and falls once."""
+NODES = tuple(SimulatedNode(f"node-{i}", Cores(64.0), Bytes(256 << 30)) for i in (1, 2))
+SCRAPES = timedelta(seconds=15)
+EVICTED = "recreate"
+"""The namespace whose pods are evicted and never resized."""
 
 
-class Counting(SimulatedCluster):
-    """Counts what it accepted."""
+def swinging(cores: float, mib: float, phase: float) -> Shape:
+    """Between a third of so much and all of it."""
 
-    def __init__(self, seed: int, start: datetime) -> None:
-        super().__init__(name=NAME, seed=seed, start=start, nodes=NODES, deployments=DEPLOYMENTS)
-        self.acts: Counter[Act] = Counter()
+    def shape(moment: LoadMoment) -> Load:
+        share = (2 + math.sin(2 * math.pi * (moment.time / SWING + phase))) / 3
+        return Load(Cores(cores * share), Bytes(int(mib * share * MIB)))
+
+    return shape
+
+
+def deployments(count: int) -> tuple[SimulatedDeployment, ...]:
+    """Every third is evicted. Four pods each; no limits, so nothing is throttled or killed."""
+    return tuple(
+        SimulatedDeployment(
+            EVICTED if n % 3 == 0 else "resize",
+            f"d{n}",
+            4,
+            (ContainerTemplate("main", swinging(0.5 + 0.2 * n, 400 + 100 * n, n / count), amounts(0.1, 128)),),
+        )
+        for n in range(count)
+    )
+
+
+class RecordingCluster(SimulatedCluster):
+    """Remembers what it accepted."""
+
+    acts: list[Act]
 
     def resize(self, name: PodName, *, requests: Mapping[str, Amounts], limits: Mapping[str, Amounts]) -> None:
-        super().resize(name, requests=requests, limits=limits)
-        self.acts["resize", name.uid, asked(requests)] += 1
+        with self._lock:
+            super().resize(name, requests=requests, limits=limits)
+            self._record(Action.RESIZE, name, as_asked(requests))
 
     def evict(self, name: PodName) -> None:
-        super().evict(name)
-        self.acts["evict", name.uid, ""] += 1
+        with self._lock:
+            super().evict(name)
+            self._record(Action.EVICT, name, ())
+
+    def _record(self, action: Action, name: PodName, asked: Asked) -> None:
+        self.acts.append(Act(action, name.uid, asked, time.time(), self.now))
 
 
-def asked(requests: Mapping[str, Amounts]) -> str:
-    """As whole millicores and bytes: what survives Kubernetes' notation."""
-    return str({name: (a.cpu and round(a.cpu * 1000), a.memory and round(a.memory)) for name, a in sorted(requests.items())})
-
-
+@dataclass
 class TortureCluster:
-    """The cluster at work, between `open` and `close`."""
+    """The cluster at work, between `open` and `close`. `mutant` is what is wrong with its consumers on purpose."""
 
-    def __init__(self, brokers: str, topics: Topics, seed: int, start_ms: int) -> None:
-        self.brokers, self.topics, self.codec = brokers, topics, Codec(topics)
-        self.start = datetime.fromtimestamp(start_ms / 1000, UTC)
-        self.cluster = Counting(seed, self.start)
-        self.log = KafkaLog(KafkaConnection(brokers))
+    name: str
+    brokers: str
+    topics: Topics
+    start_ms: int
+    folder: Path
+    size: int = 6
+    mutant: str = ""
+    die: float = 0.03
+    history: ConsumerHistory = field(default_factory=ConsumerHistory)
+
+    def __post_init__(self) -> None:
+        self._planned: set[str] = set()
+        self._read = 0
+        self.start = datetime.fromtimestamp(self.start_ms / 1000, UTC)
+        self.codec = Codec(self.topics)
+        self.log, self.operator = (KafkaLog(KafkaConnection(self.brokers)) for _ in range(2))
+        self.cluster = RecordingCluster(name=self.name, seed=1, start=self.start, nodes=NODES, deployments=deployments(self.size))
+        self.cluster.acts = []
         self.server = SimulatedServer(self.cluster)
         self.stop = threading.Event()
-        source = ClusterPoller(SimulatedClient(self.cluster), LogContext(self.log, topics, self.codec, self.cluster.name))
-        self.world = SimulationLoop(self.cluster, self.log, topics, source.scrape)
-        self.thread = threading.Thread(target=self.world.run, args=(self.stop,), daemon=True)
+        poller = ClusterPoller(SimulatedClient(self.cluster), LogContext(self.log, self.topics, Codec(self.topics), self.name))
+        loop = SimulationLoop(self.cluster, self.log, self.topics, poller.scrape, period=SCRAPES)
+        self.thread = threading.Thread(target=loop.run, args=(self.stop,), daemon=True)
+        told = {
+            "brokers": self.brokers, "prefix": self.topics.prefix, "partitions": self.topics.partitions, "cluster": self.name,
+            "url": self.server.url, "die": self.die, "mutant": self.mutant,
+        }  # fmt: skip
+        self.consumer = Process("tests.torture.faulty_consumer", told, self.folder / f"consumer-{self.name}.log")
 
-    def open(self) -> str:
-        """Allow changes, and live; the address."""
-        policy = VerticalPolicyChanged(self.start, f"{NAME}/*", "v1", UpdateMode.IN_PLACE_OR_RECREATE)
-        control = ControlChanged(self.start, NAME, Mode.APPLY, budget=Fraction(0.5))
-        for topic, event, key in (("policies", policy, f"{NAME}/*"), ("control", control, NAME)):
-            places = range(self.topics.partitions)
-            self.log.append(
-                [self.codec.encode(event, topic=topic, key=key, partition=p, source="/ullage/source/t") for p in places]
-            )
+    def open(self) -> None:
+        """Allow changes, and live."""
+        modes = {f"{self.name}/*": UpdateMode.IN_PLACE_OR_RECREATE, f"{self.name}/{EVICTED}/*": UpdateMode.RECREATE}
+        for target, mode in modes.items():
+            self._publish("policies", target, VerticalPolicyChanged(self.start, target, "v1", mode))
+        self.control(paused=False)
         self.server.__enter__()
         self.thread.start()
-        return self.server.url
+        self.consumer.start()
+
+    def control(self, *, paused: bool) -> None:
+        """Switch the pause on or off; returns when it is in the log."""
+        self._publish(
+            "control", self.name, ControlChanged(self.start, self.name, Mode.APPLY, paused=paused, budget=Fraction(0.5))
+        )
+
+    def pause(self) -> None:
+        """Write a pause, which holds until `resume`; then let consumers go on that were frozen."""
+        self.control(paused=True)
+        self.history.pauses.append(Pause(time.time(), math.inf))
+        self.consumer.send(signal.SIGCONT)
+
+    def resume(self) -> None:
+        """Lift the pause."""
+        self.history.pauses[-1].end = time.time()
+        self.control(paused=False)
+
+    def kill_consumer(self) -> None:
+        self.consumer.kill()
+        self.history.kills.append(time.time())
+
+    def planned(self) -> int:
+        """How many plans the log holds for this cluster, as far as it can be read now."""
+        place = self.topics.wire("pod-updates"), self.topics.partition_of(self.name)
+        with contextlib.suppress(LogUnavailable):
+            self._read_plans(place)
+        return len(self._planned)
+
+    def _read_plans(self, place: tuple[str, int]) -> None:
+        for record in self.operator.poll({place: self._read}, limit=100_000):
+            self._read = record.offset + 1
+            event = self.codec.decode_or_none(record)
+            if isinstance(event, ResizePlanned | EvictionPlanned) and event.workload.cluster == self.name:
+                self._planned.add(event.id)
+
+    @property
+    def finished(self) -> int:
+        """How many outcomes its consumers say that they wrote."""
+        return self.consumer.count("finished")
 
     def close(self) -> None:
+        self.consumer.kill()
         self.stop.set()
         self.thread.join(10)
         self.server.__exit__(None, None, None)
         self.log.close()
+        self.operator.close()
 
-    async def judge(self) -> tuple[dict[str, int], list[str]]:
+    def _publish(self, topic: str, key: str, event: object) -> None:
+        """To every partition. While the broker is away, again, for a minute; a repeat changes nothing."""
+        places = range(self.topics.partitions)
+        records = [self.codec.encode(event, topic=topic, key=key, partition=p, source="/ullage/source/t") for p in places]
+        until = time.monotonic() + 60
+        while True:
+            try:
+                self.operator.append(records)
+            except LogUnavailable:
+                if time.monotonic() > until:
+                    raise
+                time.sleep(0.5)
+            else:
+                return
+
+    async def judged(self) -> tuple[Counter[str], list[str]]:
         """Figures, and what is wrong."""
-        partition = self.topics.partition_of(NAME)
-        decided = await self._events("pod-updates", partition)
-        plans = {e.id: e for e in decided if isinstance(e, ResizePlanned | EvictionPlanned) and e.workload.cluster == NAME}
-        outcomes = [e for e in await self._events("outcomes", partition) if isinstance(e, ActionFinished)]
-        wanted: Counter[Act] = Counter()
-        for plan in plans.values():
-            resize = isinstance(plan, ResizePlanned)
-            wanted["resize" if resize else "evict", plan.pod.uid, asked(plan.requests) if resize else ""] += 1
-        finished = Counter(o.decision for o in outcomes)
-        acts = self.cluster.acts
-        wrong = [f"{act} was done {n} times but decided {wanted[act]} times" for act, n in acts.items() if n > wanted[act]]
-        wrong += [f"decision {i} has {n} outcomes" for i, n in finished.items() if n > 1]
-        wrong += [f"outcome of unknown decision {i}" for i in finished if i not in plans]
-        wrong += [f"decision {i} has no outcome" for i in plans if i not in finished]
-        return {"plans": len(plans), "outcomes": len(outcomes), "acts": sum(acts.values())}, wrong
+        plans = [
+            self._plan(e, at) for e, at in await self._events("pod-updates") if isinstance(e, ResizePlanned | EvictionPlanned)
+        ]
+        found = [(e, at) for e, at in await self._events("outcomes") if isinstance(e, ActionFinished)]
+        answers = [Answer(e.decision, e.result, e.reason, at) for e, at in found if e.subject.cluster == self.name]
+        self.history.deaths = Counter(self._deaths())
+        unique = {plan.id: plan for plan in reversed(plans) if plan is not None}
+        return judge(list(unique.values()), answers, list(self.cluster.acts), self.history)
 
-    async def _events(self, name: str, partition: int) -> list[object]:
-        events = []
+    def _plan(self, event: ResizePlanned | EvictionPlanned, at: float) -> Plan | None:
+        if event.workload.cluster != self.name:
+            return None
+        resize = isinstance(event, ResizePlanned)
+        asked = as_asked(event.requests) if isinstance(event, ResizePlanned) else ()
+        return Plan(event.id, Action.RESIZE if resize else Action.EVICT, event.pod.uid, asked, event.void_after, at)
+
+    def _deaths(self) -> Iterator[tuple[Action, str]]:
+        for line in self.consumer.lines("died between act and outcome"):
+            action, uid = line.split()[-2:]
+            yield Action(action), uid
+
+    async def _events(self, name: str) -> list[tuple[object, float]]:
+        """Events of the cluster's partition, each with the time at which the log took it."""
+        partition = self.topics.partition_of(self.name)
+        events: list[tuple[object, float]] = []
         for record in (await kafka_topics.whole(self.brokers, self.topics.wire(name), self.topics.partitions))[partition]:
             try:
-                events.append(self.codec.decode(record))
+                events.append((self.codec.decode(record), record.timestamp_ms / 1000))
             except BadRecord:
                 continue  # ticks
         return events

@@ -1,4 +1,4 @@
-"""One run: two workers, a bad clock, generated load; kill, stop, freeze and tear at random; then settle and check."""
+"""One run: two workers, a bad clock, generated load, clusters with consumers; hurt all of them, then settle and check."""
 
 import asyncio
 import random
@@ -8,6 +8,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -24,9 +25,15 @@ from tests.torture.processes import Process
 from tests.torture.recomputation import Report
 from tests.torture.torture_cluster import TortureCluster
 
-PERIOD = 20_000
+PERIOD = 5_000
 TICK = 0.2
-"""A tick is twenty simulated seconds, and comes every 200 ms: decisions that wait for a dead worker may expire, not all do."""
+"""A tick is five simulated seconds and comes every 200 ms, so a plan (void after 300 s) has twelve seconds to be carried out."""
+EXPIRES = 300.0 / (PERIOD / 1000 / TICK)
+"""Seconds of real time after which a plan is void."""
+STARTING = 90.0
+"""Seconds at most until everything is at work, and until a broker is back."""
+SOUND = "west"
+"""The cluster whose consumers have nothing wrong with them."""
 
 
 @dataclass(frozen=True)
@@ -41,85 +48,137 @@ class TortureOptions:
     freezes: int = 3
     rest: float = 5.0
     """Seconds at most between two blows."""
+    consumer_blows: tuple[str, ...] = ("away", "paused", "pause", "kill") * 4
+    minimum: tuple[tuple[str, int], ...] = (
+        ("acts", 200), ("resizes", 100), ("evictions", 40), ("recoveries", 20), ("expired", 5), ("refused under a pause", 3),
+    )  # fmt: skip
+    """Fewer than so many, and the run says nothing and counts as wrong."""
+    worker_mutant: str = ""
+    consumer_mutants: tuple[str, ...] = ()
+    """Each gets a cluster of its own, beside the sound one."""
 
 
-SHORT = TortureOptions(1, kills=3, partitions=2, freezes=1, rest=4.0)
+SHORT_MINIMUM = (("acts", 20), ("resizes", 8), ("evictions", 8), ("recoveries", 4), ("expired", 1), ("refused under a pause", 1))
+SHORT = TortureOptions(
+    1, kills=3, partitions=2, freezes=1, rest=4.0, consumer_blows=("away", "paused", "pause", "kill"), minimum=SHORT_MINIMUM
+)
 
 
 @dataclass
 class Run:
     """A run under way."""
 
-    told: TortureOptions
+    options: TortureOptions
     broker: Broker
     folder: Path
     done: Counter[str] = field(default_factory=Counter)
+    clusters: list[TortureCluster] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.chance = random.Random(self.told.seed)
-        self.topics = Topics(f"torture{self.told.seed}", self.told.partitions)
-        self.stages: tuple[Stage, ...] = faulty_worker.stages(self.told.stages)
+        self.chance, self.broker_needed = random.Random(self.options.seed), asyncio.Lock()
+        self.topics = Topics(f"torture{self.options.seed}", self.options.partitions)
+        self.stages: tuple[Stage, ...] = faulty_worker.stages(self.options.stages)
         self.inputs = tuple(dict.fromkeys(name for stage in self.stages for name in stage.reads))
         self.clock = Clock(time.time(), PERIOD / 1000 / TICK)
         self.workers = [self._worker(n) for n in range(2)]
         self.clocks: list[Process] = []
-        self.shop: TortureCluster | None = None
-        self.consumer: Process | None = None
 
-    def open_shop(self) -> None:
-        """A simulated cluster and its consumers, for stages that decide about pods."""
-        self.shop = TortureCluster(self.broker.bootstrap, self.topics, self.told.seed, self.clock())
-        told = {
-            "brokers": self.broker.bootstrap, "prefix": self.topics.prefix, "partitions": self.told.partitions,
-            "url": self.shop.open(), "die": 0.03,
-        }  # fmt: skip
-        self.consumer = Process("tests.torture.faulty_consumer", told, self.folder / "consumer.log")
-        self.consumer.start()
+    def open_clusters(self) -> None:
+        """Simulated clusters and their consumers, for stages that decide about pods."""
+        mutants = {SOUND: "", **{f"mutant-{mutant}": mutant for mutant in self.options.consumer_mutants}}
+        for name, mutant in mutants.items():
+            cluster = TortureCluster(
+                name, self.broker.bootstrap, self.topics, self.clock(), self.folder,
+                mutant=mutant, size=3 if mutant else 6, die=0.0 if mutant else 0.03,
+            )  # fmt: skip
+            cluster.open()
+            self.clusters.append(cluster)
 
     @property
     def name(self) -> str:
-        return f"t{self.told.seed}"
+        return f"t{self.options.seed}"
 
     def _worker(self, n: int) -> Process:
         told = {
-            "brokers": self.broker.bootstrap, "prefix": self.topics.prefix, "partitions": self.told.partitions, "name": self.name,
-            "stages": self.told.stages, "tear": 0.002, "skip": 0.003, "buffer": 200_000,
+            "brokers": self.broker.bootstrap, "prefix": self.topics.prefix, "partitions": self.options.partitions,
+            "name": self.name, "stages": self.options.stages, "tear": 0.002, "skip": 0.003, "buffer": 200_000,
+            "mutant": self.options.worker_mutant,
         }  # fmt: skip
         return Process("tests.torture.faulty_worker", told, self.folder / f"worker{n}.log")
 
     def add_clock(self) -> None:
         self.done["clocks"] += 1
         told = {
-            "brokers": self.broker.bootstrap, "prefix": self.topics.prefix, "partitions": self.told.partitions,
+            "brokers": self.broker.bootstrap, "prefix": self.topics.prefix, "partitions": self.options.partitions,
             "topics": self.inputs, "epoch": self.clock.epoch, "speed": self.clock.speed, "period": PERIOD,
-            "seed": self.told.seed * 1000 + self.done["clocks"], "faults": 1.0,
+            "seed": self.options.seed * 1000 + self.done["clocks"], "faults": 1.0,
         }  # fmt: skip
         process = Process("tests.torture.faulty_clock", told, self.folder / "clock.log")
         process.start()
         self.clocks.append(process)
 
     async def hurt(self) -> None:
-        """The torture itself."""
-        blows = ["kill"] * self.told.kills + ["freeze"] * self.told.freezes + ["broker"] * self.told.broker_kills
-        blows += ["stop"] * max(1, self.told.kills // 5) + ["clock"] * max(2, self.told.kills // 3)
-        blows += ["consumer"] * max(1, self.told.kills // 4)
+        """The torture itself, once all is at work: workers, clocks and broker on one side, consumers on the other."""
+        await self._finished_more(5, STARTING)
+        consumers = asyncio.create_task(self._hurt_consumers())
+        await self._hurt_workers()
+        while not consumers.done():
+            await self._rest(0.5)
+        await consumers
+
+    async def _hurt_workers(self) -> None:
+        blows = ["kill"] * self.options.kills + ["freeze"] * self.options.freezes + ["broker"] * self.options.broker_kills
+        blows += ["stop"] * max(1, self.options.kills // 5) + ["clock"] * max(2, self.options.kills // 3)
         self.chance.shuffle(blows)
         for blow in blows:
-            await self._rest(self.chance.uniform(0.5, self.told.rest))
+            await self._rest(self.chance.uniform(0.5, self.options.rest))
             await getattr(self, f"_{blow}")(self.chance.choice(self.workers))
         await self._rest(5.0)
 
+    async def _hurt_consumers(self) -> None:
+        for blow in self.options.consumer_blows if self.clusters else ():
+            await self._rest_consumers(self.chance.uniform(2.0, self.options.rest))
+            await getattr(self, f"_consumers_{blow}")()
+
     async def _rest(self, seconds: float) -> None:
-        """Let it work; start again who died by himself (torn on purpose, or the broker's fault)."""
+        """Let it work; start again the worker that died by itself (torn on purpose, or the broker's fault)."""
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             for process in self.workers:
                 code = process.revive()
                 if code is not None:
                     self.done["torn" if code == 9 else f"exit {code}"] += 1
-            if self.consumer is not None and (code := self.consumer.revive()) is not None:
-                self.done["died between act and outcome" if code == 9 else f"consumer exit {code}"] += 1
             await asyncio.sleep(0.1)
+
+    async def _rest_consumers(self, seconds: float) -> None:
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            self._revive_consumers()
+            await asyncio.sleep(0.1)
+
+    def _revive_consumers(self) -> None:
+        for cluster in self.clusters:
+            code = cluster.consumer.revive()
+            if code is not None:
+                self.done["died between act and outcome" if code == 9 else f"consumer exit {code}"] += 1
+
+    async def _finished_more(self, more: int, most: float) -> None:
+        """Wait until each cluster's consumers have written so many more outcomes, but not for ever."""
+        until, before = time.monotonic() + most, [cluster.finished for cluster in self.clusters]
+        while time.monotonic() < until:
+            await self._rest_consumers(0.5)
+            if all(c.finished >= b + more for c, b in zip(self.clusters, before, strict=True)):
+                return
+
+    async def _planned_more(self, more: int, most: float) -> None:
+        """Wait until each cluster has so many more plans, but not for ever."""
+        until, before = time.monotonic() + most, None
+        while time.monotonic() < until:
+            now = [await asyncio.to_thread(cluster.planned) for cluster in self.clusters]
+            before = before or now
+            if all(n >= b + more for n, b in zip(now, before, strict=True)):
+                return
+            await asyncio.sleep(0.3)
 
     async def _kill(self, process: Process) -> None:
         self.done["kill -9"] += 1
@@ -155,37 +214,79 @@ class Run:
             await asyncio.sleep(self.chance.uniform(0, 2))
             self.add_clock()
 
-    async def _consumer(self, _process: Process) -> None:
-        if self.consumer is not None:
-            self.done["consumer kill -9"] += 1
-            self.consumer.kill()
-            self.consumer.start()
-
     async def _broker(self, _process: Process) -> None:
         self.done["broker kill -9"] += 1
-        await asyncio.to_thread(self.broker.kill)
-        await asyncio.sleep(self.chance.uniform(0.5, 2.0))
-        await asyncio.to_thread(self.broker.start)
+        async with self.broker_needed:
+            await asyncio.to_thread(self.broker.kill)
+            await asyncio.sleep(self.chance.uniform(0.5, 2.0))
+            await asyncio.to_thread(self.broker.start)
+
+    async def _consumers_kill(self) -> None:
+        self.done["consumer kill -9"] += 1
+        for cluster in self.clusters:
+            cluster.kill_consumer()
+            cluster.consumer.start()
+
+    async def _consumers_away(self) -> None:
+        """Longer than plans hold: what was planned meanwhile has expired when they come back."""
+        self.done["consumers away"] += 1
+        for cluster in self.clusters:
+            cluster.kill_consumer()
+        await self._planned_more(2, STARTING)
+        await asyncio.sleep(EXPIRES + 4.0)
+        for cluster in self.clusters:
+            cluster.consumer.start()
+        await self._finished_more(2, STARTING)
+
+    async def _consumers_paused(self) -> None:
+        """Consumers are frozen until plans are there and a pause after them; they must refuse them all."""
+        self.done["paused with plans"] += 1
+        async with self.broker_needed:  # a client that slept through a broker's end waits 40 s before it looks again
+            for cluster in self.clusters:
+                cluster.consumer.send(signal.SIGSTOP)
+            await self._planned_more(3, STARTING)
+            await self._pause()
+        await self._finished_more(2, EXPIRES)
+        await self._rest_consumers(1.0)
+        await self._resume()
+
+    async def _consumers_pause(self) -> None:
+        """A pause while all are at work."""
+        self.done["paused at work"] += 1
+        await self._pause()
+        await self._rest_consumers(6.0)
+        await self._resume()
+
+    async def _pause(self) -> None:
+        await asyncio.gather(*(asyncio.to_thread(cluster.pause) for cluster in self.clusters))
+
+    async def _resume(self) -> None:
+        await asyncio.gather(*(asyncio.to_thread(cluster.resume) for cluster in self.clusters))
 
     async def settle(self) -> bool:
         """End all clocks, write clean ticks, restart the workers without faults, wait until every mark names the last turn."""
         for process in self.clocks:
             process.kill()
         await self._clean_ticks()
-        if self.consumer is not None:
-            self.consumer.kill()
-            self.consumer.told["die"] = 0.0
-            self.consumer.start()
+        for cluster in self.clusters:
+            cluster.kill_consumer()
+            cluster.consumer.told["die"] = 0.0
+            cluster.consumer.start()
         for process in self.workers:
             process.kill()
             process.told |= {"tear": 0.0, "skip": 0.0}
             process.start()
         until = time.monotonic() + 120
         while time.monotonic() < until:
-            await self._rest(3.0)
-            if await self._level() and (self.shop is None or not (await self.shop.judge())[1]):
+            await self._rest(2.0)
+            self._revive_consumers()
+            if await self._level() and not await self._unanswered():
                 return True
         return False
+
+    async def _unanswered(self) -> bool:
+        found = [await cluster.judged() for cluster in self.clusters]
+        return any(says.endswith("has no outcome") for _, wrong in found for says in wrong)
 
     async def _clean_ticks(self) -> None:
         producer = AIOKafkaProducer(bootstrap_servers=self.broker.bootstrap, acks="all")
@@ -207,14 +308,28 @@ class Run:
                     return False
         return True
 
+    async def judge(self, report: Report) -> None:
+        """What the consumers did: of the sound ones into the report, of the mutants beside it."""
+        for cluster in self.clusters:
+            figures, wrong = await cluster.judged()
+            if cluster.mutant:
+                report.mutants[cluster.mutant] = wrong
+            else:
+                report.figures.update(figures)
+                report.wrong += wrong
+
     def end(self) -> None:
-        if self.consumer is not None:
-            self.consumer.kill()
+        for cluster in self.clusters:
+            cluster.consumer.kill()
         for process in [*self.workers, *self.clocks]:
             process.send(signal.SIGCONT)
             process.send(signal.SIGTERM)
         for process in [*self.workers, *self.clocks]:
             process.wait(20)
+
+    def close(self) -> None:
+        for cluster in self.clusters:
+            cluster.close()
 
 
 def say(line: str) -> None:
@@ -222,16 +337,16 @@ def say(line: str) -> None:
     sys.stdout.flush()
 
 
-async def run(told: TortureOptions) -> Report:
+async def run(options: TortureOptions) -> Report:
     folder = Path(tempfile.mkdtemp(prefix="ullage-torture-"))
     began = time.monotonic()
-    broker = Broker(BrokerSettings(heap_mb=384, quick=True)).start()
-    run = Run(told, broker, folder)
+    broker = Broker(BrokerSettings(heap_mb=384, quick=True, start_timeout=STARTING)).start()
+    run = Run(options, broker, folder)
     try:
         await asyncio.to_thread(kafka_topics.create, broker.bootstrap, run.topics)
-        load, stop = Load(run.topics, told.seed), asyncio.Event()
-        if told.stages == "pipeline":
-            await asyncio.to_thread(run.open_shop)
+        load, stop = Load(run.topics, options.seed), asyncio.Event()
+        if options.stages == "pipeline":
+            await asyncio.to_thread(run.open_clusters)
         run.add_clock()
         for process in run.workers:
             process.start()
@@ -242,23 +357,29 @@ async def run(told: TortureOptions) -> Report:
         settled = await run.settle()
         run.end()
         report = await recomputation.recompute(broker.bootstrap, run.topics, run.stages, run.name)
-        if run.shop is not None:
-            figures, wrong = await run.shop.judge()
-            report.figures.update(figures)
-            report.wrong += wrong
-            run.shop.close()
+        await run.judge(report)
     finally:
         run.end()
+        run.close()
         broker.close()
+    report.figures["recoveries"] = sum(len(p.lines('"checkpoint"')) for p in run.workers)
     if not settled:
         report.wrong.append("the workers did not reach the last turn")
-    blows = ", ".join(f"{what} {n}" for what, n in sorted(run.done.items()))
-    words = ("gap", "LOST", "checkpoint", "memory")
-    seen = ", ".join(f"{word} {sum(p.count(f'{chr(34)}{word}{chr(34)}') for p in run.workers)}" for word in words)
-    took = f"{time.monotonic() - began:.0f} s | {blows} | {seen} | samples {load.sent['samples']:,}"
-    say(f"seed {told.seed} | {told.stages} | {took} | {report}")
+    if options.stages == "pipeline":
+        report.require(dict(options.minimum))
+    _print(run, report, f"{time.monotonic() - began:.0f} s", load.sent["samples"])
     if report.exact:
         shutil.rmtree(folder)
     else:
         say(f"logs in {folder}")
     return report
+
+
+def _print(run: Run, report: Report, took: str, samples: int) -> None:
+    blows = ", ".join(f"{what} {n}" for what, n in sorted(run.done.items()))
+    words: Sequence[str] = ("gap", "LOST", "checkpoint", "memory")
+    seen = ", ".join(f"{word} {sum(p.count(f'{chr(34)}{word}{chr(34)}') for p in run.workers)}" for word in words)
+    mutant = f" with {run.options.worker_mutant}" if run.options.worker_mutant else ""
+    say(f"seed {run.options.seed} | {run.options.stages}{mutant} | {took} | {blows} | {seen} | samples {samples:,} | {report}")
+    for name, wrong in report.mutants.items():
+        say(f"  consumers with {name}: {'WRONG ' + '; '.join(wrong[:2]) if wrong else 'EXACT'}")

@@ -1,0 +1,25 @@
+"""The real stages of the pipeline, with settings under which much is done within minutes of event time."""
+
+from agents import pipeline
+from agents.logic.updates.update_settings import UpdateSettings
+from agents.logic.vertical.vertical_settings import VerticalSettings
+from agents.settings.tree import Settings
+from schemas.units import Fraction, Seconds
+
+VERTICAL = VerticalSettings(
+    cpu_half_life=Seconds(90.0),
+    memory_half_life=Seconds(90.0),
+    memory_window=Seconds(60.0),
+    cpu_confidence=Seconds(60.0),
+    memory_confidence=Seconds(60.0),
+    interval=Seconds(15.0),
+)
+UPDATES = UpdateSettings(
+    interval=Seconds(15.0),
+    lifetime=Seconds(45.0),
+    warm_up=Seconds(30.0),
+    cool_down=Seconds(60.0),
+    resize_deferred=Seconds(60.0),
+    budget=Fraction(0.5),
+)
+STAGES = pipeline.stages(Settings(vertical=VERTICAL, updates=UPDATES))

@@ -1,0 +1,41 @@
+"""The short torture with each mutant. One that does not come out WRONG, for what it does, is a hole in the torture."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from tests.torture import mutants
+from tests.torture.torture_run import SHORT, TortureOptions, run
+
+FOUND_BY: Mapping[str, str] = {
+    "skip-sample": "differ",
+    "drop-decision": "missing",
+    "act-twice": "no plan for it was open",
+    "do-nothing": "is called done",
+    "act-on-expired": "had expired",
+    "act-on-paused": "under a pause",
+    "lose-a-pause": "under a pause",
+}
+"""Words of the finding that shows each mutant."""
+
+
+def worker_run(seed: int, mutant: str) -> TortureOptions:
+    """Only workers are hurt, and the consumers' minimum does not count."""
+    return replace(SHORT, seed=seed, worker_mutant=mutant, consumer_blows=(), minimum=())
+
+
+def consumers_run(seed: int) -> TortureOptions:
+    """All mutants among consumers at once, each with a cluster of its own, beside sound ones; workers are hurt a little."""
+    return replace(SHORT, seed=seed, kills=1, freezes=0, consumer_mutants=tuple(mutants.IN_CONSUMERS))
+
+
+def is_found(mutant: str, wrong: list[str]) -> bool:
+    """Whether the torture says of a mutant what is wrong with it."""
+    return any(FOUND_BY[mutant] in says for says in wrong)
+
+
+async def survivors(seed: int) -> list[str]:
+    """The mutants that were not found, and what else is not as it should be."""
+    alive = [mutant for mutant in mutants.IN_WORKERS if not is_found(mutant, (await run(worker_run(seed, mutant))).wrong)]
+    report = await run(consumers_run(seed))
+    alive += [mutant for mutant, wrong in report.mutants.items() if not is_found(mutant, wrong)]
+    return alive if report.exact else [*alive, "the sound consumers beside the mutants"]

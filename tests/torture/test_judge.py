@@ -1,0 +1,115 @@
+"""The judge of what consumers did: it can come out wrong, for each thing that it looks for."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from schemas.names import Amounts
+from schemas.outcomes import Action, Result
+from schemas.units import Bytes, Cores
+from tests.torture.judge import Act, Answer, ConsumerHistory, Pause, Plan, as_asked, judge
+from tests.torture.recomputation import Report
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+SMALL, LARGE = (as_asked({"main": Amounts(Cores(cores), Bytes(1 << 20))}) for cores in (0.1, 0.2))
+PLAN = Plan("p1", Action.RESIZE, "u1", SMALL, START + timedelta(seconds=300), 100.0)
+ACT = Act(Action.RESIZE, "u1", SMALL, 101.0, START)
+DONE = Answer("p1", Result.DONE, "accepted", 101.2)
+EVICTION = Plan("e1", Action.EVICT, "u1", (), START + timedelta(seconds=300), 110.0)
+EVICTED = Act(Action.EVICT, "u1", (), 111.0, START)
+
+
+def wrong(
+    plans: list[Plan], answers: list[Answer], acts: list[Act], history: ConsumerHistory | None = None, says: str | None = None
+) -> None:
+    """Exactly one thing is wrong, and it is this; nothing when None."""
+    _, found = judge(plans, answers, acts, history or ConsumerHistory())
+    assert len(found) == (says is not None), found
+    assert says is None or says in found[0]
+
+
+def test_a_plan_that_was_carried_out_once_and_is_called_done_is_fine_and_counted() -> None:
+    figures, found = judge([PLAN, EVICTION], [DONE, Answer("e1", Result.DONE, "gone", 112.0)], [ACT, EVICTED], ConsumerHistory())
+    assert found == []
+    assert (figures["plans"], figures["acts"], figures["resizes"], figures["evictions"], figures["done"]) == (2, 2, 1, 1, 2)
+
+
+def test_one_act_too_many_is_found_while_the_plan_is_open_and_after_it() -> None:
+    wrong([PLAN], [DONE], [ACT, replace(ACT, at=101.1)], says="no plan for it was open")
+    wrong([PLAN], [DONE], [ACT, replace(ACT, at=105.0)], says="no plan for it was open")
+    wrong([PLAN], [DONE], [replace(ACT, at=99.0), ACT], says="no plan for it was open")
+
+
+def test_a_second_plan_of_the_same_amounts_allows_a_second_act() -> None:
+    again = replace(PLAN, id="p2", at=200.0)
+    wrong([PLAN, again], [DONE, Answer("p2", Result.DONE, "", 202.0)], [ACT, replace(ACT, at=201.0)])
+
+
+@pytest.mark.parametrize("acts", [[], [replace(ACT, asked=LARGE)], [replace(ACT, uid="u2")], [replace(ACT, at=102.0)]])
+def test_done_without_the_cluster_showing_it_is_found(acts: list[Act]) -> None:
+    _, found = judge([PLAN], [DONE], acts, ConsumerHistory())
+    assert any("called done, but the cluster does not show it" in each for each in found)
+
+
+def test_done_without_an_act_of_its_own_is_fine_where_the_pod_asks_for_these_amounts_already() -> None:
+    wrong([PLAN, replace(PLAN, id="p2", at=200.0)], [DONE, Answer("p2", Result.DONE, "already", 202.0)], [ACT])
+
+
+def test_done_is_found_where_the_amounts_were_changed_to_others_meanwhile() -> None:
+    second, third = replace(PLAN, id="p2", asked=LARGE, at=200.0), replace(PLAN, id="p3", at=300.0)
+    answers = [DONE, Answer("p2", Result.DONE, "", 202.0), Answer("p3", Result.DONE, "", 302.0)]
+    wrong([PLAN, second, third], answers, [ACT, replace(ACT, asked=LARGE, at=201.0)], says="p3 is called done")
+
+
+@pytest.mark.parametrize(("seconds", "found"), [(350.0, None), (361.0, "61 s after its plan had expired")])
+def test_an_act_after_the_plan_expired_is_found(seconds: float, found: str | None) -> None:
+    wrong([PLAN], [DONE], [replace(ACT, event_time=START + timedelta(seconds=seconds))], says=found)
+
+
+@pytest.mark.parametrize(
+    ("pause", "found"),
+    [
+        (Pause(97.0, 105.0), "under a pause"),
+        (Pause(98.5, 105.0), None),
+        (Pause(90.0, 100.9), None),
+        (Pause(101.1, 105.0), None),
+    ],
+)
+def test_an_act_under_a_pause_is_found_unless_it_may_have_been_under_way(pause: Pause, found: str | None) -> None:
+    wrong([PLAN], [DONE], [ACT], ConsumerHistory(pauses=[pause]), says=found)
+
+
+def test_only_one_act_of_a_kind_may_have_been_under_way_when_a_pause_came() -> None:
+    pause = ConsumerHistory(pauses=[Pause(100.5, 200.0)])
+    eviction = [replace(EVICTION, at=100.0), replace(EVICTED, at=101.1), Answer("e1", Result.DONE, "", 101.3)]
+    second = [replace(PLAN, id="p2", uid="u2"), replace(ACT, uid="u2", at=101.3), Answer("p2", Result.DONE, "", 101.4)]
+    plan, act, answer = eviction
+    wrong([PLAN, plan], [DONE, answer], [ACT, act], pause)
+    plan, act, answer = second
+    wrong([PLAN, plan], [DONE, answer], [ACT, act], pause, says="resize of u2 was done under a pause")
+
+
+@pytest.mark.parametrize("result", [Result.REFUSED, Result.EXPIRED, Result.FAILED])
+def test_an_act_whose_outcome_says_otherwise_is_found_unless_the_consumer_died_in_between(result: Result) -> None:
+    answers = [replace(DONE, result=result)]
+    wrong([PLAN], answers, [ACT], says=f"its outcome is '{result.value}'")
+    wrong([PLAN], answers, [ACT], ConsumerHistory(kills=[103.0]))
+    wrong([PLAN], answers, [ACT], ConsumerHistory(kills=[107.0]), says="its outcome is")
+    died = ConsumerHistory()
+    died.deaths[Action.RESIZE, "u1"] += 1
+    wrong([PLAN], answers, [ACT], died)
+
+
+def test_outcomes_that_are_missing_or_twice_or_of_nobody_are_found() -> None:
+    wrong([PLAN], [], [ACT], says="has no outcome")
+    wrong([PLAN], [DONE, replace(DONE, at=101.3)], [ACT], says="has 2 outcomes")
+    wrong([PLAN], [DONE, Answer("p9", Result.EXPIRED, "", 102.0)], [ACT], says="outcome of unknown decision p9")
+
+
+def test_a_run_in_which_too_little_happened_is_wrong() -> None:
+    report = Report()
+    report.figures["acts"] = 199
+    report.require({"acts": 200})
+    assert report.wrong == ["only 199 acts, wanted 200"]
+    assert not report.exact
