@@ -19,6 +19,7 @@ UPDATES = UpdateSettings(
     lifetime=Seconds(45.0),
     warm_up=Seconds(30.0),
     cool_down=Seconds(60.0),
+    expires=Seconds(450.0),
     resize_deferred=Seconds(60.0),
     budget=Fraction(0.5),
 )

@@ -19,13 +19,13 @@ FOUND_BY: Mapping[str, str] = {
 
 
 def worker_run(seed: int, mutant: str) -> TortureOptions:
-    """Only workers are hurt, and the consumers' minimum does not count."""
-    return replace(SHORT, seed=seed, worker_mutant=mutant, consumer_blows=(), minimum=())
+    """Only workers are hurt, and only by kills, stops and clocks; how much consumers do does not count."""
+    return replace(SHORT, seed=seed, freezes=0, broker_kills=0, worker_mutant=mutant, consumer_blows=(), minimum=())
 
 
 def consumers_run(seed: int) -> TortureOptions:
     """All mutants among consumers at once, each with a cluster of its own, beside sound ones; workers are hurt a little."""
-    return replace(SHORT, seed=seed, kills=1, freezes=0, consumer_mutants=tuple(mutants.IN_CONSUMERS))
+    return replace(SHORT, seed=seed, kills=1, freezes=0, broker_kills=0, consumer_mutants=tuple(mutants.IN_CONSUMERS))
 
 
 def is_found(mutant: str, wrong: list[str]) -> bool:

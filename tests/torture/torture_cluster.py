@@ -43,6 +43,8 @@ SWING = 480.0
 """Seconds of event time in which the load of a deployment rises and falls once."""
 NODES = tuple(SimulatedNode(f"node-{i}", Cores(64.0), Bytes(256 << 30)) for i in (1, 2))
 SCRAPES = timedelta(seconds=15)
+FRESH = timedelta(seconds=150)
+"""Event time that a plan must still hold to count as one that could be carried out."""
 EVICTED = "recreate"
 """The namespace whose pods are evicted and never resized."""
 
@@ -154,7 +156,7 @@ class TortureCluster:
         self.history.kills.append(time.time())
 
     def planned(self) -> int:
-        """How many plans the log holds for this cluster, as far as it can be read now."""
+        """How many plans the log holds for this cluster that were not nearly void when they were read, as far as it goes now."""
         place = self.topics.wire("pod-updates"), self.topics.partition_of(self.name)
         with contextlib.suppress(LogUnavailable):
             self._read_plans(place)
@@ -164,7 +166,8 @@ class TortureCluster:
         for record in self.operator.poll({place: self._read}, limit=100_000):
             self._read = record.offset + 1
             event = self.codec.decode_or_none(record)
-            if isinstance(event, ResizePlanned | EvictionPlanned) and event.workload.cluster == self.name:
+            mine = isinstance(event, ResizePlanned | EvictionPlanned) and event.workload.cluster == self.name
+            if mine and event.void_after > self.cluster.now + FRESH:
                 self._planned.add(event.id)
 
     @property

@@ -19,7 +19,7 @@ from agents.engine.stage import Stage
 from streams.broker import Broker, BrokerSettings
 from streams.codec import event_codec
 from streams.topics import Topics
-from tests.torture import faulty_worker, kafka_topics, recomputation
+from tests.torture import faulty_worker, kafka_topics, lively_stages, recomputation
 from tests.torture.generated_load import Clock, Load, keep_sending
 from tests.torture.processes import Process
 from tests.torture.recomputation import Report
@@ -27,8 +27,8 @@ from tests.torture.torture_cluster import TortureCluster
 
 PERIOD = 5_000
 TICK = 0.2
-"""A tick is five simulated seconds and comes every 200 ms, so a plan (void after 300 s) has twelve seconds to be carried out."""
-EXPIRES = 300.0 / (PERIOD / 1000 / TICK)
+"""A tick is five simulated seconds and comes every 200 ms, so a plan (void after 450 s) has 18 seconds to be carried out."""
+EXPIRES = lively_stages.UPDATES.expires / (PERIOD / 1000 / TICK)
 """Seconds of real time after which a plan is void."""
 STARTING = 90.0
 """Seconds at most until everything is at work, and until a broker is back."""
