@@ -11,6 +11,8 @@ import logging
 import signal
 import sys
 
+import structlog
+
 from tests.torture import mutants
 from tests.torture.mutant_runs import survivors
 from tests.torture.torture_run import SHORT, TortureOptions, run
@@ -26,6 +28,7 @@ parser.add_argument(
 args = parser.parse_args()
 faulthandler.register(signal.SIGUSR1)  # shows what a run that hangs is waiting for
 logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # a killed broker is part of it
+structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
 if args.mutants:
     sys.exit(bool(asyncio.run(survivors(args.seed))))
 if args.short:
