@@ -10,7 +10,6 @@ import math
 import signal
 import threading
 import time
-import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
