@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from agents.engine.input_digest import InputDigests
-from agents.task import Task, TurnResult
+from agents.partition_task import Task, TurnResult
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned
 from schemas.facts.usage import MetricsScraped
 from schemas.names import Amounts, PodName

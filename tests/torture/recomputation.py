@@ -9,12 +9,8 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-<<<<<<< HEAD
 from agents.engine import checkpoint_selection
-=======
-from agents.engine import checkpoint
 from agents.engine.input_digest import InputDigests
->>>>>>> 6df617c (Let the torture act, judge every act, and find mutants)
 from agents.engine.stage import Stage
 from agents.engine.turn import Event, Recorded, State, Turn
 from streams.codec.event_codec import Codec
