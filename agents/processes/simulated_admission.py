@@ -6,24 +6,24 @@ patch these are applied; annotations have no place in it.
 
 import base64
 import json
+from collections.abc import Callable
 from typing import Any
 
 from schemas.names import Amounts
 from streams.clients.cluster_port import Patch, Pod
 from streams.clients.kube.quantities import read_amounts
-from streams.consumers.webhook.admission import Admission
 from streams.simulated import kube_json
 
 
 class SimulatedAdmission:
-    """Asked once for each new pod."""
+    """Asked once for each new pod. `answer` is the webhook's, to an AdmissionReview."""
 
-    def __init__(self, admission: Admission) -> None:
-        self._admission = admission
+    def __init__(self, answer: Callable[[bytes], bytes]) -> None:
+        self._answer = answer
 
     def __call__(self, pod: Pod) -> Patch:
         """The patch for a new pod; empty when it is to stay as it is."""
-        answer = json.loads(self._admission.answer(json.dumps(review(pod)).encode()))
+        answer = json.loads(self._answer(json.dumps(review(pod)).encode()))
         coded = answer["response"].get("patch")
         return Patch() if coded is None else _patch(pod, json.loads(base64.b64decode(coded)))
 

@@ -60,7 +60,7 @@ def open_shop(settings: ShopSettings, log: Log, topics: Topics, *, another: Call
             view.catch_up()
         outcomes.flush()
 
-    return _shop(settings, log, topics, admit=SimulatedAdmission(Admission(view, outcomes)), after=after)
+    return _shop(settings, log, topics, admit=SimulatedAdmission(Admission(view, outcomes).answer), after=after)
 
 
 def open_untouched(settings: ShopSettings, log: Log, topics: Topics) -> Shop:

@@ -9,7 +9,8 @@ from streams.broker import JarsUnavailable
 from tests.torture import mutants
 from tests.torture.mutant_runs import consumers_run, is_found, worker_run
 from tests.torture.recomputation import Report
-from tests.torture.torture_run import SHORT, TortureOptions, run
+from tests.torture.torture_options import SHORT, TortureOptions
+from tests.torture.torture_run import run
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

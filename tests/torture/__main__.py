@@ -15,7 +15,8 @@ import structlog
 
 from tests.torture import mutants
 from tests.torture.mutant_runs import survivors
-from tests.torture.torture_run import SHORT, TortureOptions, run
+from tests.torture.torture_options import SHORT, TortureOptions
+from tests.torture.torture_run import run
 
 parser = argparse.ArgumentParser(prog="python -m tests.torture", description=__doc__)
 parser.add_argument("--seed", type=int, default=1)

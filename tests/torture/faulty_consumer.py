@@ -1,8 +1,9 @@
-"""The resizer and the evictor in a process that may die right after an act, before its outcome is in the log.
+"""The resizer, the evictor and the webhook in a process that may die right after an act, before its outcome is in the log.
 
-    python -m tests.torture.faulty_consumer '{"brokers": ..., "prefix": ..., "partitions": 4, "cluster": ..., "url": ...}'
+    python -m tests.torture.faulty_consumer '{"brokers": ..., "cluster": ..., "url": ..., "webhook": 8080, ...}'
 
-`die`: chance of that. `mutant`: what else is wrong with it (see `mutants`).
+`die`: chance of that. `mutant`: what else is wrong with it (see `mutants`). `webhook`: the port at which reviews are answered,
+without TLS.
 """
 
 import json
@@ -10,17 +11,26 @@ import os
 import random
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 from kubernetes import client as official
 
+from agents.logic.admission.admission_settings import AdmissionSettings
+from agents.processes.admission_reviewer import AdmissionReviewer
 from schemas.names import Amounts, PodName
 from schemas.outcomes import Action
+from schemas.units import Seconds
 from streams.clients.cluster_port import Pod
 from streams.clients.kube.cluster_client import KubernetesClient
 from streams.codec.event_codec import Codec
 from streams.consumers.pods.evictor import evictor
 from streams.consumers.pods.resizer import resizer
+from streams.consumers.webhook.admission import Admission
+from streams.consumers.webhook.admission_view import AdmissionView
+from streams.consumers.webhook.outcome_queue import OutcomeQueue
 from streams.log.kafka_connection import KafkaConnection
 from streams.log.kafka_log import KafkaLog
 from streams.log_context import LogContext
@@ -31,13 +41,13 @@ chance = random.Random()
 
 
 class Dying(KubernetesClient):
-    """Dies after what it did, now and then."""
+    """Dies now and then after the cluster accepted something."""
 
     die = 0.0
 
     def resize(self, pod: Pod, *, requests: Mapping[str, Amounts], limits: Mapping[str, Amounts]) -> None:
         super().resize(pod, requests=requests, limits=limits)
-        self._maybe(Action.RESIZE, pod)
+        self._maybe(Action.RESIZE, pod.pod)
 
     def evict(self, pod: PodName) -> None:
         super().evict(pod)
@@ -49,23 +59,47 @@ class Dying(KubernetesClient):
             os._exit(9)
 
 
+def serve_reviews(context: Callable[[], LogContext], port: int, stop: threading.Event) -> list[threading.Thread]:
+    """The webhook's threads: its view of the log, its outcomes, and the server."""
+    make = partial(AdmissionReviewer, context().cluster, settings=AdmissionSettings())
+    view, outcomes = AdmissionView(context(), make, heartbeat=Seconds(3600.0)), OutcomeQueue(context())
+    admission = Admission(view, outcomes)
+
+    class Answering(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            answer = admission.answer(self.rfile.read(int(self.headers["Content-Length"])))
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(answer)))
+            self.end_headers()
+            self.wfile.write(answer)
+
+        def log_message(self, *_: Any) -> None:
+            """Say nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", port), Answering)
+    works = (partial(view.follow, stop), partial(outcomes.write, stop), server.serve_forever)
+    return [threading.Thread(target=work, daemon=True) for work in works]
+
+
 def main() -> None:
     told = json.loads(sys.argv[1])
     topics = Topics(told["prefix"], told["partitions"])
     Dying.die = told["die"]
     mutants.put_on(told["mutant"])
-    threads = []
-    for make in (resizer, evictor):
-        configuration = official.Configuration()
-        configuration.host = told["url"]
-        client = Dying(told["cluster"], official.ApiClient(configuration))
-        context = LogContext(KafkaLog(KafkaConnection(told["brokers"])), topics, Codec(topics), told["cluster"])
-        threads.append(threading.Thread(target=make(context, client).run, args=(threading.Event(),), daemon=True))
+    configuration = official.Configuration()
+    configuration.host = told["url"]
+
+    def context() -> LogContext:
+        return LogContext(KafkaLog(KafkaConnection(told["brokers"])), topics, Codec(topics), told["cluster"])
+
+    executors = [make(context(), Dying(told["cluster"], official.ApiClient(configuration))) for make in (resizer, evictor)]
+    stop = threading.Event()
+    threads = [threading.Thread(target=executor.run, args=(stop,), daemon=True) for executor in executors]
+    threads += serve_reviews(context, told["webhook"], stop)
     for thread in threads:
         thread.start()
-    while all(thread.is_alive() for thread in threads):
-        threads[0].join(0.2)
-    os._exit(1)  # a consumer that ends by itself must not leave the other one alone
+    for thread in threads:
+        thread.join()
 
 
 if __name__ == "__main__":

@@ -137,8 +137,8 @@ class Load:
         return self.codec.encode(event, topic=topic, key=key, partition=to, source="/ullage/source/torture")
 
 
-async def keep_sending(brokers: str, load: Load, now: "Clock", stop: asyncio.Event) -> None:
-    """Send what happens, many times a second, until told to stop."""
+async def keep_sending(brokers: str, load: Load, now: "Clock", stop: asyncio.Event, *, every: float) -> None:
+    """Send what happens, on average each so many seconds, until told to stop."""
     producer = AIOKafkaProducer(bootstrap_servers=brokers, acks="all", enable_idempotence=True, max_request_size=8 << 20)
     await producer.start()
     try:
@@ -149,7 +149,7 @@ async def keep_sending(brokers: str, load: Load, now: "Clock", stop: asyncio.Eve
                 for r in load.at(moment)
             ]
             await asyncio.gather(*sent)
-            await asyncio.sleep(load.chance.uniform(0.01, 0.2))
+            await asyncio.sleep(load.chance.uniform(0.1 * every, 1.9 * every))
     finally:
         await producer.stop()
 

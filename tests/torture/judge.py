@@ -80,10 +80,11 @@ class Pause:
 
 @dataclass(slots=True)
 class ConsumerHistory:
-    """What was done to a consumer: pauses, the times of kills, and after which acts it died by itself."""
+    """What was done to a consumer: pauses, the times of kills and of all its ends, and after which acts it died by itself."""
 
     pauses: list[Pause] = field(default_factory=list)
     kills: list[float] = field(default_factory=list)
+    ends: list[float] = field(default_factory=list)
     deaths: Counter[tuple[Action, str]] = field(default_factory=Counter)
 
     def explains(self, act: Act) -> bool:

@@ -12,10 +12,10 @@ VERTICAL = VerticalSettings(
     memory_window=Seconds(60.0),
     cpu_confidence=Seconds(60.0),
     memory_confidence=Seconds(60.0),
-    interval=Seconds(15.0),
+    interval=Seconds(20.0),
 )
 UPDATES = UpdateSettings(
-    interval=Seconds(15.0),
+    interval=Seconds(20.0),
     lifetime=Seconds(45.0),
     warm_up=Seconds(30.0),
     cool_down=Seconds(60.0),

@@ -4,13 +4,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from tests.torture import mutants
-from tests.torture.torture_run import SHORT, TortureOptions, run
+from tests.torture.torture_options import SHORT, TortureOptions
+from tests.torture.torture_run import run
 
 FOUND_BY: Mapping[str, str] = {
     "skip-sample": "differ",
     "drop-decision": "missing",
     "act-twice": "no plan for it was open",
     "do-nothing": "is called done",
+    "patch-nothing": "is called patched",
     "act-on-expired": "had expired",
     "act-on-paused": "under a pause",
     "lose-a-pause": "under a pause",

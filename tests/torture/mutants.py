@@ -17,6 +17,8 @@ from schemas.policies.control import ControlChanged
 from streams.clients.cluster_port import Pod
 from streams.clients.kube.cluster_client import KubernetesClient
 from streams.codec.event_codec import Codec
+from streams.consumers.webhook.admission import Admission, unchanged
+from streams.consumers.webhook.review import Review
 from streams.errors import BadRecord
 
 LATER = datetime(2999, 1, 1, tzinfo=UTC)
@@ -80,6 +82,17 @@ def do_nothing() -> None:
     KubernetesClient.resize = KubernetesClient.evict = nothing  # type: ignore[method-assign]  # the mutation itself
 
 
+def patch_nothing() -> None:
+    """The webhook says done and lets each pod through as it is."""
+    conclude = Admission.conclude
+
+    def conclude_only(self: Admission, review: Review, seconds: float = 0.0) -> bytes:
+        conclude(self, review, seconds)
+        return unchanged(review.uid)
+
+    Admission.conclude = conclude_only  # type: ignore[method-assign]  # the mutation itself
+
+
 def act_on_expired() -> None:
     """A consumer takes plans for good that have expired."""
     plans = ResizePlanned | EvictionPlanned
@@ -118,6 +131,7 @@ IN_WORKERS: Mapping[str, Callable[[], None]] = {
 IN_CONSUMERS: Mapping[str, Callable[[], None]] = {
     "act-twice": act_twice,
     "do-nothing": do_nothing,
+    "patch-nothing": patch_nothing,
     "act-on-expired": act_on_expired,
     "act-on-paused": act_on_paused,
     "lose-a-pause": lose_a_pause,

@@ -8,6 +8,7 @@ import pytest
 from schemas.names import Amounts
 from schemas.outcomes import Action, Result
 from schemas.units import Bytes, Cores
+from tests.torture.admission_judge import NewPod, Recommended, judge_admission
 from tests.torture.judge import Act, Answer, ConsumerHistory, Pause, Plan, as_asked, judge
 from tests.torture.recomputation import Report
 
@@ -113,3 +114,36 @@ def test_a_run_in_which_too_little_happened_is_wrong() -> None:
     report.require({"acts": 200})
     assert report.wrong == ["only 199 acts, wanted 200"]
     assert not report.exact
+
+
+NEW = NewPod("n1", "west/ns/Deployment/d", SMALL, patched=True, answered=True, at=101.0)
+ADVISED = Recommended("west/ns/Deployment/d", SMALL, 90.0)
+PATCHED = Answer("r1", Result.DONE, "given", 101.2)
+LET_THROUGH = Answer("r1", Result.REFUSED, "is paused", 101.2)
+
+
+@pytest.mark.parametrize(
+    ("pod", "answers", "history", "says"),
+    [
+        (NEW, [PATCHED], ConsumerHistory(), None),
+        (NEW, [], ConsumerHistory(), "n1 was patched, but no outcome says so"),
+        (NEW, [], ConsumerHistory(ends=[120.0]), None),
+        (NEW, [], ConsumerHistory(ends=[100.0, 131.1]), "n1 was patched, but no outcome says so"),
+        (NEW, [PATCHED, PATCHED], ConsumerHistory(), "the patch of n1 has 2 outcomes"),
+        (NEW, [PATCHED], ConsumerHistory(pauses=[Pause(97.9, 200.0)]), "n1 was patched under a pause"),
+        (NEW, [PATCHED], ConsumerHistory(pauses=[Pause(98.1, 200.0)]), None),
+        (replace(NEW, given=LARGE), [PATCHED], ConsumerHistory(), "n1 was given what nobody had recommended"),
+        (replace(NEW, at=89.0), [PATCHED], ConsumerHistory(), "n1 was given what nobody had recommended"),
+        (replace(NEW, patched=False), [PATCHED], ConsumerHistory(), "n1 is called patched, but was let through"),
+        (replace(NEW, patched=False), [LET_THROUGH], ConsumerHistory(), None),
+        (replace(NEW, patched=False, answered=False), [PATCHED], ConsumerHistory(), None),
+        (replace(NEW, uid="n2", patched=False), [PATCHED], ConsumerHistory(), "outcome of a patch of n1"),
+    ],
+)
+def test_what_is_wrong_with_a_patch_of_a_new_pod_is_found(
+    pod: NewPod, answers: list[Answer], history: ConsumerHistory, says: str | None
+) -> None:
+    figures, found = judge_admission([pod], [ADVISED], {"n1": answers} if answers else {}, history)
+    assert figures["patched"] == pod.patched
+    assert len(found) == (says is not None), found
+    assert says is None or says in found[0]

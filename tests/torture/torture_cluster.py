@@ -2,7 +2,8 @@
 
 It stands in the driver's process behind HTTP, follows the log's ticks and publishes its facts; its consumers are a process that
 gets killed, also between an act and its outcome. Its load swings within minutes, so that there is always something to do. The
-pods of one namespace are only ever evicted.
+pods of one namespace are only ever evicted. New pods are reviewed by the webhook in the consumers' process; one that does not
+answer within a second is passed over, as `failurePolicy: Ignore` has it.
 """
 
 import contextlib
@@ -11,24 +12,24 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned
-from schemas.names import Amounts, PodName
+from schemas.decisions.recommendations import RequestsRecommended
 from schemas.outcomes import Action, ActionFinished
 from schemas.policies.control import ControlChanged, Mode
 from schemas.policies.vertical import UpdateMode, VerticalPolicyChanged
 from schemas.units import Bytes, Cores, Fraction
+from streams.broker.preflight import free_ports
 from streams.codec.event_codec import Codec
 from streams.errors import BadRecord, LogUnavailable
 from streams.log.kafka_connection import KafkaConnection
 from streams.log.kafka_log import KafkaLog
 from streams.log_context import LogContext
 from streams.simulated.api_server import SimulatedServer
-from streams.simulated.cluster import SimulatedCluster
 from streams.simulated.cluster_spec import ContainerTemplate, SimulatedDeployment, SimulatedNode, amounts
 from streams.simulated.load_shapes import MIB, Load, LoadMoment, Shape
 from streams.simulated.simulated_client import SimulatedClient
@@ -36,8 +37,10 @@ from streams.simulated.simulation_loop import SimulationLoop
 from streams.sources.cluster_poller import ClusterPoller
 from streams.topics import Topics
 from tests.torture import kafka_topics
-from tests.torture.judge import Act, Answer, Asked, ConsumerHistory, Pause, Plan, as_asked, judge
+from tests.torture.admission_judge import Recommended, judge_admission
+from tests.torture.judge import Answer, ConsumerHistory, Pause, Plan, as_asked, judge
 from tests.torture.processes import Process
+from tests.torture.recording_cluster import RecordingCluster
 
 SWING = 480.0
 """Seconds of event time in which the load of a deployment rises and falls once."""
@@ -72,25 +75,6 @@ def deployments(count: int) -> tuple[SimulatedDeployment, ...]:
     )
 
 
-class RecordingCluster(SimulatedCluster):
-    """Remembers what it accepted."""
-
-    acts: list[Act]
-
-    def resize(self, name: PodName, *, requests: Mapping[str, Amounts], limits: Mapping[str, Amounts]) -> None:
-        with self._lock:
-            super().resize(name, requests=requests, limits=limits)
-            self._record(Action.RESIZE, name, as_asked(requests))
-
-    def evict(self, name: PodName) -> None:
-        with self._lock:
-            super().evict(name)
-            self._record(Action.EVICT, name, ())
-
-    def _record(self, action: Action, name: PodName, asked: Asked) -> None:
-        self.acts.append(Act(action, name.uid, asked, time.time(), self.now))
-
-
 @dataclass
 class TortureCluster:
     """The cluster at work, between `open` and `close`. `mutant` is what is wrong with its consumers on purpose."""
@@ -111,8 +95,9 @@ class TortureCluster:
         self.start = datetime.fromtimestamp(self.start_ms / 1000, UTC)
         self.codec = Codec(self.topics)
         self.log, self.operator = (KafkaLog(KafkaConnection(self.brokers)) for _ in range(2))
+        (port,) = free_ports(1)
         self.cluster = RecordingCluster(name=self.name, seed=1, start=self.start, nodes=NODES, deployments=deployments(self.size))
-        self.cluster.acts = []
+        self.cluster.acts, self.cluster.created, self.cluster.admit = [], [], self.cluster.reviewed_at(port)
         self.server = SimulatedServer(self.cluster)
         self.stop = threading.Event()
         poller = ClusterPoller(SimulatedClient(self.cluster), LogContext(self.log, self.topics, Codec(self.topics), self.name))
@@ -120,7 +105,7 @@ class TortureCluster:
         self.thread = threading.Thread(target=loop.run, args=(self.stop,), daemon=True)
         told = {
             "brokers": self.brokers, "prefix": self.topics.prefix, "partitions": self.topics.partitions, "cluster": self.name,
-            "url": self.server.url, "die": self.die, "mutant": self.mutant,
+            "url": self.server.url, "webhook": port, "die": self.die, "mutant": self.mutant,
         }  # fmt: skip
         self.consumer = Process("tests.torture.faulty_consumer", told, self.folder / f"consumer-{self.name}.log")
 
@@ -154,6 +139,14 @@ class TortureCluster:
     def kill_consumer(self) -> None:
         self.consumer.kill()
         self.history.kills.append(time.time())
+        self.history.ends.append(time.time())
+
+    def revive_consumer(self) -> int | None:
+        """Start the consumers again if they ended by themselves; how they ended."""
+        code = self.consumer.revive()
+        if code is not None:
+            self.history.ends.append(time.time())
+        return code
 
     def planned(self) -> int:
         """How many plans the log holds for this cluster that were not nearly void when they were read, as far as it goes now."""
@@ -204,10 +197,26 @@ class TortureCluster:
             self._plan(e, at) for e, at in await self._events("pod-updates") if isinstance(e, ResizePlanned | EvictionPlanned)
         ]
         found = [(e, at) for e, at in await self._events("outcomes") if isinstance(e, ActionFinished)]
-        answers = [Answer(e.decision, e.result, e.reason, at) for e, at in found if e.subject.cluster == self.name]
+        found = [(e, at) for e, at in found if e.subject.cluster == self.name]
+        answers = [Answer(e.decision, e.result, e.reason, at) for e, at in found if e.action is not Action.PATCH]
         self.history.deaths = Counter(self._deaths())
         unique = {plan.id: plan for plan in reversed(plans) if plan is not None}
-        return judge(list(unique.values()), answers, list(self.cluster.acts), self.history)
+        figures, wrong = judge(list(unique.values()), answers, list(self.cluster.acts), self.history)
+        more, also = await self._judged_admission([(e, at) for e, at in found if e.action is Action.PATCH])
+        return figures + more, wrong + also
+
+    async def _judged_admission(self, found: Sequence[tuple[ActionFinished, float]]) -> tuple[Counter[str], list[str]]:
+        answers: dict[str, list[Answer]] = {}
+        for e, at in found:
+            answers.setdefault(e.subject.uid, []).append(Answer(e.decision, e.result, e.reason, at))
+        places = range(self.topics.partitions)
+        recommended = [
+            Recommended(e.workload.key, as_asked({one.container: one.target for one in e.containers}), at)
+            for partition in places
+            for e, at in await self._events("recommendations", partition)
+            if isinstance(e, RequestsRecommended) and e.workload.cluster == self.name
+        ]
+        return judge_admission(list(self.cluster.created), recommended, answers, self.history)
 
     def _plan(self, event: ResizePlanned | EvictionPlanned, at: float) -> Plan | None:
         if event.workload.cluster != self.name:
@@ -221,9 +230,9 @@ class TortureCluster:
             action, uid = line.split()[-2:]
             yield Action(action), uid
 
-    async def _events(self, name: str) -> list[tuple[object, float]]:
-        """Events of the cluster's partition, each with the time at which the log took it."""
-        partition = self.topics.partition_of(self.name)
+    async def _events(self, name: str, partition: int | None = None) -> list[tuple[object, float]]:
+        """Events of a partition, else of the cluster's, each with the time at which the log took it."""
+        partition = self.topics.partition_of(self.name) if partition is None else partition
         events: list[tuple[object, float]] = []
         for record in (await kafka_topics.whole(self.brokers, self.topics.wire(name), self.topics.partitions))[partition]:
             try:

@@ -19,49 +19,12 @@ from agents.engine.stage import Stage
 from streams.broker import Broker, BrokerSettings
 from streams.codec import event_codec
 from streams.topics import Topics
-from tests.torture import faulty_worker, kafka_topics, lively_stages, recomputation
+from tests.torture import faulty_worker, kafka_topics, recomputation
 from tests.torture.generated_load import Clock, Load, keep_sending
 from tests.torture.processes import Process
 from tests.torture.recomputation import Report
 from tests.torture.torture_cluster import TortureCluster
-
-PERIOD = 5_000
-TICK = 0.2
-"""A tick is five simulated seconds and comes every 200 ms, so a plan (void after 450 s) has 18 seconds to be carried out."""
-EXPIRES = lively_stages.UPDATES.expires / (PERIOD / 1000 / TICK)
-"""Seconds of real time after which a plan is void."""
-STARTING = 90.0
-"""Seconds at most until everything is at work, and until a broker is back."""
-SOUND = "west"
-"""The cluster whose consumers have nothing wrong with them."""
-
-
-@dataclass(frozen=True)
-class TortureOptions:
-    """What a run is to be."""
-
-    seed: int
-    kills: int = 20
-    stages: str = "pipeline"
-    partitions: int = 4
-    broker_kills: int = 1
-    freezes: int = 3
-    rest: float = 5.0
-    """Seconds at most between two blows."""
-    consumer_blows: tuple[str, ...] = ("away", "paused", "pause", "kill") * 4
-    minimum: tuple[tuple[str, int], ...] = (
-        ("acts", 200), ("resizes", 100), ("evictions", 40), ("recoveries", 20), ("expired", 5), ("refused under a pause", 3),
-    )  # fmt: skip
-    """Fewer than so many, and the run says nothing and counts as wrong."""
-    worker_mutant: str = ""
-    consumer_mutants: tuple[str, ...] = ()
-    """Each gets a cluster of its own, beside the sound one."""
-
-
-SHORT_MINIMUM = (("acts", 20), ("resizes", 8), ("evictions", 8), ("recoveries", 4), ("expired", 1), ("refused under a pause", 1))
-SHORT = TortureOptions(
-    1, kills=3, partitions=2, freezes=1, rest=4.0, consumer_blows=("away", "paused", "pause", "kill"), minimum=SHORT_MINIMUM
-)
+from tests.torture.torture_options import EXPIRES, PERIOD, SETTLING, SOUND, STARTING, TICK, TortureOptions
 
 
 @dataclass
@@ -89,7 +52,7 @@ class Run:
         for name, mutant in mutants.items():
             cluster = TortureCluster(
                 name, self.broker.bootstrap, self.topics, self.clock(), self.folder,
-                mutant=mutant, size=3 if mutant else 6, die=0.0 if mutant else 0.03,
+                mutant=mutant, size=3 if mutant else self.options.deployments, die=0.0 if mutant else 0.03,
             )  # fmt: skip
             cluster.open()
             self.clusters.append(cluster)
@@ -158,7 +121,7 @@ class Run:
 
     def _revive_consumers(self) -> None:
         for cluster in self.clusters:
-            code = cluster.consumer.revive()
+            code = cluster.revive_consumer()
             if code is not None:
                 self.done["died between act and outcome" if code == 9 else f"consumer exit {code}"] += 1
 
@@ -276,7 +239,7 @@ class Run:
             process.kill()
             process.told |= {"tear": 0.0, "skip": 0.0}
             process.start()
-        until = time.monotonic() + 120
+        until = time.monotonic() + SETTLING
         while time.monotonic() < until:
             await self._rest(2.0)
             self._revive_consumers()
@@ -344,13 +307,13 @@ async def run(options: TortureOptions) -> Report:
     run = Run(options, broker, folder)
     try:
         await asyncio.to_thread(kafka_topics.create, broker.bootstrap, run.topics)
-        load, stop = Load(run.topics, options.seed), asyncio.Event()
+        load, stop = Load(run.topics, options.seed, options.workloads), asyncio.Event()
         if options.stages == "pipeline":
             await asyncio.to_thread(run.open_clusters)
         run.add_clock()
         for process in run.workers:
             process.start()
-        sending = asyncio.create_task(keep_sending(broker.bootstrap, load, run.clock, stop))
+        sending = asyncio.create_task(keep_sending(broker.bootstrap, load, run.clock, stop, every=options.between))
         await run.hurt()
         stop.set()
         await sending

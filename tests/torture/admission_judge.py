@@ -1,0 +1,72 @@
+"""Judges what the webhook did to new pods: the patches that the cluster was given against recommendations, outcomes and pauses.
+
+It knows nothing of how the webhook works. A new pod is given what was recommended for its workload before, and nothing under a
+pause; each patch has one outcome that says done, except where the process ended before it could be written; and nothing else is
+called done. Real times are seconds since the epoch, of one machine.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from schemas.outcomes import Result
+from tests.torture.judge import Answer, Asked, ConsumerHistory, Pause
+
+GRACE = 3.0
+"""Seconds of real time within which the webhook may not have read yet that there is a pause."""
+WRITTEN_WITHIN = 30.0
+"""Seconds between a patch and the end of the process that kept its outcome from being written; the log may be away."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewPod:
+    """A pod that the webhook was asked about at `at`, and what it was `given` then. `answered`: whether the webhook did."""
+
+    uid: str
+    workload: str
+    given: Asked
+    patched: bool
+    answered: bool
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Recommended:
+    """What the log holds for a workload since `at`."""
+
+    workload: str
+    asked: Asked
+    at: float
+
+
+def judge_admission(
+    pods: Sequence[NewPod],
+    recommended: Sequence[Recommended],
+    answers: Mapping[str, Sequence[Answer]],
+    history: ConsumerHistory,
+) -> tuple[Counter[str], list[str]]:
+    """Figures, and sentences about what is wrong. `answers` are the outcomes of each pod, by uid."""
+    known: dict[tuple[str, Asked], float] = {}
+    for one in sorted(recommended, key=lambda one: -one.at):
+        known[one.workload, one.asked] = one.at
+    wrong: list[str] = []
+    for pod in pods:
+        done = [answer for answer in answers.get(pod.uid, ()) if answer.result is Result.DONE]
+        wrong += _wrong_patch(pod, known, history.pauses) if pod.patched else ()
+        if len(done) > 1:
+            wrong.append(f"the patch of {pod.uid[:8]} has {len(done)} outcomes")
+        if done and pod.answered and not pod.patched:
+            wrong.append(f"{pod.uid[:8]} is called patched, but was let through as it was")
+        if pod.patched and not done and not any(0 <= end - pod.at <= WRITTEN_WITHIN for end in history.ends):
+            wrong.append(f"{pod.uid[:8]} was patched, but no outcome says so")
+    asked = {pod.uid for pod in pods}
+    wrong += [f"outcome of a patch of {uid[:8]}, which the webhook was never asked for" for uid in answers if uid not in asked]
+    figures = Counter({"new pods": len(pods), "patched": sum(pod.patched for pod in pods)})
+    return figures, wrong
+
+
+def _wrong_patch(pod: NewPod, known: Mapping[tuple[str, Asked], float], pauses: Sequence[Pause]) -> Iterator[str]:
+    if known.get((pod.workload, pod.given), pod.at + 1) > pod.at:
+        yield f"{pod.uid[:8]} was given what nobody had recommended"
+    if any(pause.begin + GRACE < pod.at <= pause.end for pause in pauses):
+        yield f"{pod.uid[:8]} was patched under a pause"
