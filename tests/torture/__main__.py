@@ -13,8 +13,9 @@ import sys
 
 import structlog
 
-from tests.torture import mutants
+from tests.torture.mutant_consumers import MUTANTS
 from tests.torture.mutant_runs import survivors
+from tests.torture.mutant_workers import IN_WORKERS
 from tests.torture.torture_options import SHORT, TortureOptions
 from tests.torture.torture_run import run
 
@@ -23,9 +24,7 @@ parser.add_argument("--seed", type=int, default=1)
 parser.add_argument("--kills", type=int, default=20)
 parser.add_argument("--short", action="store_true", help="about a minute: 3 kills, one freeze")
 parser.add_argument("--stages", default="pipeline", choices=("pipeline", "sums"))
-parser.add_argument(
-    "--mutants", action="store_true", help=f"the short torture of {', '.join((*mutants.IN_WORKERS, *mutants.IN_CONSUMERS))}"
-)
+parser.add_argument("--mutants", action="store_true", help=f"the short torture of {', '.join((*IN_WORKERS, *MUTANTS))}")
 args = parser.parse_args()
 faulthandler.register(signal.SIGUSR1)  # shows what a run that hangs is waiting for
 logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # a killed broker is part of it

@@ -1,9 +1,9 @@
-"""The resizer, the evictor and the webhook in a process that may die right after an act, before its outcome is in the log.
+"""The resizer, the evictor and the webhook of some clusters in a process that may die after an act, before its outcome is out.
 
-    python -m tests.torture.faulty_consumer '{"brokers": ..., "cluster": ..., "url": ..., "webhook": 8080, ...}'
+    python -m tests.torture.faulty_consumer '{"brokers": ..., "die": 0.03, "clusters": [{"cluster": ..., "url": ..., ...}]}'
 
-`die`: chance of that. `mutant`: what else is wrong with it (see `mutants`). `webhook`: the port at which reviews are answered,
-without TLS.
+`die`: chance of that. Of a cluster, `webhook` is the port at which reviews are answered, without TLS; `mutant` is what else is
+wrong with its consumers (see `mutant_consumers`).
 """
 
 import json
@@ -25,7 +25,6 @@ from schemas.outcomes import Action
 from schemas.units import Seconds
 from streams.clients.cluster_port import Pod
 from streams.clients.kube.cluster_client import KubernetesClient
-from streams.codec.event_codec import Codec
 from streams.consumers.pods.evictor import evictor
 from streams.consumers.pods.resizer import resizer
 from streams.consumers.webhook.admission import Admission
@@ -35,7 +34,8 @@ from streams.log.kafka_connection import KafkaConnection
 from streams.log.kafka_log import KafkaLog
 from streams.log_context import LogContext
 from streams.topics import Topics
-from tests.torture import mutants
+from tests.torture import mutant_consumers
+from tests.torture.mutant_consumers import Parts
 
 chance = random.Random()
 
@@ -59,11 +59,13 @@ class Dying(KubernetesClient):
             os._exit(9)
 
 
-def serve_reviews(context: Callable[[], LogContext], port: int, stop: threading.Event) -> list[threading.Thread]:
+def serve_reviews(
+    context: Callable[[], LogContext], made: type[Admission], port: int, stop: threading.Event
+) -> list[threading.Thread]:
     """The webhook's threads: its view of the log, its outcomes, and the server."""
     make = partial(AdmissionReviewer, context().cluster, settings=AdmissionSettings())
     view, outcomes = AdmissionView(context(), make, heartbeat=Seconds(3600.0)), OutcomeQueue(context())
-    admission = Admission(view, outcomes)
+    admission = made(view, outcomes)
 
     class Answering(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -81,21 +83,29 @@ def serve_reviews(context: Callable[[], LogContext], port: int, stop: threading.
     return [threading.Thread(target=work, daemon=True) for work in works]
 
 
-def main() -> None:
-    told = json.loads(sys.argv[1])
+def consumers(told: Mapping[str, Any], cluster: Mapping[str, Any], stop: threading.Event) -> list[threading.Thread]:
+    """The threads of one cluster's consumers."""
     topics = Topics(told["prefix"], told["partitions"])
-    Dying.die = told["die"]
-    mutants.put_on(told["mutant"])
+    parts = mutant_consumers.MUTANTS.get(cluster["mutant"], Parts(client=Dying))
     configuration = official.Configuration()
-    configuration.host = told["url"]
+    configuration.host = cluster["url"]
 
     def context() -> LogContext:
-        return LogContext(KafkaLog(KafkaConnection(told["brokers"])), topics, Codec(topics), told["cluster"])
+        return LogContext(KafkaLog(KafkaConnection(told["brokers"])), topics, parts.codec(topics), cluster["cluster"])
 
-    executors = [make(context(), Dying(told["cluster"], official.ApiClient(configuration))) for make in (resizer, evictor)]
-    stop = threading.Event()
+    def client() -> KubernetesClient:
+        return parts.client(cluster["cluster"], official.ApiClient(configuration))
+
+    executors = [make(context(), client()) for make in (resizer, evictor)]
     threads = [threading.Thread(target=executor.run, args=(stop,), daemon=True) for executor in executors]
-    threads += serve_reviews(context, told["webhook"], stop)
+    return threads + serve_reviews(context, parts.admission, cluster["webhook"], stop)
+
+
+def main() -> None:
+    told = json.loads(sys.argv[1])
+    Dying.die = told["die"]
+    stop = threading.Event()
+    threads = [thread for cluster in told["clusters"] for thread in consumers(told, cluster, stop)]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -3,7 +3,7 @@
     python -m tests.torture.faulty_worker '{"brokers": ..., "prefix": ..., "partitions": 4, "name": ..., "stages": "sums"}'
 
 `tear`: chance that a checkpoint writes only some of its chunks and the process dies. `skip`: chance that a message is lost
-between Faust and the host. `mutant`: what else is wrong with it (see `mutants`).
+between Faust and the host. `mutant`: what else is wrong with it (see `mutant_workers`).
 """
 
 import json
@@ -19,7 +19,7 @@ from agents.engine.stage import Stage
 from schemas.units import Seconds
 from streams.log.kafka_connection import KafkaConnection
 from streams.topics import Topics
-from tests.torture import mutants
+from tests.torture import mutant_workers
 
 chance = random.Random()
 
@@ -59,7 +59,7 @@ def skipping(skip: float) -> None:
 
 def main() -> int:
     told = json.loads(sys.argv[1])
-    mutants.put_on(told.get("mutant", ""))
+    mutant_workers.put_on(told.get("mutant", ""))
     if told.get("skip"):
         skipping(told["skip"])
     plan = WorkerPlan(

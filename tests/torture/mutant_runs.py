@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from tests.torture import mutants
+from tests.torture.mutant_consumers import MUTANTS
+from tests.torture.mutant_workers import IN_WORKERS
 from tests.torture.torture_options import SHORT, TortureOptions
 from tests.torture.torture_run import run
 
@@ -21,13 +22,15 @@ FOUND_BY: Mapping[str, str] = {
 
 
 def worker_run(seed: int, mutant: str) -> TortureOptions:
-    """Only workers are hurt, and only by kills, stops and clocks; how much consumers do does not count."""
-    return replace(SHORT, seed=seed, freezes=0, broker_kills=0, worker_mutant=mutant, consumer_blows=(), minimum=())
+    """Only workers are hurt, and only by kills, stops and clocks; there are no consumers."""
+    return replace(
+        SHORT, seed=seed, kills=2, freezes=0, broker_kills=0, tear=0.0, clusters=False, worker_mutant=mutant, minimum=()
+    )  # fmt: skip
 
 
 def consumers_run(seed: int) -> TortureOptions:
-    """All mutants among consumers at once, each with a cluster of its own, beside sound ones; workers are hurt a little."""
-    return replace(SHORT, seed=seed, kills=1, freezes=0, broker_kills=0, consumer_mutants=tuple(mutants.IN_CONSUMERS))
+    """The short torture, with all mutants among consumers at once, each with a cluster of its own, beside sound ones."""
+    return replace(SHORT, seed=seed, consumer_mutants=tuple(MUTANTS))
 
 
 def is_found(mutant: str, wrong: list[str]) -> bool:
@@ -37,7 +40,7 @@ def is_found(mutant: str, wrong: list[str]) -> bool:
 
 async def survivors(seed: int) -> list[str]:
     """The mutants that were not found, and what else is not as it should be."""
-    alive = [mutant for mutant in mutants.IN_WORKERS if not is_found(mutant, (await run(worker_run(seed, mutant))).wrong)]
+    alive = [mutant for mutant in IN_WORKERS if not is_found(mutant, (await run(worker_run(seed, mutant))).wrong)]
     report = await run(consumers_run(seed))
     alive += [mutant for mutant, wrong in report.mutants.items() if not is_found(mutant, wrong)]
     return alive if report.exact else [*alive, "the sound consumers beside the mutants"]

@@ -8,14 +8,12 @@ answer within a second is passed over, as `failurePolicy: Ignore` has it.
 
 import contextlib
 import math
-import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned
 from schemas.decisions.recommendations import RequestsRecommended
@@ -39,7 +37,6 @@ from streams.topics import Topics
 from tests.torture import kafka_topics
 from tests.torture.admission_judge import Recommended, judge_admission
 from tests.torture.judge import Answer, ConsumerHistory, Pause, Plan, as_asked, judge
-from tests.torture.processes import Process
 from tests.torture.recording_cluster import RecordingCluster
 
 SWING = 480.0
@@ -83,15 +80,15 @@ class TortureCluster:
     brokers: str
     topics: Topics
     start_ms: int
-    folder: Path
     size: int = 6
     mutant: str = ""
-    die: float = 0.03
     history: ConsumerHistory = field(default_factory=ConsumerHistory)
 
     def __post_init__(self) -> None:
         self._planned: set[str] = set()
-        self._read = 0
+        self._finished: set[str] = set()
+        partition = self.topics.partition_of(self.name)
+        self._next = {(self.topics.wire(name), partition): 0 for name in ("pod-updates", "outcomes")}
         self.start = datetime.fromtimestamp(self.start_ms / 1000, UTC)
         self.codec = Codec(self.topics)
         self.log, self.operator = (KafkaLog(KafkaConnection(self.brokers)) for _ in range(2))
@@ -103,11 +100,7 @@ class TortureCluster:
         poller = ClusterPoller(SimulatedClient(self.cluster), LogContext(self.log, self.topics, Codec(self.topics), self.name))
         loop = SimulationLoop(self.cluster, self.log, self.topics, poller.scrape, period=SCRAPES)
         self.thread = threading.Thread(target=loop.run, args=(self.stop,), daemon=True)
-        told = {
-            "brokers": self.brokers, "prefix": self.topics.prefix, "partitions": self.topics.partitions, "cluster": self.name,
-            "url": self.server.url, "webhook": port, "die": self.die, "mutant": self.mutant,
-        }  # fmt: skip
-        self.consumer = Process("tests.torture.faulty_consumer", told, self.folder / f"consumer-{self.name}.log")
+        self.told = {"cluster": self.name, "url": self.server.url, "webhook": port, "mutant": self.mutant}
 
     def open(self) -> None:
         """Allow changes, and live."""
@@ -117,7 +110,6 @@ class TortureCluster:
         self.control(paused=False)
         self.server.__enter__()
         self.thread.start()
-        self.consumer.start()
 
     def control(self, *, paused: bool) -> None:
         """Switch the pause on or off; returns when it is in the log."""
@@ -126,50 +118,36 @@ class TortureCluster:
         )
 
     def pause(self) -> None:
-        """Write a pause, which holds until `resume`; then let consumers go on that were frozen."""
+        """Write a pause, which holds until `resume`."""
         self.control(paused=True)
         self.history.pauses.append(Pause(time.time(), math.inf))
-        self.consumer.send(signal.SIGCONT)
 
     def resume(self) -> None:
         """Lift the pause."""
         self.history.pauses[-1].end = time.time()
         self.control(paused=False)
 
-    def kill_consumer(self) -> None:
-        self.consumer.kill()
-        self.history.kills.append(time.time())
-        self.history.ends.append(time.time())
-
-    def revive_consumer(self) -> int | None:
-        """Start the consumers again if they ended by themselves; how they ended."""
-        code = self.consumer.revive()
-        if code is not None:
-            self.history.ends.append(time.time())
-        return code
-
     def planned(self) -> int:
         """How many plans the log holds for this cluster that were not nearly void when they were read, as far as it goes now."""
-        place = self.topics.wire("pod-updates"), self.topics.partition_of(self.name)
-        with contextlib.suppress(LogUnavailable):
-            self._read_plans(place)
+        self._read_on()
         return len(self._planned)
 
-    def _read_plans(self, place: tuple[str, int]) -> None:
-        for record in self.operator.poll({place: self._read}, limit=100_000):
-            self._read = record.offset + 1
-            event = self.codec.decode_or_none(record)
-            mine = isinstance(event, ResizePlanned | EvictionPlanned) and event.workload.cluster == self.name
-            if mine and event.void_after > self.cluster.now + FRESH:
-                self._planned.add(event.id)
-
-    @property
     def finished(self) -> int:
-        """How many outcomes its consumers say that they wrote."""
-        return self.consumer.count("finished")
+        """How many of its plans have outcomes, as far as the log goes now."""
+        self._read_on()
+        return len(self._finished)
+
+    def _read_on(self) -> None:
+        with contextlib.suppress(LogUnavailable):
+            for record in self.operator.poll(dict(self._next), limit=100_000):
+                self._next[record.topic, record.partition] = record.offset + 1
+                event = self.codec.decode_or_none(record)
+                if isinstance(event, ResizePlanned | EvictionPlanned) and event.workload.cluster == self.name:
+                    self._planned |= {event.id} if event.void_after > self.cluster.now + FRESH else set()
+                if isinstance(event, ActionFinished) and event.subject.cluster == self.name and event.action is not Action.PATCH:
+                    self._finished.add(event.decision)
 
     def close(self) -> None:
-        self.consumer.kill()
         self.stop.set()
         self.thread.join(10)
         self.server.__exit__(None, None, None)
@@ -199,7 +177,6 @@ class TortureCluster:
         found = [(e, at) for e, at in await self._events("outcomes") if isinstance(e, ActionFinished)]
         found = [(e, at) for e, at in found if e.subject.cluster == self.name]
         answers = [Answer(e.decision, e.result, e.reason, at) for e, at in found if e.action is not Action.PATCH]
-        self.history.deaths = Counter(self._deaths())
         unique = {plan.id: plan for plan in reversed(plans) if plan is not None}
         figures, wrong = judge(list(unique.values()), answers, list(self.cluster.acts), self.history)
         more, also = await self._judged_admission([(e, at) for e, at in found if e.action is Action.PATCH])
@@ -224,11 +201,6 @@ class TortureCluster:
         resize = isinstance(event, ResizePlanned)
         asked = as_asked(event.requests) if isinstance(event, ResizePlanned) else ()
         return Plan(event.id, Action.RESIZE if resize else Action.EVICT, event.pod.uid, asked, event.void_after, at)
-
-    def _deaths(self) -> Iterator[tuple[Action, str]]:
-        for line in self.consumer.lines("died between act and outcome"):
-            action, uid = line.split()[-2:]
-            yield Action(action), uid
 
     async def _events(self, name: str, partition: int | None = None) -> list[tuple[object, float]]:
         """Events of a partition, else of the cluster's, each with the time at which the log took it."""

@@ -27,6 +27,8 @@ class TortureOptions:
     partitions: int = 4
     broker_kills: int = 1
     freezes: int = 3
+    tear: float = 0.002
+    """Chance that a worker dies in the middle of writing a chunk of a checkpoint."""
     rest: float = 5.0
     """Seconds at most between two blows."""
     workloads: int = 60
@@ -42,6 +44,8 @@ class TortureOptions:
     )  # fmt: skip
     """Fewer than so many, and the run says nothing and counts as wrong."""
     worker_mutant: str = ""
+    clusters: bool = True
+    """Whether there are simulated clusters and consumers at all."""
     consumer_mutants: tuple[str, ...] = ()
     """Each gets a cluster of its own, beside the sound one."""
 
@@ -51,6 +55,7 @@ SHORT = TortureOptions(
     kills=3,
     partitions=2,
     freezes=1,
+    tear=0.0005,
     rest=4.0,
     workloads=30,
     deployments=6,

@@ -8,7 +8,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from tests.torture.generated_load import Clock, Load, keep_sending
 from tests.torture.processes import Process
 from tests.torture.recomputation import Report
 from tests.torture.torture_cluster import TortureCluster
+from tests.torture.torture_consumers import TortureConsumers
 from tests.torture.torture_options import EXPIRES, PERIOD, SETTLING, SOUND, STARTING, TICK, TortureOptions
 
 
@@ -36,6 +37,7 @@ class Run:
     folder: Path
     done: Counter[str] = field(default_factory=Counter)
     clusters: list[TortureCluster] = field(default_factory=list)
+    consumers: list[TortureConsumers] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.chance, self.broker_needed = random.Random(self.options.seed), asyncio.Lock()
@@ -50,12 +52,15 @@ class Run:
         """Simulated clusters and their consumers, for stages that decide about pods."""
         mutants = {SOUND: "", **{f"mutant-{mutant}": mutant for mutant in self.options.consumer_mutants}}
         for name, mutant in mutants.items():
-            cluster = TortureCluster(
-                name, self.broker.bootstrap, self.topics, self.clock(), self.folder,
-                mutant=mutant, size=3 if mutant else self.options.deployments, die=0.0 if mutant else 0.03,
-            )  # fmt: skip
+            size = 2 if mutant else self.options.deployments
+            cluster = TortureCluster(name, self.broker.bootstrap, self.topics, self.clock(), size, mutant)
             cluster.open()
             self.clusters.append(cluster)
+        for some, die, log in ((self.clusters[:1], 0.03, "sound"), (self.clusters[1:], 0.0, "mutant")):
+            if some:
+                where = self.folder / f"consumers-{log}.log"
+                self.consumers.append(TortureConsumers(some, self.broker.bootstrap, self.topics, die=die, log=where))
+                self.consumers[-1].start()
 
     @property
     def name(self) -> str:
@@ -64,7 +69,7 @@ class Run:
     def _worker(self, n: int) -> Process:
         told = {
             "brokers": self.broker.bootstrap, "prefix": self.topics.prefix, "partitions": self.options.partitions,
-            "name": self.name, "stages": self.options.stages, "tear": 0.002, "skip": 0.003, "buffer": 200_000,
+            "name": self.name, "stages": self.options.stages, "tear": self.options.tear, "skip": 0.003, "buffer": 200_000,
             "mutant": self.options.worker_mutant,
         }  # fmt: skip
         return Process("tests.torture.faulty_worker", told, self.folder / f"worker{n}.log")
@@ -82,7 +87,7 @@ class Run:
 
     async def hurt(self) -> None:
         """The torture itself, once all is at work: workers, clocks and broker on one side, consumers on the other."""
-        await self._finished_more(5, STARTING)
+        await self._more(TortureCluster.finished, 5, STARTING)
         consumers = asyncio.create_task(self._hurt_consumers())
         await self._hurt_workers()
         while not consumers.done():
@@ -120,28 +125,19 @@ class Run:
             await asyncio.sleep(0.1)
 
     def _revive_consumers(self) -> None:
-        for cluster in self.clusters:
-            code = cluster.revive_consumer()
+        for consumers in self.consumers:
+            code = consumers.revive()
             if code is not None:
                 self.done["died between act and outcome" if code == 9 else f"consumer exit {code}"] += 1
 
-    async def _finished_more(self, more: int, most: float) -> None:
-        """Wait until each cluster's consumers have written so many more outcomes, but not for ever."""
-        until, before = time.monotonic() + most, [cluster.finished for cluster in self.clusters]
+    async def _more(self, count: Callable[[TortureCluster], int], more: int, most: float) -> None:
+        """Wait until each cluster has so many more plans or outcomes, but not for ever."""
+        until, before = time.monotonic() + most, [await asyncio.to_thread(count, cluster) for cluster in self.clusters]
         while time.monotonic() < until:
             await self._rest_consumers(0.5)
-            if all(c.finished >= b + more for c, b in zip(self.clusters, before, strict=True)):
-                return
-
-    async def _planned_more(self, more: int, most: float) -> None:
-        """Wait until each cluster has so many more plans, but not for ever."""
-        until, before = time.monotonic() + most, None
-        while time.monotonic() < until:
-            now = [await asyncio.to_thread(cluster.planned) for cluster in self.clusters]
-            before = before or now
+            now = [await asyncio.to_thread(count, cluster) for cluster in self.clusters]
             if all(n >= b + more for n, b in zip(now, before, strict=True)):
                 return
-            await asyncio.sleep(0.3)
 
     async def _kill(self, process: Process) -> None:
         self.done["kill -9"] += 1
@@ -186,30 +182,32 @@ class Run:
 
     async def _consumers_kill(self) -> None:
         self.done["consumer kill -9"] += 1
-        for cluster in self.clusters:
-            cluster.kill_consumer()
-            cluster.consumer.start()
+        for consumers in self.consumers:
+            consumers.kill()
+            consumers.start()
 
     async def _consumers_away(self) -> None:
         """Longer than plans hold: what was planned meanwhile has expired when they come back."""
         self.done["consumers away"] += 1
-        for cluster in self.clusters:
-            cluster.kill_consumer()
-        await self._planned_more(2, STARTING)
+        for consumers in self.consumers:
+            consumers.kill()
+        await self._more(TortureCluster.planned, 2, STARTING)
         await asyncio.sleep(EXPIRES + 4.0)
-        for cluster in self.clusters:
-            cluster.consumer.start()
-        await self._finished_more(2, STARTING)
+        for consumers in self.consumers:
+            consumers.start()
+        await self._more(TortureCluster.finished, 2, STARTING)
 
     async def _consumers_paused(self) -> None:
         """Consumers are frozen until plans are there and a pause after them; they must refuse them all."""
         self.done["paused with plans"] += 1
         async with self.broker_needed:  # a client that slept through a broker's end waits 40 s before it looks again
-            for cluster in self.clusters:
-                cluster.consumer.send(signal.SIGSTOP)
-            await self._planned_more(3, STARTING)
+            for consumers in self.consumers:
+                consumers.freeze()
+            await self._more(TortureCluster.planned, 3, STARTING)
             await self._pause()
-        await self._finished_more(2, EXPIRES)
+            for consumers in self.consumers:
+                consumers.thaw()
+        await self._more(TortureCluster.finished, 2, EXPIRES)
         await self._rest_consumers(1.0)
         await self._resume()
 
@@ -231,10 +229,10 @@ class Run:
         for process in self.clocks:
             process.kill()
         await self._clean_ticks()
-        for cluster in self.clusters:
-            cluster.kill_consumer()
-            cluster.consumer.told["die"] = 0.0
-            cluster.consumer.start()
+        for consumers in self.consumers:
+            consumers.kill()
+            consumers.be_sound()
+            consumers.start()
         for process in self.workers:
             process.kill()
             process.told |= {"tear": 0.0, "skip": 0.0}
@@ -282,8 +280,8 @@ class Run:
                 report.wrong += wrong
 
     def end(self) -> None:
-        for cluster in self.clusters:
-            cluster.consumer.kill()
+        for consumers in self.consumers:
+            consumers.process.kill()
         for process in [*self.workers, *self.clocks]:
             process.send(signal.SIGCONT)
             process.send(signal.SIGTERM)
@@ -308,7 +306,7 @@ async def run(options: TortureOptions) -> Report:
     try:
         await asyncio.to_thread(kafka_topics.create, broker.bootstrap, run.topics)
         load, stop = Load(run.topics, options.seed, options.workloads), asyncio.Event()
-        if options.stages == "pipeline":
+        if options.clusters and options.stages == "pipeline":
             await asyncio.to_thread(run.open_clusters)
         run.add_clock()
         for process in run.workers:

@@ -1,0 +1,99 @@
+"""What can be wrong with a consumer: each mutant must make the torture come out WRONG.
+
+A mutant is made of classes that take the place of the product's in one consumer, so several of them live in one process.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned
+from schemas.names import Amounts, PodName
+from schemas.policies.control import ControlChanged
+from streams.clients.cluster_port import Pod
+from streams.clients.kube.cluster_client import KubernetesClient
+from streams.codec.event_codec import Codec
+from streams.consumers.webhook.admission import Admission, unchanged
+from streams.consumers.webhook.review import Review
+from streams.errors import BadRecord
+from streams.log.log_port import Record
+
+LATER = datetime(2999, 1, 1, tzinfo=UTC)
+
+
+class ActsTwice(KubernetesClient):
+    """Asks for everything twice, the second time for the pod that has come in the place of an evicted one."""
+
+    def resize(self, pod: Pod, *, requests: Mapping[str, Amounts], limits: Mapping[str, Amounts]) -> None:
+        super().resize(pod, requests=requests, limits=limits)
+        super().resize(replace(pod, version=""), requests=requests, limits=limits)
+
+    def evict(self, pod: PodName) -> None:
+        super().evict(pod)
+        others: Sequence[Pod] = [p for p in self.pods() if p.pod.namespace == pod.namespace]
+        for other in others[:1]:
+            super().evict(other.pod)
+
+
+class DoesNothing(KubernetesClient):
+    """Says done and does nothing."""
+
+    def resize(self, pod: Pod, *, requests: Mapping[str, Amounts], limits: Mapping[str, Amounts]) -> None:
+        """Does not."""
+
+    def evict(self, pod: PodName) -> None:
+        """Does not."""
+
+
+class NothingExpires(Codec):
+    """Takes plans for good that have expired."""
+
+    def decode(self, record: Record) -> Any:
+        event = super().decode(record)
+        return replace(event, expires=LATER, stale_after=None) if isinstance(event, ResizePlanned | EvictionPlanned) else event
+
+
+class NothingPauses(Codec):
+    """Takes a pause for none."""
+
+    def decode(self, record: Record) -> Any:
+        event = super().decode(record)
+        return replace(event, paused=False) if isinstance(event, ControlChanged) else event
+
+
+class LosesPauses(Codec):
+    """Does not see the record of a pause at all, so what held before goes on to hold."""
+
+    def decode(self, record: Record) -> Any:
+        event = super().decode(record)
+        if isinstance(event, ControlChanged) and event.paused:
+            raise BadRecord("lost on purpose")
+        return event
+
+
+class PatchesNothing(Admission):
+    """The webhook says done and lets each pod through as it is."""
+
+    def conclude(self, review: Review, seconds: float = 0.0) -> bytes:
+        super().conclude(review, seconds)
+        return unchanged(review.uid)
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What the consumers of one cluster are made of; the product's own where nothing else is named."""
+
+    client: type[KubernetesClient] = KubernetesClient
+    codec: type[Codec] = Codec
+    admission: type[Admission] = Admission
+
+
+MUTANTS: Mapping[str, Parts] = {
+    "act-twice": Parts(client=ActsTwice),
+    "do-nothing": Parts(client=DoesNothing),
+    "patch-nothing": Parts(admission=PatchesNothing),
+    "act-on-expired": Parts(codec=NothingExpires),
+    "act-on-paused": Parts(codec=NothingPauses),
+    "lose-a-pause": Parts(codec=LosesPauses),
+}

@@ -1,0 +1,56 @@
+"""What can be wrong with a worker: each mutant must make the torture come out WRONG.
+
+A mutant patches classes of its own process and is chosen by name; the product knows nothing of it.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from agents.engine.input_digest import InputDigests
+from agents.partition_task import Task, TurnResult
+from schemas.facts.usage import MetricsScraped
+
+
+def skip_a_sample_after_recovery() -> None:
+    """The first scrape after a state was loaded from a changelog lacks its first row."""
+    resume, read = Task.resume, Task._read
+
+    def resume_and_forget(self: Task, turn: int, *, positions: Mapping[str, int], inputs: InputDigests | None) -> None:
+        resume(self, turn, positions=positions, inputs=inputs)
+        vars(self)["skips"] = True
+
+    def read_less(self: Task, record: Any, turn: int) -> Any:
+        event = read(self, record, turn)
+        if isinstance(event, MetricsScraped) and len(event.pods) > 1 and vars(self).pop("skips", False):
+            columns = ("workloads", "pods", "containers", "cores", "memory")
+            return replace(event, **{name: getattr(event, name)[1:] for name in columns})
+        return event
+
+    Task.resume, Task._read = resume_and_forget, read_less  # type: ignore[method-assign]  # the mutation itself
+
+
+def drop_the_first_decision() -> None:
+    """Of an opened partition the first decision is never published."""
+    next_turn = Task.next_turn
+
+    def next_turn_less(self: Task) -> TurnResult | None:
+        result = next_turn(self)
+        if result is None or not result.decisions or vars(self).get("dropped"):
+            return result
+        vars(self)["dropped"] = True
+        return replace(result, decisions=result.decisions[1:])
+
+    Task.next_turn = next_turn_less  # type: ignore[method-assign]  # the mutation itself
+
+
+IN_WORKERS: Mapping[str, Callable[[], None]] = {
+    "skip-sample": skip_a_sample_after_recovery,
+    "drop-decision": drop_the_first_decision,
+}
+
+
+def put_on(name: str) -> None:
+    """Make this process a mutant worker; an empty name leaves it sound."""
+    if name:
+        IN_WORKERS[name]()
