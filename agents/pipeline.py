@@ -46,6 +46,7 @@ def stages(settings: Settings) -> tuple[Stage, ...]:
                 lambda key: partition_of(key, settings.topics.partitions),
             ),
             refuse=refuse,
+            ahead=ahead,
             program=conditions_stage.PROGRAM,
         ),
         Stage(
@@ -54,6 +55,7 @@ def stages(settings: Settings) -> tuple[Stage, ...]:
             writes=("pod-updates",),
             open=lambda partition: updater.Updater(settings.updates, partition, settings.vertical.recommender),
             refuse=refuse,
+            ahead=ahead,
             program=updater.PROGRAM,
             rules=asdict(update_rules),
             defaults=asdict(UpdateRules()),

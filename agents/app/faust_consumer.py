@@ -39,10 +39,13 @@ class FaustConsumer:
 
     async def resume(self, topic: str, partition: int, offset: int) -> None:
         """Fetch again, from `offset`. Does nothing if a rebalance took the partition: recovery sets the position then."""
-        tp = TP(topic, partition)
-        self.app.consumer.resume_partitions({tp})
+        self.app.consumer.resume_partitions({TP(topic, partition)})
+        await self.seek(topic, partition, offset)
+
+    async def seek(self, topic: str, partition: int, offset: int) -> None:
+        """Fetch it from `offset` on; whoever has had those records gets them again. Does nothing if a rebalance took it."""
         with suppress(IllegalStateError):
-            await self.app.consumer.seek(tp, offset)
+            await self.app.consumer.seek(TP(topic, partition), offset)
 
     async def commit(self, offsets: Mapping[tuple[str, int], int]) -> None:
         """Set the group's offsets, as a hint where to start reading: the checkpoints' marks are what counts.

@@ -20,7 +20,7 @@ class OwnedPartition:
     """A task and its bookkeeping. It takes records in only while it is `open`.
 
     `marked` are the input positions that the mark in force names. `end` is the offset after our own last write to the changelog,
-    -1 when unknown. `whole` demands that the next checkpoint writes every chunk. `paused` are the inputs that wait for others.
+    -1 when unknown. `whole` demands that the next checkpoint writes every chunk. `held` are the inputs that wait for others.
     `unacked` are decisions that are not durable yet. `goals` are the ends of the inputs when the partition was opened; past them
     the task is caught up.
     """
@@ -31,7 +31,7 @@ class OwnedPartition:
     end: int = -1
     open: bool = False
     whole: bool = True
-    paused: set[str] = field(default_factory=set)
+    held: set[str] = field(default_factory=set)
     unacked: list[asyncio.Future[None]] = field(default_factory=list)
     goals: dict[str, int] = field(default_factory=dict)
 
@@ -65,7 +65,7 @@ class OwnedPartition:
             state=old.state,
             inputs=old.inputs,
         )
-        self.paused = set()
+        self.held = set()
 
     def abandon(self, foreign: list[bytes]) -> None:
         """Start a new family, and write every chunk into it: what the old one holds in the log is no longer certain."""

@@ -48,8 +48,8 @@ class StageHost:
         self.owned: dict[int, OwnedPartition] = {}
         self.agreed: dict[int, int] = {}
         """For each partition of the topic of policies, its end when this worker last agreed with the rules of the log."""
-        alone = {name: wire for name, wire in self.wires.items() if plan.readers(name) == 1}
-        self.backpressure = Backpressure(consumer, alone, plan.buffer)
+        alone = frozenset(name for name in self.wires if plan.readers(name) == 1)
+        self.backpressure = Backpressure(consumer, self.wires, plan.buffer, alone=alone)
         self._yielded = 0.0
 
     def task(self, partition: int, *, positions: dict[str, int]) -> Task:
@@ -63,7 +63,7 @@ class StageHost:
             return
         name = self.names[message.topic]
         wanted = owned.task.aligner.inputs[name].next
-        if message.offset < wanted:
+        if message.offset < wanted or name in owned.held:
             return
         came = _record(message)
         if message.offset > wanted and not await self._close_gap(owned, name, came):

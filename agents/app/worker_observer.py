@@ -4,7 +4,8 @@ A partition counts as ready when it has passed the end that the log had when it 
 in here influences a decision.
 """
 
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 
 import structlog
 from prometheus_client import CollectorRegistry
@@ -19,17 +20,22 @@ from schemas.units import Bytes, Seconds
 from streams.codec import event_codec
 from streams.log.log_port import Record
 
+WAITED = Seconds(5.0)
+"""Seconds without a turn after which one is said to wait. While a worker catches up, some input is always behind."""
 log = structlog.get_logger("ullage", component="worker")
 
 
 class WorkerObserver:
     """The worker's parts call it with what happened."""
 
-    def __init__(self, plan: WorkerPlan) -> None:
-        """Nothing listens until `listen`."""
+    def __init__(self, plan: WorkerPlan, clock: Callable[[], float] = time.monotonic) -> None:
+        """Nothing listens until `listen`. `clock` counts real seconds."""
         self.plan, self.registry, self.liveness = plan, CollectorRegistry(), Liveness()
         self.metrics = WorkerMetrics(self.registry, plan.behind)
+        self._clock = clock
         self._waits: dict[tuple[str, int], Wait | None] = {}
+        self._last_turns: dict[tuple[str, int], tuple[int, float]] = {}
+        """The last turn of each task, and since when it is the last."""
 
     def listen(self) -> None:
         """Serve metrics and health, if the plan asks for it."""
@@ -100,11 +106,19 @@ class WorkerObserver:
     def _update_readiness(self, owned: OwnedPartition) -> None:
         stage, partition = owned.task.stage.name, owned.task.partition
         if owned.caught_up:
-            wait = owned.task.aligner.waits() if owned.lag > self.plan.behind else None
+            waited = self._waited(stage, partition, owned.task.turn)
+            wait = owned.task.aligner.waits() if owned.lag > self.plan.behind and waited >= WAITED else None
             self.metrics.lag(stage, partition, owned.lag, wait=wait)
             self._report_wait(stage, partition, wait)
         else:
             self.metrics.closed(stage, partition)
+
+    def _waited(self, stage: str, partition: int, turn: int) -> Seconds:
+        """For how long no turn has been taken after this one."""
+        now = self._clock()
+        last, since = self._last_turns.get((stage, partition), (turn, now))
+        self._last_turns[stage, partition] = last, since = (turn, now if last != turn else since)
+        return Seconds(now - since)
 
     def _report_wait(self, stage: str, partition: int, wait: Wait | None) -> None:
         """One line when a turn has waited for too long, and one when it was taken after all."""

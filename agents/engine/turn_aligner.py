@@ -12,6 +12,9 @@ from typing import Generic, TypeVar
 
 R = TypeVar("R")
 
+SEGMENT_BYTES = 200
+"""What a segment takes without its records; an input that nothing but ticks comes into grows, too, while others wait."""
+
 
 @dataclass(slots=True)
 class Segment(Generic[R]):
@@ -55,7 +58,8 @@ class Input(Generic[R]):
         self.next = offset + 1
         if number > self.highest:
             self.highest = number
-            self.closed.append(Segment(number, offset + 1, self.open, self.open_size))
+            self.size += SEGMENT_BYTES
+            self.closed.append(Segment(number, offset + 1, self.open, self.open_size + SEGMENT_BYTES))
             self.open, self.open_size = [], 0
 
     def skip(self, offset: int) -> None:

@@ -130,8 +130,9 @@ def _match(plans: Sequence[Plan], answers: Mapping[str, Answer], acts: Iterable[
         waiting = of.get((act.action, act.uid, act.asked), [])
         still_open = [p for p in waiting if p.at <= act.at and (p.id not in answers or answers[p.id].at >= act.at)]
         if still_open:
-            waiting.remove(still_open[0])
-            matched.append((still_open[0], act))
+            taken = min(still_open, key=lambda p: (p.id not in answers or answers[p.id].result is not Result.DONE, p.at))
+            waiting.remove(taken)
+            matched.append((taken, act))
         else:
             wrong.append(f"{act} was done, but no plan for it was open, or twice")
     return matched, wrong

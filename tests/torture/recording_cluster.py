@@ -1,13 +1,13 @@
 """A simulated cluster that remembers what it accepted and what its new pods were given, for whoever judges that later."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from http.client import HTTPConnection, HTTPException
 
 from agents.processes.simulated_admission import SimulatedAdmission
 from schemas.names import Amounts, PodName
 from schemas.outcomes import Action
-from streams.clients.cluster_port import Admission, Patch, Pod
+from streams.clients.cluster_port import Patch, Pod
 from streams.clients.kube.quantities import merged
 from streams.consumers.webhook.admission import unchanged
 from streams.simulated.cluster import SimulatedCluster
@@ -19,25 +19,30 @@ REVIEW_WITHIN = 1.0
 
 
 class RecordingCluster(SimulatedCluster):
-    """Remembers what it accepted, and what its new pods were given."""
+    """Remembers what it accepted, and what its new pods were given. `clock` gives seconds of real time."""
 
     acts: list[Act]
     created: list[NewPod]
+    clock: Callable[[], float] = staticmethod(time.time)
 
-    def reviewed_at(self, port: int) -> Admission:
-        """Ask the webhook at this port."""
-        webhook = Webhook(port)
+    def reviewed_by(self, ask: Callable[[bytes], bytes | None]) -> None:
+        """Ask a webhook for each new pod; None is no answer, and lets the pod through as it is."""
+        self.acts, self.created = [], []
 
         def admit(pod: Pod) -> Patch:
-            webhook.answered = False
-            patch = SimulatedAdmission(webhook)(pod)
+            answers: list[bytes | None] = []
+
+            def answer(body: bytes) -> bytes:
+                answers.append(ask(body))
+                return answers[0] or unchanged("")
+
+            patch = SimulatedAdmission(answer)(pod)
             asked = {name: merged(amounts, patch.requests.get(name, Amounts())) for name, amounts in pod.asked_requests.items()}
-            self.created.append(
-                NewPod(pod.pod.uid, pod.workload.key, as_asked(asked), bool(patch.requests), webhook.answered, time.time())
-            )
+            patched, answered = bool(patch.requests), answers != [None]
+            self.created.append(NewPod(pod.pod.uid, pod.workload.key, as_asked(asked), patched, answered, self.clock()))
             return patch
 
-        return admit
+        self.admit = admit
 
     def resize(self, name: PodName, *, requests: Mapping[str, Amounts], limits: Mapping[str, Amounts]) -> None:
         with self._lock:
@@ -50,24 +55,16 @@ class RecordingCluster(SimulatedCluster):
             self._record(Action.EVICT, name, ())
 
     def _record(self, action: Action, name: PodName, asked: Asked) -> None:
-        self.acts.append(Act(action, name.uid, asked, time.time(), self.now))
+        self.acts.append(Act(action, name.uid, asked, self.clock(), self.now))
 
 
-class Webhook:
-    """Asks at a port, and lets a pod through as it is when nobody answers."""
-
-    def __init__(self, port: int) -> None:
-        self.port, self.answered = port, False
-
-    def answer(self, body: bytes) -> bytes:
-        """The AdmissionReview's answer."""
-        connection = HTTPConnection("127.0.0.1", self.port, timeout=REVIEW_WITHIN)
-        try:
-            connection.request("POST", "/", body)
-            answer = connection.getresponse().read()
-        except (OSError, HTTPException):
-            return unchanged("")
-        finally:
-            connection.close()
-        self.answered = True
-        return answer
+def ask_at(port: int, body: bytes) -> bytes | None:
+    """What a webhook at this port answers; None when it does not, within a second."""
+    connection = HTTPConnection("127.0.0.1", port, timeout=REVIEW_WITHIN)
+    try:
+        connection.request("POST", "/", body)
+        return connection.getresponse().read()
+    except (OSError, HTTPException):
+        return None
+    finally:
+        connection.close()

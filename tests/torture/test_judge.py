@@ -47,6 +47,11 @@ def test_a_second_plan_of_the_same_amounts_allows_a_second_act() -> None:
     wrong([PLAN, again], [DONE, Answer("p2", Result.DONE, "", 202.0)], [ACT, replace(ACT, at=201.0)])
 
 
+def test_an_act_belongs_to_the_plan_that_is_called_done_where_an_older_one_for_the_same_is_called_expired() -> None:
+    older = replace(PLAN, id="p0", at=50.0, void_after=START - timedelta(seconds=300))
+    wrong([older, PLAN], [Answer("p0", Result.EXPIRED, "void", 101.0), DONE], [ACT])
+
+
 @pytest.mark.parametrize("acts", [[], [replace(ACT, asked=LARGE)], [replace(ACT, uid="u2")], [replace(ACT, at=102.0)]])
 def test_done_without_the_cluster_showing_it_is_found(acts: list[Act]) -> None:
     _, found = judge([PLAN], [DONE], acts, ConsumerHistory())

@@ -11,21 +11,21 @@ import math
 import threading
 import time
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned
-from schemas.decisions.recommendations import RequestsRecommended
 from schemas.outcomes import Action, ActionFinished
 from schemas.policies.control import ControlChanged, Mode
 from schemas.policies.vertical import UpdateMode, VerticalPolicyChanged
 from schemas.units import Bytes, Cores, Fraction
 from streams.broker.preflight import free_ports
 from streams.codec.event_codec import Codec
-from streams.errors import BadRecord, LogUnavailable
+from streams.errors import LogUnavailable
 from streams.log.kafka_connection import KafkaConnection
 from streams.log.kafka_log import KafkaLog
+from streams.log.log_port import Record
 from streams.log_context import LogContext
 from streams.simulated.api_server import SimulatedServer
 from streams.simulated.cluster_spec import ContainerTemplate, SimulatedDeployment, SimulatedNode, amounts
@@ -34,10 +34,9 @@ from streams.simulated.simulated_client import SimulatedClient
 from streams.simulated.simulation_loop import SimulationLoop
 from streams.sources.cluster_poller import ClusterPoller
 from streams.topics import Topics
-from tests.torture import kafka_topics
-from tests.torture.admission_judge import Recommended, judge_admission
-from tests.torture.judge import Answer, ConsumerHistory, Pause, Plan, as_asked, judge
-from tests.torture.recording_cluster import RecordingCluster
+from tests.torture import cluster_verdict, kafka_topics
+from tests.torture.judge import ConsumerHistory, Pause
+from tests.torture.recording_cluster import RecordingCluster, ask_at
 
 SWING = 480.0
 """Seconds of event time in which the load of a deployment rises and falls once."""
@@ -72,6 +71,17 @@ def deployments(count: int) -> tuple[SimulatedDeployment, ...]:
     )
 
 
+def policies(cluster: str, at: datetime) -> list[VerticalPolicyChanged]:
+    """What allows changes of all pods, and of some by eviction alone."""
+    modes = {f"{cluster}/*": UpdateMode.IN_PLACE_OR_RECREATE, f"{cluster}/{EVICTED}/*": UpdateMode.RECREATE}
+    return [VerticalPolicyChanged(at, target, "v1", mode) for target, mode in modes.items()]
+
+
+def allowed(cluster: str, at: datetime, *, paused: bool) -> ControlChanged:
+    """Mode apply, with or without a pause."""
+    return ControlChanged(at, cluster, Mode.APPLY, paused=paused, budget=Fraction(0.5))
+
+
 @dataclass
 class TortureCluster:
     """The cluster at work, between `open` and `close`. `mutant` is what is wrong with its consumers on purpose."""
@@ -94,7 +104,7 @@ class TortureCluster:
         self.log, self.operator = (KafkaLog(KafkaConnection(self.brokers)) for _ in range(2))
         (port,) = free_ports(1)
         self.cluster = RecordingCluster(name=self.name, seed=1, start=self.start, nodes=NODES, deployments=deployments(self.size))
-        self.cluster.acts, self.cluster.created, self.cluster.admit = [], [], self.cluster.reviewed_at(port)
+        self.cluster.reviewed_by(partial(ask_at, port))
         self.server = SimulatedServer(self.cluster)
         self.stop = threading.Event()
         poller = ClusterPoller(SimulatedClient(self.cluster), LogContext(self.log, self.topics, Codec(self.topics), self.name))
@@ -104,18 +114,15 @@ class TortureCluster:
 
     def open(self) -> None:
         """Allow changes, and live."""
-        modes = {f"{self.name}/*": UpdateMode.IN_PLACE_OR_RECREATE, f"{self.name}/{EVICTED}/*": UpdateMode.RECREATE}
-        for target, mode in modes.items():
-            self._publish("policies", target, VerticalPolicyChanged(self.start, target, "v1", mode))
+        for policy in policies(self.name, self.start):
+            self._publish("policies", policy.target, policy)
         self.control(paused=False)
         self.server.__enter__()
         self.thread.start()
 
     def control(self, *, paused: bool) -> None:
         """Switch the pause on or off; returns when it is in the log."""
-        self._publish(
-            "control", self.name, ControlChanged(self.start, self.name, Mode.APPLY, paused=paused, budget=Fraction(0.5))
-        )
+        self._publish("control", self.name, allowed(self.name, self.start, paused=paused))
 
     def pause(self) -> None:
         """Write a pause, which holds until `resume`."""
@@ -171,44 +178,8 @@ class TortureCluster:
 
     async def judged(self) -> tuple[Counter[str], list[str]]:
         """Figures, and what is wrong."""
-        plans = [
-            self._plan(e, at) for e, at in await self._events("pod-updates") if isinstance(e, ResizePlanned | EvictionPlanned)
-        ]
-        found = [(e, at) for e, at in await self._events("outcomes") if isinstance(e, ActionFinished)]
-        found = [(e, at) for e, at in found if e.subject.cluster == self.name]
-        answers = [Answer(e.decision, e.result, e.reason, at) for e, at in found if e.action is not Action.PATCH]
-        unique = {plan.id: plan for plan in reversed(plans) if plan is not None}
-        figures, wrong = judge(list(unique.values()), answers, list(self.cluster.acts), self.history)
-        more, also = await self._judged_admission([(e, at) for e, at in found if e.action is Action.PATCH])
-        return figures + more, wrong + also
-
-    async def _judged_admission(self, found: Sequence[tuple[ActionFinished, float]]) -> tuple[Counter[str], list[str]]:
-        answers: dict[str, list[Answer]] = {}
-        for e, at in found:
-            answers.setdefault(e.subject.uid, []).append(Answer(e.decision, e.result, e.reason, at))
-        places = range(self.topics.partitions)
-        recommended = [
-            Recommended(e.workload.key, as_asked({one.container: one.target for one in e.containers}), at)
-            for partition in places
-            for e, at in await self._events("recommendations", partition)
-            if isinstance(e, RequestsRecommended) and e.workload.cluster == self.name
-        ]
-        return judge_admission(list(self.cluster.created), recommended, answers, self.history)
-
-    def _plan(self, event: ResizePlanned | EvictionPlanned, at: float) -> Plan | None:
-        if event.workload.cluster != self.name:
-            return None
-        resize = isinstance(event, ResizePlanned)
-        asked = as_asked(event.requests) if isinstance(event, ResizePlanned) else ()
-        return Plan(event.id, Action.RESIZE if resize else Action.EVICT, event.pod.uid, asked, event.void_after, at)
-
-    async def _events(self, name: str, partition: int | None = None) -> list[tuple[object, float]]:
-        """Events of a partition, else of the cluster's, each with the time at which the log took it."""
-        partition = self.topics.partition_of(self.name) if partition is None else partition
-        events: list[tuple[object, float]] = []
-        for record in (await kafka_topics.whole(self.brokers, self.topics.wire(name), self.topics.partitions))[partition]:
-            try:
-                events.append((self.codec.decode(record), record.timestamp_ms / 1000))
-            except BadRecord:
-                continue  # ticks
-        return events
+        records: list[Record] = []
+        for name in cluster_verdict.READ:
+            for found in await kafka_topics.whole(self.brokers, self.topics.wire(name), self.topics.partitions):
+                records += found
+        return cluster_verdict.verdict(self.cluster, records, self.codec, self.history)

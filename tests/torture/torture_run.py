@@ -87,6 +87,9 @@ class Run:
 
     async def hurt(self) -> None:
         """The torture itself, once all is at work: workers, clocks and broker on one side, consumers on the other."""
+        until = time.monotonic() + STARTING
+        while time.monotonic() < until and (not self._recovered or None in await self._marks()):
+            await self._rest(1.0)
         await self._more(TortureCluster.finished, 5, STARTING)
         consumers = asyncio.create_task(self._hurt_consumers())
         await self._hurt_workers()
@@ -260,14 +263,23 @@ class Run:
                     await producer.send_and_wait(r.topic, key=r.key, value=r.value, partition=r.partition)
         await producer.stop()
 
+    @property
+    def _recovered(self) -> bool:
+        """Whether workers were at work before, so that their changelogs are there."""
+        return any(worker.count('"recovered"') for worker in self.workers)
+
     async def _level(self) -> bool:
+        return set(await self._marks()) == {self.last}
+
+    async def _marks(self) -> list[int | None]:
+        """The turn of each newest checkpoint, of every partition of every stage; None where there is none yet."""
+        turns: list[int | None] = []
         for stage in self.stages:
             topic = f"{self.name}-{stage.name}-state-changelog"
             for records in await kafka_topics.whole(self.broker.bootstrap, topic, self.topics.partitions):
                 found = checkpoint_selection.read({r.key: r.value for r in records if r.key is not None}).found
-                if found is None or found.mark.turn != self.last:
-                    return False
-        return True
+                turns.append(None if found is None else found.mark.turn)
+        return turns
 
     async def judge(self, report: Report) -> None:
         """What the consumers did: of the sound ones into the report, of the mutants beside it."""

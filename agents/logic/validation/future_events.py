@@ -1,16 +1,19 @@
 """Which events come from the future: their time lies so far after the turn that would take them in that a clock is wrong.
 
 Usage from the future outweighs all that comes after it, makes it late, and would stay; a kill or a report from the future does
-the same to those that follow. Such an event is set aside. Clocks of sources and of ticks may differ a little: that is let pass.
+the same to those that follow, and a recommendation of a turn to come would stay the newest until then. Such an event is set
+aside. Clocks of sources and of ticks may differ a little: that is let pass.
 """
 
 import numpy as np
 
 from agents.engine.turn import Event, moment
+from schemas.decisions.recommendations import RequestsRecommended
 from schemas.facts.load import LoadHistoryRead, LoadScraped
 from schemas.facts.sources import SourceReported
 from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
 from schemas.facts.vpa_checkpoints import CheckpointSeen
+from schemas.ids import DecisionId
 
 MOST_AHEAD = 300.0
 """Seconds that a time may lie after the turn's: what clocks may differ, as Kerberos has it."""
@@ -36,6 +39,9 @@ def ahead(event: Event, turn: int) -> str | None:
             return _late_clock("at", event.at.timestamp(), turn)
         case CheckpointSeen():
             return _checkpoint(event, turn)
+        case RequestsRecommended():
+            decided = DecisionId.parse(event.id).turn / 1000
+            return _late_clock("at", event.at.timestamp(), turn) or _late_clock("the turn in its id", decided, turn)
         case _:
             return None
 

@@ -9,7 +9,7 @@ from agents.app.checkpoint_writer import Generation
 from agents.app.owned_partition import OwnedPartition, new_ledger
 from agents.app.partition_recovery import Recovery
 from agents.app.stage_host import StageHost
-from agents.app.worker_observer import WorkerObserver
+from agents.app.worker_observer import WAITED, WorkerObserver
 from agents.app.worker_plan import WorkerPlan, from_settings
 from agents.settings.tree import Settings
 from streams.codec.event_codec import tick
@@ -20,11 +20,20 @@ from streams.topics import Topics
 TASK = {"stage": "recommender", "partition": "0"}
 
 
-def hosted() -> tuple[StageHost, OwnedPartition, WorkerObserver]:
+class Clock:
+    """Real seconds that pass as the test says."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def hosted(clock: Clock | None = None) -> tuple[StageHost, OwnedPartition, WorkerObserver]:
     """The recommender with partition 0 open and caught up. Neither Faust nor Kafka is needed until a record is to be sent."""
     topics = Topics("ullage", 1)
     of = WorkerPlan(KafkaConnection("127.0.0.1:1"), topics, pipeline.stages(Settings())[:1])
-    observer = WorkerObserver(of)
+    observer = WorkerObserver(of, clock or Clock())
     host = StageHost(of.stages[0], of, consumer=None, producer=None, observer=observer)  # type: ignore[arg-type]  # not asked for anything here
     begins = dict.fromkeys(host.wires, 0)
     owned = host.owned[0] = OwnedPartition(host.task(0, positions=begins), new_ledger([]), begins, open=True)
@@ -42,11 +51,13 @@ def ticked(  # noqa: PLR0917  # a short word for many lines
 
 
 def test_an_input_that_gets_no_ticks_lets_the_lag_grow_and_the_worker_is_not_ready() -> None:
-    host, owned, observer = hosted()
+    clock = Clock()
+    host, owned, observer = hosted(clock)
     for name in host.wires:
         ticked(host, owned, name, 0, 1_000)
     assert observer.metrics.readiness.reasons() == []
     ticked(host, owned, "pod-metrics", 1, 8_000)
+    clock.now += WAITED
     ticked(host, owned, "pod-metrics", 2, 16_000)
     assert observer.registry.get_sample_value("ullage_turn_lag_seconds", TASK) == 15.0
     (reason,) = observer.metrics.readiness.reasons()
@@ -84,12 +95,14 @@ NOW = 1_800_000_000_000
 
 
 def test_a_tick_less_than_an_hour_ahead_stops_the_partition_visibly_until_the_others_get_there() -> None:
-    host, owned, observer = hosted()
+    clock = Clock()
+    host, owned, observer = hosted(clock)
     for name in host.wires:
         ticked(host, owned, name, 0, NOW, NOW)
     with capture_logs() as logs:
         ticked(host, owned, "oom-events", 1, NOW + HOUR // 2, NOW + 500)
         for n in range(1, 40):
+            clock.now += 0.5
             for name in host.wires:
                 ticked(host, owned, name, n + 1, NOW + n * 500, NOW + n * 500)
     (reason,) = observer.metrics.readiness.reasons()
@@ -105,6 +118,22 @@ def test_a_tick_less_than_an_hour_ahead_stops_the_partition_visibly_until_the_ot
             ticked(host, owned, name, 100, NOW + HOUR // 2, NOW + HOUR // 2)
     assert observer.metrics.readiness.reasons() == []
     assert observer.registry.get_sample_value("ullage_turn_waits", {**TASK, "topic": "pod-metrics"}) is None
+
+
+def test_a_worker_that_catches_up_has_inputs_that_are_behind_and_says_nothing_of_a_wait() -> None:
+    clock = Clock()
+    host, owned, observer = hosted(clock)
+    with capture_logs() as logs:
+        for n in range(1, 60):
+            ticked(host, owned, "pod-metrics", n, n * 20_000)
+        for n in range(1, 50):
+            clock.now += 1.0
+            for name in host.wires:
+                if name != "pod-metrics":
+                    ticked(host, owned, name, n, n * 20_000)
+            (reason,) = observer.metrics.readiness.reasons()
+            assert reason.endswith("more than 10.0 s")
+    assert (logs, owned.task.turn) == ([], 49 * 20_000)
 
 
 def test_a_tick_a_day_ahead_is_nothing_and_is_counted() -> None:

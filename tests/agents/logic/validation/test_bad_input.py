@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from agents.engine.stage import Stage
 from agents.logic.validation.future_events import MOST_AHEAD, ahead
 from agents.partition_task import Task, TurnResult
 from agents.pipeline import stages
@@ -21,10 +22,12 @@ from streams.codec.event_codec import Codec
 from streams.log.log_port import NewRecord, Record
 from streams.topics import Topics
 from tests.support.cluster_events import API, GIB, MINUTE, START, scrape, vpa, when
+from tests.support.status_scene import said as advice
 
 AHEAD = START + int(MOST_AHEAD * 1000)
 HOUR = 60 * MINUTE
 DAY = 24 * HOUR
+TOPICS = Topics("ullage", 1)
 KEPT = SavedHistogram(START / 1000, 1.0, {"3": 10_000})
 SEED = CheckpointSeen(when(START), API, "api", "app", "v3", START / 1000, START / 1000, 1, KEPT, KEPT)
 
@@ -62,7 +65,25 @@ def test_a_checkpoint_may_have_a_reference_ahead_and_no_sample() -> None:
     assert said.startswith("last is 1e+15, ")
 
 
-TOPICS = Topics("ullage", 1)
+@pytest.mark.parametrize("changed", [{"at": when(AHEAD + 500)}, {"id": f"recommender/0/{AHEAD + 500}/requests/{API.key}"}])
+@pytest.mark.parametrize("stage", [stage for stage in stages(Settings()) if "recommendations-by-cluster" in stage.reads])
+def test_each_stage_that_reads_recommendations_sets_one_of_a_turn_to_come_aside(stage: Stage, changed: dict[str, Any]) -> None:
+    present = replace(advice(turn=START), at=when(START), workload=API, id=f"recommender/0/{START}/requests/{API.key}")
+    codec = Codec(TOPICS)
+    task = Task(stage, 0, topics=TOPICS, codec=codec, positions=dict.fromkeys(stage.reads, 0))
+    for offset, event in enumerate((present, replace(present, **changed))):
+        r = codec.encode(event, topic="recommendations-by-cluster", key="demo", partition=0, source="/test")
+        task.feed("recommendations-by-cluster", Record(r.topic, 0, offset, r.key, r.value, r.headers))
+    for name in stage.reads:
+        r = event_codec.tick(TOPICS.wire(name), 0, START)
+        task.feed(name, Record(r.topic, 0, 9, r.key, r.value, r.headers))
+    taken = task.next_turn()
+    assert taken is not None
+    (letter,) = taken.dead
+    assert "300.5 s after the turn of 2026-01-01T00:00:00+00:00" in json.loads(letter.value or b"")["reason"]
+    assert taken.records == 1
+
+
 TOPIC_OF = {
     MetricsScraped: "pod-metrics",
     ContainerOOMKilled: "oom-events",

@@ -1,0 +1,22 @@
+"""Consumers and webhook through a pause, an absence and a restart: the sound ones come out right, and every mutant is found."""
+
+import pytest
+
+from tests.torture.mutant_consumers import MUTANTS, Parts
+from tests.torture.mutant_runs import is_found
+from tests.torture.mutant_world import MutantWorld
+
+pytestmark = pytest.mark.slow
+
+
+def test_sound_consumers_do_what_is_planned_and_refuse_what_is_paused_or_expired() -> None:
+    figures, wrong = MutantWorld(Parts()).run()
+    assert wrong == []
+    least = {"resizes": 10, "evictions": 10, "patched": 10, "expired": 2, "refused under a pause": 2}
+    assert {name: figures[name] for name in least if figures[name] < least[name]} == {}, figures
+
+
+@pytest.mark.parametrize("mutant", MUTANTS)
+def test_a_consumer_that_is_wrong_is_found(mutant: str) -> None:
+    _, wrong = MutantWorld(MUTANTS[mutant]).run()
+    assert is_found(mutant, wrong), wrong
