@@ -21,41 +21,39 @@ MOST_AHEAD = 300.0
 _LAST = 1e11
 """Seconds since the epoch: what lies further is written as a number, as no calendar holds it."""
 
+_CPU, _MEMORY = "cpu.reference", "memory.reference"
 _MOST_REFERENCE = 31 * 86_400.0
 """The same for a histogram's reference, which may lie half a half life after the last sample."""
 
 
 def ahead(event: Event, turn: int) -> str | None:
     """Why this event must not be taken in by the turn of this number; None if it may be."""
-    match event:
-        case MetricsScraped():
-            youngest = float(np.min(event.ages)) if len(event.ages) else 0.0
-            return _late_clock("at", event.at.timestamp() - youngest, turn)
-        case LoadScraped():
-            return _late_clock("at", event.at.timestamp() - float(min(event.ages, default=0.0)), turn)
-        case LoadHistoryRead():
-            return _late_clock("the last value's time", event.start.timestamp() + (len(event.values) - 1) * event.step, turn)
-        case ContainerOOMKilled() | SourceReported():
-            return _late_clock("at", event.at.timestamp(), turn)
-        case CheckpointSeen():
-            return _checkpoint(event, turn)
-        case RequestsRecommended():
-            decided = DecisionId.parse(event.id).turn / 1000
-            return _late_clock("at", event.at.timestamp(), turn) or _late_clock("the turn in its id", decided, turn)
-        case _:
-            return None
-
-
-def _checkpoint(seen: CheckpointSeen, turn: int) -> str | None:
-    times = {"first": seen.first, "last": seen.last}
-    references = {"cpu.reference": seen.cpu.reference, "memory.reference": seen.memory.reference}
-    found = [_late_clock(name, at, turn) for name, at in times.items()]
-    found += [_late_clock(name, at, turn, _MOST_REFERENCE) for name, at in references.items()]
+    found = (_late_clock(name, at, turn) for name, at in _times(event))
     return next((reason for reason in found if reason is not None), None)
 
 
-def _late_clock(name: str, at: float, turn: int, most: float = MOST_AHEAD) -> str | None:
+def _times(event: Event) -> list[tuple[str, float]]:
+    """The names of an event's times, and the times in seconds since the epoch."""
+    match event:
+        case MetricsScraped():
+            return [("at", event.at.timestamp() - (float(np.min(event.ages)) if len(event.ages) else 0.0))]
+        case LoadScraped():
+            return [("at", event.at.timestamp() - float(min(event.ages, default=0.0)))]
+        case LoadHistoryRead():
+            return [("the last value's time", event.start.timestamp() + (len(event.values) - 1) * event.step)]
+        case ContainerOOMKilled() | SourceReported():
+            return [("at", event.at.timestamp())]
+        case CheckpointSeen():
+            references = [(_CPU, event.cpu.reference), (_MEMORY, event.memory.reference)]
+            return [("first", event.first), ("last", event.last), *references]
+        case RequestsRecommended():
+            return [("at", event.at.timestamp()), ("the turn in its id", DecisionId.parse(event.id).turn / 1000)]
+    return []
+
+
+def _late_clock(name: str, at: float, turn: int) -> str | None:
     """What is wrong with a time in seconds since the epoch."""
+    most = _MOST_REFERENCE if name in (_CPU, _MEMORY) else MOST_AHEAD
     if at - turn / 1000 <= most:
         return None
     return f"{name} is {_text(at)}, {at - turn / 1000:g} s after the turn of {moment(turn).isoformat()}; {most:g} s are let pass"
