@@ -34,21 +34,22 @@ def ahead(event: Event, turn: int) -> str | None:
 
 def _times(event: Event) -> list[tuple[str, float]]:
     """The names of an event's times, and the times in seconds since the epoch."""
+    found: list[tuple[str, float]] = []
     match event:
         case MetricsScraped():
-            return [("at", event.at.timestamp() - (float(np.min(event.ages)) if len(event.ages) else 0.0))]
+            found = [("at", event.at.timestamp() - (float(np.min(event.ages)) if len(event.ages) else 0.0))]
         case LoadScraped():
-            return [("at", event.at.timestamp() - float(min(event.ages, default=0.0)))]
+            found = [("at", event.at.timestamp() - float(min(event.ages, default=0.0)))]
         case LoadHistoryRead():
-            return [("the last value's time", event.start.timestamp() + (len(event.values) - 1) * event.step)]
+            found = [("the last value's time", event.start.timestamp() + (len(event.values) - 1) * event.step)]
         case ContainerOOMKilled() | SourceReported():
-            return [("at", event.at.timestamp())]
+            found = [("at", event.at.timestamp())]
         case CheckpointSeen():
             references = [(_CPU, event.cpu.reference), (_MEMORY, event.memory.reference)]
-            return [("first", event.first), ("last", event.last), *references]
+            found = [("first", event.first), ("last", event.last), *references]
         case RequestsRecommended():
-            return [("at", event.at.timestamp()), ("the turn in its id", DecisionId.parse(event.id).turn / 1000)]
-    return []
+            found = [("at", event.at.timestamp()), ("the turn in its id", DecisionId.parse(event.id).turn / 1000)]
+    return found
 
 
 def _late_clock(name: str, at: float, turn: int) -> str | None:
