@@ -111,4 +111,4 @@ class Runner:
 
 def _hungry(reader: _Reader) -> bool:
     source = reader.task.aligner.inputs[reader.name]
-    return source.size < AHEAD or not source.closed
+    return source.buffered < AHEAD or not source.closed

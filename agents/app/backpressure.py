@@ -21,7 +21,7 @@ class Backpressure:
     async def update(self, owned: OwnedPartition, name: str) -> None:
         """After a record of input `name` came in: hold that input if it is ahead, and release those that no longer are."""
         source = owned.task.aligner.inputs[name]
-        if source.size > self.bound and source.closed and name not in owned.held:
+        if source.buffered > self.bound and source.closed and name not in owned.held:
             owned.held.add(name)
             if name in self.alone:
                 self.consumer.pause(self.wires[name], owned.task.partition)
@@ -33,7 +33,7 @@ class Backpressure:
             if not owned.open:
                 return  # a rebalance began meanwhile, and recovery starts without pauses
             source = owned.task.aligner.inputs[name]
-            if name in owned.held and (not source.closed or source.size < self.bound // 2):
+            if name in owned.held and (not source.closed or source.buffered < self.bound // 2):
                 owned.held.discard(name)
                 read_on = self.consumer.resume if name in self.alone else self.consumer.seek
                 await read_on(self.wires[name], owned.task.partition, source.next)

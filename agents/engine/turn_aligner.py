@@ -58,13 +58,17 @@ class Input(Generic[R]):
         self.next = offset + 1
         if number > self.highest:
             self.highest = number
-            self.size += SEGMENT_BYTES
-            self.closed.append(Segment(number, offset + 1, self.open, self.open_size + SEGMENT_BYTES))
+            self.closed.append(Segment(number, offset + 1, self.open, self.open_size))
             self.open, self.open_size = [], 0
 
     def skip(self, offset: int) -> None:
         """Pass over a record that is nothing."""
         self.next = offset + 1
+
+    @property
+    def buffered(self) -> int:
+        """Bytes that are held here: records, and the segments that they are in."""
+        return self.size + SEGMENT_BYTES * len(self.closed)
 
     def drop_below(self, number: int) -> None:
         """Take away ticks below `number`: their records join the segment that follows."""
