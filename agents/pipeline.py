@@ -4,7 +4,7 @@ Whoever needs a list of stages, or of the topics that stages read or write, deri
 """
 
 from dataclasses import asdict
-from functools import cache
+from functools import cache, partial
 
 from agents.engine.stage import Stage
 from agents.logic.conditions import conditions_stage
@@ -24,6 +24,7 @@ from streams.topics import TOPICS, partition_of
 def stages(settings: Settings) -> tuple[Stage, ...]:
     """The pipeline with these settings. Settings tune the stages; they never add or remove one, or change its topics."""
     update_rules = UpdateRules(**asdict(settings.updates), recommender=settings.vertical.recommender)
+    place = partial(partition_of, partitions=settings.topics.partitions)
     return (
         Stage(
             name="recommender",
@@ -40,11 +41,7 @@ def stages(settings: Settings) -> tuple[Stage, ...]:
             name="conditions",
             reads=("policies", "cluster-changes", "pod-changes-by-cluster", "recommendations-by-cluster"),
             writes=("vpa-conditions",),
-            open=lambda partition: conditions_stage.VpaConditions(
-                StageRules("recommender", settings.vertical),
-                partition,
-                lambda key: partition_of(key, settings.topics.partitions),
-            ),
+            open=lambda partition: conditions_stage.VpaConditions(StageRules("recommender", settings.vertical), partition, place),
             refuse=refuse,
             ahead=ahead,
             program=conditions_stage.PROGRAM,
@@ -64,9 +61,7 @@ def stages(settings: Settings) -> tuple[Stage, ...]:
             name=scaling_plans.NAME,
             reads=("policies", "control", "cluster-changes", "node-group-changes", "scheduling-changes", "outcomes"),
             writes=(scaling_plans.TOPIC,),
-            open=lambda partition: scaler_stage.Scaler(
-                settings.nodes, partition, lambda cluster: partition_of(cluster, settings.topics.partitions) == partition
-            ),
+            open=lambda partition: scaler_stage.Scaler(settings.nodes, partition, lambda cluster: place(cluster) == partition),
             refuse=refuse,
             program=scaler_stage.PROGRAM,
             rules=asdict(settings.nodes),
