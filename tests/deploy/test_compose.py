@@ -219,7 +219,10 @@ AFTER_CLUSTER = {"cluster": {"condition": "service_started"}}
             _set("consumer", "command", ["consumer", "teapot"]),
             "consumer: `ullage consumer teapot` is no command: Invalid value",
         ),
-        (_set("worker", "environment", {"ULLAGE_LOG__BROKER": "k:1"}), "worker: there is no setting 'log.broker' (environment"),
+        (
+            _set("worker", "environment", {"ULLAGE_LOG__BROKER": "k:1"}),
+            "worker: ULLAGE_LOG__BROKER in the environment is not a setting; did you mean",
+        ),
         (_set("worker", "environment", {"ULLAGE_TOPICS__PARTITIONS": "0"}), "worker: topics.partitions"),
         (_set("kafka", "image", "apache/kafka:latest"), "kafka: the image 'apache/kafka:latest' is not pinned to a version"),
         (_set("kafka", "image", "apache/kafka"), "kafka: the image 'apache/kafka' is not pinned to a version"),
