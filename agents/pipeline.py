@@ -10,6 +10,8 @@ from agents.engine.stage import Stage
 from agents.logic.conditions import conditions_stage
 from agents.logic.nodes import scaler_stage, scaling_plans
 from agents.logic.nodes.scaler_settings import ScalerSettings
+from agents.logic.replicas import forecaster
+from agents.logic.replicas.forecaster_settings import ForecasterSettings
 from agents.logic.stage_rules import StageRules
 from agents.logic.updates import updater
 from agents.logic.updates.update_settings import UpdateRules
@@ -67,6 +69,19 @@ def stages(settings: Settings) -> tuple[Stage, ...]:
             rules=asdict(settings.nodes),
             defaults=asdict(ScalerSettings()),
         ),
+        Stage(
+            name="forecaster",
+            reads=("policies", "control", "pod-changes", "pod-metrics", "load-metrics"),
+            writes=("replica-plans", "load-forecasts"),
+            open=lambda partition: forecaster.Forecaster(
+                settings.replicas, partition, lambda key: partition_of(key, settings.topics.partitions)
+            ),
+            refuse=refuse,
+            ahead=ahead,
+            program=forecaster.PROGRAM,
+            rules=asdict(settings.replicas),
+            defaults=asdict(ForecasterSettings()),
+        ),
     )
 
 
@@ -85,5 +100,11 @@ def ticked_topics() -> tuple[str, ...]:
 
 @cache
 def decision_topics() -> dict[str, str]:
-    """For each stage, the short name of the topic that holds all its decisions once: the first that it writes."""
+    """For each stage, the short name of the topic that holds its decisions to act, each once: the first that it writes."""
     return {stage.name: stage.writes[0] for stage in stages(Settings())}
+
+
+@cache
+def told_topics() -> tuple[str, ...]:
+    """Short names of the topics that together hold every decision once: all that stages write, without copies by cluster."""
+    return tuple(name for stage in stages(Settings()) for name in stage.writes if not name.endswith("-by-cluster"))

@@ -25,7 +25,8 @@ def why(
     """Explain a decision: the numbers it rests on, what caused them, each with its place in the log, and what became of it."""
     from agents.processes.output import data
     from agents.settings import log_factory
-    from agents.why.explanation import explain, lines
+    from agents.why.explanation import explain
+    from agents.why.explanation_lines import lines
     from streams.log_context import LogContext
 
     settings = given(common).settings()

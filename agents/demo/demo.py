@@ -18,7 +18,7 @@ from agents.demo.demo_settings import Day
 from agents.demo.progress_display import ProgressDisplay, console
 from agents.settings import loading
 from agents.telemetry import logging_setup
-from agents.why import explanation
+from agents.why import explanation, explanation_lines
 from streams.errors import LogUnavailable
 from streams.log.log_port import Log
 from streams.log_context import LogContext
@@ -135,7 +135,7 @@ def _end(wanted: DemoOptions, out: Console, folder: Path, log: Log, seen: tuple[
         out.print(recorded_day.compared(state))
     decision = summary.chosen(state)
     if decision is not None:
-        summary.explained(out, decision, explanation.lines(explanation.explain(LogContext.of(log, day.topics), decision)))
+        summary.explained(out, decision, explanation_lines.lines(explanation.explain(LogContext.of(log, day.topics), decision)))
     summary.next_steps(out, str(kept_log.save(log, day.topics, settings, folder)), decision, wanted.trace)
 
 

@@ -25,7 +25,16 @@ else:
     S = TypeVar("S")
 
 _LEAST = 0.001
-_DIVIDE = {"interval", "memory_window", "memory_windows", "cpu_half_life", "memory_half_life", "round_cpu", "round_memory"}
+_DIVIDE = {
+    "interval",
+    "refit",
+    "memory_window",
+    "memory_windows",
+    "cpu_half_life",
+    "memory_half_life",
+    "round_cpu",
+    "round_memory",
+}
 """Something is divided by these."""
 _SIGNED = {"pod_priority_cutoff"}
 """These may be negative."""

@@ -30,8 +30,7 @@ def reasons(settings: Settings) -> Iterator[tuple[str, str]]:
             for name, why in stage_rules.odd(part):
                 yield f"{branch}.{name}", why
     yield from _texts(settings, "")
-    if settings.updates.expires > REACH:
-        yield "updates.expires", f"consumers remember what they did for {REACH:g} s, and a plan must not outlive that"
+    yield from _stages(settings)
     if wrong := _broker_fault(settings.log.brokers):
         yield "log.brokers", wrong
     for name, url in (("cluster.url", settings.cluster.url), ("prometheus.url", settings.prometheus.url)):
@@ -39,6 +38,14 @@ def reasons(settings: Settings) -> Iterator[tuple[str, str]]:
             yield name, "it must be an address such as http://127.0.0.1:8899"
     if settings.worker.checkpoint_least > settings.worker.checkpoint_most:
         yield "worker.checkpoint_least", f"it is above worker.checkpoint_most, {settings.worker.checkpoint_most:g}"
+
+
+def _stages(settings: Settings) -> Iterator[tuple[str, str]]:
+    if settings.replicas.coverage > 1:
+        yield "replicas.coverage", "it is a share of the time, at most 1"
+    for name, expires in (("updates.expires", settings.updates.expires), ("replicas.expires", settings.replicas.expires)):
+        if expires > REACH:
+            yield name, f"consumers remember what they did for {REACH:g} s, and a plan must not outlive that"
 
 
 def _texts(part: object, before: str) -> Iterator[tuple[str, str]]:

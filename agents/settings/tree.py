@@ -12,6 +12,7 @@ from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from agents.logic.nodes.scaler_settings import ScalerSettings
+from agents.logic.replicas.forecaster_settings import ForecasterSettings
 from agents.logic.updates.update_settings import UpdateSettings
 from agents.logic.vertical.vertical_settings import VerticalSettings
 from agents.settings.metrics_api_settings import MetricsApiSettings
@@ -126,6 +127,8 @@ class ClusterSettings(SettingsGroup):
     """The only namespaces to watch; none means all of them. Nodes are watched in any case."""
     nodes: bool = False
     """Whether to tell what node scaling needs: each node in detail, what pods ask of nodes, disruption budgets, controllers."""
+    replicas: bool = False
+    """Whether to watch what scales workloads as well: EHPAs, predictions, HPAs, and the scale of what they scale."""
     lease_namespace: Name | None = None
     """Where the Leases are by which two resizers or evictors take turns; unset means the pod's own namespace, or none outside."""
     start: datetime | None = None
@@ -194,6 +197,8 @@ class Settings(BaseSettings):
     """Which pods are changed, and when."""
     nodes: ScalerSettings = ScalerSettings()
     """When node groups grow and which nodes go."""
+    replicas: ForecasterSettings = ForecasterSettings()
+    """How load is forecast, and replicas planned from it."""
     cluster: ClusterSettings = ClusterSettings()
     """The cluster that sources watch and consumers act on."""
     usage: UsageSourceSettings = UsageSourceSettings()

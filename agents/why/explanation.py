@@ -14,10 +14,12 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import chain
 
-from agents.pipeline import decision_topics
-from agents.why import admitted_pods, because_texts, describe
+from agents.pipeline import told_topics
+from agents.why import admitted_pods, describe
+from schemas.decisions.forecasts import LoadForecast
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
 from schemas.decisions.recommendations import CitedRules, RequestsRecommended
+from schemas.decisions.replica_plans import ReplicasPlanned, ReplicasRefused
 from schemas.decisions.vpa_conditions import VpaConditionsDecided
 from schemas.facts.pods import PodChanged
 from schemas.ids import DecisionId
@@ -40,6 +42,7 @@ DEEPEST = 8
 _PLACE = re.compile(r"[^/:]+:\d+:\d+")
 _AT_ONCE = 5_000
 """Records in one poll."""
+_SCALING = (ReplicasPlanned, ReplicasRefused, LoadForecast)
 _CLOCKS_APART = timedelta(hours=1)
 
 
@@ -73,6 +76,8 @@ class Explanation:
     decision: ExplainedRecord
     outcomes: tuple[ExplainedRecord, ...]
     is_decision: bool = True
+    scaling: tuple[ExplainedRecord, ...] = ()
+    """Of a workload: the newest decision about its replicas, and the forecasts of its load."""
 
 
 def explain(context: LogContext, asked: str) -> Explanation:
@@ -100,11 +105,34 @@ class _Search:
         found = self._by_id(asked) or self._by_outcome(asked) or self._by_pod(asked)
         if found is None and (admitted := self._by_admission(asked)) is not None:
             return admitted
-        found = found or self._by_vpa(asked) or self._by_workload(asked)
+        found = found or self._by_vpa(asked)
+        if found is None:
+            return self._workload(asked)
+        return self._answer(asked, found)
+
+    def _workload(self, asked: str) -> Explanation:
+        """The newest recommendation of a workload, its newest decision about replicas, and the forecasts of its load."""
+        scaling = tuple(self._explained(each.place, None, DEEPEST) for each in self._by_scaled(asked))
+        found = self._by_workload(asked)
+        if found is None and scaling:
+            return Explanation(asked, scaling[0], (), is_decision=False, scaling=scaling[1:])
         if found is None:
             topics = " or ".join(_decision_topics())
             raise BadInput(f"nothing in {topics} has the id, pod, VPA or workload '{asked}'{self._deleted()}")
-        return self._answer(asked, found)
+        return replace(self._answer(asked, found), scaling=scaling)
+
+    def _by_scaled(self, asked: str) -> list[Record]:
+        """The newest decision about the replicas of a workload, then the newest forecast of each object that is about it."""
+        name, newest = asked.rpartition("/")[2], dict[str, tuple[datetime, Record]]()
+        for topic in ("replica-plans", "load-forecasts"):
+            for record in self._mentioning(name, topic):
+                event = self.codec.decode_or_none(record)
+                if not isinstance(event, _SCALING) or asked not in _names_of(event.workload):
+                    continue
+                key = event.key if isinstance(event, LoadForecast) else ""
+                if key not in newest or event.at >= newest[key][0]:
+                    newest[key] = (event.at, record)
+        return [record for _, (_, record) in sorted(newest.items())]
 
     def _answer(self, asked: str, found: Record) -> Explanation:
         event = self.codec.decode_or_none(found)
@@ -317,7 +345,7 @@ class _Search:
 
 def _decision_topics() -> Sequence[str]:
     """The topics of all stages' decisions, the last stage's first: people ask about what was done."""
-    return tuple(reversed(decision_topics().values()))
+    return tuple(reversed(told_topics()))
 
 
 def _latest_of_each_topic(causes: Sequence[Place]) -> tuple[Place, ...]:
@@ -337,39 +365,6 @@ def _names_of(workload: Workload) -> tuple[str, ...]:
 
 def _no_repeats(places: Sequence[Place]) -> tuple[Place, ...]:
     return tuple(dict.fromkeys(places))
-
-
-def lines(explanation: Explanation, *, full: bool = False) -> Iterator[str]:
-    """The explanation as plain text: the decision, what it rests on as a tree, and what became of it.
-
-    `full` writes every number as the record has it, in cores and bytes, and bounds; otherwise sentences with units.
-    """
-    yield from _lines(explanation.decision, "", "", full=full)
-    if not explanation.outcomes and explanation.is_decision:
-        yield "no outcome yet: no consumer has finished with it"
-    for outcome in explanation.outcomes:
-        yield f"then: {_line(outcome)}"
-
-
-def _lines(shown: ExplainedRecord, head: str, indent: str, *, full: bool) -> Iterator[str]:
-    yield head + _line(shown)
-    trunk = "│  " if shown.causes or shown.more else "   "
-    for line in because_texts.in_full({**shown.exact, **shown.because}) if full else because_texts.in_words(shown.because):
-        yield f"{indent}{trunk}· {line}"
-    for i, cause in enumerate(shown.causes):
-        last = i == len(shown.causes) - 1 and not shown.more
-        ahead, below = ("└─ ", "   ") if last else ("├─ ", "│  ")
-        yield from _lines(cause, indent + ahead, indent + below, full=full)
-    if shown.more:
-        yield f"{indent}└─ and {shown.more} more records"
-
-
-def _line(shown: ExplainedRecord) -> str:
-    if shown.gone:
-        return f"{shown.what} at {shown.place} {shown.gone}"
-    at = f"{shown.at:%Y-%m-%d %H:%M:%S}" if shown.at else "at no time"
-    numbers = ", ".join(f"{name} {describe.text(value)}" for name, value in shown.numbers.items())
-    return f"{at}  {shown.what}: {numbers}  [{shown.place}]"
 
 
 def _turn(decision: str) -> datetime | None:

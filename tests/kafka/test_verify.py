@@ -7,7 +7,8 @@ from kafka import KafkaAdminClient, TopicPartition
 
 from agents.log_runner import Runner
 from agents.verify.verification import DiscrepancyKind, verify
-from agents.why.explanation import explain, lines
+from agents.why.explanation import explain
+from agents.why.explanation_lines import lines
 from streams.log.kafka_connection import KafkaConnection
 from streams.log.kafka_log import KafkaLog
 from streams.log.log_port import NewRecord

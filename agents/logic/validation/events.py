@@ -9,7 +9,8 @@ from agents.engine.turn import Event
 from agents.logic.guards import guard_validation
 from agents.logic.nodes import node_checks, scaler_stage, scaling_plans
 from agents.logic.nodes.scaler_settings import ScalerSettings
-from agents.logic.replicas import scaling_checks
+from agents.logic.replicas import forecaster, plan_decisions, scaling_checks
+from agents.logic.replicas.forecaster_settings import ForecasterSettings
 from agents.logic.stage_rules import fault
 from agents.logic.updates import plan_builder, updater
 from agents.logic.updates.update_settings import UpdateRules
@@ -24,6 +25,7 @@ _RULES = {
     (recommender_stage.NAME, recommender_stage.PROGRAM): VerticalSettings,
     (plan_builder.NAME, updater.PROGRAM): UpdateRules,
     (scaling_plans.NAME, scaler_stage.PROGRAM): ScalerSettings,
+    (plan_decisions.NAME, forecaster.PROGRAM): ForecasterSettings,
 }
 """The settings that each stage of this program has. What rules of other programs may hold is not known here."""
 

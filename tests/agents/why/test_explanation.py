@@ -7,7 +7,8 @@ from datetime import timedelta
 import pytest
 
 from agents.log_runner import Runner
-from agents.why.explanation import Explanation, explain, lines
+from agents.why.explanation import Explanation, explain
+from agents.why.explanation_lines import lines
 from schemas.decisions.recommendations import RequestsRecommended
 from schemas.facts.pods import PodChanged, PodPhase
 from schemas.names import Place, PodName
@@ -173,7 +174,8 @@ def test_of_many_causes_the_latest_of_each_topic_are_shown_and_the_rest_is_count
 
 def test_nothing_found_is_a_sentence_that_names_what_was_asked_and_what_is_kept(bench: PipelineLog) -> None:
     with pytest.raises(
-        BadInput, match=r"nothing in pod-updates or vpa-conditions or recommendations has the id, pod, VPA or workload 'nobody'$"
+        BadInput,
+        match=r"nothing in load-forecasts or replica-plans or .* or recommendations has the id, .* or workload 'nobody'$",
     ):
         ask(bench, "nobody")
     bench.log.truncate("ullage.pod-updates.v1", 1, 2)

@@ -1,0 +1,287 @@
+"""The forecaster: what the load of each workload will be, and how many replicas it should have for that.
+
+It works on workloads; a partition owns the objects whose target is in it. In one turn it fits a few models at most, the longest
+due first, so a turn's cost is bounded however many loads there are. Forecasts are published when they change or run out.
+Replicas are planned for each EHPA once an interval. The forecaster itself scales nothing.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from agents.engine.tables.chunked_state import PartedState
+from agents.engine.tables.object_table import ObjectTable
+from agents.engine.turn import Decided, Turn
+from agents.logic.guards import shared_guards
+from agents.logic.replicas import load_models, plan_decisions
+from agents.logic.replicas.due_queue import DueQueue, next_round
+from agents.logic.replicas.forecaster_settings import ForecasterSettings
+from agents.logic.replicas.forecaster_state import ForecasterState, LoadSample
+from agents.logic.replicas.load_models import FitTask, LoadModel
+from agents.logic.replicas.plan_decisions import NAME, PlanMemory, PlanRequest
+from agents.logic.replicas.replica_planning import ScalingSituation
+from agents.logic.replicas.wanted_index import model_key, ring_key
+from agents.logic.replicas.wanted_series import WantedSeries
+from agents.logic.stage_rules import StageRules
+from schemas import times
+from schemas.decisions.forecasts import LoadForecast, MetricForecast
+from schemas.ids import DecisionId
+from schemas.names import Place, Workload
+from schemas.policies.ehpa import EhpaChanged
+from schemas.policies.scaling import AlgorithmOptions
+from schemas.policies.time_series_prediction import TimeSeriesPredictionChanged
+from schemas.units import Seconds
+
+PROGRAM = 1
+"""Counts changes of this capability's code that change what is decided."""
+
+
+@dataclass(frozen=True, slots=True)
+class LastForecast:
+    """What was published last of an object: the turn in which it runs out, what makes a new one, and what it is about."""
+
+    expires: int
+    said: str
+    workload: str
+    uid: str
+    generation: int
+    window: int
+
+
+class Forecaster(PartedState):
+    """The state of one partition. `partition_of` gives the partition of a workload's key."""
+
+    def __init__(self, settings: ForecasterSettings, partition: int, partition_of: Callable[[str], int]) -> None:
+        self.partition, self._own, self._partition_of = partition, settings, partition_of
+        self._build(settings)
+
+    def _build(self, settings: ForecasterSettings) -> None:
+        """Make the empty state that decides by these settings."""
+        self.settings = settings
+        self.rules = StageRules(NAME, self._own)
+        self.known = ForecasterState(lambda key: self._partition_of(key) == self.partition, settings.most_metrics)
+        self.published: ObjectTable[LastForecast] = ObjectTable("published", LastForecast, 64)
+        self.plans: ObjectTable[PlanMemory] = ObjectTable("plans", PlanMemory, 64)
+        self._expiring, self._rounds = DueQueue(), DueQueue()
+        self._stale = False
+        super().__init__(self.rules.table, self.published, self.plans, *self.known.tables())
+
+    def load(self, chunk: str, data: bytes) -> None:
+        """Put a dumped chunk in its place."""
+        super().load(chunk, data)
+        self._stale = True
+
+    def step(self, turn: Turn) -> Sequence[Decided]:
+        """Take a turn in; fit, forecast and plan what is due."""
+        self.scatter(turn)
+        self._follow_rules(turn)
+        if self._stale:
+            self._find_anew()
+        self.known.ingest(turn)
+        self._fit(turn)
+        changed, self.known.changed = self.known.changed, set()
+        for key in changed:
+            self._schedule(key, turn)
+        due = {*changed, *self._expiring.take(turn.number, len(self.published) + 1)}
+        decided = [each for key in sorted(due) for each in self._forecast(turn, key)]
+        for key in self._rounds.take(turn.number, len(self.plans) + 1):
+            decided += self._plan(turn, key)
+        return decided
+
+    def _follow_rules(self, turn: Turn) -> None:
+        """Decide by the rules that the log has from this turn on."""
+        self.rules.ingest(turn.of("policies"))
+        settings = self.rules.settings
+        if settings != self.settings:
+            self.rebuild(partial(self._build, settings))
+
+    def _find_anew(self) -> None:
+        self._stale = False
+        self.known.loaded()
+        self._expiring = DueQueue((key, each.expires) for key, each in self.published.items())
+        self._rounds = DueQueue((key, each.due) for key, each in self.plans.items())
+
+    def _schedule(self, key: str, turn: Turn) -> None:
+        """An EHPA that is here is planned for from its next round on."""
+        if self.known.ehpas.get(key) is None:
+            self._rounds.remove(key)
+            self.plans.remove(key)
+        elif self.plans.get(key) is None:
+            due = next_round(key, turn.number, self._interval)
+            self.plans.upsert(key, PlanMemory(due))
+            self._rounds.put(key, due)
+
+    @property
+    def _interval(self) -> int:
+        return max(1, int(self.settings.interval * 1000))
+
+    def _fit(self, turn: Turn) -> None:
+        for name in self.known.fits.take(turn.number, self.settings.fits_per_turn):
+            key, _, identifier = name.partition("|")
+            wanted = next((each for each in self.known.wanted.of(key) if each.identifier == identifier), None)
+            if wanted is None or wanted.options is None:
+                continue
+            found = self._model(key, wanted, wanted.options, turn)
+            self.known.models.upsert(name, found)
+            self.known.fits.put(name, found.due)
+            self.known.changed.add(key)
+
+    def _model(self, key: str, wanted: WantedSeries, options: AlgorithmOptions, turn: Turn) -> LoadModel:
+        task = FitTask(wanted.series, options, self._window(key), turn.number, self.settings)
+        at, values = self.known.rings.series(ring_key(wanted))
+        found = load_models.fit(at, values, task)
+        failure = self.known.failures.get(ring_key(wanted))
+        if found.upper is None and failure is not None:
+            return LoadModel(wanted.series, found.due, found.fitted, reason="QueryFailed", message=failure.reason)
+        if found.upper is None and not wanted.query and not wanted.scraped:
+            return LoadModel(wanted.series, found.due, found.fitted, reason="NoQuery", message="nothing says how to ask for it")
+        return found
+
+    def _window(self, key: str) -> int:
+        ehpa, prediction = self.known.ehpas.get(key), self.known.predictions.get(key)
+        if ehpa is not None:
+            return (ehpa.event.prediction.window_seconds or 0) if ehpa.event.prediction is not None else 0
+        return (prediction.event.window_seconds or 0) if prediction is not None else 0
+
+    def _forecast(self, turn: Turn, key: str) -> Iterator[Decided]:
+        """The decision about one object, if there is anything new to say."""
+        about, before = self._about(key), self.published.get(key)
+        wanted = [each for each in self.known.wanted.of(key) if each.options is not None]
+        refused = self._too_many(key)
+        if about is None or not (wanted or refused):
+            if before is not None:
+                self.published.remove(key)
+                self._expiring.remove(key)
+                yield self._decided(turn, key, before, (), withdrawn=True)
+            return
+        if any((model := self._model_of(key, each)) is None or not model.fitted for each in wanted) and not refused:
+            return  # each metric is looked at within a few turns, and then all are said at once
+        event, place = about
+        window = self._window(key)
+        metrics = () if refused else tuple(self._said(key, each, turn, window) for each in wanted)
+        last = self._last(event, metrics, turn, window)
+        if before is not None and last.said == before.said and before.expires > turn.number:
+            return
+        self.published.upsert(key, last)
+        self._expiring.put(key, last.expires)
+        causes = [sample.place for each in wanted if (sample := self._sample(each)) is not None]
+        yield self._decided(turn, key, last, metrics, place, *dict.fromkeys(causes))
+
+    def _about(self, key: str) -> tuple[EhpaChanged | TimeSeriesPredictionChanged, Place] | None:
+        record = self.known.ehpas.get(key) or self.known.predictions.get(key)
+        return None if record is None or not record.event.target else (record.event, record.place)
+
+    def _too_many(self, key: str) -> str:
+        count = len(self.known.wanted.of(key))
+        if count <= self.settings.most_metrics:
+            return ""
+        return f"the object has {count} metrics; more than {self.settings.most_metrics} are not looked at"
+
+    def _model_of(self, key: str, wanted: WantedSeries) -> LoadModel | None:
+        return self.known.models.get(model_key(key, wanted))
+
+    def _sample(self, wanted: WantedSeries) -> LoadSample | None:
+        return self.known.newest.get(ring_key(wanted))
+
+    def _said(self, key: str, wanted: WantedSeries, turn: Turn, window: int) -> MetricForecast:
+        model = self._model_of(key, wanted) or LoadModel(wanted.series, turn.number)
+        now = turn.number / 1000
+        return load_models.said(wanted.identifier, model, first=now, last=now + 2 * window)
+
+    def _last(
+        self,
+        event: EhpaChanged | TimeSeriesPredictionChanged,
+        metrics: Sequence[MetricForecast],
+        turn: Turn,
+        window: int,
+    ) -> LastForecast:
+        """Runs out when less than a window is left. Without a forecast there is nothing to run out but the cause."""
+        ends = [times.to_ms(each.start) + int((len(each.values) - 1) * each.step * 1000) for each in metrics if each.values]
+        expires = max(min(ends, default=0) - window * 1000, turn.number + int(self.settings.refit * 1000))
+        parts = [f"{each.identifier} {each.reason or each.fitted}" for each in metrics]
+        said = f"{event.uid} {event.generation} {window} {'; '.join(parts)}"
+        return LastForecast(expires, said, event.target, event.uid, event.generation, window)
+
+    def _decided(
+        self,
+        turn: Turn,
+        key: str,
+        last: LastForecast,
+        metrics: tuple[MetricForecast, ...],
+        *cause: Place,
+        withdrawn: bool = False,
+    ) -> Decided:
+        _, namespace, kind, name = key.split("/")
+        because: dict[str, object] = {"coverage": self.settings.coverage, "refit": self.settings.refit}
+        if refused := self._too_many(key):
+            because["refused"] = refused
+        event = LoadForecast(
+            id=str(DecisionId(NAME, self.partition, turn.number, "forecast", key)),
+            at=turn.at,
+            expires=times.from_ms(last.expires),
+            workload=Workload.parse(last.workload),
+            object_kind=kind,
+            namespace=namespace,
+            name=name,
+            uid=last.uid,
+            generation=last.generation,
+            window=Seconds(float(last.window)),
+            metrics=metrics,
+            because=because,
+            withdrawn=withdrawn,
+        )
+        return Decided("load-forecasts", key, event, cause)
+
+    def _plan(self, turn: Turn, key: str) -> Iterator[Decided]:
+        """A pass over one EHPA."""
+        record, memory = self.known.ehpas.get(key), self.plans.get(key)
+        if record is None or memory is None:
+            return
+        due = next_round(key, turn.number, self._interval)
+        request = PlanRequest(record, memory, due, turn, self.settings, self.partition)
+        found = plan_decisions.decide(request, self._objection(key, record.event), self._situation(key, record.event, turn))
+        self.plans.upsert(key, found.memory)
+        self._rounds.put(key, due)
+        yield from found.decided
+
+    def _objection(self, key: str, ehpa: EhpaChanged) -> tuple[str, str] | None:
+        """Which guard leaves the workload alone, and its sentence."""
+        if ehpa.unsupported or not ehpa.target:
+            return "spec", ehpa.unsupported or "the EHPA names no target"
+        if paused := shared_guards.paused(self.known.control.get(ehpa.cluster)):
+            return "paused", paused
+        if refused := self._too_many(key):
+            return "metrics", refused
+        rivals = [self.known.ehpas.get(each) for each in self.known.wanted.objects(ehpa.target)]
+        served = [each.event for each in rivals if each is not None and not each.event.unsupported]
+        first = min(served, key=lambda each: each.rank)
+        if first.key != key:
+            return "rival", f"the EHPA '{first.namespace}/{first.name}' scales the same target and is older"
+        return None
+
+    def _situation(self, key: str, ehpa: EhpaChanged, turn: Turn) -> ScalingSituation | None:
+        """What is known of the target; None while nobody has seen its scale."""
+        target, now = ehpa.target, turn.number / 1000
+        scale = self.known.scales.get(target)
+        if scale is None:
+            return None
+        wanted = self.known.wanted.of(key)
+        fresh = now - self.settings.samples_within
+        samples = {each.identifier: self._sample(each) for each in wanted}
+        values = {name: sample.value for name, sample in samples.items() if sample is not None and sample.at >= fresh}
+        forecasts = {each.identifier: self._highest(key, each, now) for each in wanted if each.options is not None}
+        return ScalingSituation(
+            scale.event,
+            self.known.usage.of(target),
+            self.known.usage.usage.get(target),
+            now,
+            values,
+            {name: value for name, value in forecasts.items() if value is not None},
+        )
+
+    def _highest(self, key: str, wanted: WantedSeries, now: float) -> float | None:
+        """The highest forecast of the next window; None where the forecast does not reach so far."""
+        model, window = self._model_of(key, wanted), self._window(key)
+        if model is None or model.upper is None or not model.covers(now + window):
+            return None
+        return model.upper.forecast.highest(now, now + window)

@@ -1,0 +1,35 @@
+"""Settings of the forecaster. None of them is upstream's unless the text says so."""
+
+from dataclasses import dataclass
+
+from schemas.units import Fraction, Seconds
+
+
+@dataclass(frozen=True, slots=True)
+class ForecasterSettings:
+    """How load is forecast, and how often replicas are planned from it."""
+
+    upstream_predictors: bool = False
+    """Whether an EHPA's algorithm is carried out as upstream has it; otherwise `dsp` means the best of our own profiles."""
+    refit: Seconds = Seconds(600.0)
+    """A forecast is made anew after this time; upstream takes 12 hours."""
+    fits_per_turn: int = 4
+    """Forecasts made in one turn of a partition, at most; the others wait for the next turn. One takes about 5 ms."""
+    coverage: Fraction = Fraction(0.95)
+    """The margin is such that the load stayed below the forecast for this share of the time."""
+    samples_within: Seconds = Seconds(900.0)
+    """No forecast for a load of which no value was seen for this long, and no value older than this counts as one of now."""
+    most_metrics: int = 50
+    """Metrics of one object that are looked at, at most; an object with more is refused."""
+    interval: Seconds = Seconds(15.0)
+    """Replicas are planned once in this time of events for each workload; upstream's HPA controller does so."""
+    tolerance: Fraction = Fraction(0.1)
+    """A metric that is off its target by no more than this share changes nothing; the HPA controller's default."""
+    downscale_window: Seconds = Seconds(300.0)
+    """Replicas follow the highest proposal of this time downwards; the HPA controller's default."""
+    initialisation: Seconds = Seconds(300.0)
+    """CPU of a pod that is not ready says nothing in this time after its start; the HPA controller's default."""
+    readiness: Seconds = Seconds(30.0)
+    """A pod that becomes unready within this time of its start was never ready; the HPA controller's default."""
+    expires: Seconds = Seconds(120.0)
+    """A plan is void after this time."""

@@ -1,0 +1,252 @@
+"""What the forecaster remembers of a partition: objects, scales, pods, loads and models, and how records change them."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from agents.engine.tables.chunked_state import StatePart
+from agents.engine.tables.object_table import ObjectTable
+from agents.engine.turn import Recorded, Turn
+from agents.logic.guards.shared_guards import ControlRecord
+from agents.logic.replicas import wanted_series
+from agents.logic.replicas.due_queue import DueQueue
+from agents.logic.replicas.load_models import LoadModel
+from agents.logic.replicas.load_rings import LoadRings
+from agents.logic.replicas.pod_usage import PodUsage
+from agents.logic.replicas.wanted_index import WantedIndex, model_key, ring_key, series_key
+from agents.logic.replicas.wanted_series import WantedSeries
+from schemas import times
+from schemas.facts.load import LoadHistoryRead, LoadQueryFailed, LoadScraped
+from schemas.facts.pods import PodChanged, PodDeleted
+from schemas.facts.replica_scaling import HpaGone, HpaSeen, ScaleSeen
+from schemas.facts.usage import MetricsScraped
+from schemas.names import Place
+from schemas.policies.control import ControlChanged
+from schemas.policies.ehpa import EhpaChanged, EhpaRemoved
+from schemas.policies.time_series_prediction import TimeSeriesPredictionChanged, TimeSeriesPredictionRemoved
+
+
+@dataclass(frozen=True, slots=True)
+class EhpaRecord:
+    """The newest version of an EHPA, and its place in the log."""
+
+    event: EhpaChanged
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class PredictionRecord:
+    """The newest version of a TimeSeriesPrediction, and its place in the log."""
+
+    event: TimeSeriesPredictionChanged
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleRecord:
+    """The newest scale of a workload, and its place in the log."""
+
+    event: ScaleSeen
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class HpaOwner:
+    """Which object an HPA follows from; empty for one that somebody wrote."""
+
+    owner_uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class LoadSample:
+    """The newest value of a series, its time (seconds since the epoch) and its place in the log."""
+
+    at: float
+    value: float
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class QueryFailure:
+    """Why the query of a series cannot be used."""
+
+    reason: str
+
+
+class ForecasterState:
+    """The tables of one partition, and what follows from them. `owns` says whether a workload's or object's key is here.
+
+    Of an object with more than `most` metrics nothing is kept.
+    """
+
+    def __init__(self, owns: Callable[[str], bool], most: int) -> None:
+        self._owns, self._most = owns, most
+        self.ehpas: ObjectTable[EhpaRecord] = ObjectTable("ehpas", EhpaRecord, 64)
+        self.predictions: ObjectTable[PredictionRecord] = ObjectTable("predictions", PredictionRecord, 64)
+        self.scales: ObjectTable[ScaleRecord] = ObjectTable("scales", ScaleRecord, 64)
+        self.hpas: ObjectTable[HpaOwner] = ObjectTable("hpas", HpaOwner, 64)
+        self.control: ObjectTable[ControlRecord] = ObjectTable("control", ControlRecord, 1)
+        self.newest: ObjectTable[LoadSample] = ObjectTable("newest", LoadSample, 64)
+        self.failures: ObjectTable[QueryFailure] = ObjectTable("failures", QueryFailure, 16)
+        self.models: ObjectTable[LoadModel] = ObjectTable("models", LoadModel, 256)
+        self.rings = LoadRings()
+        self.wanted = WantedIndex()
+        self.usage = PodUsage(self.wanted.is_wanted)
+        self.fits = DueQueue()
+        self.changed: set[str] = set()
+        """Keys of objects that changed, came or went in this turn."""
+
+    def tables(self) -> tuple[StatePart, ...]:
+        """What a checkpoint holds."""
+        return (
+            self.ehpas,
+            self.predictions,
+            self.scales,
+            self.hpas,
+            self.control,
+            self.newest,
+            self.failures,
+            self.models,
+            self.rings,
+            *self.usage.tables(),
+        )
+
+    def loaded(self) -> None:
+        """Chunks were put in place: what follows from them is found anew."""
+        self.wanted = WantedIndex()
+        self.usage.rewire(self.wanted.is_wanted)
+        for key, ehpa in self.ehpas.items():
+            self.wanted.put(key, wanted_series.of_ehpa(ehpa.event), ehpa.event.target)
+        for key, prediction in self.predictions.items():
+            self.wanted.put(key, wanted_series.of_prediction(prediction.event), prediction.event.target)
+        self.fits = DueQueue((key, model.due) for key, model in self.models.items())
+
+    def ingest(self, turn: Turn) -> None:
+        """Take in the records of a turn."""
+        for recorded in turn.of("policies"):
+            self._policy(recorded, turn.number)
+        for recorded in turn.of("control"):
+            if isinstance(recorded.event, ControlChanged):
+                self.control.upsert(recorded.event.cluster, ControlRecord(recorded.event, recorded.place))
+        for recorded in turn.of("pod-changes"):
+            self._fact(recorded)
+        for recorded in turn.of("pod-metrics"):
+            if isinstance(recorded.event, MetricsScraped):
+                self._usage(recorded.event, recorded.place)
+        for recorded in turn.of("load-metrics"):
+            self._load(recorded, turn.number)
+
+    def _policy(self, recorded: Recorded, turn: int) -> None:
+        event = recorded.event
+        match event:
+            case EhpaChanged() if self._owns(event.target or event.key):
+                self.ehpas.upsert(event.key, EhpaRecord(event, recorded.place))
+                self._want(event.key, wanted_series.of_ehpa(event), event.target, turn)
+            case TimeSeriesPredictionChanged() if self._owns(event.target or event.key):
+                self.predictions.upsert(event.key, PredictionRecord(event, recorded.place))
+                self._want(event.key, wanted_series.of_prediction(event), event.target, turn)
+            case EhpaChanged() | EhpaRemoved():
+                if self.ehpas.remove(event.key) is not None:
+                    self._want(event.key, (), "", turn)
+            case TimeSeriesPredictionChanged() | TimeSeriesPredictionRemoved():
+                if self.predictions.remove(event.key) is not None:
+                    self._want(event.key, (), "", turn)
+            case _:
+                pass
+
+    def _want(self, key: str, wanted: Iterable[WantedSeries], workload: str, turn: int) -> None:
+        """An object wants these series now; what nobody wants any more is forgotten."""
+        before = {model_key(key, each): each for each in self.wanted.of(key)}
+        left = self.wanted.put(key, wanted, workload) if workload else self.wanted.remove(key)
+        for name in left:
+            self._forget_series(name)
+        kept = self.wanted.of(key) if len(self.wanted.of(key)) <= self._most else []
+        now = {model_key(key, each): each for each in kept if each.options is not None}
+        for name in before.keys() - now.keys():
+            self.models.remove(name)
+            self.fits.remove(name)
+        for name, each in now.items():
+            self.rings.add(ring_key(each))
+            known = self.models.get(name)
+            fresh = LoadModel(each.series, turn)
+            self.models.upsert(name, fresh if known is None or known.series != each.series else replace(known, due=turn))
+            self.fits.put(name, turn)
+        self.usage.wanted_changed()
+        self.changed.add(key)
+
+    def _forget_series(self, name: str) -> None:
+        if name in self.rings:
+            self.rings.remove(name)
+        self.newest.remove(name)
+        self.failures.remove(name)
+
+    def _fact(self, recorded: Recorded) -> None:
+        event = recorded.event
+        match event:
+            case PodChanged():
+                self.usage.pod_changed(event)
+            case PodDeleted():
+                self.usage.pod_deleted(event)
+            case ScaleSeen():
+                self.scales.upsert(event.workload.key, ScaleRecord(event, recorded.place))
+            case HpaSeen():
+                self.hpas.upsert(f"{event.workload.key}|{event.name}", HpaOwner(event.owner_uid))
+            case HpaGone():
+                self.hpas.remove(f"{event.workload.key}|{event.name}")
+            case _:
+                pass
+
+    def _usage(self, event: MetricsScraped, place: Place) -> None:
+        for workload in self.usage.scraped(event):
+            reading = self.usage.usage.get(workload)
+            for each in self.wanted.scraped(workload) if reading is not None else ():
+                resource = each.series.split("#", 1)[0].removeprefix("resource.")
+                total = None if reading is None else reading.total(resource)
+                if reading is not None and total is not None:
+                    self._sample(ring_key(each), LoadSample(reading.at, total, place))
+
+    def _load(self, recorded: Recorded, turn: int) -> None:
+        event = recorded.event
+        match event:
+            case LoadScraped():
+                at = times.to_seconds(event.at)
+                for row, (workload, series) in enumerate(zip(event.workloads, event.series, strict=True)):
+                    name = series_key(workload, series)
+                    if self.wanted.wants(name):
+                        taken = at - (event.ages[row] if event.ages else 0.0)
+                        self.failures.remove(name)
+                        self._sample(name, LoadSample(taken, event.values[row], recorded.place))
+            case LoadHistoryRead():
+                self._history(event, turn)
+            case LoadQueryFailed():
+                name = series_key(event.workload.key, event.series)
+                if self.wanted.wants(name):
+                    self.failures.upsert(name, QueryFailure(event.reason))
+            case _:
+                pass
+
+    def _sample(self, name: str, sample: LoadSample) -> None:
+        before = self.newest.get(name)
+        if before is None or before.at <= sample.at:
+            self.newest.upsert(name, sample)
+        if name in self.rings:
+            self.rings.put(name, sample.at, sample.value)
+
+    def _history(self, event: LoadHistoryRead, turn: int) -> None:
+        """What a metrics store remembers; whoever waits for it is fitted now."""
+        name = series_key(event.workload.key, event.series)
+        if name not in self.rings:
+            return
+        values = np.array([np.nan if value is None else value for value in event.values], np.float64)
+        first = times.to_seconds(event.start)
+        at = (first + np.arange(len(values)) * event.step).astype(np.int64)
+        self.rings.fill(name, at, values)
+        for key in self.wanted.users(name):
+            for each in self.wanted.of(key):
+                found = self.models.get(model_key(key, each))
+                if ring_key(each) == name and found is not None and found.upper is None:
+                    self.fits.put(model_key(key, each), turn)
+                    self.models.upsert(
+                        model_key(key, each), LoadModel(each.series, turn, reason=found.reason, message=found.message)
+                    )

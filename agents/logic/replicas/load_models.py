@@ -1,0 +1,195 @@
+"""One metric's forecast: fitted to what the load was, kept as a profile, and said for the time that somebody asks about."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from agents.logic.forecast import dsp, ensemble, percentile_predictor
+from agents.logic.forecast.ensemble import EnsembleForecast, EnsembleSettings
+from agents.logic.forecast.forecast_values import Forecast, NoForecast, NoForecastReason
+from agents.logic.forecast.load_series import Floats, Times
+from agents.logic.replicas.ehpa_objects import dsp_block, percentile_block
+from agents.logic.replicas.forecaster_settings import ForecasterSettings
+from agents.logic.replicas.load_rings import STEP
+from schemas import times as clock
+from schemas.decisions.forecasts import MetricForecast
+from schemas.policies.scaling import AlgorithmOptions
+from schemas.units import Seconds
+
+MOST_VALUES = 960
+"""Values of one metric in one decision. Of a longer stretch, one value stands for several steps and is their maximum."""
+LONGEST_WINDOW = 7 * 86_400
+"""Seconds."""
+_STEP = 300
+
+
+@dataclass(frozen=True, slots=True)
+class StoredForecast:
+    """A forecast as a checkpoint holds it (`Forecast`)."""
+
+    start: int
+    step: int
+    profile: tuple[float, ...]
+    repeats: int
+
+    @property
+    def forecast(self) -> Forecast:
+        """The forecast."""
+        return Forecast(self.start, self.step, self.profile, self.repeats)
+
+    @staticmethod
+    def of(forecast: Forecast) -> "StoredForecast":
+        """A forecast to keep."""
+        return StoredForecast(forecast.start, forecast.step, forecast.profile, forecast.repeats)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadModel:
+    """What a fit found: to scale by, without the margin, and how good it was; or why nothing. `due` is the next fit's turn."""
+
+    series: str
+    due: int
+    fitted: int = 0
+    upper: StoredForecast | None = None
+    expected: StoredForecast | None = None
+    model: str = ""
+    period: float | None = None
+    error: float | None = None
+    reason: str = ""
+    message: str = ""
+
+    def covers(self, until: float) -> bool:
+        """Whether there is a forecast to this time (seconds since the epoch), but for a step."""
+        return self.upper is not None and self.upper.forecast.last > until - self.upper.step
+
+
+@dataclass(frozen=True, slots=True)
+class FitTask:
+    """What to fit: options, how far ahead in seconds, and the turn's number."""
+
+    series: str
+    options: AlgorithmOptions
+    window: int
+    turn: int
+    settings: ForecasterSettings
+
+
+def fit(times: Times, values: Floats, task: FitTask) -> LoadModel:
+    """The model of a series: samples at ascending times (seconds since the epoch)."""
+    now = task.turn / 1000
+    if not 0 < task.window <= LONGEST_WINDOW:
+        return _none(task, "BadSettings", f"the window is {task.window} s; it must be above 0 and at most {LONGEST_WINDOW}")
+    if not len(times):
+        return _none(task, _word(NoForecastReason.NO_SAMPLES), "nothing is known of this load yet")
+    if now - times[-1] > task.settings.samples_within + STEP:
+        return _none(task, "Stale", f"the last value is {now - times[-1]:g} s old")
+    try:
+        return _fitted(times, values, task)
+    except ValueError as error:
+        return _none(task, _word(NoForecastReason.BAD_SETTINGS), str(error))
+
+
+def _fitted(times: Times, values: Floats, task: FitTask) -> LoadModel:
+    if task.options.type == "percentile":
+        return _percentile(times, values, task)
+    if task.options.type not in ("", "dsp"):
+        raise ValueError(f"'{task.options.type}' is no algorithm; there are 'dsp' and 'percentile'")
+    return _dsp(times, values, task) if task.settings.upstream_predictors else _ensemble(times, values, task)
+
+
+def _ensemble(times: Times, values: Floats, task: FitTask) -> LoadModel:
+    dsp.read(dsp_block(task.options))
+    horizon = -(-2 * task.window // _STEP) * _STEP + _STEP
+    found = ensemble.fit(times, values, EnsembleSettings(step=_STEP, horizon=horizon, coverage=task.settings.coverage))
+    if isinstance(found, NoForecast):
+        return _none(task, _word(found.cause), found.text)
+    return LoadModel(
+        task.series,
+        _next(task),
+        task.turn,
+        StoredForecast.of(found.upper),
+        StoredForecast.of(found.forecast),
+        " + ".join(found.members),
+        _period(found),
+        found.accuracy.error,
+    )
+
+
+def _period(found: EnsembleForecast) -> float | None:
+    return None if found.period is None else float(found.period)
+
+
+def _dsp(times: Times, values: Floats, task: FitTask) -> LoadModel:
+    settings = dsp.read(dsp_block(task.options))
+    found = dsp.fit(times, values, settings)
+    if isinstance(found, NoForecast):
+        return _none(task, _word(found.cause), found.text)
+    best = found.trials[found.chosen]
+    upper = StoredForecast.of(found.forecast)
+    return LoadModel(task.series, _next(task), task.turn, upper, None, f"dsp {found.chosen}", float(found.period), best.error)
+
+
+def _percentile(times: Times, values: Floats, task: FitTask) -> LoadModel:
+    settings = percentile_predictor.read(percentile_block(task.options))
+    known = times > task.turn / 1000 - settings.history
+    estimate = percentile_predictor.estimate([(times[known], values[known])], settings)
+    first = task.turn / 1000
+    last = first + 2 * task.window + task.settings.refit + _STEP
+    found = percentile_predictor.constant(estimate, first=first, last=last, step=max(1, int(settings.step)))
+    if isinstance(found, NoForecast):
+        return _none(task, _word(found.cause), found.text)
+    return LoadModel(
+        task.series, _next(task), task.turn, StoredForecast.of(found), None, f"percentile {settings.percentile:g}", None, None
+    )
+
+
+def _none(task: FitTask, reason: str, message: str) -> LoadModel:
+    return LoadModel(task.series, _next(task), task.turn, reason=reason, message=message)
+
+
+def _next(task: FitTask) -> int:
+    return task.turn + max(1, int(task.settings.refit * 1000))
+
+
+def _word(cause: NoForecastReason) -> str:
+    return cause.name.title().replace("_", "")
+
+
+def said(identifier: str, model: LoadModel, *, first: float, last: float) -> MetricForecast:
+    """The part of a model that a decision says: the values of these times (seconds since the epoch)."""
+    upper = model.upper
+    if upper is None:
+        return MetricForecast(
+            identifier,
+            model.series,
+            clock.from_seconds(first),
+            Seconds(float(_STEP)),
+            fitted=clock.from_ms(model.fitted),
+            reason=model.reason or "NotFitted",
+            message=model.message or "the load was not looked at yet",
+        )
+    start, step, values = _window(upper, first, last)
+    return MetricForecast(
+        identifier,
+        model.series,
+        clock.from_seconds(start),
+        Seconds(float(step)),
+        values,
+        _window(model.expected, first, last)[2] if model.expected is not None else (),
+        model.model,
+        None if model.period is None else Seconds(model.period),
+        model.error,
+        clock.from_ms(model.fitted),
+    )
+
+
+def _window(stored: StoredForecast, first: float, last: float) -> tuple[int, int, tuple[float, ...]]:
+    """Time of the first value, step and values: from the value that holds at `first` to the first one at or after `last`."""
+    step = stored.step
+    start, values = stored.forecast.window(first - step + 1, last + step - 1)
+    merged = -(-len(values) // MOST_VALUES)
+    if merged <= 1:
+        return start, step, values
+    padded = np.full(-(-len(values) // merged) * merged, -np.inf)
+    padded[: len(values)] = values
+    return start, step * merged, tuple(padded.reshape(-1, merged).max(axis=1).tolist())

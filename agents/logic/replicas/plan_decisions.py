@@ -1,0 +1,168 @@
+"""What a pass over an EHPA becomes: a plan where something is new, a refusal where a guard objects, else nothing."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+from agents.engine.turn import Decided, Turn
+from agents.logic.replicas import replica_planning
+from agents.logic.replicas.ehpa_objects import ehpa_of
+from agents.logic.replicas.forecaster_settings import ForecasterSettings
+from agents.logic.replicas.forecaster_state import EhpaRecord
+from agents.logic.replicas.hpa_algorithm import HpaMemory
+from agents.logic.replicas.replica_planning import PassResult, ScalingSituation
+from schemas.decisions.replica_plans import ReplicasPlanned, ReplicasRefused, ScalingMode
+from schemas.ids import DecisionId
+from schemas.names import Workload
+from schemas.policies.ehpa import EhpaChanged
+from schemas.policies.scaling import ScaleStrategy
+from schemas.policies.vpa import TargetRef
+
+NAME = "forecaster"
+SCALING = "ullage/scaling"
+"""The annotation by which an EHPA is carried out without an HPA: `direct`."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanMemory:
+    """What a pass leaves for the next: when that is, the algorithm's memory, and what was decided last.
+
+    `planned` is who carries it out, replicas before and after, and the turn in which the plan runs out; `guard` objected last.
+    """
+
+    due: int
+    memory: HpaMemory = HpaMemory()
+    planned: tuple[str, int, int, int] | None = None
+    guard: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanRequest:
+    """One pass: the EHPA, what the last pass left, when the next one is, and the turn."""
+
+    record: EhpaRecord
+    memory: PlanMemory
+    due: int
+    turn: Turn
+    settings: ForecasterSettings
+    partition: int
+
+    @property
+    def ehpa(self) -> EhpaChanged:
+        """The EHPA."""
+        return self.record.event
+
+    def id(self, kind: str, key: str) -> str:
+        """The id of a decision of this pass."""
+        return str(DecisionId(NAME, self.partition, self.turn.number, kind, key))
+
+
+@dataclass(frozen=True, slots=True)
+class PlanOutcome:
+    """What the pass leaves, and its decisions."""
+
+    memory: PlanMemory
+    decided: tuple[Decided, ...] = ()
+
+
+def decide(request: PlanRequest, objection: tuple[str, str] | None, situation: ScalingSituation | None) -> PlanOutcome:
+    """The decisions of a pass. `objection` is the guard and its sentence; without a situation nobody has seen the scale yet."""
+    if objection is None and situation is None:
+        objection = "scale", "nobody has seen the target's scale yet"
+    if objection is None and situation is not None and situation.scale.reason:
+        objection = "scale", situation.scale.reason
+    if objection is not None or situation is None:
+        return _refused(request, *(objection or ("scale", "")))
+    try:
+        return _planned(request, situation)
+    except ValueError as error:
+        return _refused(request, "spec", str(error))
+
+
+def _refused(request: PlanRequest, guard: str, reason: str) -> PlanOutcome:
+    """A refusal is said once, until another guard objects or none does."""
+    after = replace(request.memory, due=request.due, guard=guard, planned=None)
+    if request.memory.guard == guard:
+        return PlanOutcome(after)
+    ehpa = request.ehpa
+    workload = Workload.parse(ehpa.target or ehpa.key)
+    event = ReplicasRefused(
+        request.id("refuse", ehpa.key), request.turn.at, workload, ehpa.key, guard, reason, {"generation": ehpa.generation}
+    )
+    return PlanOutcome(after, (_decided(request, event),))
+
+
+def _planned(request: PlanRequest, situation: ScalingSituation) -> PlanOutcome:
+    ehpa, mode = request.ehpa, carried_out_by(request.ehpa)
+    result = replica_planning.plan(ehpa_of(ehpa), situation, request.memory.memory, request.settings)
+    replicas = result.decision.replicas
+    if ehpa.strategy is ScaleStrategy.PREVIEW and ehpa.specific_replicas is not None:
+        mode, replicas = ScalingMode.DIRECT, ehpa.specific_replicas
+    current = situation.scale.replicas
+    after = replace(request.memory, due=request.due, memory=result.memory, guard="")
+    before, now = request.memory.planned, request.turn.number
+    repeated = before is not None and before[:3] == (mode.value, current, replicas)
+    open_still = before is not None and (before[3] > now or mode is not ScalingMode.DIRECT or current == replicas)
+    if repeated and open_still:
+        return PlanOutcome(after)
+    expires = now + int(request.settings.expires * 1000)
+    after = replace(after, planned=(mode.value, current, replicas, expires))
+    event = _event(request, result, _because(request, situation, result))
+    event = replace(event, carried_out_by=mode, replicas=replicas)
+    return PlanOutcome(after, (_decided(request, event),))
+
+
+def carried_out_by(ehpa: EhpaChanged) -> ScalingMode:
+    """Who carries out what an EHPA's metrics ask for."""
+    if ehpa.strategy is ScaleStrategy.PREVIEW:
+        return ScalingMode.PREVIEW
+    return ScalingMode.DIRECT if ehpa.annotations.get(SCALING) == "direct" else ScalingMode.HPA
+
+
+def _event(request: PlanRequest, result: PassResult, because: Mapping[str, object]) -> ReplicasPlanned:
+    ehpa, turn = request.ehpa, request.turn
+    return ReplicasPlanned(
+        id=request.id("replicas", ehpa.target),
+        at=turn.at,
+        expires=turn.at + timedelta(seconds=request.settings.expires),
+        workload=Workload.parse(ehpa.target),
+        ehpa=ehpa.key,
+        uid=ehpa.uid,
+        generation=ehpa.generation,
+        carried_out_by=ScalingMode.HPA,
+        target_ref=ehpa.target_ref or TargetRef("", ""),
+        current=int(str(because["asked"])),
+        replicas=result.decision.replicas,
+        least=result.bounds.least,
+        most=result.bounds.most,
+        proposals=result.proposals,
+        stabilized=None if result.decision.sum is None else result.decision.sum.stabilised,
+        because=because,
+    )
+
+
+def _because(request: PlanRequest, situation: ScalingSituation, result: PassResult) -> dict[str, object]:
+    """All that a person needs to redo the sum."""
+    decision, conditions = result.decision, result.memory.conditions
+    found: dict[str, object] = {
+        "asked": situation.scale.replicas,
+        "there": situation.scale.status_replicas,
+        "pods": len(situation.pods),
+        "able": conditions.able,
+        "active": conditions.active,
+        "limited": conditions.limited,
+        "tolerance": request.settings.tolerance,
+    }
+    if decision.sum is not None:
+        found |= {"proposed": decision.sum.proposed, "stabilised": decision.sum.stabilised, "allowed": decision.sum.allowed}
+    if decision.error:
+        found["error"] = decision.error
+    if situation.forecasts:
+        found["forecasts"] = dict(sorted(situation.forecasts.items()))
+    if request.ehpa.strategy is ScaleStrategy.PREVIEW and request.ehpa.specific_replicas is not None:
+        found["specific_replicas"] = request.ehpa.specific_replicas
+    return found
+
+
+def _decided(request: PlanRequest, event: ReplicasPlanned | ReplicasRefused) -> Decided:
+    return Decided("replica-plans", event.workload.key, event, (request.record.place,))

@@ -1,0 +1,158 @@
+"""One pass over a workload that an EHPA scales: what metrics, their forecasts and the crons propose, and what follows."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from agents.logic.replicas import ehpa_crons, hpa_algorithm, hpa_metrics, pod_usage, scaling_behavior
+from agents.logic.replicas.ehpa_manifest import CRON, PREDICTED, PREDICTION, Ehpa
+from agents.logic.replicas.forecaster_settings import ForecasterSettings
+from agents.logic.replicas.hpa_algorithm import Answer, HpaBounds, HpaDecision, HpaMemory
+from agents.logic.replicas.hpa_metrics import HpaMetric, MetricReadings
+from agents.logic.replicas.hpa_pods import ReadinessDelays
+from agents.logic.replicas.pod_usage import ScaledPod, WorkloadReading
+from agents.logic.replicas.replica_proposals import MetricError, ReplicaContext, ReplicaProposal
+from schemas.decisions.replica_plans import MetricProposal, ProposalOrigin
+from schemas.facts.replica_scaling import ScaleSeen
+
+_RESOURCE = ("Resource", "ContainerResource")
+_DEFAULT = HpaMetric("Resource", "cpu", utilization=80)
+"""What the API server puts into an HPA without metrics."""
+_MILLI = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class ScalingSituation:
+    """What is known of a workload: pods, the newest usage, values of its other metrics, forecasts of the next window.
+
+    `values` and `forecasts` are by identifier, in the metric's unit. `now` is in seconds since the epoch.
+    """
+
+    scale: ScaleSeen
+    pods: Sequence[ScaledPod]
+    reading: WorkloadReading | None
+    now: float
+    values: Mapping[str, float] = field(default_factory=dict)
+    forecasts: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class PassResult:
+    """The decision, what the next pass needs, and what was proposed."""
+
+    decision: HpaDecision
+    memory: HpaMemory
+    bounds: HpaBounds
+    proposals: tuple[MetricProposal, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A metric with the readings that it is asked by, and where it comes from."""
+
+    identifier: str
+    origin: ProposalOrigin
+    metric: HpaMetric
+    error: str = ""
+
+
+def plan(ehpa: Ehpa, situation: ScalingSituation, memory: HpaMemory, settings: ForecasterSettings) -> PassResult:
+    """The pass. Raises ValueError for an EHPA whose amounts cannot be read."""
+    behavior = None if ehpa.behavior is None else scaling_behavior.read(ehpa.behavior)
+    least = 1 if ehpa.least is None else ehpa.least
+    bounds = HpaBounds(least, ehpa.most, behavior, settings.downscale_window)
+    context = _context(bounds, situation, settings)
+    metrics = ehpa.metrics or (_DEFAULT,)
+    live = [_Asked(metric.identifier, ProposalOrigin.LIVE, metric) for metric in metrics]
+    readings = _readings(metrics, situation, settings)
+    asked = [*live, *_forecasts(ehpa, situation, readings), *_crons(ehpa, situation, least, readings)]
+    answers = [_answer(each, readings, context) for each in asked]
+    decision, after = hpa_algorithm.decide(bounds, situation.scale.replicas, answers, memory, now=situation.now)
+    proposals = tuple(_proposal(each, answer) for each, answer in zip(asked, answers, strict=True))
+    return PassResult(decision, after, bounds, proposals)
+
+
+def _context(bounds: HpaBounds, situation: ScalingSituation, settings: ForecasterSettings) -> ReplicaContext:
+    up, down = bounds.rules.up.tolerance, bounds.rules.down.tolerance
+    return ReplicaContext(
+        situation.scale.replicas,
+        situation.scale.status_replicas,
+        situation.now,
+        settings.tolerance if down is None else down,
+        settings.tolerance if up is None else up,
+        ReadinessDelays(settings.initialisation, settings.readiness),
+    )
+
+
+@dataclass(slots=True)
+class _Readings:
+    """Readings that grow as metrics are asked for."""
+
+    fixed: MetricReadings
+    values: dict[HpaMetric, int]
+
+
+def _readings(metrics: Sequence[HpaMetric], situation: ScalingSituation, settings: ForecasterSettings) -> _Readings:
+    since = situation.now - settings.samples_within
+    resources = [metric for metric in metrics if metric.kind in _RESOURCE]
+    values = {
+        metric: _milli(situation.values[metric.identifier])
+        for metric in metrics
+        if metric.kind not in _RESOURCE and metric.identifier in situation.values
+    }
+    fixed = MetricReadings(
+        pod_usage.columns(situation.pods),
+        {metric: pod_usage.samples(situation.pods, situation.reading, metric, since=since) for metric in resources},
+        {metric: pod_usage.requested(situation.pods, metric) for metric in resources},
+        values,
+    )
+    return _Readings(fixed, values)
+
+
+def _milli(value: float) -> int:
+    return max(0, math.ceil(value * _MILLI))
+
+
+def _forecasts(ehpa: Ehpa, situation: ScalingSituation, readings: _Readings) -> list[_Asked]:
+    """A metric for each forecast that there is, as upstream's HPA has it: of each replica the same as of the live metric."""
+    found = []
+    for metric in ehpa.metrics:
+        ahead = situation.forecasts.get(metric.identifier)
+        if ahead is None or metric.kind not in PREDICTED:
+            continue
+        target = metric.average
+        if metric.kind in _RESOURCE and metric.utilization is not None:
+            share = pod_usage.share(situation.pods, metric)
+            if isinstance(share, str):
+                found.append(_Asked(metric.identifier, ProposalOrigin.FORECAST, metric, share))
+                continue
+            target = share
+        external = HpaMetric("External", PREDICTION, selector=(("resourceIdentifier", metric.identifier),), average=target)
+        readings.values[external] = _milli(ahead)
+        found.append(_Asked(metric.identifier, ProposalOrigin.FORECAST, external))
+    return found
+
+
+def _crons(ehpa: Ehpa, situation: ScalingSituation, least: int, readings: _Readings) -> list[_Asked]:
+    if not ehpa.crons:
+        return []
+    metric = HpaMetric("External", CRON, average=_MILLI)
+    try:
+        readings.values[metric] = _MILLI * ehpa_crons.wanted(ehpa.crons, situation.now, least=least)
+    except ValueError as error:
+        return [_Asked("cron", ProposalOrigin.CRON, metric, str(error))]
+    return [_Asked("cron", ProposalOrigin.CRON, metric)]
+
+
+def _answer(asked: _Asked, readings: _Readings, context: ReplicaContext) -> Answer:
+    if asked.error:
+        return asked.metric.reason, MetricError(asked.error)
+    return hpa_metrics.ask(asked.metric, readings.fixed, context)
+
+
+def _proposal(asked: _Asked, answer: Answer) -> MetricProposal:
+    if not isinstance(answer, ReplicaProposal):
+        return MetricProposal(asked.identifier, asked.origin, error=answer[1].text)
+    metric = asked.metric
+    target = next((each for each in (metric.utilization, metric.average, metric.value) if each is not None), None)
+    return MetricProposal(asked.identifier, asked.origin, answer.replicas, answer.usage, target, answer.utilization)

@@ -1,0 +1,85 @@
+"""Who wants to know which load: the objects of a partition and their series, found from the objects and no part of the state."""
+
+from collections.abc import Iterable, Iterator
+
+from agents.logic.replicas.wanted_series import WantedSeries
+
+
+def ring_key(wanted: WantedSeries) -> str:
+    """The name of a series among those of all workloads."""
+    return series_key(wanted.workload, wanted.series)
+
+
+def series_key(workload: str, series: str) -> str:
+    """The name of a workload's series among those of all workloads."""
+    return f"{workload}|{series}"
+
+
+def model_key(object_key: str, wanted: WantedSeries) -> str:
+    """The name of the model of one metric of one object."""
+    return f"{object_key}|{wanted.identifier}"
+
+
+class WantedIndex:
+    """The series that objects want, by object, by series and by workload."""
+
+    def __init__(self) -> None:
+        self._of: dict[str, list[WantedSeries]] = {}
+        self._users: dict[str, set[str]] = {}
+        self._objects: dict[str, set[str]] = {}
+        self._workload: dict[str, str] = {}
+
+    def put(self, object_key: str, wanted: Iterable[WantedSeries], workload: str) -> list[str]:
+        """The object wants these series of a workload from now on. Returns the names of series that nobody wants any more."""
+        gone = self.remove(object_key)
+        self._of[object_key] = list(wanted)
+        if workload:
+            self._workload[object_key] = workload
+            self._objects.setdefault(workload, set()).add(object_key)
+        for each in self._of[object_key]:
+            self._users.setdefault(ring_key(each), set()).add(object_key)
+        return [name for name in gone if name not in self._users]
+
+    def remove(self, object_key: str) -> list[str]:
+        """The object wants nothing. Returns the names of series that nobody wants any more."""
+        gone = []
+        for each in self._of.pop(object_key, ()):
+            users = self._users.get(ring_key(each), set())
+            users.discard(object_key)
+            if not users and self._users.pop(ring_key(each), None) is not None:
+                gone.append(ring_key(each))
+        workload = self._workload.pop(object_key, "")
+        if workload:
+            self._objects[workload].discard(object_key)
+            if not self._objects[workload]:
+                del self._objects[workload]
+        return gone
+
+    def of(self, object_key: str) -> list[WantedSeries]:
+        """What an object wants."""
+        return self._of.get(object_key, [])
+
+    def users(self, name: str) -> list[str]:
+        """The keys of the objects that want a series, in order."""
+        return sorted(self._users.get(name, ()))
+
+    def wants(self, name: str) -> bool:
+        """Whether somebody wants a series."""
+        return name in self._users
+
+    def objects(self, workload: str) -> list[str]:
+        """The keys of the objects that are about a workload, in order."""
+        return sorted(self._objects.get(workload, ()))
+
+    def is_wanted(self, workload: str) -> bool:
+        """Whether some object is about a workload."""
+        return workload in self._objects
+
+    def scraped(self, workload: str) -> Iterator[WantedSeries]:
+        """The series of a workload that are added up from what its pods use, each once."""
+        seen: set[str] = set()
+        for key in self.objects(workload):
+            for each in self.of(key):
+                if each.scraped and each.series not in seen:
+                    seen.add(each.series)
+                    yield each

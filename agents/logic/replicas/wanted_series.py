@@ -1,0 +1,68 @@
+"""Which loads the objects of a cluster want to know: the series of each metric, and the query that gives it.
+
+The source of loads and the forecaster both ask here, so that what one reads is what the other waits for.
+"""
+
+from dataclasses import dataclass
+
+from agents.logic.replicas import metric_queries
+from agents.logic.replicas.ehpa_manifest import PREDICTED
+from agents.logic.replicas.ehpa_objects import ehpa_of
+from schemas.facts.load import series_id
+from schemas.policies.ehpa import EhpaChanged
+from schemas.policies.scaling import AlgorithmOptions
+from schemas.policies.time_series_prediction import PredictionMetric, TimeSeriesPredictionChanged
+
+_RESOURCES = ("cpu", "memory")
+
+
+@dataclass(frozen=True, slots=True)
+class WantedSeries:
+    """One series of a workload. `query` gives it, "" if nothing does.
+
+    `scraped`: the forecaster adds it up from what pods use, so the query is asked for its history alone.
+    `options` are how it is to be forecast; None for a value that is only looked at.
+    """
+
+    identifier: str
+    workload: str
+    series: str
+    query: str
+    scraped: bool = False
+    options: AlgorithmOptions | None = None
+
+
+def of_ehpa(event: EhpaChanged) -> list[WantedSeries]:
+    """What an EHPA wants to know; nothing if it cannot be carried out."""
+    try:
+        ehpa = ehpa_of(event)
+    except ValueError:
+        return []
+    options = None
+    if ehpa.prediction is not None and event.prediction is not None:
+        options = event.prediction.algorithm
+    found: dict[str, WantedSeries] = {}
+    for metric in ehpa.metrics:
+        told = ehpa.queries.get(metric.identifier)
+        query = told or metric_queries.query(ehpa, metric) or ""
+        scraped = not told and metric.kind == "Resource" and metric.name in _RESOURCES
+        series = series_id(metric.identifier, "" if scraped else query)
+        forecast = options if metric.kind in PREDICTED else None
+        found.setdefault(metric.identifier, WantedSeries(metric.identifier, event.target, series, query, scraped, forecast))
+    return list(found.values())
+
+
+def of_prediction(event: TimeSeriesPredictionChanged) -> list[WantedSeries]:
+    """What a TimeSeriesPrediction wants to know; nothing of one that follows from an EHPA, or cannot be carried out."""
+    if event.unsupported or event.owner_uid or not event.target:
+        return []
+    return [_of_metric(event, metric) for metric in event.metrics]
+
+
+def _of_metric(event: TimeSeriesPredictionChanged, metric: PredictionMetric) -> WantedSeries:
+    scraped = metric.type == "ResourceQuery" and metric.resource in _RESOURCES
+    identifier = f"resource.{metric.resource}" if scraped else metric.identifier
+    query = metric.expression if metric.type == "ExpressionQuery" else ""
+    options = metric.algorithm or AlgorithmOptions()
+    series = series_id(identifier, "" if scraped else query)
+    return WantedSeries(metric.identifier, event.target, series, query, scraped, options)

@@ -1,0 +1,41 @@
+"""An explanation as plain text, a line a record: the decision, what it rests on as a tree, and what became of it."""
+
+from collections.abc import Iterator
+
+from agents.why import because_texts, describe
+from agents.why.explanation import ExplainedRecord, Explanation
+
+
+def lines(explanation: Explanation, *, full: bool = False) -> Iterator[str]:
+    """The explanation as plain text: the decision, what it rests on as a tree, and what became of it.
+
+    `full` writes every number as the record has it, in cores and bytes, and bounds; otherwise sentences with units.
+    """
+    yield from _lines(explanation.decision, "", "", full=full)
+    if not explanation.outcomes and explanation.is_decision:
+        yield "no outcome yet: no consumer has finished with it"
+    for outcome in explanation.outcomes:
+        yield f"then: {_line(outcome)}"
+    for shown in explanation.scaling:
+        yield from _lines(shown, "", "", full=full)
+
+
+def _lines(shown: ExplainedRecord, head: str, indent: str, *, full: bool) -> Iterator[str]:
+    yield head + _line(shown)
+    trunk = "│  " if shown.causes or shown.more else "   "
+    for line in because_texts.in_full({**shown.exact, **shown.because}) if full else because_texts.in_words(shown.because):
+        yield f"{indent}{trunk}· {line}"
+    for i, cause in enumerate(shown.causes):
+        last = i == len(shown.causes) - 1 and not shown.more
+        ahead, below = ("└─ ", "   ") if last else ("├─ ", "│  ")
+        yield from _lines(cause, indent + ahead, indent + below, full=full)
+    if shown.more:
+        yield f"{indent}└─ and {shown.more} more records"
+
+
+def _line(shown: ExplainedRecord) -> str:
+    if shown.gone:
+        return f"{shown.what} at {shown.place} {shown.gone}"
+    at = f"{shown.at:%Y-%m-%d %H:%M:%S}" if shown.at else "at no time"
+    numbers = ", ".join(f"{name} {describe.text(value)}" for name, value in shown.numbers.items())
+    return f"{at}  {shown.what}: {numbers}  [{shown.place}]"
