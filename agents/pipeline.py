@@ -69,19 +69,24 @@ def stages(settings: Settings) -> tuple[Stage, ...]:
             rules=asdict(settings.nodes),
             defaults=asdict(ScalerSettings()),
         ),
-        Stage(
-            name="forecaster",
-            reads=("policies", "control", "pod-changes", "pod-metrics", "load-metrics"),
-            writes=("replica-plans", "load-forecasts"),
-            open=lambda partition: forecaster.Forecaster(
-                settings.replicas, partition, lambda key: partition_of(key, settings.topics.partitions)
-            ),
-            refuse=refuse,
-            ahead=ahead,
-            program=forecaster.PROGRAM,
-            rules=asdict(settings.replicas),
-            defaults=asdict(ForecasterSettings()),
+        _forecaster(settings),
+    )
+
+
+def _forecaster(settings: Settings) -> Stage:
+    """The stage that says what load will be, and how many replicas there should be for it."""
+    return Stage(
+        name="forecaster",
+        reads=("policies", "control", "pod-changes", "pod-metrics", "load-metrics"),
+        writes=("replica-plans", "load-forecasts"),
+        open=lambda partition: forecaster.Forecaster(
+            settings.replicas, partition, lambda key: partition_of(key, settings.topics.partitions)
         ),
+        refuse=refuse,
+        ahead=ahead,
+        program=forecaster.PROGRAM,
+        rules=asdict(settings.replicas),
+        defaults=asdict(ForecasterSettings()),
     )
 
 
