@@ -13,7 +13,7 @@ from agents.logic.replicas import wanted_series
 from agents.logic.replicas.due_queue import DueQueue
 from agents.logic.replicas.load_models import LoadModel
 from agents.logic.replicas.load_rings import LoadRings
-from agents.logic.replicas.pod_usage import PodUsage
+from agents.logic.replicas.pod_usage import ScaledPodUsage
 from agents.logic.replicas.wanted_index import WantedIndex, model_key, ring_key, series_key
 from agents.logic.replicas.wanted_series import WantedSeries
 from schemas import times
@@ -92,7 +92,7 @@ class ForecasterState:
         self.models: ObjectTable[LoadModel] = ObjectTable("models", LoadModel, 256)
         self.rings = LoadRings()
         self.wanted = WantedIndex()
-        self.usage = PodUsage(self.wanted.is_wanted)
+        self.usage = ScaledPodUsage(self.wanted.is_wanted)
         self.fits = DueQueue()
         self.changed: set[str] = set()
         """Keys of objects that changed, came or went in this turn."""

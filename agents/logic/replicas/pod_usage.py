@@ -90,7 +90,7 @@ class WorkloadReading:
         return math.fsum(known) if known else None
 
 
-class PodUsage:
+class ScaledPodUsage:
     """The pods of all workloads of a partition, and the newest usage of those that `is_wanted`."""
 
     def __init__(self, is_wanted: Callable[[str], bool]) -> None:
