@@ -34,18 +34,25 @@ class ResizeState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ContainerSeen:
-    """One container of a pod, as its spec and status stand."""
+    """One container of a pod, as its spec and status stand.
+
+    `restarts_on`: the resources whose change in place restarts it (`resizePolicy` of the pod).
+    """
 
     name: str
     requests: Amounts = Amounts()
     limits: Amounts = Amounts()
     restarts: int = 0
     ready: bool = False
+    restarts_on: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class PodChanged:
-    """A pod was created or its spec or status changed. Key: the workload; a copy is keyed by cluster."""
+    """A pod was created or its spec or status changed. Key: the workload; a copy is keyed by cluster.
+
+    `opted_out`: the annotation by which its owner asks that nobody evicts it; empty when there is none.
+    """
 
     at: datetime
     workload: Workload
@@ -59,6 +66,7 @@ class PodChanged:
     started: datetime | None = None
     init_containers: tuple[ContainerSeen, ...] = ()
     qos: str = ""
+    opted_out: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,6 +52,8 @@ class Pod:
     """The pod is being deleted."""
     init_containers: tuple[ContainerSeen, ...] = ()
     qos: str = ""
+    opted_out: str = ""
+    """The annotation by which the pod's owner asks that nobody evicts it; empty when there is none."""
     version: str = field(default="", compare=False)
     """The object's version, by which a change finds out that the pod is no longer as it was read; empty when there is none."""
 

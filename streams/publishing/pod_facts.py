@@ -30,6 +30,7 @@ def pod_changed(pod: Pod, at: datetime) -> PodChanged:
         started=pod.started,
         init_containers=pod.init_containers,
         qos=pod.qos,
+        opted_out=pod.opted_out,
     )
 
 

@@ -22,6 +22,12 @@ class Headcount:
         self.running += running
         self.acting += acting and running
 
+    def add(self, other: "Headcount") -> None:
+        """Count the members of a smaller group as well."""
+        self.live += other.live
+        self.running += other.running
+        self.acting += other.acting
+
     @property
     def away(self) -> int:
         """Members that do not run or are being changed."""

@@ -126,6 +126,19 @@ def changes(situation: PodSituation) -> tuple[Mapping[str, Amounts], Mapping[str
     return requests, {c.name: limit_amounts(c.requests, c.limits, wanted[c.name]) for c in seen}
 
 
+def restarts(situation: PodSituation) -> bool:
+    """Whether a resize in place restarts a container: one of its resources changes for which the pod's resizePolicy says so."""
+    requests, limits = changes(situation)
+    for seen in situation.pod.fact.containers:
+        for resource in seen.restarts_on:
+            pairs = ((requests.get(seen.name), seen.requests), (limits.get(seen.name), seen.limits))
+            for after, before in pairs:
+                wanted = getattr(after, resource, None)
+                if wanted is not None and wanted != getattr(before, resource, None):
+                    return True
+    return False
+
+
 def stuck(situation: PodSituation, settings: UpdateSettings) -> bool:
     """Whether a resize that was begun will not come about."""
     since, resize = situation.history.resizing, situation.pod.fact.resize

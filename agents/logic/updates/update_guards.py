@@ -2,14 +2,16 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 
 from agents.logic.guards import budget, shared_guards
 from agents.logic.guards.budget import Headcount
 from agents.logic.guards.shared_guards import ControlRecord, Objection
 from agents.logic.updates import disruption
-from agents.logic.updates.candidate import Candidate, keeps_service_class, stuck
+from agents.logic.updates.candidate import Candidate, keeps_service_class, restarts, stuck
 from agents.logic.updates.disruption import ReplicaCounts, ReplicaGroup
 from agents.logic.updates.update_settings import UpdateSettings
+from agents.logic.updates.updater_state import WorkloadEviction
 from schemas.decisions.recommendations import CitedRules
 from schemas.facts.pods import PodPhase, ResizeState
 from schemas.outcomes import Action
@@ -22,8 +24,9 @@ from schemas.units import Fraction
 class ClusterSituation:
     """What the guards may know besides the pod. Times are turn numbers.
 
-    `facts_seen`: the last turn with a fact about a pod of the cluster; `workload`: the candidate's own; `planned`: how many plans
-    were made for the cluster in this turn; `rules`: those of the log that the settings come from.
+    `facts_seen`: the last turn with a fact about a pod of the cluster; `workload` and `namespace`: the candidate's own;
+    `planned`: how many plans were made for the cluster in this turn; `rules`: those of the log that the settings come from;
+    `evicted`: the last eviction of the workload.
     """
 
     now: int
@@ -32,9 +35,11 @@ class ClusterSituation:
     control: ControlRecord | None
     cluster: Headcount
     workload: Headcount
+    namespace: Headcount
     planned: int
     settings: UpdateSettings
     rules: CitedRules | None = None
+    evicted: WorkloadEviction | None = None
 
     @property
     def mode(self) -> Mode:
@@ -68,6 +73,33 @@ def _mode(candidate: Candidate, _cluster: ClusterSituation) -> str | None:
     if policy.update_mode in (UpdateMode.OFF, UpdateMode.INITIAL):
         return f"policy '{policy.target}' has update mode '{policy.update_mode}', which leaves running pods alone"
     return None
+
+
+def _protected(candidate: Candidate, cluster: ClusterSituation) -> str | None:
+    namespace = candidate.situation.pod.fact.pod.namespace
+    patterns = (each.strip() for each in cluster.settings.protected_namespaces.split(","))
+    found = next((each for each in patterns if each and fnmatchcase(namespace, each)), None)
+    return None if found is None else f"namespace '{namespace}' is protected by the setting '{found}'"
+
+
+def _opted_out(candidate: Candidate, cluster: ClusterSituation) -> str | None:
+    asked = candidate.situation.pod.fact.opted_out
+    if not asked or not cluster.settings.honor_opt_outs or not _disrupts(candidate):
+        return None
+    return f"the pod is annotated '{asked}', which asks that nobody evicts it"
+
+
+def _disrupts(candidate: Candidate) -> bool:
+    """Whether the change stops a container: an eviction does, and a resize of what a container must be restarted for."""
+    return candidate.action is Action.EVICT or restarts(candidate.situation)
+
+
+def _unchanged(candidate: Candidate, cluster: ClusterSituation) -> str | None:
+    evicted, pause = cluster.evicted, cluster.settings.unchanged_pause
+    if candidate.action is not Action.EVICT or evicted is None or evicted.judged is None or not evicted.fault:
+        return None
+    seconds = (cluster.now - evicted.judged) / 1000
+    return None if seconds >= pause else f"{evicted.fault}; the next pod is evicted after {pause:g} s"
 
 
 def _paused(_candidate: Candidate, cluster: ClusterSituation) -> str | None:
@@ -126,7 +158,7 @@ def _replicas(candidate: Candidate, cluster: ClusterSituation) -> str | None:
 
 def _tolerance(candidate: Candidate, cluster: ClusterSituation) -> str | None:
     group, skip = _group(candidate, cluster), cluster.settings.in_place_skips_disruption
-    if group is None or group.disruptable or (skip and candidate.action is Action.RESIZE):
+    if group is None or group.disruptable or (skip and not _disrupts(candidate)):
         return None
     away = f"{cluster.workload.away} of the workload's {cluster.workload.live} pods are away"
     return f"{away}; the tolerance is {cluster.settings.eviction_tolerance:g}"
@@ -143,6 +175,10 @@ def _workload_budget(_candidate: Candidate, cluster: ClusterSituation) -> str | 
     return budget.over_budget("workload", cluster.workload, cluster.budget)
 
 
+def _namespace_budget(_candidate: Candidate, cluster: ClusterSituation) -> str | None:
+    return budget.over_budget("namespace", cluster.namespace, cluster.budget)
+
+
 def _cluster_budget(_candidate: Candidate, cluster: ClusterSituation) -> str | None:
     return budget.over_budget("cluster", cluster.cluster, cluster.budget)
 
@@ -153,6 +189,8 @@ def _rate(_candidate: Candidate, cluster: ClusterSituation) -> str | None:
 
 GUARDS: tuple[tuple[str, Guard], ...] = (
     ("mode", _mode),
+    ("protected", _protected),
+    ("opt-out", _opted_out),
     ("paused", _paused),
     ("warm-up", _warm_up),
     ("blind", _blind),
@@ -160,11 +198,13 @@ GUARDS: tuple[tuple[str, Guard], ...] = (
     ("phase", _phase),
     ("resizing", _resizing),
     ("service-class", _service_class),
+    ("unchanged", _unchanged),
     ("cool-down", _cool_down),
     ("replicas", _replicas),
     ("tolerance", _tolerance),
     ("workload-budget", _workload_budget),
     ("budget", _cluster_budget),
+    ("namespace-budget", _namespace_budget),
     ("rate", _rate),
 )
 """In the order in which they are asked."""

@@ -17,7 +17,8 @@ from schemas import times
 from schemas.facts.pods import PodPhase
 from schemas.policies.control import Mode
 
-WAITING = frozenset({"warm-up", "phase", "resizing", "cool-down", "tolerance", "workload-budget", "budget", "rate"})
+_BUDGETS = ("workload-budget", "namespace-budget", "budget")
+WAITING = frozenset({"warm-up", "phase", "resizing", "unchanged", "cool-down", "tolerance", *_BUDGETS, "rate"})
 """Guards that pass by themselves."""
 
 

@@ -32,6 +32,12 @@ class UpdateSettings:
     """A resize that is still going on after this time becomes an eviction."""
     budget: Fraction = Fraction(0.1)
     """Share of a cluster's pods that may be away or being changed, where no control record says another. Not upstream's."""
+    protected_namespaces: str = "kube-system"
+    """Namespaces whose pods are left alone, separated by commas; `*` stands for any text. Not upstream's."""
+    honor_opt_outs: bool = True
+    """Pods whose annotations ask cluster-autoscaler or Karpenter not to evict them are not evicted. Not upstream's."""
+    unchanged_pause: Seconds = Seconds(3600.0)
+    """No pod of a workload is evicted for this long after one came back as it was, or as nobody recommended. Not upstream's."""
     rate: int = 100
     """Plans in one interval for each cluster, at most. Upstream has no limit by default."""
     warm_up: Seconds = Seconds(300.0)
@@ -63,3 +69,16 @@ class UpdateRules(UpdateSettings):
 
     recommender: str = DEFAULT_RECOMMENDER
     """VPA objects count that name this recommender; `default` also stands for those that name none."""
+
+
+UPSTREAM = UpdateSettings(
+    in_place_skips_disruption=False,
+    budget=Fraction(1.0),
+    protected_namespaces="",
+    honor_opt_outs=False,
+    unchanged_pause=Seconds(0.0),
+    rate=1_000_000,
+    warm_up=Seconds(0.0),
+    cool_down=Seconds(0.0),
+)
+"""Upstream's behaviour: none of the guards that are ours holds anything back. The cluster's control record needs budget 1, too."""

@@ -20,7 +20,7 @@ from agents.logic.updates.candidate import Candidate, PodSituation, PriorityCach
 from agents.logic.updates.update_guards import ClusterSituation, first_objection
 from agents.logic.updates.update_refusals import IntervalRefusals
 from agents.logic.updates.update_settings import UpdateRules, UpdateSettings
-from agents.logic.updates.updater_state import NO_HISTORY, OpenPlan, PodHistory, UpdaterState
+from agents.logic.updates.updater_state import NO_HISTORY, OpenPlan, PodHistory, UpdaterState, WorkloadEviction
 from schemas import times
 from schemas.facts.pods import PodPhase
 from schemas.names import cluster_of
@@ -44,23 +44,30 @@ class TurnsTaken:
 class ClusterCandidates:
     """The pods of a cluster that should be changed, the most urgent first, with what the guards know of it.
 
-    `counts` has the pods of each workload.
+    `counts` has the pods of each workload, `namespaces` those of each namespace, `evictions` the last eviction of each workload.
     """
 
     cluster: str
     situation: ClusterSituation
     pods: Sequence[Candidate]
     counts: Mapping[str, Headcount]
+    namespaces: Mapping[str, Headcount]
+    evictions: ObjectTable[WorkloadEviction]
 
     def judged(self) -> Iterator[tuple[Candidate, ClusterSituation, Objection | None]]:
         """Each pod, what the guards knew of its cluster, and the first objection. A pod without one counts for those after it."""
         situation = self.situation
         for each in self.pods:
-            situation = replace(situation, workload=self.counts[each.situation.workload])
+            workload = each.situation.workload
+            namespace = self.namespaces[workload.split("/")[1]]
+            situation = replace(
+                situation, workload=self.counts[workload], namespace=namespace, evicted=self.evictions.get(workload)
+            )
             objection = first_objection(each, situation)
             yield each, situation, objection
             if objection is None:
                 situation.workload.acting += 1
+                situation.namespace.acting += 1
                 situation.cluster.acting += 1
                 situation = replace(situation, planned=situation.planned + 1)
 
@@ -150,10 +157,14 @@ class Updater(PartedState):
         for cluster, names in workloads.items():
             found = [each for workload in names for each in self._candidates(workload, taken.turn, fresh=fresh)]
             if found:
-                total = Headcount()
-                counts = {workload: self._count(workload, taken.turn, total, fresh=fresh) for workload in names}
+                counts = {workload: self._count(workload, taken.turn, fresh=fresh) for workload in names}
+                total, namespaces = Headcount(), dict[str, Headcount]()
+                for workload, count in counts.items():
+                    total.add(count)
+                    namespaces.setdefault(workload.split("/")[1], Headcount()).add(count)
                 found.sort(key=lambda each: each.order)
-                yield ClusterCandidates(cluster, self._situation(taken, cluster, total), found, counts)
+                situation = self._situation(taken, cluster, total)
+                yield ClusterCandidates(cluster, situation, found, counts, namespaces, self.clusters.evictions)
 
     def _situation(self, taken: TurnsTaken, cluster: str, total: Headcount) -> ClusterSituation:
         """What the guards know of a cluster besides the pod."""
@@ -165,6 +176,7 @@ class Updater(PartedState):
             control=self.clusters.control.get(cluster),
             cluster=total,
             workload=total,
+            namespace=total,
             planned=0,
             settings=self.settings,
             rules=self.rules.cited,
@@ -175,7 +187,7 @@ class Updater(PartedState):
         for each, situation, objection in cluster.judged():
             if objection is None:
                 plan = plan_builder.plan(each, situation, turn, self.partition)
-                self._remember(each, OpenPlan(plan.id, each.action, times.to_ms(plan.void_after)))
+                self._remember(each, OpenPlan(plan.id, each.action, times.to_ms(plan.void_after), expect=plan.expect))
                 yield plan_builder.decided(plan, each, situation)
             else:
                 refusals.add(each, situation, objection)
@@ -201,15 +213,14 @@ class Updater(PartedState):
         history = self.clusters.histories.get(uid) or NO_HISTORY
         return replace(history, plan=None, acted=None) if fresh else history
 
-    def _count(self, workload: str, now: int, total: Headcount, *, fresh: bool) -> Headcount:
-        """Count the pods of a workload, and add them to the total of their cluster."""
+    def _count(self, workload: str, now: int, *, fresh: bool) -> Headcount:
+        """Count the pods of a workload."""
         count = Headcount()
         for uid, pod in self.clusters.pods_of[workload].items():
             if pod.fact.phase not in _ENDED:
                 running = pod.fact.phase is PodPhase.RUNNING
                 acting = self._history(uid, fresh=fresh).has_plan(now)
                 count.count(running=running, acting=acting)
-                total.count(running=running, acting=acting)
         return count
 
     def _remember(self, planned: Candidate, plan: OpenPlan) -> None:

@@ -15,8 +15,8 @@ from agents.logic.guards.shared_guards import ControlRecord
 from schemas import times
 from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
 from schemas.facts.pods import PodChanged, PodDeleted, ResizeState
-from schemas.names import Place
-from schemas.outcomes import Action, ActionFinished, Result
+from schemas.names import Amounts, Place
+from schemas.outcomes import Action, ActionFinished, OutcomeDetail, Result
 from schemas.policies.control import ControlChanged
 from schemas.policies.reverts import RevertEnded, RevertRequested
 from schemas.subjects import SubjectKind
@@ -46,6 +46,19 @@ class NewestRecommendation:
 
 
 @dataclass(frozen=True, slots=True)
+class WorkloadEviction:
+    """The last pod of a workload that was evicted for us, in turn `at`: what it requested, and what the next new pod was like.
+
+    `fault` says what is wrong with that one, empty while none has come or nothing is wrong; `judged` when that was found.
+    """
+
+    at: int
+    expect: Mapping[str, Amounts]
+    judged: int | None = None
+    fault: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class RevertRecord:
     """A revert in force, and its place in the log."""
 
@@ -63,13 +76,14 @@ class RevertRecord:
 class OpenPlan:
     """A plan that has no final outcome yet. `expires` is the last turn in which it may still be carried out.
 
-    `done`: the cluster accepted an eviction, and the pod is on its way out.
+    `done`: the cluster accepted an eviction, and the pod is on its way out. `expect`: what the pod requested.
     """
 
     id: str
     action: Action
     expires: int
     done: bool = False
+    expect: Mapping[str, Amounts] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,13 +131,14 @@ class UpdaterState:
         self.control: ObjectTable[ControlRecord] = ObjectTable("control", ControlRecord, 1)
         self.facts: ObjectTable[LastPodFact] = ObjectTable("facts", LastPodFact, 1)
         self.refused: ObjectTable[RefusedPods] = ObjectTable("refused", RefusedPods, 64)
+        self.evictions: ObjectTable[WorkloadEviction] = ObjectTable("evictions", WorkloadEviction, 64)
         self.reverts: ObjectTable[RevertRecord] = ObjectTable("reverts", RevertRecord, 16)
         self._deferred: dict[str, DeferredRecord] = {}
         self._pods_of: dict[str, dict[str, PodRecord]] | None = None
 
     def tables(self) -> tuple[StatePart, ...]:
         """All tables but those of the policies."""
-        return (self.pods, self.recommended, self.histories, self.control, self.facts, self.refused, self.reverts)
+        return (self.pods, self.recommended, self.histories, self.control, self.facts, self.refused, self.reverts, self.evictions)
 
     def loaded(self) -> None:
         """A chunk was loaded, so the index of pods must be built again."""
@@ -152,7 +167,7 @@ class UpdaterState:
             self._ingest_recommendation(recorded)
         for recorded in turn.of("outcomes"):
             if isinstance(recorded.event, ActionFinished):
-                self._ingest_outcome(recorded.event)
+                self._ingest_outcome(recorded.event, turn.number)
 
     def forget_recommendations(self, before: int) -> None:
         """Forget those of workloads without a pod that are older than this turn: they would be too old to act on."""
@@ -187,6 +202,8 @@ class UpdaterState:
 
     def _upsert_pod(self, event: PodChanged, place: Place, now: int) -> None:
         uid = event.pod.uid
+        if uid not in self.pods:
+            self._judge_replacement(event, now)
         pod = PodRecord(replace(event, labels={}), place)
         self._remove_from_index(uid)  # the source may have found a better owner since
         self.pods_of.setdefault(event.workload.key, {})[uid] = pod
@@ -195,6 +212,22 @@ class UpdaterState:
         resizing = None if event.resize is ResizeState.NONE else (history.resizing or now)
         if resizing != history.resizing:
             self.histories.upsert(uid, replace(history, resizing=resizing))
+
+    def _judge_replacement(self, event: PodChanged, now: int) -> None:
+        """The first new pod after an eviction shows whether anything gives new pods other requests."""
+        workload = event.workload.key
+        evicted, recommended = self.evictions.get(workload), self.recommendation(workload)
+        if evicted is None or recommended is None:
+            return
+        seen = {c.name: c.requests for c in event.containers if c.name in evicted.expect}
+        targets = {c.container: c for c in recommended.containers}
+        if seen == evicted.expect:
+            fault = f"pod '{event.pod.name}' came back as the evicted one was: nothing changes the requests of new pods"
+        elif all(name in targets and _within(targets[name], asked) for name, asked in seen.items()):
+            fault = ""
+        else:
+            fault = f"pod '{event.pod.name}' came back with requests that nobody recommended: somebody else changes them"
+        self.evictions.upsert(workload, replace(evicted, judged=now, fault=fault))
 
     def _remove_pod(self, uid: str) -> None:
         self._remove_from_index(uid)
@@ -243,15 +276,26 @@ class UpdaterState:
             newest = NewestRecommendation(event.id, turn, event.at, recorded.place, event.containers, oom_at, oom_uid)
             self.recommended.upsert(key, newest)
 
-    def _ingest_outcome(self, event: ActionFinished) -> None:
+    def _ingest_outcome(self, event: ActionFinished, now: int) -> None:
         if event.subject.kind is not SubjectKind.POD:
             return
         history = self.histories.get(event.subject.uid)
         if history is None or history.plan is None or history.plan.id != event.decision:
             return
         if event.result is Result.DONE and event.action is Action.EVICT:
+            if event.detail is not OutcomeDetail.ALREADY_DONE and event.subject.workload:
+                self.evictions.upsert(event.subject.workload, WorkloadEviction(now, history.plan.expect))
             history = replace(history, plan=replace(history.plan, done=True))
         else:
             failed = event.action is Action.RESIZE and event.result is Result.FAILED
             history = replace(history, plan=None, resize_failed=history.resize_failed or failed)
         self.histories.upsert(event.subject.uid, history)
+
+
+def _within(recommended: ContainerRecommendation, asked: Amounts) -> bool:
+    """Whether requests lie within the bounds of a recommendation."""
+    low, high = recommended.lower, recommended.upper
+    bounds = ((low.cpu, asked.cpu, high.cpu), (low.memory, asked.memory, high.memory))
+    return all(
+        (least is None or (value or 0) >= least) and (most is None or (value or 0) <= most) for least, value, most in bounds
+    )

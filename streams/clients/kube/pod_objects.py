@@ -18,6 +18,9 @@ from schemas.units import Seconds
 from streams.clients.cluster_port import OOMKill, Pod, PodUsage
 from streams.clients.kube import quantities
 
+_RESTARTS = "RestartContainer"
+_OPT_OUTS = (("cluster-autoscaler.kubernetes.io/safe-to-evict", "false"), ("karpenter.sh/do-not-disrupt", "true"))
+"""Annotations of others that ask for the same: leave this pod where it is."""
 HASH_LABEL = "pod-template-hash"
 Time = Annotated[datetime, msgspec.Meta(tz=True)]
 """A time with an offset, as all of Kubernetes' times have."""
@@ -45,6 +48,12 @@ class ObjectMeta(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     owner_references: list[OwnerReference] = []
 
 
+class PodMeta(ObjectMeta, frozen=True, gc=False, rename="camel"):
+    """A pod's metadata, with its annotations."""
+
+    annotations: dict[str, str] | None = None
+
+
 class ResourceRequirements(msgspec.Struct, frozen=True, gc=False):
     """Requests and limits as quantities, by resource."""
 
@@ -52,11 +61,19 @@ class ResourceRequirements(msgspec.Struct, frozen=True, gc=False):
     limits: dict[str, str] | None = None
 
 
-class PodContainer(msgspec.Struct, frozen=True, gc=False):
+class ContainerResizePolicy(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """What becomes of a container when one of its resources is resized in place."""
+
+    resource_name: str = ""
+    restart_policy: str = ""
+
+
+class PodContainer(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """A container in a pod's spec."""
 
     name: str
     resources: ResourceRequirements = ResourceRequirements()
+    resize_policy: list[ContainerResizePolicy] = []
 
 
 class ContainerTerminated(msgspec.Struct, frozen=True, gc=False, rename="camel"):
@@ -121,7 +138,7 @@ class PodStatus(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 class PodObject(msgspec.Struct, frozen=True, gc=False):
     """A pod as the API server sends it."""
 
-    metadata: ObjectMeta
+    metadata: PodMeta
     spec: PodSpec
     status: PodStatus = PodStatus()
 
@@ -200,6 +217,7 @@ def read_pod(cluster: str, pod: PodObject) -> Pod:
         leaving=meta.deletion_timestamp is not None,
         init_containers=tuple(_container(container, first.get(container.name)) for container in pod.spec.init_containers),
         qos=pod.status.qos_class,
+        opted_out=_opted_out(meta.annotations or {}),
         version=meta.resource_version,
     )
 
@@ -234,7 +252,13 @@ def _container(container: PodContainer, status: ContainerStatus | None) -> Conta
         limits=_read(resources.limits),
         restarts=0 if status is None else status.restart_count,
         ready=status is not None and status.ready,
+        restarts_on=tuple(sorted(each.resource_name for each in container.resize_policy if each.restart_policy == _RESTARTS)),
     )
+
+
+def _opted_out(annotations: Mapping[str, str]) -> str:
+    found = (f"{name}={value}" for name, value in _OPT_OUTS if annotations.get(name) == value)
+    return next(found, "")
 
 
 def _read(texts: Mapping[str, str] | None) -> Amounts:

@@ -330,6 +330,89 @@ def test_guard_budget_of_the_cluster() -> None:
     assert set(guards) == {"workload-budget", "tolerance", "budget"} - ({"workload-budget"} if "tolerance" in guards else set())
 
 
+def test_guard_protected() -> None:
+    dns = Workload("demo", "kube-system", "Deployment", "dns")
+    pods = [pod(name, START, workload=dns, pod=PodName("kube-system", name, f"uid-{name}")) for name in "abc"]
+    assert only_guard(look(open_stage(*pods), recommendations_by_cluster=[recommend(LATER, dns)])) == "protected"
+    allowed = open_stage(*pods, protected_namespaces="kube-node-lease, other-*")
+    assert isinstance(look(allowed, recommendations_by_cluster=[recommend(LATER, dns)])[0], ResizePlanned)
+
+
+OPTED_OUT = "karpenter.sh/do-not-disrupt=true"
+
+
+def test_guard_opt_out() -> None:
+    pods = [pod(name, START, opted_out=OPTED_OUT) for name in "abc"]
+    [refused] = at_once(open_stage(*pods, mode=UpdateMode.RECREATE))
+    assert (refused.guard, refused.pods) == ("opt-out", 3)
+    assert refused.reason == f"the pod is annotated '{OPTED_OUT}', which asks that nobody evicts it"
+    assert isinstance(at_once(open_stage(*pods))[0], ResizePlanned)
+    assert isinstance(at_once(open_stage(*pods, mode=UpdateMode.RECREATE, honor_opt_outs=False))[0], EvictionPlanned)
+
+
+RESTARTED = ContainerSeen("app", Amounts(1.0, GIB), Amounts(2.0, 2 * GIB), restarts_on=("cpu",))  # type: ignore[arg-type]  # units
+
+
+def test_a_resize_that_restarts_a_container_counts_as_a_disruption() -> None:
+    pods = [pod(name, START, containers=(RESTARTED,)) for name in "abcd"]
+    skipping = open_stage(*pods, in_place_skips_disruption=True)
+    decided = at_once(skipping)
+    assert [getattr(each, "guard", type(each).__name__) for each in decided] == ["ResizePlanned"] * 2 + ["tolerance"]
+    opted_out = [pod(name, START, containers=(RESTARTED,), opted_out=OPTED_OUT) for name in "abcd"]
+    assert only_guard(at_once(open_stage(*opted_out))) == "opt-out"
+    memory = replace(RESTARTED, restarts_on=("memory",))  # which stays as it is
+    pods = [pod(name, START, containers=(memory,)) for name in "abcd"]
+    assert len(at_once(open_stage(*pods, in_place_skips_disruption=True))) == 4
+
+
+def test_guard_budget_of_the_namespace() -> None:
+    busy = [Workload("demo", "web", "Deployment", f"w{i}") for i in range(10)]
+    quiet = Workload("demo", "quiet", "Deployment", "q")
+    pods = [pod(f"p{i}-{j}", START, workload=w) for i, w in enumerate(busy) for j in range(4)]
+    pods += [pod(f"q{i}", START, workload=quiet) for i in range(160)]
+    decided = look(open_stage(*pods, control=apply(budget=0.1)), recommendations_by_cluster=[recommend(LATER, w) for w in busy])
+    assert [type(d) for d in decided].count(ResizePlanned) == 4  # 10 % of the namespace's 40; the cluster's 200 would allow 20
+    assert (
+        "4 of the namespace's 40 pods" in {d.guard: d.reason for d in decided if isinstance(d, UpdateRefused)}["namespace-budget"]
+    )
+
+
+def after_an_eviction(back: Any) -> Any:
+    """A stage that evicted one of three pods, whose successor is `back`; the cool-down is over."""
+    stage = open_stage(mode=UpdateMode.RECREATE, cool_down=0.0, budget=1.0)
+    plan = at_once(stage)[0]
+    look(stage, LATER + MINUTE, outcomes=[finished(plan, Result.DONE, Action.EVICT)])
+    gone = PodDeleted(when(LATER + 2 * MINUTE), API, plan.pod)
+    look(stage, LATER + 2 * MINUTE, pod_changes_by_cluster=[gone, back])
+    return stage
+
+
+def requesting(cpu: float) -> Any:
+    seen = ContainerSeen("app", Amounts(cpu, GIB), Amounts(2.0, 2 * GIB))  # type: ignore[arg-type]  # units
+    return pod("new", LATER + 2 * MINUTE, containers=(seen,))
+
+
+@pytest.mark.parametrize(
+    ("cpu", "says"),
+    [(1.0, "came back as the evicted one was"), (3.0, "came back with requests that nobody recommended")],
+)
+def test_guard_unchanged(cpu: float, says: str) -> None:
+    stage = after_an_eviction(requesting(cpu))
+    said = stage.clusters.evictions.get(API.key)
+    assert says in said.fault
+    decided = look(stage, LATER + 30 * MINUTE, recommendations_by_cluster=[recommend(LATER + 30 * MINUTE)])
+    assert [type(each) for each in decided if each.at == when(LATER + 30 * MINUTE)] == []  # said at once, and nothing since
+    [planned, *_] = look(stage, LATER + 63 * MINUTE, recommendations_by_cluster=[recommend(LATER + 63 * MINUTE)])
+    assert isinstance(planned, EvictionPlanned)
+
+
+def test_after_a_successor_with_the_recommended_requests_the_next_pod_goes() -> None:
+    stage = after_an_eviction(requesting(0.2))
+    assert stage.clusters.evictions.get(API.key).fault == ""
+    later = LATER + 10 * MINUTE
+    assert EvictionPlanned in [type(each) for each in look(stage, later, recommendations_by_cluster=[recommend(later)])]
+
+
 def test_guard_rate() -> None:
     other = [Workload("demo", "web", "Deployment", f"w{i}") for i in range(4)]
     pods = [pod(f"p{i}-{j}", START, workload=w) for i, w in enumerate(other) for j in range(2)]
