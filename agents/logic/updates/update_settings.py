@@ -81,4 +81,4 @@ UPSTREAM = UpdateSettings(
     warm_up=Seconds(0.0),
     cool_down=Seconds(0.0),
 )
-"""Upstream's behaviour: none of the guards that are ours holds anything back. The cluster's control record needs budget 1, too."""
+"""As upstream: none of our own guards holds anything back. The cluster's control record needs budget 1, too."""
