@@ -48,10 +48,11 @@ class ObjectMeta(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     owner_references: list[OwnerReference] = []
 
 
-class PodMeta(ObjectMeta, frozen=True, gc=False, rename="camel"):
-    """A pod's metadata, with its annotations."""
+class AnnotatedMeta(ObjectMeta, frozen=True, gc=False, rename="camel"):
+    """Metadata with the annotations and the generation."""
 
     annotations: dict[str, str] | None = None
+    generation: int = 0
 
 
 class ResourceRequirements(msgspec.Struct, frozen=True, gc=False):
@@ -138,7 +139,7 @@ class PodStatus(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 class PodObject(msgspec.Struct, frozen=True, gc=False):
     """A pod as the API server sends it."""
 
-    metadata: PodMeta
+    metadata: AnnotatedMeta
     spec: PodSpec
     status: PodStatus = PodStatus()
 

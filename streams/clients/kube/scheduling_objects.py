@@ -5,8 +5,8 @@ These are structs to decode raw responses into, without any logic. What other pa
 
 import msgspec
 
-from streams.clients.kube.pod_objects import ObjectMeta, PodContainer, PodObject, PodSpec, ResourceRequirements
-from streams.clients.kube.watched_objects import AnnotatedMeta, LabelSelector, NodeObject, NodeSpec, NodeStatus
+from streams.clients.kube.pod_objects import AnnotatedMeta, ObjectMeta, PodContainer, PodObject, PodSpec, ResourceRequirements
+from streams.clients.kube.watched_objects import LabelSelector, NodeObject, NodeSpec, NodeStatus
 
 
 class SelectorTermExpression(msgspec.Struct, frozen=True, gc=False):

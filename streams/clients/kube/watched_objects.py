@@ -8,7 +8,7 @@ from typing import Protocol
 
 import msgspec
 
-from streams.clients.kube.pod_objects import ObjectMeta, StatusCondition, Time
+from streams.clients.kube.pod_objects import AnnotatedMeta, ObjectMeta, StatusCondition, Time
 
 Quantity = str | int | float
 """A quantity in a custom resource. The API server leaves it as somebody wrote it."""
@@ -26,13 +26,6 @@ class PartialObject(msgspec.Struct, frozen=True, gc=False):
     """An object of which only the metadata is read."""
 
     metadata: ObjectMeta
-
-
-class AnnotatedMeta(ObjectMeta, frozen=True, gc=False, rename="camel"):
-    """Metadata with the annotations and the generation, which few objects are read for."""
-
-    annotations: dict[str, str] | None = None
-    generation: int = 0
 
 
 class NodeSpec(msgspec.Struct, frozen=True, gc=False):
