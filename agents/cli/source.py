@@ -101,3 +101,24 @@ def kube(
     from agents.processes import source_kube
 
     source_kube.run(given(common).settings(cluster__namespaces=namespace))
+
+
+@app.command
+def asg(
+    *,
+    discovery: Annotated[
+        tuple[str, ...] | None,
+        Parameter(help="Groups by tags, `asg:tag=KEY,KEY=VALUE` (may be given again), short for `aws.discovery`."),
+    ] = None,
+    group: Annotated[
+        tuple[str, ...] | None, Parameter(help="A group by name, `min:max:name` (may be given again), short for `aws.groups`.")
+    ] = None,
+    common: CommonOptions | None = None,
+) -> None:
+    """Watch Auto Scaling Groups on AWS: sizes, templates, instances and failed launches, published as they change.
+
+    Needs the AWS SDK (`pip install 'ullage[aws]'`) and the rights of deploy/aws/source-asg.json. Writes nothing to AWS.
+    """
+    from agents.processes import source_asg
+
+    source_asg.run(given(common).settings(aws__discovery=discovery, aws__groups=group))

@@ -15,6 +15,7 @@ from agents.logic.nodes.scaler_settings import ScalerSettings
 from agents.logic.replicas.forecaster_settings import ForecasterSettings
 from agents.logic.updates.update_settings import UpdateSettings
 from agents.logic.vertical.vertical_settings import VerticalSettings
+from agents.settings.aws_settings import AwsSettings, NodeDrainSettings
 from agents.settings.metrics_api_settings import MetricsApiSettings
 from agents.settings.settings_group import SettingsGroup
 from agents.settings.usage_source_settings import HistorySettings, PrometheusSettings, UsageSourceSettings
@@ -211,6 +212,10 @@ class Settings(BaseSettings):
     """The consumer that writes the status of VPA objects."""
     evictor: EvictorSettings = EvictorSettings()
     """The consumer that evicts pods."""
+    aws: AwsSettings = AwsSettings()
+    """Node groups on AWS Auto Scaling Groups."""
+    drain: NodeDrainSettings = NodeDrainSettings()
+    """How a node is emptied before its instance is terminated."""
     webhook: WebhookSettings = WebhookSettings()
     """The admission webhook."""
     metrics_api: MetricsApiSettings = MetricsApiSettings()

@@ -1,0 +1,138 @@
+"""Runs `ullage source asg`: asks AWS for the node groups and publishes what changed, until stopped."""
+
+import time
+from collections.abc import Mapping, Sequence
+
+import structlog
+
+from agents.logic.nodes.aws import group_specs, node_templates
+from agents.logic.nodes.aws.node_templates import (
+    InstanceRequirements,
+    InstanceType,
+    LaunchSource,
+    LaunchTemplate,
+    MixedPolicy,
+    TemplateSource,
+)
+from agents.processes.output import note
+from agents.processes.process_telemetry import telemetry_for
+from agents.processes.signals import until_stopped
+from agents.processes.source_clock import event_time
+from agents.settings import log_factory
+from agents.settings.aws_settings import AwsSettings
+from agents.settings.tree import Settings
+from agents.telemetry import SourceMetrics
+from schemas.facts.node_groups import NodeTemplateSeen
+from schemas.facts.nodes import NodeTaint
+from schemas.units import Seconds
+from streams.clients.aws.auto_scaling_groups import AutoScalingGroup
+from streams.clients.aws.aws_client import AwsClient, AwsOptions, connect
+from streams.clients.aws.ec2_instances import InstanceSize
+from streams.clients.aws.launch_templates import TemplateVersion, TypeRequirements
+from streams.errors import BadInput, EdgeError, LogUnavailable
+from streams.log_context import LogContext
+from streams.sources.asg.asg_source import NAME, AsgSource, GroupBounds, GroupSelection
+from streams.sources.asg.launch_lookups import LaunchDetails
+
+_log = structlog.get_logger(__name__)
+
+
+def run(settings: Settings) -> None:
+    """Publish until stopped. The process is ready once AWS has answered, and not while it does not."""
+    ours, topics, readiness = settings.aws, log_factory.topics(settings), _Readiness()
+    chosen, client = selection(ours), connect_aws(ours)
+    with until_stopped(), telemetry_for(NAME, settings, readiness.reasons) as telemetry, log_factory.log(settings) as log:
+        metrics = SourceMetrics(telemetry.registry, topics, NAME)
+        context = LogContext.of(telemetry.observe(log, metrics), topics, settings.cluster.name)
+        source = AsgSource(client, context, chosen, node_template)
+        note(f"asking {client.address} for the node groups of cluster '{context.cluster}'")
+        while True:
+            begun = time.monotonic()
+            settled = _poll(source, settings, readiness)
+            metrics.dropped(source.dropped)
+            time.sleep(max(0.0, begun + (ours.refresh_seconds if settled else ours.busy_seconds) - time.monotonic()))
+
+
+def connect_aws(ours: AwsSettings) -> AwsClient:
+    """AWS as the settings say. Raises BadInput."""
+    return connect(AwsOptions(ours.region, ours.endpoint, Seconds(ours.timeout_seconds)))
+
+
+def selection(ours: AwsSettings) -> GroupSelection:
+    """The groups that the settings choose. Raises BadInput for a specification that makes no sense, and for none at all."""
+    if not ours.groups and not ours.discovery:
+        raise BadInput("no node group is chosen: set aws.groups (min:max:name) or aws.discovery (asg:tag=KEY,KEY=VALUE)")
+    try:
+        explicit = {spec.name: GroupBounds(spec.name, spec.least, spec.most) for spec in map(group_specs.explicit, ours.groups)}
+    except group_specs.SpecError as error:
+        raise BadInput(f"aws.groups: {error}") from error
+    try:
+        tags = group_specs.discovery(ours.discovery)
+    except group_specs.SpecError as error:
+        raise BadInput(f"aws.discovery: {error}") from error
+    return GroupSelection(tuple(explicit.values()), tags)
+
+
+def node_template(group: AutoScalingGroup, launch: LaunchDetails, sizes: Mapping[str, InstanceSize]) -> NodeTemplateSeen:
+    """How an empty new node of a group would look. Raises ValueError with the sentence why nobody knows."""
+    source = TemplateSource(group.name, group.zones, group.tags, _launch_source(group, launch))
+    node_templates.check_policy(source.launch)
+    wanted = node_templates.instance_type(source)
+    known = sizes.get(wanted)
+    types = {} if known is None else {wanted: InstanceType(wanted, known.vcpus, known.memory_mib, known.gpus, known.architecture)}
+    made = node_templates.node(source, types, f"{group.name}-template")
+    taints = tuple(NodeTaint(taint.key, taint.value, taint.effect) for taint in made.taints)
+    return NodeTemplateSeen(dict(made.labels), taints, dict(made.capacity), dict(made.allocatable))
+
+
+def _launch_source(group: AutoScalingGroup, launch: LaunchDetails) -> LaunchSource:
+    """What AWS said, in the words of the rules."""
+    if launch.failure:
+        return LaunchSource(failure=launch.failure)
+    template = None if launch.template is None else _template(launch.template, launch.fitting)
+    if group.mixed is None:
+        return LaunchSource(configured=launch.configured, template=template)
+    name = "" if group.mixed.template is None else group.mixed.template.key
+    demanded = _requirements(group.mixed.requirements)
+    return LaunchSource(mixed=MixedPolicy(template, name, group.mixed.types, demanded, launch.fitting))
+
+
+def _template(version: TemplateVersion, fitting: str) -> LaunchTemplate:
+    return LaunchTemplate(version.instance_type, version.image, _requirements(version.requirements), fitting)
+
+
+def _requirements(asked: TypeRequirements | None) -> InstanceRequirements | None:
+    if asked is None:
+        return None
+    return InstanceRequirements(asked.vcpus, asked.memory_mib, asked.accelerators, asked.manufacturers, asked.kinds)
+
+
+def _poll(source: AsgSource, settings: Settings, readiness: "_Readiness") -> bool:
+    """Look once; whether all is quiet. A failure is logged, and the next look tries again."""
+    try:
+        settled = source.poll(event_time(settings))
+    except (EdgeError, LogUnavailable) as error:
+        readiness.failed(str(error))
+        _log.warning("AWS was not seen", error=str(error))
+        return True
+    readiness.seen()
+    return settled
+
+
+class _Readiness:
+    """Whether AWS was seen in the last look."""
+
+    def __init__(self) -> None:
+        self._reason = "AWS was not asked yet"
+
+    def seen(self) -> None:
+        """AWS answered."""
+        self._reason = ""
+
+    def failed(self, reason: str) -> None:
+        """AWS, or the log, did not."""
+        self._reason = reason
+
+    def reasons(self) -> Sequence[str]:
+        """Why not ready."""
+        return [self._reason] if self._reason else []

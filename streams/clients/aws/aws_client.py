@@ -1,0 +1,294 @@
+"""The calls of AutoScaling and EC2 that node groups need, each bounded in time and pages.
+
+Sizes only go up: there is no call here that lowers a group's size as such, because AWS would then choose the victim. The
+SDK makes each call three times at most, adapts its rate to throttling, and finds credentials as it always does. Calls block:
+whoever must not wait calls from a thread. Every call raises TryAgain and GiveUp, and nothing else.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, TypeVar
+
+from schemas.outcomes import OutcomeDetail
+from schemas.units import Seconds
+from streams.clients.aws import auto_scaling_groups, ec2_instances, launch_templates
+from streams.clients.aws.auto_scaling_groups import AutoScalingGroup, GroupActivity, GroupInstance
+from streams.clients.aws.ec2_instances import InstanceSize, InstanceState
+from streams.clients.aws.launch_templates import TemplateReference, TemplateVersion, TypeRequirements
+from streams.errors import BadInput, GiveUp, TryAgain
+
+T = TypeVar("T")
+TIMEOUT = Seconds(10.0)
+MOST_PAGES = 200
+"""Pages of one answer that are read: 20,000 groups or instances."""
+TRIES = 3
+_AT_ONCE = 100
+_NAMES_AT_ONCE = 50
+"""Groups or instances that one call may name."""
+_CONNECT = 5.0
+_ACTIVITIES = 100
+
+
+@dataclass(frozen=True, slots=True)
+class AwsOptions:
+    """Where AWS is: a region and an endpoint, each None where the SDK finds it; `timeout` bounds each wait for an answer."""
+
+    region: str | None = None
+    endpoint: str | None = None
+    timeout: Seconds = TIMEOUT
+
+
+@dataclass(frozen=True, slots=True)
+class _AwsRequest:
+    """One call: the service's client, the operation in AWS's words, and what its error says if it fails."""
+
+    service: str
+    operation: str
+    doing: str
+    to: str
+    arguments: Mapping[str, Any]
+
+    @property
+    def action(self) -> str:
+        """The right that it takes, as IAM spells it."""
+        return f"{self.service}:{self.operation}"
+
+
+class AwsClient:
+    """AutoScaling and EC2 of one region of one account. Any thread may call."""
+
+    def __init__(self, autoscaling: Any, ec2: Any) -> None:
+        """Both are clients of the SDK; `connect` makes them."""
+        self._clients = {"autoscaling": autoscaling, "ec2": ec2}
+
+    @property
+    def address(self) -> str:
+        """Where calls about groups go."""
+        return str(self._clients["autoscaling"].meta.endpoint_url)
+
+    # Looking
+
+    def groups(self, names: Sequence[str]) -> list[AutoScalingGroup]:
+        """The groups of these names; those that there are."""
+        found: list[AutoScalingGroup] = []
+        for some in _batches(names, _NAMES_AT_ONCE):
+            found += self._groups(", ".join(some)[:200], AutoScalingGroupNames=list(some))
+        return found
+
+    def group(self, name: str) -> AutoScalingGroup | None:
+        """The group of this name now; None when there is none."""
+        return next(iter(self.groups([name])), None)
+
+    def groups_with_tags(self, tags: Mapping[str, str]) -> list[AutoScalingGroup]:
+        """The groups that carry all these tags; an empty value stands for any."""
+        filters = [
+            {"Name": f"tag:{key}", "Values": [value]} if value else {"Name": "tag-key", "Values": [key]}
+            for key, value in sorted(tags.items())
+        ]
+        return self._groups(f"tags {', '.join(sorted(tags))}"[:200], Filters=filters)
+
+    def group_instance(self, instance: str) -> tuple[str, GroupInstance] | None:
+        """The group that an instance is in, and how it is there; None when it is in none."""
+        request = _request("autoscaling", "DescribeAutoScalingInstances", "describing instance", instance, InstanceIds=[instance])
+        found = self._read(
+            request,
+            "AutoScalingInstances",
+            lambda one: (str(one["AutoScalingGroupName"]), auto_scaling_groups.read_instance(one)),
+        )
+        return next(iter(found), None)
+
+    def activities_since(self, group: str, since: datetime) -> list[GroupActivity]:
+        """The scaling activities of a group that began at `since` or later, newest first."""
+        request = _request(
+            "autoscaling",
+            "DescribeScalingActivities",
+            "reading activities of group",
+            group,
+            AutoScalingGroupName=group,
+            MaxRecords=_ACTIVITIES,
+        )
+        found: list[GroupActivity] = []
+        for page in self._pages(request):
+            activities = _decoded(request, page.get("Activities") or (), auto_scaling_groups.read_activity)
+            found += [one for one in activities if one.started >= since]
+            if any(one.started < since for one in activities):
+                break
+        return found
+
+    def instance_states(self, instances: Sequence[str]) -> dict[str, InstanceState]:
+        """How EC2 has these instances, by id. One that EC2 no longer knows is absent."""
+        found: dict[str, InstanceState] = {}
+        for some in _batches(instances, _AT_ONCE):
+            # A filter, and not the ids themselves: EC2 refuses a whole call for one id that it does not know.
+            filters = [{"Name": "instance-id", "Values": list(some)}]
+            request = _request("ec2", "DescribeInstances", "describing instances", some[0], Filters=filters)
+            for states in self._read(request, "Reservations", ec2_instances.read_reservation):
+                found.update({one.id: one for one in states})
+        return found
+
+    def launch_template(self, reference: TemplateReference) -> TemplateVersion | None:
+        """A version of a launch template; None when it is gone."""
+        named = {"LaunchTemplateId": reference.id} if reference.id else {"LaunchTemplateName": reference.name}
+        request = _request(
+            "ec2",
+            "DescribeLaunchTemplateVersions",
+            "reading launch template",
+            reference.key,
+            Versions=[reference.version],
+            **named,
+        )
+        try:
+            found = self._read(request, "LaunchTemplateVersions", launch_templates.read_version)
+        except GiveUp as refused:
+            if refused.detail is OutcomeDetail.NOT_FOUND:
+                return None
+            raise
+        return next(iter(found), None)
+
+    def launch_configuration_types(self, names: Sequence[str]) -> dict[str, str]:
+        """The instance types of launch configurations, by name; those that there are."""
+        found: dict[str, str] = {}
+        for some in _batches(names, _NAMES_AT_ONCE):
+            request = _request(
+                "autoscaling",
+                "DescribeLaunchConfigurations",
+                "reading launch configurations",
+                ", ".join(some)[:200],
+                LaunchConfigurationNames=list(some),
+            )
+            pairs = self._read(
+                request,
+                "LaunchConfigurations",
+                lambda one: (str(one["LaunchConfigurationName"]), str(one.get("InstanceType") or "")),
+            )
+            found.update(pairs)
+        return found
+
+    def first_fitting_type(self, image: str, requirements: TypeRequirements) -> str:
+        """The first type that AWS names for these requirements and an image's processor; empty when there is none."""
+        looked_up = _request("ec2", "DescribeImages", "describing image", image, ImageIds=[image])
+        kinds = self._read(
+            looked_up,
+            "Images",
+            lambda one: (str(one.get("Architecture") or "x86_64"), str(one.get("VirtualizationType") or "hvm")),
+        )
+        if not kinds:
+            return ""
+        request = _request(
+            "ec2",
+            "GetInstanceTypesFromInstanceRequirements",
+            "finding instance types for image",
+            image,
+            ArchitectureTypes=[kinds[0][0]],
+            VirtualizationTypes=[kinds[0][1]],
+            InstanceRequirements=dict(requirements.asked),
+        )
+        for page in self._pages(request):
+            names = _decoded(request, page.get("InstanceTypes") or (), lambda one: str(one["InstanceType"]))
+            if names:
+                return names[0]
+        return ""
+
+    def instance_sizes(self) -> dict[str, InstanceSize]:
+        """All types that the region offers, by name."""
+        request = _request("ec2", "DescribeInstanceTypes", "describing instance types of", "the region", MaxResults=_AT_ONCE)
+        return {one.name: one for one in self._read(request, "InstanceTypes", ec2_instances.read_size)}
+
+    # Changing
+
+    def raise_desired(self, group: AutoScalingGroup, to: int) -> None:
+        """Let a group grow to `to` nodes. Raises ValueError if `group`, which was read just before, wants as many already."""
+        if to <= group.desired:
+            msg = f"group '{group.name}' wants {group.desired} nodes, and {to} are no more"
+            raise ValueError(msg)
+        arguments = {"AutoScalingGroupName": group.name, "DesiredCapacity": to, "HonorCooldown": False}
+        self._call(_request("autoscaling", "SetDesiredCapacity", "raising group", group.name, **arguments))
+
+    def terminate(self, instance: str) -> None:
+        """Terminate an instance of a group, and let the group want one node less in the same call."""
+        arguments = {"InstanceId": instance, "ShouldDecrementDesiredCapacity": True}
+        self._call(_request("autoscaling", "TerminateInstanceInAutoScalingGroup", "terminating instance", instance, **arguments))
+
+    def protect(self, group: str, instances: Sequence[str], *, protected: bool) -> None:
+        """Say whether a group may choose these instances itself when it shrinks."""
+        for some in _batches(instances, _NAMES_AT_ONCE):
+            arguments = {"AutoScalingGroupName": group, "InstanceIds": list(some), "ProtectedFromScaleIn": protected}
+            self._call(_request("autoscaling", "SetInstanceProtection", "protecting instances of group", group, **arguments))
+
+    def _groups(self, to: str, **arguments: Any) -> list[AutoScalingGroup]:
+        request = _request("autoscaling", "DescribeAutoScalingGroups", "describing groups", to, MaxRecords=_AT_ONCE, **arguments)
+        return self._read(request, "AutoScalingGroups", auto_scaling_groups.read_group)
+
+    def _read(self, request: _AwsRequest, field: str, read: Callable[[Mapping[str, Any]], T]) -> list[T]:
+        """What stands in a field of all pages, decoded."""
+        return [one for page in self._pages(request) for one in _decoded(request, page.get(field) or (), read)]
+
+    def _pages(self, request: _AwsRequest) -> Iterator[Mapping[str, Any]]:
+        """All pages of an answer. Raises GiveUp for one that does not end."""
+        token: dict[str, str] = {}
+        for _ in range(MOST_PAGES):
+            page = self._call(request, **token)
+            yield page
+            if not page.get("NextToken"):
+                return
+            token = {"NextToken": page["NextToken"]}
+        answer = f"the answer has more than {MOST_PAGES} pages"
+        raise GiveUp(doing=request.doing, to=request.to, answer=answer, detail=OutcomeDetail.INVALID)
+
+    def _call(self, request: _AwsRequest, **more: str) -> Mapping[str, Any]:
+        try:
+            answer: Mapping[str, Any] = getattr(self._clients[request.service], _method(request.operation))(
+                **request.arguments, **more
+            )
+        except Exception as error:  # whatever the SDK raises becomes one of the two words of the edges
+            from streams.clients.aws import aws_refusals
+
+            raise aws_refusals.error_for_sdk(error, doing=request.doing, to=request.to, action=request.action) from error
+        return answer
+
+
+def connect(options: AwsOptions) -> AwsClient:
+    """A client of AWS. Raises BadInput where the SDK is not installed, or no region is set."""
+    try:
+        import boto3
+        from botocore import exceptions
+        from botocore.config import Config
+    except ImportError as error:
+        raise BadInput(
+            f"node groups on AWS need the AWS SDK, which is not installed: pip install 'ullage[aws]' ({error})"
+        ) from error
+    how = Config(
+        connect_timeout=min(_CONNECT, options.timeout),
+        read_timeout=options.timeout,
+        retries={"total_max_attempts": TRIES, "mode": "adaptive"},
+        user_agent_extra="ullage",
+    )
+    try:
+        session = boto3.session.Session(region_name=options.region)
+        clients = [session.client(name, endpoint_url=options.endpoint, config=how) for name in ("autoscaling", "ec2")]
+    except exceptions.BotoCoreError as error:
+        raise BadInput(f"AWS cannot be asked with these settings (aws.region, aws.endpoint, AWS_PROFILE): {error}") from error
+    return AwsClient(*clients)
+
+
+def _request(service: str, operation: str, doing: str, to: str, **arguments: Any) -> _AwsRequest:
+    return _AwsRequest(service, operation, doing, to, arguments)
+
+
+def _method(operation: str) -> str:
+    """The name of the method of the SDK for an operation: the same words in lower case, with underscores."""
+    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in operation).lstrip("_")
+
+
+def _decoded(request: _AwsRequest, answers: Iterable[Mapping[str, Any]], read: Callable[[Mapping[str, Any]], T]) -> list[T]:
+    try:
+        return [read(one) for one in answers]
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        said = f"an answer that cannot be read: {type(error).__name__}: {error}"
+        raise TryAgain(doing=request.doing, to=request.to, answer=said, after=Seconds(5.0)) from error
+
+
+def _batches(names: Sequence[str], size: int) -> Iterator[Sequence[str]]:
+    for start in range(0, len(names), size):
+        yield names[start : start + size]

@@ -1,0 +1,220 @@
+"""The asg source: asks AWS for the groups that are ours to scale, and publishes what changed.
+
+Groups are named one by one, with bounds of their own, or found by their tags. While a group has not what it wants, its scaling
+activities are asked for each time, and a failure becomes a fact at once. An AWS error about one group leaves the others alone;
+one about all of them means that the source sees nothing, and says so. The source changes nothing in AWS and reads no clock.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+import structlog
+
+from schemas import event_bounds
+from schemas.facts.node_groups import (
+    NodeGroupGone,
+    NodeGroupSeen,
+    NodeInstanceGone,
+    NodeInstanceSeen,
+    NodeTemplateSeen,
+    ScalingActivityFailed,
+)
+from schemas.facts.sources import SourceReported
+from schemas.units import Seconds
+from streams.clients.aws.auto_scaling_groups import AutoScalingGroup
+from streams.clients.aws.aws_client import AwsClient
+from streams.clients.aws.ec2_instances import InstanceSize, InstanceState
+from streams.errors import EdgeError, TryAgain
+from streams.log.log_port import NewRecord
+from streams.log_context import LogContext
+from streams.publishing.outbox import Outbox
+from streams.sources.asg import group_facts
+from streams.sources.asg.launch_lookups import LaunchDetails, LaunchLookups
+from streams.sources.asg.published_groups import TOPIC, PublishedGroups, read_published
+
+GroupFact = NodeGroupSeen | NodeGroupGone | NodeInstanceSeen | NodeInstanceGone | ScalingActivityFailed
+TemplateMaker = Callable[[AutoScalingGroup, LaunchDetails, Mapping[str, InstanceSize]], NodeTemplateSeen]
+"""How an empty new node of a group would look. Raises ValueError with the sentence why nobody knows."""
+NAME = "asg"
+SOURCE = f"/ullage/source/{NAME}"
+REPORT_PERIOD = timedelta(seconds=30)
+ACTIVITY_SPAN = timedelta(hours=1)
+"""How old a failed activity may be when it is first seen."""
+_MOST_ASKED = 50
+"""Groups whose activities are asked for in one look; the others have their turn in the next ones."""
+_NO_RIGHT = timedelta(minutes=10)
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupBounds:
+    """The bounds of a group that is named one by one; they count instead of AWS's own."""
+
+    name: str
+    least: int
+    most: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSelection:
+    """Which groups are ours: those named here, and those that carry all these tags (an empty value stands for any)."""
+
+    explicit: tuple[GroupBounds, ...] = ()
+    tags: Mapping[str, str] = field(default_factory=dict)
+
+
+class AsgSource:
+    """The groups of one cluster into one log. One thread calls it."""
+
+    def __init__(
+        self,
+        client: AwsClient,
+        context: LogContext,
+        selection: GroupSelection,
+        template: TemplateMaker,
+        outbox: Outbox | None = None,
+    ) -> None:
+        """`outbox` is another one in tests of its bound."""
+        self._client, self._context, self._selection, self._template = client, context, selection, template
+        self._outbox = Outbox(context) if outbox is None else outbox
+        self._launch = LaunchLookups(client)
+        self._published: PublishedGroups | None = None
+        self._states: dict[str, InstanceState] = {}
+        self._states_after: datetime | None = None
+        self._asked_last: dict[str, datetime] = {}
+        self._reported: tuple[datetime, bool] | None = None
+        self._said: dict[str, str] = {}
+
+    @property
+    def dropped(self) -> Mapping[str, int]:
+        """Records dropped since the start because the log was away for too long, by topic (wire name)."""
+        return self._outbox.dropped
+
+    def poll(self, at: datetime) -> bool:
+        """Ask AWS once and publish what is new; whether every group has what it wants. Raises TryAgain and GiveUp.
+
+        The first call needs the log, to know what was published before: it raises LogUnavailable without it.
+        """
+        if self._published is None:
+            self._published = read_published(self._context)
+        try:
+            groups = self._groups()
+        except EdgeError:
+            self._publish([], at, sees=False)
+            raise
+        changed = self._publish_groups(groups, self._published, at)
+        busy = [group for group in groups if not group.settled or group.name in changed]
+        self._publish(self._failures(busy, self._published, at), at, sees=True)
+        return all(group.settled for group in groups)
+
+    def _groups(self) -> list[AutoScalingGroup]:
+        """All groups that are ours, by name; the bounds by hand win."""
+        sizes = {one.name: one for one in self._selection.explicit}
+        named = self._client.groups(list(sizes))
+        for name in sorted(sizes.keys() - {group.name for group in named}):
+            self._say(name, "a group that is named in the settings is not in AWS")
+        tagged = self._client.groups_with_tags(self._selection.tags) if self._selection.tags else []
+        ours = [replace(group, least=sizes[group.name].least, most=sizes[group.name].most) for group in named]
+        return sorted([*ours, *(group for group in tagged if group.name not in sizes)], key=lambda group: group.name)
+
+    def _publish_groups(self, groups: Sequence[AutoScalingGroup], published: PublishedGroups, at: datetime) -> set[str]:
+        """Publish what changed of groups and instances; the names of the groups that changed."""
+        self._learn_states(groups, at)
+        seen = [self._group_fact(group, at) for group in groups]
+        changed = {fact.group for fact in seen if self._fits(fact) and published.group_is_news(fact)}
+        facts: list[GroupFact] = [fact for fact in seen if fact.group in changed]
+        present: set[str] = set()
+        for group in groups:
+            for instance in group.instances:
+                present.add(instance.id)
+                fact = group_facts.instance_seen(self._context.cluster, group.name, instance, self._states.get(instance.id), at)
+                if self._fits(fact) and published.instance_is_news(fact):
+                    facts.append(fact)
+                    changed.add(group.name)
+        facts += self._gone({group.name for group in groups}, present, published, at)
+        self._publish(facts, at, sees=True)
+        return changed
+
+    def _group_fact(self, group: AutoScalingGroup, at: datetime) -> NodeGroupSeen:
+        launch = self._launch.details(group, at)
+        try:
+            template: NodeTemplateSeen | str = self._template(group, launch, self._launch.sizes(at))
+        except ValueError as error:
+            template = str(error)
+        return group_facts.group_seen(self._context.cluster, group, launch, template, at)
+
+    def _gone(self, groups: set[str], instances: set[str], published: PublishedGroups, at: datetime) -> Iterator[GroupFact]:
+        cluster = self._context.cluster
+        for name in sorted(published.instances.keys() - instances):
+            self._states.pop(name, None)
+            yield NodeInstanceGone(at, cluster, published.instances.pop(name).group, name)
+        for name in sorted(published.groups.keys() - groups):
+            del published.groups[name]
+            yield NodeGroupGone(at, cluster, name)
+
+    def _learn_states(self, groups: Sequence[AutoScalingGroup], at: datetime) -> None:
+        """Ask EC2 for instances that are new. What it refuses is left out of the facts, and asked for again after a while."""
+        new = [one.id for group in groups for one in group.instances if one.id not in self._states]
+        if not new or (self._states_after is not None and at < self._states_after):
+            return
+        try:
+            self._states.update(self._client.instance_states(new))
+            self._states_after = None
+        except EdgeError as error:
+            self._states_after = at + (timedelta(seconds=error.after) if isinstance(error, TryAgain) else _NO_RIGHT)
+            self._say("instances", str(error))
+
+    def _failures(
+        self, groups: Sequence[AutoScalingGroup], published: PublishedGroups, at: datetime
+    ) -> list[ScalingActivityFailed]:
+        """The failures of these groups that were not told before, oldest first."""
+        since = at - ACTIVITY_SPAN
+        published.forget_activities(since - ACTIVITY_SPAN)
+        found: list[ScalingActivityFailed] = []
+        never = datetime.min.replace(tzinfo=at.tzinfo)
+        for group in sorted(groups, key=lambda one: self._asked_last.get(one.name, never))[:_MOST_ASKED]:
+            self._asked_last[group.name] = at
+            try:
+                activities = self._client.activities_since(group.name, since)
+            except EdgeError as error:
+                self._say(group.name, str(error))
+                continue
+            for one in reversed(activities):
+                fact = group_facts.activity_failed(self._context.cluster, group.name, one, at)
+                if one.failed and one.id not in published.activities and self._fits(fact):
+                    published.activities[one.id] = at
+                    found.append(fact)
+        return found
+
+    def _fits(self, fact: GroupFact) -> bool:
+        """Whether every reader would take a fact; what none would take is named, and left out."""
+        fault = event_bounds.fault(fact)
+        if fault is not None:
+            self._say(fact.group, f"what AWS says is too large to be kept: {' '.join(fault).lstrip('.')}")
+        return fault is None
+
+    def _publish(self, facts: Iterable[GroupFact], at: datetime, *, sees: bool) -> None:
+        context = self._context
+        partition = context.topics.partition_of(context.cluster)
+        records = [
+            context.codec.encode(fact, topic=TOPIC, key=context.cluster, partition=partition, source=SOURCE) for fact in facts
+        ]
+        self._outbox.publish(facts=[*records, *self._report(at, sees=sees)], scrapes=())
+        if self._outbox.flush() and self._outbox.report_losses():
+            self._published = None
+
+    def _report(self, at: datetime, *, sees: bool) -> list[NewRecord]:
+        """That this source is at work, when it is time to say so, or when what it sees has changed."""
+        if self._reported is not None and self._reported[1] == sees and at - self._reported[0] < REPORT_PERIOD:
+            return []
+        self._reported = at, sees
+        cluster = self._context.cluster
+        event = SourceReported(at, cluster, NAME, (TOPIC,) if sees else (), Seconds(REPORT_PERIOD.total_seconds()))
+        return self._context.codec.encode_for_all(event, topic="cluster-changes", key=cluster, source=SOURCE)
+
+    def _say(self, about: str, what: str) -> None:
+        """One line for each change."""
+        if self._said.get(about) != what:
+            self._said[about] = what
+            _log.warning(what, about=about)

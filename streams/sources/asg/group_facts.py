@@ -1,0 +1,88 @@
+"""Facts about groups, their instances and their failures, made from what AWS said. Pure: the time of a fact is given."""
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from schemas.facts.node_groups import NodeGroupSeen, NodeInstanceSeen, NodeTemplateSeen, ScalingActivityFailed
+from streams.clients.aws.auto_scaling_groups import AutoScalingGroup, GroupActivity, GroupInstance
+from streams.clients.aws.ec2_instances import InstanceState
+from streams.sources.asg.launch_lookups import LaunchDetails
+
+OPTION_TAG = "k8s.io/cluster-autoscaler/node-template/autoscaling-options/"
+_MESSAGE = 2_000
+
+
+def group_seen(
+    cluster: str, group: AutoScalingGroup, launch: LaunchDetails, template: NodeTemplateSeen | str, at: datetime
+) -> NodeGroupSeen:
+    """The fact about a group. `template` is how a new node of it would look, or the sentence why nobody knows."""
+    known = template if isinstance(template, NodeTemplateSeen) else None
+    return NodeGroupSeen(
+        at,
+        cluster,
+        group.name,
+        group.least,
+        group.most,
+        group.desired,
+        template=known,
+        no_template=template if isinstance(template, str) else "",
+        zones=group.zones,
+        instance_types=_types(group, launch),
+        options=_options(group.tags),
+        spot=_spot(group, launch),
+        launch_version=launch.version,
+        suspended=group.suspended,
+    )
+
+
+def instance_seen(
+    cluster: str, group: str, instance: GroupInstance, state: InstanceState | None, at: datetime
+) -> NodeInstanceSeen:
+    """The fact about an instance of a group; `state` is what EC2 says of it, as far as it was asked."""
+    version = instance.template.key if instance.template is not None else ""
+    return NodeInstanceSeen(
+        at,
+        cluster,
+        group,
+        instance.id,
+        f"aws:///{instance.zone}/{instance.id}",
+        zone=instance.zone,
+        lifecycle=instance.lifecycle,
+        health=instance.health,
+        instance_type=instance.type,
+        launch_version=version,
+        spot=state is not None and state.spot,
+        protected=instance.protected,
+        launched=None if state is None else state.launched,
+    )
+
+
+def activity_failed(cluster: str, group: str, activity: GroupActivity, at: datetime) -> ScalingActivityFailed:
+    """The fact about an activity that failed."""
+    return ScalingActivityFailed(
+        at,
+        cluster,
+        group,
+        activity.id,
+        activity.code,
+        activity.message[:_MESSAGE],
+        instance_type=activity.instance_type,
+        zone=activity.zone,
+        started=activity.started,
+    )
+
+
+def _types(group: AutoScalingGroup, launch: LaunchDetails) -> tuple[str, ...]:
+    """The types that a group may start, by preference, as far as they are known."""
+    if group.mixed is not None and group.mixed.types:
+        return group.mixed.types
+    first = launch.configured or (launch.template.instance_type if launch.template is not None else "") or launch.fitting
+    return (first,) if first else ()
+
+
+def _spot(group: AutoScalingGroup, launch: LaunchDetails) -> bool:
+    return (group.mixed is not None and group.mixed.spot) or (launch.template is not None and launch.template.spot)
+
+
+def _options(tags: Mapping[str, str]) -> dict[str, str]:
+    return {key.removeprefix(OPTION_TAG): value for key, value in sorted(tags.items()) if key.startswith(OPTION_TAG)}

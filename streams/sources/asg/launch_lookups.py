@@ -1,0 +1,126 @@
+"""How each group would start an instance: its launch template's version, its type and its size, asked for once and kept.
+
+A version that is a number never changes. `$Default` and `$Latest` are looked up again after a minute, so that a new version of a
+template is seen as soon as new instances would be started from it. What AWS refuses is kept as a sentence for a minute, too: one
+group whose template cannot be read does not keep the others waiting.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Generic, TypeVar
+
+import structlog
+
+from streams.clients.aws.auto_scaling_groups import AutoScalingGroup
+from streams.clients.aws.aws_client import AwsClient
+from streams.clients.aws.ec2_instances import InstanceSize
+from streams.clients.aws.instance_size_table import read_table
+from streams.clients.aws.launch_templates import TemplateReference, TemplateVersion, TypeRequirements
+from streams.errors import EdgeError, GiveUp
+
+T = TypeVar("T")
+MOVING = timedelta(minutes=1)
+"""For how long the answer about a version that may move, and a refusal, are kept."""
+SIZES = timedelta(hours=6)
+"""For how long the list of instance types is kept."""
+_FOR_EVER = timedelta(days=3650)
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchDetails:
+    """What a group starts. `configured`: the type of its launch configuration. `template`: its own, or its mixed policy's.
+
+    `fitting`: the first type that fits where the group demands attributes instead of a type. `version` names what a new instance
+    would come from: `lt-0abc:7`, or the name of a launch configuration. `failure`: why it could not be found out.
+    """
+
+    version: str = ""
+    configured: str | None = None
+    template: TemplateVersion | None = None
+    fitting: str = ""
+    failure: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept(Generic[T]):
+    until: datetime
+    value: T
+
+
+class LaunchLookups:
+    """The answers of one AWS account and region."""
+
+    def __init__(self, client: AwsClient) -> None:
+        self._client = client
+        self._versions: dict[str, _Kept[TemplateVersion | None]] = {}
+        self._configured: dict[str, _Kept[str | None]] = {}
+        self._fitting: dict[tuple[str, str], _Kept[str]] = {}
+        self._failures: dict[str, _Kept[str]] = {}
+        self._sizes: _Kept[dict[str, InstanceSize]] | None = None
+
+    def details(self, group: AutoScalingGroup, at: datetime) -> LaunchDetails:
+        """How a group starts instances, as of `at`. Whatever AWS refuses stands in the answer."""
+        failed = self._failures.get(group.name)
+        if failed is not None and at < failed.until:
+            return LaunchDetails(failure=failed.value)
+        try:
+            return self._look_up(group, at)
+        except EdgeError as error:
+            self._failures[group.name] = _Kept(at + MOVING, str(error))
+            _log.warning("a group's launch template cannot be read", group=group.name, error=str(error))
+            return LaunchDetails(failure=str(error))
+
+    def sizes(self, at: datetime) -> dict[str, InstanceSize]:
+        """All instance types: what the region offers, over our own table, which alone counts without the right to ask."""
+        if self._sizes is None or at >= self._sizes.until:
+            try:
+                self._sizes = _Kept(at + SIZES, read_table() | self._client.instance_sizes())
+            except GiveUp as error:
+                _log.warning("instance types come from our own table", error=str(error))
+                self._sizes = _Kept(at + SIZES, read_table())
+            except EdgeError as error:
+                _log.warning("instance types come from our own table for a minute", error=str(error))
+                self._sizes = _Kept(at + MOVING, read_table())
+        return self._sizes.value
+
+    def _look_up(self, group: AutoScalingGroup, at: datetime) -> LaunchDetails:
+        if group.launch_configuration:
+            name = group.launch_configuration
+            found = _kept(
+                self._configured, name, at, lambda: self._client.launch_configuration_types([name]).get(name), _FOR_EVER
+            )
+            return LaunchDetails(version=name, configured=found)
+        reference = group.template or (None if group.mixed is None else group.mixed.template)
+        if reference is None:
+            return LaunchDetails()
+        template = self._version(reference, at)
+        version = reference.key if template is None else f"{template.id}:{template.number}"
+        demanded = None if group.mixed is None or group.mixed.types else group.mixed.requirements
+        if demanded is None and template is not None and not template.instance_type:
+            demanded = template.requirements
+        fitting = "" if demanded is None or template is None else self._first_fitting(template, demanded, at)
+        return LaunchDetails(version=version, template=template, fitting=fitting)
+
+    def _version(self, reference: TemplateReference, at: datetime) -> TemplateVersion | None:
+        keep = _FOR_EVER if reference.fixed else MOVING
+        return _kept(self._versions, reference.key, at, lambda: self._client.launch_template(reference), keep)
+
+    def _first_fitting(self, template: TemplateVersion, demanded: TypeRequirements, at: datetime) -> str:
+        if not template.image:
+            return ""
+        key = template.image, repr(sorted(demanded.asked.items()))
+        return _kept(self._fitting, key, at, lambda: self._client.first_fitting_type(template.image, demanded), SIZES)
+
+
+K = TypeVar("K")
+
+
+def _kept(kept: dict[K, _Kept[T]], key: K, at: datetime, ask: Callable[[], T], keep: timedelta) -> T:
+    """The answer that is kept, or a new one. What is not there is asked for again soon."""
+    found = kept.get(key)
+    if found is None or at >= found.until:
+        value = ask()
+        found = kept[key] = _Kept(at + (MOVING if value is None else keep), value)
+    return found.value

@@ -1,0 +1,73 @@
+"""What the asg source published: read back from the log at a start, so that a restart repeats nothing."""
+
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+from schemas.facts.node_groups import (
+    NodeGroupGone,
+    NodeGroupSeen,
+    NodeInstanceGone,
+    NodeInstanceSeen,
+    ScalingActivityFailed,
+)
+from streams.log_context import LogContext
+from streams.publishing import published_state
+
+TOPIC = "node-group-changes"
+REPUBLISH_AFTER = timedelta(hours=3)
+"""How often a fact that does not change is said again, so that it stays among the records that a restart reads back."""
+
+
+@dataclass(slots=True)
+class PublishedGroups:
+    """By name or id: the newest fact of each group and instance, and the failed activities that were told."""
+
+    groups: dict[str, NodeGroupSeen] = field(default_factory=dict)
+    instances: dict[str, NodeInstanceSeen] = field(default_factory=dict)
+    activities: dict[str, datetime] = field(default_factory=dict)
+
+    def group_is_news(self, fact: NodeGroupSeen) -> bool:
+        """Whether a fact says something new, or was not said for long. It then counts as published."""
+        before = self.groups.get(fact.group)
+        news = before is None or replace(before, at=fact.at) != fact or fact.at - before.at >= REPUBLISH_AFTER
+        if news:
+            self.groups[fact.group] = fact
+        return news
+
+    def instance_is_news(self, fact: NodeInstanceSeen) -> bool:
+        """As `group_is_news`."""
+        before = self.instances.get(fact.instance)
+        news = before is None or replace(before, at=fact.at) != fact or fact.at - before.at >= REPUBLISH_AFTER
+        if news:
+            self.instances[fact.instance] = fact
+        return news
+
+    def apply(self, event: object) -> None:
+        """A fact that stands in the log."""
+        match event:
+            case NodeGroupSeen():
+                self.groups[event.group] = event
+            case NodeGroupGone():
+                self.groups.pop(event.group, None)
+            case NodeInstanceSeen():
+                self.instances[event.instance] = event
+            case NodeInstanceGone():
+                self.instances.pop(event.instance, None)
+            case ScalingActivityFailed():
+                self.activities[event.activity] = event.at
+            case _:
+                pass
+
+    def forget_activities(self, before: datetime) -> None:
+        """Forget failures that nobody asks AWS for any more."""
+        self.activities = {name: at for name, at in self.activities.items() if at >= before}
+
+
+def read_published(context: LogContext) -> PublishedGroups:
+    """What the log has of the context's cluster. Raises LogUnavailable."""
+    found = PublishedGroups()
+    for record in published_state.newest(context.log, *context.cluster_partition(TOPIC), published_state.MOST):
+        event = context.codec.decode_or_none(record)
+        if getattr(event, "cluster", None) == context.cluster:
+            found.apply(event)
+    return found

@@ -1,0 +1,210 @@
+"""The asg source on moto's server: what it publishes of groups, instances and failures, and what an error leaves alone."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from agents.processes.source_asg import node_template
+from schemas.catalogue import Event
+from schemas.facts.node_groups import (
+    NodeGroupGone,
+    NodeGroupSeen,
+    NodeInstanceGone,
+    NodeInstanceSeen,
+    ScalingActivityFailed,
+)
+from schemas.facts.nodes import NodeTaint
+from schemas.facts.sources import SourceReported
+from streams.codec.event_codec import Codec
+from streams.errors import GiveUp, TryAgain
+from streams.log.memory_log import MemoryLog
+from streams.log_context import LogContext
+from streams.sources.asg.asg_source import AsgSource, GroupBounds, GroupSelection
+from streams.topics import TOPICS, Topics
+from tests.support.aws_double import ZONES, AwsDouble, aws, aws_server
+
+__all__ = ["aws", "aws_server"]
+OURS = {"k8s.io/cluster-autoscaler/enabled": ""}
+TEMPLATE = "k8s.io/cluster-autoscaler/node-template/"
+NO_CAPACITY = f"We currently do not have sufficient m5.large capacity in the Availability Zone you requested ({ZONES[0]})."
+
+
+@dataclass
+class SourceScene:
+    """A log in memory, and the source on the AWS double; time moves by hand."""
+
+    aws: AwsDouble
+    selection: GroupSelection = field(default_factory=lambda: GroupSelection(tags=OURS))
+    topics: Topics = field(default_factory=lambda: Topics(partitions=1))
+    log: MemoryLog = field(default_factory=MemoryLog)
+    read: int = 0
+
+    def __post_init__(self) -> None:
+        for topic in TOPICS:
+            self.log.create(self.topics.wire(topic.name), 1)
+        self.at = datetime.now(UTC)
+        self.source = self.restarted()
+
+    def restarted(self) -> AsgSource:
+        context = LogContext(self.log, self.topics, Codec(self.topics), "real")
+        self.source = AsgSource(self.aws.client(), context, self.selection, node_template)
+        return self.source
+
+    def poll(self, later: float = 2.0) -> list[Event]:
+        """What one look publishes about groups."""
+        self.at += timedelta(seconds=later)
+        self.settled = self.source.poll(self.at)
+        return self.fresh()
+
+    def fresh(self) -> list[Event]:
+        records = self.log.poll({(self.topics.wire("node-group-changes"), 0): self.read})
+        self.read += len(records)
+        return [Codec(self.topics).decode(record) for record in records]
+
+    def reports(self) -> list[tuple[str, ...]]:
+        records = self.log.poll({(self.topics.wire("cluster-changes"), 0): 0})
+        events = [Codec(self.topics).decode(record) for record in records]
+        return [event.sees for event in events if isinstance(event, SourceReported)]
+
+
+@pytest.fixture
+def scene(aws: AwsDouble) -> SourceScene:
+    return SourceScene(aws)
+
+
+def test_a_group_is_told_with_its_template_and_its_instances_and_then_only_what_changes(scene: SourceScene) -> None:
+    tags = {
+        **OURS,
+        f"{TEMPLATE}label/disk": "fast",
+        f"{TEMPLATE}taint/team": "shop:NoSchedule",
+        f"{TEMPLATE}resources/ephemeral-storage": "20Gi",
+        f"{TEMPLATE}autoscaling-options/scaledownunneededtime": "5m",
+    }
+    template = scene.aws.template("pool-template")
+    (first,) = scene.aws.group("pool", least=0, most=5, desired=1, tags=tags, template=template)
+    scene.aws.group("other", tags={"team": "x"}, template=template)
+    group, instance = scene.poll()
+    assert isinstance(group, NodeGroupSeen)
+    assert (group.cluster, group.group, group.least, group.most, group.desired) == ("real", "pool", 0, 5, 1)
+    assert (group.zones, group.instance_types, group.launch_version) == (ZONES[:1], ("m5.large",), f"{template}:1")
+    assert (group.options, group.spot) == ({"scaledownunneededtime": "5m"}, False)
+    assert group.template is not None
+    assert (group.template.capacity["cpu"], group.template.capacity["memory"]) == (2000, 8 << 30)
+    assert group.template.capacity["ephemeral-storage"] == 20 << 30
+    assert (group.template.labels["disk"], group.template.taints) == ("fast", (NodeTaint("team", "shop", "NoSchedule"),))
+    assert isinstance(instance, NodeInstanceSeen)
+    assert (instance.instance, instance.provider_id) == (first, f"aws:///{ZONES[0]}/{first}")
+    assert (instance.lifecycle, instance.health, instance.instance_type) == ("InService", "Healthy", "m5.large")
+    assert instance.launched is not None
+    assert scene.settled
+    assert scene.poll() == []
+    scene.aws.sdk("autoscaling").set_desired_capacity(AutoScalingGroupName="pool", DesiredCapacity=2)
+    grown, second = scene.poll()
+    assert isinstance(grown, NodeGroupSeen)
+    assert grown.desired == 2
+    assert isinstance(second, NodeInstanceSeen)
+    scene.aws.client().terminate(first)
+    assert {type(event) for event in scene.poll()} == {NodeGroupSeen, NodeInstanceGone}
+
+
+def test_a_restart_tells_only_what_changed_meanwhile(scene: SourceScene) -> None:
+    (first, second) = scene.aws.group("pool", desired=2, tags=OURS)
+    scene.aws.group("going", tags=OURS)
+    scene.aws.fail("pool", NO_CAPACITY)
+    assert {type(event) for event in scene.poll()} == {NodeGroupSeen, NodeInstanceSeen, ScalingActivityFailed}
+    scene.restarted()
+    assert scene.poll() == []
+    scene.aws.client().terminate(first)
+    scene.aws.sdk("autoscaling").delete_auto_scaling_group(AutoScalingGroupName="going", ForceDelete=True)
+    scene.restarted()
+    told = scene.poll()
+    assert [(type(event), getattr(event, "instance", "")) for event in told] == [
+        (NodeGroupSeen, ""),
+        (NodeInstanceGone, first),
+        (NodeGroupGone, ""),
+    ]
+    assert scene.aws.instances("pool") == [second]
+
+
+def test_a_launch_that_fails_is_told_at_once_and_once(scene: SourceScene) -> None:
+    scene.aws.group("pool", tags=OURS)
+    scene.poll()
+    scene.aws.fail("pool", "a failure of long ago", ago=timedelta(hours=3))
+    scene.aws.lack_capacity("pool", NO_CAPACITY)
+    scene.aws.sdk("autoscaling").set_desired_capacity(AutoScalingGroupName="pool", DesiredCapacity=2)
+    group, failure = scene.poll()
+    assert isinstance(group, NodeGroupSeen)
+    assert group.desired == 2
+    assert isinstance(failure, ScalingActivityFailed)
+    assert (failure.code, failure.instance_type, failure.zone) == ("InsufficientInstanceCapacity", "m5.large", ZONES[0])
+    assert not scene.settled
+    assert scene.poll() == []
+    scene.aws.fail("pool", NO_CAPACITY)
+    (again,) = scene.poll()
+    assert isinstance(again, ScalingActivityFailed)
+    assert again.activity != failure.activity
+
+
+def test_a_group_that_is_named_has_the_bounds_by_hand_and_one_that_is_missing_stops_nobody(aws: AwsDouble) -> None:
+    scene = SourceScene(aws, GroupSelection((GroupBounds("named", 1, 3), GroupBounds("missing", 0, 1)), OURS))
+    aws.group("named", most=10, tags=OURS)
+    aws.group("tagged", most=10, tags=OURS)
+    told = {event.group: (event.least, event.most) for event in scene.poll() if isinstance(event, NodeGroupSeen)}
+    assert told == {"named": (1, 3), "tagged": (0, 10)}
+
+
+def test_a_group_without_a_template_says_why_and_the_others_go_on(scene: SourceScene) -> None:
+    scene.aws.group("good", tags=OURS)
+    template = scene.aws.template("odd", "zz9.plural")
+    scene.aws.group("odd", tags={**OURS, f"{TEMPLATE}taint/x": "nonsense"}, template=template)
+    told = {event.group: event for event in scene.poll() if isinstance(event, NodeGroupSeen)}
+    assert told["good"].template is not None
+    assert told["odd"].template is None
+    assert told["odd"].no_template == 'ASG "odd" uses the unknown EC2 instance type "zz9.plural"'
+
+
+@pytest.mark.parametrize(
+    ("action", "expected"),
+    [
+        ("DescribeLaunchTemplateVersions", "the IAM right 'ec2:DescribeLaunchTemplateVersions'"),
+        ("DescribeInstanceTypes", ""),
+        ("DescribeInstances", ""),
+        ("DescribeScalingActivities", ""),
+    ],
+)
+def test_a_missing_right_costs_only_what_it_is_about(scene: SourceScene, action: str, expected: str) -> None:
+    scene.aws.group("pool", desired=1, tags=OURS)
+    scene.aws.refuse(action, "UnauthorizedOperation", "not yours", status=403, times=99)
+    group, instance = scene.poll()
+    assert isinstance(group, NodeGroupSeen)
+    assert isinstance(instance, NodeInstanceSeen)
+    assert (group.template is None) == bool(expected)
+    assert expected in group.no_template
+
+
+@pytest.mark.parametrize(
+    ("code", "error"), [("AccessDenied", GiveUp), ("ExpiredToken", TryAgain)], ids=["a missing right", "old credentials"]
+)
+def test_without_the_groups_the_source_says_that_it_sees_nothing(scene: SourceScene, code: str, error: type[Exception]) -> None:
+    scene.aws.group("pool", tags=OURS)
+    scene.poll()
+    scene.aws.refuse("DescribeAutoScalingGroups", code, "no", status=403, times=9)
+    with pytest.raises(error):
+        scene.poll()
+    assert scene.fresh() == []
+    assert scene.reports() == [("node-group-changes",), ()]
+
+
+def test_a_fact_that_nobody_would_read_is_left_out_and_the_others_go_on(scene: SourceScene) -> None:
+    labels = {f"{TEMPLATE}label/l{number}": "x" for number in range(1100)}
+    scene.aws.group("large", tags={**OURS, **labels})
+    scene.aws.group("small", tags=OURS)
+    assert [event.group for event in scene.poll() if isinstance(event, NodeGroupSeen)] == ["small"]
+
+
+def test_what_does_not_change_is_said_again_after_three_hours(scene: SourceScene) -> None:
+    scene.aws.group("pool", desired=1, tags=OURS)
+    first: Callable[[], list[type]] = lambda: [type(event) for event in scene.poll(later=3 * 3600)]  # noqa: E731
+    assert first() == first() == [NodeGroupSeen, NodeInstanceSeen]
