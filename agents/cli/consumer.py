@@ -6,7 +6,7 @@ from cyclopts import Parameter
 
 from agents.cli.options import CommonOptions, given
 
-Name = Literal["resizer", "evictor", "status", "webhook", "metrics-api"]
+Name = Literal["resizer", "evictor", "status", "webhook", "metrics-api", "asg"]
 
 
 def consumer(
@@ -15,7 +15,8 @@ def consumer(
         Parameter(
             help=(
                 "Which: `resizer` changes requests in place, `evictor` evicts, `status` writes the status of VPA objects, "
-                "`webhook` gives new pods what is recommended, `metrics-api` tells autoscalers what is forecast."
+                "`webhook` gives new pods what is recommended, `metrics-api` tells autoscalers what is forecast, `asg` lets "
+                "Auto Scaling Groups grow and takes single nodes away."
             ),
             negative=(),
         ),
@@ -35,7 +36,8 @@ def consumer(
     VPA objects is written in every mode, also during a pause, as it changes no pod; it needs the right to get and list
     verticalpodautoscalers, and to patch verticalpodautoscalers/status. The webhook always answers; until the control topic says
     `apply`, and during a pause, it lets every pod through as it is. See docs/webhook.md.
-    The metrics API answers in every mode, too. See docs/replicas.md.
+    The metrics API answers in every mode, too. See docs/replicas.md. Nodes are left alone until the control topic says `apply`, and
+    a pause takes back what was begun. See docs/nodes.md.
     """
     from agents.processes import consumer as process
 

@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from datetime import timedelta
 from typing import Protocol
 
+from agents.processes.consumer_asg import asg
 from agents.processes.consumer_metrics_api import metrics_api
 from agents.processes.consumer_webhook import real_time, webhook, webhook_leases
 from agents.processes.output import note
@@ -92,6 +93,7 @@ MAKERS: dict[str, Callable[[LogContext, Settings], Consumer]] = {
         recorder("evictor", settings),
     ),
     "status": status,
+    "asg": lambda context, settings: asg(context, settings, holder_lease("asg", settings)),
 }
 
 

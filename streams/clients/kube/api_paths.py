@@ -45,6 +45,13 @@ def scoped(start: str, namespace: str, plural: str, name: str = "", subresource:
     return f"{path}/{quote(name, safe='')}" + (f"/{subresource}" if subresource else "")
 
 
+def unscoped(start: str, plural: str, name: str) -> str:
+    """The path of one object of a kind that belongs to no namespace, under `start`. Raises GiveUp."""
+    if not _NAME.fullmatch(name) or name in (".", ".."):
+        raise _refused(name, "name of an object")
+    return f"{start}/{plural}/{quote(name, safe='')}"
+
+
 def check_kind(kind: str) -> None:
     """Raises GiveUp for what can be no kind."""
     if not _KIND.fullmatch(kind):

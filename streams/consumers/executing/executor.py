@@ -4,13 +4,14 @@ A decision is carried out only when everything in the log has been read, the con
 time and no outcome names it yet. One that is too old to know whether it has an outcome (see `outcome_index`) is passed over.
 After each decision an outcome is appended before the next is begun. A crash between act and outcome is harmless: a handler looks
 at the world first, finds it as decided, and says so. That holds for a decision that may no longer be carried out, too: if this
-process or one before it may have acted on it, the world is asked before the outcome says that nothing was done.
+process or one before it may have acted on it, the world is asked before the outcome says that nothing was done. What takes
+several steps is taken back, if the handler knows how, before the outcome says that it did not work.
 The executor decides nothing; what to do is the handler's business.
 """
 
 import threading
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -33,6 +34,8 @@ from streams.log_range import offset_at
 
 _IDLE = 0.2
 """Seconds between looks at the log."""
+_UPKEEP = timedelta(minutes=1)
+"""Event time between two rounds of upkeep."""
 _LAST_WORDS = 5.0
 """Seconds to give the Lease back."""
 _SLACK = timedelta(days=1)
@@ -86,7 +89,9 @@ class Handler(Generic[D]):
     """How decisions of one class are carried out: where they come from (a topic's short name), and what is done.
 
     `act` looks at the subject first, then acts. `look` only looks: it answers when the world is as decided already, and None when
-    it is not. Both may raise TryAgain and GiveUp. Decisions that `concerns` denies are for others, and get no outcome from it.
+    it is not. `undo` is there for what takes several calls of `act`, each but the last of which raises TryAgain: it takes
+    back what was begun, if anything was. All may raise TryAgain and GiveUp. Decisions that `concerns` denies are for others, and
+    get no outcome from it.
     """
 
     topic: str
@@ -94,6 +99,7 @@ class Handler(Generic[D]):
     action: Action
     act: Callable[[D], HandlerResult]
     look: Callable[[D], HandlerResult | None] = _unknown
+    undo: Callable[[D], None] | None = None
     concerns: Callable[[D], bool] = _every
 
 
@@ -115,7 +121,10 @@ def _source(action: Action) -> str:
 
 @dataclass(slots=True)
 class _Pending:
-    """A decision that has no outcome yet. `not_before` is event time; `unsure`: somebody may have carried it out already."""
+    """A decision that has no outcome yet. `not_before` is event time; `unsure`: somebody may have carried it out already.
+
+    `ended` is how it ended, while what was begun is not taken back yet.
+    """
 
     decision: ExecutableDecision
     handler: Handler[Any]
@@ -124,6 +133,7 @@ class _Pending:
     not_before: datetime | None = None
     last_answer: str = ""
     last_detail: OutcomeDetail = OutcomeDetail.NONE
+    ended: HandlerResult | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,9 +147,16 @@ class _Outage:
 class Executor:
     """Carries out the decisions that its handlers name, for the cluster of `context`."""
 
-    def __init__(self, context: LogContext, *handlers: Handler[Any], lease: HolderLease | None = None) -> None:
-        """With a `lease`, it only reads while another instance holds it."""
-        self._context, self._lease = context, lease
+    def __init__(
+        self,
+        context: LogContext,
+        *handlers: Handler[Any],
+        lease: HolderLease | None = None,
+        upkeep: Callable[[Collection[str]], None] | None = None,
+    ) -> None:
+        """With a `lease`, it only reads while another instance holds it. `upkeep` is called each minute with what is pending."""
+        self._context, self._lease, self._upkeep = context, lease, upkeep
+        self._next_upkeep: datetime | None = None
         self._handlers: Mapping[type[Any], Handler[Any]] = {handler.decision: handler for handler in handlers}
         self._decisions = {place: handler.action for handler in handlers for place in context.partitions_with(handler.topic)}
         """The partitions that decisions are read from, and the action whose name stands in their dead letters."""
@@ -173,6 +190,7 @@ class Executor:
             if identifier in index:
                 del self._pending[identifier]
         index.expire(now)
+        self._keep_up(now)
         return appended
 
     def run(self, stop: threading.Event) -> None:
@@ -242,6 +260,12 @@ class Executor:
         if action is not None:
             self._unpublished.append(self._context.codec.dead_letter(record, error, by=_source(action)))
 
+    def _keep_up(self, now: datetime) -> None:
+        """What is due by time alone, while nobody else acts."""
+        if self._upkeep is not None and self._may_act and (self._next_upkeep is None or now >= self._next_upkeep):
+            self._next_upkeep = now + _UPKEEP
+            self._upkeep(self._pending.keys())
+
     def _attempt(self, pending: _Pending, index: OutcomeIndex) -> int:
         """Finish with one decision, or leave it pending; how many outcomes were appended."""
         now = self._now()
@@ -270,9 +294,27 @@ class Executor:
         if self._outage is not None and now < self._outage.until:
             pending.last_answer, pending.last_detail = self._outage.answer, OutcomeDetail.NO_ANSWER
             return None
-        if obstacle is not None:
-            return self._call(pending, now, lambda decision: handler.look(decision) or obstacle)
-        return self._call(pending, now, handler.act)
+        if pending.ended is None and obstacle is not None:
+            pending.ended = self._call(pending, now, lambda decision: handler.look(decision) or obstacle)
+        elif pending.ended is None:
+            pending.unsure = pending.unsure or handler.undo is not None
+            pending.ended = self._call(pending, now, handler.act)
+        return None if pending.ended is None else self._taken_back(pending, now, pending.ended)
+
+    def _taken_back(self, pending: _Pending, now: datetime, ended: HandlerResult) -> HandlerResult | None:
+        """How it ended, once what was begun in vain is taken back; None when that is to be tried again."""
+        undo = pending.handler.undo
+        if undo is None or ended.result is Result.DONE:
+            return ended
+
+        def take_back(decision: Any) -> HandlerResult:
+            undo(decision)
+            return ended
+
+        result = self._call(pending, now, take_back)
+        if result is None or result is ended:
+            return result
+        return replace(ended, reason=f"{ended.reason}; and what was begun could not be taken back: {result.reason}")
 
     def _obstacle(self, pending: _Pending, now: datetime) -> HandlerResult | None:
         """Why the decision may not be carried out now, as the outcome that says so; None when it may."""

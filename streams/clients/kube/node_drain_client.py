@@ -1,0 +1,153 @@
+"""Nodes that are to be emptied: what they are marked with, which pods they hold, and how these are asked to go.
+
+Each change names the uid and the version of the node that was read, so that the server refuses it when somebody was faster, and
+each eviction names the pod's uid. Nothing is retried here, and no pod is deleted but through the eviction API.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+
+from schemas.names import PodName
+from schemas.units import Seconds
+from streams.clients.kube import api_paths
+from streams.clients.kube.api import MERGE_PATCH, Api, ApiRequest, accepted_body
+from streams.clients.kube.json_objects import Json
+from streams.clients.kube.pod_objects import ObjectMeta
+
+_CORE = api_paths.root("v1")
+_MIRROR = "kubernetes.io/config.mirror"
+_FINISHED = ("Succeeded", "Failed")
+
+
+@dataclass(frozen=True, slots=True)
+class DrainableNode:
+    """A node as it is now. `taints` are the API's own objects, to be put back as they were."""
+
+    name: str
+    uid: str
+    version: str
+    provider_id: str = ""
+    unschedulable: bool = False
+    taints: tuple[Json, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class NodePod:
+    """A pod on a node. `grace` is its own grace period; `stays`: it belongs to the node (a mirror pod, or a DaemonSet's)."""
+
+    pod: PodName
+    leaving: bool = False
+    finished: bool = False
+    stays: bool = False
+    grace: Seconds = Seconds(30.0)
+
+
+class _Meta(ObjectMeta, frozen=True, gc=False, rename="camel"):
+    annotations: dict[str, str] | None = None
+
+
+class _NodeSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    provider_id: str = msgspec.field(default="", name="providerID")
+    unschedulable: bool = False
+    taints: list[dict[str, Any]] | None = None
+
+
+class _Node(msgspec.Struct, frozen=True, gc=False):
+    metadata: _Meta
+    spec: _NodeSpec = _NodeSpec()
+
+
+class _Nodes(msgspec.Struct, frozen=True, gc=False):
+    items: list[_Node]
+
+
+class _PodSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    termination_grace_period_seconds: float | None = None
+
+
+class _PodStatus(msgspec.Struct, frozen=True, gc=False):
+    phase: str = ""
+
+
+class _Pod(msgspec.Struct, frozen=True, gc=False):
+    metadata: _Meta
+    spec: _PodSpec = _PodSpec()
+    status: _PodStatus = _PodStatus()
+
+
+class _Pods(msgspec.Struct, frozen=True, gc=False):
+    items: list[_Pod]
+
+
+class NodeDrainClient:
+    """Nodes and their pods behind one API server. Every call raises Unreachable, TryAgain and GiveUp, and nothing else."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+
+    def node(self, name: str) -> DrainableNode | None:
+        """The node that has this name now; None when there is none."""
+        found = self._api.find(ApiRequest(api_paths.unscoped(_CORE, "nodes", name), "reading node", name), _Node)
+        return None if found is None else _read_node(found)
+
+    def labelled(self, label: str) -> list[DrainableNode]:
+        """The nodes that carry a label, whatever its value."""
+        request = ApiRequest(f"{_CORE}/nodes?labelSelector={quote(label)}", "listing nodes with label", label)
+        return [_read_node(one) for one in self._api.read(request, _Nodes).items]
+
+    def change(self, node: DrainableNode, *, metadata: Json, spec: Json) -> None:
+        """Merge this into a node, if it still is as it was read."""
+        body = {"metadata": {**metadata, "uid": node.uid, "resourceVersion": node.version}, "spec": spec}
+        path = api_paths.unscoped(_CORE, "nodes", node.name)
+        request = ApiRequest(path, "changing node", node.name, "PATCH", body, MERGE_PATCH)
+        accepted_body(self._api.send(request), request)
+
+    def pods(self, node: str) -> list[NodePod]:
+        """The pods that are bound to a node."""
+        path = f"{_CORE}/pods?fieldSelector={quote(f'spec.nodeName={node}')}"
+        found = self._api.read(ApiRequest(path, "listing pods of node", node), _Pods)
+        return [_read_pod(one) for one in found.items]
+
+    def evict(self, pod: PodName, grace: Seconds) -> None:
+        """Ask for a pod's eviction, which disruption budgets may refuse; it then gets `grace` seconds to end."""
+        body = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": pod.name, "namespace": pod.namespace},
+            "deleteOptions": {"preconditions": {"uid": pod.uid}, "gracePeriodSeconds": int(grace)},
+        }
+        path = api_paths.scoped(_CORE, pod.namespace, "pods", pod.name, "eviction")
+        request = ApiRequest(path, "evicting", f"{pod.namespace}/{pod.name}", "POST", body)
+        accepted_body(self._api.send(request), request)
+
+
+def _read_node(found: _Node) -> DrainableNode:
+    meta, spec = found.metadata, found.spec
+    return DrainableNode(
+        meta.name,
+        meta.uid,
+        meta.resource_version,
+        spec.provider_id,
+        spec.unschedulable,
+        tuple(spec.taints or ()),
+        meta.labels or {},
+        meta.annotations or {},
+    )
+
+
+def _read_pod(found: _Pod) -> NodePod:
+    meta, own = found.metadata, found.spec.termination_grace_period_seconds
+    daemon = any(owner.controller and owner.kind == "DaemonSet" for owner in meta.owner_references)
+    return NodePod(
+        PodName(meta.namespace, meta.name, meta.uid),
+        leaving=meta.deletion_timestamp is not None,
+        finished=found.status.phase in _FINISHED,
+        stays=daemon or _MIRROR in (meta.annotations or {}),
+        grace=Seconds(30.0 if own is None else own),
+    )

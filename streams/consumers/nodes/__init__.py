@@ -1,0 +1,1 @@
+"""The asg consumer: lets groups grow, and takes single nodes away, as decided."""

@@ -1,0 +1,78 @@
+"""The asg consumer: carries out the decisions about nodes on AWS and the cluster, and leaves no mark behind that nobody needs."""
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from datetime import datetime
+
+import structlog
+
+from schemas.decisions.node_updates import NodeRemovalPlanned, ScaleUpPlanned
+from schemas.outcomes import Action
+from streams.clients.aws.aws_client import AwsClient
+from streams.clients.kube.node_drain_client import NodeDrainClient
+from streams.consumers.executing.executor import Executor, Handler
+from streams.consumers.executing.holder_lease import HolderLease
+from streams.consumers.nodes import removal_marks
+from streams.consumers.nodes import scale_up as growing
+from streams.consumers.nodes.node_removal import NodeRemoval, RemovalOptions
+from streams.errors import EdgeError
+from streams.log_context import LogContext
+
+TOPIC = "node-updates"
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeWorld:
+    """What the consumer acts on: groups in AWS, nodes in the cluster, and real time."""
+
+    aws: AwsClient
+    nodes: NodeDrainClient
+    now: Callable[[], datetime]
+
+
+def asg_consumer(
+    context: LogContext, world: NodeWorld, options: RemovalOptions | None = None, lease: HolderLease | None = None
+) -> Executor:
+    """A consumer that carries out ScaleUpPlanned and NodeRemovalPlanned, while it holds the `lease` if there is one."""
+    chosen = options or RemovalOptions()
+    removal = NodeRemoval(world.aws, world.nodes, world.now, chosen)
+    return Executor(
+        context,
+        Handler(
+            TOPIC,
+            ScaleUpPlanned,
+            Action.SCALE_UP,
+            act=lambda plan: growing.scale_up(world.aws, plan, protect=chosen.protect),
+            look=lambda plan: growing.look(world.aws, plan),
+        ),
+        Handler(TOPIC, NodeRemovalPlanned, Action.REMOVE_NODE, act=removal.act, look=removal.look, undo=removal.undo),
+        lease=lease,
+        upkeep=lambda pending: sweep(world, pending),
+    )
+
+
+def sweep(world: NodeWorld, pending: Collection[str]) -> None:
+    """Take our marks off nodes whose removal nobody is at any more: a decision that was lost, or is older than anybody remembers.
+
+    A node whose instance ends keeps them until it is gone. What fails is logged, and tried again in the next sweep.
+    """
+    known = {removal_marks.digest(decision) for decision in pending}
+    try:
+        for node in world.nodes.labelled(removal_marks.MARK):
+            mark = removal_marks.read(node)
+            if mark is not None and mark.digest not in known and _works(world.aws, node.provider_id):
+                world.nodes.change(node, **removal_marks.removed(node))
+                _log.warning("a mark that no pending decision needs was taken off", node=node.name)
+    except EdgeError as error:
+        _log.warning("nodes could not be looked through for old marks", error=str(error))
+
+
+def _works(aws: AwsClient, provider_id: str) -> bool:
+    """Whether the instance of a node goes on running."""
+    instance = provider_id.rpartition("/")[2]
+    found = aws.group_instance(instance)
+    if found is not None:
+        return not found[1].leaving
+    state = aws.instance_states([instance]).get(instance)
+    return state is not None and not state.gone

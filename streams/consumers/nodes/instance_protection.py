@@ -1,0 +1,24 @@
+"""Protects the instances of a group from the group's own choice, so that only a decision of ours ends one.
+
+An instance is protected when something is done with its group; a group may be told to start its instances so (docs/nodes.md). A
+failure here stops nothing.
+"""
+
+import structlog
+
+from streams.clients.aws.auto_scaling_groups import AutoScalingGroup
+from streams.clients.aws.aws_client import AwsClient
+from streams.errors import EdgeError
+
+_log = structlog.get_logger(__name__)
+
+
+def protect(aws: AwsClient, group: AutoScalingGroup) -> None:
+    """Protect the group's instances that are in service and not protected yet."""
+    bare = [one.id for one in group.instances if one.lifecycle == "InService" and not one.protected]
+    if not bare:
+        return
+    try:
+        aws.protect(group.name, bare, protected=True)
+    except EdgeError as error:
+        _log.warning("instances are not protected from their group", group=group.name, error=str(error))

@@ -1,0 +1,233 @@
+"""Takes one node away: mark, wait, evict, wait until the pods are gone, terminate this very instance; else take the marks back.
+
+Each call of `act` looks at AWS and the cluster, does the next thing, and raises TryAgain until the last is done: nothing is
+remembered here that a restart would lose, and several nodes go at the same time. How long it has taken is told by the taint. A
+pod that the plan does not know of ends it: the scheduler was faster. Pods go through the eviction API alone, so disruption
+budgets hold to the end. Source of the steps: core/scaledown/actuation.
+"""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import datetime
+
+from schemas.decisions.node_updates import NodeRemovalPlanned
+from schemas.outcomes import OutcomeDetail, Result
+from schemas.units import Seconds
+from streams.clients.aws.auto_scaling_groups import GroupInstance
+from streams.clients.aws.aws_client import AwsClient
+from streams.clients.kube.node_drain_client import DrainableNode, NodeDrainClient, NodePod
+from streams.consumers.executing.executor import HandlerResult
+from streams.consumers.nodes import instance_protection, removal_marks
+from streams.errors import EdgeError, GiveUp, TryAgain, Unreachable
+
+HOOK = "delay-deletion.cluster-autoscaler.kubernetes.io/"
+_SOON = Seconds(1.0)
+_EVICT_AGAIN = Seconds(5.0)
+_SHOWN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class RemovalOptions:
+    """Seconds: from the taint to the first eviction, beyond a pod's grace, and for hooks; and evictions of a node at one time."""
+
+    cordon: bool = True
+    delay: Seconds = Seconds(5.0)
+    gone_margin: Seconds = Seconds(30.0)
+    hooks: Seconds = Seconds(120.0)
+    evictions: int = 8
+    protect: bool = True
+
+
+class NodeRemoval:
+    """Removals on one cluster and one AWS account. `now` is real time: pods and taints know no other."""
+
+    def __init__(
+        self, aws: AwsClient, nodes: NodeDrainClient, now: Callable[[], datetime], options: RemovalOptions | None = None
+    ) -> None:
+        self._aws, self._nodes, self._now, self._options = aws, nodes, now, options or RemovalOptions()
+        self._since: dict[tuple[str, str], datetime] = {}
+        """When the last steps of a removal began; a restart begins them anew."""
+
+    def act(self, plan: NodeRemovalPlanned) -> HandlerResult:
+        """Do the next step. Raises TryAgain while there is one, and GiveUp."""
+        instance = self._instance(plan)
+        if isinstance(instance, HandlerResult):
+            return instance
+        if not plan.node:
+            return self._terminate(plan, instance)
+        node = self._nodes.node(plan.node)
+        if node is None or node.uid != plan.node_uid or node.provider_id != plan.provider_id:
+            return _moved(f"node '{plan.node}' with uid '{plan.node_uid}' and id '{plan.provider_id}' is gone")
+        mark = removal_marks.read(node)
+        if mark is None:
+            return self._begin(plan, node)
+        if mark.digest != removal_marks.digest(plan.id):
+            return _moved(f"node '{plan.node}' goes by another decision")
+        taken = (self._now() - mark.since).total_seconds()
+        if taken < self._options.delay:
+            raise _wait(plan, "the scheduler gets time to see the taint", Seconds(self._options.delay - taken))
+        return self._drain(plan, node, instance, taken)
+
+    def look(self, plan: NodeRemovalPlanned) -> HandlerResult | None:
+        """The result for an instance that is gone already; None for any other. Raises TryAgain and GiveUp."""
+        found = self._instance(plan)
+        return found if isinstance(found, HandlerResult) and found.result is Result.DONE else None
+
+    def undo(self, plan: NodeRemovalPlanned) -> None:
+        """Take the marks of this removal off the node, if it has them. Raises TryAgain and GiveUp."""
+        self._forget(plan)
+        node = self._nodes.node(plan.node) if plan.node else None
+        mark = None if node is None else removal_marks.read(node)
+        if node is not None and mark is not None and mark.digest == removal_marks.digest(plan.id):
+            self._nodes.change(node, **removal_marks.removed(node))
+
+    def _instance(self, plan: NodeRemovalPlanned) -> GroupInstance | HandlerResult:
+        """The instance, as long as it works in its group; else what became of it."""
+        found = self._aws.group_instance(plan.instance)
+        if found is None:
+            state = self._aws.instance_states([plan.instance]).get(plan.instance)
+            if state is None or state.gone:
+                return _gone(plan)
+            return _moved(f"instance '{plan.instance}' runs and is in no group any more")
+        group, instance = found
+        if group != plan.group:
+            return _moved(f"instance '{plan.instance}' is in group '{group}', expected '{plan.group}'")
+        if instance.lifecycle.startswith("Terminat"):
+            return _gone(plan)
+        if not instance.lifecycle.startswith(("InService", "Pending")):
+            return _moved(f"instance '{plan.instance}' is {instance.lifecycle} in its group")
+        return instance
+
+    def _begin(self, plan: NodeRemovalPlanned, node: DrainableNode) -> HandlerResult:
+        """Mark the node, unless something speaks against it."""
+        if removal_marks.foreign(node):
+            return _moved(f"somebody else is taking node '{plan.node}' away")
+        strange = self._strange(plan, self._nodes.pods(node.name))
+        if strange is not None:
+            return strange
+        at_limit = self._at_limit(plan)
+        if at_limit is not None:
+            return at_limit
+        marks = removal_marks.added(node, plan.id, at=self._now(), cordon=self._options.cordon)
+        self._nodes.change(node, **marks)
+        raise _wait(plan, "the node was marked", self._options.delay)
+
+    def _drain(self, plan: NodeRemovalPlanned, node: DrainableNode, instance: GroupInstance, taken: float) -> HandlerResult:
+        """Evict what is still there, then wait until it is gone."""
+        pods, options = self._nodes.pods(node.name), self._options
+        strange = self._strange(plan, pods)
+        if strange is not None:
+            return strange
+        wanted = {pod.uid for pod in plan.evict}
+        left = [pod for pod in pods if pod.pod.uid in wanted and not pod.finished]
+        bound = [pod for pod in left if not pod.leaving]
+        limit = options.delay + plan.drain + (0 if bound else plan.grace + options.gone_margin)
+        if left and taken > limit:
+            return HandlerResult(Result.FAILED, f"after {taken:.0f} s there still are {_named(left)}", _why_left(bound))
+        if bound:
+            refused = self._evict(plan, bound)
+            if refused is not None:
+                raise _wait(plan, f"{_named(bound)} still to be evicted: {refused}", _EVICT_AGAIN, refused.detail)
+        if left:
+            raise _wait(plan, f"{_named(left)} still there", _SOON)
+        self._wait_for_daemons(plan, pods)
+        self._wait_for_hooks(plan, node)
+        return self._terminate(plan, instance)
+
+    def _evict(self, plan: NodeRemovalPlanned, pods: Sequence[NodePod]) -> TryAgain | None:
+        """Ask for the eviction of all of these at the same time; what refused one of them for now. Raises Unreachable, GiveUp."""
+        with ThreadPoolExecutor(self._options.evictions) as pool:
+            answers = list(pool.map(lambda pod: self._evicted(plan, pod), pods))
+        final = next((one for one in answers if isinstance(one, GiveUp | Unreachable)), None)
+        if final is not None:
+            raise final
+        return next((one for one in answers if isinstance(one, TryAgain)), None)
+
+    def _evicted(self, plan: NodeRemovalPlanned, pod: NodePod) -> EdgeError | None:
+        try:
+            self._nodes.evict(pod.pod, Seconds(min(pod.grace, plan.grace)))
+        except EdgeError as error:
+            gone = isinstance(error, GiveUp) and error.detail in (OutcomeDetail.NOT_FOUND, OutcomeDetail.MOVED)
+            return None if gone else error
+        return None
+
+    def _wait_for_daemons(self, plan: NodeRemovalPlanned, pods: Sequence[NodePod]) -> None:
+        """Ask the pods of DaemonSets to end, and give them their time; it is no obstacle if they do not."""
+        wanted = {pod.uid for pod in plan.daemons}
+        left = [pod for pod in pods if pod.pod.uid in wanted and not pod.finished]
+        if not left:
+            return
+        if (plan.id, "daemons") not in self._since:
+            for pod in left:
+                self._evicted(plan, pod)
+        longest = min(plan.grace, max(pod.grace for pod in left))
+        if self._waited(plan, "daemons") < longest:
+            raise _wait(plan, f"{_named(left)} of DaemonSets still there", _SOON)
+
+    def _wait_for_hooks(self, plan: NodeRemovalPlanned, node: DrainableNode) -> None:
+        held = [key for key in node.annotations if key.startswith(HOOK)]
+        if held and self._waited(plan, "hooks") < self._options.hooks:
+            raise _wait(plan, f"annotation '{held[0]}' holds the node", _SOON)
+
+    def _waited(self, plan: NodeRemovalPlanned, step: str) -> float:
+        """Seconds since this step was first reached."""
+        now = self._now()
+        return (now - self._since.setdefault((plan.id, step), now)).total_seconds()
+
+    def _forget(self, plan: NodeRemovalPlanned) -> None:
+        for step in ("daemons", "hooks"):
+            self._since.pop((plan.id, step), None)
+
+    def _terminate(self, plan: NodeRemovalPlanned, instance: GroupInstance) -> HandlerResult:
+        at_limit = self._at_limit(plan)
+        if at_limit is not None:
+            return at_limit
+        if instance.protected:
+            self._aws.protect(plan.group, [plan.instance], protected=False)
+        self._aws.terminate(plan.instance)
+        self._forget(plan)
+        reason = f"AWS terminates instance '{plan.instance}', and group '{plan.group}' wants one node less"
+        return HandlerResult(Result.DONE, reason, OutcomeDetail.ACCEPTED)
+
+    def _at_limit(self, plan: NodeRemovalPlanned) -> HandlerResult | None:
+        """The result for a group that may not shrink; None for any other, whose instances are protected from its own choice."""
+        group = self._aws.group(plan.group)
+        if group is None:
+            return _moved(f"group '{plan.group}' is gone")
+        if group.desired <= group.least:
+            reason = f"group '{plan.group}' wants {group.desired} nodes, and may not have less than {group.least}"
+            return HandlerResult(Result.REFUSED, reason, OutcomeDetail.AT_LIMIT)
+        if self._options.protect:
+            instance_protection.protect(self._aws, group)
+        return None
+
+    def _strange(self, plan: NodeRemovalPlanned, pods: Sequence[NodePod]) -> HandlerResult | None:
+        """The result for a node with pods that the plan does not know of; None for any other."""
+        known = {pod.uid for pod in (*plan.evict, *plan.daemons)}
+        new = [pod for pod in pods if not (pod.pod.uid in known or pod.stays or pod.finished or pod.leaving)]
+        return _moved(f"node '{plan.node}' has {_named(new)}, which the plan does not know of") if new else None
+
+
+def _moved(what: str) -> HandlerResult:
+    return HandlerResult(Result.REFUSED, f"it moved: {what}", OutcomeDetail.MOVED)
+
+
+def _gone(plan: NodeRemovalPlanned) -> HandlerResult:
+    return HandlerResult(Result.DONE, f"instance '{plan.instance}' is terminated already", OutcomeDetail.ALREADY_DONE)
+
+
+def _wait(plan: NodeRemovalPlanned, why: str, after: Seconds, detail: OutcomeDetail = OutcomeDetail.NONE) -> TryAgain:
+    return TryAgain(doing="removing node", to=plan.node or plan.instance, answer=why, after=after, detail=detail)
+
+
+def _why_left(bound: Sequence[NodePod]) -> OutcomeDetail:
+    """What kept a pod that nobody could evict in all this time: its budget, as whatever else refuses ends it at once."""
+    return OutcomeDetail.BUDGET if bound else OutcomeDetail.NONE
+
+
+def _named(pods: Sequence[NodePod]) -> str:
+    """Some of the pods by name, and how many there are."""
+    names = ", ".join(f"'{pod.pod.namespace}/{pod.pod.name}'" for pod in pods[:_SHOWN])
+    more = f" and {len(pods) - _SHOWN} more" if len(pods) > _SHOWN else ""
+    return f"{'pod' if len(pods) == 1 else 'pods'} {names}{more}"

@@ -1,0 +1,73 @@
+"""The marks on a node that goes: upstream's taint, by which others leave it alone, and ours, by which we know it again.
+
+Everything about a removal that a restart must know stands on the node: since when (the taint's value, in seconds since the
+epoch), for which decision (a label, by which such nodes are also found), and whether it was us who cordoned it. A node that
+others cordoned stays so when the marks go.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from streams.clients.kube.json_objects import Json
+from streams.clients.kube.node_drain_client import DrainableNode
+
+TAINT = "ToBeDeletedByClusterAutoscaler"
+MARK = "ullage.internal/removal"
+"""The key of a label and of a taint, both with the decision's digest as their value."""
+CORDONED = "ullage.internal/cordoned"
+EFFECT = "NoSchedule"
+
+
+@dataclass(frozen=True, slots=True)
+class RemovalMark:
+    """A node goes by the decision with this digest, since then."""
+
+    digest: str
+    since: datetime
+
+
+def digest(decision: str) -> str:
+    """What names a decision in a label."""
+    return hashlib.sha256(decision.encode()).hexdigest()[:32]
+
+
+def read(node: DrainableNode) -> RemovalMark | None:
+    """Our mark on a node; None when there is none. A time that makes no sense counts as long past."""
+    found = node.labels.get(MARK)
+    if found is None:
+        return None
+    since = next((str(taint.get("value") or "") for taint in node.taints if taint.get("key") == TAINT), "")
+    seconds = int(since) if since.isdecimal() and len(since) < len("99999999999") else 0
+    return RemovalMark(found, datetime.fromtimestamp(seconds, UTC))
+
+
+def foreign(node: DrainableNode) -> bool:
+    """Whether somebody else, such as upstream's autoscaler, is taking the node away."""
+    return MARK not in node.labels and any(taint.get("key") == TAINT for taint in node.taints)
+
+
+def added(node: DrainableNode, decision: str, *, at: datetime, cordon: bool) -> Mapping[str, Json]:
+    """What puts our marks on a node, as `metadata` and `spec`."""
+    name = digest(decision)
+    ours = ({"key": TAINT, "value": str(int(at.timestamp())), "effect": EFFECT}, {"key": MARK, "value": name, "effect": EFFECT})
+    metadata: Json = {"labels": {MARK: name}}
+    spec: Json = {"taints": [*_others(node), *ours]}
+    if cordon and not node.unschedulable:
+        metadata["annotations"], spec["unschedulable"] = {CORDONED: "true"}, True
+    return {"metadata": metadata, "spec": spec}
+
+
+def removed(node: DrainableNode) -> Mapping[str, Json]:
+    """What takes our marks off a node again, as `metadata` and `spec`."""
+    spec: Json = {"taints": _others(node) or None}
+    if node.annotations.get(CORDONED) == "true":
+        spec["unschedulable"] = None
+    return {"metadata": {"labels": {MARK: None}, "annotations": {CORDONED: None}}, "spec": spec}
+
+
+def _others(node: DrainableNode) -> list[Json]:
+    """Taints that are not ours; the cordon's own comes and goes with the cordon."""
+    ours = {TAINT, MARK} | ({"node.kubernetes.io/unschedulable"} if node.annotations.get(CORDONED) == "true" else set())
+    return [taint for taint in node.taints if taint.get("key") not in ours]

@@ -1,0 +1,40 @@
+"""Lets a group grow, if it still wants what the plan expected.
+
+Done means that AWS has accepted the number; facts about the group say later whether nodes came of it. A group that wants more by
+now, or less, is left alone: somebody else changed it, and the next facts lead to a new plan.
+"""
+
+from schemas.decisions.node_updates import ScaleUpPlanned
+from schemas.outcomes import OutcomeDetail, Result
+from streams.clients.aws.aws_client import AwsClient
+from streams.consumers.executing.executor import HandlerResult
+from streams.consumers.nodes import instance_protection
+
+
+def scale_up(aws: AwsClient, plan: ScaleUpPlanned, *, protect: bool) -> HandlerResult:
+    """Look, then act. Raises TryAgain and GiveUp."""
+    group = aws.group(plan.group)
+    if group is None:
+        return HandlerResult(Result.REFUSED, f"it moved: group '{plan.group}' is gone", OutcomeDetail.NOT_FOUND)
+    if group.desired >= plan.after:
+        return _already(plan, group.desired)
+    if group.desired != plan.before:
+        reason = f"it moved: group '{plan.group}' wants {group.desired} nodes, expected {plan.before}"
+        return HandlerResult(Result.REFUSED, reason, OutcomeDetail.MOVED)
+    if plan.after > group.most:
+        reason = f"group '{plan.group}' may have {group.most} nodes, planned were {plan.after}"
+        return HandlerResult(Result.REFUSED, reason, OutcomeDetail.AT_LIMIT)
+    aws.raise_desired(group, plan.after)
+    if protect:
+        instance_protection.protect(aws, group)
+    return HandlerResult(Result.DONE, f"AWS accepted that group '{plan.group}' wants {plan.after} nodes", OutcomeDetail.ACCEPTED)
+
+
+def look(aws: AwsClient, plan: ScaleUpPlanned) -> HandlerResult | None:
+    """The result for a group that wants as many already; None for any other. Raises TryAgain and GiveUp."""
+    group = aws.group(plan.group)
+    return _already(plan, group.desired) if group is not None and group.desired >= plan.after else None
+
+
+def _already(plan: ScaleUpPlanned, desired: int) -> HandlerResult:
+    return HandlerResult(Result.DONE, f"group '{plan.group}' wants {desired} nodes already", OutcomeDetail.ALREADY_DONE)
