@@ -36,8 +36,8 @@ def consumer(
     VPA objects is written in every mode, also during a pause, as it changes no pod; it needs the right to get and list
     verticalpodautoscalers, and to patch verticalpodautoscalers/status. The webhook always answers; until the control topic says
     `apply`, and during a pause, it lets every pod through as it is. See docs/webhook.md.
-    The metrics API answers in every mode, too. See docs/replicas.md. Nodes are left alone until the control topic says `apply`, and
-    a pause takes back what was begun. See docs/nodes.md.
+    The metrics API answers in every mode, too. See docs/replicas.md.
+    Nodes are left alone until the control topic says `apply`, and a pause takes back what was begun. See docs/nodes.md.
     """
     from agents.processes import consumer as process
 

@@ -44,10 +44,11 @@ RESIZER, EVICTOR, WEBHOOK, EXPORT, AGENTS = (
     "checkpoints-export",
     "agents",
 )
-COMPONENTS = {KUBE, USAGE, STATUS, RESIZER, EVICTOR, WEBHOOK, EXPORT, AGENTS}
+ASG = "consumer-asg"
+COMPONENTS = {KUBE, USAGE, STATUS, RESIZER, EVICTOR, WEBHOOK, EXPORT, AGENTS, ASG}
 RIGHTS: tuple[tuple[str, str, str, set[str]], ...] = (
     (CORE, "pods", "get", {RESIZER, EVICTOR}),
-    (CORE, "pods", "list", {KUBE}),
+    (CORE, "pods", "list", {KUBE, ASG}),
     (CORE, "pods", "watch", {KUBE}),
     (CORE, "pods", "create", set()),
     (CORE, "pods", "update", set()),
@@ -55,11 +56,11 @@ RIGHTS: tuple[tuple[str, str, str, set[str]], ...] = (
     (CORE, "pods", "delete", set()),
     (CORE, "pods", "deletecollection", set()),
     (CORE, "pods/resize", "patch", {RESIZER}),
-    (CORE, "pods/eviction", "create", {EVICTOR}),
+    (CORE, "pods/eviction", "create", {EVICTOR, ASG}),
     (CORE, "pods/exec", "create", set()),
     (CORE, "pods/log", "get", set()),
-    (CORE, "nodes", "list", {KUBE}),
-    (CORE, "nodes", "patch", set()),
+    (CORE, "nodes", "list", {KUBE, ASG}),
+    (CORE, "nodes", "patch", {ASG}),
     (CORE, "nodes", "delete", set()),
     (CORE, "limitranges", "list", {KUBE}),
     (CORE, "limitranges", "update", set()),

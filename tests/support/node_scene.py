@@ -6,7 +6,7 @@
 from collections.abc import Collection
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Protocol
 
 from schemas.catalogue import Event
 from schemas.decisions.node_updates import NodeRemovalPlanned, RemovalReason, ScaleUpPlanned
@@ -111,7 +111,7 @@ class NodeScene:
 
     def restarted(self) -> Executor:
         context = LogContext(self.log, self.topics, Codec(self.topics), CLUSTER)
-        world = NodeWorld(_Mortal(self.aws.client(), self), _Mortal(self.nodes, self), lambda: self.at)  # type: ignore[arg-type]
+        world = NodeWorld(Mortal(self.aws.client(), self), Mortal(self.nodes, self), lambda: self.at)  # type: ignore[arg-type]
         self.consumer = asg_consumer(context, world, self.options)
         return self.consumer
 
@@ -178,10 +178,18 @@ class NodeScene:
         return [call["InstanceId"] for call in self.aws.calls("TerminateInstanceInAutoScalingGroup")]
 
 
-class _Mortal:
-    """Passes calls on; the scene's fuse says before or after which of them the process ends."""
+class Fused(Protocol):
+    """What counts the calls of a process; at call number `fuse` the process ends, before the call or after it."""
 
-    def __init__(self, target: Any, scene: NodeScene) -> None:
+    calls: int
+    fuse: int | None
+    after: bool
+
+
+class Mortal:
+    """Passes calls on; the fuse says at which of them the process ends."""
+
+    def __init__(self, target: Any, scene: "Fused") -> None:
         self._target, self._scene = target, scene
 
     def __getattr__(self, name: str) -> Any:
