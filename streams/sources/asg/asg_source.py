@@ -217,4 +217,4 @@ class AsgSource:
         """One line for each change."""
         if self._said.get(about) != what:
             self._said[about] = what
-            _log.warning(what, about=about)
+            _log.warning("the asg source goes on without something", about=about, reason=what)
