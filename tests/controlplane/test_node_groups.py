@@ -28,8 +28,8 @@ from streams.topics import TOPICS, Topics
 from tests.controlplane.asking import wait_for
 from tests.controlplane.plane import Plane
 from tests.controlplane.world import World
+from tests.support.asg_scene import Killed, Mortal
 from tests.support.aws_double import ZONES, AwsDouble, aws, aws_server
-from tests.support.node_scene import Killed, Mortal
 
 __all__ = ["aws", "aws_server"]
 CLUSTER = "real"

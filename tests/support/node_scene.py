@@ -1,217 +1,159 @@
-"""A scene for the asg consumer: moto's AWS, a cluster's nodes in memory, a log in memory, and a time that moves by hand.
+"""Facts of a made-up cluster for tests of the scaler, and a run that feeds them turn by turn."""
 
-`NodesInMemory` stands for `NodeDrainClient`; the tests of the control plane put the real one through the same steps.
-"""
+from collections.abc import Mapping
+from typing import Any, TypeVar
 
-from collections.abc import Collection
-from dataclasses import replace
-from datetime import UTC, datetime, timedelta
-from typing import Any, Protocol
-
-from schemas.catalogue import Event
-from schemas.decisions.node_updates import NodeRemovalPlanned, RemovalReason, ScaleUpPlanned
+from agents.engine.turn import Event
+from agents.logic.nodes.scaler_settings import ScalerSettings
+from agents.logic.nodes.scaler_stage import Scaler
+from schemas.decisions.node_updates import NodeRemovalPlanned, ScaleRefused, ScaleUpPlanned
+from schemas.facts.node_groups import NodeGroupSeen, NodeInstanceSeen, NodeTemplateSeen
+from schemas.facts.nodes import NodeDetailsChanged
+from schemas.facts.pods import PodPhase
+from schemas.facts.replica_controllers import ReplicaControllerChanged
+from schemas.facts.scheduled_pods import ControllingOwner, PodPlacementChanged, PodShapeSeen
+from schemas.facts.sources import SourceReported
 from schemas.names import PodName
-from schemas.outcomes import ActionFinished, OutcomeDetail
+from schemas.outcomes import Action, ActionFinished, OutcomeDetail, Result
 from schemas.policies.control import ControlChanged, Mode
-from schemas.units import Seconds
-from streams.clients.kube.json_objects import Json
-from streams.clients.kube.node_drain_client import DrainableNode, NodePod
-from streams.codec.event_codec import Codec, tick
-from streams.consumers.executing.executor import Executor
-from streams.consumers.nodes import removal_marks
-from streams.consumers.nodes.asg_consumer import NodeWorld, asg_consumer
-from streams.consumers.nodes.node_removal import RemovalOptions
-from streams.errors import GiveUp, TryAgain
-from streams.log.memory_log import MemoryLog
-from streams.log_context import LogContext
-from streams.topics import TOPICS, Topics
-from tests.support.aws_double import ZONES, AwsDouble
+from tests.support.cluster_events import GIB, START, turn, when
 
-CLUSTER = "real"
-START = datetime(2026, 11, 22, 8, tzinfo=UTC)
+CLUSTER = "demo"
+SIZE = {"cpu": 4000, "memory": 16 * GIB, "pods": 110}
+TICK = 500
+E = TypeVar("E")
 
 
-class Killed(BaseException):
-    """The process ended here."""
+def topic(event: Event) -> str:
+    """The input that carries an event, with underscores."""
+    kind = type(event).__name__
+    if kind in ("NodeGroupSeen", "NodeGroupGone", "NodeInstanceSeen", "NodeInstanceGone", "ScalingActivityFailed"):
+        return "node_group_changes"
+    special = {
+        "SourceReported": "cluster_changes",
+        "ControlChanged": "control",
+        "ActionFinished": "outcomes",
+        "StageRulesChanged": "policies",
+    }
+    return special.get(kind, "scheduling_changes")
 
 
-class NodesInMemory:
-    """Nodes and pods; a pod that is evicted leaves, and is gone with `finish`."""
+def group(name: str = "a", least: int = 0, most: int = 10, desired: int = 0, **changed: Any) -> NodeGroupSeen:
+    """A group of nodes of 4 cores and 16 GiB in one zone."""
+    labels = {"topology.kubernetes.io/zone": f"zone-{name}", "group": name}
+    fields: dict[str, Any] = {
+        "template": NodeTemplateSeen(labels, (), SIZE, SIZE),
+        "zones": (f"zone-{name}",),
+        "instance_types": ("m5.xlarge",),
+    }
+    return NodeGroupSeen(when(START), CLUSTER, name, least, most, desired, **{**fields, **changed})
 
-    def __init__(self) -> None:
-        self.nodes: dict[str, DrainableNode] = {}
-        self.held: dict[str, list[NodePod]] = {}
-        self.protected: set[str] = set()
-        """Names of pods whose disruption budget has no room."""
-        self.stubborn: set[str] = set()
-        """Names of pods that leave and never are gone."""
-        self.evictions: list[tuple[str, float]] = []
 
-    def add(self, name: str, instance: str, *pods: NodePod, **more: Any) -> DrainableNode:
-        node = DrainableNode(name, f"uid-{name}", "1", f"aws:///{ZONES[0]}/{instance}", **more)
-        self.nodes[name], self.held[name] = node, list(pods)
-        return node
+def instance(name: str, of: str = "a", **changed: Any) -> NodeInstanceSeen:
+    """An instance of a group; its node has the same name."""
+    fields: dict[str, Any] = {"provider_id": f"aws:///zone-{of}/{name}", "zone": f"zone-{of}", "lifecycle": "InService"}
+    return NodeInstanceSeen(when(START), CLUSTER, of, name, **{**fields, **changed})
 
-    def finish(self) -> None:
-        for name, pods in self.held.items():
-            self.held[name] = [pod for pod in pods if not pod.leaving or pod.pod.name in self.stubborn]
 
-    def node(self, name: str) -> DrainableNode | None:
-        return self.nodes.get(name)
+def node(name: str, of: str = "a", **changed: Any) -> NodeDetailsChanged:
+    """The ready node of an instance."""
+    fields: dict[str, Any] = {
+        "uid": f"uid-{name}",
+        "created": when(START - 3_600_000),
+        "provider_id": f"aws:///zone-{of}/{name}",
+        "labels": {"kubernetes.io/hostname": name, "topology.kubernetes.io/zone": f"zone-{of}", "group": of},
+        "conditions": {"Ready": "True"},
+        "allocatable": SIZE,
+        "capacity": SIZE,
+    }
+    return NodeDetailsChanged(when(START), CLUSTER, name, **{**fields, **changed})
 
-    def labelled(self, label: str) -> list[DrainableNode]:
-        return [node for node in self.nodes.values() if label in node.labels]
 
-    def change(self, node: DrainableNode, *, metadata: Json, spec: Json) -> None:
-        now = self.nodes[node.name]
-        if now.version != node.version:
-            raise TryAgain(doing="changing node", to=node.name, answer="409 it moved", after=Seconds(1.0))
-        self.nodes[node.name] = replace(
-            now,
-            version=str(int(now.version) + 1),
-            labels=_merged(now.labels, metadata.get("labels")),
-            annotations=_merged(now.annotations, metadata.get("annotations")),
-            taints=tuple(spec["taints"] or ()) if "taints" in spec else now.taints,
-            unschedulable=bool(spec["unschedulable"]) if "unschedulable" in spec else now.unschedulable,
+def joined(name: str, of: str = "a") -> list[Event]:
+    """An instance with its node."""
+    return [instance(name, of), node(name, of)]
+
+
+def shape(name: str = "web", cpu: int = 1000, memory: int = GIB, **changed: Any) -> PodShapeSeen:
+    """The shape of a ReplicaSet's pods."""
+    fields: dict[str, Any] = {
+        "namespace": "shop",
+        "requests": {"cpu": cpu, "memory": memory},
+        "labels": {"app": name},
+        "owner": ControllingOwner("ReplicaSet", name, "apps/v1"),
+        "annotations": {"cluster-autoscaler.kubernetes.io/safe-to-evict": "true"},
+    }
+    return PodShapeSeen(when(START), CLUSTER, name, **{**fields, **changed})
+
+
+def pod(name: str, of: str = "web", node: str | None = None, created: int = START, **changed: Any) -> PodPlacementChanged:
+    """A pod of a shape: on a node, or unschedulable."""
+    fields: dict[str, Any] = {
+        "phase": PodPhase.PENDING if node is None else PodPhase.RUNNING,
+        "created": when(created),
+        "node": node,
+        "unschedulable": "Unschedulable" if node is None else "",
+    }
+    return PodPlacementChanged(when(START), CLUSTER, PodName("shop", name, f"uid-{name}"), of, **{**fields, **changed})
+
+
+def controller(name: str = "web", replicas: int = 3) -> ReplicaControllerChanged:
+    """The ReplicaSet of a shape's pods."""
+    return ReplicaControllerChanged(when(START), CLUSTER, "shop", "ReplicaSet", name, replicas)
+
+
+class ScalerRun:
+    """A scaler that is fed turn by turn, with sources that say that they are at work."""
+
+    def __init__(self, *first: Event, settings: Mapping[str, Any] | None = None, mode: Mode = Mode.APPLY) -> None:
+        self.stage = Scaler(ScalerSettings(**(settings or {})), 0, lambda _cluster: True)
+        self.now = START
+        self.decided: list[Any] = []
+        self.step(
+            ControlChanged(when(START), CLUSTER, mode, budget=1.0),  # type: ignore[arg-type]  # a unit
+            SourceReported(when(START), CLUSTER, "kube", ("scheduling-changes",), 1e9),  # type: ignore[arg-type]  # a unit
+            SourceReported(when(START), CLUSTER, "asg", ("node-group-changes",), 1e9),  # type: ignore[arg-type]  # a unit
+            *first,
         )
 
-    def pods(self, node: str) -> list[NodePod]:
-        return list(self.held.get(node, ()))
+    def step(self, *events: Event) -> list[Any]:
+        """One turn with these events; what was decided in it."""
+        self.now += TICK
+        inputs: dict[str, list[Event]] = {}
+        for event in events:
+            inputs.setdefault(topic(event), []).append(event)
+        found = [one.event for one in self.stage.step(turn(self.now, **inputs))]
+        self.decided += found
+        return found
 
-    def evict(self, pod: PodName, grace: Seconds) -> None:
-        if pod.name in self.protected:
-            said = "429 Cannot evict pod as it would violate the pod's disruption budget."
-            raise TryAgain(doing="evicting", to=pod.name, answer=said, after=Seconds(10.0), detail=OutcomeDetail.BUDGET)
-        for name, pods in self.held.items():
-            for place, one in enumerate(pods):
-                if one.pod == pod:
-                    self.evictions.append((pod.name, float(grace)))
-                    self.held[name][place] = replace(one, leaving=True)
-                    return
-        raise GiveUp(doing="evicting", to=pod.name, answer="404 not found", detail=OutcomeDetail.NOT_FOUND)
+    def run(self, seconds: float) -> list[Any]:
+        """Let time pass without news."""
+        found: list[Any] = []
+        for _ in range(int(seconds * 1000 / TICK)):
+            found += self.step()
+        return found
 
+    def answer(
+        self, plan: ScaleUpPlanned | NodeRemovalPlanned, result: Result, detail: OutcomeDetail = OutcomeDetail.NONE
+    ) -> None:
+        """A consumer finished with a plan."""
+        action = Action.SCALE_UP if isinstance(plan, ScaleUpPlanned) else Action.REMOVE_NODE
+        self.step(ActionFinished(f"{plan.id}/x", when(self.now), plan.id, action, result, "because", plan.subject, detail))
 
-class NodeScene:
-    """Mode apply, one group `pool`, and as many nodes as it has instances."""
+    def of(self, kind: type[E]) -> list[E]:
+        """All decisions of a kind so far."""
+        return [one for one in self.decided if isinstance(one, kind)]
 
-    def __init__(self, aws: AwsDouble, *, least: int = 0, desired: int = 2, options: RemovalOptions | None = None) -> None:
-        self.aws, self.nodes, self.at = aws, NodesInMemory(), START
-        self.options = options or RemovalOptions()
-        self.topics, self.log = Topics(partitions=1), MemoryLog()
-        self.codec = Codec(self.topics)
-        for topic in TOPICS:
-            self.log.create(self.topics.wire(topic.name), 1)
-        self.instances = aws.group("pool", least=least, desired=desired)
-        self.fuse: int | None = None
-        self.after = False
-        self.calls = 0
-        self.tick()
-        self.control(Mode.APPLY)
-        self.consumer = self.restarted()
+    @property
+    def grown(self) -> list[tuple[str, int, int]]:
+        """The growth that was planned so far."""
+        return [(one.group, one.before, one.after) for one in self.of(ScaleUpPlanned)]
 
-    def restarted(self) -> Executor:
-        context = LogContext(self.log, self.topics, Codec(self.topics), CLUSTER)
-        world = NodeWorld(Mortal(self.aws.client(), self), Mortal(self.nodes, self), lambda: self.at)  # type: ignore[arg-type]
-        self.consumer = asg_consumer(context, world, self.options)
-        return self.consumer
+    @property
+    def removed(self) -> list[str]:
+        """The nodes whose removal was planned so far."""
+        return [one.node or one.instance for one in self.of(NodeRemovalPlanned)]
 
-    def control(self, mode: Mode, *, paused: bool = False) -> None:
-        self.publish(ControlChanged(self.at, CLUSTER, mode, paused=paused), "control")
-
-    def publish(self, event: Event, topic: str) -> None:
-        self.log.append([self.codec.encode(event, topic=topic, key=CLUSTER, partition=0, source="/test")])
-
-    def tick(self, seconds: float = 0.0) -> None:
-        self.at += timedelta(seconds=seconds)
-        self.log.append([tick(self.topics.wire("control"), 0, int(self.at.timestamp() * 1000))])
-
-    def run(self, rounds: int = 40, seconds: float = 1.5) -> None:
-        """Let time pass, with pods that end when they were asked to, until nothing is pending or so many rounds have gone by."""
-        for _ in range(rounds):
-            if self.outcomes():
-                return
-            self.consumer.poll_once()
-            self.nodes.finish()
-            self.tick(seconds)
-
-    def grow(self, before: int, after: int, identifier: str = "up") -> None:
-        end = self.at + timedelta(minutes=5)
-        plan = ScaleUpPlanned(identifier, self.at, end, CLUSTER, "pool", before, after, 3, ("shop/a",), "least-waste", {})
-        self.publish(plan, "node-updates")
-
-    def remove(self, node: str, *, identifier: str = "down", evict: Collection[NodePod] = (), **more: Any) -> NodeRemovalPlanned:
-        known = self.nodes.nodes.get(node)
-        instance = more.pop("instance", "") or (known.provider_id.rpartition("/")[2] if known else "")
-        plan = NodeRemovalPlanned(
-            identifier,
-            self.at,
-            self.at + timedelta(minutes=20),
-            CLUSTER,
-            node,
-            known.uid if known else "",
-            f"aws:///{ZONES[0]}/{instance}",
-            instance,
-            more.pop("group", "pool"),
-            RemovalReason.UNNEEDED,
-            tuple(pod.pod for pod in evict),
-            tuple(pod.pod for pod in more.pop("daemons", ())),
-            Seconds(more.pop("grace", 60.0)),
-            Seconds(more.pop("drain", 120.0)),
-            {},
-        )
-        self.publish(plan, "node-updates")
-        return plan
-
-    def outcomes(self) -> list[ActionFinished]:
-        records = self.log.poll({(self.topics.wire("outcomes"), 0): 0})
-        return [event for record in records if isinstance(event := self.codec.decode(record), ActionFinished)]
-
-    def ended(self) -> list[tuple[str, OutcomeDetail]]:
-        return [(outcome.result.value, outcome.detail) for outcome in self.outcomes()]
-
-    def marked(self, name: str) -> bool:
-        node = self.nodes.nodes[name]
-        keys = {taint["key"] for taint in node.taints}
-        return node.unschedulable or bool(keys & {removal_marks.TAINT, removal_marks.MARK}) or removal_marks.MARK in node.labels
-
-    def terminated(self) -> list[str]:
-        return [call["InstanceId"] for call in self.aws.calls("TerminateInstanceInAutoScalingGroup")]
-
-
-class Fused(Protocol):
-    """What counts the calls of a process; at call number `fuse` the process ends, before the call or after it."""
-
-    calls: int
-    fuse: int | None
-    after: bool
-
-
-class Mortal:
-    """Passes calls on; the fuse says at which of them the process ends."""
-
-    def __init__(self, target: Any, scene: "Fused") -> None:
-        self._target, self._scene = target, scene
-
-    def __getattr__(self, name: str) -> Any:
-        found, scene = getattr(self._target, name), self._scene
-
-        def call(*arguments: Any, **more: Any) -> Any:
-            scene.calls += 1
-            dies = scene.fuse == scene.calls
-            if dies and not scene.after:
-                raise Killed
-            answer = found(*arguments, **more)
-            if dies:
-                raise Killed
-            return answer
-
-        return call
-
-
-def pod(name: str, **more: Any) -> NodePod:
-    return NodePod(PodName("shop", name, f"uid-{name}"), **more)
-
-
-def _merged(before: Any, change: Any) -> dict[str, str]:
-    merged = {**before, **(change or {})}
-    return {key: value for key, value in merged.items() if value is not None}
+    def refused(self, name: str) -> list[str]:
+        """The codes that were said about something, by the name of the subject."""
+        return [one.code for one in self.of(ScaleRefused) if one.subject.name == name]

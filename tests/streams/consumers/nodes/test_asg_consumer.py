@@ -10,8 +10,8 @@ from schemas.policies.control import Mode
 from schemas.units import Seconds
 from streams.consumers.nodes import removal_marks
 from streams.consumers.nodes.node_removal import HOOK, RemovalOptions
+from tests.support.asg_scene import Killed, NodeScene, pod
 from tests.support.aws_double import AwsDouble, aws, aws_server
-from tests.support.node_scene import Killed, NodeScene, pod
 
 __all__ = ["aws", "aws_server"]
 
