@@ -1,5 +1,6 @@
 """Nothing that stands in the log ends a stage or a consumer: each record is folded or set aside, and never an exception."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -10,19 +11,24 @@ from agents import pipeline
 from agents.engine.stage import Stage
 from agents.partition_task import Task
 from agents.settings.tree import Settings
+from schemas.decisions.vpa_conditions import VpaConditionsDecided
 from schemas.times import to_ms
 from streams.codec import event_codec
 from streams.codec.event_codec import Codec
 from streams.consumers.pods.evictor import evictor
 from streams.consumers.pods.resizer import resizer
 from streams.decision_view import DecisionView
+from streams.errors import BadRecord
 from streams.log.log_port import NewRecord, Record
 from streams.publishing.operator_log import OperatorLog
 from streams.publishing.published_state import read_all
 from streams.topics import Topics
 from tests.support import examples
+from tests.support.admission_scene import CLUSTER, NAMES, AdmissionScene
 from tests.support.consumer_scene import scene_at_two
 from tests.support.poison import Poison
+from tests.support.status_scene import StatusScene
+from tests.support.vpa_server import VpaServer
 
 TOPICS = Topics("ullage", 1)
 POISON = Poison(TOPICS)
@@ -80,3 +86,54 @@ def test_no_record_ends_a_reader(records: list[NewRecord]) -> None:
     operator.control("prod")
     view = DecisionView(scene.log, scene.codec, scene.topics.wire("recommendations"))
     assert view.catch_up() >= 0
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[VpaServer]:
+    """An API that has the VPA object of the examples."""
+    with VpaServer() as server:
+        (decided,) = (event for event in examples.EVENTS if isinstance(event, VpaConditionsDecided))
+        server.make(f"{decided.namespace}/{decided.name}", uid=decided.uid)
+        yield server
+
+
+def unreadable(record: Record) -> bool:
+    """Whether a decision cannot be read, or has an id without a turn."""
+    try:
+        event = Codec(TOPICS).decode(record)
+    except BadRecord:
+        return True
+    return isinstance(event, VpaConditionsDecided) and event.cluster == "demo" and event.id.count("/") < 4
+
+
+@given(records=st.lists(POISON.records("vpa-conditions", "policies"), max_size=8))
+def test_no_record_ends_the_status_consumer_and_each_decision_is_written_or_set_aside(
+    server: VpaServer, records: list[NewRecord]
+) -> None:
+    scene = StatusScene(server.url, topics=TOPICS)
+    scene.tick()
+    before = scene.log.end(TOPICS.wire("dead-letters"), 0)
+    scene.log.append([replace(r, value=(r.value or b"").replace(b'"prod"', b'"demo"')) for r in records])
+    consumer = scene.consumer().alone
+    for _ in range(3):
+        consumer.poll_once()
+    wire = TOPICS.wire("vpa-conditions")
+    assert scene.log.end(TOPICS.wire("dead-letters"), 0) - before == sum(
+        unreadable(record) for record in scene.log.poll({(wire, 0): 0}) if record.key != b"tick"
+    )
+
+
+@given(st.lists(POISON.records("policies", "control", "recommendations"), max_size=8))
+def test_no_record_ends_the_webhook_and_each_pod_is_let_in(records: list[NewRecord]) -> None:
+    scene = AdmissionScene()
+    for partition in range(NAMES.partitions):
+        for r in records:
+            topic, value = NAMES.wire(TOPICS.short(r.topic)), (r.value or b"").replace(b'"prod"', f'"{CLUSTER}"'.encode())
+            scene.log.append([replace(r, topic=topic, partition=partition, value=value)])
+    scene.vpa()
+    scene.recommend()
+    scene.view.catch_up()
+    response = scene.ask()
+    assert response["allowed"] is True
+    assert scene.view.caught_up
+    scene.finished()
