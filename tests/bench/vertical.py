@@ -65,7 +65,7 @@ class World:
 
     def recommend(self) -> None:
         """The sum for everything."""
-        members = self.stage.members.speaking([w.key for w in self.workloads])
+        members = self.stage.members.select(np.zeros(0, np.int64), [w.key for w in self.workloads])
         recommend(self.stage.usage, self.stage.members, members, self.stage.settings)
 
     def dump(self) -> int:

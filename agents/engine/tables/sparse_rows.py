@@ -78,17 +78,14 @@ class SparseRows:
                 yield part, base, (self._origin[rows[part]] + base)[:, None] + np.arange(size)
 
     def stretches(self, rows: Indices, first: Indices, last: Indices) -> Floats:
-        """Copies of the numbers of each row from place `first` to `last`, then zeros: one line a row, as wide as the longest.
+        """Copies of the numbers of each row from place `first` on, where it has room: one line a row, as wide as the longest.
 
-        The first place of each row has room.
+        In a line that is shorter, what follows place `last` has no meaning; it is a number of at least zero where all are.
         """
-        offsets = np.arange(int((last - first).max()) + 1)
-        outside = offsets > (np.minimum(last, self._base[rows] + self._room[rows] - 1) - first)[:, None]
-        cells = (self._origin[rows] + first)[:, None] + offsets
-        cells[outside] = 0
-        block: Floats = self.pool[cells]
-        block[outside] = 0.0
-        return block
+        width = int((last - first).max()) + 1
+        pool = self.pool
+        lines: Floats = np.ndarray((len(pool) - width + 1, width), np.float64, pool, 0, (pool.itemsize, pool.itemsize))
+        return lines[self._origin[rows] + first]
 
     def dense(self, rows: Indices) -> Floats:
         """All numbers of these rows."""
@@ -173,8 +170,8 @@ class SparseRows:
         self._unused -= len(again) * size
         new = count - len(again)
         end = self._end + new * size
-        if end > len(self.pool):
-            pool = np.zeros(max(end, len(self.pool) + len(self.pool) // 8, 4096))
+        if end + self.width > len(self.pool):  # a line that is read may reach a width beyond the last row's room
+            pool = np.zeros(max(end + self.width, len(self.pool) + len(self.pool) // 8, 4096))
             pool[: self._end] = self.pool[: self._end]
             self.pool = pool
         starts = self._end + size * np.arange(new)

@@ -46,6 +46,8 @@ class DecidingTurns:
 
     def hear(self, turn: int) -> "DecidingTurns":
         """It decided something in this turn too."""
+        if turn == self.newest:  # as most decisions are; then nothing changes
+            return self
         heard = replace(self, first=min(self.first, turn))
         if turn > self.newest:
             return replace(heard, whole=self.newest, newest=turn)
@@ -184,9 +186,12 @@ class TargetIndex:
     def _hear(self, cluster: str, partition: int, turn: int, heartbeat: Seconds, targeted: Container[str]) -> None:
         """A recommender decided something. With each of its heartbeats others may have become silent."""
         key = str(partition)
-        before = self.heard.get(key) or DecidingTurns(turn, turn)
+        known = self.heard.get(key)
+        before = known or DecidingTurns(turn, turn)
         heard = before.hear(turn)
-        if heard != self.heard.get(key):
+        if heard is known:
+            return
+        if heard != known:
             self.heard.upsert(key, heard)
         if heard.first < before.first or _beat(heard.whole, heartbeat) > _beat(before.whole, heartbeat):
             self._all_of.add(cluster)

@@ -171,9 +171,9 @@ class UpdaterState:
 
     def forget_recommendations(self, before: int) -> None:
         """Forget those of workloads without a pod that are older than this turn: they would be too old to act on."""
-        for workload in [key for key in self._deferred if key not in self.pods_of]:
-            self.recommendation(workload)
         deferred, pods = self._deferred, self.pods_of
+        for workload in [key for key in deferred if key not in pods]:
+            self.recommendation(workload)
         old = [key for key, known in self.recommended.items() if known.turn < before and key not in pods and key not in deferred]
         for key in old:
             self.recommended.remove(key)

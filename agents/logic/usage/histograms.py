@@ -134,15 +134,16 @@ class Histograms:
         """
         found = [np.zeros(len(rows)) for _ in shares]
         low, high = self.low[rows].astype(np.int64), self.high[rows].astype(np.int64)
-        filled = np.flatnonzero(self.weights.at(rows, low) >= self.scale.epsilon)
+        filled = np.flatnonzero(low <= high)
         for part in _alike(filled, (high - low)[filled]):
             first, last, total = low[part], high[part], self.total[rows[part]]
             block = self.weights.stretches(rows[part], first, last)
             sums = np.cumsum(block, axis=1, out=block)
             for place, share in zip(found, shares, strict=True):
                 threshold = (share[part] if isinstance(share, np.ndarray) else share) * total
-                short = first + np.count_nonzero(sums < threshold[:, None], axis=1)
-                place[part] = self._ends[np.minimum(short, last)]
+                reached = first + (sums >= threshold[:, None]).argmax(axis=1)
+                reached[sums[:, -1] < threshold] = self.width
+                place[part] = self._ends[np.minimum(reached, last)]
         return found
 
     def live_for(self, rows: Indices, half_lives: Floats, at: float) -> None:

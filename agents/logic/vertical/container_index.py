@@ -7,7 +7,8 @@ the interval by a stable hash, so that a turn looks at its share of them.
 """
 
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +28,27 @@ _NUMBERS = ("spread", "announced", "policy", "single", "siblings", "rule")
 """Of each member: a stable number of its workload; the row of what was announced last, -1 for nothing; a number that stands for
 the policy in force, 0 for none; the row of its only aggregate, -1 for another number of them; how many members share its pod;
 where the numbers stand by which it is judged."""
+
+
+_KEPT = 2
+"""How many times every member may stand in selections that are kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemberSelection:
+    """Members that are judged together, in order of workload and container, with what follows from names and policies alone.
+
+    `workloads` are all that were asked for, in order; the other fields have an element for each member of which something may
+    be recommended. `workload` is its place in `workloads`; the rest is as ContainerIndex has it.
+    """
+
+    workloads: tuple[str, ...]
+    members: Indices
+    workload: Indices
+    containers: tuple[str, ...]
+    single: Indices
+    siblings: Floats
+    rules: Floats
 
 
 class ContainerIndex:
@@ -49,6 +71,8 @@ class ContainerIndex:
         self._free: list[int] = []
         self.version = 0
         """Rises whenever aggregates are put together anew, for those who keep what follows from it."""
+        self._selections: dict[bytes, MemberSelection] = {}
+        self._selected_version = self._selected_members = 0
 
     def add(self, keys: Iterable[RowKey]) -> None:
         """These aggregates are new."""
@@ -97,6 +121,43 @@ class ContainerIndex:
     def workloads(self, members: Indices) -> set[str]:
         """The workloads of these members."""
         return {self.names[member][0] for member in members.tolist()}
+
+    def select(self, due: Indices, more: Collection[str] = ()) -> MemberSelection:
+        """The workloads of these members, and `more`. What was selected lately is not put together again."""
+        if self._selected_version != self.version:
+            self._selected_version = self.version
+            self._forget_selections()
+        mark = due.tobytes()
+        found = None if more else self._selections.get(mark)
+        if found is None:
+            found = self._selection(sorted(self.workloads(due).union(more)))
+            if not more:
+                self._keep(mark, found)
+        return found
+
+    def _keep(self, mark: bytes, found: MemberSelection) -> None:
+        if self._selected_members > _KEPT * len(self.names):
+            self._forget_selections()
+        self._selections[mark] = found
+        self._selected_members += len(found.members) + 1
+
+    def _forget_selections(self) -> None:
+        self._selections.clear()
+        self._selected_members = 0
+
+    def _selection(self, workloads: Sequence[str]) -> MemberSelection:
+        members = self.speaking(workloads)
+        names = [self.names[member] for member in members.tolist()]
+        numbers = {workload: number for number, workload in enumerate(workloads)}
+        return MemberSelection(
+            workloads=tuple(workloads),
+            members=members,
+            workload=np.array([numbers[workload] for workload, _ in names], np.int64),
+            containers=tuple(container for _, container in names),
+            single=self.numbers["single"][members],
+            siblings=self.numbers["siblings"][members].astype(np.float64),
+            rules=self._lines.of(self.numbers["rule"][members]),
+        )
 
     def speaking(self, workloads: Iterable[str]) -> Indices:
         """The members of these workloads of which something may be recommended, in order of workload and container."""

@@ -5,12 +5,13 @@ put together when somebody first reads it. What is equal in every decision (the 
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from math import isnan
 
 import numpy as np
 
+from agents.engine.tables.row_table import Indices
 from agents.engine.turn import Decided, Turn
 from agents.logic.governing_policies import PolicyRecord, body
 from agents.logic.usage.histograms import NEVER
@@ -137,21 +138,29 @@ class DecisionBuilder:
 
 
 class TurnRecommendation:
-    """What one turn recommends of many workloads, and all that their decisions are built of."""
+    """What one turn announces of many workloads, and all that their decisions are built of.
 
-    def __init__(self, builder: DecisionBuilder, done: Recommendation, names: Sequence[str]) -> None:
-        self.builder, self.done, self.names = builder, done, names
-        self.numbers = Numbers(done, builder.settings)
+    `places`: where the containers that are announced stand in the recommendation.
+    """
+
+    def __init__(self, builder: DecisionBuilder, done: Recommendation, places: Indices) -> None:
+        self.builder, self.done, self._places = builder, done, places
+        self.names = [done.of.containers[place] for place in places.tolist()]
+
+    @cached_property
+    def numbers(self) -> "Numbers":
+        """The numbers of each container as plain values."""
+        return Numbers(self.done, self.builder.settings, self._places)
 
     @cached_property
     def amounts(self) -> list[list[float]]:
         """Of each container what AMOUNTS names, in cores and bytes; NaN for none."""
-        amounts: list[list[float]] = (self.done.amounts / _SCALES).tolist()
+        amounts: list[list[float]] = (self.done.amounts[self._places] / _SCALES).tolist()
         return amounts
 
 
 class DeferredRecommendation:
-    """The decision about one workload, built when somebody reads it. `found`: where its containers stand in the turn's."""
+    """The decision about one workload, built when somebody reads it. `found`: which of the turn's containers are its own."""
 
     __slots__ = ("_event", "_found", "_grounds", "_of", "subject", "turn")
 
@@ -192,24 +201,23 @@ class DeferredRecommendation:
         return of.builder.event(self.subject, grounds, amounts, DeferredBecause(because))
 
 
-@dataclass
 class Numbers:
-    """The numbers of one recommendation as plain values. Columns become lists when the first of their rows is asked for."""
+    """The numbers of some containers of a recommendation as plain values, by their number among `places`.
 
-    done: Recommendation
-    settings: VerticalSettings
-    _own: "_OwnRules" = field(init=False)
+    Columns become lists when the first of their numbers is asked for.
+    """
 
-    def __post_init__(self) -> None:
-        self._own = _own_rules(self.settings)
+    def __init__(self, done: Recommendation, settings: VerticalSettings, places: Indices) -> None:
+        self._done, self._places = done, places
+        self._own = _own_rules(settings)
 
     def container(self, place: int, name: str) -> ContainerRecommendation:
-        """The four amounts of the container at `place`: lower, target, upper and uncapped target."""
+        """The four amounts of a container: lower, target, upper and uncapped target."""
         cores, memory = self._amounts
         return ContainerRecommendation(name, *map(_amounts, cores[place], memory[place]))
 
     def reasons(self, place: int) -> dict[str, object]:
-        """The numbers under the amounts of the container at `place`.
+        """The numbers under the amounts of a container.
 
         `shares` (percentiles) and `margin` are there where a policy makes them other than the settings do, bounds where there are
         any. CPU is in cores, memory in bytes.
@@ -231,17 +239,18 @@ class Numbers:
         return found
 
     def node(self, place: int) -> dict[str, object]:
-        """The node that the pod of the container at `place` was measured against, and the pod's sums that are more than it has.
+        """The node that a container's pod was measured against, and the pod's sums that are more than it has.
 
         Empty where pods are not fitted to nodes.
         """
-        fit = self.done.fit
+        fit = self._done.fit
         if fit is None:
             return {}
-        room = fit.node(place)
+        within = int(self._places[place])
+        room = fit.node(within)
         if room is None:
             return {"node": None}
-        sums = dict(zip(AMOUNTS, fit.sums[fit.pods[place]].tolist(), strict=True))
+        sums = dict(zip(AMOUNTS, fit.sums[fit.pods[within]].tolist(), strict=True))
         cpu = {name: amount / MILLI for name, amount in sums.items() if name.endswith("cpu") and amount > room.cpu * MILLI}
         memory = {name: amount for name, amount in sums.items() if name.endswith("memory") and amount > room.memory}
         cut = {**cpu, **memory}
@@ -250,21 +259,21 @@ class Numbers:
     @cached_property
     def _amounts(self) -> tuple[list[list[float]], list[list[float]]]:
         """Cores and bytes of each container: lower, target, upper, uncapped."""
-        amounts, uncapped = self.done.amounts, self.done.uncapped
+        amounts, uncapped = self._done.amounts[self._places], self._done.uncapped[self._places]
         cores = np.column_stack([amounts[:, :3], uncapped[:, 0]]) / MILLI
         return cores.tolist(), np.column_stack([amounts[:, 3:], uncapped[:, 1]]).tolist()
 
     @cached_property
     def _columns(self) -> "_Columns":
-        done = self.done
+        done, places = self._done, self._places
         evidence = done.evidence
         return _Columns(
-            count=evidence.count.tolist(),
-            first=evidence.first.tolist(),
-            last=evidence.last.tolist(),
-            rules=done.rules.tolist(),
-            cpu=_ResourceColumns.of(done.cpu, MILLI),
-            memory=_ResourceColumns.of(done.memory, 1.0),
+            count=evidence.count[places].tolist(),
+            first=evidence.first[places].tolist(),
+            last=evidence.last[places].tolist(),
+            rules=done.of.rules[places].tolist(),
+            cpu=_ResourceColumns.of(done.cpu, places, MILLI),
+            memory=_ResourceColumns.of(done.memory, places, 1.0),
         )
 
 
@@ -275,9 +284,10 @@ class _ResourceColumns:
     minimum: list[float]
 
     @staticmethod
-    def of(estimate: Estimate, scale: float) -> "_ResourceColumns":
-        lower, target, upper = (found.tolist() for found in estimate.percentiles)
-        return _ResourceColumns((lower, target, upper), estimate.confidence.tolist(), (estimate.minimum / scale).tolist())
+    def of(estimate: Estimate, places: Indices, scale: float) -> "_ResourceColumns":
+        lower, target, upper = (found[places].tolist() for found in estimate.percentiles)
+        confidence, minimum = estimate.confidence[places].tolist(), (estimate.minimum[places] / scale).tolist()
+        return _ResourceColumns((lower, target, upper), confidence, minimum)
 
 
 @dataclass(frozen=True, slots=True)

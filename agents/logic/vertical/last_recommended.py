@@ -35,16 +35,17 @@ class Announced:
 
         `known`: of which members anything is recommended.
         """
-        rows = self.members.numbers["announced"][done.members]
+        members = done.of.members
+        rows = self.members.numbers["announced"][members]
         if not len(self.table):
             return known
         before = np.column_stack([self.table.floats(name)[rows] for name in AMOUNTS])
-        governed = self.members.numbers["policy"][done.members] != self.policy(done.members)
+        governed = self.members.numbers["policy"][members] != self.policy(members)
         return np.asarray(known & ((rows < 0) | governed | done.moved(before, bounds_step)))
 
     def remember(self, done: Recommendation, places: Indices) -> None:
         """The amounts at these places of a recommendation are announced."""
-        members = done.members[places]
+        members = done.of.members[places]
         rows = self.members.numbers["announced"][members]
         for new in np.flatnonzero(rows < 0).tolist():
             member = int(members[new])

@@ -67,8 +67,8 @@ class Schedule:
         self._version = -1
         self._rows = self._of = self._slots = self._heartbeat_slots = np.zeros(0, np.int64)
 
-    def due(self, span: TurnSpan) -> set[str]:
-        """Workloads whose time it is and that may have something new to announce."""
+    def due(self, span: TurnSpan) -> Indices:
+        """Members of the workloads whose time it is and that may have something new to announce."""
         self._refresh()
         now = np.flatnonzero(span.crosses_slots(self._slots, self._interval))
         rows, of = self._rows[now], self._of[now]
@@ -77,24 +77,19 @@ class Schedule:
         touched = self._usage.aggregates.whole("changed")[rows] >= last_due - self._interval
         governed = self._members.numbers["policy"][of] != self._announced_policy(of)
         due = touched | governed
-        found = self._members.workloads(of[due]) | self.heartbeats(span)
-        return found | self._under_other_nodes(span, of[~due])
-
-    def heartbeats(self, span: TurnSpan) -> set[str]:
-        """Workloads that are looked at in this turn whatever happened."""
-        beats = span.crosses_slots(self._heartbeat_slots, self._heartbeat)
-        return self._members.workloads(self._of[beats]) if beats.any() else set()
+        beats = self._of[span.crosses_slots(self._heartbeat_slots, self._heartbeat)]
+        return np.concatenate([of[due], beats, self._under_other_nodes(span, of[~due])])
 
     def beats(self, span: TurnSpan, members: Indices) -> NDArray[np.bool_]:
         """For each of these members: is its recommendation announced in this turn even if it is unchanged?"""
         return span.crosses(self._members.numbers["spread"][members], self._heartbeat)
 
-    def _under_other_nodes(self, span: TurnSpan, members: Indices) -> set[str]:
-        """Workloads of these members whose cluster got another largest node since their due time before."""
-        if not self._node_cap:
-            return set()
-        grown = self._nodes.grown_since(span.before - self._interval)
-        return {w for w in self._members.workloads(members) if cluster_of(w) in grown} if grown else set()
+    def _under_other_nodes(self, span: TurnSpan, members: Indices) -> Indices:
+        """Those of these members whose cluster got another largest node since their due time before."""
+        grown = self._nodes.grown_since(span.before - self._interval) if self._node_cap and len(members) else ()
+        names = self._members.names
+        here = [member for member in members.tolist() if cluster_of(names[member][0]) in grown] if grown else []
+        return np.array(here, np.int64)
 
     def _refresh(self) -> None:
         """Look the rows of members up again where members came, went or were put together anew."""

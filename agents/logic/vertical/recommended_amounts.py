@@ -5,10 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.engine.tables.row_table import Floats, Indices
+from agents.engine.tables.row_table import Floats
 from agents.logic.usage.container_usage import ContainerUsage
 from agents.logic.vertical.aggregated_usage import Evidence, gather
-from agents.logic.vertical.container_index import ContainerIndex
+from agents.logic.vertical.container_index import ContainerIndex, MemberSelection
 from agents.logic.vertical.node_caps import NodeFit, NodeIndex, fit
 from agents.logic.vertical.percentile_estimation import MILLI, Estimate, clamp, confidence, estimate, rounded
 from agents.logic.vertical.tuning import PLACE, cap
@@ -25,18 +25,17 @@ _MOST = [PLACE["most_cpu"]] * 3 + [PLACE["most_memory"]] * 3
 
 @dataclass(frozen=True, slots=True)
 class Recommendation:
-    """Containers in the order of `members`; `amounts` has one column for each of AMOUNTS, `uncapped` CPU and memory.
+    """Containers in the order of `of`; `amounts` has one column for each of AMOUNTS, `uncapped` CPU and memory.
 
     `fit` says how pods were cut down to nodes, where they are.
     """
 
-    members: Indices
+    of: MemberSelection
     evidence: Evidence
     cpu: Estimate
     memory: Estimate
     amounts: Floats
     uncapped: Floats
-    rules: Floats
     fit: NodeFit | None
 
     def moved(self, published: Floats, step: float) -> NDArray[np.bool_]:
@@ -51,19 +50,22 @@ class Recommendation:
 
 
 def recommend(
-    usage: ContainerUsage, members: ContainerIndex, these: Indices, settings: VerticalSettings, nodes: NodeIndex | None = None
+    usage: ContainerUsage,
+    members: ContainerIndex,
+    these: MemberSelection,
+    settings: VerticalSettings,
+    nodes: NodeIndex | None = None,
 ) -> Recommendation:
-    """The sum, for all these members at once; whole workloads where there are nodes to fit."""
-    rules = members.rules(these)
-    evidence = gather(usage, members.numbers["single"][these], lambda i: members.rows(int(these[i])), rules[:, :6])
-    siblings = members.numbers["siblings"][these].astype(np.float64)
-    cpu, memory = judge(evidence, rules, siblings, settings)
+    """The sum, for all these members at once."""
+    rules = these.rules
+    evidence = gather(usage, these.single, lambda i: members.rows(int(these.members[i])), rules[:, :6])
+    cpu, memory = judge(evidence, rules, these.siblings, settings)
     before = _rounded(cpu, memory, rules, settings)
     before[~_wanted(evidence, rules, settings)] = np.nan
     amounts, cut = _bounded(before, rules), None
     if nodes is not None:
-        amounts, cut = fit(amounts, [members.names[member][0] for member in these.tolist()], nodes)
-    return Recommendation(these, evidence, cpu, memory, amounts, before[:, _TARGETS], rules, cut)
+        amounts, cut = fit(amounts, [these.workloads[number] for number in these.workload.tolist()], nodes)
+    return Recommendation(these, evidence, cpu, memory, amounts, before[:, _TARGETS], cut)
 
 
 def judge(evidence: Evidence, rules: Floats, siblings: Floats, settings: VerticalSettings) -> tuple[Estimate, Estimate]:

@@ -11,13 +11,15 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
+from numpy.typing import NDArray
 
 from agents.engine.tables.chunked_state import PartedState
 from agents.engine.tables.object_table import ObjectTable
+from agents.engine.tables.row_table import Indices
 from agents.engine.turn import Decided, DeferredDecided, Turn
 from agents.logic.governing_policies import Policies
 from agents.logic.stage_rules import StageRules
-from agents.logic.vertical.container_index import ContainerIndex
+from agents.logic.vertical.container_index import ContainerIndex, MemberSelection
 from agents.logic.vertical.decision_builder import (
     NAME,
     DecisionBuilder,
@@ -112,8 +114,8 @@ class Recommender(PartedState):
         if span.crosses_one(_HOUR):
             self.intake.expire(turn.number / 1000)
             ingested.lost |= self._account()
-        due = self.schedule.due(span) | ingested.at_once
-        if not due and not ingested.changed and not ingested.lost:
+        due = self.members.select(self.schedule.due(span), ingested.at_once)
+        if not due.workloads and not ingested.changed and not ingested.lost:
             return []
         return self._announce(turn, span, due, ingested)
 
@@ -212,73 +214,73 @@ class Recommender(PartedState):
             self.members.add(added)
         return lost
 
-    def _announce(self, turn: Turn, span: TurnSpan, due: set[str], ingested: _Ingested) -> Sequence[Decided]:
+    def _announce(self, turn: Turn, span: TurnSpan, due: MemberSelection, ingested: _Ingested) -> Sequence[Decided]:
         """Announce what is new of the workloads that are due, and take back what is not recommended any more."""
         builder = DecisionBuilder(self.partition, turn, self.settings, self.rules.cited)
-        decided, recommended = self._recommend(builder, sorted(due), span, ingested.at_once)
-        others = (ingested.changed | ingested.lost) - due
-        quiet = (due - recommended) | (others - self.members.workloads(self.members.speaking(others)))
+        decided, recommended = self._recommend(builder, due, span, ingested.at_once)
+        quiet = {due.workloads[number] for number in np.flatnonzero(~recommended).tolist()}
+        if others := (ingested.changed | ingested.lost).difference(due.workloads):
+            quiet |= others - self.members.workloads(self.members.speaking(others))
         for workload in sorted(w for w in quiet if w in ingested.lost or self.announced.has(w)):
             self.announced.withdraw(workload)
             decided += builder.nothing(workload, self._grounds(turn, workload))
         return decided
 
     def _recommend(
-        self, builder: DecisionBuilder, workloads: Sequence[str], span: TurnSpan, at_once: set[str]
-    ) -> tuple[list[Decided], set[str]]:
+        self, builder: DecisionBuilder, due: MemberSelection, span: TurnSpan, at_once: set[str]
+    ) -> tuple[list[Decided], NDArray[np.bool_]]:
         """Decide on these workloads: what is new of them, and everything of those that are to be answered at once.
 
-        Also gives those of which something is recommended, announced now or not.
+        Also says of which of them something is recommended, announced now or not.
         """
-        members = self.members.speaking(workloads)
-        if not len(members):
-            return [], set()
+        recommended = np.zeros(len(due.workloads), np.bool_)
+        if not len(due.members):
+            return [], recommended
         nodes = self.nodes if self.settings.node_cap else None
-        done = recommend(self.usage, self.members, members, self.settings, nodes)
+        done = recommend(self.usage, self.members, due, self.settings, nodes)
         known = np.asarray(~np.isnan(done.amounts).all(axis=1))
-        news = self.announced.news(done, known, self.settings.bounds_step) | self.schedule.beats(span, members)
-        speaks = self.members.workloads(members[news]) | at_once
-        keys = [self.members.names[member] for member in members.tolist()]
-        recommended = {keys[place][0] for place in np.flatnonzero(known).tolist()}
-        places: dict[str, list[int]] = {}
-        for place in np.flatnonzero(known).tolist():
-            if keys[place][0] in speaks:
-                places.setdefault(keys[place][0], []).append(place)
-        return self._decide(builder, done, places, [name for _, name in keys]), recommended
+        recommended[due.workload[known]] = True
+        news = self.announced.news(done, known, self.settings.bounds_step) | self.schedule.beats(span, due.members)
+        speaks = np.zeros(len(due.workloads), np.bool_)
+        speaks[due.workload[news]] = True
+        if at_once:
+            speaks[[number for number, workload in enumerate(due.workloads) if workload in at_once]] = True
+        return self._decide(builder, done, np.flatnonzero(known & speaks[due.workload])), recommended
 
-    def _decide(
-        self, builder: DecisionBuilder, done: Recommendation, places: dict[str, list[int]], names: Sequence[str]
-    ) -> list[Decided]:
-        """The decisions about these workloads, whose containers stand at `places` of the recommendation."""
-        if not places:
+    def _decide(self, builder: DecisionBuilder, done: Recommendation, places: Indices) -> list[Decided]:
+        """The decisions about the workloads whose containers stand at these places of the recommendation."""
+        if not len(places):
             return []
-        self.announced.remember(done, np.array([place for found in places.values() for place in found], np.int64))
-        of = TurnRecommendation(builder, done, names)
-        metrics = self._metrics(done)
+        self.announced.remember(done, places)
+        of = TurnRecommendation(builder, done, places)
+        metrics = self._metrics(done.of.members[places])
         sources: dict[str, OomSource] = {}
         decided: list[Decided] = []
-        for workload, found in places.items():
-            grounds = self._grounds(builder.turn, workload, self._places(done, found, metrics), sources)
-            deferred = DeferredRecommendation(of, workload, found, grounds)
+        numbers = done.of.workload[places]
+        starts = np.flatnonzero(np.diff(numbers, prepend=-1)).tolist()
+        for start, end in zip(starts, [*starts[1:], len(places)], strict=True):
+            workload = done.of.workloads[numbers[start]]
+            grounds = self._grounds(builder.turn, workload, self._places(done, places[start:end], metrics[start:end]), sources)
+            deferred = DeferredRecommendation(of, workload, range(start, end), grounds)
             decided.append(DeferredDecided("recommendations", workload, deferred))
             decided.append(DeferredDecided("recommendations-by-cluster", cluster_of(workload), deferred))
         return decided
 
-    def _metrics(self, done: Recommendation) -> list[Place | None]:
+    def _metrics(self, members: Indices) -> list[Place | None]:
         """The last scrape that each member rests on; None for none, or where a member has several aggregates."""
         last = self.last.get("") or LastTurn(0)
-        single = self.members.numbers["single"][done.members]
+        single = self.members.numbers["single"][members]
         offsets = np.where(single >= 0, self.usage.aggregates.whole("offset")[single], -1).tolist()
         known = {offset: Place(last.topic, last.partition, offset) for offset in set(offsets) - {-1}}
         return [known.get(offset) for offset in offsets]
 
-    def _places(self, done: Recommendation, found: Sequence[int], metrics: Sequence[Place | None]) -> tuple[Place, ...]:
+    def _places(self, done: Recommendation, found: Indices, metrics: Sequence[Place | None]) -> tuple[Place, ...]:
         """The node that a pod was measured against, and the last scrapes that its containers rest on, in their order."""
-        room = done.fit.node(found[0]) if done.fit else None
-        if len(found) == 1 and room is None and (metric := metrics[found[0]]) is not None:
+        room = done.fit.node(int(found[0])) if done.fit else None
+        if len(found) == 1 and room is None and (metric := metrics[0]) is not None:
             return (metric,)
         last = self.last.get("") or LastTurn(0)
-        rows = [row for place in found for row in self.members.rows(int(done.members[place]))]
+        rows = [row for member in done.of.members[found].tolist() for row in self.members.rows(member)]
         offsets = set(self.usage.aggregates.whole("offset")[rows].tolist()) - {-1}
         scrapes = (Place(last.topic, last.partition, offset) for offset in sorted(offsets))
         return (*((room.place,) if room else ()), *scrapes)

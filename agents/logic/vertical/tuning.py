@@ -142,6 +142,12 @@ class RuleLines:
     def __getitem__(self, places: Indices) -> Floats:
         return self._lines[places]
 
+    def of(self, places: Indices) -> Floats:
+        """The lines at these places; where all are the same line, it stands there once and cannot be written to."""
+        if len(places) and (places == places[0]).all():
+            return np.broadcast_to(self._lines[places[0]], (len(places), self._lines.shape[1]))
+        return self._lines[places]
+
     def item(self, place: int, column: int) -> float:
         """One number."""
         return self._lines.item(place, column)

@@ -4,6 +4,7 @@ Each vector is a workload with a VPA. Their series are folded side by side, the 
 million single steps take a minute; within a vector one series follows another, as upstream's did.
 """
 
+from collections.abc import Sequence
 from datetime import timedelta
 from functools import cache
 from typing import Any
@@ -176,15 +177,13 @@ def test_amounts_and_texts_are_upstreams(vector: Json) -> None:
     members = ContainerIndex(run.usage, RowTable("said", {}), run.policies, chosen)
     key = workload(vector["id"]).key
     members.add([found for found in run.usage.aggregates.keys() if found[0] == key])  # noqa: SIM118  # rows, not a dict
-    these = members.speaking([key])
-    names = [members.names[member][1] for member in these.tolist()]
+    these = members.select(np.zeros(0, np.int64), [key])
     done = recommend(run.usage, members, these, chosen)
-    assert unrounded(done, names) == (expected["amounts"] or {})
+    assert unrounded(done, these.containers) == (expected["amounts"] or {})
+    numbers = decision_builder.Numbers(done, chosen, np.arange(len(these.members)))
     found = [
-        msgspec.to_builtins(
-            container_resources(decision_builder.Numbers(done, chosen).container(i, name), humanize=chosen.humanize_memory)
-        )
-        for i, name in enumerate(names)
+        msgspec.to_builtins(container_resources(numbers.container(i, name), humanize=chosen.humanize_memory))
+        for i, name in enumerate(these.containers)
     ]
     assert amounts_of(found) == amounts_of(expected["status"] or [])
     if not inputs.get("resourcePolicy"):  # a bound keeps its policy's unit in upstream: 300M for our 300000000
@@ -200,11 +199,11 @@ def amounts_of(status: Any) -> Any:
     return status
 
 
-def unrounded(done: Any, names: list[str]) -> Json:
+def unrounded(done: Any, names: Sequence[str]) -> Json:
     """The amounts before rounding and bounds, of controlled resources."""
     found: Json = {}
     for i, name in enumerate(names):
-        resources = [r for r in ("cpu", "memory") if done.rules[i, PLACE[r]]]
+        resources = [r for r in ("cpu", "memory") if done.of.rules[i, PLACE[r]]]
         found[name] = {
             key: {resource: getattr(getattr(done, resource), bound)[i] for resource in resources}
             for key, bound in (("lowerBound", "lower"), ("target", "target"), ("upperBound", "upper"))
