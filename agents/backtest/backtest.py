@@ -7,7 +7,7 @@ reads no clock, and the same recording gives the same card. Outcomes of a record
 answer the decisions of that time.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import nan
 
@@ -18,9 +18,9 @@ from agents.backtest.score_card import RequestsScore, ResourceScore, ScoreCard, 
 from agents.backtest.scoring import Score
 from agents.backtest.simulated_updates import SimulatedUpdates
 from agents.engine.stage import Stage
-from agents.engine.turn import Decided, DeferredDecided, Event
+from agents.engine.turn import BatchDecided, Decided, Event
 from agents.logic.updates.update_settings import UpdateSettings
-from agents.logic.vertical.decision_builder import DeferredRecommendation
+from agents.logic.vertical.decision_builder import RecommendationBatch
 from agents.pipeline import ticked_topics
 from schemas import times
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
@@ -99,32 +99,28 @@ class Backtest:
                 else:
                     yield replace(routed, event=event)
 
-    def _count(self, found: Iterable[Decided]) -> None:
+    def _count(self, found: Sequence[Decided]) -> None:
         """Put recommendations in force and count plans. The copies by cluster say nothing new."""
+        if isinstance(found, BatchDecided) and isinstance(found.batch, RecommendationBatch):
+            self.score.recommendations += len(found.batch.subjects)
+            self.score.containers.advise(found.batch.containers, found.batch.amounts())
+            found = found.others
         for decided in found:
-            if decided.topic == "recommendations-by-cluster":
-                continue
-            if isinstance(decided, DeferredDecided) and isinstance(decided.deferred, DeferredRecommendation):
-                self._advise(decided.deferred.subject, decided.deferred.amounts())
-                continue
             event = decided.event
             if isinstance(event, RequestsRecommended):
-                self._advise(event.workload.key, map(_advice, event.containers))
+                if decided.topic == "recommendations":
+                    self.score.recommendations += 1
+                    advice = [_advice(each) for each in event.containers]
+                    self.score.containers.advise([(event.workload.key, each.container) for each in event.containers], advice)
             else:
                 self.score.plans += isinstance(event, ResizePlanned | EvictionPlanned)
                 self.score.refused += isinstance(event, UpdateRefused)
 
-    def _advise(self, workload: str, advised: Iterable[tuple[str, Advice]]) -> None:
-        """Hand the new amounts of a workload's containers to the simulated updater."""
-        self.score.recommendations += 1
-        for container, advice in advised:
-            self.score.containers.advise(workload, container, advice)
 
-
-def _advice(of: ContainerRecommendation) -> tuple[str, Advice]:
+def _advice(of: ContainerRecommendation) -> Advice:
     cores = (each.cpu for each in (of.lower, of.target, of.upper))
     memory = (each.memory for each in (of.lower, of.target, of.upper))
-    return of.container, tuple(nan if amount is None else float(amount) for amount in (*cores, *memory))
+    return tuple(nan if amount is None else float(amount) for amount in (*cores, *memory))
 
 
 def over_log(log: Log, stages: Sequence[Stage], topics: Topics, *, updates: UpdateSettings = _UPDATES) -> ScoreCard:

@@ -53,9 +53,9 @@ class ContainerRows:
     _rows_of: list[list[int]] = field(default_factory=list)
     """Rows of each pod."""
     _names: list[PodName] = field(default_factory=list)
-    _alive: dict[tuple[str, str], set[int]] = field(default_factory=dict)
+    _alive: dict[tuple[str, ...], set[int]] = field(default_factory=dict)
     """Rows of running containers by workload and container name."""
-    _advised: dict[tuple[str, str], Advice] = field(default_factory=dict)
+    _advised: dict[tuple[str, ...], Advice] = field(default_factory=dict)
     _known: dict[int, tuple[MetricsScraped, Rows]] = field(default_factory=dict)
     _news: tuple[list[int], list[Advice]] = field(default_factory=lambda: ([], []))
 
@@ -118,12 +118,14 @@ class ContainerRows:
         self.columns["reached"][rows] = np.nan
         self.started[pod], self.killed[pod] = at, np.nan
 
-    def advise(self, workload: str, container: str, advice: Advice) -> None:
-        """From the next update on, for every container of this name that runs or is yet to come."""
-        self._advised[workload, container] = advice
-        rows = self._alive.get((workload, container), ())
-        self._news[0].extend(rows)
-        self._news[1].extend([advice] * len(rows))
+    def advise(self, containers: Sequence[tuple[str, ...]], advice: Sequence[Advice]) -> None:
+        """From the next update on, for every container of these workloads and names that runs or is yet to come."""
+        self._advised.update(zip(containers, advice, strict=True))
+        news, each = self._news
+        for container, amounts in zip(containers, advice, strict=True):
+            rows = self._alive.get(container, ())
+            news.extend(rows)
+            each.extend([amounts] * len(rows))
 
     def _settle(self) -> None:
         """Put what was recommended lately into the array, all at once."""

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from agents.engine.stage import Stage
-from agents.engine.turn import Decided, DeferredDecided, DeferredRecord, Event, Recorded, State, Turn
+from agents.engine.turn import BatchDecided, Decided, DeferredRecords, Event, Recorded, RecordsInParts, State, Turn
 from schemas.names import Place
 from streams.topics import Topics
 
@@ -31,6 +31,10 @@ class StageTurn:
     dead_letters: int
 
 
+_Waiting = Recorded | DeferredRecords | None
+"""None is a record that cannot be read."""
+
+
 class EventRunner:
     """All partitions of some stages, from an empty state. `ticked`: short names of the topics that get ticks."""
 
@@ -41,7 +45,7 @@ class EventRunner:
         partitions = range(topics.partitions)
         self._states: list[tuple[Stage, int, State]] = [(stage, p, stage.open(p)) for stage in stages for p in partitions]
         self._offsets = {(topic, p): 0 for topic in self._ticked for p in partitions}
-        self._waiting: dict[tuple[str, int], list[Recorded | None]] = {place: [] for place in self._offsets}
+        self._waiting: dict[tuple[str, int], list[_Waiting]] = {place: [] for place in self._offsets}
 
     @property
     def states(self) -> Iterator[tuple[str, int, State]]:
@@ -58,7 +62,9 @@ class EventRunner:
             self._offsets[place] += 1  # the tick
         done = [self._step(stage, partition, state, number, waiting) for stage, partition, state in self._states]
         for turn in done:
-            for decided in turn.decided:
+            if isinstance(turn.decided, BatchDecided):
+                self._append_batch(turn.decided)
+            for decided in turn.decided.others if isinstance(turn.decided, BatchDecided) else turn.decided:
                 self._append_decision(decided)
         return done
 
@@ -69,23 +75,28 @@ class EventRunner:
             self._waiting[routed.topic, routed.partition].append(None if event is None else Recorded(event, place))
 
     def _append_decision(self, decided: Decided) -> None:
-        """What a stage may defer is within all bounds, so nobody has to look at it now."""
-        if decided.topic not in self._read:
-            return
-        if not isinstance(decided, DeferredDecided):
+        if decided.topic in self._read:
             self._append(RoutedEvent(decided.event, decided.topic, self._topics.partition_of(decided.key)))
-            return
-        partition = self._topics.partition_of(decided.key)
-        place = self._next_place(decided.topic, partition)
-        if place is not None:
-            self._waiting[decided.topic, partition].append(DeferredRecord(decided.deferred, place))
 
-    def _next_place(self, topic: str, partition: int) -> Place | None:
-        """Where the next record of a partition stands; None in a topic that no stage reads."""
+    def _append_batch(self, decided: BatchDecided) -> None:
+        """What a stage may defer is within all bounds, so nobody has to look at it now."""
+        for topic, key in decided.routes.items():
+            if topic not in self._read:
+                continue
+            numbers: dict[int, list[int]] = {}
+            for number, subject in enumerate(decided.batch.subjects):
+                numbers.setdefault(self._topics.partition_of(key(subject)), []).append(number)
+            for partition, here in numbers.items():
+                place = self._next_place(topic, partition, len(here))
+                if place is not None:
+                    self._waiting[topic, partition].append(DeferredRecords(decided.batch, here, place))
+
+    def _next_place(self, topic: str, partition: int, count: int = 1) -> Place | None:
+        """Where the next `count` records of a partition begin; None in a topic that no stage reads."""
         offset = self._offsets.get((topic, partition))
         if offset is None:
             return None
-        self._offsets[topic, partition] = offset + 1
+        self._offsets[topic, partition] = offset + count
         return Place(self._topics.wire(topic), partition, offset)
 
     def _step(
@@ -94,22 +105,25 @@ class EventRunner:
         partition: int,
         state: State,
         number: int,
-        waiting: dict[tuple[str, int], list[Recorded | None]],
+        waiting: dict[tuple[str, int], list[_Waiting]],
     ) -> StageTurn:
         dead = 0
-        inputs: dict[str, list[Recorded]] = {}
+        inputs: dict[str, Sequence[Recorded]] = {}
         for topic in stage.reads:
-            inputs[topic] = accepted = []
-            for recorded in waiting[topic, partition]:
-                if recorded is None or not _accepts(stage, recorded, number):
-                    dead += 1
-                else:
-                    accepted.append(recorded)
+            came = waiting[topic, partition]
+            accepted = [each for each in came if each is not None and _accepts(stage, each, number)]
+            dead += len(came) - len(accepted)
+            inputs[topic] = _in_parts(accepted)
         return StageTurn(state.step(Turn(number, inputs)), dead)
 
 
-def _accepts(stage: Stage, recorded: Recorded, turn: int) -> bool:
-    if isinstance(recorded, DeferredRecord):
+def _in_parts(accepted: list[Recorded | DeferredRecords]) -> Sequence[Recorded]:
+    single = [each for each in accepted if isinstance(each, Recorded)]
+    return single if len(single) == len(accepted) else RecordsInParts(accepted)
+
+
+def _accepts(stage: Stage, recorded: Recorded | DeferredRecords, turn: int) -> bool:
+    if isinstance(recorded, DeferredRecords):
         return True
     event = recorded.event
     return not (stage.refuse(event) or stage.ahead(event, turn))

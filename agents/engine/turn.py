@@ -1,9 +1,9 @@
 """Turns: how a partition's records become the steps of a stage, and how its state survives. Pure."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Protocol
+from typing import Any, Protocol
 
 from schemas.decisions import Decision
 from schemas.facts import Fact
@@ -48,6 +48,24 @@ class DeferredDecision(Protocol):
         """The places it rests on."""
 
 
+class DeferredBatch(Protocol):
+    """Decisions of one turn, no two of them about one subject, each of which is built when somebody asks for it.
+
+    A stage may give one for decisions that are within all bounds. A later turn's decision about a subject replaces an earlier.
+    """
+
+    @property
+    def turn(self) -> int:
+        """The number of the turn."""
+
+    @property
+    def subjects(self) -> Sequence[str]:
+        """The key of what each decision is about."""
+
+    def decision(self, number: int) -> DeferredDecision:
+        """The decision about `subjects[number]`."""
+
+
 class DeferredRecord(Recorded):
     """A decision that reached its reader without bytes."""
 
@@ -62,6 +80,48 @@ class DeferredRecord(Recorded):
     def event(self) -> Event:
         """The event; built now if nobody asked before."""
         return self.deferred.event
+
+
+@dataclass(frozen=True, slots=True)
+class DeferredRecords:
+    """Some decisions of a batch, which stand one after the other in a partition. `first` is the place of the first of them."""
+
+    batch: DeferredBatch
+    numbers: Sequence[int]
+    first: Place
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    @property
+    def subjects(self) -> Sequence[str]:
+        """The key of what each decision is about."""
+        subjects = self.batch.subjects
+        return [subjects[number] for number in self.numbers]
+
+    def __getitem__(self, position: int) -> DeferredRecord:
+        place = replace(self.first, offset=self.first.offset + position)
+        return DeferredRecord(self.batch.decision(self.numbers[position]), place)
+
+
+class RecordsInParts(Sequence[Recorded]):
+    """The records of an input of which some came as a batch. Who reads them one by one need not know."""
+
+    def __init__(self, parts: Sequence[Recorded | DeferredRecords]) -> None:
+        self.parts = parts
+
+    def __iter__(self) -> Iterator[Recorded]:
+        for part in self.parts:
+            if isinstance(part, DeferredRecords):
+                yield from (part[position] for position in range(len(part)))
+            else:
+                yield part
+
+    def __len__(self) -> int:
+        return sum(len(part) if isinstance(part, DeferredRecords) else 1 for part in self.parts)
+
+    def __getitem__(self, index: Any) -> Any:
+        return list(self)[index]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +142,11 @@ class Turn:
     def of(self, topic: str) -> Sequence[Recorded]:
         """The records of one input; empty when the turn has none."""
         return self.inputs.get(topic, ())
+
+    def parts(self, topic: str) -> Sequence[Recorded | DeferredRecords]:
+        """The same, with batches as they came."""
+        records = self.inputs.get(topic, ())
+        return records.parts if isinstance(records, RecordsInParts) else records
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +179,28 @@ class DeferredDecided(Decided):
     def cause(self) -> tuple[Place, ...]:
         """The places it rests on."""
         return self.deferred.cause
+
+
+class BatchDecided(Sequence[Decided]):
+    """What a stage decided in a turn: a batch, and then others. Who reads decisions one by one need not know.
+
+    `routes` says for each topic (short name) that takes the batch which key a subject has there.
+    """
+
+    def __init__(self, batch: DeferredBatch, routes: Mapping[str, Callable[[str], str]], others: Sequence[Decided] = ()) -> None:
+        self.batch, self.routes, self.others = batch, routes, others
+
+    def __iter__(self) -> Iterator[Decided]:
+        for number, subject in enumerate(self.batch.subjects):
+            deferred = self.batch.decision(number)
+            yield from (DeferredDecided(topic, key(subject), deferred) for topic, key in self.routes.items())
+        yield from self.others
+
+    def __len__(self) -> int:
+        return len(self.batch.subjects) * len(self.routes) + len(self.others)
+
+    def __getitem__(self, index: Any) -> Any:
+        return list(self)[index]
 
 
 class State(Protocol):

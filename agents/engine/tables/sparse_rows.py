@@ -58,14 +58,6 @@ class SparseRows:
             self._make_room(rows[moves[rows]], places[moves[rows]])
         return self._origin[rows] + places
 
-    def at(self, rows: Indices, places: Indices) -> Floats:
-        """The numbers at `places`; zero where a row has no room."""
-        within = places - self._base[rows]
-        inside = (within >= 0) & (within < self._room[rows])
-        found = np.zeros(len(rows))
-        found[inside] = self.pool[self._origin[rows[inside]] + places[inside]]
-        return found
-
     def alike(self, rows: Indices) -> Iterator[tuple[Indices, Indices, Indices]]:
         """Rows with room for equally many numbers: positions in `rows`, the first place of each, and cells (one line a row)."""
         room = self._room[rows]
@@ -85,7 +77,8 @@ class SparseRows:
         width = int((last - first).max()) + 1
         pool = self.pool
         lines: Floats = np.ndarray((len(pool) - width + 1, width), np.float64, pool, 0, (pool.itemsize, pool.itemsize))
-        return lines[self._origin[rows] + first]
+        found: Floats = lines[self._origin[rows] + first]
+        return found
 
     def dense(self, rows: Indices) -> Floats:
         """All numbers of these rows."""

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from agents.engine.tables.chunked_state import PartedState, StatePart
 from agents.engine.tables.object_table import ObjectTable
-from agents.engine.turn import Decided, DeferredRecord, Recorded, Turn
+from agents.engine.turn import Decided, DeferredRecords, Recorded, Turn
 from agents.logic.conditions import condition_rules
 from agents.logic.conditions.condition_rules import TargetKnowledge
 from agents.logic.conditions.targeted_workloads import DecidedRequests, TargetIndex
@@ -99,8 +99,11 @@ class VpaConditions(PartedState):
         for recorded in turn.of("pod-changes-by-cluster"):
             if isinstance(recorded.event, PodChanged | PodDeleted):
                 self.targets.ingest_pod(recorded.event)
-        for recorded in turn.of("recommendations-by-cluster"):
-            self._ingest_requests(recorded)
+        for part in turn.parts("recommendations-by-cluster"):
+            if isinstance(part, DeferredRecords):
+                self._ingest_batch(part)
+            else:
+                self._ingest_requests(part)
         return [decided for key in self._take_touched() for decided in self._decide(turn, key)]
 
     def load(self, chunk: str, data: bytes) -> None:
@@ -125,16 +128,21 @@ class VpaConditions(PartedState):
                 self._replace(event.key, None)
 
     def _ingest_requests(self, recorded: Recorded) -> None:
-        """Take in a recommendation. A deferred one is built only if it is kept."""
-        if isinstance(recorded, DeferredRecord):
-            workload, number = recorded.deferred.subject, recorded.deferred.turn
-        elif isinstance(recorded.event, RequestsRecommended):
-            workload, number = recorded.event.workload.key, DecisionId.parse(recorded.event.id).turn
-        else:
-            return
-        keep = self.targets.hear(workload, number, targeted=self._by_target, heartbeat=self._settings.heartbeat)
-        if keep and isinstance(recorded.event, RequestsRecommended):
-            self.targets.ingest_requests(recorded.event, number, recorded.place)
+        """Take in a recommendation."""
+        event = recorded.event
+        if isinstance(event, RequestsRecommended):
+            workload, number = event.workload.key, DecisionId.parse(event.id).turn
+            if self.targets.hear(workload, number, targeted=self._by_target, heartbeat=self._settings.heartbeat):
+                self.targets.ingest_requests(event, number, recorded.place)
+
+    def _ingest_batch(self, records: DeferredRecords) -> None:
+        """Take in recommendations that are built only if they are kept."""
+        number, heartbeat = records.batch.turn, self._settings.heartbeat
+        kept = self.targets.hear_all(records.subjects, number, targeted=self._by_target, heartbeat=heartbeat)
+        for position in kept:
+            event = records[position].event
+            if isinstance(event, RequestsRecommended):
+                self.targets.ingest_requests(event, number, records[position].place)
 
     def _replace(self, key: str, new: VpaRecord | None) -> None:
         """Let the VPA object be as it is now. Other VPAs on its targets may govern them now, or no longer."""

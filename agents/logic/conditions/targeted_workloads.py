@@ -132,6 +132,22 @@ class TargetIndex:
         self._hear(cluster_of(workload), self._partition_of(workload), turn, heartbeat, targeted)
         return workload in self.requests or workload in targeted
 
+    def hear_all(self, workloads: Sequence[str], turn: int, *, targeted: Container[str], heartbeat: Seconds) -> list[int]:
+        """Hear that recommenders decided about workloads in one turn; returns which of the decisions are to be ingested.
+
+        What is heard of one recommender again in one turn says nothing new.
+        """
+        heard: set[int] = set()
+        kept = []
+        for place, workload in enumerate(workloads):
+            partition = self._partition_of(workload)
+            if partition not in heard:
+                heard.add(partition)
+                self._hear(cluster_of(workload), partition, turn, heartbeat, targeted)
+            if workload in self.requests or workload in targeted:
+                kept.append(place)
+        return kept
+
     def ingest_requests(self, event: RequestsRecommended, turn: int, place: Place) -> None:
         """Take in a recommendation that was decided in this turn, if it is the newest."""
         workload = event.workload.key

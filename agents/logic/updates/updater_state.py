@@ -9,7 +9,7 @@ from datetime import datetime
 
 from agents.engine.tables.chunked_state import StatePart
 from agents.engine.tables.object_table import ObjectTable
-from agents.engine.turn import DeferredRecord, Recorded, Turn
+from agents.engine.turn import DeferredRecords, Recorded, Turn
 from agents.logic.governing_policies import Policies
 from agents.logic.guards.shared_guards import ControlRecord
 from schemas import times
@@ -133,7 +133,8 @@ class UpdaterState:
         self.refused: ObjectTable[RefusedPods] = ObjectTable("refused", RefusedPods, 64)
         self.evictions: ObjectTable[WorkloadEviction] = ObjectTable("evictions", WorkloadEviction, 64)
         self.reverts: ObjectTable[RevertRecord] = ObjectTable("reverts", RevertRecord, 16)
-        self._deferred: dict[str, DeferredRecord] = {}
+        self._deferred: dict[str, tuple[DeferredRecords, int]] = {}
+        """Recommendations that are newer than all before, by workload; entered when somebody asks for them."""
         self._pods_of: dict[str, dict[str, PodRecord]] | None = None
 
     def tables(self) -> tuple[StatePart, ...]:
@@ -163,8 +164,11 @@ class UpdaterState:
                 self.control.upsert(recorded.event.cluster, ControlRecord(recorded.event, recorded.place))
         for recorded in turn.of("pod-changes-by-cluster"):
             self._ingest_fact(recorded, turn.number)
-        for recorded in turn.of("recommendations-by-cluster"):
-            self._ingest_recommendation(recorded)
+        for part in turn.parts("recommendations-by-cluster"):
+            if isinstance(part, DeferredRecords):
+                self._deferred.update(zip(part.subjects, ((part, position) for position in range(len(part))), strict=True))
+            else:
+                self._ingest_recommendation(part)
         for recorded in turn.of("outcomes"):
             if isinstance(recorded.event, ActionFinished):
                 self._ingest_outcome(recorded.event, turn.number)
@@ -247,7 +251,8 @@ class UpdaterState:
         """The newest recommendation of a workload."""
         deferred = self._deferred.pop(workload, None)
         if deferred is not None:
-            self._enter_recommendation(deferred)
+            records, position = deferred
+            self._enter_recommendation(records[position])
         return self.recommended.get(workload)
 
     def enter_recommendations(self) -> None:
@@ -256,10 +261,7 @@ class UpdaterState:
             self.recommendation(workload)
 
     def _ingest_recommendation(self, recorded: Recorded) -> None:
-        """Take a recommendation in. A deferred one is newer than all before, and is entered when somebody asks for it."""
-        if isinstance(recorded, DeferredRecord):
-            self._deferred[recorded.deferred.subject] = recorded
-            return
+        """Take a recommendation in, after all that came before it."""
         if self._deferred:
             self.enter_recommendations()
         self._enter_recommendation(recorded)

@@ -7,7 +7,7 @@ the interval by a stable hash, so that a turn looks at its share of them.
 """
 
 import zlib
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +17,7 @@ from agents.engine.tables.row_table import Floats, Indices, RowKey, RowTable
 from agents.logic.governing_policies import Policies, PolicyRecord
 from agents.logic.usage.container_usage import ContainerUsage
 from agents.logic.usage.pod_index import SEED, UNKNOWN, matches
+from agents.logic.vertical.member_order import MemberOrder
 from agents.logic.vertical.tuning import COLUMNS, PLACE, FoldingRules, RuleLines, folding, row
 from agents.logic.vertical.vertical_settings import VerticalSettings
 
@@ -24,31 +25,36 @@ _SILENT = PLACE["silent"]
 
 _FOLDING = ("window", "expires", "cpu_half_life", "memory_half_life")
 
-_NUMBERS = ("spread", "announced", "policy", "single", "siblings", "rule")
+_NUMBERS = ("spread", "announced", "policy", "single", "siblings", "rule", "workload")
 """Of each member: a stable number of its workload; the row of what was announced last, -1 for nothing; a number that stands for
 the policy in force, 0 for none; the row of its only aggregate, -1 for another number of them; how many members share its pod;
-where the numbers stand by which it is judged."""
-
-
-_KEPT = 2
-"""How many times every member may stand in selections that are kept."""
+where the numbers stand by which it is judged; a number that no other workload ever had here."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemberSelection:
     """Members that are judged together, in order of workload and container, with what follows from names and policies alone.
 
-    `workloads` are all that were asked for, in order; the other fields have an element for each member of which something may
-    be recommended. `workload` is its place in `workloads`; the rest is as ContainerIndex has it.
+    The arrays have an element for each member of which something may be recommended. `workload` numbers the workloads that were
+    asked for, from 0 to `count`; `first` is some member of each. The rest is as ContainerIndex has it.
     """
 
-    workloads: tuple[str, ...]
+    names: Sequence[RowKey]
+    first: Indices
     members: Indices
     workload: Indices
-    containers: tuple[str, ...]
     single: Indices
     siblings: Floats
     rules: Floats
+
+    @property
+    def count(self) -> int:
+        """How many workloads were asked for."""
+        return len(self.first)
+
+    def workload_names(self, numbers: Indices) -> list[str]:
+        """The keys of these workloads."""
+        return [self.names[member][0] for member in self.first[numbers].tolist()]
 
 
 class ContainerIndex:
@@ -71,8 +77,9 @@ class ContainerIndex:
         self._free: list[int] = []
         self.version = 0
         """Rises whenever aggregates are put together anew, for those who keep what follows from it."""
-        self._selections: dict[bytes, MemberSelection] = {}
-        self._selected_version = self._selected_members = 0
+        self._order: MemberOrder | None = None
+        self._workloads = 0
+        """Workloads that ever had a number."""
 
     def add(self, keys: Iterable[RowKey]) -> None:
         """These aggregates are new."""
@@ -114,46 +121,23 @@ class ContainerIndex:
         single = int(self.numbers["single"][member])
         return (single,) if single >= 0 else self._several.get(member, ())
 
-    def rules(self, members: Indices) -> Floats:
-        """The numbers by which these members are judged, one line for each."""
-        return self._lines[self.numbers["rule"][members]]
-
     def workloads(self, members: Indices) -> set[str]:
         """The workloads of these members."""
         return {self.names[member][0] for member in members.tolist()}
 
-    def select(self, due: Indices, more: Collection[str] = ()) -> MemberSelection:
-        """The workloads of these members, and `more`. What was selected lately is not put together again."""
-        if self._selected_version != self.version:
-            self._selected_version = self.version
-            self._forget_selections()
-        mark = due.tobytes()
-        found = None if more else self._selections.get(mark)
-        if found is None:
-            found = self._selection(sorted(self.workloads(due).union(more)))
-            if not more:
-                self._keep(mark, found)
-        return found
-
-    def _keep(self, mark: bytes, found: MemberSelection) -> None:
-        if self._selected_members > _KEPT * len(self.names):
-            self._forget_selections()
-        self._selections[mark] = found
-        self._selected_members += len(found.members) + 1
-
-    def _forget_selections(self) -> None:
-        self._selections.clear()
-        self._selected_members = 0
-
-    def _selection(self, workloads: Sequence[str]) -> MemberSelection:
-        members = self.speaking(workloads)
-        names = [self.names[member] for member in members.tolist()]
-        numbers = {workload: number for number, workload in enumerate(workloads)}
+    def select(self, due: Indices, more: Iterable[str] = ()) -> MemberSelection:
+        """All members of the workloads of the members `due`, and of the workloads `more` that are known here."""
+        self._order = order = self._order or MemberOrder.of(self.names, self._of.values(), self.numbers["workload"])
+        others = [self._of[workload][0] for workload in more if workload in self._of]
+        first, members, workload = order.whole_workloads(np.concatenate([due, np.array(others, np.int64)]))
+        speaks = self._speak(members)
+        if not speaks.all():
+            members, workload = members[speaks], workload[speaks]
         return MemberSelection(
-            workloads=tuple(workloads),
+            names=self.names,
+            first=first,
             members=members,
-            workload=np.array([numbers[workload] for workload, _ in names], np.int64),
-            containers=tuple(container for _, container in names),
+            workload=workload,
             single=self.numbers["single"][members],
             siblings=self.numbers["siblings"][members].astype(np.float64),
             rules=self._lines.of(self.numbers["rule"][members]),
@@ -216,9 +200,10 @@ class ContainerIndex:
     def _speak(self, members: Indices) -> NDArray[np.bool_]:
         """Of which members something may be said: they have usage and are not silent."""
         has = self.numbers["single"][members] >= 0
-        several = np.flatnonzero(~has)
-        has[several] = [member in self._several for member in members[several].tolist()]
-        return np.asarray(has & (self.rules(members)[:, _SILENT] == 0.0))
+        if not has.all():
+            several = np.flatnonzero(~has)
+            has[several] = [member in self._several for member in members[several].tolist()]
+        return np.asarray(has & (self._lines.column(self.numbers["rule"][members], _SILENT) == 0.0))
 
     def _fold_by(self, ruled: list[tuple[int, FoldingRules]]) -> None:
         if not ruled:
@@ -247,6 +232,9 @@ class ContainerIndex:
                 member = len(self.names)
                 self.names.append(key)
                 self._fit()
+            self._order = None
+            self._workloads += not members
+            self.numbers["workload"][member] = self.numbers["workload"][members[0]] if members else self._workloads
             self._of[workload] = tuple(sorted((*members, member), key=lambda each: self.names[each][1]))
             self.numbers["single"][member] = -1
             found = self._announced.find(key)
@@ -262,6 +250,7 @@ class ContainerIndex:
             self.numbers["single"][member] = -1
             self._several.pop(member, None)
         self._free += gone
+        self._order = None
         self._of[workload] = tuple(member for member in self._of[workload] if member not in gone)
         if not left:
             del self._keys[workload], self._of[workload]

@@ -137,36 +137,55 @@ class DecisionBuilder:
         return {"settings": {name: getattr(self.settings, name) for name in VerticalSettings.__dataclass_fields__}}
 
 
-class TurnRecommendation:
-    """What one turn announces of many workloads, and all that their decisions are built of.
+class RecommendationBatch:
+    """What one turn announces of many workloads, each decision built when somebody asks for it.
 
-    `places`: where the containers that are announced stand in the recommendation.
+    `places`: where the containers that are announced stand in the recommendation; those of a workload are side by side.
     """
 
     def __init__(self, builder: DecisionBuilder, done: Recommendation, places: Indices) -> None:
-        self.builder, self.done, self._places = builder, done, places
-        self.names = [done.of.containers[place] for place in places.tolist()]
+        self.builder, self._done, self._places = builder, done, places
+        of = done.of
+        numbers = of.workload[places]
+        begins = np.flatnonzero(np.diff(numbers, prepend=-1))
+        self.begins: list[int] = [*begins.tolist(), len(places)]
+        self.subjects = of.workload_names(numbers[begins])
+        self.containers = [of.names[member] for member in of.members[places].tolist()]
+        """Workload and name of each container."""
+        self.grounds: Sequence[Grounds] = ()
+        """Of each subject; set once, when the batch is made."""
+        self._made: dict[int, DeferredRecommendation] = {}
+
+    @property
+    def turn(self) -> int:
+        """The number of the turn."""
+        return self.builder.turn.number
+
+    def decision(self, number: int) -> "DeferredRecommendation":
+        """The decision about `subjects[number]`."""
+        made = self._made.get(number)
+        if made is None:
+            made = self._made[number] = DeferredRecommendation(self, number)
+        return made
 
     @cached_property
     def numbers(self) -> "Numbers":
         """The numbers of each container as plain values."""
-        return Numbers(self.done, self.builder.settings, self._places)
+        return Numbers(self._done, self.builder.settings, self._places)
 
-    @cached_property
     def amounts(self) -> list[list[float]]:
-        """Of each container what AMOUNTS names, in cores and bytes; NaN for none."""
-        amounts: list[list[float]] = (self.done.amounts[self._places] / _SCALES).tolist()
+        """Of each container what AMOUNTS names, in cores and bytes; NaN for none. No decision is built for it."""
+        amounts: list[list[float]] = (self._done.amounts[self._places] / _SCALES).tolist()
         return amounts
 
 
 class DeferredRecommendation:
-    """The decision about one workload, built when somebody reads it. `found`: which of the turn's containers are its own."""
+    """The decision about one workload of a batch, built when somebody reads it."""
 
-    __slots__ = ("_event", "_found", "_grounds", "_of", "subject", "turn")
+    __slots__ = ("_event", "_number", "_of", "subject", "turn")
 
-    def __init__(self, of: TurnRecommendation, workload: str, found: Sequence[int], grounds: Grounds) -> None:
-        self._of, self.subject, self._found, self._grounds = of, workload, found, grounds
-        self.turn = of.builder.turn.number
+    def __init__(self, of: RecommendationBatch, number: int) -> None:
+        self._of, self._number, self.subject, self.turn = of, number, of.subjects[number], of.turn
         self._event: RequestsRecommended | None = None
 
     @property
@@ -179,15 +198,12 @@ class DeferredRecommendation:
     @property
     def cause(self) -> tuple[Place, ...]:
         """The places it rests on."""
-        return self._grounds.cause
-
-    def amounts(self) -> Iterator[tuple[str, list[float]]]:
-        """Name of each container, and what AMOUNTS names of it in cores and bytes (NaN for none), without building the event."""
-        return ((self._of.names[place], self._of.amounts[place]) for place in self._found)
+        return self._of.grounds[self._number].cause
 
     def _build(self) -> RequestsRecommended:
-        of, found, grounds = self._of, self._found, self._grounds
-        names = [of.names[place] for place in found]
+        of, grounds = self._of, self._of.grounds[self._number]
+        found = range(of.begins[self._number], of.begins[self._number + 1])
+        names = [of.containers[place][1] for place in found]
 
         def because() -> Mapping[str, object]:
             return {

@@ -64,7 +64,7 @@ def recommend(
     before[~_wanted(evidence, rules, settings)] = np.nan
     amounts, cut = _bounded(before, rules), None
     if nodes is not None:
-        amounts, cut = fit(amounts, [these.workloads[number] for number in these.workload.tolist()], nodes)
+        amounts, cut = fit(amounts, these.workload_names(these.workload), nodes)
     return Recommendation(these, evidence, cpu, memory, amounts, before[:, _TARGETS], cut)
 
 

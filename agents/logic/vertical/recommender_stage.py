@@ -6,7 +6,7 @@ again from time to time; that nothing is recommended any more it announces once.
 other one as if it had a VPA that asks for nothing.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -16,17 +16,16 @@ from numpy.typing import NDArray
 from agents.engine.tables.chunked_state import PartedState
 from agents.engine.tables.object_table import ObjectTable
 from agents.engine.tables.row_table import Indices
-from agents.engine.turn import Decided, DeferredDecided, Turn
+from agents.engine.turn import BatchDecided, Decided, Turn
 from agents.logic.governing_policies import Policies
 from agents.logic.stage_rules import StageRules
 from agents.logic.vertical.container_index import ContainerIndex, MemberSelection
 from agents.logic.vertical.decision_builder import (
     NAME,
     DecisionBuilder,
-    DeferredRecommendation,
     Grounds,
     IngestedOomKill,
-    TurnRecommendation,
+    RecommendationBatch,
 )
 from agents.logic.vertical.last_recommended import Announced
 from agents.logic.vertical.node_caps import NodeIndex
@@ -47,6 +46,8 @@ PROGRAM = 1
 """Counts changes of this capability's code that change what is decided."""
 
 _HOUR = 3_600_000
+_ROUTES: Mapping[str, Callable[[str], str]] = {"recommendations": str, "recommendations-by-cluster": cluster_of}
+"""The topics of a recommendation, and the key that it has there; `str` leaves a workload's key as it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,10 +115,10 @@ class Recommender(PartedState):
         if span.crosses_one(_HOUR):
             self.intake.expire(turn.number / 1000)
             ingested.lost |= self._account()
-        due = self.members.select(self.schedule.due(span), ingested.at_once)
-        if not due.workloads and not ingested.changed and not ingested.lost:
+        due = self.schedule.due(span)
+        if not len(due) and not ingested.at_once and not ingested.changed and not ingested.lost:
             return []
-        return self._announce(turn, span, due, ingested)
+        return self._announce(turn, span, self.members.select(due, ingested.at_once), ingested)
 
     def _follow_rules(self, turn: Turn) -> None:
         """Decide by the rules that the log has from this turn on, and make what follows from names after a load."""
@@ -217,54 +218,51 @@ class Recommender(PartedState):
     def _announce(self, turn: Turn, span: TurnSpan, due: MemberSelection, ingested: _Ingested) -> Sequence[Decided]:
         """Announce what is new of the workloads that are due, and take back what is not recommended any more."""
         builder = DecisionBuilder(self.partition, turn, self.settings, self.rules.cited)
-        decided, recommended = self._recommend(builder, due, span, ingested.at_once)
-        quiet = {due.workloads[number] for number in np.flatnonzero(~recommended).tolist()}
-        if others := (ingested.changed | ingested.lost).difference(due.workloads):
+        batch, recommended = self._recommend(builder, due, span, ingested.at_once)
+        quiet = set(due.workload_names(np.flatnonzero(~recommended)))
+        if others := ingested.at_once | ingested.changed | ingested.lost:
+            others = others.difference(due.workload_names(np.arange(due.count)))
             quiet |= others - self.members.workloads(self.members.speaking(others))
+        decided: list[Decided] = []
         for workload in sorted(w for w in quiet if w in ingested.lost or self.announced.has(w)):
             self.announced.withdraw(workload)
             decided += builder.nothing(workload, self._grounds(turn, workload))
-        return decided
+        return decided if batch is None else BatchDecided(batch, _ROUTES, decided)
 
     def _recommend(
         self, builder: DecisionBuilder, due: MemberSelection, span: TurnSpan, at_once: set[str]
-    ) -> tuple[list[Decided], NDArray[np.bool_]]:
+    ) -> tuple[RecommendationBatch | None, NDArray[np.bool_]]:
         """Decide on these workloads: what is new of them, and everything of those that are to be answered at once.
 
         Also says of which of them something is recommended, announced now or not.
         """
-        recommended = np.zeros(len(due.workloads), np.bool_)
+        recommended = np.zeros(due.count, np.bool_)
         if not len(due.members):
-            return [], recommended
+            return None, recommended
         nodes = self.nodes if self.settings.node_cap else None
         done = recommend(self.usage, self.members, due, self.settings, nodes)
         known = np.asarray(~np.isnan(done.amounts).all(axis=1))
         recommended[due.workload[known]] = True
         news = self.announced.news(done, known, self.settings.bounds_step) | self.schedule.beats(span, due.members)
-        speaks = np.zeros(len(due.workloads), np.bool_)
+        speaks = np.zeros(due.count, np.bool_)
         speaks[due.workload[news]] = True
         if at_once:
-            speaks[[number for number, workload in enumerate(due.workloads) if workload in at_once]] = True
-        return self._decide(builder, done, np.flatnonzero(known & speaks[due.workload])), recommended
+            names = due.workload_names(np.arange(due.count))
+            speaks[[number for number, workload in enumerate(names) if workload in at_once]] = True
+        places = np.flatnonzero(known & speaks[due.workload])
+        return (self._batch(builder, done, places) if len(places) else None), recommended
 
-    def _decide(self, builder: DecisionBuilder, done: Recommendation, places: Indices) -> list[Decided]:
+    def _batch(self, builder: DecisionBuilder, done: Recommendation, places: Indices) -> RecommendationBatch:
         """The decisions about the workloads whose containers stand at these places of the recommendation."""
-        if not len(places):
-            return []
         self.announced.remember(done, places)
-        of = TurnRecommendation(builder, done, places)
+        batch = RecommendationBatch(builder, done, places)
         metrics = self._metrics(done.of.members[places])
         sources: dict[str, OomSource] = {}
-        decided: list[Decided] = []
-        numbers = done.of.workload[places]
-        starts = np.flatnonzero(np.diff(numbers, prepend=-1)).tolist()
-        for start, end in zip(starts, [*starts[1:], len(places)], strict=True):
-            workload = done.of.workloads[numbers[start]]
-            grounds = self._grounds(builder.turn, workload, self._places(done, places[start:end], metrics[start:end]), sources)
-            deferred = DeferredRecommendation(of, workload, range(start, end), grounds)
-            decided.append(DeferredDecided("recommendations", workload, deferred))
-            decided.append(DeferredDecided("recommendations-by-cluster", cluster_of(workload), deferred))
-        return decided
+        batch.grounds = [
+            self._grounds(builder.turn, workload, self._places(done, places[start:end], metrics[start:end]), sources)
+            for workload, start, end in zip(batch.subjects, batch.begins, batch.begins[1:], strict=False)
+        ]
+        return batch
 
     def _metrics(self, members: Indices) -> list[Place | None]:
         """The last scrape that each member rests on; None for none, or where a member has several aggregates."""

@@ -148,6 +148,10 @@ class RuleLines:
             return np.broadcast_to(self._lines[places[0]], (len(places), self._lines.shape[1]))
         return self._lines[places]
 
+    def column(self, places: Indices, column: int) -> Floats:
+        """One number of each of these lines."""
+        return np.asarray(self._lines[places, column])
+
     def item(self, place: int, column: int) -> float:
         """One number."""
         return self._lines.item(place, column)

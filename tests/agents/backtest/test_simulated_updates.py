@@ -47,16 +47,16 @@ def one_pod(request: float) -> tuple[ContainerRows, SimulatedUpdates]:
 
 def test_a_difference_below_ten_percent_within_the_bounds_changes_nothing_at_any_age() -> None:
     rows, updates = one_pod(100.0)
-    rows.advise(WEB.key, "c0", advice(50.0, 104.0, 200.0))  # 4 % of each resource
+    rows.advise([(WEB.key, "c0")], [advice(50.0, 104.0, 200.0)])  # 4 % of each resource
     assert [updates.step(START_MS + hours * HOUR) for hours in (1, 11, 12, 100)] == [0, 0, 0, 0]
 
 
 def test_a_larger_difference_within_the_bounds_waits_until_the_pod_is_old_enough_and_then_begins_anew() -> None:
     rows, updates = one_pod(100.0)
-    rows.advise(WEB.key, "c0", advice(50.0, 106.0, 200.0))  # 6 % of each resource is 12 % in all
+    rows.advise([(WEB.key, "c0")], [advice(50.0, 106.0, 200.0)])  # 6 % of each resource is 12 % in all
     assert [updates.step(START_MS + hours * HOUR) for hours in (1, 11, 12, 13)] == [0, 0, 1, 0]
     assert rows["cpu"][0] == 106.0
-    rows.advise(WEB.key, "c0", advice(50.0, 120.0, 200.0))
+    rows.advise([(WEB.key, "c0")], [advice(50.0, 120.0, 200.0)])
     assert [updates.step(START_MS + hours * HOUR) for hours in (14, 23, 24)] == [0, 0, 1]
 
 
@@ -64,15 +64,15 @@ def test_a_request_outside_its_bounds_is_changed_at_once_and_a_pod_as_a_whole() 
     rows = ContainerRows()
     rows.pod_changed(seen(Amounts(Cores(1.0)), Amounts(Cores(5.0))))
     updates = SimulatedUpdates(rows, SETTINGS)
-    rows.advise(WEB.key, "c0", (2.0, 3.0, 4.0, *[np.nan] * 3))
-    rows.advise(WEB.key, "c1", (4.0, 5.0, 6.0, *[np.nan] * 3))
+    rows.advise([(WEB.key, "c0")], [(2.0, 3.0, 4.0, *[np.nan] * 3)])
+    rows.advise([(WEB.key, "c1")], [(4.0, 5.0, 6.0, *[np.nan] * 3)])
     assert updates.step(START_MS) == 2
     assert list(rows["cpu"][:2]) == [3.0, 5.0]
 
 
 def test_a_pod_that_is_made_anew_begins_with_the_target_and_that_is_no_disruption() -> None:
     rows, updates = one_pod(100.0)
-    rows.advise(WEB.key, "c0", advice(50.0, 104.0, 200.0))
+    rows.advise([(WEB.key, "c0")], [advice(50.0, 104.0, 200.0)])
     assert updates.step(START_MS + HOUR) == 0
     again = PodChanged(START, WEB, PodName("shop", "web-0", "another"), PodPhase.RUNNING, START, seen(Amounts()).containers)
     rows.pod_changed(again)
@@ -106,7 +106,7 @@ def test_a_pod_is_due_exactly_when_the_updater_says_so(containers: Any, age: int
     for i, (_, _, bounds) in enumerate(containers):
         if bounds is not None:
             found = _sorted(bounds)
-            rows.advise(WEB.key, f"c{i}", found)
+            rows.advise([(WEB.key, f"c{i}")], [found])
             lower, target, upper = map(amounts_of, found[:3], found[3:])
             recommended.append(ContainerRecommendation(f"c{i}", lower, target, upper, target))
     killed = None if kill is None else START + timedelta(minutes=min(kill[0], age))

@@ -48,8 +48,13 @@ def test_rows_with_room_for_their_span_hold_what_whole_rows_hold(acts: Any) -> N
     for what, how in acts:
         act(spans, whole, what, how)
         assert spans.dense(np.arange(COUNT)).tolist() == whole.tolist()
-        rows, places = np.divmod(np.arange(COUNT * WIDTH), WIDTH)
-        assert spans.at(rows, places).tolist() == whole[rows, places].tolist()
+        held = np.flatnonzero((whole != 0.0).any(axis=1))
+        if len(held):
+            first, last = (whole[held] != 0.0).argmax(axis=1), WIDTH - 1 - (whole[held, ::-1] != 0.0).argmax(axis=1)
+            lines = spans.stretches(held, first, last)
+            for row, line, begin, end in zip(held, lines, first, last, strict=True):
+                assert line[: end - begin + 1].tolist() == whole[row, begin : end + 1].tolist()
+                assert (line >= 0.0).all()
 
 
 def test_a_number_that_moved_far_away_leaves_its_old_room() -> None:

@@ -1,0 +1,47 @@
+"""All members of a partition in order of workload and container, so that whole workloads are found by arithmetic on arrays.
+
+A turn looks at thousands of containers, and looking each up by name took longer than judging it. The order follows from names
+alone; it is made again when a container name comes or goes.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+
+from agents.engine.tables.row_table import Indices, RowKey
+
+
+@dataclass(frozen=True, slots=True)
+class MemberOrder:
+    """`members` in order; `begins` (workloads + 1,) is where each workload begins among them, and last their number.
+
+    `rank` gives for each member the place of its workload in that order; it says nothing of numbers that no member has.
+    """
+
+    members: Indices
+    begins: Indices
+    rank: Indices
+
+    @staticmethod
+    def of(names: Sequence[RowKey], members: Iterable[Iterable[int]], workloads: Indices) -> "MemberOrder":
+        """Put members in order by their `names`; `workloads` tells which of them belong to one workload."""
+        ordered = np.array(sorted(chain.from_iterable(members), key=names.__getitem__), np.int64)
+        numbers = workloads[ordered]
+        begins = np.flatnonzero(np.diff(numbers, prepend=-1)) if len(ordered) else ordered
+        begins = np.append(begins, len(ordered))
+        rank = np.zeros(len(names), np.int64)
+        rank[ordered] = np.repeat(np.arange(len(begins) - 1), np.diff(begins))
+        return MemberOrder(ordered, begins, rank)
+
+    def whole_workloads(self, members: Indices) -> tuple[Indices, Indices, Indices]:
+        """The workloads of these members, in order, no workload twice.
+
+        Returns the first member of each, all their members, and for each of these the place of its workload among them.
+        """
+        ranks = np.unique(self.rank[members])
+        begins, counts = self.begins[ranks], self.begins[ranks + 1] - self.begins[ranks]
+        workload = np.repeat(np.arange(len(ranks)), counts)
+        within = np.arange(len(workload)) - np.repeat(np.cumsum(counts) - counts, counts)
+        return self.members[begins], self.members[begins[workload] + within], workload
