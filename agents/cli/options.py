@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Group, Parameter
 
@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from agents.settings.tree import Settings
 
 _GROUP = Group("Settings", sort_key=9)
+Output = Annotated[
+    Literal["table", "json", "yaml", "csv", "md"],
+    Parameter(name=("--output", "-o"), help="For people (`table`, `md`) or for programs, with amounts in cores and bytes."),
+]
 
 
 @Parameter(name="*", group=_GROUP)

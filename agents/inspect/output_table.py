@@ -1,0 +1,71 @@
+"""Rows in the form that was asked for: aligned columns for people; JSON, YAML, CSV and Markdown for programs and reports.
+
+A row is a mapping from column to text or number; the columns stand in the order of the first row's keys. Forms for programs carry
+numbers in base units (cores, bytes), which the caller puts into rows of their own.
+"""
+
+import csv
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal
+
+import orjson
+
+OutputForm = Literal["table", "json", "yaml", "csv", "md"]
+Row = Mapping[str, object]
+
+
+def lines(form: OutputForm, shown: Sequence[Row], exact: Sequence[Row], columns: Sequence[str] = ()) -> Iterator[str]:
+    """The lines to print: `shown` for people (table, Markdown), `exact` for programs. `columns` head a table without rows."""
+    match form:
+        case "json":
+            yield from orjson.dumps(list(exact), option=orjson.OPT_INDENT_2).decode().splitlines()
+        case "yaml":
+            yield from _yaml(exact)
+        case "csv":
+            yield from _csv(exact)
+        case "md":
+            yield from _markdown(shown, columns)
+        case "table":
+            yield from _aligned(shown, columns)
+
+
+def _columns(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
+    return list(rows[0]) if rows else list(columns)
+
+
+def _aligned(rows: Sequence[Row], columns: Sequence[str]) -> Iterator[str]:
+    names = _columns(rows, columns)
+    cells = [[name.upper() for name in names], *([_text(row.get(name)) for name in names] for row in rows)]
+    widths = [max(len(line[at]) for line in cells) for at in range(len(names))]
+    for line in cells:
+        yield "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+
+
+def _markdown(rows: Sequence[Row], columns: Sequence[str]) -> Iterator[str]:
+    names = _columns(rows, columns)
+    yield f"| {' | '.join(names)} |"
+    yield f"|{'---|' * len(names)}"
+    for row in rows:
+        cells = (_text(row.get(name)).replace("|", "/").replace("\n", " ") for name in names)
+        yield f"| {' | '.join(cells)} |"
+
+
+def _csv(rows: Sequence[Row]) -> Iterator[str]:
+    out = io.StringIO()
+    if rows:
+        writer = csv.DictWriter(out, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows({name: "" if value is None else value for name, value in row.items()} for row in rows)
+    yield from out.getvalue().splitlines()
+
+
+def _yaml(rows: Sequence[Row]) -> Iterator[str]:
+    import yaml
+
+    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+    yield from yaml.dump([dict(row) for row in rows], Dumper=dumper, sort_keys=False).splitlines()
+
+
+def _text(value: object) -> str:
+    return "" if value is None else str(value)

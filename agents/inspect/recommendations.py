@@ -1,0 +1,105 @@
+"""Runs `ullage recommendations`: what every container requests and should request, the largest saving first. Reads only."""
+
+from collections.abc import Sequence
+
+from agents.inspect import output_table, recommendation_table
+from agents.inspect.output_table import OutputForm, Row
+from agents.inspect.recommendation_table import RecommendedContainer
+from agents.processes.output import data, note
+from agents.settings import log_factory
+from agents.settings.tree import Settings
+from agents.why import describe
+from schemas.names import Amounts
+from streams.log_context import LogContext
+from streams.publishing import source_reports
+from streams.publishing.operator_log import OperatorLog
+
+_COLUMNS = (
+    "namespace",
+    "workload",
+    "pods",
+    "container",
+    "cpu now → target",
+    "cpu bounds",
+    "memory now → target",
+    "memory bounds",
+)
+_LAST = ("saved cpu", "saved memory", "risk", "why")
+
+
+def run(settings: Settings, namespaces: Sequence[str], form: OutputForm, limit: int | None = None) -> None:
+    """Print the rows of the settings' cluster. Raises BadInput for a cluster that no source has named."""
+    topics = log_factory.topics(settings)
+    with log_factory.answering_log(settings) as log:
+        context = LogContext.of(log, topics, settings.cluster.name)
+        source_reports.require_cluster(context, context.cluster)
+        tick = OperatorLog(context).newest_tick()
+        rows = (
+            [] if tick is None else recommendation_table.read(context, tick.at, namespaces, heartbeat=settings.vertical.heartbeat)
+        )
+    shown = rows[:limit]
+    columns = (*_COLUMNS, *_LAST)
+    for line in output_table.lines(form, [_shown(row) for row in shown], [_exact(row) for row in shown], columns):
+        data(line)
+    note(_summary(rows, settings.cluster.name))
+
+
+def _shown(row: RecommendedContainer) -> Row:
+    requests = row.requests or Amounts()
+    return {
+        "namespace": row.namespace,
+        "workload": f"{row.kind}/{row.workload}",
+        "pods": row.pods,
+        "container": row.container,
+        "cpu now → target": f"{_cpu(requests)} → {_cpu(row.target)}",
+        "cpu bounds": f"{_cpu(row.lower)}..{_cpu(row.upper)}",
+        "memory now → target": f"{_memory(requests)} → {_memory(row.target)}",
+        "memory bounds": f"{_memory(row.lower)}..{_memory(row.upper)}",
+        "saved cpu": _cpu(row.saved),
+        "saved memory": _memory(row.saved),
+        "risk": row.risk,
+        "why": row.why,
+    }
+
+
+def _exact(row: RecommendedContainer) -> Row:
+    requests = row.requests or Amounts()
+    amounts = {"requests": requests, "target": row.target, "lower": row.lower, "upper": row.upper, "saved": row.saved}
+    return {
+        "namespace": row.namespace,
+        "kind": row.kind,
+        "workload": row.workload,
+        "container": row.container,
+        "pods": row.pods,
+        **{f"{name}_cpu_cores": amount.cpu for name, amount in amounts.items()},
+        **{f"{name}_memory_bytes": amount.memory for name, amount in amounts.items()},
+        "risk": row.risk,
+        "why": row.why,
+    }
+
+
+def _cpu(amounts: Amounts) -> str:
+    cpu = amounts.cpu
+    if cpu is None:
+        return "-"
+    return f"-{describe.amount(cpu=-cpu)}" if cpu < 0 else describe.amount(cpu=cpu)
+
+
+def _memory(amounts: Amounts) -> str:
+    memory = amounts.memory
+    if memory is None:
+        return "-"
+    return f"-{describe.amount(memory=-memory)}" if memory < 0 else describe.amount(memory=memory)
+
+
+def _summary(rows: Sequence[RecommendedContainer], cluster: str) -> str:
+    if not rows:
+        return (
+            f"nothing is recommended for cluster '{cluster}' yet: `ullage status` says what is waited for. "
+            "The first figures come a minute or two after the first usage"
+        )
+    cpu = sum(row.saved.cpu or 0.0 for row in rows)
+    memory = sum(row.saved.memory or 0 for row in rows)
+    risky = sum(row.risk == "high" for row in rows)
+    saved = f"{_cpu(Amounts(cpu))} CPU and {_memory(Amounts(None, memory))} memory of requests"  # type: ignore[arg-type]  # sums of units
+    return f"{len(rows)} containers; by these targets {saved} would be freed; {risky} at high risk as they are"

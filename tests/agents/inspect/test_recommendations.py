@@ -1,0 +1,172 @@
+"""The table of recommendations, from a log in a file: figures worked out by hand, order, forms, and what it does not know."""
+
+import csv
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+import yaml
+
+from agents import cli
+from schemas.decisions.recommendations import ContainerRecommendation, LastOomKill, RequestsRecommended
+from schemas.facts.pods import ContainerSeen, PodChanged, PodPhase
+from schemas.facts.sources import SourceReported
+from schemas.names import Amounts, Place, PodName, Workload
+from schemas.units import Bytes, Cores
+from streams.codec.event_codec import Codec, tick
+from streams.log.file_log import FileLog
+from streams.log.log_port import NewRecord
+from streams.topics import TOPICS, Topics
+
+SHOP = Topics("ullage", 2)
+NOW = datetime(2026, 1, 5, 12, tzinfo=UTC)
+GIB = 1 << 30
+
+
+def of(cpu: float, gib: float) -> Amounts:
+    return Amounts(Cores(cpu), Bytes(int(gib * GIB)))
+
+
+class Site:
+    def __init__(self, path: Path) -> None:
+        self.path, self.codec = path, Codec(SHOP)
+        with FileLog.open_or_create(path) as log:
+            for topic in TOPICS:
+                log.create(SHOP.wire(topic.name), 2)
+            log.append([tick(SHOP.wire("control"), p, int(NOW.timestamp()) * 1000) for p in range(2)])
+        report = SourceReported(NOW, "demo", "kube", ())
+        self.append(self.codec.encode_for_all(report, topic="cluster-changes", key="demo", source="/test"))
+
+    def append(self, records: list[NewRecord]) -> None:
+        with FileLog(self.path) as log:
+            log.append(records)
+
+    def recommended(
+        self, key: str, target: Amounts, *, ago: float = 60, pods: int = 2, oom: bool = False, none: bool = False
+    ) -> None:
+        at = NOW - timedelta(seconds=ago)
+        killed = LastOomKill(at, PodName("shop", "x", "u"), "app", None, counted=True, place=Place("t", 0, 0)) if oom else None
+        half, double = Amounts(Cores(target.cpu / 2), target.memory // 2), Amounts(Cores(target.cpu * 2), target.memory * 2)
+        container = ContainerRecommendation("app", half, target, double, target)
+        ident = f"recommender/0/{int(at.timestamp() * 1000)}/requests/{key}"
+        event = RequestsRecommended(ident, at, Workload.parse(key), () if none else (container,), {}, pods, killed)
+        partition = SHOP.partition_of(key)
+        self.append([self.codec.encode(event, topic="recommendations", key=key, partition=partition, source="/test")])
+
+    def pod(self, key: str, requests: Amounts, *, ago: float = 120) -> None:
+        workload, at = Workload.parse(key), NOW - timedelta(seconds=ago)
+        seen = ContainerSeen("app", requests)
+        event = PodChanged(at, workload, PodName(workload.namespace, f"{workload.name}-1", "u"), PodPhase.RUNNING, at, (seen,))
+        self.append([self.codec.encode(event, topic="pod-changes", key=key, partition=SHOP.partition_of(key), source="/test")])
+
+    def run(self, *words: str) -> int:
+        where = ["--set", "log.kind=file", "--set", f"log.path={self.path}", "--set", "topics.partitions=2"]
+        return cli.run(["recommendations", *words, *where])
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    site = Site(tmp_path / "log.jsonl")
+    site.pod("demo/shop/Deployment/cart", of(1.0, 4))
+    site.recommended("demo/shop/Deployment/cart", of(0.5, 1.0))
+    site.pod("demo/shop/Deployment/mail", of(1.0, 1), ago=3.5 * 3600)  # a quiet pod is published every three hours
+    site.recommended("demo/shop/Deployment/mail", of(1.0, 1.0))
+    site.pod("demo/bank/StatefulSet/books", of(0.1, 0.25))
+    site.recommended("demo/bank/StatefulSet/books", of(0.5, 1.0), pods=3)
+    site.recommended("demo/bank/Deployment/gone", of(0.1, 0.1))
+    site.recommended("elsewhere/shop/Deployment/cart", of(9.0, 9.0))
+    return site
+
+
+def rows(site: Site, capsys: pytest.CaptureFixture[str], *words: str) -> list[dict[str, object]]:
+    assert site.run("-o", "json", *words) == 0
+    found: list[dict[str, object]] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def test_the_row_that_saves_most_comes_first_and_a_need_comes_last(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    found = rows(site, capsys)
+    assert [row["workload"] for row in found] == ["cart", "gone", "mail", "books"]
+    cart, gone, mail, books = found
+    assert (cart["saved_cpu_cores"], cart["saved_memory_bytes"]) == (2 * (1.0 - 0.5), 2 * 3 * GIB)
+    assert (books["saved_cpu_cores"], books["saved_memory_bytes"]) == (pytest.approx(3 * -0.4), 3 * -GIB * 3 // 4)
+    assert (cart["requests_cpu_cores"], cart["target_memory_bytes"], cart["lower_cpu_cores"]) == (1.0, GIB, 0.25)
+    assert (mail["requests_cpu_cores"], gone["requests_cpu_cores"], gone["saved_cpu_cores"]) == (1.0, None, None)
+
+
+def test_risk_and_reason_say_what_staying_as_it_is_may_do(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    site.pod("demo/shop/Deployment/hungry", of(0.1, 2.0))
+    site.recommended("demo/shop/Deployment/hungry", of(0.5, 2.0))
+    site.pod("demo/shop/Deployment/killed", of(0.5, 2.0))
+    site.recommended("demo/shop/Deployment/killed", of(0.5, 2.0), oom=True)
+    site.pod("demo/shop/Deployment/bare", Amounts())
+    site.recommended("demo/shop/Deployment/bare", of(0.5, 2.0))
+    assert {row["workload"]: (row["risk"], row["why"]) for row in rows(site, capsys)} == {
+        "cart": ("low", "uses less"),
+        "mail": ("low", "fits"),
+        "books": ("high", "too little memory"),
+        "gone": ("unknown", "no pod seen"),
+        "hungry": ("medium", "too little CPU"),
+        "killed": ("high", "OOM killed lately"),
+        "bare": ("medium", "no requests set"),
+    }
+
+
+def test_the_highest_turn_counts_and_a_withdrawn_recommendation_is_not_shown(
+    site: Site, capsys: pytest.CaptureFixture[str]
+) -> None:
+    site.recommended("demo/shop/Deployment/cart", of(0.7, 1.0), ago=3000)  # a worker repeats what it said before a crash
+    site.recommended("demo/shop/Deployment/mail", of(0.1, 1.0), ago=1, none=True)
+    assert {row["workload"]: row["target_cpu_cores"] for row in rows(site, capsys)}["cart"] == 0.5
+    assert "mail" not in {row["workload"] for row in rows(site, capsys)}
+
+
+@pytest.mark.parametrize(("words", "namespaces"), [(["-n", "bank"], {"bank"}), (["-n", "s*", "-n", "b?nk"], {"shop", "bank"})])
+def test_namespaces_may_be_patterns(
+    words: list[str], namespaces: set[str], site: Site, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert {row["namespace"] for row in rows(site, capsys, *words)} == namespaces
+
+
+def test_all_forms_carry_the_same_rows(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    by_json = rows(site, capsys)
+    site.run("-o", "yaml")
+    assert yaml.safe_load(capsys.readouterr().out) == by_json
+    site.run("-o", "csv")
+    by_csv = list(csv.DictReader(capsys.readouterr().out.splitlines()))
+    assert [(row["workload"], row["saved_cpu_cores"]) for row in by_csv] == [
+        (row["workload"], "" if row["saved_cpu_cores"] is None else str(row["saved_cpu_cores"])) for row in by_json
+    ]
+
+
+def test_a_table_shows_amounts_as_people_write_them_and_a_sum(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    assert site.run() == 0
+    said = capsys.readouterr()
+    head, cart, *_ = said.out.splitlines()
+    assert head.split()[:4] == ["NAMESPACE", "WORKLOAD", "PODS", "CONTAINER"]
+    assert "shop       Deployment/cart" in cart
+    assert "1000m → 500m" in cart
+    assert "4.00 GiB → 1.00 GiB" in cart
+    assert "1000m" in cart
+    assert "6.00 GiB" in cart
+    # saved: cart 1 core and 6 GiB, books -1.2 cores and -2.25 GiB, mail nothing
+    assert said.err == (
+        "4 containers; by these targets -200m CPU and 3.75 GiB memory of requests would be freed; 1 at high risk as they are\n"
+    )
+    assert site.run("-o", "md", "--limit", "1") == 0
+    head, line, row = capsys.readouterr().out.splitlines()
+    assert head.startswith("| namespace | workload |")
+    assert line.count("---|") == head.count("|") - 1 == row.count("|") - 1
+
+
+def test_nothing_yet_says_where_to_look(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert Site(tmp_path / "log.jsonl").run() == 0
+    said = capsys.readouterr()
+    assert said.out.startswith("NAMESPACE")
+    assert "nothing is recommended for cluster 'demo' yet: `ullage status` says what is waited for" in said.err
+
+
+def test_a_cluster_that_no_source_has_named_is_refused(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    assert site.run("--cluster", "dmeo") == 2
+    assert "no source has named a cluster 'dmeo'; the log has 'demo'" in capsys.readouterr().err
