@@ -4,8 +4,9 @@ from agents.cli.options import CommonOptions, given
 
 
 def doctor(*, common: CommonOptions | None = None) -> int:
-    """Check Python, Java, Kafka's jars, the broker, the topics, the disk and the settings; each line says what to do.
+    """Check Python, Java, Kafka's jars, broker, topics, disk, settings and the cluster; each line says what to do.
 
+    Of the cluster: whether it answers, what each component may do there, CRDs, metrics API, webhook, clock, its name in the log.
     Exits with 1 when something failed. Changes nothing.
     """
     from agents.inspect import doctor as command

@@ -8,10 +8,10 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
+from agents.inspect import cluster_checks
+from agents.inspect.doctor_check import DoctorCheck
 from agents.processes.output import data
 from agents.settings.tree import Settings
 from streams.errors import BadInput, UllageError
@@ -19,25 +19,17 @@ from streams.errors import BadInput, UllageError
 _NEWEST = (3, 14)
 _OLDEST = (3, 11)
 _ROOM_MB = 1024
-
-
-@dataclass(frozen=True, slots=True)
-class DoctorCheck:
-    """The outcome of one check. `fix` says what to do, and is empty when there is nothing to do."""
-
-    level: Literal["ok", "warn", "fail"]
-    name: str
-    finding: str
-    fix: str = ""
+_NAMES = 9
+"""Characters of a check's name."""
 
 
 def run(load: Callable[[], Settings]) -> int:
     """Print a line for each check, with its fix. Returns 1 when a check failed, else 0."""
     failed = False
     for check in all_checks(load):
-        data(f"{check.level:<4}  {check.name:<9} {check.finding}")
+        data(f"{check.level:<4}  {check.name:<{_NAMES}} {check.finding}")
         if check.fix:
-            data(f"                {check.fix}")
+            data(f"{'':{_NAMES + 7}}{check.fix}")
         failed |= check.level == "fail"
     return int(failed)
 
@@ -55,6 +47,7 @@ def all_checks(load: Callable[[], Settings]) -> Iterator[DoctorCheck]:
         return
     yield DoctorCheck("ok", "settings", f"they make sense; the log is {settings.log.kind}")
     yield from the_log(settings)
+    yield from cluster_checks.all_checks(settings)
 
 
 def python(version: tuple[int, int]) -> DoctorCheck:

@@ -24,6 +24,7 @@ _COLUMNS = (
     "memory now → target",
     "memory bounds",
 )
+_MANY_CORES = 10.0
 _LAST = ("saved cpu", "saved memory", "risk", "why")
 
 
@@ -82,6 +83,8 @@ def _cpu(amounts: Amounts) -> str:
     cpu = amounts.cpu
     if cpu is None:
         return "-"
+    if abs(cpu) >= _MANY_CORES:
+        return f"{cpu:.1f} cores"
     return f"-{describe.amount(cpu=-cpu)}" if cpu < 0 else describe.amount(cpu=cpu)
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from streams.broker import Broker, BrokerSettings
-from tests.bench import hostile_tenant, measure, present, recorded, vertical, webhook
+from tests.bench import hostile_tenant, measure, present, reading, recorded, vertical, webhook
 from tests.bench.measure import Site
 
 
@@ -122,6 +122,7 @@ async def main(only: int | None, profile: str | None) -> Results:
                 await site.close()
         if not profile and only is None:
             present.measure(partial(put, results), broker.bootstrap)
+            reading.measure(partial(put, results), broker.bootstrap)
             recorded.measure(partial(put, results))
             hostile_tenant.measure(partial(put, results))
             webhook.measure(partial(put, results), broker.bootstrap)

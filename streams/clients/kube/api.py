@@ -72,11 +72,12 @@ class ResponseTooLarge(GiveUp):
 
 @dataclass(frozen=True, slots=True)
 class ApiResponse:
-    """Status code, body, and the pause that the server asked for in `Retry-After`, if it did."""
+    """Status code, body, the pause that the server asked for in `Retry-After`, if it did, and its time as its `Date` has it."""
 
     code: int
     body: bytes
     retry_after: str | None = None
+    date: str | None = None
 
 
 class Api:
@@ -125,7 +126,7 @@ class Api:
             body = read_body(response, most=request.most_bytes or MOST_BYTES, within=Seconds(self._timeout * WHOLE_TIMEOUTS))
         except BodyTooLarge as error:
             raise ResponseTooLarge(doing=request.doing, to=request.to, answer=str(error)) from error
-        return ApiResponse(response.status, body, response.headers.get("Retry-After"))
+        return ApiResponse(response.status, body, response.headers.get("Retry-After"), response.headers.get("Date"))
 
     def _send(self, request: ApiRequest, timeout: float | tuple[float, float]) -> urllib3.BaseHTTPResponse:
         """Reads the credentials anew when they are due. An error about them is not quoted, because it may hold a secret."""

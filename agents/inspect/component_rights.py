@@ -1,0 +1,65 @@
+"""What each component must be allowed to do in a cluster. A test holds it against deploy/rbac, which grants exactly these."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+_VPA = "autoscaling.k8s.io"
+
+
+@dataclass(frozen=True, slots=True)
+class AccessRight:
+    """One verb on one resource (`pods/eviction` names a subresource); `own`: in the component's namespace, else in all."""
+
+    verb: str
+    group: str
+    resource: str
+    name: str = ""
+    own: bool = False
+
+    def __str__(self) -> str:
+        """`create pods/eviction`."""
+        of = f".{self.group}" if self.group else ""
+        return f"{self.verb} {self.resource}{of}" + (f" '{self.name}'" if self.name else "")
+
+    def review(self, namespace: str) -> dict[str, object]:
+        """The SelfSubjectAccessReview that asks for it. `namespace` is the components' own."""
+        resource, _, sub = self.resource.partition("/")
+        attributes = {"verb": self.verb, "group": self.group, "resource": resource, "subresource": sub, "name": self.name}
+        if self.own:
+            attributes["namespace"] = namespace
+        return {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectAccessReview",
+            "spec": {"resourceAttributes": {name: value for name, value in attributes.items() if value}},
+        }
+
+
+def _each(verbs: str, group: str, resources: str) -> tuple[AccessRight, ...]:
+    return tuple(AccessRight(verb, group, resource) for resource in resources.split() for verb in verbs.split())
+
+
+RIGHTS: Mapping[str, tuple[AccessRight, ...]] = {
+    "source kube": (
+        *_each("list watch", "", "events limitranges nodes pods replicationcontrollers"),
+        *_each("list watch", "apps", "daemonsets deployments replicasets statefulsets"),
+        *_each("list watch", "batch", "cronjobs jobs"),
+        *_each("list watch", _VPA, "verticalpodautoscalercheckpoints verticalpodautoscalers"),
+    ),
+    "source usage": _each("list", "metrics.k8s.io", "pods"),
+    "consumer status": (
+        *_each("get list", _VPA, "verticalpodautoscalers"),
+        *_each("patch", _VPA, "verticalpodautoscalers/status"),
+    ),
+    "consumer resizer": (*_each("get", "", "pods"), *_each("patch", "", "pods/resize")),
+    "consumer evictor": (*_each("get", "", "pods"), *_each("create", "", "pods/eviction")),
+    "consumer webhook": (
+        *_each("get", "apps", "daemonsets deployments replicasets statefulsets"),
+        *_each("get", "batch", "cronjobs jobs"),
+        *_each("create", "admissionregistration.k8s.io", "mutatingwebhookconfigurations"),
+        AccessRight("create", "coordination.k8s.io", "leases", own=True),
+    ),
+}
+"""By component, as its command is called. Rights on single named objects are left out where a broader one is asked for."""
+
+WATCHING = ("source kube", "source usage")
+"""Components without which nothing is seen."""

@@ -1,0 +1,102 @@
+{{/* Names and what every object carries. Names are fixed, as in deploy/rbac: one release a cluster. */}}
+{{- define "ullage.labels" -}}
+app.kubernetes.io/name: ullage
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- end }}
+
+{{- define "ullage.brokers" -}}
+{{- if eq .Values.kafka.kind "single" -}}
+ullage-kafka.{{ .Release.Namespace }}.svc:9092
+{{- else -}}
+{{- required "kafka.brokers is needed: HOST:PORT of your Kafka, or kafka.kind=single to try without one" .Values.kafka.brokers -}}
+{{- end -}}
+{{- end }}
+
+{{/* The components that run in this mode: name, account, command, values, and what is peculiar to it. */}}
+{{- define "ullage.components" -}}
+{{- $v := .Values -}}
+{{- $acts := eq $v.mode "apply" -}}
+{{- $writes := ne $v.mode "watch" -}}
+{{- $list := list
+  (dict "name" "clock" "account" "ullage-agents" "args" (list "source" "clock") "values" $v.clock)
+  (dict "name" "worker" "account" "ullage-agents" "args" (list "worker") "values" $v.worker "many" true)
+  (dict "name" "source-kube" "account" "ullage-source-kube" "args" (list "source" "kube") "values" $v.sourceKube "api" true)
+  (dict "name" "source-usage" "account" "ullage-source-usage" "args" (list "source" "usage") "values" $v.sourceUsage "api" true) -}}
+{{- if $writes -}}
+{{- $list = append $list (dict "name" "consumer-status" "account" "ullage-consumer-status" "args" (list "consumer" "status") "values" $v.statusConsumer "api" true) -}}
+{{- end -}}
+{{- if $acts -}}
+{{- $list = append $list (dict "name" "consumer-resizer" "account" "ullage-consumer-resizer" "args" (list "consumer" "resizer") "values" $v.resizer "api" true) -}}
+{{- $list = append $list (dict "name" "consumer-evictor" "account" "ullage-consumer-evictor" "args" (list "consumer" "evictor") "values" $v.evictor "api" true) -}}
+{{- $list = append $list (dict "name" "webhook" "account" "ullage-webhook" "args" (list "consumer" "webhook") "values" $v.webhookServer "api" true "many" true "port" 8000) -}}
+{{- end -}}
+{{- $list | toJson -}}
+{{- end }}
+
+{{/* The settings of all components, as ullage.yaml. What `settings` says wins. */}}
+{{- define "ullage.settings" -}}
+{{- $security := dict "protocol" .Values.kafka.security.protocol -}}
+{{- with .Values.kafka.security.mechanism }}{{ $_ := set $security "mechanism" . }}{{ end -}}
+{{- $cluster := dict "name" .Values.clusterName -}}
+{{- $usage := dict "reads" .Values.usage.reads -}}
+{{- $tree := dict
+  "log" (dict "brokers" (include "ullage.brokers" .) "security" $security)
+  "topics" (dict "prefix" .Values.kafka.topicPrefix "partitions" (int .Values.kafka.partitions) "replication" (int .Values.kafka.replication))
+  "cluster" $cluster
+  "usage" $usage
+  "vertical" (dict "recommender" .Values.recommender)
+  "webhook" (dict "namespace" .Release.Namespace "failure_policy" .Values.webhook.failurePolicy) -}}
+{{- with .Values.usage.prometheusUrl }}{{ $_ := set $tree "prometheus" (dict "url" .) }}{{ end -}}
+{{- mergeOverwrite $tree (deepCopy .Values.settings) | toYaml -}}
+{{- end }}
+
+{{- define "ullage.securityContext" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities: {drop: ["ALL"]}
+{{- end }}
+
+{{- define "ullage.podSecurityContext" -}}
+runAsNonRoot: true
+runAsUser: 10001
+runAsGroup: 10001
+fsGroup: 10001
+seccompProfile: {type: RuntimeDefault}
+{{- end }}
+
+{{- define "ullage.image" -}}
+{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- end }}
+
+{{/* Environment by which secrets of Kafka reach the settings. */}}
+{{- define "ullage.environment" -}}
+{{- with .Values.kafka.security.secret }}
+- {name: ULLAGE_LOG__SECURITY__USERNAME, valueFrom: {secretKeyRef: {name: {{ . }}, key: username, optional: true}}}
+- {name: ULLAGE_LOG__SECURITY__PASSWORD, valueFrom: {secretKeyRef: {name: {{ . }}, key: password, optional: true}}}
+{{- if has $.Values.kafka.security.protocol (list "SSL" "SASL_SSL") }}
+- {name: ULLAGE_LOG__SECURITY__CA, value: /etc/ullage/kafka/ca.crt}
+{{- end }}
+{{- if eq $.Values.kafka.security.protocol "SSL" }}
+- {name: ULLAGE_LOG__SECURITY__CERTIFICATE, value: /etc/ullage/kafka/user.crt}
+- {name: ULLAGE_LOG__SECURITY__KEY, value: /etc/ullage/kafka/user.key}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- define "ullage.mounts" -}}
+- {name: settings, mountPath: /etc/ullage/settings, readOnly: true}
+- {name: tmp, mountPath: /tmp}
+{{- if .Values.kafka.security.secret }}
+- {name: kafka, mountPath: /etc/ullage/kafka, readOnly: true}
+{{- end }}
+{{- end }}
+
+{{- define "ullage.volumes" -}}
+- {name: settings, configMap: {name: ullage-settings}}
+- {name: tmp, emptyDir: {sizeLimit: 256Mi}}
+{{- with .Values.kafka.security.secret }}
+- {name: kafka, secret: {secretName: {{ . }}}}
+{{- end }}
+{{- end }}

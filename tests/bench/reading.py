@@ -1,0 +1,92 @@
+"""How long commands that only read need on a log of a real size."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+
+import psutil
+
+from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
+from schemas.facts.pods import ContainerSeen, PodChanged, PodPhase
+from schemas.facts.sources import SourceReported
+from schemas.names import Amounts, PodName, Workload
+from schemas.units import Bytes, Cores
+from streams.admin import topic_admin
+from streams.codec import event_codec
+from streams.codec.event_codec import Codec
+from streams.log.kafka_connection import KafkaConnection
+from streams.log.kafka_log import KafkaLog
+from streams.log.log_port import NewRecord
+from streams.topics import Topics
+
+WORKLOADS = 10_000
+HOURS = 4
+_TICK_MS, _PARTITIONS, _BATCH = 500, 4, 20_000
+_NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+Put = Callable[[str, float, str, str], None]
+
+
+def measure(put: Put, brokers: str, workloads: int = WORKLOADS) -> None:
+    """Write the last hours of a cluster with so many workloads, and ask for its table of recommendations."""
+    topics, connection = Topics("benchreading", _PARTITIONS), KafkaConnection(brokers)
+    with topic_admin.connect(connection) as admin:
+        topic_admin.apply(admin, topic_admin.plan(admin, topics.specs()))
+    codec = Codec(topics)
+    with KafkaLog(connection) as log:
+        batch: list[NewRecord] = []
+        for record in _hours(topics, codec, workloads):
+            batch.append(record)
+            if len(batch) == _BATCH:
+                log.append(batch)
+                batch = []
+        report = SourceReported(_NOW, "prod", "kube", ())
+        log.append([*batch, *codec.encode_for_all(report, topic="cluster-changes", key="prod", source="/b")])
+    command = [sys.executable, "-m", "agents", "recommendations", "-o", "csv", "--brokers", brokers, "--cluster", "prod"]
+    sets = ["--set", f"topics.prefix={topics.prefix}", "--set", f"topics.partitions={_PARTITIONS}"]
+    began = time.perf_counter()
+    process = psutil.Popen([*command, *sets], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    lines = process.stdout.read().count(b"\n")
+    took = time.perf_counter() - began
+    process.wait()
+    assert lines == workloads + 1
+    put(f"recommendations of {workloads:,} workloads, the whole command", took, "s", "<= 1")
+
+
+def _hours(topics: Topics, codec: Codec, workloads: int) -> Iterator[NewRecord]:
+    """Ticks of all inputs, with every workload's pod once in three hours and its recommendation once in the last."""
+    period = timedelta(milliseconds=_TICK_MS)
+    steps = HOURS * 3_600_000 // _TICK_MS
+    at = _NOW - steps * period
+    pods: dict[int, list[int]] = {}
+    for n in range(workloads):
+        pods.setdefault(steps // HOURS + 1 + n * (3 * steps // HOURS) // workloads, []).append(n)
+    for step in range(steps + 1):
+        for n in pods.get(step, ()):
+            yield _pod(topics, codec, n, at)
+            yield _recommendation(topics, codec, n, _NOW - timedelta(seconds=n * 3500 / workloads))
+        for name in ("control", "pod-changes"):
+            yield from (event_codec.tick(topics.wire(name), p, int(at.timestamp() * 1000)) for p in range(_PARTITIONS))
+        at += period
+
+
+def _workload(n: int) -> Workload:
+    return Workload("prod", f"ns-{n % 50}", "Deployment", f"web-{n}")
+
+
+def _pod(topics: Topics, codec: Codec, n: int, at: datetime) -> NewRecord:
+    workload = _workload(n)
+    seen = ContainerSeen("app", Amounts(Cores(1.0), Bytes(1 << 30)))
+    event = PodChanged(at, workload, PodName(workload.namespace, f"web-{n}-x", f"u{n}"), PodPhase.RUNNING, at, (seen,))
+    return codec.encode(event, topic="pod-changes", key=workload.key, partition=topics.partition_of(workload.key), source="/b")
+
+
+def _recommendation(topics: Topics, codec: Codec, n: int, at: datetime) -> NewRecord:
+    workload, amounts = _workload(n), Amounts(Cores(0.25 + n / 1e5), Bytes(300 << 20))
+    container = ContainerRecommendation("app", amounts, amounts, amounts, amounts)
+    partition = topics.partition_of(workload.key)
+    ident = f"recommender/{partition}/{int(at.timestamp() * 1000)}/requests/{workload.key}"
+    event = RequestsRecommended(ident, at, workload, (container,), {"samples": 1440}, 3)
+    return codec.encode(event, topic="recommendations", key=workload.key, partition=partition, source="/b")

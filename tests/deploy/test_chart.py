@@ -1,0 +1,51 @@
+"""The Helm chart's files, without Helm: what they say of our program is true. tests/controlplane renders and applies them."""
+
+import json
+import re
+from pathlib import Path
+
+import jsonschema
+import pytest
+import yaml
+
+from agents.cli.program import app
+from agents.operate import topics_file
+
+ROOT = Path(__file__).parents[2]
+CHART = ROOT / "deploy/helm/ullage"
+COMMANDS = re.compile(r'"args" \(list ((?:"[a-z]+" ?)+)\)')
+
+
+def test_the_topics_of_the_chart_are_those_of_the_program() -> None:
+    written = (CHART / "files/topics.json").read_text(encoding="utf-8")
+    assert written.rstrip() == topics_file.text(), "python -m agents.operate.topics_file > deploy/helm/ullage/files/topics.json"
+
+
+def test_the_roles_of_the_chart_are_the_files_of_deploy_rbac() -> None:
+    assert (CHART / "rbac").resolve() == ROOT / "deploy/rbac"
+    named = set(
+        re.findall(r'"((?:agents|source|consumer)[a-z-]*)"', (CHART / "templates/roles.yaml").read_text(encoding="utf-8"))
+    )
+    assert named == {file.stem for file in (ROOT / "deploy/rbac").glob("*.yaml")} - {"checkpoints-export"}
+
+
+def test_every_command_of_a_component_is_one_of_ours() -> None:
+    found = [re.findall(r'"([a-z]+)"', text) for text in COMMANDS.findall((CHART / "templates/_names.tpl").read_text("utf-8"))]
+    assert len(found) == 8
+    for words in found:
+        app.parse_args([*words, "--config", "x"], exit_on_error=False, print_error=False)
+
+
+def values() -> dict[str, object]:
+    found: dict[str, object] = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
+    return found
+
+
+def test_the_schema_knows_every_value_and_takes_the_defaults_once_the_cluster_has_a_name() -> None:
+    schema = json.loads((CHART / "values.schema.json").read_text(encoding="utf-8"))
+    assert set(values()) <= set(schema["properties"])
+    jsonschema.validate({**values(), "clusterName": "prod"}, schema)
+    with pytest.raises(jsonschema.ValidationError, match="'' does not match"):
+        jsonschema.validate(values(), schema)
+    with pytest.raises(jsonschema.ValidationError, match="'on' is not one of"):
+        jsonschema.validate({**values(), "clusterName": "prod", "mode": "on"}, schema)
