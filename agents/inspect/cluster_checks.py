@@ -89,8 +89,8 @@ def _rights(api: "Api", component: str, namespace: str) -> DoctorCheck:
     if not missing:
         return DoctorCheck("ok", "rights", f"this account may do what {component} needs")
     listed = ", ".join(map(str, missing[:4])) + (f" and {len(missing) - 4} more" if len(missing) > 4 else "")  # noqa: PLR2004  # enough to see what is meant
-    level = "warn" if component not in WATCHING else "fail"
-    return DoctorCheck(level, "rights", f"this account may not do what {component} needs: {listed}", _DENIED)
+    finding = f"this account may not do what {component} needs: {listed}"
+    return DoctorCheck("fail" if component in WATCHING else "warn", "rights", finding, _DENIED)
 
 
 def _allowed(api: "Api", right: AccessRight, namespace: str) -> bool:
