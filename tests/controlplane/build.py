@@ -19,6 +19,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 HERE = Path(__file__).parent / "build"
+HELM_HERE = Path(__file__).parent / "helm_build"
+HELM = "helm.sh/helm/v3/cmd/helm"
 VERSION = "1.36.3"
 GO = (1, 26)
 NEEDED_BYTES = 5 << 30
@@ -51,10 +53,19 @@ class BuildError(Exception):
 
 def folder() -> Path:
     """Where the programs of this go.mod lie, or would lie."""
+    return _folder("controlplane", HERE, (ETCD, OTHERS, VPA, VPA_CRDS, STAGES, PLAIN, STAMPED))
+
+
+def helm() -> Path:
+    """Where the program `helm` lies, or would lie."""
+    return _folder("helm", HELM_HERE, (HELM, PLAIN)) / "helm"
+
+
+def _folder(name: str, here: Path, decides: tuple[object, ...]) -> Path:
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    parts = [(HERE / name).read_bytes() for name in ("go.mod", "go.sum")]
-    parts.append(repr((ETCD, OTHERS, VPA, VPA_CRDS, STAGES, PLAIN, STAMPED)).encode())
-    return cache / "ullage" / "controlplane" / hashlib.sha256(b"\0".join(parts)).hexdigest()[:16]
+    parts = [(here / file).read_bytes() for file in ("go.mod", "go.sum")]
+    parts.append(repr(decides).encode())
+    return cache / "ullage" / name / hashlib.sha256(b"\0".join(parts)).hexdigest()[:16]
 
 
 def ensure() -> Path:
@@ -68,6 +79,22 @@ def ensure() -> Path:
             _check_go()
             _check_space(made.parent)
             _make(made)
+    return made
+
+
+def ensure_helm() -> Path:
+    """The program `helm`, built if need be. Raises BuildError."""
+    made = helm()
+    if made.is_file():
+        return made
+    made.parent.mkdir(parents=True, exist_ok=True)
+    with _alone(made.with_suffix(".lock")):
+        if not made.is_file():
+            _check_go()
+            _say("building helm (minutes when Go's cache is cold)")
+            making = made.with_suffix(".new")
+            _go(["build", *PLAIN, "-ldflags", "-s -w", "-o", str(making), HELM], here=HELM_HERE)
+            making.rename(made)
     return made
 
 
@@ -142,10 +169,10 @@ def _check_space(cache: Path) -> None:
             raise BuildError(f"Only {free / 1e9:.1f} GB are free for '{place}'; building needs {NEEDED_BYTES / 1e9:.1f} GB.")
 
 
-def _go(arguments: list[str]) -> str:
+def _go(arguments: list[str], *, here: Path = HERE) -> str:
     """What Go printed. Its own newer toolchains are not fetched: that would be a download nobody asked for."""
     environment = {**os.environ, "CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOWORK": "off"}
-    done = subprocess.run(["go", *arguments], cwd=HERE, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(["go", *arguments], cwd=here, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         last = " | ".join((done.stderr or done.stdout).strip().splitlines()[-3:])
         raise BuildError(f"'go {arguments[0]}' ended with code {done.returncode}: {last}")
@@ -158,9 +185,9 @@ def _say(sentence: str) -> None:
 
 
 def main() -> int:
-    """Build, and print the folder."""
+    """Build, and print the folder and the program."""
     try:
-        sys.stdout.write(f"{ensure()}\n")
+        sys.stdout.write(f"{ensure()}\n{ensure_helm()}\n")
     except BuildError as error:
         _say(str(error))
         return 1
