@@ -48,6 +48,7 @@ test-kafka-slow: setup ## the longer ones: torture in short, real traces, every 
 
 test-controlplane: setup ## the tests on a real Kubernetes control plane (built once, with Go 1.26)
 	$(BIN)/python tests/controlplane/build.py
+	$(BIN)/python tests/controlplane/build.py helm
 	$(REAL) tests/controlplane
 
 demo: setup ## a simulated day in about a minute, on real Kafka

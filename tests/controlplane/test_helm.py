@@ -50,7 +50,7 @@ VALUES: Mapping[str, Mapping[str, object]] = {
 def helm(tmp_path_factory: pytest.TempPathFactory) -> Path:
     program = build.helm()
     if not program.is_file():
-        pytest.skip(f"there is no Helm at '{program}': python tests/controlplane/build.py builds it")
+        pytest.skip(f"there is no Helm at '{program}': python tests/controlplane/build.py helm builds it")
     del tmp_path_factory
     return program
 
