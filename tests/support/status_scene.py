@@ -15,6 +15,7 @@ from schemas.decisions.recommendations import ContainerRecommendation, RequestsR
 from schemas.decisions.vpa_conditions import VpaConditionsDecided
 from schemas.facts.pods import PodChanged, PodDeleted, PodPhase
 from schemas.facts.sources import SourceReported
+from schemas.ids import DecisionId
 from schemas.names import Amounts, PodName, Workload
 from schemas.outcomes import StatusWritten
 from schemas.policies.vpa import TargetRef, VpaChanged, VpaRemoved
@@ -101,6 +102,8 @@ class StatusScene:
     real: float = 1000.0
     now: int = -1
     """The number of the last tick."""
+    newest: int = -1
+    """The newest turn of a recommendation. Time does not lag behind it, since the stage refuses what is of a turn to come."""
 
     def __post_init__(self) -> None:
         self.codec = Codec(self.topics)
@@ -115,8 +118,8 @@ class StatusScene:
             self.log.create(self.topics.wire(topic.name), self.topics.partitions)
 
     def decide(self) -> None:
-        """A millisecond goes by, and the stage takes the turn."""
-        self.tick(self.now + 1)
+        """A millisecond goes by, or all the time up to the newest recommendation, and the stage takes the turn."""
+        self.tick(max(self.now + 1, self.newest))
         self.runner.run()
 
     def decisions(self) -> list[VpaConditionsDecided]:
@@ -142,6 +145,7 @@ class StatusScene:
                     for partition in range(self.topics.partitions):
                         self._append(event, "policies", event.key, partition)
                 case RequestsRecommended():
+                    self.newest = max(self.newest, DecisionId.parse(event.id).turn)
                     self._append(event, "recommendations-by-cluster", "demo", self.topics.partition_of("demo"))
                 case SourceReported():
                     self._append(event, "cluster-changes", "demo", self.topics.partition_of("demo"))
