@@ -143,12 +143,12 @@ def test_what_a_hostile_tenant_writes_is_set_aside_and_a_good_workload_is_served
         site.tick()
     site.commands.wait(lambda: site.recommended(GOOD), 90, "the good workload is served")
     site.commands.wait(lambda: site.marks() >= 6, 60, "every stage has written a checkpoint")
-    # 35 VPAs for three stages and two partitions, 11 pods for one, and the three raw records: policies for three stages
-    site.commands.wait(lambda: len(site.letters()) == 35 * 3 * 2 + 11 + 1 + 3 + 1, 60, "all of it is set aside")
+    # 35 VPAs for five stages and two partitions, 11 pods for two, and the raw records: for two, five and three stages
+    site.commands.wait(lambda: len(site.letters()) == 35 * 5 * 2 + 11 * 2 + 2 + 5 + 3, 60, "all of it is set aside")
     reasons = Counter(re.sub(r"[0-9]+", "N", orjson.loads(r.value or b"")["reason"]) for r in site.letters())
-    assert reasons["containers has N entries; more than N are not possible"] == 3 * 2 + 1
-    assert reasons["annotations has N characters; more than N are not possible"] == 34 * 3 * 2
-    assert reasons["labels has N entries; more than N are not possible"] == 10
+    assert reasons["containers has N entries; more than N are not possible"] == 5 * 2 + 2
+    assert reasons["annotations has N characters; more than N are not possible"] == 34 * 5 * 2
+    assert reasons["labels has N entries; more than N are not possible"] == 10 * 2
     site.commands.kill("worker")
     site.commands.start("again", "worker")
     before = site.marks()

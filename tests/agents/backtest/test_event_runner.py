@@ -156,8 +156,4 @@ def test_stages_on_events_decide_and_remember_what_they_do_on_a_log(turns: list[
 def test_a_record_that_cannot_be_read_is_a_dead_letter_of_each_stage_that_reads_it() -> None:
     runner = EventRunner(PIPELINE, Topics(partitions=1), ticked_topics())
     found = runner.turn(START, [RoutedEvent(None, "policies", 0), RoutedEvent(None, "pod-metrics", 0)])
-<<<<<<< HEAD
     assert [turn.dead_letters for turn in found] == [len({"policies", "pod-metrics"} & set(stage.reads)) for stage in PIPELINE]
-=======
-    assert [turn.dead_letters for turn in found] == [2, 1, 1, 1]  # only the recommender reads pod-metrics
->>>>>>> 33a1a65 (Let scenes keep time with the recommendations that they say)

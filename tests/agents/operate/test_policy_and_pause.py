@@ -189,6 +189,8 @@ def test_the_status_says_the_time_the_switch_and_the_dead_letters(desk: Desk, ca
         "recommender   no decision in the last hour",
         "conditions    no decision in the last hour",
         "updater       no decision in the last hour",
+        "scaler        no decision in the last hour",
+        "forecaster    no decision in the last hour",
         "consumers     no outcome in the last hour",
         "dead letters  0",
     ]
