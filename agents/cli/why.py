@@ -12,7 +12,7 @@ def why(
         str,
         Parameter(
             help="A decision's id, an outcome's id, a pod (its name, NAMESPACE/NAME, or its uid), a VPA (NAMESPACE/NAME), a "
-            "workload (NAMESPACE/KIND/NAME, or shorter), or a place in the log (TOPIC:PARTITION:OFFSET)."
+            "workload (NAMESPACE/KIND/NAME, or shorter), a node or a node group, or a place in the log (TOPIC:PARTITION:OFFSET)."
         ),
     ],
     /,

@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from itertools import chain
 
 from agents.pipeline import told_topics
-from agents.why import admitted_pods, describe
+from agents.why import admitted_pods, describe, node_decisions
 from schemas.decisions.forecasts import LoadForecast
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
 from schemas.decisions.recommendations import CitedRules, RequestsRecommended
@@ -83,6 +83,7 @@ class Explanation:
 def explain(context: LogContext, asked: str) -> Explanation:
     """Explain a decision by its id, an outcome's id, or the newest about a pod (`namespace/name`, its name, or its uid) or a VPA.
 
+    Or the newest about a node or a node group, or about a pod that waits for a node.
     Or the newest recommendation of a workload (`namespace/name`, its kind between them or not), or the record at a place
     (`topic:partition:offset`).
 
@@ -102,10 +103,13 @@ class _Search:
     def explain(self, asked: str) -> Explanation:
         if _PLACE.fullmatch(asked):
             return self._at_place(asked)
-        found = self._by_id(asked) or self._by_outcome(asked) or self._by_pod(asked)
+        found = self._by_id(asked) or self._by_outcome(asked)
+        found = found or node_decisions.about_waiting_pod(asked, self._mentioning, self.codec.decode_or_none)
+        found = found or self._by_pod(asked)
         if found is None and (admitted := self._by_admission(asked)) is not None:
             return admitted
         found = found or self._by_vpa(asked)
+        found = found or node_decisions.about_node(asked, self._mentioning, self.codec.decode_or_none)
         if found is None:
             return self._workload(asked)
         return self._answer(asked, found)
@@ -118,7 +122,7 @@ class _Search:
             return Explanation(asked, scaling[0], (), is_decision=False, scaling=scaling[1:])
         if found is None:
             topics = " or ".join(_decision_topics())
-            raise BadInput(f"nothing in {topics} has the id, pod, VPA or workload '{asked}'{self._deleted()}")
+            raise BadInput(f"nothing in {topics} has the id, pod, VPA, node or workload '{asked}'{self._deleted()}")
         return replace(self._answer(asked, found), scaling=scaling)
 
     def _by_scaled(self, asked: str) -> list[Record]:

@@ -80,7 +80,7 @@ def test_why_names_the_pod_the_recommendation_and_the_outcome(
 
 def test_why_of_nobody_is_a_sentence(played: tuple[Path, DayState], capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["why", "nobody", "--config", str(played[0])]) == 2
-    assert "has the id, pod, VPA or workload 'nobody'" in capsys.readouterr().err
+    assert "has the id, pod, VPA, node or workload 'nobody'" in capsys.readouterr().err
 
 
 def test_tap_shows_what_is_wanted_and_no_ticks(played: tuple[Path, DayState], capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,80 @@
+"""Finding the decision about a node, a node group, or a pod that waits for a node."""
+
+from collections.abc import Callable, Iterator
+from datetime import datetime
+
+from agents.engine.turn import Event
+from schemas.decisions.node_updates import NodeRemovalPlanned, ScaleRefused, ScaleUpPlanned
+from schemas.facts.scheduled_pods import PodPlacementChanged, PodPlacementRemoved
+from schemas.names import PodName
+from schemas.subjects import SubjectKind
+from streams.log.log_port import Record
+
+Mentioning = Callable[[str, str], Iterator[Record]]
+"""The records of a topic (second) that mention a text (first)."""
+Decode = Callable[[Record], Event | None]
+
+DECISIONS, PLACEMENTS = "node-updates", "scheduling-changes"
+
+
+def about_node(asked: str, mentioning: Mentioning, decode: Decode) -> Record | None:
+    """The newest decision about a node (its name, its uid or its instance) or a node group."""
+
+    def fits(event: Event | None) -> bool:
+        match event:
+            case NodeRemovalPlanned():
+                return asked in (event.node, event.node_uid, event.instance)
+            case ScaleUpPlanned():
+                return asked == event.group
+            case ScaleRefused():
+                node = event.subject.kind in (SubjectKind.NODE, SubjectKind.NODE_GROUP)
+                return node and asked in (event.subject.name, event.subject.uid)
+            case _:
+                return False
+
+    return _newest(asked, fits, mentioning, decode)
+
+
+def about_waiting_pod(asked: str, mentioning: Mentioning, decode: Decode) -> Record | None:
+    """The newest decision about a pod that waits for a node: growth for it, or why none of its shape is helped.
+
+    None for a pod that does not wait. What is said of other pods of its shape is said of it.
+    """
+    placed = _placement(asked, mentioning, decode)
+    if placed is None or not placed.unschedulable:
+        return None
+    key = f"{placed.pod.namespace}/{placed.pod.name}"
+    found = _newest(key, lambda event: isinstance(event, ScaleUpPlanned) and key in event.examples, mentioning, decode)
+    refused = _newest(
+        placed.shape,
+        lambda event: isinstance(event, ScaleRefused) and event.subject.uid == placed.shape,
+        mentioning,
+        decode,
+    )
+    times = [(event.at, record) for record in (found, refused) if record is not None and (event := decode(record)) is not None]
+    return max(times, key=lambda one: one[0])[1] if times else None
+
+
+def _placement(asked: str, mentioning: Mentioning, decode: Decode) -> PodPlacementChanged | None:
+    """Where a pod is, by the newest fact."""
+    newest: PodPlacementChanged | None = None
+    for record in mentioning(asked.rpartition("/")[2], PLACEMENTS):
+        event = decode(record)
+        if isinstance(event, PodPlacementChanged) and _is(event.pod, asked):
+            newest = event
+        elif isinstance(event, PodPlacementRemoved) and newest is not None and event.pod.uid == newest.pod.uid:
+            newest = None
+    return newest
+
+
+def _is(pod: PodName, asked: str) -> bool:
+    return asked in (pod.uid, pod.name, f"{pod.namespace}/{pod.name}")
+
+
+def _newest(text: str, fits: Callable[[Event | None], bool], mentioning: Mentioning, decode: Decode) -> Record | None:
+    newest: tuple[datetime, Record] | None = None
+    for record in mentioning(text, DECISIONS):
+        event = decode(record)
+        if event is not None and fits(event) and (newest is None or event.at >= newest[0]):
+            newest = (event.at, record)
+    return newest[1] if newest else None
