@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from streams.broker import Broker, BrokerSettings
-from tests.bench import hostile_tenant, measure, present, reading, recorded, vertical, webhook
+from tests.bench import hostile_tenant, measure, node_scaling, present, reading, recorded, vertical, webhook
 from tests.bench.measure import Site
 
 
@@ -129,6 +129,8 @@ async def main(only: int | None, profile: str | None) -> Results:
     shutil.rmtree(folder)
     if not profile:
         vertical.measure(partial(put, results), only or max(vertical.COUNTS))
+    if not profile and only is None:
+        node_scaling.measure(partial(put, results))
     return results
 
 

@@ -291,6 +291,9 @@ class ScalerState:
             if plan.id == event.decision:
                 if event.result is Result.DONE:
                     self.plans.upsert(key, replace(plan, done=True))
+                    group = self.groups.get(f"{event.subject.cluster}/{plan.group}")
+                    if group is not None:
+                        self._settle(group.fact)
                 else:
                     self.plans.remove(key)
                     self.finished.append((key, plan, event))

@@ -70,6 +70,18 @@ def test_a_group_that_was_planned_for_is_not_planned_again_until_it_was_decided_
     assert run.grown == [("a", 0, 1)]
 
 
+def test_a_group_that_has_its_size_before_its_consumer_says_so_may_grow_again() -> None:
+    run = ScalerRun(group(), shape())
+    run.step(*waiting(4))
+    run.run(2.0)
+    run.step(group(desired=1))
+    run.answer(run.of(ScaleUpPlanned)[0], Result.DONE)
+    run.step(*joined("n1"), *[pod(f"web-{number}", node="n1") for number in range(4)])
+    run.step(*[pod(f"more-{number}") for number in range(4)])
+    run.run(12.0)
+    assert run.grown == [("a", 0, 1), ("a", 1, 2)]
+
+
 def test_in_shadow_a_plan_is_said_once_however_often_it_would_be_made() -> None:
     run = ScalerRun(group(), shape(), mode=Mode.SHADOW)
     run.step(*waiting(4))
