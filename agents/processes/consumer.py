@@ -54,6 +54,7 @@ def status(context: LogContext, settings: Settings) -> StatusConsumer:
         context,
         VpaStatusClient(Api(cluster_factory.connection(settings.cluster)), settings.cluster.namespaces),
         StatusOptions(how.writers, how.rate, how.burst, vertical.recommender, vertical.humanize_memory),
+        lease=holder_lease("status", settings),
     )
 
 

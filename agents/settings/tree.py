@@ -131,7 +131,7 @@ class ClusterSettings(SettingsGroup):
     replicas: bool = False
     """Whether to watch what scales workloads as well: EHPAs, predictions, HPAs, and the scale of what they scale."""
     lease_namespace: Name | None = None
-    """Where the Leases are by which two resizers or evictors take turns; unset means the pod's own namespace, or none outside."""
+    """Where two instances of a consumer take turns by Leases; unset means the pod's own namespace, or none outside."""
     start: datetime | None = None
     """When the simulated cluster begins, in event time with an offset; unset means at the first tick."""
     period_seconds: Annotated[int, Field(ge=1, le=86_400)] = 60

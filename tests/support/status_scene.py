@@ -24,6 +24,7 @@ from streams.clients.kube.api import Api
 from streams.clients.kube.vpa_status_client import VpaStatusClient
 from streams.codec.event_codec import Codec, tick
 from streams.consumers.executing.cursor import Cursor
+from streams.consumers.executing.holder_lease import HolderLease
 from streams.consumers.vpa_status.status_consumer import StatusConsumer, StatusOptions
 from streams.log.log_port import Log
 from streams.log.memory_log import MemoryLog
@@ -128,14 +129,14 @@ class StatusScene:
         events = [self.codec.decode(record) for record in Cursor(self.log, places).catch_up()]
         return [event for event in events if isinstance(event, VpaConditionsDecided)]
 
-    def consumer(self) -> StagedConsumer:
+    def consumer(self, lease: HolderLease | None = None) -> StagedConsumer:
         """A consumer that has read nothing yet."""
         configuration = official.Configuration(host=self.url, retries=False)
         configuration.proxy = None
         api = VpaStatusClient(Api(self.api or official.ApiClient(configuration)))
         context = LogContext(self.log, self.topics, self.codec, "demo")
         options = StatusOptions(writers=4, rate=1e6, burst=1000)
-        return StagedConsumer(self, StatusConsumer(context, api, options, clock=lambda: self.real))
+        return StagedConsumer(self, StatusConsumer(context, api, options, clock=lambda: self.real, lease=lease))
 
     def say(self, *events: Event) -> None:
         """Put events where they belong."""

@@ -11,6 +11,7 @@ The executor decides nothing; what to do is the handler's business.
 
 import threading
 from collections.abc import Callable, Collection, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Generic, Protocol, TypeVar
@@ -36,8 +37,6 @@ _IDLE = 0.2
 """Seconds between looks at the log."""
 _UPKEEP = timedelta(minutes=1)
 """Event time between two rounds of upkeep."""
-_LAST_WORDS = 5.0
-"""Seconds to give the Lease back."""
 _SLACK = timedelta(days=1)
 """Times within a partition can go back a little, because a worker that recovers publishes some decisions again."""
 _log = structlog.get_logger(__name__)
@@ -195,17 +194,8 @@ class Executor:
 
     def run(self, stop: threading.Event) -> None:
         """Work until `stop` is set, then give the Lease back. While the log is away nothing is done."""
-        if self._lease is None:
+        with nullcontext() if self._lease is None else self._lease.renewed(self._name):
             self._work(stop)
-            return
-        ended = threading.Event()
-        keeper = threading.Thread(target=self._lease.keep, args=(ended,), name=f"{self._name} lease", daemon=True)
-        keeper.start()
-        try:
-            self._work(stop)
-        finally:
-            ended.set()
-            keeper.join(_LAST_WORDS)
 
     def _work(self, stop: threading.Event) -> None:
         while not stop.is_set():

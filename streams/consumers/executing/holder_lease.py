@@ -11,7 +11,8 @@ The official client's leader election is not used: it goes by the wall clock, an
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 
 import structlog
@@ -27,6 +28,8 @@ HELD = Seconds(7.0)
 """For so long after the beginning of a renewal the holder may act."""
 ROUND = Seconds(2.0)
 """Seconds between two renewals, or two looks at somebody else's Lease."""
+_LAST_WORDS = 5.0
+"""Seconds to give the Lease back."""
 _log = structlog.get_logger(__name__)
 
 
@@ -86,6 +89,18 @@ class HolderLease:
             self.release()
         except (TryAgain, GiveUp) as error:
             self._say("the Lease could not be given back", str(error))
+
+    @contextmanager
+    def renewed(self, name: str) -> Iterator[None]:
+        """Keep the Lease in a thread while the block runs, then give it back. `name` says whose it is."""
+        ended = threading.Event()
+        keeper = threading.Thread(target=self.keep, args=(ended,), name=f"{name} lease", daemon=True)
+        keeper.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            keeper.join(_LAST_WORDS)
 
     def _write(self, lease: Json | None, spec: Json, holder: str) -> bool:
         """Put our name on it; False when another instance was faster."""

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol
@@ -25,6 +26,7 @@ from streams import refused_records
 from streams.clients.kube.vpa_status_client import VpaStatusObject
 from streams.codec.event_codec import latest_tick
 from streams.consumers.executing.cursor import Cursor
+from streams.consumers.executing.holder_lease import HolderLease
 from streams.consumers.executing.rate_limit import RateLimit
 from streams.consumers.vpa_status.status_writer import StatusApi, StatusWriter, WrittenStatus
 from streams.errors import BadRecord, EdgeError, LogUnavailable, TryAgain, Unreachable
@@ -80,12 +82,21 @@ _Ended = WrittenStatus | EdgeError | None
 
 
 class StatusConsumer:
-    """The consumer of the context's cluster. `clock` counts real seconds, for pauses after a refusal."""
+    """The consumer of the context's cluster. `clock` counts real seconds, for pauses after a refusal.
+
+    With a `lease`, it only reads while another instance holds it.
+    """
 
     def __init__(
-        self, context: LogContext, api: ListingApi, options: StatusOptions, *, clock: Callable[[], float] = time.monotonic
+        self,
+        context: LogContext,
+        api: ListingApi,
+        options: StatusOptions,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        lease: HolderLease | None = None,
     ) -> None:
-        self._context, self._api, self._clock = context, api, clock
+        self._context, self._api, self._clock, self._lease = context, api, clock, lease
         limit = RateLimit(options.rate, options.burst, clock=clock)
         self._writer = StatusWriter(api, limit, options.recommender, humanize=options.humanize)
         self._pool = ThreadPoolExecutor(options.writers, thread_name_prefix="status")
@@ -105,7 +116,7 @@ class StatusConsumer:
         """Read the log to its end and write some objects; how many outcomes were appended. Raises LogUnavailable."""
         appended = self._flush()
         self._read()
-        if self._now is None or self._clock() < self._away or not self._list():
+        if self._now is None or not self._may_write or self._clock() < self._away or not self._list():
             return appended
         for newest, ended in self._write_due():
             self._finish(newest, ended, self._now)
@@ -115,10 +126,18 @@ class StatusConsumer:
     def waiting(self) -> int:
         """How many objects could be looked at now."""
         now = self._clock()
-        return 0 if now < self._away else sum(at <= now for at in self._due.values())
+        return 0 if now < self._away or not self._may_write else sum(at <= now for at in self._due.values())
+
+    @property
+    def _may_write(self) -> bool:
+        return self._lease is None or self._lease.held
 
     def run(self, stop: threading.Event) -> None:
-        """Work until `stop` is set. While the log is away nothing is done."""
+        """Work until `stop` is set, then give the Lease back. While the log is away nothing is done."""
+        with nullcontext() if self._lease is None else self._lease.renewed("status"):
+            self._work(stop)
+
+    def _work(self, stop: threading.Event) -> None:
         try:
             while not stop.is_set():
                 try:

@@ -12,7 +12,9 @@ from schemas.outcomes import Result
 from schemas.policies.vertical import ContainerMode, ContainerPolicy
 from schemas.policies.vpa import VpaRemoved
 from streams.codec.event_codec import causes, header
+from streams.consumers.executing.holder_lease import DURATION, HolderLease
 from streams.log.log_port import NewRecord
+from tests.support.api_objects import ApiObjects
 from tests.support.status_scene import AT, HOUR, START, StatusScene, gone, pod, said, vpa
 from tests.support.vpa_server import HANG_UP, Json, VpaServer
 
@@ -53,6 +55,18 @@ def test_a_recommendation_is_written_in_the_words_of_the_api(scene: StatusScene,
             ]
         },
     }
+
+
+def test_of_two_consumers_the_one_that_holds_the_lease_writes_and_the_other_takes_over(scene: StatusScene) -> None:
+    objects, real = ApiObjects(), [0.0]
+    one, other = (HolderLease(objects, "ullage-status", name, clock=lambda: real[0]) for name in ("one", "other"))
+    assert (one.renew(), other.renew()) == (True, False)
+    scene.say(vpa(), said())
+    first, second = scene.consumer(one), scene.consumer(other)
+    assert (second.poll_once(), second.waiting) == (0, 0)
+    real[0] = DURATION
+    assert other.renew()
+    assert (first.poll_once(), second.poll_once()) == (0, 1)
 
 
 def test_a_write_is_an_outcome_that_names_the_decision_which_names_what_it_rests_on(scene: StatusScene) -> None:
