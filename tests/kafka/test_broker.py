@@ -3,6 +3,7 @@ import itertools
 import os
 import re
 import signal
+import stat
 import subprocess
 import sys
 import threading
@@ -73,6 +74,23 @@ def test_the_data_survives_a_stop_and_a_kill(tmp_path: Path, embedded: Broker) -
         broker.start()
         assert _values(where, "kept", 3) == [b"one", b"two", b"three"]
     assert (tmp_path / "kafka" / "log" / "meta.properties").exists()
+
+
+def test_what_the_broker_writes_is_for_its_owner_alone(tmp_path: Path, embedded: Broker) -> None:
+    assert embedded.running
+    before = os.umask(0)  # the most careless that a shell may be
+    try:
+        with Broker(_small(tmp_path / "kafka")) as broker:
+            _make_topic(broker.bootstrap, "private")
+            _produce(broker.bootstrap, "private", b"secret")
+            made = [tmp_path / "kafka", *(tmp_path / "kafka").rglob("*")]
+            rights = {path: stat.S_IMODE(path.stat().st_mode) for path in made if path.exists()}
+    finally:
+        os.umask(before)
+    assert len(rights) > 20
+    assert {path.name: oct(mode) for path, mode in rights.items() if mode & 0o077} == {}
+    assert rights[tmp_path / "kafka" / "server.properties"] == 0o600
+    assert rights[tmp_path / "kafka" / "log"] == rights[tmp_path / "kafka"] == 0o700
 
 
 def test_a_second_broker_on_the_same_data_is_refused(tmp_path: Path, embedded: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
