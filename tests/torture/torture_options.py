@@ -27,7 +27,7 @@ class TortureOptions:
     partitions: int = 4
     broker_kills: int = 1
     freezes: int = 3
-    tear: float = 0.002
+    tear: float = 0.0005
     """Chance that a worker dies in the middle of writing a chunk of a checkpoint."""
     rest: float = 5.0
     """Seconds at most between two blows."""
@@ -55,7 +55,6 @@ SHORT = TortureOptions(
     kills=3,
     partitions=2,
     freezes=1,
-    tear=0.0005,
     rest=4.0,
     workloads=30,
     deployments=6,
