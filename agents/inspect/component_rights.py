@@ -51,8 +51,8 @@ RIGHTS: Mapping[str, tuple[AccessRight, ...]] = {
         *_each("get list", _VPA, "verticalpodautoscalers"),
         *_each("patch", _VPA, "verticalpodautoscalers/status"),
     ),
-    "consumer resizer": (*_each("get", "", "pods"), *_each("patch", "", "pods/resize")),
-    "consumer evictor": (*_each("get", "", "pods"), *_each("create", "", "pods/eviction")),
+    "consumer resizer": (*_each("get", "", "pods"), *_each("patch", "", "pods/resize"), *_each("create", "", "events")),
+    "consumer evictor": (*_each("get", "", "pods"), *_each("create", "", "pods/eviction events")),
     "consumer webhook": (
         *_each("get", "apps", "daemonsets deployments replicasets statefulsets"),
         *_each("get", "batch", "cronjobs jobs"),
