@@ -28,6 +28,6 @@ def recommendations(
     The row that saves most comes first; a core counts as much as 8 GiB. `saved` is over all pods, negative where more is needed.
     Reads the log only, and changes nothing.
     """
-    from agents.inspect import recommendations as command
+    from agents.inspect import recommendations_command as command
 
     command.run(given(common).settings(cluster__name=cluster), namespace, output, limit)
