@@ -87,5 +87,5 @@ def test_a_pod_that_runs_is_not_explained_by_what_was_said_while_it_waited() -> 
     run.run(5.0)
     kept = Kept()
     kept.keep(pod("web-0"), *run.decided, pod("web-0", node="n1"))
-    with pytest.raises(BadInput, match="nothing in node-updates"):
+    with pytest.raises(BadInput, match="has the id, pod, VPA, node or workload"):
         kept.why("shop/web-0")
