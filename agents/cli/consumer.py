@@ -6,7 +6,7 @@ from cyclopts import Parameter
 
 from agents.cli.options import CommonOptions, given
 
-Name = Literal["resizer", "evictor", "status", "webhook", "metrics-api", "asg"]
+Name = Literal["resizer", "evictor", "status", "webhook", "metrics-api", "autoscalers", "asg"]
 
 
 def consumer(
@@ -15,8 +15,9 @@ def consumer(
         Parameter(
             help=(
                 "Which: `resizer` changes requests in place, `evictor` evicts, `status` writes the status of VPA objects, "
-                "`webhook` gives new pods what is recommended, `metrics-api` tells autoscalers what is forecast, `asg` lets "
-                "Auto Scaling Groups grow and takes single nodes away."
+                "`webhook` gives new pods what is recommended, `metrics-api` tells autoscalers what is forecast, "
+                "`autoscalers` keeps what follows from EHPAs, and scales, `asg` lets Auto Scaling Groups grow and takes "
+                "single nodes away."
             ),
             negative=(),
         ),

@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import Protocol
 
 from agents.processes.consumer_asg import asg
+from agents.processes.consumer_autoscalers import autoscalers
 from agents.processes.consumer_metrics_api import metrics_api
 from agents.processes.consumer_webhook import real_time, webhook, webhook_leases
 from agents.processes.output import note
@@ -145,6 +146,8 @@ def run(settings: Settings, names: Sequence[str]) -> None:
                 consumer: Consumer = ready.of(webhook(opened, settings, WebhookMetrics(telemetry.registry)))
             elif name == "metrics-api":
                 consumer = ready.of(metrics_api(opened, settings, MetricsApiMetrics(telemetry.registry)))
+            elif name == "autoscalers":
+                consumer = autoscalers(opened, settings, holder_lease("autoscalers", settings))
             else:
                 consumer = MAKERS[name](opened(), settings)
             threads.append(threading.Thread(target=consumer.run, args=(stop,), name=name, daemon=True))

@@ -16,6 +16,7 @@ from agents.logic.replicas.forecaster_settings import ForecasterSettings
 from agents.logic.updates.update_settings import UpdateSettings
 from agents.logic.vertical.vertical_settings import VerticalSettings
 from agents.settings.aws_settings import AwsSettings, NodeDrainSettings
+from agents.settings.autoscaler_settings import AutoscalerSettings
 from agents.settings.metrics_api_settings import MetricsApiSettings
 from agents.settings.settings_group import SettingsGroup
 from agents.settings.usage_source_settings import HistorySettings, PrometheusSettings, UsageSourceSettings
@@ -218,6 +219,8 @@ class Settings(BaseSettings):
     """How a node is emptied before its instance is terminated."""
     webhook: WebhookSettings = WebhookSettings()
     """The admission webhook."""
+    autoscalers: AutoscalerSettings = AutoscalerSettings()
+    """The consumer that keeps generated autoscalers, and scales."""
     metrics_api: MetricsApiSettings = MetricsApiSettings()
     """The consumer that answers for external metrics."""
     metrics: MetricsSettings = MetricsSettings()

@@ -19,7 +19,7 @@ import psutil
 import yaml
 from kubernetes import client as official
 
-from tests.controlplane import changes, flags, metrics, pki, stages
+from tests.controlplane import changes, crane_types, flags, metrics, pki, stages
 from tests.controlplane.asking import Asking, wait_for
 from tests.controlplane.changes import Change
 from tests.controlplane.flags import HOST, Place
@@ -153,18 +153,25 @@ class Plane:
         wait_for(self._all_known, timeout=_START_WAIT, what="the VPA and metrics APIs are served")
 
     def _register(self) -> None:
-        """The VPA's types, and who answers for metrics.k8s.io."""
+        """The VPA's types, those of deploy/crds, and who answers for metrics.k8s.io."""
         files = sorted((self._built / "crds").iterdir())
+        files += sorted(crane_types.CRDS.iterdir())
         documents = [document for file in files for document in yaml.safe_load_all(file.read_text(encoding="utf-8")) if document]
         asked = [("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", document) for document in documents]
         asked += metrics.registration(self.metrics.port)
         wait_for(lambda: self.ask.find("/api/v1/namespaces/kube-system"), what="the namespace kube-system")
         with ThreadPoolExecutor(4) as at_once:
-            list(at_once.map(lambda pair: self.ask.post(pair[0], json.loads(json.dumps(pair[1], default=str))), asked))
+            list(
+                at_once.map(
+                    lambda pair: self.ask.post(f"{pair[0]}?fieldValidation=Strict", json.loads(json.dumps(pair[1], default=str))),
+                    asked,
+                )
+            )
 
     def _all_known(self) -> bool:
         kinds = ("verticalpodautoscalers", "verticalpodautoscalercheckpoints")
         served = [f"/apis/autoscaling.k8s.io/v1/{kind}" for kind in kinds]
+        served += [f"{crane_types.ROOTS[plural]}/{plural}" for plural in crane_types.CUSTOM]
         return all(self.ask.good(path) for path in [*served, f"{metrics.ROOT}/nodes", "/api/v1/namespaces/default"])
 
 

@@ -141,8 +141,7 @@ _names = (f"web-{number}" for number in itertools.count(1))
 
 @pytest.fixture(scope="module")
 def typed(plane: Plane) -> Iterator[World]:
-    """A namespace on a plane that has the types."""
-    crane_types.install(plane.ask)
+    """A namespace for all tests of this file."""
     world = World(plane.ask)
     yield world
     world.close()

@@ -37,6 +37,8 @@ MIB = 1 << 20
 
 CORE, APPS, VPA = "", "apps", "autoscaling.k8s.io"
 KUBE, USAGE, STATUS = "source-kube", "source-usage", "consumer-status"
+AUTOSCALERS, METRICS_API = "consumer-autoscalers", "consumer-metrics-api"
+CRANE, PREDICTION, HPA = "autoscaling.crane.io", "prediction.crane.io", "autoscaling"
 RESIZER, EVICTOR, WEBHOOK, EXPORT, AGENTS = (
     "consumer-resizer",
     "consumer-evictor",
@@ -45,10 +47,10 @@ RESIZER, EVICTOR, WEBHOOK, EXPORT, AGENTS = (
     "agents",
 )
 ASG = "consumer-asg"
-COMPONENTS = {KUBE, USAGE, STATUS, RESIZER, EVICTOR, WEBHOOK, EXPORT, AGENTS, ASG}
+COMPONENTS = {KUBE, USAGE, STATUS, RESIZER, EVICTOR, WEBHOOK, EXPORT, AGENTS, AUTOSCALERS, METRICS_API, ASG}
 RIGHTS: tuple[tuple[str, str, str, set[str]], ...] = (
     (CORE, "pods", "get", {RESIZER, EVICTOR}),
-    (CORE, "pods", "list", {KUBE, ASG}),
+    (CORE, "pods", "list", {KUBE, ASG, AUTOSCALERS}),
     (CORE, "pods", "watch", {KUBE}),
     (CORE, "pods", "create", set()),
     (CORE, "pods", "update", set()),
@@ -74,11 +76,25 @@ RIGHTS: tuple[tuple[str, str, str, set[str]], ...] = (
     (APPS, "deployments", "list", {KUBE}),
     (APPS, "deployments", "get", {WEBHOOK}),
     (APPS, "deployments", "patch", set()),
-    (APPS, "deployments/scale", "get", {KUBE, WEBHOOK}),
-    (APPS, "deployments/scale", "patch", set()),
+    (APPS, "deployments/scale", "get", {KUBE, WEBHOOK, AUTOSCALERS}),
+    (APPS, "deployments/scale", "patch", {AUTOSCALERS}),
     (APPS, "replicasets", "get", {WEBHOOK}),
     ("policy", "poddisruptionbudgets", "list", {KUBE}),
     ("policy", "poddisruptionbudgets", "update", set()),
+    (HPA, "horizontalpodautoscalers", "get", {AUTOSCALERS}),
+    (HPA, "horizontalpodautoscalers", "create", {AUTOSCALERS}),
+    (HPA, "horizontalpodautoscalers", "patch", {AUTOSCALERS}),
+    (HPA, "horizontalpodautoscalers", "delete", {AUTOSCALERS}),
+    (CRANE, "effectivehorizontalpodautoscalers", "get", {AUTOSCALERS}),
+    (CRANE, "effectivehorizontalpodautoscalers", "create", set()),
+    (CRANE, "effectivehorizontalpodautoscalers", "delete", set()),
+    (CRANE, "effectivehorizontalpodautoscalers/status", "patch", {AUTOSCALERS}),
+    (CRANE, "substitutes", "delete", {AUTOSCALERS}),
+    (PREDICTION, "timeseriespredictions", "create", {AUTOSCALERS}),
+    (PREDICTION, "timeseriespredictions/status", "patch", {AUTOSCALERS}),
+    ("apiregistration.k8s.io", "apiservices", "create", {METRICS_API}),
+    ("apiregistration.k8s.io", "apiservices", "update", set()),
+    ("apiregistration.k8s.io", "apiservices", "delete", set()),
     (VPA, "verticalpodautoscalers", "list", {KUBE, STATUS}),
     (VPA, "verticalpodautoscalers", "get", {STATUS}),
     (VPA, "verticalpodautoscalers", "patch", set()),

@@ -1,12 +1,14 @@
-"""The scale subresource of any object that has one, found through the server's discovery of kinds.
+"""The scale subresource of any object that has one, found through the server's discovery of kinds: read, and set.
 
 Where a kind stands on the server is looked up once and kept until `forget_kinds`, which the caller calls now and then.
 """
 
+from dataclasses import dataclass
+
 import msgspec
 
 from streams.clients.kube import api_paths
-from streams.clients.kube.api import Api, ApiRequest
+from streams.clients.kube.api import MERGE_PATCH, Api, ApiRequest
 from streams.clients.kube.controllers import ControllerKey, ObjectScale
 from streams.clients.kube.watched_objects import ScaleObject
 from streams.errors import GiveUp
@@ -32,8 +34,21 @@ class _Group(msgspec.Struct, frozen=True):
     versions: list[_Version] = []
 
 
+@dataclass(frozen=True, slots=True)
+class FoundScale:
+    """A scale as it was read: replicas asked for and there, the selector of the pods, and what a change must name."""
+
+    path: str
+    to: str
+    replicas: int
+    there: int
+    selector: str
+    uid: str
+    version: str
+
+
 class ScaleClient:
-    """The scales of one API server. For one thread."""
+    """The scales of one API server. Threads may share it."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
@@ -48,6 +63,31 @@ class ScaleClient:
 
         Raises TryAgain, Unreachable, and GiveUp also for a kind that the server does not know.
         """
+        found = self._first(key)
+        return None if found is None else ObjectScale(found[1].status.selector, tuple(found[1].metadata.owner_references))
+
+    def find(self, key: ControllerKey) -> FoundScale | None:
+        """As `look_up`, with what there is to know of replicas. The key names its apiVersion, also of a well-known kind."""
+        found = self._first(key)
+        if found is None:
+            return None
+        path, scale = found
+        about, status = scale.metadata, scale.status
+        return FoundScale(
+            path, str(key), scale.spec.replicas, status.replicas, status.selector, about.uid, about.resource_version
+        )
+
+    def set(self, found: FoundScale, replicas: int) -> None:
+        """Ask for so many replicas, if nobody has changed the object since it was read. Raises TryAgain when somebody has."""
+        about = {"uid": found.uid, "resourceVersion": found.version}
+        request = ApiRequest(
+            found.path, "setting the scale of", found.to, "PATCH",
+            {"metadata": about, "spec": {"replicas": replicas}}, MERGE_PATCH,
+        )  # fmt: skip
+        self._api.read(request, msgspec.Raw)
+
+    def _first(self, key: ControllerKey) -> tuple[str, ScaleObject] | None:
+        """The first scale that is there, and its path."""
         api_paths.check_kind(key.kind)
         known = False
         for version in self._versions(key.api_version):
@@ -57,7 +97,7 @@ class ScaleClient:
                 path = api_paths.scoped(api_paths.root(version), key.namespace, plural, key.name, "scale")
                 found = self._api.find(ApiRequest(path, "reading the scale of", str(key)), ScaleObject)
                 if found is not None:
-                    return ObjectScale(found.status.selector, tuple(found.metadata.owner_references))
+                    return path, found
         if not known:
             raise GiveUp(doing="looking up", to=str(key), answer=f"no '{key.kind}' is known in '{key.api_version}'")
         return None
@@ -75,12 +115,12 @@ class ScaleClient:
 
     def _plurals(self, version: str, kind: str) -> tuple[list[str], list[str]]:
         """The names that a kind has in paths, and those of them that have a scale. A kind that is absent is not remembered."""
-        if version not in self._kinds:
-            found = self._api.find(ApiRequest(api_paths.root(version), "looking up the kinds of", version), _Kinds)
-            self._kinds[version] = found or _Kinds()
-        kinds = self._kinds[version]
+        kinds = self._kinds.get(version)
+        if kinds is None:
+            kinds = self._api.find(ApiRequest(api_paths.root(version), "looking up the kinds of", version), _Kinds) or _Kinds()
+            self._kinds[version] = kinds
         names = {each.name for each in kinds.resources}
         plurals = [each.name for each in kinds.resources if each.kind == kind and "/" not in each.name]
         if not plurals:
-            del self._kinds[version]
+            self._kinds.pop(version, None)
         return plurals, [plural for plural in plurals if f"{plural}/scale" in names]

@@ -171,15 +171,23 @@ class CronJobObject(msgspec.Struct, frozen=True, gc=False):
 
 
 class ScaleStatus(msgspec.Struct, frozen=True, gc=False):
-    """The pod selector of a scale, as text."""
+    """The pod selector of a scale, as text, and the replicas that there are."""
 
     selector: str = ""
+    replicas: int = 0
+
+
+class ScaleSpec(msgspec.Struct, frozen=True, gc=False):
+    """The replicas that somebody asks for."""
+
+    replicas: int = 0
 
 
 class ScaleObject(msgspec.Struct, frozen=True, gc=False):
     """The scale subresource of any object."""
 
     metadata: ObjectMeta
+    spec: ScaleSpec = ScaleSpec()
     status: ScaleStatus = ScaleStatus()
 
 

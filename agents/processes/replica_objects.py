@@ -1,0 +1,120 @@
+"""Makes the objects that follow from an EHPA with the pure functions of `agents.logic.replicas`."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from agents.logic.replicas import ehpa_manifest, generated_objects, hpa_metrics, prediction_status, scaling_behavior
+from agents.logic.replicas.ehpa_manifest import API, PREDICTED, Ehpa
+from agents.logic.replicas.generated_objects import CannotGenerate, HpaSurroundings, LabelPropagation, TargetPod
+from agents.logic.replicas.prediction_status import PredictedMetric
+from schemas import exact_quantity
+from schemas.decisions.forecasts import LoadForecast, MetricForecast
+from schemas.times import to_seconds
+from streams.consumers.replicas.generated import Json, WantedObject
+
+
+class ReplicaObjects:
+    """`propagation` says which labels and annotations an EHPA hands on."""
+
+    def __init__(self, propagation: LabelPropagation) -> None:
+        self._propagation = propagation
+
+    def needs_pods(self, ehpa: Mapping[str, Any]) -> bool:
+        """Only a forecast of a utilisation has to be told in amounts."""
+        if not (ehpa.get("spec") or {}).get("prediction"):
+            return False
+        metrics = [hpa_metrics.read(entry) for entry in ehpa["spec"].get("metrics") or ()]
+        return any(metric.utilization is not None for metric in metrics)
+
+    def hpa(
+        self, ehpa: Mapping[str, Any], *, pods: Sequence[Mapping[str, Any]], forecast: LoadForecast | None, now: float
+    ) -> WantedObject:
+        """With the whole of its behaviour, as the API server would complete it, so that what somebody adds is seen."""
+        predicted = [
+            {"resourceIdentifier": metric.identifier, "ready": True, "prediction": [{}]}
+            for metric in _metrics(forecast, now)
+            if metric.values
+        ]
+        around = HpaSurroundings([_pod(pod) for pod in pods], predicted, now, self._propagation)
+        try:
+            read = ehpa_manifest.read(ehpa)
+            made = generated_objects.hpa(read, around)
+        except (CannotGenerate, ValueError) as error:
+            return WantedObject(None, str(error))
+        spec: Any = made.manifest["spec"]
+        if "behavior" in spec:
+            spec["behavior"] = scaling_behavior.defaulted(spec["behavior"])
+        if not spec["metrics"]:
+            del spec["metrics"]
+        return WantedObject(made.manifest, left_out=made.left_out)
+
+    def substitute(self, ehpa: Mapping[str, Any]) -> Json:
+        """What it stands for."""
+        read = ehpa_manifest.read(ehpa)
+        target = {"apiVersion": read.target.api, "kind": read.target.kind, "name": read.target.name}
+        about = ehpa_manifest.metadata(read)
+        return {"apiVersion": API, "kind": "Substitute", "metadata": about, "spec": {"substituteTargetRef": target}}
+
+    def tsp(self, ehpa: Mapping[str, Any]) -> WantedObject | None:
+        """None where prediction is off, or nothing could be forecast anyway."""
+        try:
+            read = ehpa_manifest.read(ehpa)
+            if read.prediction is None or not _could_be_forecast(read):
+                return None
+            made = generated_objects.tsp(read)
+        except (CannotGenerate, ValueError) as error:
+            return WantedObject(None, str(error))
+        return WantedObject(made.manifest, left_out=made.left_out)
+
+    def tsp_status(self, tsp: Mapping[str, Any], forecast: LoadForecast | None, now: float) -> tuple[list[Json], Json]:
+        """As of the decision: two windows from then on."""
+        asked = [str(each.get("resourceIdentifier")) for each in tsp["spec"].get("predictionMetrics") or ()]
+        found = {metric.identifier: metric for metric in _metrics(forecast, now)}
+        predicted = [_predicted(identifier, found.get(identifier), forecast) for identifier in asked]
+        at = now if forecast is None else to_seconds(forecast.at)
+        window = int(tsp["spec"].get("predictionWindowSeconds") or 0) if forecast is None else int(forecast.window)
+        return prediction_status.status(predicted, now=at, window=window)
+
+    def is_outdated(self, tsp: Mapping[str, Any], now: float) -> bool:
+        """Whether what it holds ends within a window from now."""
+        held = (tsp.get("status") or {}).get("predictionMetrics") or ()
+        return prediction_status.outdated(held, now=now, window=int(tsp["spec"].get("predictionWindowSeconds") or 0))
+
+
+def _could_be_forecast(ehpa: Ehpa) -> bool:
+    return bool(ehpa.queries) or any(metric.kind in PREDICTED for metric in ehpa.metrics)
+
+
+def _metrics(forecast: LoadForecast | None, now: float) -> Sequence[MetricForecast]:
+    """What is forecast, unless it has expired."""
+    return () if forecast is None or now > to_seconds(forecast.expires) else forecast.metrics
+
+
+def _predicted(identifier: str, found: MetricForecast | None, forecast: LoadForecast | None) -> PredictedMetric:
+    if found is None:
+        until = "" if forecast is None else f": the last one held until {forecast.expires.isoformat()}"
+        return PredictedMetric(identifier, why_not=f"there is no forecast{until}")
+    first, step = int(to_seconds(found.start)), int(found.step)
+    return PredictedMetric(identifier, first, step, found.values, found.message or found.reason)
+
+
+def _pod(pod: Mapping[str, Any]) -> TargetPod:
+    """A pod as the API has it."""
+    about, status, spec = pod["metadata"], pod.get("status") or {}, pod.get("spec") or {}
+    ready: Mapping[str, Any] = next((each for each in status.get("conditions") or () if each.get("type") == "Ready"), {})
+    since = ready.get("lastTransitionTime") if ready.get("status") == "True" else None
+    return TargetPod(
+        str(about["name"]),
+        status.get("phase") == "Running",
+        bool(about.get("deletionTimestamp")),
+        None if since is None else datetime.fromisoformat(str(since)).timestamp(),
+        tuple(
+            (str(container["name"]), _amounts((container.get("resources") or {}).get("requests") or {}))
+            for container in spec.get("containers") or ()
+        ),
+    )
+
+
+def _amounts(requests: Mapping[str, Any]) -> dict[str, int]:
+    return {str(name): exact_quantity.read(value).thousandths for name, value in requests.items()}

@@ -1,0 +1,299 @@
+"""Keeps what follows from EHPAs as it is to be: generated autoscalers, predictions and substitutes, and everybody's status.
+
+It reads which EHPAs and predictions there are, what was forecast and what the control record says from the log, and all else from
+the API server, at the moment of a pass. A pass over an object is due when the log says something new about it, and again after a
+while, because what somebody changed by hand may not be in the log. So it does not matter where an earlier process was killed: the
+next pass finds the world as it is. These objects are no decisions that are carried out once; they are kept, like the status of a
+VPA. What is carried out once, a plan to scale, is the scaler's business.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import structlog
+
+from schemas import times
+from schemas.catalogue import Event
+from schemas.decisions.forecasts import LoadForecast
+from schemas.facts.replica_scaling import HpaGone, HpaSeen, ScaleSeen
+from schemas.outcomes import ObjectWritten, Result
+from schemas.policies.ehpa import EhpaChanged, EhpaRemoved
+from schemas.policies.scaling import ScaleStrategy
+from schemas.policies.time_series_prediction import TimeSeriesPredictionChanged, TimeSeriesPredictionRemoved
+from streams import refused_records
+from streams.compacted_copy import read_present
+from streams.consumers.executing.control_state import ControlState
+from streams.consumers.executing.cursor import Cursor
+from streams.consumers.executing.holder_lease import HolderLease
+from streams.consumers.executing.rate_limit import RateLimit
+from streams.consumers.replicas.ehpa_reconciler import EhpaReconciler, ObjectWrite, PassOrder, PassReport
+from streams.decision_view import DecisionView
+from streams.errors import EdgeError, GiveUp, LogUnavailable, TryAgain, Unreachable
+from streams.log.log_port import NewRecord, Record
+from streams.log_context import LogContext
+from streams.log_range import offset_before_end
+
+_SOURCE = "/ullage/consumer/autoscalers"
+_IDLE = 0.2
+"""Seconds between looks at the log."""
+_AT_ONCE = 100
+"""Objects that are looked at between two looks at the log."""
+_LEAST, _MOST = timedelta(hours=2), timedelta(days=3)
+"""How far back forecasts are read at the start: twice the longest window, within these."""
+_REFUSED_AGAIN = 60.0
+"""Seconds until a pass that was refused for good is tried again: the missing right may have been given since."""
+_log = structlog.get_logger(__name__)
+
+_Policy = EhpaChanged | TimeSeriesPredictionChanged
+
+
+@dataclass(frozen=True, slots=True)
+class AutoscalerOptions:
+    """How often each object is looked at, in seconds, and how many at one time; passes a second on the long run, and at once."""
+
+    resync: float = 30.0
+    preview: float = 15.0
+    writers: int = 8
+    rate: float = 20.0
+    burst: int = 100
+
+
+_Ended = PassReport | EdgeError
+
+
+class AutoscalerConsumer:
+    """The consumer of the context's cluster. With a `lease` that another instance holds it only reads; it does not renew it."""
+
+    def __init__(
+        self,
+        context: LogContext,
+        reconciler: EhpaReconciler,
+        options: AutoscalerOptions | None = None,
+        lease: HolderLease | None = None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._context, self._reconciler, self._options = context, reconciler, options or AutoscalerOptions()
+        self._lease, self._clock = lease, clock
+        self._limit = RateLimit(self._options.rate, self._options.burst, clock=clock)
+        self._pool = ThreadPoolExecutor(self._options.writers, thread_name_prefix="autoscalers")
+        self._control = ControlState(context)
+        self._cursor: Cursor | None = None
+        self._forecasts: DecisionView | None = None
+        self._objects: dict[str, _Policy] = {}
+        self._of_target: dict[str, set[str]] = {}
+        self._due: dict[str, float] = {}
+        """Keys of objects, and the real time at which to look at them."""
+        self._away = float("-inf")
+        self._objection: str | None = ""
+        self._refused: dict[str, str] = {}
+        self._unpublished: list[NewRecord] = []
+
+    def poll_once(self) -> int:
+        """Read the log to its end and look at some objects; how many outcomes were appended. Raises LogUnavailable."""
+        appended = self._flush()
+        self._read()
+        now = self._control.now
+        if now is None or self._clock() < self._away or (self._lease is not None and not self._lease.held):
+            return appended
+        for key, ended in self._run_due(now):
+            self._finish(key, ended, now)
+        return appended + self._flush()
+
+    @property
+    def waiting(self) -> int:
+        """How many objects could be looked at now."""
+        now = self._clock()
+        return 0 if now < self._away else sum(at <= now for at in self._due.values())
+
+    def run(self, stop: threading.Event) -> None:
+        """Work until `stop` is set. While the log is away nothing is done."""
+        try:
+            while not stop.is_set():
+                try:
+                    self.poll_once()
+                except LogUnavailable as error:
+                    _log.warning("the log is away, nothing is done", action="autoscalers", error=str(error))
+                stop.wait(_IDLE)
+        finally:
+            self._pool.shutdown(cancel_futures=True)
+
+    def _start(self) -> Cursor:
+        """The policies in force, forecasts as far back as they may hold, and from now on what triggers a pass."""
+        log, topics = self._context.log, self._context.topics
+        present = read_present(log, topics, "policies", 0)
+        for record in present:
+            self._apply(record)
+        windows = [_window(policy) for policy in self._objects.values()]
+        span = min(max(timedelta(seconds=2 * max(windows, default=0.0)), _LEAST), _MOST)
+        forecasts = self._context.partitions_with("load-forecasts")
+        facts = self._context.cluster_partition("pod-changes-by-cluster")
+        return Cursor(
+            log,
+            {
+                (topics.wire("policies"), 0): present.position,
+                facts: log.end(*facts),
+                **{place: offset_before_end(log, *place, span) for place in forecasts},
+            },
+        )
+
+    def _read(self) -> None:
+        self._control.catch_up()
+        if self._forecasts is None:
+            log, topics = self._context.log, self._context.topics
+            self._forecasts = DecisionView(log, self._context.codec, topics.wire("load-forecasts"))
+        self._cursor = self._cursor or self._start()
+        for record in self._cursor.catch_up():
+            self._apply(record)
+        objection = self._control.objection()
+        if objection != self._objection:
+            self._objection = objection
+            self._due.update(dict.fromkeys(self._due, float("-inf")))
+
+    def _apply(self, record: Record) -> None:
+        event = self._context.codec.decode_or_none(record)
+        if self._context.topics.short(record.topic) == "load-forecasts" and self._forecasts is not None:
+            self._forecasts.apply(record)
+        if event is not None and _cluster(event) == self._context.cluster:
+            self._apply_event(event)
+
+    def _apply_event(self, event: Event) -> None:
+        match event:
+            case EhpaChanged() | TimeSeriesPredictionChanged():
+                self._forget(event.key)
+                self._objects[event.key] = event
+                if isinstance(event, EhpaChanged):
+                    self._of_target.setdefault(event.target, set()).add(event.key)
+                self._look_soon(event.key)
+            case EhpaRemoved() | TimeSeriesPredictionRemoved():
+                self._forget(event.key)
+            case LoadForecast():
+                self._look_soon(event.key)
+            case HpaSeen() | HpaGone() | ScaleSeen():
+                for key in self._of_target.get(event.workload.key, ()):
+                    self._look_soon(key)
+            case _:
+                pass
+
+    def _look_soon(self, key: str) -> None:
+        if key in self._objects:
+            self._due[key] = float("-inf")
+
+    def _forget(self, key: str) -> None:
+        """An object is gone, or another; those that it kept from their target are looked at."""
+        before = self._objects.pop(key, None)
+        self._due.pop(key, None)
+        self._refused.pop(key, None)
+        if isinstance(before, EhpaChanged):
+            rivals = self._of_target.get(before.target, set())
+            rivals.discard(key)
+            for rival in rivals:
+                self._look_soon(rival)
+            if not rivals:
+                self._of_target.pop(before.target, None)
+
+    def _run_due(self, now: datetime) -> list[tuple[str, _Ended]]:
+        """Look at what is due, several objects at one time."""
+        real = self._clock()
+        keys = [key for key, at in self._due.items() if at <= real][:_AT_ONCE]
+        for key in keys:
+            self._due[key] = real + self._again(self._objects[key])
+        return list(self._pool.map(lambda key: (key, self._run_pass(self._objects[key], now)), keys))
+
+    def _again(self, policy: _Policy) -> float:
+        preview = isinstance(policy, EhpaChanged) and policy.strategy is ScaleStrategy.PREVIEW
+        return self._options.preview if preview else self._options.resync
+
+    def _run_pass(self, policy: _Policy, now: datetime) -> _Ended:
+        """One pass, in a thread of the pool. When the API does not answer, the others wait as well."""
+        if self._clock() < self._away:
+            return PassReport()
+        self._limit.wait()
+        latest = None if self._forecasts is None else self._forecasts.get(policy.key)
+        forecast = latest.decision if latest is not None and isinstance(latest.decision, LoadForecast) else None
+        order = PassOrder(policy.namespace, policy.name, policy.uid, now, forecast, self._objection or None, self._rival(policy))
+        try:
+            if isinstance(policy, EhpaChanged):
+                return self._reconciler.run_pass(order)
+            if not policy.owner_uid:
+                self._reconciler.write_prediction(order)
+            return PassReport()
+        except Unreachable as error:
+            self._away = self._clock() + error.after
+            return error
+        except EdgeError as error:
+            return error
+        except (ArithmeticError, LookupError, TypeError, ValueError) as fault:
+            return GiveUp(doing="looking at", to=policy.key, answer=f"{type(fault).__name__}: {fault}"[:1000])
+
+    def _rival(self, policy: _Policy) -> str:
+        """The EHPA that scales the same target and came before, as `namespace/name`; empty when there is none."""
+        if not isinstance(policy, EhpaChanged):
+            return ""
+        found = [self._objects[key] for key in list(self._of_target.get(policy.target, ()))]
+        first = min((each for each in found if isinstance(each, EhpaChanged)), key=lambda each: each.rank, default=policy)
+        return "" if first.key == policy.key else f"{first.namespace}/{first.name}"
+
+    def _finish(self, key: str, ended: _Ended, at: datetime) -> None:
+        policy = self._objects.get(key)
+        if policy is None:
+            return
+        if isinstance(ended, PassReport):
+            faults = "; ".join(write.fault for write in ended.writes if write.fault)
+            new = faults != self._refused.get(key, "")
+            self._refused[key] = faults
+            for write in ended.writes:
+                if not write.fault or new:
+                    self._publish(policy, ended.generation, write, at)
+            return
+        self._due[key] = self._clock() + (ended.after if isinstance(ended, TryAgain) else _REFUSED_AGAIN)
+        if self._refused.get(key) != str(ended):
+            self._refused[key] = str(ended)
+            _log.warning("an autoscaler cannot be looked at", policy=key, error=str(ended))
+
+    def _publish(self, policy: _Policy, generation: int, write: ObjectWrite, at: datetime) -> None:
+        """Queue the outcome of one write."""
+        context, failed = self._context, bool(write.fault)
+        which = f"refused/{times.to_ms(at)}" if failed else write.version
+        event = ObjectWritten(
+            id=f"{policy.key}/{write.kind}/{write.change}/{which}",
+            at=at,
+            cluster=policy.cluster,
+            object_kind=write.kind,
+            namespace=policy.namespace,
+            name=write.name,
+            policy=policy.key,
+            generation=generation,
+            change=write.change,
+            result=Result.FAILED if failed else Result.DONE,
+            reason=write.fault or write.reason,
+        )
+        partition = context.topics.partition_of(context.cluster)
+        self._unpublished.append(
+            context.codec.encode(event, topic="outcomes", key=context.cluster, partition=partition, source=_SOURCE)
+        )
+        _log.info("finished", action=str(write.change), policy=policy.key, result=event.result.value, reason=event.reason)
+
+    def _flush(self) -> int:
+        """Append what is not in the log yet; how many outcomes. Nothing else is begun until the log has taken it."""
+        if self._unpublished:
+            refused_records.append(self._context.log, self._context.topics, self._unpublished)
+        published, self._unpublished = self._unpublished, []
+        return len(published)
+
+
+def _window(policy: _Policy) -> float:
+    """How far ahead a policy asks for forecasts, in seconds."""
+    if isinstance(policy, TimeSeriesPredictionChanged):
+        return float(policy.window_seconds or 0)
+    return float(policy.prediction.window_seconds or 0) if policy.prediction is not None else 0.0
+
+
+def _cluster(event: Event) -> str:
+    """The cluster that an event is about."""
+    workload = getattr(event, "workload", None)
+    return str(getattr(event, "cluster", "") or getattr(workload, "cluster", ""))

@@ -1,0 +1,94 @@
+"""The status of an EHPA in the API's own words: what was found in one pass, over what stands in the object.
+
+A condition whose status does not change keeps its time, and conditions that no longer apply go; upstream rewrites the time in
+every pass and keeps every condition for ever.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from schemas import times
+
+Json = dict[str, Any]
+_COPIED = ("AbleToScale", "ScalingActive", "ScalingLimited")
+
+
+@dataclass(frozen=True, slots=True)
+class NotReady:
+    """Why an EHPA is not carried out: one word of upstream's, or ours, and a sentence."""
+
+    reason: str
+    message: str
+
+
+@dataclass(slots=True)
+class PassResult:
+    """What one pass found. `hpa` and `prediction` are the HPA and the condition of the TimeSeriesPrediction, as they stand."""
+
+    not_ready: NotReady | None = None
+    hpa: Mapping[str, Any] | None = None
+    prediction: Mapping[str, Any] | None = None
+    current: int | None = None
+    left_out: list[str] = field(default_factory=list)
+
+
+def desired_status(before: Mapping[str, Any], found: PassResult, at: datetime) -> Json:
+    """What should stand in the object; equal to `before` when nothing is new."""
+    status: Json = {key: before[key] for key in ("expectReplicas", "currentReplicas", "lastScaleTime") if key in before}
+    seen = {} if found.hpa is None else found.hpa.get("status") or {}
+    if found.hpa is not None:
+        status["expectReplicas"] = int(seen.get("desiredReplicas") or 0)
+        status["currentReplicas"] = int(seen.get("currentReplicas") or 0)
+        if seen.get("lastScaleTime"):
+            status["lastScaleTime"] = seen["lastScaleTime"]
+    if found.current is not None:
+        status["currentReplicas"] = found.current
+    wanted = [_ready(found), *_copied(found.prediction, "PredictionReady"), *_of_hpa(seen.get("conditions") or ())]
+    status["conditions"] = _timed(wanted, before.get("conditions") or (), at)
+    return status
+
+
+def _ready(found: PassResult) -> Json:
+    if found.not_ready is not None:
+        return _condition("Ready", "False", found.not_ready.reason, found.not_ready.message)
+    message = "; ".join(["Effective HPA is ready", *found.left_out])
+    return _condition("Ready", "True", "EffectiveHorizontalPodAutoscalerReady", message)
+
+
+def _copied(condition: Mapping[str, Any] | None, name: str) -> list[Json]:
+    if condition is None or not condition.get("reason"):
+        return []
+    return [_condition(name, str(condition["status"]), str(condition["reason"]), str(condition.get("message") or ""))]
+
+
+def _of_hpa(conditions: Sequence[Mapping[str, Any]]) -> list[Json]:
+    return [
+        each for condition in conditions if condition.get("type") in _COPIED for each in _copied(condition, condition["type"])
+    ]
+
+
+def _condition(name: str, status: str, reason: str, message: str) -> Json:
+    return {"type": name, "status": status, "reason": reason, "message": message[:32768]}
+
+
+def _timed(wanted: Sequence[Json], before: Sequence[Mapping[str, Any]], at: datetime) -> list[Json]:
+    """With the time of the last change, in the order of their types."""
+    old = {each.get("type"): each for each in before}
+    timed = []
+    for each in sorted(wanted, key=lambda condition: str(condition["type"])):
+        since = old.get(each["type"])
+        same = since is not None and since.get("status") == each["status"] and since.get("lastTransitionTime")
+        timed.append(
+            {
+                **each,
+                "lastTransitionTime": since["lastTransitionTime"] if same and since else times.rfc3339(at.replace(microsecond=0)),
+            }
+        )
+    return timed
+
+
+def tsp_status(before: Mapping[str, Any], forecasts: list[Json], condition: Json, at: datetime) -> Json:
+    """The status of a TimeSeriesPrediction."""
+    return {"predictionMetrics": forecasts, "conditions": _timed([condition], before.get("conditions") or (), at)}

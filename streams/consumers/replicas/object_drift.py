@@ -1,0 +1,59 @@
+"""Whether an object that stands in the cluster says what it is to say, and what must be taken out of it.
+
+Server-side apply puts our fields back and takes nothing out that others added. In the behaviour of an autoscaler an addition is a
+change of what it does, so that is taken out.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from schemas import exact_quantity
+from schemas.exact_quantity import NotAQuantityError
+
+Json = dict[str, Any]
+
+
+def covers(there: object, wanted: object) -> bool:
+    """Whether what is there says all that is wanted. Lists must be equally long; quantities compare by value."""
+    if isinstance(wanted, Mapping):
+        return isinstance(there, Mapping) and all(key in there and covers(there[key], value) for key, value in wanted.items())
+    if isinstance(wanted, list | tuple):
+        if not isinstance(there, list) or len(there) != len(wanted):
+            return False
+        return all(covers(one, other) for one, other in zip(there, wanted, strict=True))
+    return there == wanted or _same_amount(there, wanted)
+
+
+def _same_amount(one: object, other: object) -> bool:
+    if not isinstance(one, str | int) or not isinstance(other, str | int) or isinstance(one, bool) or isinstance(other, bool):
+        return False
+    try:
+        return exact_quantity.parse(str(one)).nano == exact_quantity.parse(str(other)).nano
+    except NotAQuantityError:
+        return False
+
+
+def first_difference(there: Mapping[str, Any], wanted: Mapping[str, Any], place: str = "") -> str:
+    """Where they differ first, as `spec.maxReplicas was 50`; empty when nothing does."""
+    for key, value in wanted.items():
+        here = f"{place}.{key}" if place else str(key)
+        if not covers(there.get(key), value):
+            if isinstance(value, Mapping) and isinstance(there.get(key), Mapping):
+                return first_difference(there[key], value, here)
+            return f"{here} was {str(there.get(key, 'not there'))[:200]}"
+    return ""
+
+
+def foreign_behavior(there: Mapping[str, Any], wanted: Mapping[str, Any]) -> Json | None:
+    """A merge patch that takes out of an HPA's behaviour what is not wanted there; None when nothing is to go."""
+    found, ours = there.get("spec", {}).get("behavior"), wanted.get("spec", {}).get("behavior")
+    if found is None:
+        return None
+    if ours is None:
+        return {"spec": {"behavior": None}}
+    extra = {
+        side: {key: None for key in found.get(side) or {} if key not in (ours.get(side) or {})}
+        for side in ("scaleUp", "scaleDown")
+    }
+    extra = {side: keys for side, keys in extra.items() if keys}
+    return {"spec": {"behavior": extra}} if extra else None

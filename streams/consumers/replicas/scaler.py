@@ -1,0 +1,63 @@
+"""The scaler: sets the replicas of a workload through its scale subresource, if it still is as the plan expects.
+
+Plans that a generated autoscaler carries out, and previews, are not its business. A workload that asks for the planned replicas
+is as decided, whoever did it; one that asks for neither the planned nor the expected replicas is left alone.
+"""
+
+from schemas.decisions.replica_plans import ReplicasPlanned, ScalingMode
+from schemas.outcomes import Action, OutcomeDetail, Result
+from streams.clients.kube.controllers import ControllerKey
+from streams.clients.kube.scales import FoundScale, ScaleClient
+from streams.consumers.executing.executor import Executor, Handler, HandlerResult
+from streams.consumers.executing.holder_lease import HolderLease
+from streams.errors import GiveUp
+from streams.log_context import LogContext
+
+
+def scaler(context: LogContext, scales: ScaleClient, lease: HolderLease | None = None) -> Executor:
+    """A consumer that carries out ReplicasPlanned where it is the one to do so, while it holds the `lease` if there is one."""
+    return Executor(
+        context,
+        Handler(
+            "replica-plans",
+            ReplicasPlanned,
+            Action.SCALE,
+            act=lambda plan: scale(scales, plan),
+            look=lambda plan: _already_asked(_found(scales, plan), plan),
+            concerns=lambda plan: plan.carried_out_by is ScalingMode.DIRECT,
+        ),
+        lease=lease,
+    )
+
+
+def scale(scales: ScaleClient, plan: ReplicasPlanned) -> HandlerResult:
+    """Look, then act. Raises TryAgain and GiveUp."""
+    found = _found(scales, plan)
+    if found is None:
+        return HandlerResult(Result.REFUSED, f"it moved: {_target(plan)} has no scale, or is gone", OutcomeDetail.MOVED)
+    if (already := _already_asked(found, plan)) is not None:
+        return already
+    if found.replicas != plan.current:
+        reason = f"it moved: {_target(plan)} asks for {found.replicas} replicas, expected {plan.current}"
+        return HandlerResult(Result.REFUSED, reason, OutcomeDetail.MOVED)
+    scales.set(found, plan.replicas)
+    return HandlerResult(Result.DONE, f"the cluster accepted {plan.replicas} replicas", OutcomeDetail.ACCEPTED)
+
+
+def _found(scales: ScaleClient, plan: ReplicasPlanned) -> FoundScale | None:
+    scales.forget_kinds()
+    ref = plan.target_ref
+    if ref.kind != plan.workload.kind or ref.name != plan.workload.name:
+        raise GiveUp(doing="scaling", to=_target(plan), answer=f"the plan is about {plan.workload.key}")
+    return scales.find(ControllerKey(plan.workload.namespace, ref.kind, ref.name, ref.api_version))
+
+
+def _already_asked(found: FoundScale | None, plan: ReplicasPlanned) -> HandlerResult | None:
+    """The result for a workload that asks for the planned replicas; None for any other."""
+    if found is None or found.replicas != plan.replicas:
+        return None
+    return HandlerResult(Result.DONE, f"{_target(plan)} asks for {plan.replicas} replicas already", OutcomeDetail.ALREADY_DONE)
+
+
+def _target(plan: ReplicasPlanned) -> str:
+    return f"{plan.target_ref.kind} '{plan.workload.namespace}/{plan.target_ref.name}'"

@@ -1,0 +1,241 @@
+"""EHPAs on the plane: the metrics API and the autoscalers consumer at work in this process, under their own roles.
+
+`Replicas` has a log in memory with a tick each half second, mode apply, and a Service that is a name for loopback, so that the
+API server passes questions on to us over TLS. `load(app, total)` is what the pods of a Deployment use together from then on.
+"""
+
+import threading
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from kubernetes import client as official
+from prometheus_client import CollectorRegistry
+
+from agents.logic.replicas.generated_objects import LabelPropagation
+from agents.processes.consumer_autoscalers import AutoscalerConsumers, replica_clients
+from agents.processes.consumer_metrics_api import metrics_api
+from agents.processes.replica_objects import ReplicaObjects
+from agents.settings.tree import Settings
+from agents.telemetry import MetricsApiMetrics
+from schemas.catalogue import Event
+from schemas.decisions.forecasts import LoadForecast, MetricForecast
+from schemas.decisions.replica_plans import ReplicasPlanned
+from schemas.names import Workload
+from schemas.outcomes import ActionFinished, ObjectWritten
+from schemas.policies.control import ControlChanged, Mode
+from schemas.policies.ehpa import EHPA_KIND, EhpaChanged, EhpaRemoved, ehpa_key
+from schemas.policies.scaling import PredictionOptions, ScaleStrategy
+from schemas.policies.vpa import TargetRef
+from schemas.units import Seconds
+from streams.clients.kube.api import Api
+from streams.clients.kube.scales import ScaleClient
+from streams.codec.event_codec import Codec, tick, tick_number
+from streams.consumers.metrics_api import api_service
+from streams.consumers.replicas.autoscaler_consumer import AutoscalerConsumer, AutoscalerOptions
+from streams.consumers.replicas.ehpa_reconciler import EhpaReconciler
+from streams.consumers.replicas.scaler import scaler
+from streams.log.memory_log import MemoryLog
+from streams.log_context import LogContext
+from streams.topics import TOPICS, Topics
+from tests.controlplane import crane_types
+from tests.controlplane.asking import wait_for
+from tests.controlplane.plane import Plane, free_ports
+from tests.controlplane.roles import Account
+from tests.controlplane.world import World
+
+CLUSTER = "real"
+EHPAS, HPAS, SUBSTITUTES, TSPS = (
+    "effectivehorizontalpodautoscalers",
+    "horizontalpodautoscalers",
+    "substitutes",
+    "timeseriespredictions",
+)
+_SERVICE = f"{api_service.PATH}/{api_service.NAME}"
+
+
+class Replicas:
+    """The consumers of one file of tests. `home` is the namespace that they run in, `world` that of the workloads."""
+
+    def __init__(self, plane: Plane, home: World, world: World) -> None:
+        self.plane, self.home, self.world = plane, home, world
+        self.topics, self.log = Topics(partitions=2), MemoryLog()
+        self.codec, self._stop = Codec(self.topics), threading.Event()
+        for topic in TOPICS:
+            self.log.create(self.topics.wire(topic.name), self.topics.partitions)
+        self.accounts = [Account(plane, home, f"consumer-{name}") for name in ("metrics-api", "autoscalers")]
+        self.loads: dict[str, float] = {}
+        self._turn = 0
+        self.tick()
+        self.control(Mode.APPLY)
+        works: list[Any] = [self._metrics_api(), self._autoscalers(), self]
+        self._threads = [threading.Thread(target=work.run, args=(self._stop,), daemon=True) for work in works]
+        for thread in self._threads:
+            thread.start()
+
+    def close(self) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join(10.0)
+        with suppress(Exception):
+            self.plane.ask.delete(_SERVICE)
+        for account in self.accounts:
+            account.close()
+
+    def run(self, stop: threading.Event) -> None:
+        """Time goes on, and pods use what `loads` says."""
+        while not stop.wait(0.3):
+            self.tick()
+            now = datetime.now(UTC)
+            for app, total in list(self.loads.items()):
+                pods = self.world.pods(app)
+                for pod in pods:
+                    usage = {"app": {"cpu": f"{round(1000 * total / len(pods))}m"}}
+                    self.plane.metrics.serve(self.world.namespace, pod["metadata"]["name"], usage, at=now)
+
+    def registered(self) -> None:
+        """Wait until the API server passes questions on to us."""
+
+        def available() -> bool:
+            found = self.plane.ask.find(_SERVICE) or {}
+            conditions = (found.get("status") or {}).get("conditions") or ()
+            return any(each["type"] == "Available" and each["status"] == "True" for each in conditions)
+
+        wait_for(available, timeout=40.0, what="the APIService is available")
+
+    def ehpa(self, name: str, *, direct: bool = False, **spec: Any) -> Any:
+        """The object at the API server, and what a source would publish of it. Its metric: 50m of CPU for each pod."""
+        target = {"type": "AverageValue", "averageValue": "50m"}
+        dsp = {"sampleInterval": "60s", "historyLength": "7d"}
+        whole = {
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": name},
+            "minReplicas": 2,
+            "maxReplicas": 10,
+            "metrics": [{"type": "Resource", "resource": {"name": "cpu", "target": target}}],
+            "prediction": {"predictionWindowSeconds": 3600, "predictionAlgorithm": {"algorithmType": "dsp", "dsp": dsp}},
+            "behavior": {"scaleDown": {"stabilizationWindowSeconds": 0}},
+            **spec,
+        }
+        annotations = {"ullage/scaling": "direct"} if direct else {}
+        body = {
+            "apiVersion": "autoscaling.crane.io/v1alpha1",
+            "kind": EHPA_KIND,
+            "metadata": {"name": name, "annotations": annotations},
+            "spec": whole,
+        }
+        made = crane_types.make(self.world.ask, self.world.namespace, EHPAS, body)
+        event = EhpaChanged(
+            datetime.now(UTC),
+            CLUSTER,
+            self.world.namespace,
+            name,
+            datetime.fromisoformat(made["metadata"]["creationTimestamp"]),
+            TargetRef("Deployment", name, "apps/v1"),
+            max_replicas=10,
+            min_replicas=2,
+            strategy=ScaleStrategy(whole.get("scaleStrategy", "Auto")),
+            prediction=PredictionOptions(3600, None),
+            annotations=annotations,
+            uid=made["metadata"]["uid"],
+            generation=1,
+        )
+        self.say(event)
+        return made
+
+    def removed(self, name: str) -> None:
+        self.world.ask.delete(crane_types.path(self.world.namespace, EHPAS, name))
+        self.say(EhpaRemoved(datetime.now(UTC), CLUSTER, self.world.namespace, name))
+
+    def forecast(self, made: Any, cores: float, *, lasts: float = 3600.0) -> None:
+        """The EHPA's CPU will be so many cores in an hour's time at most; the forecast holds for so many seconds."""
+        self._turn += 1
+        name, at = made["metadata"]["name"], datetime.now(UTC)
+        metric = MetricForecast("resource.cpu", "resource.cpu#1", at, Seconds(600.0), (0.05, *[cores] * 11))
+        key = ehpa_key(CLUSTER, self.world.namespace, name)
+        self.say(
+            LoadForecast(
+                id=f"forecaster/0/{self._turn}/forecast/{key}",
+                at=at,
+                expires=at + timedelta(seconds=lasts),
+                workload=Workload(CLUSTER, self.world.namespace, "Deployment", name),
+                object_kind=EHPA_KIND,
+                namespace=self.world.namespace,
+                name=name,
+                uid=made["metadata"]["uid"],
+                generation=1,
+                window=Seconds(3600.0),
+                metrics=(metric,),
+                because={},
+            )
+        )
+
+    def control(self, mode: Mode) -> None:
+        self.say(ControlChanged(datetime.now(UTC), CLUSTER, mode))
+
+    def say(self, event: Event) -> None:
+        """Put an event where it belongs."""
+        match event:
+            case ControlChanged():
+                places, topic, key = range(2), "control", CLUSTER
+            case LoadForecast():
+                topic, key = "load-forecasts", event.key
+                places = range(self.topics.partition_of(key), self.topics.partition_of(key) + 1)
+            case ReplicasPlanned():
+                topic, key = "replica-plans", event.workload.key
+                places = range(self.topics.partition_of(key), self.topics.partition_of(key) + 1)
+            case _:
+                places, topic, key = range(2), "policies", str(getattr(event, "key"))  # noqa: B009  # a policy has one
+        self.log.append(Codec(self.topics).encode(event, topic=topic, key=key, partition=p, source="/test") for p in places)
+
+    def tick(self) -> None:
+        now = int(datetime.now(UTC).timestamp() * 1000)
+        self.log.append(tick(self.topics.wire(name), p, now) for name in ("control", "load-forecasts") for p in range(2))
+
+    def outcomes(self) -> list[ActionFinished | ObjectWritten]:
+        places = {(self.topics.wire("outcomes"), p): 0 for p in range(2)}
+        records = [record for record in self.log.poll(places, limit=100_000) if tick_number(record) is None]
+        found = [Codec(self.topics).decode(record) for record in records]
+        return [event for event in found if isinstance(event, ActionFinished | ObjectWritten)]
+
+    def found(self, plural: str, name: str) -> Any:
+        return self.world.ask.find(crane_types.path(self.world.namespace, plural, name))
+
+    def replicas(self, name: str) -> int:
+        return int(self.world.ask.get(self.world.path("deployments", name))["spec"]["replicas"])
+
+    def ready(self, name: str, kind: str = "Ready") -> tuple[str, str] | None:
+        """Status and reason of a condition of the EHPA."""
+        conditions = ((self.found(EHPAS, name) or {}).get("status") or {}).get("conditions") or ()
+        return next(((each["status"], each["reason"]) for each in conditions if each["type"] == kind), None)
+
+    def _context(self) -> LogContext:
+        return LogContext.of(self.log, self.topics, CLUSTER)
+
+    def _api(self, account: Account) -> official.ApiClient:
+        settings = official.Configuration(host=self.plane.url, retries=False)
+        settings.ssl_ca_cert = str(self.plane.ca)
+        settings.api_key, settings.api_key_prefix = {"authorization": account.token}, {"authorization": "Bearer"}
+        settings.proxy = None
+        return official.ApiClient(settings)
+
+    def _metrics_api(self) -> Any:
+        """As the command puts it together, with a kubeconfig of its account."""
+        (port,) = free_ports(1)
+        spec = {"type": "ExternalName", "externalName": "localhost", "ports": [{"port": port}]}
+        services = f"/api/v1/namespaces/{self.home.namespace}/services"
+        self.home.ask.post(services, {"metadata": {"name": "ullage-metrics-api"}, "spec": spec})
+        folder = Path(self.plane.folder, self.home.namespace)
+        folder.mkdir()
+        settings = Settings(
+            cluster={"name": CLUSTER, "kubeconfig": self.accounts[0].kubeconfig(folder)},
+            metrics_api={"host": "127.0.0.1", "port": port, "service_port": port, "namespace": self.home.namespace},
+        )
+        return metrics_api(self._context, settings, MetricsApiMetrics(CollectorRegistry()))
+
+    def _autoscalers(self) -> Any:
+        api = self._api(self.accounts[1])
+        reconciler = EhpaReconciler(replica_clients(Api(api)), ReplicaObjects(LabelPropagation(("team.",))))
+        options = AutoscalerOptions(resync=1.0, preview=4.0, rate=1000.0, burst=1000)
+        keeping = AutoscalerConsumer(self._context(), reconciler, options)
+        return AutoscalerConsumers(keeping, scaler(self._context(), ScaleClient(Api(api))))

@@ -1,0 +1,160 @@
+"""Replicas ahead of load on a real control plane: EHPA to HPA to the real HPA controller, which asks our metrics API."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from schemas.decisions.replica_plans import ReplicasPlanned, ScalingMode
+from schemas.names import Workload
+from schemas.outcomes import Action, ActionFinished, ObjectWritten, Result
+from schemas.policies.control import Mode
+from schemas.policies.vpa import TargetRef
+from tests.controlplane import crane_types
+from tests.controlplane.asking import Refused, wait_for
+from tests.controlplane.plane import Plane
+from tests.controlplane.replicas import CLUSTER, EHPAS, HPAS, SUBSTITUTES, TSPS, Replicas
+from tests.controlplane.world import World
+
+LONG = 60.0
+
+
+@pytest.fixture(scope="module")
+def scaled(plane: Plane) -> Iterator[Replicas]:
+    home, world = World(plane.ask), World(plane.ask)
+    made = Replicas(plane, home, world)
+    yield made
+    made.close()
+    world.close()
+    home.close()
+
+
+def service(scaled: Replicas, name: str, load: float = 0.06) -> None:
+    """A Deployment of two pods that use so many cores together."""
+    scaled.world.deployment(name, replicas=2)
+    scaled.loads[name] = load
+
+
+def metrics_of(hpa: Any) -> list[str]:
+    """What an HPA goes by."""
+    return [each.get("external", {}).get("metric", {}).get("name", "live") for each in hpa["spec"]["metrics"]]
+
+
+def test_a_deployment_is_scaled_ahead_of_its_load_and_live_metrics_rule_once_the_forecast_has_expired(scaled: Replicas) -> None:
+    service(scaled, "web")
+    made = scaled.ehpa("web")
+    scaled.forecast(made, 0.4)
+    scaled.registered()
+    wait_for(lambda: scaled.replicas("web") == 8, timeout=LONG, what="8 pods for 400m that are to come, at 50m each")
+    scaled.loads["web"] = 0.38  # the load that was forecast comes, and nothing more needs to be done
+    wait_for(lambda: scaled.ready("web") == ("True", "EffectiveHorizontalPodAutoscalerReady"), what="the EHPA is ready")
+    assert scaled.ready("web", "PredictionReady") == ("True", "PredictSucceed")
+    status = wait_for(lambda: s if (s := scaled.found(EHPAS, "web")["status"]).get("currentReplicas") == 8 else None, what="8")
+    assert status["expectReplicas"] == 8
+    forecasts = scaled.found(TSPS, "ehpa-web")["status"]["predictionMetrics"]
+    assert [(each["resourceIdentifier"], each["ready"]) for each in forecasts] == [("resource.cpu", True)]
+    assert metrics_of(scaled.found(HPAS, "ehpa-web")) == ["live", "crane_autoscaling_prediction"]
+    scaled.loads["web"] = 0.06
+    scaled.forecast(made, 0.4, lasts=1.0)
+    wait_for(lambda: metrics_of(scaled.found(HPAS, "ehpa-web")) == ["live"], timeout=LONG, what="no forecast in the HPA")
+    wait_for(lambda: scaled.replicas("web") == 2, timeout=LONG, what="as many pods as the live load needs")
+    assert "effective-hpa-current-metrics" in str(scaled.found(EHPAS, "web")["metadata"]["annotations"])
+    done = [each for each in scaled.outcomes() if isinstance(each, ObjectWritten) and each.name == "ehpa-web"]
+    assert {each.result for each in done} == {Result.DONE}
+    assert [each.change.value for each in done if each.object_kind == "TimeSeriesPrediction"] == ["created"]
+
+
+def test_a_preview_shows_what_would_be_done_and_leaves_the_deployment_alone(scaled: Replicas) -> None:
+    service(scaled, "shown")
+    made = scaled.ehpa("shown", scaleStrategy="Preview")
+    scaled.forecast(made, 0.4)
+    expects = lambda: (scaled.found(EHPAS, "shown").get("status") or {}).get("expectReplicas") == 6  # noqa: E731
+    wait_for(expects, timeout=LONG, what="the first step to 8 would be 4 more at once")
+    assert scaled.found(HPAS, "ehpa-shown")["spec"]["scaleTargetRef"]["kind"] == "Substitute"
+    assert scaled.replicas("shown") == 2
+    one = crane_types.path(scaled.world.namespace, EHPAS, "shown")
+    scaled.world.ask.patch(one, {"spec": {"scaleStrategy": "Auto"}}, kind="merge")
+    wait_for(lambda: scaled.replicas("shown") == 8, timeout=LONG, what="Auto does it")
+    wait_for(lambda: scaled.found(SUBSTITUTES, "ehpa-shown") is None, what="the substitute goes")
+
+
+def test_a_hand_edited_hpa_is_put_right_and_what_followed_goes_with_the_ehpa(scaled: Replicas) -> None:
+    service(scaled, "edited")
+    scaled.ehpa("edited")
+    one = crane_types.path(scaled.world.namespace, HPAS, "ehpa-edited")
+    wait_for(lambda: scaled.found(HPAS, "ehpa-edited"), what="there is an HPA")
+    up = {"scaleUp": {"stabilizationWindowSeconds": 7, "tolerance": "0.5"}}
+    scaled.world.ask.patch(
+        one, {"spec": {"maxReplicas": 50, "behavior": up}, "metadata": {"labels": {"their": "own"}}}, kind="merge"
+    )
+
+    def right() -> bool:
+        spec = scaled.found(HPAS, "ehpa-edited")["spec"]
+        up = spec["behavior"]["scaleUp"]
+        return spec["maxReplicas"] == 10 and up["stabilizationWindowSeconds"] == 0 and "tolerance" not in up
+
+    wait_for(right, what="it says what it is to say")
+    assert scaled.found(HPAS, "ehpa-edited")["metadata"]["labels"]["their"] == "own"
+    scaled.removed("edited")
+    wait_for(lambda: not (scaled.found(HPAS, "ehpa-edited") or scaled.found(TSPS, "ehpa-edited")), timeout=LONG, what="all gone")
+
+
+def test_in_shadow_nothing_is_made_and_the_ehpa_says_so(scaled: Replicas) -> None:
+    service(scaled, "quiet")
+    scaled.control(Mode.SHADOW)
+    try:
+        scaled.ehpa("quiet")
+        wait_for(lambda: scaled.ready("quiet") == ("False", "ChangesNotAllowed"), what="its status says so")
+        assert scaled.found(HPAS, "ehpa-quiet") is None
+    finally:
+        scaled.control(Mode.APPLY)
+    wait_for(lambda: scaled.found(HPAS, "ehpa-quiet"), what="there is an HPA now")
+
+
+def test_a_plan_is_carried_out_directly_once_and_no_hpa_is_made(scaled: Replicas) -> None:
+    service(scaled, "direct")
+    made = scaled.ehpa("direct", direct=True)
+    wait_for(lambda: scaled.ready("direct") == ("True", "EffectiveHorizontalPodAutoscalerReady"), what="the EHPA is ready")
+    assert scaled.found(HPAS, "ehpa-direct") is None
+    at = datetime.now(UTC)
+    plan = ReplicasPlanned(
+        id="forecaster/0/1/replicas/real/direct",
+        at=at,
+        expires=at + timedelta(minutes=5),
+        workload=Workload(CLUSTER, scaled.world.namespace, "Deployment", "direct"),
+        ehpa="",
+        uid=made["metadata"]["uid"],
+        generation=1,
+        carried_out_by=ScalingMode.DIRECT,
+        target_ref=TargetRef("Deployment", "direct", "apps/v1"),
+        current=2,
+        replicas=5,
+        least=2,
+        most=10,
+        proposals=(),
+        stabilized=None,
+        because={},
+    )
+    scaled.say(plan)
+
+    def ended() -> list[ActionFinished]:
+        return [each for each in scaled.outcomes() if isinstance(each, ActionFinished) and each.action is Action.SCALE]
+
+    assert wait_for(ended, what="an outcome")[0].result is Result.DONE
+    assert scaled.replicas("direct") == 5
+    scaled.say(plan)  # redelivered
+    assert len(ended()) == 1
+
+
+def test_a_target_that_is_not_there_is_said(scaled: Replicas) -> None:
+    scaled.ehpa("absent")
+    wait_for(lambda: scaled.ready("absent") == ("False", "FailedGetScale"), what="its status says so")
+
+
+def test_nobody_else_gets_an_answer_and_the_api_server_shows_what_there_is(scaled: Replicas) -> None:
+    scaled.registered()
+    found = scaled.plane.ask.get("/apis/external.metrics.k8s.io/v1beta1")
+    assert [each["name"] for each in found["resources"]] == ["crane_autoscaling_cron", "crane_autoscaling_prediction"]
+    with pytest.raises(Refused, match="there is no external metric 'depth'"):
+        scaled.plane.ask.get(f"/apis/external.metrics.k8s.io/v1beta1/namespaces/{scaled.world.namespace}/depth")
