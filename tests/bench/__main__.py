@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from streams.broker import Broker, BrokerSettings
-from tests.bench import hostile_tenant, measure, node_scaling, present, reading, recorded, vertical, webhook
+from tests.bench import hostile_tenant, measure, node_scaling, present, reading, recorded, replicas, vertical, webhook
 from tests.bench.measure import Site
 
 
@@ -125,6 +125,7 @@ async def main(only: int | None, profile: str | None) -> Results:
             reading.measure(partial(put, results), broker.bootstrap)
             recorded.measure(partial(put, results))
             hostile_tenant.measure(partial(put, results))
+            replicas.measure(partial(put, results))
             webhook.measure(partial(put, results), broker.bootstrap)
     shutil.rmtree(folder)
     if not profile:

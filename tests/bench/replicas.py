@@ -1,0 +1,84 @@
+"""`python -m tests.bench.replicas`: answers of the metrics API over TLS, and decisions by the HPA's algorithm.
+
+The metrics API answers from a view of 1,000 EHPAs with forecasts, to a process of its own that asks at a fixed rate over one
+connection; a latency is counted from the moment at which the question was due, so that a late one makes the next ones late, too.
+"""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+from agents.logic.replicas import hpa_algorithm, replica_proposals
+from agents.logic.replicas.hpa_algorithm import HpaBounds, HpaMemory
+from agents.logic.replicas.hpa_pods import HpaPodPhase, HpaPods, MetricSamples, ReadyCondition
+from agents.logic.replicas.replica_proposals import MetricError, ReplicaContext
+from tests.support.metrics_api_scene import AT, ehpa, forecast, scene_in_a_folder
+
+Put = Callable[[str, float, str, str], None]
+RATE, SECONDS, EHPAS = 200, 10, 1_000
+UPSTREAM = {100: 78.0, 1_000: 567.0}
+"""Microseconds of a decision by Kubernetes' own code, by the number of pods."""
+
+
+def measure(put: Put) -> None:
+    """Both."""
+    _decisions(put)
+    _answers(put)
+
+
+def _decisions(put: Put) -> None:
+    """One pass over a workload whose pods' CPU is known, as the HPA controller makes it: a metric, its proposal, the decision."""
+    for count, goal in UPSTREAM.items():
+        pods, samples, requests = _pods(count)
+        scene, bounds = ReplicaContext(count, count, now=1e6), HpaBounds(1, 10 * count)
+        times = []
+        for _ in range(2_000):
+            began = time.perf_counter()
+            answer = replica_proposals.by_utilization(pods, samples, requests, target=50, scene=scene)
+            if isinstance(answer, MetricError):
+                raise TypeError(answer.text)
+            decision, _ = hpa_algorithm.decide(bounds, count, [answer], HpaMemory(), now=1e6)
+            times.append(time.perf_counter() - began)
+        if decision.replicas <= count:
+            raise ValueError(f"{count} pods at 80 % of a target of 50 % stay {decision.replicas}")
+        put(f"HPA decision for {count:,} pods, median", float(np.median(times)) * 1e6, "us", f"<= {goal:g} (Kubernetes' code)")
+
+
+def _pods(count: int) -> tuple[HpaPods, MetricSamples, np.ndarray[tuple[int], np.dtype[np.int64]]]:
+    """Ready for long, each at 80 % of a request of 100m."""
+    long_ago = np.zeros(count)
+    phase, ready = np.full(count, HpaPodPhase.RUNNING, np.int8), np.full(count, ReadyCondition.YES, np.int8)
+    pods = HpaPods(phase, np.zeros(count, bool), ready, long_ago, long_ago)
+    taken = np.full(count, 1e6 - 10)
+    samples = MetricSamples(np.ones(count, bool), np.full(count, 80, np.int64), taken, np.full(count, 30.0), cpu=True)
+    return pods, samples, np.full(count, 100, np.int64)
+
+
+def _answers(put: Put) -> None:
+    with scene_in_a_folder() as scene:
+        scene.tick(AT)
+        for number in range(EHPAS):
+            scene.say(ehpa(f"web-{number}"), forecast(f"web-{number}", *([1.5] * 120)))
+        scene.view.catch_up()
+        certificate = scene.authority.sign("aggregator", ["127.0.0.1"])
+        with scene.serving() as server:
+            command = [sys.executable, "-m", "tests.support.metrics_api_asker", str(server.port), str(certificate)]
+            done = subprocess.run([*command, str(RATE), str(SECONDS)], capture_output=True, text=True, check=True, timeout=120)
+        told = json.loads(done.stdout)
+    late = np.array(told["milliseconds"])
+    if told["bad"] or len(late) < RATE * SECONDS:
+        raise ValueError(f"{told['bad']} of {len(late)} answers were none")
+    put(f"metrics API over TLS at {RATE} a second, p50", float(np.percentile(late, 50)), "ms", "")
+    put(f"metrics API over TLS at {RATE} a second, p99", float(np.percentile(late, 99)), "ms", "")
+
+
+def _print(name: str, value: float, unit: str, goal: str) -> None:
+    sys.stdout.write(f"{name:<60} {value:>10.2f} {unit} {goal}\n")
+
+
+if __name__ == "__main__":
+    measure(_print)
