@@ -68,6 +68,9 @@ class HpaDecision:
     error: str | None = None
 
 
+_READ, _FOUND = "True/SucceededGetScale", "True/ValidMetricFound"
+"""Conditions: the scale could be read, and a metric says something."""
+
 Answer = ReplicaProposal | tuple[str, MetricError]
 """What a metric proposes, or the reason of the condition and the error."""
 
@@ -81,9 +84,8 @@ def decide(
     """
     if not memory.recommendations:
         memory = replace(memory, recommendations=((now, current),))
-    memory = replace(memory, conditions=replace(memory.conditions, able="True/SucceededGetScale"))
     if not current and _disabled(bounds, memory):
-        conditions = replace(memory.conditions, active="False/ScalingDisabled")
+        conditions = replace(memory.conditions, able=_READ, active="False/ScalingDisabled")
         return HpaDecision(0, written=False), replace(memory, conditions=conditions, desired=0)
     if current > bounds.most:
         return _rescaled(bounds, current, bounds.most, memory, now=now)
@@ -106,18 +108,17 @@ def _by_metrics(
     proposed = _highest(proposals)
     if not proposals or (errors and proposed < current):
         reason = errors[0][0] if errors else "InvalidMetricSourceType"
-        conditions = replace(memory.conditions, active=f"False/{reason}")
+        conditions = replace(memory.conditions, able=_READ, active=f"False/{reason}")
         text = error or "the autoscaler has no metric"
         return HpaDecision(current, written=False, error=text), replace(memory, conditions=conditions)
-    memory = replace(memory, conditions=replace(memory.conditions, active="True/ValidMetricFound"))
     wanted = max(proposed, 0)
     normalise = _plainly if bounds.behavior is None else _with_behavior
     allowed, stabilised, memory = normalise(bounds, current, wanted, memory, now=now)
     worked = ProposalSum(wanted, stabilised, allowed)
     if allowed == current:
         return HpaDecision(current, written=False, sum=worked, error=error), replace(memory, desired=current)
-    decision, memory = _rescaled(bounds, current, allowed, memory, now=now)
-    return replace(decision, sum=worked, error=error), memory
+    _, memory = _rescaled(bounds, current, allowed, memory, now=now)
+    return HpaDecision(allowed, written=True, sum=worked, error=error), memory
 
 
 def _highest(proposals: Sequence[int]) -> int:
@@ -162,7 +163,7 @@ def _plainly(bounds: HpaBounds, current: int, wanted: int, memory: HpaMemory, *,
         allowed, limited = most, f"True/{reason}"
     able = "True/ReadyForNewScale" if stabilised == wanted else "True/ScaleDownStabilized"
     kept = (*[moment for moment in past if moment[0] >= now - bounds.window], (now, wanted))
-    conditions = replace(memory.conditions, able=able, limited=limited)
+    conditions = HpaConditions(able, _FOUND, limited)
     return allowed, stabilised, replace(memory, recommendations=kept, conditions=conditions)
 
 
@@ -178,7 +179,7 @@ def _with_behavior(bounds: HpaBounds, current: int, wanted: int, memory: HpaMemo
     allowed, reason = _limited(bounds, current, stabilised, memory, now=now)
     limited = f"{allowed != stabilised}/{reason}"
     kept = (*[moment for moment in past if moment[0] >= now - max(windows)], (now, wanted))
-    conditions = replace(memory.conditions, able=able, limited=limited)
+    conditions = HpaConditions(able, _FOUND, limited)
     return allowed, stabilised, replace(memory, recommendations=kept, conditions=conditions)
 
 
