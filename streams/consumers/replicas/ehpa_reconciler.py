@@ -19,7 +19,7 @@ from streams.clients.kube.applied_objects import ObjectKeeper
 from streams.clients.kube.controllers import ControllerKey
 from streams.clients.kube.scales import FoundScale
 from streams.consumers.replicas import object_drift
-from streams.consumers.replicas.ehpa_status import NotReady, PassResult, desired_status, tsp_status
+from streams.consumers.replicas.ehpa_status import EhpaFindings, NotReady, desired_status, tsp_status
 from streams.consumers.replicas.generated import UID_LABEL, ObjectGenerator
 from streams.errors import EdgeError, GiveUp, TryAgain, Unreachable
 
@@ -125,7 +125,7 @@ class _EhpaPass:
         self._uid, self._child = str(about["uid"]), f"ehpa-{about['name']}"
         self._spec: Json = live.get("spec") or {}
         self._report = PassReport(found=True, generation=int(about.get("generation") or 0))
-        self._result = PassResult()
+        self._result = EhpaFindings()
 
     def run(self) -> PassReport:
         """All of it; a step that fails keeps later ones from being taken, and is said."""

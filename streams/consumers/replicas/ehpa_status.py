@@ -24,7 +24,7 @@ class NotReady:
 
 
 @dataclass(slots=True)
-class PassResult:
+class EhpaFindings:
     """What one pass found. `hpa` and `prediction` are the HPA and the condition of the TimeSeriesPrediction, as they stand."""
 
     not_ready: NotReady | None = None
@@ -34,7 +34,7 @@ class PassResult:
     left_out: list[str] = field(default_factory=list)
 
 
-def desired_status(before: Mapping[str, Any], found: PassResult, at: datetime) -> Json:
+def desired_status(before: Mapping[str, Any], found: EhpaFindings, at: datetime) -> Json:
     """What should stand in the object; equal to `before` when nothing is new."""
     status: Json = {key: before[key] for key in ("expectReplicas", "currentReplicas", "lastScaleTime") if key in before}
     seen = {} if found.hpa is None else found.hpa.get("status") or {}
@@ -50,7 +50,7 @@ def desired_status(before: Mapping[str, Any], found: PassResult, at: datetime) -
     return status
 
 
-def _ready(found: PassResult) -> Json:
+def _ready(found: EhpaFindings) -> Json:
     if found.not_ready is not None:
         return _condition("Ready", "False", found.not_ready.reason, found.not_ready.message)
     message = "; ".join(["Effective HPA is ready", *found.left_out])
