@@ -12,8 +12,7 @@ from streams.clients.aws.aws_client import AwsClient
 from streams.clients.kube.node_drain_client import NodeDrainClient
 from streams.consumers.executing.executor import Executor, Handler
 from streams.consumers.executing.holder_lease import HolderLease
-from streams.consumers.nodes import removal_marks
-from streams.consumers.nodes import scale_up as growing
+from streams.consumers.nodes import group_growth, removal_marks
 from streams.consumers.nodes.node_removal import NodeRemoval, RemovalOptions
 from streams.errors import EdgeError
 from streams.log_context import LogContext
@@ -43,8 +42,8 @@ def asg_consumer(
             TOPIC,
             ScaleUpPlanned,
             Action.SCALE_UP,
-            act=lambda plan: growing.scale_up(world.aws, plan, protect=chosen.protect),
-            look=lambda plan: growing.look(world.aws, plan),
+            act=lambda plan: group_growth.grow(world.aws, plan, protect=chosen.protect),
+            look=lambda plan: group_growth.look(world.aws, plan),
         ),
         Handler(TOPIC, NodeRemovalPlanned, Action.REMOVE_NODE, act=removal.act, look=removal.look, undo=removal.undo),
         lease=lease,

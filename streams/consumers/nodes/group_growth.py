@@ -11,7 +11,7 @@ from streams.consumers.executing.executor import HandlerResult
 from streams.consumers.nodes import instance_protection
 
 
-def scale_up(aws: AwsClient, plan: ScaleUpPlanned, *, protect: bool) -> HandlerResult:
+def grow(aws: AwsClient, plan: ScaleUpPlanned, *, protect: bool) -> HandlerResult:
     """Look, then act. Raises TryAgain and GiveUp."""
     group = aws.group(plan.group)
     if group is None:
