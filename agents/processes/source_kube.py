@@ -28,7 +28,7 @@ def run(settings: Settings) -> None:
     with until_stopped(), telemetry_for(NAME, settings, readiness.reasons) as telemetry, log_factory.log(settings) as log:
         metrics = SourceMetrics(telemetry.registry, topics, NAME)
         context = LogContext.of(telemetry.observe(log, metrics), topics, ours.name)
-        options = SourceOptions(partial(event_time, settings), ours.namespaces, nodes=ours.nodes)
+        options = SourceOptions(partial(event_time, settings), ours.namespaces, nodes=ours.nodes, replicas=ours.replicas)
         readiness.threads = threads = WatchThreads(api, context, options)
         note(f"watching cluster '{ours.name}' at {cluster_factory.address(ours)}")
 

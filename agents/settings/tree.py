@@ -130,7 +130,7 @@ class ClusterSettings(SettingsGroup):
     nodes: bool = False
     """Whether to tell what node scaling needs: each node in detail, what pods ask of nodes, disruption budgets, controllers."""
     replicas: bool = False
-    """Whether to watch what scales workloads as well: EHPAs, predictions, HPAs, and the scale of what they scale."""
+    """Whether to watch EHPAs as well, and the scale of what they scale; their CRDs must be installed."""
     lease_namespace: Name | None = None
     """Where two instances of a consumer take turns by Leases; unset means the pod's own namespace, or none outside."""
     start: datetime | None = None

@@ -14,6 +14,7 @@ from schemas.facts.nodes import NodeChanged, NodeRemoved
 from schemas.facts.pods import PodChanged, PodDeleted
 from schemas.facts.usage import ContainerOOMKilled
 from schemas.names import PodName, Workload
+from schemas.policies.ehpa import EhpaChanged, EhpaRemoved
 from schemas.policies.limit_ranges import LimitRangeChanged, LimitRangeRemoved
 from schemas.policies.vpa import VpaChanged, VpaRemoved
 from streams import compacted_copy
@@ -37,6 +38,7 @@ class PublishedState:
     nodes: dict[str, NodeChanged] = field(default_factory=dict)
     vpas: dict[str, VpaChanged] = field(default_factory=dict)
     limits: dict[str, LimitRangeChanged] = field(default_factory=dict)
+    ehpas: dict[str, EhpaChanged] = field(default_factory=dict)
 
     def record_pod(self, fact: PodChanged) -> None:
         """This fact about a pod is published."""
@@ -64,6 +66,7 @@ class PublishedState:
         for uid in [uid for uid, (_, pod) in self.pods.items() if pod.namespace not in namespaces]:
             self.forget_pod(uid)
         self.vpas = {key: vpa for key, vpa in self.vpas.items() if vpa.namespace in namespaces}
+        self.ehpas = {key: ehpa for key, ehpa in self.ehpas.items() if ehpa.namespace in namespaces}
         self.limits = {key: limit for key, limit in self.limits.items() if limit.namespace in namespaces}
 
 
@@ -114,6 +117,10 @@ def _apply_object_record(state: PublishedState, record: Record, context: LogCont
             state.vpas[event.key] = event
         case VpaRemoved():
             state.vpas.pop(event.key, None)
+        case EhpaChanged(cluster=context.cluster):
+            state.ehpas[event.key] = event
+        case EhpaRemoved():
+            state.ehpas.pop(event.key, None)
         case LimitRangeChanged(cluster=context.cluster):
             state.limits[event.key] = event
         case LimitRangeRemoved():

@@ -112,11 +112,18 @@ class ControllerSpec(msgspec.Struct, frozen=True, gc=False):
     replicas: int | None = None
 
 
+class ControllerStatus(msgspec.Struct, frozen=True, gc=False):
+    """How many pods there are."""
+
+    replicas: int = 0
+
+
 class ControllerObject(msgspec.Struct, frozen=True, gc=False):
     """A Deployment, ReplicaSet, StatefulSet, DaemonSet or Job."""
 
     metadata: ObjectMeta
     spec: ControllerSpec = ControllerSpec()
+    status: ControllerStatus = ControllerStatus()
 
 
 class ReplicationControllerSpec(msgspec.Struct, frozen=True, gc=False):

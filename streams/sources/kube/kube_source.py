@@ -17,6 +17,7 @@ from schemas.policies.limit_ranges import LimitRangeChanged
 from schemas.policies.vpa import VpaChanged
 from schemas.units import Seconds
 from streams.clients.kube import controllers, pod_objects
+from streams.clients.kube.autoscaler_specs import AutoscalerObject
 from streams.clients.kube.controllers import ControllerKey
 from streams.clients.kube.pod_objects import PodObject
 from streams.clients.kube.scheduling_objects import DetailedNodeObject, DisruptionBudgetObject, ScheduledPodObject
@@ -37,6 +38,7 @@ from streams.sources.kube.owners.pod_owners import PodOwners
 from streams.sources.kube.owners.topmost_controller import REFRESH_AFTER, OwnerGraph
 from streams.sources.kube.owners.vpa_targets import VpaTargets
 from streams.sources.kube.publish import limit_range_policies, node_facts, vpa_policies
+from streams.sources.kube.publish.autoscaler_publisher import EHPAS, AutoscalerPublisher
 from streams.sources.kube.publish.fact_changes import PublishedFacts
 from streams.sources.kube.publish.pod_publisher import REPUBLISH_AFTER, PodPublisher
 from streams.sources.kube.publish.publisher import Publisher
@@ -64,20 +66,21 @@ REPORT_PERIOD = timedelta(seconds=30)
 UPKEEP_PERIOD = timedelta(minutes=1)
 """How often it looks for what is due by time alone."""
 _SCHEDULING_KINDS = ("poddisruptionbudgets", "replicasets")
-_KINDS = ("pods", "nodes", "limitranges", "verticalpodautoscalers")
+_KINDS = ("pods", "nodes", "limitranges", "verticalpodautoscalers", EHPAS)
 
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
     """`now` gives event time. `namespaces` are the only ones watched, none means all; `period` is how often it reports.
 
-    `nodes`: whether what node scaling needs is told, which needs all namespaces.
+    `nodes`: whether what node scaling needs is told, which needs all namespaces. `replicas`: whether EHPAs and scales are.
     """
 
     now: Callable[[], datetime]
     namespaces: tuple[str, ...] = ()
     period: timedelta = REPORT_PERIOD
     nodes: bool = False
+    replicas: bool = False
 
 
 class KubeSource:
@@ -107,6 +110,7 @@ class KubeSource:
             publisher.publish, lambda limit: publisher.publish(limit_range_policies.removed(limit, self._now()))
         )
         self._scheduling = SchedulingPublisher(publisher, context) if options.nodes else None
+        self._autoscalers = AutoscalerPublisher(publisher, context.cluster, options.now) if options.replicas else None
         self._reported: datetime | None = None
         self._upkeep = self._refreshed = self._now()
         self._must_restore = self._first_pods_published = False
@@ -127,6 +131,8 @@ class KubeSource:
         self._vpas.restore(published.vpas)
         if self._scheduling is not None:
             self._scheduling.restore(self._now())
+        if self._autoscalers is not None:
+            self._autoscalers.restore(published.ehpas)
         for kind in _KINDS:
             self._mark_synced(kind)
         for kind in _SCHEDULING_KINDS:
@@ -212,6 +218,8 @@ class KubeSource:
         at = self._now()
         if self._scheduling is not None:
             self._upsert_scheduling(self._scheduling, kind, found, at)
+        if self._autoscalers is not None:
+            self._upsert_autoscaled(self._autoscalers, kind, found)
         match found:
             case PodObject():
                 pod = pod_objects.read_pod(self._cluster, found)
@@ -226,7 +234,7 @@ class KubeSource:
                 self._publish_vpas(self._vpa_targets.upsert(vpa_policies.changed(found, self._cluster, at)))
             case EventObject():
                 self._pods.record_eviction(found)
-            case DisruptionBudgetObject():
+            case DisruptionBudgetObject() | AutoscalerObject():
                 pass
             case _:
                 controller = controllers.from_object(CONTROLLERS[kind], found)
@@ -248,7 +256,22 @@ class KubeSource:
             case _:
                 pass
 
+    @staticmethod
+    def _upsert_autoscaled(autoscalers: AutoscalerPublisher, kind: str, found: KubeObject) -> None:
+        """What an EHPA says, or the scale of what one may scale."""
+        match found:
+            case AutoscalerObject():
+                autoscalers.upsert(found)
+            case ControllerObject():
+                autoscalers.controller_seen(CONTROLLERS[kind], found)
+            case _:
+                pass
+
     def _object_gone(self, gone: ObjectGone) -> None:
+        if self._autoscalers is not None and gone.kind == EHPAS:
+            self._autoscalers.remove(gone.namespace, gone.name)
+        elif self._autoscalers is not None and gone.kind in CONTROLLERS:
+            self._autoscalers.controller_gone(gone.namespace, CONTROLLERS[gone.kind], gone.name)
         if self._scheduling is not None:
             self._scheduling.gone(gone, CONTROLLERS.get(gone.kind, ""), self._now())
         match gone.kind:
@@ -277,6 +300,8 @@ class KubeSource:
         if not self._sync_status.synced(kind):
             return
         self._mark_scheduling_synced(kind)
+        if kind == EHPAS and self._autoscalers is not None:
+            self._autoscalers.mark_synced()
         match kind:
             case "pods":
                 self._pods.mark_synced(self._now())

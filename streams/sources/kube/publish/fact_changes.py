@@ -13,6 +13,7 @@ from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged
 from schemas.facts.nodes import NodeChanged, NodeDetailsChanged
 from schemas.facts.replica_controllers import ReplicaControllerChanged
 from schemas.facts.scheduled_pods import PodPlacementChanged
+from schemas.policies.ehpa import EhpaChanged
 from schemas.policies.limit_ranges import LimitRangeChanged
 from schemas.policies.vpa import VpaChanged
 
@@ -21,6 +22,7 @@ F = TypeVar(
     NodeChanged,
     LimitRangeChanged,
     VpaChanged,
+    EhpaChanged,
     NodeDetailsChanged,
     PodPlacementChanged,
     PodDisruptionBudgetChanged,

@@ -11,17 +11,19 @@ from schemas import event_bounds
 from schemas.facts import SchedulingFact
 from schemas.facts.nodes import NodeChanged, NodeRemoved
 from schemas.facts.pods import PodChanged, PodDeleted
+from schemas.facts.replica_scaling import ScaleSeen
 from schemas.facts.sources import SourceReported
 from schemas.facts.usage import ContainerOOMKilled
 from schemas.facts.vpa_checkpoints import CheckpointSeen
+from schemas.policies.ehpa import EhpaChanged, EhpaRemoved
 from schemas.policies.limit_ranges import LimitRangeChanged, LimitRangeRemoved
 from schemas.policies.vpa import VpaChanged, VpaRemoved
 from streams.log.log_port import NewRecord
 from streams.log_context import LogContext
 
-PodFact = PodChanged | PodDeleted
+PodFact = PodChanged | PodDeleted | ScaleSeen
 WorkloadFact = ContainerOOMKilled | CheckpointSeen
-ObjectPolicy = VpaChanged | VpaRemoved | LimitRangeChanged | LimitRangeRemoved
+ObjectPolicy = VpaChanged | VpaRemoved | LimitRangeChanged | LimitRangeRemoved | EhpaChanged | EhpaRemoved
 ClusterFact = NodeChanged | NodeRemoved | SourceReported
 SOURCE = "/ullage/source/kube"
 _log = structlog.get_logger(__name__)
@@ -46,7 +48,7 @@ class Publisher:
                 _log.error("an object is too large to be kept", object=_name(fact), reason=" ".join(fault).lstrip("."))
                 continue
             match fact:
-                case PodChanged() | PodDeleted():
+                case PodChanged() | PodDeleted() | ScaleSeen():
                     self._to_one("pod-changes", fact, fact.workload.key)
                     self._to_one("pod-changes-by-cluster", fact, cluster)
                 case ContainerOOMKilled():
@@ -55,7 +57,7 @@ class Publisher:
                     self._to_one("pod-changes", fact, fact.workload.key)
                 case NodeChanged() | NodeRemoved() | SourceReported():
                     self._to_all("cluster-changes", fact, cluster)
-                case VpaChanged() | VpaRemoved() | LimitRangeChanged() | LimitRangeRemoved():
+                case VpaChanged() | VpaRemoved() | LimitRangeChanged() | LimitRangeRemoved() | EhpaChanged() | EhpaRemoved():
                     self._to_all("policies", fact, fact.key)
                 case _:
                     self._to_one("scheduling-changes", fact, cluster)
@@ -87,7 +89,7 @@ def _name(fact: PodFact | WorkloadFact | ObjectPolicy | ClusterFact | Scheduling
     match fact:
         case PodChanged() | PodDeleted():
             name = f"Pod {fact.pod.namespace}/{fact.pod.name}"
-        case ContainerOOMKilled() | CheckpointSeen():
+        case ContainerOOMKilled() | CheckpointSeen() | ScaleSeen():
             name = f"{type(fact).__name__} of {fact.workload.key}"
         case NodeChanged() | NodeRemoved():
             name = f"Node {fact.node}"

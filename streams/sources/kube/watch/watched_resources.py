@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from streams.clients.kube import api_paths
+from streams.clients.kube.autoscaler_specs import AutoscalerObject
 from streams.clients.kube.list_watch_requests import ApiResource
 from streams.clients.kube.pod_objects import PodObject
 from streams.clients.kube.scheduling_objects import DetailedNodeObject, DisruptionBudgetObject, ScheduledPodObject
@@ -34,6 +35,11 @@ CONTROLLERS: Mapping[str, str] = {
 """The watched controllers: from the kind of the watch to the kind of its objects."""
 NODES: ApiResource[KubeObject] = ApiResource("nodes", "/api/v1/nodes", NodeObject)
 CHECKPOINTS = ApiResource("verticalpodautoscalercheckpoints", f"{_VPA}/verticalpodautoscalercheckpoints", CheckpointObject)
+EHPAS: ApiResource[KubeObject] = ApiResource(
+    "effectivehorizontalpodautoscalers",
+    "/apis/autoscaling.crane.io/v1alpha1/effectivehorizontalpodautoscalers",
+    AutoscalerObject,
+)
 _IN_NAMESPACES: Sequence[ApiResource[KubeObject]] = (
     ApiResource("replicasets", "/apis/apps/v1/replicasets", ControllerObject),
     ApiResource("deployments", "/apis/apps/v1/deployments", ControllerObject),
@@ -70,14 +76,18 @@ class ResourceWatch:
         return self.resource.name
 
 
-def watches(namespaces: Sequence[str] = (), *, nodes: bool = False) -> tuple[ResourceWatch, ...]:
-    """Every watch, controllers first. No namespaces means all of them; with `nodes`, all that node scaling needs is read."""
+def watches(namespaces: Sequence[str] = (), *, nodes: bool = False, replicas: bool = False) -> tuple[ResourceWatch, ...]:
+    """Every watch, controllers first. No namespaces means all of them.
+
+    With `nodes`, all that node scaling needs is read; with `replicas`, EHPAs.
+    """
+    scoped = (*_IN_NAMESPACES, EHPAS) if replicas else _IN_NAMESPACES
     if nodes:
-        seen = [_DETAILED.get(each.name, each) for each in (*_IN_NAMESPACES, BUDGETS, NODES)]
+        seen = [_DETAILED.get(each.name, each) for each in (*scoped, BUDGETS, NODES)]
         return tuple(ResourceWatch(each.name, each) for each in seen)
-    found = [ResourceWatch(each.name, each) for each in _IN_NAMESPACES]
+    found = [ResourceWatch(each.name, each) for each in scoped]
     if namespaces:
-        found = [ResourceWatch(each.name, namespaced(each, namespace)) for each in _IN_NAMESPACES for namespace in namespaces]
+        found = [ResourceWatch(each.name, namespaced(each, namespace)) for each in scoped for namespace in namespaces]
     return (*found, ResourceWatch("nodes", NODES))
 
 

@@ -1,0 +1,209 @@
+"""The specs of objects that scale workloads, as the API server sends them; one bad field must not hide the object's name."""
+
+import msgspec
+
+from streams.clients.kube.pod_objects import AnnotatedMeta
+from streams.clients.kube.watched_objects import LabelSelector, Quantity
+
+
+class AutoscalerObject(msgspec.Struct, frozen=True, gc=False):
+    """An EHPA with its spec undecoded."""
+
+    metadata: AnnotatedMeta
+    spec: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+class CrossReference(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """An object of the same namespace."""
+
+    kind: str = ""
+    name: str = ""
+    api_version: str = ""
+
+
+class TargetSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """What a metric is to be."""
+
+    type: str = ""
+    average_utilization: int | None = None
+    average_value: Quantity | None = None
+    value: Quantity | None = None
+
+
+class NamedMetric(msgspec.Struct, frozen=True, gc=False):
+    """A metric's name and its selector."""
+
+    name: str = ""
+    selector: LabelSelector | None = None
+
+
+class MetricBlock(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """The block of one metric, whatever its type."""
+
+    name: str = ""
+    container: str = ""
+    metric: NamedMetric = NamedMetric()
+    described_object: CrossReference | None = None
+    target: TargetSpec = TargetSpec()
+
+
+class MetricEntry(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """One entry of `metrics`."""
+
+    type: str = ""
+    resource: MetricBlock | None = None
+    container_resource: MetricBlock | None = None
+    pods: MetricBlock | None = None
+    object: MetricBlock | None = None
+    external: MetricBlock | None = None
+
+    @property
+    def block(self) -> MetricBlock:
+        """The block that is there."""
+        blocks = (self.resource, self.container_resource, self.pods, self.object, self.external)
+        return next((each for each in blocks if each is not None), MetricBlock())
+
+
+class RatePolicy(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """One policy of a direction."""
+
+    type: str
+    value: int
+    period_seconds: int
+
+
+class RateRules(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """One direction of a behaviour."""
+
+    policies: list[RatePolicy] | None = None
+    select_policy: str | None = None
+    stabilization_window_seconds: int | None = None
+    tolerance: Quantity | None = None
+
+
+class BehaviorSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """Both directions."""
+
+    scale_up: RateRules | None = None
+    scale_down: RateRules | None = None
+
+
+class CronEntrySpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """One entry of `crons`."""
+
+    name: str = ""
+    description: str = ""
+    timezone: str = ""
+    start: str = ""
+    end: str = ""
+    target_replicas: int = 0
+
+
+class FourierSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """One entry of `estimators.fft`."""
+
+    margin_fraction: str = ""
+    low_amplitude_threshold: str = ""
+    high_frequency_threshold: str = ""
+    min_num_of_spectrum_items: int | None = None
+    max_num_of_spectrum_items: int | None = None
+
+
+class MarginSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """One entry of `estimators.maxValue`."""
+
+    margin_fraction: str = ""
+
+
+class EstimatorsSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """The block `estimators`."""
+
+    max_value: list[MarginSpec] | None = None
+    fft: list[FourierSpec] | None = None
+
+
+class DspSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """The block `dsp`."""
+
+    sample_interval: str = ""
+    history_length: str = ""
+    estimators: EstimatorsSpec = EstimatorsSpec()
+
+
+class PercentileHistogramSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """The histogram of the block `percentile`."""
+
+    max_value: str = ""
+    epsilon: str = ""
+    half_life: str = ""
+    bucket_size: str = ""
+    first_bucket_size: str = ""
+    bucket_size_growth_ratio: str = ""
+
+
+class PercentileSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """The block `percentile`."""
+
+    aggregated: bool = False
+    history_length: str = ""
+    sample_interval: str = ""
+    margin_fraction: str = ""
+    target_utilization: str = ""
+    percentile: str = ""
+    min_sample_weight: str = ""
+    histogram: PercentileHistogramSpec | None = None
+
+
+class AlgorithmSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """The block `predictionAlgorithm`."""
+
+    algorithm_type: str = ""
+    dsp: DspSpec | None = None
+    percentile: PercentileSpec | None = None
+
+
+class PredictionBlock(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """The block `prediction`."""
+
+    prediction_window_seconds: int | None = None
+    prediction_algorithm: AlgorithmSpec | None = None
+
+
+class EhpaSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """The spec of an EHPA."""
+
+    scale_target_ref: CrossReference
+    max_replicas: int
+    min_replicas: int | None = None
+    scale_strategy: str = "Auto"
+    specific_replicas: int | None = None
+    metrics: list[MetricEntry] | None = None
+    crons: list[CronEntrySpec] | None = None
+    behavior: BehaviorSpec | None = None
+    prediction: PredictionBlock | None = None
+
+
+class OnlyTarget(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """What is read of a spec that cannot be read as a whole."""
+
+    scale_target_ref: CrossReference
+
+
+_EHPA = msgspec.json.Decoder(EhpaSpec)
+_TARGET = msgspec.json.Decoder(OnlyTarget)
+
+
+def decode_ehpa(spec: msgspec.Raw) -> EhpaSpec:
+    """The spec. Raises ValueError with the place of what is not as the API has it."""
+    try:
+        return _EHPA.decode(spec)
+    except msgspec.MsgspecError as error:
+        raise ValueError(str(error).replace("`$", "`spec")) from error
+
+
+def decode_target(spec: msgspec.Raw) -> CrossReference | None:
+    """The target alone; None if not even that can be read."""
+    try:
+        return _TARGET.decode(spec).scale_target_ref
+    except msgspec.MsgspecError:
+        return None

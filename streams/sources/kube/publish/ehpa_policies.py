@@ -1,0 +1,192 @@
+"""EHPA objects as policies, and the judgement on what an object says of itself.
+
+An object that cannot be read is not left out: it becomes a policy whose `unsupported` says what is wrong and where, with its
+target as far as that can be read. Annotations that machines write into it are no part of the policy.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from schemas import bounds, event_bounds
+from schemas.policies.ehpa import EhpaChanged
+from schemas.policies.scaling import (
+    AlgorithmOptions,
+    CronTrigger,
+    DspOptions,
+    FourierOptions,
+    HistogramOptions,
+    HpaBehavior,
+    HpaScalingPolicy,
+    HpaScalingRules,
+    MetricSpec,
+    MetricTarget,
+    PercentileOptions,
+    PredictionOptions,
+    ScaleStrategy,
+)
+from schemas.policies.selectors import Operator, Requirement
+from schemas.policies.vpa import TargetRef
+from streams.clients.kube import autoscaler_specs as specs
+from streams.clients.kube.watched_objects import LabelExpression
+
+_BY_MACHINES = ("kubectl.kubernetes.io/last-applied-configuration", "autoscaling.crane.io/effective-hpa-current-metrics")
+
+
+def changed(found: specs.AutoscalerObject, cluster: str, at: datetime) -> EhpaChanged:
+    """The policy that an object makes."""
+    meta = found.metadata
+    bare = EhpaChanged(
+        at=at,
+        cluster=cluster,
+        namespace=meta.namespace,
+        name=meta.name,
+        created=meta.creation_timestamp or at,
+        target_ref=_reference(specs.decode_target(found.spec)),
+        labels=dict(meta.labels or {}),
+        annotations={key: text for key, text in (meta.annotations or {}).items() if key not in _BY_MACHINES},
+        uid=meta.uid,
+        generation=meta.generation,
+        resource_version=meta.resource_version,
+    )
+    try:
+        return _whole(bare, specs.decode_ehpa(found.spec))
+    except ValueError as fault:
+        return replace(bare, unsupported=f"The spec cannot be carried out: {fault}")
+
+
+def within_bounds(policy: EhpaChanged, size: Callable[[EhpaChanged], int]) -> EhpaChanged:
+    """The policy itself, or where it is too large to be kept: what names the object, and the bound."""
+    fault = event_bounds.fault(policy)
+    if fault is not None:
+        return _bare(policy, f"{fault[0].lstrip('.')} {fault[1]}")
+    written = size(policy)
+    if written > bounds.MOST_OBJECT_BYTES:
+        return _bare(policy, f"it takes {written} bytes; more than {bounds.MOST_OBJECT_BYTES} are not kept of one object")
+    return policy
+
+
+def _bare(policy: EhpaChanged, why: str) -> EhpaChanged:
+    bare = EhpaChanged(policy.at, policy.cluster, policy.namespace, policy.name, policy.created, uid=policy.uid)
+    bare = replace(bare, generation=policy.generation, unsupported=f"The object is too large: {why}")
+    named = replace(bare, target_ref=policy.target_ref)
+    return named if event_bounds.fault(named) is None else bare
+
+
+def _whole(bare: EhpaChanged, spec: specs.EhpaSpec) -> EhpaChanged:
+    if bare.target_ref is None:
+        raise ValueError("spec.scaleTargetRef names no kind or no name")
+    try:
+        strategy = ScaleStrategy(spec.scale_strategy or "Auto")
+    except ValueError:
+        raise ValueError(f"spec.scaleStrategy is '{spec.scale_strategy}'; there are 'Auto' and 'Preview'") from None
+    if spec.max_replicas < max(1, spec.min_replicas or 0):
+        raise ValueError(f"spec.maxReplicas is {spec.max_replicas}, and spec.minReplicas {spec.min_replicas}")
+    return replace(
+        bare,
+        max_replicas=spec.max_replicas,
+        min_replicas=spec.min_replicas,
+        strategy=strategy,
+        specific_replicas=spec.specific_replicas,
+        metrics=tuple(_metric(entry) for entry in spec.metrics or ()),
+        crons=tuple(
+            CronTrigger(each.name, each.start, each.end, each.target_replicas, each.timezone, each.description)
+            for each in spec.crons or ()
+        ),
+        behavior=_behavior(spec.behavior),
+        prediction=_prediction(spec.prediction),
+    )
+
+
+def _reference(ref: specs.CrossReference | None) -> TargetRef | None:
+    """None unless it has a kind and a name that a key can hold."""
+    if ref is None or not ref.kind or not ref.name or "/" in ref.kind + ref.name:
+        return None
+    return TargetRef(ref.kind, ref.name, ref.api_version)
+
+
+def _metric(entry: specs.MetricEntry) -> MetricSpec:
+    block, selector = entry.block, entry.block.metric.selector
+    labels: Mapping[str, str] = (selector.match_labels if selector else None) or {}
+    expressions: Sequence[LabelExpression] = (selector.match_expressions if selector else None) or ()
+    target = block.target
+    return MetricSpec(
+        entry.type,
+        block.name or block.metric.name,
+        MetricTarget(target.type, target.average_utilization, _text(target.average_value), _text(target.value)),
+        block.container,
+        dict(labels),
+        tuple(Requirement(each.key, Operator(each.operator), tuple(each.values or ())) for each in expressions),
+        _reference(block.described_object),
+    )
+
+
+def _text(value: str | float | None) -> str:
+    return "" if value is None else str(value)
+
+
+def _behavior(told: specs.BehaviorSpec | None) -> HpaBehavior | None:
+    return None if told is None else HpaBehavior(_rules(told.scale_up), _rules(told.scale_down))
+
+
+def _rules(told: specs.RateRules | None) -> HpaScalingRules | None:
+    if told is None:
+        return None
+    policies = tuple(HpaScalingPolicy(each.type, each.value, each.period_seconds) for each in told.policies or ())
+    return HpaScalingRules(policies, told.select_policy or "", told.stabilization_window_seconds, _text(told.tolerance))
+
+
+def _prediction(told: specs.PredictionBlock | None) -> PredictionOptions | None:
+    if told is None:
+        return None
+    algorithm = told.prediction_algorithm
+    return PredictionOptions(told.prediction_window_seconds, None if algorithm is None else _algorithm(algorithm))
+
+
+def _algorithm(told: specs.AlgorithmSpec) -> AlgorithmOptions:
+    return AlgorithmOptions(told.algorithm_type, _dsp(told.dsp), _percentile(told.percentile))
+
+
+def _dsp(told: specs.DspSpec | None) -> DspOptions | None:
+    if told is None:
+        return None
+    margins = tuple(each.margin_fraction for each in told.estimators.max_value or ())
+    fourier = tuple(
+        FourierOptions(
+            each.margin_fraction,
+            each.low_amplitude_threshold,
+            each.high_frequency_threshold,
+            each.min_num_of_spectrum_items,
+            each.max_num_of_spectrum_items,
+        )
+        for each in told.estimators.fft or ()
+    )
+    return DspOptions(told.sample_interval, told.history_length, margins, fourier)
+
+
+def _percentile(told: specs.PercentileSpec | None) -> PercentileOptions | None:
+    if told is None:
+        return None
+    found = told.histogram
+    histogram = (
+        None
+        if found is None
+        else HistogramOptions(
+            found.max_value,
+            found.epsilon,
+            found.half_life,
+            found.bucket_size,
+            found.first_bucket_size,
+            found.bucket_size_growth_ratio,
+        )
+    )
+    return PercentileOptions(
+        told.aggregated,
+        told.history_length,
+        told.sample_interval,
+        told.margin_fraction,
+        told.target_utilization,
+        told.percentile,
+        told.min_sample_weight,
+        histogram,
+    )
