@@ -100,7 +100,7 @@ class CronEntrySpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 
 
 class FourierSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """One entry of `estimators.fft`."""
+    """An estimator that keeps the strongest frequencies."""
 
     margin_fraction: str = ""
     low_amplitude_threshold: str = ""
@@ -110,7 +110,7 @@ class FourierSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 
 
 class MarginSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """One entry of `estimators.maxValue`."""
+    """An estimator that takes the highest past value."""
 
     margin_fraction: str = ""
 
