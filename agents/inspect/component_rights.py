@@ -45,6 +45,7 @@ RIGHTS: Mapping[str, tuple[AccessRight, ...]] = {
         *_each("list watch", "batch", "cronjobs jobs"),
         *_each("list watch", "policy", "poddisruptionbudgets"),
         *_each("list watch", _VPA, "verticalpodautoscalercheckpoints verticalpodautoscalers"),
+        *_each("list watch", "autoscaling.crane.io", "effectivehorizontalpodautoscalers"),
     ),
     "source usage": _each("list", "metrics.k8s.io", "pods"),
     "consumer status": (

@@ -16,9 +16,9 @@ class AutoscalerSettings(SettingsGroup):
     """How often one is looked at whose strategy is Preview; upstream's interval of Substitutes."""
     writers: Annotated[int, Field(ge=1, le=100)] = 8
     """EHPAs that are looked at at one time."""
-    rate: Annotated[float, Field(gt=0)] = 20.0
+    rate: Annotated[float, Field(gt=0, le=100_000)] = 20.0
     """EHPAs that are looked at in a second, on the long run; each costs some four requests."""
-    burst: Annotated[int, Field(ge=1)] = 100
+    burst: Annotated[int, Field(ge=1, le=100_000)] = 100
     """... and at once, after a rest."""
     label_prefixes: tuple[str, ...] = ()
     """Beginnings of labels that an EHPA hands on to its HPA; upstream's ehpa-propagation-label-prefixes."""

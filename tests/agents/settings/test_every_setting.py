@@ -17,6 +17,8 @@ DEFAULTS = {name: default for name, default, _ in describe()}
 TOGETHER: Mapping[str, Mapping[str, object]] = {
     "webhook.certificate": {"webhook.key": "our.key"},
     "webhook.key": {"webhook.certificate": "our.pem"},
+    "metrics_api.certificate": {"metrics_api.key": "our.key"},
+    "metrics_api.key": {"metrics_api.certificate": "our.pem"},
 }
 """Settings that make sense only with others."""
 LISTS = [name for name, default in DEFAULTS.items() if isinstance(default, tuple)]

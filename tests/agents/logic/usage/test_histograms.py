@@ -241,4 +241,3 @@ def test_where_the_numbers_lie_does_not_show(cells: list[Any]) -> None:
     assert mine.weights.dense(np.arange(6)).tobytes() == plain.tobytes()
     mine.weights._compact()
     assert mine.weights.dense(np.arange(6)).tobytes() == plain.tobytes()
-    assert mine.weights.at(np.arange(6), np.full(6, 7)).tobytes() == plain[:, 7].tobytes()
