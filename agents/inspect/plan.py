@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from agents.inspect.newest_state import newest_state
 from agents.logic.updates import candidate as candidates
-from agents.logic.updates.update_outlook import PodOutlook, outlook
+from agents.logic.updates.pending_updates import PodOutlook, outlook
 from agents.logic.updates.updater import Updater
 from agents.operate import mode
 from agents.pipeline import stages

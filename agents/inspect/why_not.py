@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from agents.inspect.plan import newest_updater
-from agents.logic.updates.update_outlook import WAITING, outlook
-from agents.logic.updates.update_outlook import not_wanted as why_not_wanted
+from agents.logic.updates.pending_updates import WAITING, outlook
+from agents.logic.updates.pending_updates import not_wanted as why_not_wanted
 from agents.logic.updates.updater import Updater
 from agents.processes.output import data
 from agents.settings.tree import Settings

@@ -18,10 +18,10 @@ from agents.logic.replicas.due_queue import DueQueue, next_round
 from agents.logic.replicas.forecaster_settings import ForecasterSettings
 from agents.logic.replicas.forecaster_state import ForecasterState, LoadSample
 from agents.logic.replicas.load_models import FitTask, LoadModel
+from agents.logic.replicas.metric_series import WantedSeries
+from agents.logic.replicas.metric_series_index import model_key, ring_key
 from agents.logic.replicas.plan_decisions import NAME, PlanMemory, PlanRequest
 from agents.logic.replicas.replica_planning import ScalingSituation
-from agents.logic.replicas.wanted_index import model_key, ring_key
-from agents.logic.replicas.wanted_series import WantedSeries
 from agents.logic.stage_rules import StageRules
 from schemas import times
 from schemas.decisions.forecasts import LoadForecast, MetricForecast

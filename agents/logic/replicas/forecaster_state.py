@@ -9,13 +9,13 @@ from agents.engine.tables.chunked_state import StatePart
 from agents.engine.tables.object_table import ObjectTable
 from agents.engine.turn import Recorded, Turn
 from agents.logic.guards.shared_guards import ControlRecord
-from agents.logic.replicas import wanted_series
+from agents.logic.replicas import metric_series
 from agents.logic.replicas.due_queue import DueQueue
 from agents.logic.replicas.load_models import LoadModel
 from agents.logic.replicas.load_rings import LoadRings
+from agents.logic.replicas.metric_series import WantedSeries
+from agents.logic.replicas.metric_series_index import WantedIndex, model_key, ring_key, series_key
 from agents.logic.replicas.pod_usage import ScaledPodUsage
-from agents.logic.replicas.wanted_index import WantedIndex, model_key, ring_key, series_key
-from agents.logic.replicas.wanted_series import WantedSeries
 from schemas import times
 from schemas.facts.load import LoadHistoryRead, LoadQueryFailed, LoadScraped
 from schemas.facts.pods import PodChanged, PodDeleted
@@ -117,9 +117,9 @@ class ForecasterState:
         self.wanted = WantedIndex()
         self.usage.rewire(self.wanted.is_wanted)
         for key, ehpa in self.ehpas.items():
-            self.wanted.put(key, wanted_series.of_ehpa(ehpa.event), ehpa.event.target)
+            self.wanted.put(key, metric_series.of_ehpa(ehpa.event), ehpa.event.target)
         for key, prediction in self.predictions.items():
-            self.wanted.put(key, wanted_series.of_prediction(prediction.event), prediction.event.target)
+            self.wanted.put(key, metric_series.of_prediction(prediction.event), prediction.event.target)
         self.fits = DueQueue((key, model.due) for key, model in self.models.items())
 
     def ingest(self, turn: Turn) -> None:
@@ -142,10 +142,10 @@ class ForecasterState:
         match event:
             case EhpaChanged() if self._owns(event.target or event.key):
                 self.ehpas.upsert(event.key, EhpaRecord(event, recorded.place))
-                self._want(event.key, wanted_series.of_ehpa(event), event.target, turn)
+                self._want(event.key, metric_series.of_ehpa(event), event.target, turn)
             case TimeSeriesPredictionChanged() if self._owns(event.target or event.key):
                 self.predictions.upsert(event.key, PredictionRecord(event, recorded.place))
-                self._want(event.key, wanted_series.of_prediction(event), event.target, turn)
+                self._want(event.key, metric_series.of_prediction(event), event.target, turn)
             case EhpaChanged() | EhpaRemoved():
                 if self.ehpas.remove(event.key) is not None:
                     self._want(event.key, (), "", turn)

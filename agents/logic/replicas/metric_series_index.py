@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from agents.logic.replicas.wanted_series import WantedSeries
+from agents.logic.replicas.metric_series import WantedSeries
 
 
 def ring_key(wanted: WantedSeries) -> str:

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.logic.vertical.member_order import MemberOrder
+from agents.logic.vertical.container_order import MemberOrder
 
 KEYS = st.tuples(st.sampled_from("abcd"), st.sampled_from("xyz"))
 
