@@ -11,19 +11,28 @@ from agents.partition_task import TurnResult
 from schemas.policies.rules import StageRulesChanged
 from schemas.times import from_ms
 
+_BEFORE_RULES = 1
+"""The version of every program that decided before its rules stood in the log; a worker since then puts them there first."""
+
 
 @dataclass(slots=True)
 class ForeignRules:
-    """Of one stage, the first turn of each partition that another program decided, and its rules."""
+    """Of one stage, the first turn of each partition that another program decided, and its rules, if they are in the log.
+
+    `ruled`: the log has rules of this stage. If it has none, it was written before that was so.
+    """
 
     stage: Stage
-    since: dict[int, tuple[int, StageRulesChanged]] = field(default_factory=dict)
+    ruled: bool = True
+    since: dict[int, tuple[int, StageRulesChanged | None]] = field(default_factory=dict)
 
     def observe(self, partition: int, taken: TurnResult) -> bool:
         """Look at a turn just replayed; whether it cannot be compared."""
-        rules = taken.rules
-        if rules is not None and rules.rules.program != self.stage.program:
-            self.since.setdefault(partition, (taken.turn, rules.rules))
+        rules = None if taken.rules is None else taken.rules.rules
+        if rules is not None and rules.program != self.stage.program:
+            self.since.setdefault(partition, (taken.turn, rules))
+        elif not self.ruled and self.stage.program > _BEFORE_RULES:
+            self.since.setdefault(partition, (taken.turn, None))
         return partition in self.since
 
     def covers(self, partition: int, turn: int | None) -> bool:
@@ -34,5 +43,7 @@ class ForeignRules:
         """What is not compared, and why."""
         turn, rules = self.since[partition]
         since = f"from turn {turn} ({from_ms(turn):%Y-%m-%d %H:%M:%S}) on"
-        decided = f"version {rules.program} of the program's rules decided ({rules.version})"
+        decided = "a program of before rules stood in the log decided"
+        if rules is not None:
+            decided = f"version {rules.program} of the program's rules decided ({rules.version})"
         return f"{self.stage.name}, partition {partition}: {since} {decided}, and this program has version {self.stage.program}"

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from agents import rules_in_log
 from agents.engine.stage import Stage
 from agents.engine.turn_aligner import Aligner
 from agents.log_runner import Runner, TaskStart
@@ -162,7 +163,7 @@ class _StageVerification:
 
     def run(self) -> None:
         """Read what was published, replay, compare, and look at what is left over."""
-        self.foreign = ForeignRules(self.stage)
+        self.foreign = ForeignRules(self.stage, self.stage.name in rules_in_log.in_log(self.context))
         self.published = published_records.read(self.context, (*self.stage.writes, DEAD_LETTERS))
         reachable = [p for p in range(self.context.topics.partitions) if self._reachable(p)]
         self.unpublished = {p: [] for p in reachable}
