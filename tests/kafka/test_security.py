@@ -232,13 +232,15 @@ def test_every_command_says_that_the_password_is_wrong_and_that_a_right_is_missi
     assert "guessed" not in said
 
 
+NOWHERE = ("--set", "cluster.url=http://127.0.0.1:1")
+"""Without an address these would look for a kubeconfig first."""
 LIVING = {
     "worker": ["worker"],
     "clock": ["source", "clock"],
     "simulated": ["source", "simulated", "--port", "0"],
-    "usage": ["source", "usage"],
-    "kube": ["source", "kube"],
-    "consumer": ["consumer", "resizer"],
+    "usage": ["source", "usage", *NOWHERE],
+    "kube": ["source", "kube", *NOWHERE],
+    "consumer": ["consumer", "resizer", *NOWHERE],
 }
 
 
