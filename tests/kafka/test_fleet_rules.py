@@ -63,4 +63,5 @@ def test_a_worker_that_would_decide_otherwise_ends_and_says_so_until_an_operator
         tick(log, topics, 2)
     for name in ("first", "third"):
         assert commands.running[name].wait(60) == MISCONFIGURED, commands.said(name)
-        assert f"from turn {T0 + 1000} on version 2 of its rules decides, and this program has version 1" in commands.said(name)
+        versions = f"version {newer[0].program} of its rules decides, and this program has version {newer[0].program - 1}"
+        assert f"from turn {T0 + 1000} on {versions}" in commands.said(name)
