@@ -216,7 +216,7 @@ class ForecasterState:
                     if self.wanted.wants(name):
                         taken = at - (event.ages[row] if event.ages else 0.0)
                         self.failures.remove(name)
-                        self._sample(name, LoadSample(taken, event.values[row], recorded.place))
+                        self._sample(name, LoadSample(taken, float(event.values[row]), recorded.place))
             case LoadHistoryRead():
                 self._history(event, turn)
             case LoadQueryFailed():

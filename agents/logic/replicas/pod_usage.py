@@ -120,7 +120,7 @@ class ScaledPodUsage:
         changed = times.to_seconds(event.at)
         if before is not None and before.ready == ready:
             changed = before.changed
-        asked = tuple(ContainerAmounts(each.name, each.requests.cpu, each.requests.memory) for each in event.containers)
+        asked = tuple(ContainerAmounts(c.name, _float(c.requests.cpu), _float(c.requests.memory)) for c in event.containers)
         started = None if event.started is None else times.to_seconds(event.started)
         new = ScaledPod(event.workload.key, event.pod.name, event.phase, ready, changed, started, asked)
         if new == before:
@@ -199,6 +199,11 @@ def _readings(event: MetricsScraped, rows: Sequence[int]) -> Iterable[PodReading
         used = ContainerAmounts(event.containers[row], _known(event.cores[row]), _known(event.memory[row]))
         by_pod.setdefault(event.pods[row], []).append(used)
     return [PodReading(pod, tuple(sorted(by_pod[pod], key=lambda used: used.name))) for pod in sorted(by_pod)]
+
+
+def _float(amount: float | None) -> float | None:
+    """As a checkpoint gives it back: bytes come as whole numbers, and would be written otherwise before a recovery than after."""
+    return None if amount is None else float(amount)
 
 
 def _known(value: float) -> float | None:
