@@ -60,7 +60,7 @@ SHORT = TortureOptions(
     deployments=6,
     consumer_blows=("away", "paused", "pause", "kill"),
     minimum=(
-        ("acts", 20), ("resizes", 8), ("evictions", 5), ("patched", 5), ("recoveries", 4),
+        ("acts", 10), ("resizes", 5), ("evictions", 2), ("recoveries", 4),
         ("expired", 1), ("refused under a pause", 1),
     ),
 )  # fmt: skip
