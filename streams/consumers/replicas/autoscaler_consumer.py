@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
 import structlog
 
@@ -24,8 +24,10 @@ from schemas.outcomes import ObjectWritten, Result
 from schemas.policies.ehpa import EhpaChanged, EhpaRemoved
 from schemas.policies.scaling import ScaleStrategy
 from schemas.policies.time_series_prediction import TimeSeriesPredictionChanged, TimeSeriesPredictionRemoved
+from schemas.units import Seconds
 from streams import refused_records
 from streams.compacted_copy import read_present
+from streams.consumers import forecast_reach
 from streams.consumers.executing.control_state import ControlState
 from streams.consumers.executing.cursor import Cursor
 from streams.consumers.executing.holder_lease import HolderLease
@@ -42,8 +44,6 @@ _IDLE = 0.2
 """Seconds between looks at the log."""
 _AT_ONCE = 100
 """Objects that are looked at between two looks at the log."""
-_LEAST, _MOST = timedelta(hours=2), timedelta(days=3)
-"""How far back forecasts are read at the start: twice the longest window, within these."""
 _REFUSED_AGAIN = 60.0
 """Seconds until a pass that was refused for good is tried again: the missing right may have been given since."""
 _log = structlog.get_logger(__name__)
@@ -128,8 +128,8 @@ class AutoscalerConsumer:
         present = read_present(log, topics, "policies", 0)
         for record in present:
             self._apply(record)
-        windows = [_window(policy) for policy in self._objects.values()]
-        span = min(max(timedelta(seconds=2 * max(windows, default=0.0)), _LEAST), _MOST)
+        longest = max(map(forecast_reach.window, self._objects.values()), default=Seconds(0.0))
+        span = forecast_reach.span(longest)
         forecasts = self._context.partitions_with("load-forecasts")
         facts = self._context.cluster_partition("pod-changes-by-cluster")
         return Cursor(
@@ -284,13 +284,6 @@ class AutoscalerConsumer:
             refused_records.append(self._context.log, self._context.topics, self._unpublished)
         published, self._unpublished = self._unpublished, []
         return len(published)
-
-
-def _window(policy: _Policy) -> float:
-    """How far ahead a policy asks for forecasts, in seconds."""
-    if isinstance(policy, TimeSeriesPredictionChanged):
-        return float(policy.window_seconds or 0)
-    return float(policy.prediction.window_seconds or 0) if policy.prediction is not None else 0.0
 
 
 def _cluster(event: Event) -> str:

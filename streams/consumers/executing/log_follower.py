@@ -1,0 +1,107 @@
+"""Keeps what a server answers from up with the log: reads the present once, then follows in a thread of its own.
+
+While the log is away, the answers rest on what was read before, and `age` says for how long. Whoever derives from this says what
+is read and what becomes of each record.
+"""
+
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from datetime import timedelta
+
+import structlog
+
+from streams.compacted_copy import read_present
+from streams.consumers.executing.cursor import Cursor
+from streams.errors import BadInput, LogUnavailable
+from streams.log.log_port import Record
+from streams.log_context import LogContext
+from streams.log_range import offset_before_end
+
+_WAIT = 0.5
+"""Seconds that one look at the log waits for something new."""
+_AGAIN = 1.0
+"""Seconds until the log is asked again when it was away."""
+_log = structlog.get_logger(__name__)
+
+
+class LogFollower(ABC):
+    """`action` is what the answers are for, in log lines; `reads` what has to be read first. `clock` counts real seconds."""
+
+    def __init__(self, context: LogContext, *, action: str, reads: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._context, self._action, self._reads, self._clock = context, action, reads, clock
+        self._next: dict[tuple[str, int], int] = {}
+        self._heard, self._fault = clock(), ""
+        self.caught_up = False
+        """Whether everything that was in the log at the start has been read."""
+
+    @property
+    def age(self) -> float:
+        """Real seconds since the log gave anything new; with a clock at work it gives a tick every moment."""
+        return self._clock() - self._heard
+
+    def reasons(self) -> list[str]:
+        """Why this is not to be answered from; empty when it is."""
+        why = f": {self._fault}" if self._fault else ""
+        return [] if self.caught_up else [f"the {self._reads} in the log were not read to their end yet{why}"]
+
+    def catch_up(self, *, wait: float = 0.0) -> int:
+        """Read to the end; how many records that were. Waits up to `wait` seconds for the first. Raises LogUnavailable."""
+        count = 0
+        if not self.caught_up:
+            count = self._begin()
+            self._heard, self.caught_up = self._clock(), True
+        while records := self._context.log.poll(self._next, wait=wait):
+            for record in records:
+                self._take(record)
+            self._heard = self._clock()
+            count += len(records)
+            wait = 0.0
+        return count
+
+    def follow(self, stop: threading.Event) -> None:
+        """Keep up with the log until told to stop."""
+        while not stop.is_set():
+            try:
+                self.catch_up(wait=_WAIT)
+                self._fault = ""
+            except (LogUnavailable, BadInput) as error:  # topics that are not there yet may come
+                if str(error) != self._fault:
+                    _log.warning("the log cannot be read, answers rest on what was read", action=self._action, error=str(error))
+                self._fault = str(error)
+                stop.wait(_AGAIN)
+
+    @abstractmethod
+    def _begin(self) -> int:
+        """From nothing to the present; how many records. After a failure it begins anew: a record twice changes nothing."""
+
+    @abstractmethod
+    def _apply(self, record: Record) -> None:
+        """One record. A bad one changes nothing; the stages that read it, too, set it aside."""
+
+    def _read_present(self, name: str, place: tuple[str, int]) -> int:
+        """What is in force of a topic that has a compacted copy, to be followed from there; how many records."""
+        present = read_present(self._context.log, self._context.topics, name, place[1])
+        count = 0
+        for record in present:
+            self._apply(record)
+            count += 1
+        self._next[place] = present.position
+        return count
+
+    def _read_last(self, wire: str, span: timedelta) -> int:
+        """The last records of a topic, as far back as `span` of event time, to be followed from there; how many records."""
+        log = self._context.log
+        places = [(wire, partition) for partition in range(self._context.topics.partitions)]
+        begin = {place: offset_before_end(log, *place, span) for place in places}
+        self._next.update(begin)
+        count = 0
+        for record in Cursor(log, begin).catch_up():
+            self._take(record)
+            count += 1
+        return count
+
+    def _take(self, record: Record) -> None:
+        self._apply(record)
+        self._next[record.topic, record.partition] = record.offset + 1
