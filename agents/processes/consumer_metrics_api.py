@@ -1,10 +1,11 @@
 """Puts `ullage consumer metrics-api` together from the settings."""
 
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from agents.logic.replicas.served_metrics import ServedMetrics
 from agents.processes.consumer_webhook import real_time
+from agents.processes.server_certificate import certificate_source, service_names
 from agents.settings import cluster_factory
 from agents.settings.metrics_api_settings import MetricsApiSettings
 from agents.settings.tree import ClockSettings, Settings
@@ -20,7 +21,6 @@ from streams.consumers.metrics_api.metrics_api_consumer import MetricsApiConsume
 from streams.consumers.metrics_api.metrics_view import MetricsView
 from streams.log_context import LogContext
 from streams.serving.certificate_keeper import CertificateKeeper
-from streams.serving.certificate_sources import CertificateFiles, CertificateFolder, CertificateSecret, CertificateSource, Renewal
 from streams.serving.https_server import CertificateHolder, ServerLimits
 from streams.sources.clock import TimeBase
 
@@ -36,7 +36,7 @@ def metrics_api(context: Callable[[], LogContext], settings: Settings, metrics: 
     parts = MetricsApiParts(
         view=view,
         endpoint=MetricsEndpoint(served, metrics, not_ready=view.reasons, now=event_clock(settings.clock)),
-        keeper=CertificateKeeper(_certificates(ours, api), holder, metrics),
+        keeper=CertificateKeeper(certificate_source(ours, service_names(ours), api), holder, metrics),
         holder=holder,
         config_maps=PlainObjects(api, front_proxy.CONFIG_MAPS, "ConfigMap"),
         registered=_registered(ours, api),
@@ -56,15 +56,3 @@ def _registered(ours: MetricsApiSettings, api: Api) -> ApiServiceKeeper | None:
         return None
     served = ServedAt(ours.namespace, ours.service, ours.service_port, own=ours.self_register)
     return ApiServiceKeeper(PlainObjects(api, api_service.PATH, "APIService"), served)
-
-
-def _certificates(ours: MetricsApiSettings, api: Api) -> CertificateSource:
-    if ours.certificate is not None and ours.key is not None:
-        return CertificateFiles(ours.certificate, ours.key, ours.ca)
-    service = f"{ours.service}.{ours.namespace}.svc"
-    names = (service, f"{service}.cluster.local", f"{ours.service}.{ours.namespace}", ours.service)
-    renewal = Renewal(names, timedelta(hours=ours.certificate_hours), timedelta(hours=ours.renew_hours))
-    if ours.certificate_folder is not None:
-        return CertificateFolder(ours.certificate_folder, renewal)
-    secrets = PlainObjects(api, f"/api/v1/namespaces/{ours.namespace}/secrets", "Secret")
-    return CertificateSecret(secrets, ours.certificate_secret, renewal, (("app.kubernetes.io/managed-by", "ullage"),))

@@ -4,12 +4,13 @@ import os
 import socket
 import sys
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import partial
 from urllib.parse import urlsplit
 
 from agents.logic.admission.admission_settings import AdmissionSettings
 from agents.processes.admission_reviewer import AdmissionReviewer
+from agents.processes.server_certificate import certificate_source, service_names
 from agents.settings import cluster_factory
 from agents.settings.tree import Settings
 from agents.settings.webhook_settings import WebhookSettings
@@ -28,7 +29,6 @@ from streams.consumers.webhook.status_lease import StatusLease
 from streams.consumers.webhook.webhook_consumer import Parts, Serving, WebhookConsumer
 from streams.log_context import LogContext
 from streams.serving.certificate_keeper import CertificateKeeper
-from streams.serving.certificate_sources import CertificateFiles, CertificateFolder, CertificateSecret, CertificateSource, Renewal
 from streams.serving.https_server import CertificateHolder, ServerLimits
 
 _SWITCH = 0.0005
@@ -56,7 +56,7 @@ def webhook(context: Callable[[], LogContext], settings: Settings, metrics: Webh
         view=view,
         outcomes=outcomes,
         chain=ControllerChain(api),
-        keeper=CertificateKeeper(_certificates(ours, api), holder, metrics),
+        keeper=CertificateKeeper(certificate_source(ours, _names(ours), api), holder, metrics),
         holder=holder,
         watcher=metrics,
         registrar=Registrar(objects, _registration(ours)) if follows else None,
@@ -82,22 +82,11 @@ def _admission(ours: WebhookSettings) -> AdmissionSettings:
     return AdmissionSettings(ours.cpu_startup_boost, ours.per_vpa_config, ours.in_place, most)
 
 
-def _certificates(ours: WebhookSettings, api: Api) -> CertificateSource:
-    if ours.certificate is not None and ours.key is not None:
-        return CertificateFiles(ours.certificate, ours.key, ours.ca)
-    renewal = Renewal(_names(ours), timedelta(hours=ours.certificate_hours), timedelta(hours=ours.renew_hours))
-    if ours.certificate_folder is not None:
-        return CertificateFolder(ours.certificate_folder, renewal)
-    secrets = PlainObjects(api, f"/api/v1/namespaces/{ours.namespace}/secrets", "Secret")
-    return CertificateSecret(secrets, ours.certificate_secret, renewal, (("app.kubernetes.io/managed-by", "ullage"),))
-
-
 def _names(ours: WebhookSettings) -> tuple[str, ...]:
     """The names by which the API server may ask for us."""
     if ours.url is not None:
         return (urlsplit(ours.url).hostname or "localhost",)
-    service = f"{ours.service}.{ours.namespace}.svc"
-    return service, f"{service}.cluster.local", f"{ours.service}.{ours.namespace}", ours.service
+    return service_names(ours)
 
 
 def _registration(ours: WebhookSettings) -> Registration:
