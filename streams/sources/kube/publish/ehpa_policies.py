@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from schemas import bounds, event_bounds
+from schemas import event_bounds
 from schemas.policies.ehpa import EhpaChanged
 from schemas.policies.scaling import (
     AlgorithmOptions,
@@ -29,6 +29,7 @@ from schemas.policies.selectors import Operator, Requirement
 from schemas.policies.vpa import TargetRef
 from streams.clients.kube import autoscaler_specs as specs
 from streams.clients.kube.watched_objects import LabelExpression
+from streams.sources.kube.publish import object_bounds
 
 _BY_MACHINES = ("kubectl.kubernetes.io/last-applied-configuration", "autoscaling.crane.io/effective-hpa-current-metrics")
 
@@ -57,13 +58,8 @@ def changed(found: specs.AutoscalerObject, cluster: str, at: datetime) -> EhpaCh
 
 def within_bounds(policy: EhpaChanged, size: Callable[[EhpaChanged], int]) -> EhpaChanged:
     """The policy itself, or where it is too large to be kept: what names the object, and the bound."""
-    fault = event_bounds.fault(policy)
-    if fault is not None:
-        return _bare(policy, f"{fault[0].lstrip('.')} {fault[1]}")
-    written = size(policy)
-    if written > bounds.MOST_OBJECT_BYTES:
-        return _bare(policy, f"it takes {written} bytes; more than {bounds.MOST_OBJECT_BYTES} are not kept of one object")
-    return policy
+    why = object_bounds.excess(policy, size)
+    return _bare(policy, why) if why else policy
 
 
 def _bare(policy: EhpaChanged, why: str) -> EhpaChanged:

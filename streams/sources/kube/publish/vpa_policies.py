@@ -17,7 +17,7 @@ from schemas.units import Seconds
 from streams.clients.kube import vpa_spec
 from streams.clients.kube.vpa_spec import EvictionRequirementSpec, TargetReference, UpdatePolicySpec, VpaSpec
 from streams.clients.kube.watched_objects import VpaObject
-from streams.sources.kube.publish import container_policies
+from streams.sources.kube.publish import container_policies, object_bounds
 from streams.sources.kube.publish.container_policies import at_least, member
 
 
@@ -51,14 +51,8 @@ def within_bounds(policy: VpaChanged, size: Callable[[VpaChanged], int]) -> VpaC
 
     `size` gives the bytes of a policy as it is written.
     """
-    fault = event_bounds.fault(policy)
-    if fault is not None:
-        where, what = fault
-        return _bare(policy, f"{where.lstrip('.')} {what}")
-    written = size(policy)
-    if written > bounds.MOST_OBJECT_BYTES:
-        return _bare(policy, f"it takes {written} bytes; more than {bounds.MOST_OBJECT_BYTES} are not kept of one object")
-    return policy
+    why = object_bounds.excess(policy, size)
+    return _bare(policy, why) if why else policy
 
 
 def _bare(policy: VpaChanged, why: str) -> VpaChanged:

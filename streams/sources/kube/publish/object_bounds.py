@@ -1,0 +1,22 @@
+"""How large an object of a tenant may be to be kept: within the bounds of its fields, and so many bytes as it is written."""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from schemas import bounds, event_bounds
+from schemas.policies.ehpa import EhpaChanged
+from schemas.policies.vpa import VpaChanged
+
+P = TypeVar("P", EhpaChanged, VpaChanged)
+
+
+def excess(policy: P, size: Callable[[P], int]) -> str:
+    """The bound that a policy is beyond; empty when it can be kept. `size` gives the bytes of a policy as it is written."""
+    fault = event_bounds.fault(policy)
+    if fault is not None:
+        where, what = fault
+        return f"{where.lstrip('.')} {what}"
+    written = size(policy)
+    if written > bounds.MOST_OBJECT_BYTES:
+        return f"it takes {written} bytes; more than {bounds.MOST_OBJECT_BYTES} are not kept of one object"
+    return ""
