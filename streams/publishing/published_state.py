@@ -9,6 +9,7 @@ their topic is read from its beginning.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 
 from schemas.facts.nodes import NodeChanged, NodeRemoved
 from schemas.facts.pods import PodChanged, PodDeleted
@@ -23,6 +24,8 @@ from streams.log_context import LogContext
 
 MOST = 200_000
 """Records of one partition to read back."""
+REPUBLISH_AFTER = timedelta(hours=3)
+"""The longest time, in event time, without a record of what exists and does not change: so it stays among those records."""
 
 
 @dataclass(slots=True)

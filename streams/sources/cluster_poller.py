@@ -12,7 +12,7 @@ before, so that it notices pods that were deleted meanwhile and repeats no kill.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 
 import numpy as np
 
@@ -26,7 +26,7 @@ from streams.log.log_port import NewRecord
 from streams.log_context import LogContext
 from streams.publishing.outbox import Outbox
 from streams.publishing.pod_facts import oom_killed, pod_changed
-from streams.publishing.published_state import PublishedState, read_pods
+from streams.publishing.published_state import REPUBLISH_AFTER, PublishedState, read_pods
 from streams.publishing.scrape_batches import ScrapeBatcher, ScrapeContext, UsageColumns
 
 _NAN = float("nan")
@@ -34,8 +34,6 @@ NAME = "cluster"
 SEES = ("oom-events", "pod-changes", "pod-metrics")
 REPORT_PERIOD = Seconds(60.0)
 """Event time between two reports that this source is at work, at least."""
-REPUBLISH_AFTER = timedelta(hours=3)
-"""The longest time, in event time, without a record of a pod that exists."""
 _Row = tuple[str, str, str, float, float]
 
 

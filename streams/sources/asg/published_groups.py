@@ -1,7 +1,8 @@
 """What the asg source published: read back from the log at a start, so that a restart repeats nothing."""
 
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import datetime
+from typing import TypeVar
 
 from schemas.facts.node_groups import (
     NodeGroupGone,
@@ -12,10 +13,10 @@ from schemas.facts.node_groups import (
 )
 from streams.log_context import LogContext
 from streams.publishing import published_state
+from streams.publishing.published_state import REPUBLISH_AFTER
 
 TOPIC = "node-group-changes"
-REPUBLISH_AFTER = timedelta(hours=3)
-"""How often a fact that does not change is said again, so that it stays among the records that a restart reads back."""
+_Fact = TypeVar("_Fact", NodeGroupSeen, NodeInstanceSeen)
 
 
 @dataclass(slots=True)
@@ -28,19 +29,11 @@ class PublishedGroups:
 
     def group_is_news(self, fact: NodeGroupSeen) -> bool:
         """Whether a fact says something new, or was not said for long. It then counts as published."""
-        before = self.groups.get(fact.group)
-        news = before is None or replace(before, at=fact.at) != fact or fact.at - before.at >= REPUBLISH_AFTER
-        if news:
-            self.groups[fact.group] = fact
-        return news
+        return _is_news(self.groups, fact.group, fact)
 
     def instance_is_news(self, fact: NodeInstanceSeen) -> bool:
         """As `group_is_news`."""
-        before = self.instances.get(fact.instance)
-        news = before is None or replace(before, at=fact.at) != fact or fact.at - before.at >= REPUBLISH_AFTER
-        if news:
-            self.instances[fact.instance] = fact
-        return news
+        return _is_news(self.instances, fact.instance, fact)
 
     def apply(self, event: object) -> None:
         """A fact that stands in the log."""
@@ -61,6 +54,14 @@ class PublishedGroups:
     def forget_activities(self, before: datetime) -> None:
         """Forget failures that nobody asks AWS for any more."""
         self.activities = {name: at for name, at in self.activities.items() if at >= before}
+
+
+def _is_news(known: dict[str, _Fact], name: str, fact: _Fact) -> bool:
+    before = known.get(name)
+    news = before is None or replace(before, at=fact.at) != fact or fact.at - before.at >= REPUBLISH_AFTER
+    if news:
+        known[name] = fact
+    return news
 
 
 def read_published(context: LogContext) -> PublishedGroups:

@@ -33,14 +33,14 @@ from streams.clients.kube.watched_objects import (
 from streams.errors import LogUnavailable
 from streams.log_context import LogContext
 from streams.publishing.outbox import Outbox
-from streams.publishing.published_state import PublishedState, read_all
+from streams.publishing.published_state import REPUBLISH_AFTER, PublishedState, read_all
 from streams.sources.kube.owners.pod_owners import PodOwners
 from streams.sources.kube.owners.topmost_controller import REFRESH_AFTER, OwnerGraph
 from streams.sources.kube.owners.vpa_targets import VpaTargets
 from streams.sources.kube.publish import limit_range_policies, node_facts, vpa_policies
 from streams.sources.kube.publish.autoscaler_publisher import EHPAS, AutoscalerPublisher
 from streams.sources.kube.publish.fact_changes import PublishedFacts
-from streams.sources.kube.publish.pod_publisher import REPUBLISH_AFTER, PodPublisher
+from streams.sources.kube.publish.pod_publisher import PodPublisher
 from streams.sources.kube.publish.publisher import Publisher
 from streams.sources.kube.publish.scheduling_publisher import SchedulingPublisher
 from streams.sources.kube.publish.vpa_publisher import VpaPublisher

@@ -6,7 +6,7 @@ pod does. Then it waits while the pods are being listed, within a bound, and is 
 
 from collections import OrderedDict
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 
 import structlog
 
@@ -16,13 +16,11 @@ from schemas.names import Workload
 from streams.clients.cluster_port import Pod
 from streams.clients.kube.watched_objects import EventObject
 from streams.publishing.pod_facts import pod_changed
-from streams.publishing.published_state import PublishedState
+from streams.publishing.published_state import REPUBLISH_AFTER, PublishedState
 from streams.sources.kube.publish import oom_kills
 from streams.sources.kube.publish.publisher import Publisher
 
 _log = structlog.get_logger(__name__)
-REPUBLISH_AFTER = timedelta(hours=3)
-"""The longest time, in event time, without a record of a pod that exists."""
 MOST_EVICTIONS = 10_000
 """Eviction events that may wait for their pods."""
 

@@ -9,7 +9,7 @@ from schemas.policies.limit_ranges import Limit, LimitRangeChanged, LimitRangeRe
 from schemas.units import Bytes, Cores
 from streams.clients.kube.pod_objects import PodObject
 from streams.clients.kube.watched_objects import NodeObject
-from streams.sources.kube.publish.pod_publisher import REPUBLISH_AFTER
+from streams.publishing.published_state import REPUBLISH_AFTER
 from streams.sources.kube.watch.watched_resources import CONTROLLERS
 from tests.support.kube_objects import MINUTE, START, controller, decoded, limit_range, meta, node, owner, pod, running
 from tests.support.kube_scene import KINDS, KubeScene
