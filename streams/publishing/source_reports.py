@@ -32,7 +32,15 @@ def newest_reports(context: LogContext) -> dict[tuple[str, str], SourceReported]
 
 def clusters(context: LogContext) -> set[str]:
     """The clusters that sources have named lately."""
-    named = {cluster for cluster, _ in newest_reports(context)}
+    return _reported(context) | _scraped(context)
+
+
+def _reported(context: LogContext) -> set[str]:
+    return {cluster for cluster, _ in newest_reports(context)} - {""}
+
+
+def _scraped(context: LogContext) -> set[str]:
+    named = set[str]()
     for partition in range(context.topics.partitions):
         for record in _last(context, "pod-metrics", partition, _SCRAPES):
             if tick_number(record) is None:
@@ -42,7 +50,10 @@ def clusters(context: LogContext) -> set[str]:
 
 def require_cluster(context: LogContext, cluster: str) -> None:
     """Raise BadInput for a cluster that no source has named, with the names there are. A log that names none accepts all."""
-    named = clusters(context)
+    reported = _reported(context)
+    if cluster in reported:  # scrapes are large, and need no look then
+        return
+    named = reported | _scraped(context)
     if named and cluster not in named:
         there_are = ", ".join(f"'{name}'" for name in sorted(named))
         raise BadInput(
