@@ -116,13 +116,14 @@ def verify(
     `starts`: where to begin instead of at the first offset. `committed`: how far the workers say that all is published, and
     what they had read (see `committed_turns`). A partition without an entry must be published to the end of its ticks.
     """
-    report = VerificationReport()
+    report, ruled = VerificationReport(), rules_in_log.in_log(context)
     for stage in stages:
         lacking = _lacking(context, stage)
         if lacking and not any(name == stage.name for name, _ in committed or ()):
             report.absent.append(f"{stage.name}: the log has no topic '{lacking[0]}'; it is older than this stage")
             continue
-        _StageVerification(context, stage, report, starts or {}, committed or {}).run()
+        foreign = ForeignRules(stage, stage.name in ruled)
+        _StageVerification(context, stage, report, starts or {}, committed or {}, foreign).run()
     return report
 
 
@@ -153,17 +154,16 @@ class _StageVerification:
     report: VerificationReport
     starts: Mapping[Part, TaskStart]
     committed: Mapping[Part, CommittedTurn]
+    foreign: ForeignRules
     published: PublishedRecords = field(init=False)
     unpublished: dict[int, list[_Unpublished]] = field(default_factory=dict)
     """For each partition the recomputed records that may still be in flight."""
     inputs: dict[int, InputComparison] = field(default_factory=dict)
     """For each partition that a worker has marked, whether it read what stands in the log now."""
     census: FieldCensus = field(default_factory=FieldCensus)
-    foreign: ForeignRules = field(init=False)
 
     def run(self) -> None:
         """Read what was published, replay, compare, and look at what is left over."""
-        self.foreign = ForeignRules(self.stage, self.stage.name in rules_in_log.in_log(self.context))
         self.published = published_records.read(self.context, (*self.stage.writes, DEAD_LETTERS))
         reachable = [p for p in range(self.context.topics.partitions) if self._reachable(p)]
         self.unpublished = {p: [] for p in reachable}
