@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import singledispatch
 
 from agents.engine.turn import Event
-from agents.why import node_words, scaling_words
+from agents.why import node_texts, scaling_texts
 from schemas import times
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
 from schemas.decisions.recommendations import ContainerRecommendation, LastOomKill, OomSource, RequestsRecommended
@@ -56,8 +56,8 @@ _WHAT: Mapping[type, str] = {
     VpaConditionsDecided: "conditions of a VPA decided",
     StatusWritten: "status of a VPA written",
     ObjectWritten: "object of an autoscaler written",
-    **node_words.WHAT,
-    **scaling_words.WHAT,
+    **node_texts.WHAT,
+    **scaling_texts.WHAT,
 }
 
 
@@ -126,7 +126,7 @@ def _scrape(event: MetricsScraped, workload: str | None) -> Numbers:
 
 @singledispatch
 def _numbers(event: object) -> Numbers:
-    found = node_words.NUMBERS.get(type(event)) or scaling_words.NUMBERS.get(type(event))
+    found = node_texts.NUMBERS.get(type(event)) or scaling_texts.NUMBERS.get(type(event))
     if found is None:
         raise TypeError(f"an explanation has no words for a {type(event).__name__}")
     return found(event)
