@@ -8,7 +8,7 @@ clock, decodes a value or changes a log that it reads.
 import heapq
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Protocol
@@ -17,6 +17,9 @@ from schemas.times import from_ms, to_ms
 from streams.codec.event_codec import header, tick_number
 from streams.errors import BadInput
 from streams.log.log_port import Log, Record
+
+_AT_ONCE = 500
+"""Records that `last_records` reads at a time."""
 
 Partition = tuple[str, int]
 Bound = datetime | Mapping[Partition, int] | None
@@ -236,3 +239,17 @@ def has_topic(log: Log, topic: str) -> bool:
     except BadInput:
         return False
     return True
+
+
+def last_records(
+    log: Log, topic: str, partition: int, *, keep: Callable[[bytes, bytes | None], bytes | None] = lambda _, value: value
+) -> dict[bytes, bytes | None]:
+    """The last record of each key of a partition, as compaction would leave it. `keep` says what is held of a value."""
+    last: dict[bytes, bytes | None] = {}
+    position, end = log.begin(topic, partition), log.end(topic, partition)
+    while position < end and (records := log.poll({(topic, partition): position}, limit=_AT_ONCE)):
+        for record in records:
+            key = record.key or b""
+            last[key] = keep(key, record.value)
+        position = records[-1].offset + 1
+    return last

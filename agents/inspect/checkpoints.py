@@ -14,7 +14,6 @@ from msgspec import MsgspecError
 
 from agents.engine import checkpoint_selection
 from agents.engine.checkpoint_selection import StoredState
-from agents.inspect.newest_state import last_records
 from agents.logic.vertical import checkpoint_export
 from agents.logic.vertical.container_index import ContainerIndex
 from agents.logic.vertical.recommender_stage import NAME, Recommender
@@ -31,6 +30,7 @@ from streams.clients.kube.vpa_checkpoint_objects import checkpoint_list, object_
 from streams.consumers.executing.rate_limit import RateLimit
 from streams.errors import BadInput, EdgeError, Unreachable
 from streams.log.log_port import Log
+from streams.log_range import last_records
 from streams.topics import changelog_topic
 
 

@@ -13,13 +13,9 @@ from agents.engine.checkpoint_selection import StoredState
 from agents.engine.stage import Stage
 from agents.engine.turn import State
 from agents.log_runner import Runner, TaskStart
-from streams.log.log_port import Log
 from streams.log_context import LogContext
-from streams.log_range import has_topic
+from streams.log_range import has_topic, last_records
 from streams.topics import changelog_topic
-
-_AT_ONCE = 500
-"""Records of a changelog that are read at a time."""
 
 
 def newest_state(context: LogContext, stage: Stage, partition: int, worker: str) -> State:
@@ -54,14 +50,3 @@ def _loaded(stage: Stage, partition: int, found: StoredState) -> State | None:
     except (KeyError, ValueError, IndexError, TypeError, struct.error, MsgspecError):
         return None
     return state
-
-
-def last_records(log: Log, topic: str, partition: int) -> dict[bytes, bytes | None]:
-    """The last record of each key of a changelog."""
-    last: dict[bytes, bytes | None] = {}
-    position, end = log.begin(topic, partition), log.end(topic, partition)
-    while position < end and (records := log.poll({(topic, partition): position}, limit=_AT_ONCE)):
-        for record in records:
-            last[record.key or b""] = record.value
-        position = records[-1].offset + 1
-    return last

@@ -99,14 +99,10 @@ def _by_workload(pods: Iterable[PodOutlook]) -> Iterator[str]:
 def _change(before: Amounts, after: Amounts) -> str:
     parts = []
     if after.cpu is not None:
-        parts.append(f"cpu {_shown(cpu=before.cpu)} to {amount(cpu=after.cpu)}")
+        parts.append(f"cpu {amount(cpu=before.cpu)} to {amount(cpu=after.cpu)}")
     if after.memory is not None:
-        parts.append(f"memory {_shown(memory=before.memory)} to {amount(memory=after.memory)}")
+        parts.append(f"memory {amount(memory=before.memory)} to {amount(memory=after.memory)}")
     return ", ".join(parts)
-
-
-def _shown(cpu: float | None = None, memory: float | None = None) -> str:
-    return amount(cpu=cpu, memory=memory)
 
 
 def _refused(pods: Iterable[PodOutlook]) -> Iterator[str]:

@@ -83,20 +83,22 @@ def recorder(consumer: str, settings: Settings) -> Record:
     return EventRecorder(Api(cluster_factory.connection(settings.cluster)), f"ullage-{consumer}", real_time).record
 
 
-MAKERS: dict[str, Callable[[LogContext, Settings], Consumer]] = {
+MAKERS: dict[str, Callable[[Callable[[], LogContext], Settings], Consumer]] = {
     "resizer": lambda context, settings: resizer(
-        context, connect(settings), holder_lease("resizer", settings), recorder("resizer", settings)
+        context(), connect(settings), holder_lease("resizer", settings), recorder("resizer", settings)
     ),
     "evictor": lambda context, settings: evictor(
-        context,
+        context(),
         connect(settings),
         eviction_objection(settings),
         holder_lease("evictor", settings),
         recorder("evictor", settings),
     ),
-    "status": status,
-    "asg": lambda context, settings: asg(context, settings, holder_lease("asg", settings)),
+    "status": lambda context, settings: status(context(), settings),
+    "autoscalers": lambda context, settings: autoscalers(context, settings, holder_lease("autoscalers", settings)),
+    "asg": lambda context, settings: asg(context(), settings, holder_lease("asg", settings)),
 }
+"""How each consumer that no server belongs to is made; the function that it gets opens the log, once for each thread."""
 
 
 class _Server(Consumer, Protocol):
@@ -146,10 +148,8 @@ def run(settings: Settings, names: Sequence[str]) -> None:
                 consumer: Consumer = ready.of(webhook(opened, settings, WebhookMetrics(telemetry.registry)))
             elif name == "metrics-api":
                 consumer = ready.of(metrics_api(opened, settings, MetricsApiMetrics(telemetry.registry)))
-            elif name == "autoscalers":
-                consumer = autoscalers(opened, settings, holder_lease("autoscalers", settings))
             else:
-                consumer = MAKERS[name](opened(), settings)
+                consumer = MAKERS[name](opened, settings)
             threads.append(threading.Thread(target=consumer.run, args=(stop,), name=name, daemon=True))
         stack.callback(_join, threads, stop)
         for thread in threads:

@@ -12,6 +12,7 @@ from streams.errors import BadInput
 from streams.log.log_port import Record
 from streams.log_context import LogContext
 from streams.log_range import has_topic
+from streams.publishing.published_state import newest
 
 _REPORTS = 8_000
 """Records at the end of `cluster-changes` that are looked at: an hour of ticks at the default period, and the facts between."""
@@ -65,10 +66,5 @@ def require_cluster(context: LogContext, cluster: str) -> None:
 def _last(context: LogContext, name: str, partition: int, count: int) -> Iterator[Record]:
     """The last records of a partition, oldest first."""
     wire = context.topics.wire(name)
-    if not has_topic(context.log, wire):
-        return
-    end = context.log.end(wire, partition)
-    position = max(context.log.begin(wire, partition), end - count)
-    while position < end and (records := context.log.poll({(wire, partition): position})):
-        yield from (record for record in records if record.offset < end)
-        position = records[-1].offset + 1
+    if has_topic(context.log, wire):
+        yield from newest(context.log, wire, partition, count)

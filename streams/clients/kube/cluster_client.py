@@ -21,6 +21,7 @@ from streams.clients.kube.api import (
     accepted_body,
     unreadable_error,
 )
+from streams.clients.kube.pod_evictions import eviction_request
 
 _CORE = api_paths.root("v1")
 _USAGE = api_paths.root("metrics.k8s.io/v1beta1") + "/pods"
@@ -72,25 +73,18 @@ class KubernetesClient:
         containers = [_resources(name, requests.get(name), limits.get(name)) for name in names]
         metadata = {"uid": pod.pod.uid, **({"resourceVersion": pod.version} if pod.version else {})}
         body = {"metadata": metadata, "spec": {"containers": containers}}
-        self._change(_pod_request(pod.pod, "resize", "resizing"), "PATCH", body, STRATEGIC_MERGE_PATCH)
+        about = _pod_request(pod.pod, "resize", "resizing")
+        request = replace(about, method="PATCH", body=body, content_type=STRATEGIC_MERGE_PATCH)
+        accepted_body(self._api.send(request), request)
 
     def evict(self, pod: PodName) -> None:
         """Create an eviction on condition of the uid. The server enforces disruption budgets."""
-        body = {
-            "apiVersion": "policy/v1",
-            "kind": "Eviction",
-            "metadata": {"name": pod.name, "namespace": pod.namespace},
-            "deleteOptions": {"preconditions": {"uid": pod.uid}},
-        }
-        self._change(_pod_request(pod, "eviction", "evicting"), "POST", body, "application/json")
+        request = eviction_request(pod)
+        accepted_body(self._api.send(request), request)
 
     def close(self) -> None:
         """Close all connections."""
         self._api.close()
-
-    def _change(self, about: ApiRequest, method: str, body: Mapping[str, object], content_type: str) -> None:
-        request = replace(about, method=method, body=body, content_type=content_type)
-        accepted_body(self._api.send(request), request)
 
     def _pod(self, pod: pod_objects.PodObject, request: ApiRequest) -> Pod:
         try:

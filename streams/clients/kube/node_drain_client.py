@@ -16,7 +16,8 @@ from schemas.units import Seconds
 from streams.clients.kube import api_paths
 from streams.clients.kube.api import MERGE_PATCH, Api, ApiRequest, accepted_body
 from streams.clients.kube.json_objects import Json
-from streams.clients.kube.pod_objects import ObjectMeta
+from streams.clients.kube.pod_evictions import eviction_request
+from streams.clients.kube.pod_objects import AnnotatedMeta
 
 _CORE = api_paths.root("v1")
 _MIRROR = "kubernetes.io/config.mirror"
@@ -48,10 +49,6 @@ class NodePod:
     grace: Seconds = Seconds(30.0)
 
 
-class _Meta(ObjectMeta, frozen=True, gc=False, rename="camel"):
-    annotations: dict[str, str] | None = None
-
-
 class _NodeSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     provider_id: str = msgspec.field(default="", name="providerID")
     unschedulable: bool = False
@@ -59,7 +56,7 @@ class _NodeSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 
 
 class _Node(msgspec.Struct, frozen=True, gc=False):
-    metadata: _Meta
+    metadata: AnnotatedMeta
     spec: _NodeSpec = _NodeSpec()
 
 
@@ -76,7 +73,7 @@ class _PodStatus(msgspec.Struct, frozen=True, gc=False):
 
 
 class _Pod(msgspec.Struct, frozen=True, gc=False):
-    metadata: _Meta
+    metadata: AnnotatedMeta
     spec: _PodSpec = _PodSpec()
     status: _PodStatus = _PodStatus()
 
@@ -116,14 +113,7 @@ class NodeDrainClient:
 
     def evict(self, pod: PodName, grace: Seconds) -> None:
         """Ask for a pod's eviction, which disruption budgets may refuse; it then gets `grace` seconds to end."""
-        body = {
-            "apiVersion": "policy/v1",
-            "kind": "Eviction",
-            "metadata": {"name": pod.name, "namespace": pod.namespace},
-            "deleteOptions": {"preconditions": {"uid": pod.uid}, "gracePeriodSeconds": int(grace)},
-        }
-        path = api_paths.scoped(_CORE, pod.namespace, "pods", pod.name, "eviction")
-        request = ApiRequest(path, "evicting", f"{pod.namespace}/{pod.name}", "POST", body)
+        request = eviction_request(pod, grace)
         accepted_body(self._api.send(request), request)
 
 
