@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from agents.engine.stage import Stage
 from agents.engine.turn import State
-from agents.partition_task import Task, TurnResult
+from agents.partition_task import SharedRecord, Task, TurnResult
 from streams import refused_records
 from streams.log.log_port import Positions
 from streams.log_context import LogContext
@@ -87,9 +87,11 @@ class Runner:
         """Feed the tasks a stretch of the log. Returns False when the log has nothing more that a turn waits for."""
         records = self.context.log.poll(self._wanted(), limit=limit)
         for record in records:
-            for reader in self._readers[record.topic, record.partition]:
+            readers = self._readers[record.topic, record.partition]
+            shared = SharedRecord(record) if len(readers) > 1 else record
+            for reader in readers:
                 if record.offset >= reader.next:
-                    reader.task.feed(reader.name, record)
+                    reader.task.feed(reader.name, shared)
                     reader.next = record.offset + 1
         return bool(records)
 

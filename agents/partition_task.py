@@ -4,10 +4,10 @@ All drivers host the same task, so live, backtest and verification cannot drift 
 driver feeds it records, and appends the results of its turns.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from agents.engine.input_digest import InputDigests
+from agents.engine.input_digest import InputDigests, record_digest
 from agents.engine.stage import Stage
 from agents.engine.turn import Event, Recorded, State, Turn
 from agents.engine.turn_aligner import Aligner, Input, TurnRecords
@@ -43,6 +43,31 @@ class TurnResult:
     records: int
     samples: int
     rules: RecordedRulesChange | None = None
+
+
+class SharedRecord(Record):
+    """A record that several stages of a process read: who reads it first keeps event and digest in it for the others.
+
+    It holds the event as long as some stage holds the record, so what the stages may buffer bounds this, too.
+    """
+
+    __slots__ = ("digest", "reading")
+    digest: bytes
+    reading: "_Reading | None"
+
+    def __init__(self, of: Record) -> None:
+        super().__init__(of.topic, of.partition, of.offset, of.key, of.value, of.headers, of.timestamp_ms)
+        object.__setattr__(self, "reading", None)
+        object.__setattr__(self, "digest", b"")
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """What a record says: an event, or why it is none. `refuse` is the check that was asked."""
+
+    refuse: Callable[[Event], str | None]
+    event: Event | None = None
+    fault: BadRecord | None = None
 
 
 def feed_input(source: Input[Record], record: Record, *, keep: bool = True) -> bool:
@@ -120,7 +145,7 @@ class Task:
         if cut is None:
             return None
         dead: list[NewRecord] = []
-        self.inputs = self.inputs.after(cut.number, cut.records)
+        self.inputs = self.inputs.after(cut.number, {name: list(map(_digest, found)) for name, found in cut.records.items()})
         turn = Turn(cut.number, self._decode(cut, dead))
         decided = self.state.step(turn)
         decisions = [
@@ -159,11 +184,39 @@ class Task:
         return inputs
 
     def _read(self, record: Record, turn: int) -> Event:
-        event = self.codec.decode(record)
-        reason = self.stage.refuse(event) or self.stage.ahead(event, turn)
+        event = self._shared(record) if isinstance(record, SharedRecord) else self._accepted(record)
+        reason = self.stage.ahead(event, turn)
         if reason is not None:
             raise BadRecord(reason)
         return event
+
+    def _accepted(self, record: Record) -> Event:
+        event = self.codec.decode(record)
+        reason = self.stage.refuse(event)
+        if reason is not None:
+            raise BadRecord(reason)
+        return event
+
+    def _shared(self, record: SharedRecord) -> Event:
+        """The event that another stage has read from the same record and by the same check, else read now."""
+        reading = record.reading
+        if reading is None or reading.refuse is not self.stage.refuse:
+            try:
+                reading = _Reading(self.stage.refuse, event=self._accepted(record))
+            except BadRecord as fault:
+                reading = _Reading(self.stage.refuse, fault=fault.with_traceback(None))
+            object.__setattr__(record, "reading", reading)
+        if reading.event is None:
+            raise reading.fault or BadRecord("nothing is in the record")
+        return reading.event
+
+
+def _digest(record: Record) -> bytes:
+    if not isinstance(record, SharedRecord):
+        return record_digest(record)
+    if not record.digest:
+        object.__setattr__(record, "digest", record_digest(record))
+    return record.digest
 
 
 def _samples(turn: Turn) -> int:

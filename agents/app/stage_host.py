@@ -56,17 +56,16 @@ class StageHost:
         """A task with an empty state."""
         return Task(self.stage, partition, topics=self.plan.topics, codec=self.codec, positions=positions)
 
-    async def handle(self, message: Message) -> None:
-        """Handle one message from Faust."""
-        owned = self.owned.get(message.partition)
+    async def handle(self, came: Record) -> None:
+        """Handle one record of an input from Faust."""
+        owned = self.owned.get(came.partition)
         if owned is None or not owned.open:
             return
-        name = self.names[message.topic]
+        name = self.names[came.topic]
         wanted = owned.task.aligner.inputs[name].next
-        if message.offset < wanted or name in owned.held:
+        if came.offset < wanted or name in owned.held:
             return
-        came = _record(message)
-        if message.offset > wanted and not await self._close_gap(owned, name, came):
+        if came.offset > wanted and not await self._close_gap(owned, name, came):
             return
         self.feed(owned, name, came)
         await self.backpressure.update(owned, name)
@@ -81,9 +80,11 @@ class StageHost:
         if came.key != b"tick":
             return
         with supervision.guarded("taking a turn", **self._where(owned)):
+            took = False
             while self._take_turn(owned):
-                pass
-        self.observer.waiting(owned)
+                took = True
+        if not took:
+            self.observer.waiting(owned)
 
     def _take_turn(self, owned: OwnedPartition) -> bool:
         """Take the next turn if it is complete. Returns whether it was."""
@@ -137,7 +138,8 @@ class StageHost:
         return {"stage": self.stage.name, "partition": owned.task.partition, "turn": owned.task.turn}
 
 
-def _record(message: Message) -> Record:
+def record(message: Message) -> Record:
+    """The record in a message of Faust's."""
     headers: Any = message.headers or ()  # pairs, as aiokafka gives them; Faust's type allows for more
     at = -1 if message.timestamp is None else round(message.timestamp * 1000)
     return Record(message.topic, message.partition, message.offset, message.key, message.value, tuple(headers), at)

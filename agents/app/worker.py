@@ -2,11 +2,11 @@
 
 We use Faust for co-partitioned assignment, group membership and fetching. We do not use its acknowledgements, offsets or state:
 streams are `noack`, offsets are set from the checkpoints' marks, and the tables exist only so that Faust assigns the changelogs.
-Each stage is one agent with one table, and all stages are in one app, so that one worker gets all stages' inputs of a partition.
+One agent takes in what all stages read; each stage has a table, so that one worker gets all stages' inputs of a partition.
 """
 
 import asyncio
-from collections.abc import AsyncIterable, Awaitable, Callable
+from collections.abc import AsyncIterable, Awaitable, Callable, Sequence
 from typing import Any
 
 import faust
@@ -14,7 +14,7 @@ import structlog
 from faust.types import StreamT
 
 from agents import rules_in_log
-from agents.app import kafka_client_options, supervision, topic_check
+from agents.app import kafka_client_options, stage_host, supervision, topic_check
 from agents.app.checkpoint_writer import ChangelogProducer, CheckpointWriter, Generation
 from agents.app.decision_producer import DecisionProducer
 from agents.app.faust_consumer import FaustConsumer, QuickConsumer, skip_table_recovery
@@ -23,6 +23,7 @@ from agents.app.record_bounds import RecordBounds
 from agents.app.stage_host import StageHost
 from agents.app.worker_observer import WorkerObserver
 from agents.app.worker_plan import WorkerPlan
+from agents.partition_task import SharedRecord
 from agents.telemetry import garbage_collector, logging_setup
 from schemas import times
 from schemas.units import Seconds
@@ -126,8 +127,7 @@ def build(plan: WorkerPlan, *, changelog: Callable[[KafkaConnection], ChangelogP
             host.agreed = agreed
 
     app.before_start, app.before_stop = before_start, before_stop
-    for host in hosts:
-        _add_agent(app, host)
+    _add_agent(app, hosts)
     _add_tables(app, plan, lambda: recovery.recover(producer, log))
     app.task(lambda: checkpoints.run(plan.pacing))
     _on_revoked(app, recovery)
@@ -147,18 +147,28 @@ def _agree_on_rules(plan: WorkerPlan) -> dict[int, int]:
     return ends
 
 
-def _add_agent(app: App, host: StageHost) -> None:
-    """One agent on one channel of all inputs. It never waits for a certain topic, so a full queue cannot stop it."""
-    channel = app.topic(*host.wires.values(), key_serializer="raw", value_serializer="raw")
+def _add_agent(app: App, all_hosts: Sequence[StageHost]) -> None:
+    """One agent on one channel of all inputs. It never waits for a certain topic, so a full queue cannot stop it.
+
+    Faust works as long on a message as a stage does on a tick, so each message comes once, whoever reads its topic.
+    """
+    readers: dict[str, list[StageHost]] = {}
+    for host in all_hosts:
+        for wire in host.names:
+            readers.setdefault(wire, []).append(host)
+    channel = app.topic(*readers, key_serializer="raw", value_serializer="raw")
 
     async def work(stream: StreamT[Any]) -> None:
-        with supervision.guarded("taking records in", stage=host.stage.name):
+        with supervision.guarded("taking records in"):
             ours: Any = stream
             events: AsyncIterable[Any] = ours.noack().events()
             async for event in events:
-                await host.handle(event.message)
+                came, hosts = stage_host.record(event.message), readers[event.message.topic]
+                shared = SharedRecord(came) if len(hosts) > 1 else came
+                for host in hosts:
+                    await host.handle(shared)
 
-    app.agent(channel, name=host.stage.name)(work)
+    app.agent(channel, name="stages")(work)
 
 
 def _add_tables(app: App, plan: WorkerPlan, recover: Callable[[], Awaitable[None]]) -> None:

@@ -22,6 +22,8 @@ from streams.log.log_port import Record
 
 WAITED = Seconds(5.0)
 """Seconds without a turn after which one is said to wait. While a worker catches up, some input is always behind."""
+LOOK_AFTER = Seconds(0.5)
+"""Seconds after which a task that waits is looked at again."""
 log = structlog.get_logger("ullage", component="worker")
 
 
@@ -34,6 +36,7 @@ class WorkerObserver:
         self.metrics = WorkerMetrics(self.registry, plan.behind)
         self._clock = clock
         self._waits: dict[tuple[str, int], Wait | None] = {}
+        self._looked: dict[tuple[str, int], float] = {}
         self._last_turns: dict[tuple[str, int], tuple[int, float]] = {}
         """The last turn of each task, and since when it is the last."""
 
@@ -74,8 +77,15 @@ class WorkerObserver:
         self._update_readiness(owned)
 
     def waiting(self, owned: OwnedPartition) -> None:
-        """A tick came in that completes no turn: another input has none yet. If it stays so, the lag grows."""
-        self.metrics.ticked(owned.task.stage.name, owned.task.partition)
+        """A tick came in that completes no turn: another input has none yet. If it stays so, the lag grows.
+
+        Each input's tick but the last is one of these, so it is looked at once in `LOOK_AFTER` seconds.
+        """
+        task, now = (owned.task.stage.name, owned.task.partition), self._clock()
+        if now - self._looked.get(task, -LOOK_AFTER) < LOOK_AFTER:
+            return
+        self._looked[task] = now
+        self.metrics.ticked(*task)
         self._update_readiness(owned)
 
     def tick_passed_over(self, stage: str, tick: Record) -> None:

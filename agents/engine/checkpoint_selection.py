@@ -39,6 +39,10 @@ class Slot(NamedTuple):
     checksum: str = ""
 
 
+_DIGESTS = "read"
+"""The field of a mark with the digests of inputs. Older marks have `inputs`, made in another way; they prove nothing any more."""
+
+
 @dataclass(frozen=True, slots=True)
 class CheckpointMark:
     """Names a whole state: the turn, the offset after its tick in each input, and where each chunk is.
@@ -56,7 +60,7 @@ class CheckpointMark:
         body: dict[str, object] = {"turn": self.turn, "positions": dict(self.positions), "chunks": self.chunks}
         if self.inputs is not None:
             digests = {name: chain.hex() for name, chain in self.inputs.chains.items()}
-            body["inputs"] = {"since": self.inputs.since, "digests": digests}
+            body[_DIGESTS] = {"since": self.inputs.since, "digests": digests}
         data = json.dumps(body, separators=(",", ":")).encode()
         return data[:-1] + _SEAL % _checksum(data).encode()
 
@@ -68,7 +72,7 @@ class CheckpointMark:
             _check_seal(data, body)
             chunks = {name: _slot(*named) for name, named in body["chunks"].items()}
             positions = {t: _whole(o) for t, o in body["positions"].items()}
-            return CheckpointMark(_whole(body["turn"]), positions, chunks, _digests(body.get("inputs")))
+            return CheckpointMark(_whole(body["turn"]), positions, chunks, _digests(body.get(_DIGESTS)))
         except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
             msg = f"not a checkpoint mark: {data[:80]!r} ({error!r})"
             raise ValueError(msg) from error

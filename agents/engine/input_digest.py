@@ -46,28 +46,36 @@ class InputDigests:
         """Nothing was read yet after the turn `since`."""
         return InputDigests(since, dict.fromkeys(inputs, EMPTY))
 
-    def after(self, turn: int, records: Mapping[str, Sequence[DigestedRecord]]) -> "InputDigests":
-        """The digests after one more turn. An input without a record in this turn keeps its digest."""
-        return InputDigests(self.since, {n: _after(c, turn, r) if (r := records[n]) else c for n, c in self.chains.items()})
+    def after(self, turn: int, digests: Mapping[str, Sequence[bytes]]) -> "InputDigests":
+        """The digests after one more turn, of whose records these are the digests, in order.
+
+        An input without a record in this turn keeps its digest.
+        """
+        return InputDigests(self.since, {n: _after(c, turn, d) if (d := digests[n]) else c for n, c in self.chains.items()})
 
 
-def _after(chain: bytes, turn: int, records: Sequence[DigestedRecord]) -> bytes:
-    """Lengths go before what is variable, so that no two different lists of records give the same bytes.
-
-    A header without content counts as an empty one: some clients of Kafka tell the two apart, and some do not.
-    """
+def _after(chain: bytes, turn: int, digests: Sequence[bytes]) -> bytes:
     digest = sha256(chain)
-    digest.update(b"%d;%d;" % (turn, len(records)))
-    for record in records:
-        key, value = record.key, record.value
-        parts = [b"%d;" % record.offset, _part(key)]
-        for name, content in record.headers:
-            parts += (_part(name.encode()), _part(content or b""))
-        parts.append(b"-;" if value is None else b"%d;" % len(value))
-        digest.update(b"".join(parts))
-        if value:
-            digest.update(value)
+    digest.update(b"%d;%d;" % (turn, len(digests)))
+    digest.update(b"".join(digests))
     return digest.digest()[:_BYTES]
+
+
+def record_digest(record: DigestedRecord) -> bytes:
+    """The digest of one record, the same for every stage that reads it.
+
+    Lengths go before what is variable, so that no two different records give the same bytes. A header without content counts as
+    an empty one: some clients of Kafka tell the two apart, and some do not.
+    """
+    value = record.value
+    parts = [b"%d;" % record.offset, _part(record.key)]
+    for name, content in record.headers:
+        parts += (_part(name.encode()), _part(content or b""))
+    parts.append(b"-;" if value is None else b"%d;" % len(value))
+    digest = sha256(b"".join(parts))
+    if value:
+        digest.update(value)
+    return digest.digest()
 
 
 def _part(part: bytes | None) -> bytes:

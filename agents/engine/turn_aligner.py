@@ -140,9 +140,9 @@ class Aligner(Generic[R]):
 
     def waits(self) -> Wait | None:
         """What the next turn waits for; None while no input is ahead of another."""
-        heads = [i.closed[0].tick for i in self.inputs.values() if i.closed]
-        lacking = tuple(topic for topic, i in self.inputs.items() if not i.closed)
-        return Wait(lacking, max(heads)) if heads and lacking else None
+        wanted = max((i.closed[0].tick for i in self.inputs.values() if i.closed), default=-1)
+        lacking = tuple(topic for topic, i in self.inputs.items() if not i.closed or i.closed[-1].tick < wanted)
+        return Wait(lacking, wanted) if wanted >= 0 and lacking else None
 
     def waits_for(self) -> set[str]:
         """Inputs without a closed segment: the turn cannot be taken before they get a tick. These are never paused."""

@@ -3,6 +3,7 @@
 The worker reports what happened; the same calls update `readiness`.
 """
 
+import collections
 from collections.abc import Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -104,8 +105,9 @@ class WorkerMetrics:
         self._records.labels(*labels).inc(taken.records)
         self._samples.labels(*labels).inc(taken.samples)
         self._dead.labels(stage).inc(len(taken.dead))
-        for decision in taken.decisions:
-            self._decisions.labels(stage, event_codec.header(decision, "ce_type") or "unknown").inc()
+        kinds = collections.Counter(event_codec.header(decision, "ce_type") or "unknown" for decision in taken.decisions)
+        for kind, count in kinds.items():
+            self._decisions.labels(stage, kind).inc(count)
         self.lag(stage, partition, lag)
 
     def checkpoint_written(self, stage: str, partition: int, *, size: Bytes, seconds: Seconds) -> None:

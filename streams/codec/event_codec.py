@@ -182,7 +182,7 @@ class Codec:
             try:
                 event: Event = read(value)
                 _convert_to_utc(event, times)
-                if kind.event is not MetricsScraped:
+                if kind.event is not MetricsScraped and _is_odd(value):
                     _to_json(event)  # refuses what we could not write again: integers beyond 64 bits, lone surrogates
             except msgspec.MsgspecError as error:
                 raise _bad_record(kind, error) from error
@@ -192,6 +192,17 @@ class Codec:
             return event
 
         return decode
+
+
+_ZEROS = bytes(ord("0") if byte in b"123456789" else byte for byte in range(256))
+_LONG_NUMBER = b"0" * 19
+_DEEPEST = 250
+"""orjson writes 254 levels."""
+
+
+def _is_odd(value: bytes) -> bool:
+    """Whether a value that was read may be one that cannot be written again: long integers, escapes, or many levels."""
+    return b"\\u" in value or value.count(b"{") + value.count(b"[") > _DEEPEST or _LONG_NUMBER in value.translate(_ZEROS)
 
 
 def _refuse_unbounded(event: Event) -> None:

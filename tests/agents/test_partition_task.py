@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 from agents.engine import checkpoint_selection
 from agents.engine.checkpoint_selection import CheckpointLedger
-from agents.partition_task import Task, TurnResult
+from agents.engine.turn import Event
+from agents.partition_task import SharedRecord, Task, TurnResult
 from schemas.names import Place
-from streams.codec.event_codec import header
+from streams.codec.event_codec import Codec, header
 from streams.log.log_port import NewRecord, Record
 from tests.support.small_pipeline import TILL, WEB, PipelineLog, stages
 
@@ -126,6 +127,33 @@ def run(task: Task, logs: dict[str, list[Record]]) -> list[TurnResult]:
         for record in log[task.positions[name] :]:
             task.feed(name, record)
     return list(iter(task.next_turn, None))
+
+
+class CountingCodec(Codec):
+    """It counts the records that were read."""
+
+    decoded = 0
+
+    def decode(self, record: Record) -> Event:
+        self.decoded += 1
+        return super().decode(record)
+
+
+@given(drawn=st.fixed_dictionaries({OOMS: entries, METRICS: entries}))
+def test_what_two_tasks_read_from_the_same_records_is_read_once_and_gives_each_what_it_would_alone(
+    drawn: dict[str, list[str]],
+) -> None:
+    bench = PipelineLog(1)
+    made = logs(bench, drawn)
+    alone = run(make(bench), made)
+    bench.codec = codec = CountingCodec(bench.topics)
+    shared = {name: [SharedRecord(record) for record in log] for name, log in made.items()}
+    first, second = make(bench), make(bench)
+    assert run(first, shared) == alone
+    once = codec.decoded
+    assert run(second, shared) == alone
+    assert codec.decoded == once
+    assert second.inputs == first.inputs
 
 
 @given(drawn=st.fixed_dictionaries({OOMS: entries, METRICS: entries}), stop=st.integers(0, 8))

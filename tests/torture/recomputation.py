@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from agents.engine import checkpoint_selection
-from agents.engine.input_digest import InputDigests
+from agents.engine.input_digest import InputDigests, record_digest
 from agents.engine.stage import Stage
 from agents.engine.turn import Event, Recorded, State, Turn
 from streams.codec.event_codec import Codec
@@ -86,7 +86,9 @@ def redo(stage: Stage, partition: int, logs: Sequence[Sequence[Record]], topics:
     done = Redone(stage.open(partition), -1, 0, [], [], 0, InputDigests.begin(stage.reads, since=-1))
     source = f"/ullage/{stage.name}/{partition}"
     for number, inputs in cut(logs):
-        done.read = done.read.after(number, dict(zip(stage.reads, inputs, strict=True)))
+        done.read = done.read.after(
+            number, {name: list(map(record_digest, r)) for name, r in zip(stage.reads, inputs, strict=True)}
+        )
         taken: dict[str, list[Recorded]] = {}
         for name, records in zip(stage.reads, inputs, strict=True):
             taken[name] = []

@@ -131,10 +131,7 @@ def test_a_stage_buffers_no_more_of_an_input_that_it_shares_than_its_bound_and_n
 
     def came(name: str, offset: int, number: int = 0) -> None:
         key, value = (b"k", b"x" * 900) if not number else (b"tick", tick(T.wire(name), 0, number).value)
-        message = SimpleNamespace(
-            topic=T.wire(name), partition=0, offset=offset, key=key, value=value, headers=(), timestamp=number / 1000
-        )
-        asyncio.run(host.handle(message))  # type: ignore[arg-type]  # a message as Faust gives it
+        asyncio.run(host.handle(Record(T.wire(name), 0, offset, key, value, (), number)))
 
     policies = owned.task.aligner.inputs["policies"]
     came("policies", 0)

@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.engine.input_digest import EMPTY, InputDigests
+from agents.engine.input_digest import EMPTY, InputDigests, record_digest
 from streams.log.log_port import Record
 
 records = st.builds(
@@ -26,7 +26,7 @@ Turns = list[tuple[int, list[Record]]]
 def digest(turns: Turns) -> bytes:
     digests = InputDigests.begin(("in",), since=-1)
     for number, read in turns:
-        digests = digests.after(number, {"in": read})
+        digests = digests.after(number, {"in": [record_digest(each) for each in read]})
     return digests.chains["in"]
 
 

@@ -1,6 +1,6 @@
 import re
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from datetime import datetime
 from types import MappingProxyType
 
@@ -16,6 +16,7 @@ from schemas.facts.usage import MetricsScraped
 from schemas.names import Place
 from streams.codec import event_codec
 from streams.codec.event_codec import Codec
+from streams.errors import BadRecord
 from streams.log.log_port import NewRecord, Record
 from streams.topics import TOPICS, Topics
 from tests.support import examples, golden_wire, strategies
@@ -93,6 +94,41 @@ def test_scrapes_with_equal_names_share_their_tuples_and_equal_names_are_one_str
     assert one.containers is two.containers
     assert one.workloads[0] is one.workloads[1]
     assert one.cores.dtype == one.memory.dtype == np.float64
+
+
+@pytest.mark.parametrize(
+    ("found", "change"),
+    [
+        (b'"cores":', b'"names":{"workloads":[],"pods":[],"containers":[]},"cores":'),
+        (b'"cores":', b'"names":0,"cores":'),
+        (b'"cores":', b'"\\u006eames":0,"cores":'),
+        (b'{"at":', b'{"names":0,"at":'),
+        (b'"cluster":"prod"', b'"cluster":"prod\\"","x":{"window":60.0,"names":'),
+        (b'"]},"cores"', b'"]}},"cores"'),
+        (b'"cores":[', b'"cores":[null,'),
+    ],
+)
+def test_a_scrape_whose_names_are_known_is_read_or_refused_as_by_who_meets_it_first(found: bytes, change: bytes) -> None:
+    event = examples.EVENTS[0]
+    assert isinstance(event, MetricsScraped)
+    columns = {name: getattr(event, name) * 20 for name in ("workloads", "pods", "containers")}
+    many = replace(event, **columns, cores=np.ones(40), memory=np.ones(40))
+    record = stored(written(many))  # names are remembered by their first 256 bytes
+    knows = Codec(Topics())
+    knows.decode(record)
+    assert record.value is not None
+    assert found in record.value
+    changed = replace(record, value=record.value.replace(found, change, 1))
+
+    def read(codec: Codec) -> object:
+        try:
+            event = codec.decode(changed)
+        except BadRecord as error:
+            return str(error)
+        assert isinstance(event, MetricsScraped)
+        return event.workloads, event.pods, event.containers, str(event.cores), str(event.memory)
+
+    assert read(knows) == read(Codec(Topics()))
 
 
 def test_a_time_without_offset_is_not_written() -> None:
