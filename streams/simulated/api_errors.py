@@ -27,6 +27,12 @@ def other_uid(pod: PodName, uid: str) -> ApiRefusal:
     return ApiRefusal(HTTPStatus.CONFLICT, f'operation cannot be fulfilled on pods "{pod.name}": {message}')
 
 
+def changed_since(name: str) -> ApiRefusal:
+    """The pod is no longer as the caller read it."""
+    message = "the object has been modified; please apply your changes to the latest version and try again"
+    return ApiRefusal(HTTPStatus.CONFLICT, f'operation cannot be fulfilled on pods "{name}": {message}')
+
+
 def budget_used_up(name: str, keep: int) -> ApiRefusal:
     """An eviction that would leave too few ready pods."""
     message = f"cannot evict pod '{name}' as it would violate its disruption budget: {keep} pods must stay ready"

@@ -44,9 +44,16 @@ class _Uid(msgspec.Struct, frozen=True):
     uid: str = ""
 
 
+class _Conditions(msgspec.Struct, frozen=True, rename="camel"):
+    """Which pod the caller means, and as which version it read that pod."""
+
+    uid: str = ""
+    resource_version: str = ""
+
+
 class _ResizeBody(msgspec.Struct, frozen=True):
     spec: _ResizedSpec
-    metadata: _Uid = _Uid()
+    metadata: _Conditions = _Conditions()
 
 
 class _DeleteOptions(msgspec.Struct, frozen=True):
@@ -136,6 +143,7 @@ class KubernetesPaths:
             PodName(namespace, name, body.metadata.uid or self._uid(namespace, name)),
             requests={c.name: quantities.read_amounts(c.resources.get("requests", {})) for c in body.spec.containers},
             limits={c.name: quantities.read_amounts(c.resources.get("limits", {})) for c in body.spec.containers},
+            version=body.metadata.resource_version,
         )
 
     def _pod(self, namespace: str, name: str) -> object:

@@ -66,6 +66,7 @@ def metadata(pod: Pod) -> Json:
         "namespace": pod.pod.namespace,
         "name": pod.pod.name,
         "uid": pod.pod.uid,
+        "resourceVersion": pod.version,
         "creationTimestamp": _time(pod.created),
         "labels": dict(pod.labels),
         "ownerReferences": [owner],

@@ -1,5 +1,7 @@
 """A simulated pod and its usage as the client port describes them."""
 
+import hashlib
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from schemas.facts.pods import ContainerSeen
@@ -10,7 +12,12 @@ from streams.simulated.kubelet import NANO, SimulatedContainer, SimulatedPod
 
 
 def describe_pod(cluster: str, pod: SimulatedPod) -> Pod:
-    """The pod as it is now."""
+    """The pod as it is now. Its version is another one for each change; nobody may read anything into it, so it need not count."""
+    seen = _described(cluster, pod)
+    return replace(seen, version=hashlib.blake2b(repr(seen).encode(), digest_size=8).hexdigest())
+
+
+def _described(cluster: str, pod: SimulatedPod) -> Pod:
     return Pod(
         workload=Workload(cluster, pod.deployment.namespace, "Deployment", pod.deployment.name),
         pod=pod.name,

@@ -35,7 +35,7 @@ class SimulatedClient:
     def resize(self, pod: Pod, *, requests: Mapping[str, Amounts], limits: Mapping[str, Amounts]) -> None:
         """Ask for new amounts in place."""
         try:
-            self._simulated.resize(pod.pod, requests=requests, limits=limits)
+            self._simulated.resize(pod.pod, requests=requests, limits=limits, version=pod.version)
         except ApiRefusal as no:
             raise _error("resizing", pod.pod, no) from no
 

@@ -1,4 +1,6 @@
-"""`python -m tests.torture --seed 1 --kills 20 [--short] [--stages pipeline|sums]`: prints one line; exit code 0 if EXACT.
+"""`python -m tests.torture --seed 1 --kills 20 [--short] [--stages pipeline|sums]`: prints one line.
+
+Exit code 0 if all is EXACT, 1 if something is WRONG, 3 if nothing is, but too little happened to show it.
 
 `--mutants` runs the short torture with each mutant instead; exit code 0 if every one of them comes out WRONG.
 """
@@ -35,4 +37,4 @@ if args.short:
     options = dataclasses.replace(SHORT, seed=args.seed, stages=args.stages)
 else:
     options = TortureOptions(args.seed, kills=args.kills, stages=args.stages)
-sys.exit(not asyncio.run(run(options)).exact)
+sys.exit(asyncio.run(run(options)).exit_code)

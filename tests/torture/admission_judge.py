@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from schemas.outcomes import Result
 from tests.torture.judge import Answer, Asked, ConsumerHistory, Pause
 
-GRACE = 3.0
+GRACE = 1.0
 """Seconds of real time within which the webhook may not have read yet that there is a pause."""
 WRITTEN_WITHIN = 30.0
 """Seconds between a patch and the end of the process that kept its outcome from being written; the log may be away."""

@@ -2,8 +2,9 @@
 
     python -m tests.torture.faulty_consumer '{"brokers": ..., "die": 0.03, "clusters": [{"cluster": ..., "url": ..., ...}]}'
 
-`die`: chance of that. Of a cluster, `webhook` is the port at which reviews are answered, without TLS; `mutant` is what else is
-wrong with its consumers (see `mutant_consumers`).
+`die`: chance of that. Of a cluster, `webhook` is the port at which reviews are answered, without TLS; `leases` is where Leases
+are, and `identity` what an instance's own name begins with; `mutant` is what else is wrong with its consumers (see
+`mutant_consumers`).
 """
 
 import json
@@ -24,7 +25,10 @@ from schemas.names import Amounts, PodName
 from schemas.outcomes import Action
 from schemas.units import Seconds
 from streams.clients.cluster_port import Pod
+from streams.clients.kube.api import Api
 from streams.clients.kube.cluster_client import KubernetesClient
+from streams.clients.kube.leases import leases
+from streams.consumers.executing.holder_lease import HolderLease
 from streams.consumers.pods.evictor import evictor
 from streams.consumers.pods.resizer import resizer
 from streams.consumers.webhook.admission import Admission
@@ -37,6 +41,7 @@ from streams.topics import Topics
 from tests.torture import mutant_consumers
 from tests.torture.mutant_consumers import Parts
 
+LEASE_TIMEOUT = Seconds(3.0)
 chance = random.Random()
 
 
@@ -87,16 +92,26 @@ def consumers(told: Mapping[str, Any], cluster: Mapping[str, Any], stop: threadi
     """The threads of one cluster's consumers."""
     topics = Topics(told["prefix"], told["partitions"])
     parts = mutant_consumers.MUTANTS.get(cluster["mutant"], Parts(client=Dying))
-    configuration = official.Configuration()
-    configuration.host = cluster["url"]
+
+    def api(url: str) -> official.ApiClient:
+        return official.ApiClient(official.Configuration(host=url))
 
     def context() -> LogContext:
         return LogContext(KafkaLog(KafkaConnection(told["brokers"])), topics, parts.codec(topics), cluster["cluster"])
 
     def client() -> KubernetesClient:
-        return parts.client(cluster["cluster"], official.ApiClient(configuration))
+        return parts.client(cluster["cluster"], api(cluster["url"]))
 
-    executors = [make(context(), client()) for make in (resizer, evictor)]
+    def lease(action: Action) -> HolderLease:
+        identity = f"{cluster['identity']}{os.getpid()}"
+        return HolderLease(
+            leases(Api(api(cluster["leases"]), timeout=LEASE_TIMEOUT), "ullage"), f"ullage-{action.value}", identity
+        )
+
+    executors = [
+        resizer(context(), client(), lease(Action.RESIZE)),
+        evictor(context(), client(), lease=lease(Action.EVICT)),
+    ]
     threads = [threading.Thread(target=executor.run, args=(stop,), daemon=True) for executor in executors]
     return threads + serve_reviews(context, parts.admission, cluster["webhook"], stop)
 

@@ -2,7 +2,7 @@
 
     python -m tests.torture.faulty_worker '{"brokers": ..., "prefix": ..., "partitions": 4, "name": ..., "stages": "sums"}'
 
-`tear`: chance that a checkpoint writes only some of its chunks and the process dies. `skip`: chance that a message is lost
+`tear`: a file by which the process is told to die in the middle of a checkpoint. `skip`: chance that a message is lost
 between Faust and the host. `mutant`: what else is wrong with it (see `mutant_workers`).
 """
 
@@ -10,6 +10,7 @@ import json
 import os
 import random
 import sys
+from pathlib import Path
 from typing import Any
 
 from agents.app import Pacing, WorkerPlan, worker
@@ -34,14 +35,24 @@ def stages(which: str) -> tuple[Stage, ...]:
     return lively_stages.STAGES
 
 
-def tearing(tear: float) -> type[ChangelogProducer]:
+def obey(order: Path) -> None:
+    """Die if there is an order to, a file that says how many more writes there are; else count this one."""
+    if not order.is_file():
+        return
+    left = int(order.read_text())
+    if left == 0:
+        order.unlink()
+        os.write(2, b"torn on purpose\n")
+        os._exit(9)
+    order.write_text(str(left - 1))
+
+
+def tearing(order: Path) -> type[ChangelogProducer]:
     class Tearing(ChangelogProducer):
-        """Dies before a chunk or a mark, now and then."""
+        """Dies before a chunk or a mark, when it is ordered to."""
 
         async def write(self, topic: str, partition: int, record: tuple[bytes, bytes | None]) -> int:
-            if chance.random() < tear:
-                os.write(2, b"torn on purpose\n")
-                os._exit(9)
+            obey(order)
             return await super().write(topic, partition, record)
 
     return Tearing
@@ -70,7 +81,7 @@ def main() -> int:
         pacing=Pacing(least=Seconds(told.get("least", 1.0)), rate=told.get("rate", 12_000_000)),
         buffer=told.get("buffer", 32 << 20),
     )
-    return worker.run(plan, changelog=tearing(told.get("tear", 0.0)))
+    return worker.run(plan, changelog=tearing(Path(told["tear"])) if told.get("tear") else ChangelogProducer)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from schemas.names import Amounts
 from schemas.outcomes import Action, Result
 from streams.clients.kube.quantities import settled
 
-PAUSE_GRACE = 3.0
+PAUSE_GRACE = 1.0
 """Seconds of real time within which one act of each kind may already have been under way when a pause was written."""
 EXPIRY_GRACE = timedelta(seconds=60)
 """Event time that may pass between a consumer's last look at the time and what the cluster calls the time."""

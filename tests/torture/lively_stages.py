@@ -19,7 +19,8 @@ UPDATES = UpdateSettings(
     lifetime=Seconds(45.0),
     warm_up=Seconds(30.0),
     cool_down=Seconds(60.0),
-    expires=Seconds(450.0),
+    expires=Seconds(300.0),
+    unchanged_pause=Seconds(120.0),
     resize_deferred=Seconds(60.0),
     budget=Fraction(0.5),
 )

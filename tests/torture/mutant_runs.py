@@ -24,7 +24,7 @@ FOUND_BY: Mapping[str, str] = {
 def worker_run(seed: int, mutant: str) -> TortureOptions:
     """Only workers are hurt, and only by kills, stops and clocks; there are no consumers."""
     return replace(
-        SHORT, seed=seed, kills=2, freezes=0, broker_kills=0, tear=0.0, clusters=False, worker_mutant=mutant, minimum=()
+        SHORT, seed=seed, kills=2, freezes=0, broker_kills=0, tears=0, clusters=False, worker_mutant=mutant, minimum=()
     )  # fmt: skip
 
 

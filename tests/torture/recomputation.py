@@ -28,20 +28,33 @@ class Report:
 
     figures: Counter[str] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)
+    little: list[str] = field(default_factory=list)
+    """What happened too seldom for the run to show anything."""
     mutants: dict[str, list[str]] = field(default_factory=dict)
     """For each mutant among the consumers, what was found wrong with it."""
 
     def require(self, minimum: Mapping[str, int]) -> None:
         """A run in which too little happened shows nothing."""
-        self.wrong += [f"only {self.figures[name]} {name}, wanted {n}" for name, n in minimum.items() if self.figures[name] < n]
+        self.little += [f"only {self.figures[name]} {name}, wanted {n}" for name, n in minimum.items() if self.figures[name] < n]
 
     @property
     def exact(self) -> bool:
-        return not self.wrong
+        return not self.wrong and not self.little
+
+    @property
+    def exit_code(self) -> int:
+        """0 if exact, 1 if something is wrong, 3 if nothing is, but too little happened."""
+        return 1 if self.wrong else 3 if self.little else 0
 
     def __str__(self) -> str:
         figures = " | ".join(f"{name} {count:,}" for name, count in self.figures.items())
-        return f"{figures} | {'EXACT' if self.exact else 'WRONG ' + '; '.join(self.wrong[:6])}"
+        return f"{figures} | {self._verdict}"
+
+    @property
+    def _verdict(self) -> str:
+        if self.wrong:
+            return f"WRONG {'; '.join(self.wrong[:6])}"
+        return f"TOO LITTLE HAPPENED: {'; '.join(self.little)}" if self.little else "EXACT"
 
 
 def cut(logs: Sequence[Sequence[Record]]) -> list[tuple[int, list[list[Record]]]]:

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Mapping
-from http.client import HTTPConnection, HTTPException
 
 from agents.processes.simulated_admission import SimulatedAdmission
 from schemas.names import Amounts, PodName
@@ -13,9 +12,6 @@ from streams.consumers.webhook.admission import unchanged
 from streams.simulated.cluster import SimulatedCluster
 from tests.torture.admission_judge import NewPod
 from tests.torture.judge import Act, Asked, as_asked
-
-REVIEW_WITHIN = 1.0
-"""Seconds that the webhook has to answer."""
 
 
 class RecordingCluster(SimulatedCluster):
@@ -44,9 +40,11 @@ class RecordingCluster(SimulatedCluster):
 
         self.admit = admit
 
-    def resize(self, name: PodName, *, requests: Mapping[str, Amounts], limits: Mapping[str, Amounts]) -> None:
+    def resize(
+        self, name: PodName, *, requests: Mapping[str, Amounts], limits: Mapping[str, Amounts], version: str = ""
+    ) -> None:
         with self._lock:
-            super().resize(name, requests=requests, limits=limits)
+            super().resize(name, requests=requests, limits=limits, version=version)
             self._record(Action.RESIZE, name, as_asked(requests))
 
     def evict(self, name: PodName) -> None:
@@ -56,15 +54,3 @@ class RecordingCluster(SimulatedCluster):
 
     def _record(self, action: Action, name: PodName, asked: Asked) -> None:
         self.acts.append(Act(action, name.uid, asked, self.clock(), self.now))
-
-
-def ask_at(port: int, body: bytes) -> bytes | None:
-    """What a webhook at this port answers; None when it does not, within a second."""
-    connection = HTTPConnection("127.0.0.1", port, timeout=REVIEW_WITHIN)
-    try:
-        connection.request("POST", "/", body)
-        return connection.getresponse().read()
-    except (OSError, HTTPException):
-        return None
-    finally:
-        connection.close()

@@ -76,8 +76,8 @@ def test_an_act_after_the_plan_expired_is_found(seconds: float, found: str | Non
 @pytest.mark.parametrize(
     ("pause", "found"),
     [
-        (Pause(97.0, 105.0), "under a pause"),
-        (Pause(98.5, 105.0), None),
+        (Pause(99.9, 105.0), "under a pause"),
+        (Pause(100.1, 105.0), None),
         (Pause(90.0, 100.9), None),
         (Pause(101.1, 105.0), None),
     ],
@@ -113,12 +113,16 @@ def test_outcomes_that_are_missing_or_twice_or_of_nobody_are_found() -> None:
     wrong([PLAN], [DONE, Answer("p9", Result.EXPIRED, "", 102.0)], [ACT], says="outcome of unknown decision p9")
 
 
-def test_a_run_in_which_too_little_happened_is_wrong() -> None:
+def test_a_run_in_which_too_little_happened_is_not_exact_and_says_so_by_an_exit_code_of_its_own() -> None:
     report = Report()
-    report.figures["acts"] = 199
-    report.require({"acts": 200})
-    assert report.wrong == ["only 199 acts, wanted 200"]
-    assert not report.exact
+    report.figures.update({"acts": 199, "patched": 40})
+    assert (report.exact, report.exit_code) == (True, 0)
+    report.require({"acts": 200, "patched": 40})
+    assert str(report).endswith("TOO LITTLE HAPPENED: only 199 acts, wanted 200")
+    assert (report.exact, report.exit_code) == (False, 3)
+    report.wrong.append("2 missing")
+    assert str(report).endswith("WRONG 2 missing")
+    assert report.exit_code == 1
 
 
 NEW = NewPod("n1", "west/ns/Deployment/d", SMALL, patched=True, answered=True, at=101.0)
@@ -135,8 +139,8 @@ LET_THROUGH = Answer("r1", Result.REFUSED, "is paused", 101.2)
         (NEW, [], ConsumerHistory(ends=[120.0]), None),
         (NEW, [], ConsumerHistory(ends=[100.0, 131.1]), "n1 was patched, but no outcome says so"),
         (NEW, [PATCHED, PATCHED], ConsumerHistory(), "the patch of n1 has 2 outcomes"),
-        (NEW, [PATCHED], ConsumerHistory(pauses=[Pause(97.9, 200.0)]), "n1 was patched under a pause"),
-        (NEW, [PATCHED], ConsumerHistory(pauses=[Pause(98.1, 200.0)]), None),
+        (NEW, [PATCHED], ConsumerHistory(pauses=[Pause(99.9, 200.0)]), "n1 was patched under a pause"),
+        (NEW, [PATCHED], ConsumerHistory(pauses=[Pause(100.1, 200.0)]), None),
         (replace(NEW, given=LARGE), [PATCHED], ConsumerHistory(), "n1 was given what nobody had recommended"),
         (replace(NEW, at=89.0), [PATCHED], ConsumerHistory(), "n1 was given what nobody had recommended"),
         (replace(NEW, patched=False), [PATCHED], ConsumerHistory(), "n1 is called patched, but was let through"),

@@ -2,8 +2,8 @@
 
 It stands in the driver's process behind HTTP, follows the log's ticks and publishes its facts; its consumers are a process that
 gets killed, also between an act and its outcome. Its load swings within minutes, so that there is always something to do. The
-pods of one namespace are only ever evicted. New pods are reviewed by the webhook in the consumers' process; one that does not
-answer within a second is passed over, as `failurePolicy: Ignore` has it.
+pods of one namespace are only ever evicted. Two instances of its consumers share a Lease. New pods are reviewed by the webhook of
+one of them; one that does not answer within a second is passed over, as `failurePolicy: Ignore` has it.
 """
 
 import contextlib
@@ -13,7 +13,6 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from functools import partial
 
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned
 from schemas.outcomes import Action, ActionFinished
@@ -36,11 +35,15 @@ from streams.sources.cluster_poller import ClusterPoller
 from streams.topics import Topics
 from tests.torture import cluster_verdict, kafka_topics
 from tests.torture.judge import ConsumerHistory, Pause
-from tests.torture.recording_cluster import RecordingCluster, ask_at
+from tests.torture.lease_server import LeaseServer
+from tests.torture.recording_cluster import RecordingCluster
+from tests.torture.review_service import ReviewService
 
-SWING = 480.0
+SWING = 300.0
 """Seconds of event time in which the load of a deployment rises and falls once."""
-NODES = tuple(SimulatedNode(f"node-{i}", Cores(64.0), Bytes(256 << 30)) for i in (1, 2))
+NODES = tuple(SimulatedNode(f"node-{i}", Cores(64.0), Bytes(256 << 30)) for i in range(1, 5))
+INSTANCES = 2
+"""Instances of the consumers, at most."""
 SCRAPES = timedelta(seconds=15)
 FRESH = timedelta(seconds=150)
 """Event time that a plan must still hold to count as one that could be carried out."""
@@ -65,7 +68,7 @@ def deployments(count: int) -> tuple[SimulatedDeployment, ...]:
             EVICTED if n % 3 == 0 else "resize",
             f"d{n}",
             4,
-            (ContainerTemplate("main", swinging(0.5 + 0.2 * n, 400 + 100 * n, n / count), amounts(0.1, 128)),),
+            (ContainerTemplate("main", swinging(0.5 + 0.2 * (n % 6), 400 + 100 * (n % 6), n / count), amounts(0.1, 128)),),
         )
         for n in range(count)
     )
@@ -102,15 +105,26 @@ class TortureCluster:
         self.start = datetime.fromtimestamp(self.start_ms / 1000, UTC)
         self.codec = Codec(self.topics)
         self.log, self.operator = (KafkaLog(KafkaConnection(self.brokers)) for _ in range(2))
-        (port,) = free_ports(1)
+        self.leases, self._webhooks = LeaseServer(), free_ports(INSTANCES)
         self.cluster = RecordingCluster(name=self.name, seed=1, start=self.start, nodes=NODES, deployments=deployments(self.size))
-        self.cluster.reviewed_by(partial(ask_at, port))
+        self.cluster.reviewed_by(ReviewService(self._webhooks))
         self.server = SimulatedServer(self.cluster)
         self.stop = threading.Event()
         poller = ClusterPoller(SimulatedClient(self.cluster), LogContext(self.log, self.topics, Codec(self.topics), self.name))
         loop = SimulationLoop(self.cluster, self.log, self.topics, poller.scrape, period=SCRAPES)
         self.thread = threading.Thread(target=loop.run, args=(self.stop,), daemon=True)
-        self.told = {"cluster": self.name, "url": self.server.url, "webhook": port, "mutant": self.mutant}
+
+    def told(self, instance: int) -> dict[str, object]:
+        """What an instance of the consumers is to know."""
+        return {
+            "cluster": self.name, "url": self.server.url, "leases": self.leases.url, "identity": f"{instance}-",
+            "webhook": self._webhooks[instance], "mutant": self.mutant,
+        }  # fmt: skip
+
+    def holder(self) -> int | None:
+        """Which instance of the resizer has its Lease."""
+        identity = self.leases.holder(f"ullage-{Action.RESIZE.value}")
+        return int(identity.partition("-")[0]) if identity else None
 
     def open(self) -> None:
         """Allow changes, and live."""
@@ -118,6 +132,7 @@ class TortureCluster:
             self._publish("policies", policy.target, policy)
         self.control(paused=False)
         self.server.__enter__()
+        self.leases.open()
         self.thread.start()
 
     def control(self, *, paused: bool) -> None:
@@ -158,6 +173,7 @@ class TortureCluster:
         self.stop.set()
         self.thread.join(10)
         self.server.__exit__(None, None, None)
+        self.leases.close()
         self.log.close()
         self.operator.close()
 

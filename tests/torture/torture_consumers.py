@@ -1,4 +1,4 @@
-"""The consumers of some clusters, in one process under torture; each end of it goes into the histories of its clusters."""
+"""One instance of the consumers of some clusters, a process under torture; each end of it goes into their histories."""
 
 import signal
 import time
@@ -12,13 +12,18 @@ from tests.torture.torture_cluster import TortureCluster
 
 
 class TortureConsumers:
-    """At work between `start` and `kill`. `die` is the chance that they die after an act, before its outcome is written."""
+    """At work between `start` and `kill`. `die` is the chance that they die after an act, before its outcome is written.
 
-    def __init__(self, clusters: list[TortureCluster], brokers: str, topics: Topics, *, die: float, log: Path) -> None:
-        self.clusters = clusters
+    All instances of one cluster write one `log`.
+    """
+
+    def __init__(
+        self, clusters: list[TortureCluster], brokers: str, topics: Topics, *, instance: int, die: float, log: Path
+    ) -> None:
+        self.clusters, self.instance = clusters, instance
         told = {
             "brokers": brokers, "prefix": topics.prefix, "partitions": topics.partitions, "die": die,
-            "clusters": [cluster.told for cluster in clusters],
+            "clusters": [cluster.told(instance) for cluster in clusters],
         }  # fmt: skip
         self.process = Process("tests.torture.faulty_consumer", told, log)
 

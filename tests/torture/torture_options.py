@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from tests.torture import lively_stages
 
 PERIOD = 10_000
-TICK = 0.4
-"""A tick is ten simulated seconds and comes every 400 ms, so a plan (void after 450 s) has 18 seconds to be carried out."""
+TICK = 0.8
+"""A tick is ten simulated seconds and comes every 800 ms, so a plan (void after 300 s) has 24 seconds to be carried out."""
 EXPIRES = lively_stages.UPDATES.expires / (PERIOD / 1000 / TICK)
 """Seconds of real time after which a plan is void."""
 STARTING = 90.0
@@ -15,6 +15,8 @@ SETTLING = 240.0
 """Seconds at most until the workers have taken the last turn."""
 SOUND = "west"
 """The cluster whose consumers have nothing wrong with them."""
+CONSUMER_BLOWS = ("away", "frozen_holder", "paused", "pause", "kill")
+"""What is done to consumers, in this order."""
 
 
 @dataclass(frozen=True)
@@ -27,22 +29,28 @@ class TortureOptions:
     partitions: int = 4
     broker_kills: int = 1
     freezes: int = 3
-    tear: float = 0.0005
-    """Chance that a worker dies in the middle of writing a chunk of a checkpoint."""
-    rest: float = 5.0
-    """Seconds at most between two blows."""
+    tears: int = 4
+    """How often a worker dies in the middle of a checkpoint."""
+    burst: int = 5
+    """Blows that follow one another before the workers are left in peace."""
+    rest: float = 3.0
+    """Seconds at most between two blows of a burst."""
+    calm_acts: int = 25
+    """Peace lasts until so many more acts were done ..."""
+    calm: float = 45.0
+    """... but no longer than so many seconds."""
     workloads: int = 60
     """Workloads of the generated load, beside the simulated clusters."""
-    between: float = 0.3
+    between: float = 0.4
     """Seconds, on average, between two scrapes of the generated load."""
-    deployments: int = 12
+    deployments: int = 24
     """Deployments of the simulated cluster, of four pods each."""
-    consumer_blows: tuple[str, ...] = ("away", "paused", "pause", "kill") * 4
+    consumer_blows: tuple[str, ...] = CONSUMER_BLOWS * 3
     minimum: tuple[tuple[str, int], ...] = (
         ("acts", 200), ("resizes", 100), ("evictions", 40), ("patched", 40), ("recoveries", 20),
-        ("expired", 5), ("refused under a pause", 3),
+        ("expired", 5), ("refused under a pause", 3), ("torn checkpoints", 2), ("take-overs", 2),
     )  # fmt: skip
-    """Fewer than so many, and the run says nothing and counts as wrong."""
+    """Fewer than so many, and the run shows nothing."""
     worker_mutant: str = ""
     clusters: bool = True
     """Whether there are simulated clusters and consumers at all."""
@@ -55,12 +63,15 @@ SHORT = TortureOptions(
     kills=3,
     partitions=2,
     freezes=1,
-    rest=4.0,
+    tears=1,
+    burst=3,
+    calm_acts=10,
+    calm=30.0,
     workloads=30,
-    deployments=6,
-    consumer_blows=("away", "paused", "pause", "kill"),
+    deployments=12,
+    consumer_blows=CONSUMER_BLOWS,
     minimum=(
-        ("acts", 10), ("resizes", 5), ("evictions", 2), ("recoveries", 4),
-        ("expired", 1), ("refused under a pause", 1),
+        ("acts", 20), ("resizes", 10), ("evictions", 5), ("patched", 3), ("recoveries", 4),
+        ("expired", 1), ("refused under a pause", 1), ("take-overs", 1),
     ),
 )  # fmt: skip

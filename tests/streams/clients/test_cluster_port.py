@@ -97,7 +97,7 @@ def test_a_resize_beyond_the_node_is_accepted_then_infeasible_and_another_one_ma
     assert stuck is not None
     assert (stuck.resize, stuck.asked_requests["metrics"].cpu) == (ResizeState.INFEASIBLE, 99.0)
     assert stuck.containers[0].requests == pod.containers[0].requests
-    client.resize(pod, requests={"metrics": Amounts(cpu=Cores(0.5))}, limits={})
+    client.resize(stuck, requests={"metrics": Amounts(cpu=Cores(0.5))}, limits={})
     cluster.advance(cluster.now + timedelta(minutes=1))
     small = client.pod("platform", pod.pod.name)
     assert small is not None
@@ -116,6 +116,17 @@ def test_a_resize_of_another_uid_or_nobody_is_given_up(client: ClusterClient) ->
         client.resize(replace(pod, pod=replace(pod.pod, uid="stranger")), requests={"web": Amounts(cpu=Cores(0.1))}, limits={})
     with pytest.raises(GiveUp, match=r"404 .*nobody"):
         client.resize(replace(pod, pod=PodName("shop", "nobody", "u")), requests={"web": Amounts(cpu=Cores(0.1))}, limits={})
+
+
+def test_a_resize_of_a_pod_that_has_changed_since_it_was_read_means_try_again(client: ClusterClient) -> None:
+    pod = one(client, "web")
+    client.resize(pod, requests={"web": Amounts(cpu=Cores(0.1))}, limits={})
+    with pytest.raises(TryAgain, match=r"409 .*has been modified"):
+        client.resize(pod, requests={"web": Amounts(cpu=Cores(0.2))}, limits={})
+    now = client.pod("shop", pod.pod.name)
+    assert now is not None
+    assert now.asked_requests["web"].cpu == 0.1
+    client.resize(now, requests={"web": Amounts(cpu=Cores(0.2))}, limits={})
 
 
 def test_an_evicted_pod_is_gone_and_another_comes(client: ClusterClient, cluster: SimulatedCluster) -> None:

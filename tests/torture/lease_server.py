@@ -1,0 +1,86 @@
+"""Leases of coordination.k8s.io behind HTTP, with versions as an API server has them: who writes on an old one gets 409."""
+
+import json
+import re
+import threading
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from streams.clients.kube.json_objects import Json
+
+PATH = re.compile(r"/apis/coordination\.k8s\.io/v1/namespaces/[^/]+/leases(?:/(?P<name>[^/]+))?")
+
+
+class LeaseServer:
+    """At work between `open` and `close`."""
+
+    def __init__(self) -> None:
+        self._leases: dict[str, Json] = {}
+        self._versions = 0
+        self._lock = threading.Lock()
+        handler = type("Handler", (_Handler,), {"answer": staticmethod(self._answer)})
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        self._server.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
+
+    def open(self) -> None:
+        self._thread.start()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+    def holder(self, name: str) -> str:
+        """Who holds a Lease; empty when nobody does."""
+        with self._lock:
+            spec = self._leases.get(name, {}).get("spec") or {}
+            return str(spec.get("holderIdentity") or "")
+
+    def _answer(self, method: str, path: str, body: Json) -> tuple[HTTPStatus, Json]:
+        match = PATH.fullmatch(path.partition("?")[0])
+        if match is None:
+            return HTTPStatus.NOT_FOUND, {"message": f"no path '{path}'"}
+        name = match["name"] or body["metadata"]["name"]
+        with self._lock:
+            there = self._leases.get(name)
+            if method == "GET":
+                return (HTTPStatus.NOT_FOUND, {"message": "not found"}) if there is None else (HTTPStatus.OK, there)
+            if method == "POST" and there is not None:
+                return HTTPStatus.CONFLICT, {"message": "it is there already"}
+            if method == "PUT" and (there is None or there["metadata"]["resourceVersion"] != body["metadata"]["resourceVersion"]):
+                return HTTPStatus.CONFLICT, {"message": "the object has been modified"}
+            self._versions += 1
+            metadata = {**body["metadata"], "resourceVersion": str(self._versions)}
+            self._leases[name] = {**body, "metadata": metadata}
+            return HTTPStatus.OK, self._leases[name]
+
+
+class _Handler(BaseHTTPRequestHandler):
+    answer: Any
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    wbufsize = -1
+
+    def do_GET(self) -> None:
+        self._serve()
+
+    def do_POST(self) -> None:
+        self._serve()
+
+    def do_PUT(self) -> None:
+        self._serve()
+
+    def log_message(self, *_: Any) -> None:
+        """Say nothing."""
+
+    def _serve(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        code, answer = self.answer(self.command, self.path, json.loads(body or b"{}"))
+        data = json.dumps(answer).encode()
+        self.send_response(code)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)

@@ -1,0 +1,100 @@
+"""The workers and clocks of a run: started, started again when they end by themselves, and made sound at the end."""
+
+import asyncio
+import random
+import signal
+import time
+from collections import Counter
+from pathlib import Path
+
+from streams.topics import Topics
+from tests.torture.generated_load import Clock
+from tests.torture.processes import Process
+from tests.torture.torture_options import PERIOD, TortureOptions
+
+
+class TortureFleet:
+    """Two workers and a bad clock or two. `done` counts what happens to them."""
+
+    def __init__(
+        self, options: TortureOptions, topics: Topics, brokers: str, clock: Clock, *, folder: Path, inputs: tuple[str, ...]
+    ) -> None:
+        self.options, self.topics, self.brokers, self.clock = options, topics, brokers, clock
+        self.folder, self.inputs, self.done = folder, inputs, Counter[str]()
+        self.workers = [self._worker(n) for n in range(2)]
+        self.clocks: list[Process] = []
+
+    @property
+    def name(self) -> str:
+        """The name that the workers share; their changelogs begin with it."""
+        return f"t{self.options.seed}"
+
+    def start(self) -> None:
+        """Start one clock and all workers."""
+        self.add_clock()
+        for process in self.workers:
+            process.start()
+
+    def add_clock(self) -> None:
+        """Start one clock more."""
+        self.done["clocks"] += 1
+        told = {
+            "brokers": self.brokers, "prefix": self.topics.prefix, "partitions": self.topics.partitions,
+            "topics": self.inputs, "epoch": self.clock.epoch, "speed": self.clock.speed, "period": PERIOD,
+            "seed": self.options.seed * 1000 + self.done["clocks"], "faults": 1.0,
+        }  # fmt: skip
+        process = Process("tests.torture.faulty_clock", told, self.folder / "clock.log")
+        process.start()
+        self.clocks.append(process)
+
+    def tear(self, worker: Process, writes: int) -> None:
+        """Let a worker die in its checkpoints, after so many more writes."""
+        Path(str(worker.told["tear"])).write_text(str(writes))
+
+    async def rest(self, seconds: float) -> None:
+        """Let it work; start again the worker that died by itself (torn on purpose, or the broker's fault)."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            for process in self.workers:
+                code = process.revive()
+                if code is not None:
+                    self.done["torn" if code == 9 else f"exit {code}"] += 1
+            await asyncio.sleep(0.1)
+
+    @property
+    def recovered(self) -> bool:
+        """Whether workers were at work before, so that their changelogs are there."""
+        return any(worker.count('"recovered"') for worker in self.workers)
+
+    def end_clocks(self) -> None:
+        """No more ticks."""
+        for process in self.clocks:
+            process.kill()
+
+    def begin_anew_without_faults(self) -> None:
+        """Kill the workers a last time."""
+        for process in self.workers:
+            process.kill()
+            process.told |= {"tear": "", "skip": 0.0}
+            process.start()
+
+    def end(self) -> None:
+        """Ask all to end."""
+        for process in [*self.workers, *self.clocks]:
+            process.send(signal.SIGCONT)
+            process.send(signal.SIGTERM)
+        for process in [*self.workers, *self.clocks]:
+            process.wait(20)
+
+    def _worker(self, n: int) -> Process:
+        told = {
+            "brokers": self.brokers, "prefix": self.topics.prefix, "partitions": self.topics.partitions, "name": self.name,
+            "stages": self.options.stages, "tear": str(self.folder / f"tear{n}"), "skip": 0.003, "buffer": 200_000,
+            "mutant": self.options.worker_mutant,
+        }  # fmt: skip
+        return Process("tests.torture.faulty_worker", told, self.folder / f"worker{n}.log")
+
+
+def writes_before_a_tear(chance: random.Random) -> int:
+    """So that some tears come between chunks and some before a mark."""
+    return chance.randrange(30)
