@@ -84,9 +84,7 @@ class SimulatedCluster:
             all_usage = (describe_usage(self._pods[key], at=self.now, window=Seconds(WINDOW)) for key in sorted(self._pods))
             return [usage for usage in all_usage if usage.containers]
 
-    def resize(
-        self, name: PodName, *, requests: Mapping[str, Amounts], limits: Mapping[str, Amounts], version: str = ""
-    ) -> None:
+    def resize(self, name: PodName, *, requests: Mapping[str, Amounts], limits: Mapping[str, Amounts], version: str = "") -> None:
         """Accept new amounts for a pod; they come into force after `RESIZE_DELAY`, if the node has room.
 
         What the node could never hold is accepted too, as the API server does; the kubelet then calls it infeasible. With a

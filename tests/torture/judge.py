@@ -16,7 +16,7 @@ from streams.clients.kube.quantities import settled
 
 PAUSE_GRACE = 1.0
 """Seconds of real time within which one act of each kind may already have been under way when a pause was written."""
-EXPIRY_GRACE = timedelta(seconds=60)
+EXPIRY_GRACE = timedelta(seconds=20)
 """Event time that may pass between a consumer's last look at the time and what the cluster calls the time."""
 DEATH_WITHIN = 5.0
 """Seconds between an act and the kill that kept its outcome from being written."""

@@ -40,9 +40,7 @@ class RecordingCluster(SimulatedCluster):
 
         self.admit = admit
 
-    def resize(
-        self, name: PodName, *, requests: Mapping[str, Amounts], limits: Mapping[str, Amounts], version: str = ""
-    ) -> None:
+    def resize(self, name: PodName, *, requests: Mapping[str, Amounts], limits: Mapping[str, Amounts], version: str = "") -> None:
         with self._lock:
             super().resize(name, requests=requests, limits=limits, version=version)
             self._record(Action.RESIZE, name, as_asked(requests))

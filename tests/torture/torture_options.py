@@ -5,8 +5,11 @@ from dataclasses import dataclass
 from tests.torture import lively_stages
 
 PERIOD = 10_000
-TICK = 0.8
-"""A tick is ten simulated seconds and comes every 800 ms, so a plan (void after 300 s) has 24 seconds to be carried out."""
+TICK = 2.0
+"""A tick is ten simulated seconds and comes every two, so a plan (void after 200 s) has 40 seconds to be carried out.
+
+That must be longer than a worker needs to start and to take up what its changelogs hold, on a busy machine too.
+"""
 EXPIRES = lively_stages.UPDATES.expires / (PERIOD / 1000 / TICK)
 """Seconds of real time after which a plan is void."""
 STARTING = 90.0
@@ -16,7 +19,7 @@ SETTLING = 240.0
 SOUND = "west"
 """The cluster whose consumers have nothing wrong with them."""
 CONSUMER_BLOWS = ("away", "frozen_holder", "paused", "pause", "kill")
-"""What is done to consumers, in this order."""
+"""Each thing that is done to consumers, once."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,7 @@ class TortureOptions:
     """Seconds at most between two blows of a burst."""
     calm_acts: int = 25
     """Peace lasts until so many more acts were done ..."""
-    calm: float = 45.0
+    calm: float = 60.0
     """... but no longer than so many seconds."""
     workloads: int = 60
     """Workloads of the generated load, beside the simulated clusters."""
@@ -45,7 +48,7 @@ class TortureOptions:
     """Seconds, on average, between two scrapes of the generated load."""
     deployments: int = 24
     """Deployments of the simulated cluster, of four pods each."""
-    consumer_blows: tuple[str, ...] = CONSUMER_BLOWS * 3
+    consumer_blows: tuple[str, ...] = (*CONSUMER_BLOWS, "frozen_holder", "pause", *CONSUMER_BLOWS)
     minimum: tuple[tuple[str, int], ...] = (
         ("acts", 200), ("resizes", 100), ("evictions", 40), ("patched", 40), ("recoveries", 20),
         ("expired", 5), ("refused under a pause", 3), ("torn checkpoints", 2), ("take-overs", 2),

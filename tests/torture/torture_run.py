@@ -95,6 +95,7 @@ class Run:
         enough = len(acts) + self.options.calm_acts
         while len(acts) < enough and time.monotonic() < until:
             await self.fleet.rest(0.5)
+            self.consumer_blows.revive()
 
     async def settle(self) -> bool:
         """End all clocks, write clean ticks, restart the workers without faults, wait until every mark names the last turn."""

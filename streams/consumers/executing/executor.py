@@ -265,6 +265,9 @@ class Executor:
         ended = None if now is None else self._result(pending, now)
         if now is None or ended is None:
             return 0
+        if not self._may_act:  # the Lease was lost meanwhile; whoever has it next looks what was done, and says so
+            pending.unsure, pending.ended = True, None
+            return 0
         outcome = _outcome(pending, ended, now)
         index.apply(outcome)
         self._unpublished.append(encode_outcome(self._context, outcome, cause=(pending.place,)))

@@ -1,18 +1,20 @@
 """The Lease by which one of two instances acts: taken, renewed, lost, given back, and never held by both at a time."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from schemas.names import PodName
 from schemas.outcomes import OutcomeDetail, Result
 from streams.consumers.executing.holder_lease import DURATION, HELD, HolderLease
 from streams.consumers.pods.evictor import evictor
 from streams.errors import LogUnavailable, Unreachable
+from streams.simulated.cluster import SimulatedCluster
 from tests.support.api_objects import ApiObjects
-from tests.support.consumer_scene import eviction_of, scene_at_two
+from tests.support.consumer_scene import CountingClient, eviction_of, scene_at_two
 
 
 class Clock:
@@ -130,3 +132,49 @@ def test_a_holder_that_was_frozen_does_nothing_when_it_wakes_up() -> None:
     assert second.poll_once() == 2
     assert first.poll_once() == 0
     assert scene.client.acts == [f"evict {pod.pod.name}" for pod in pods]
+
+
+class FreezingClient(CountingClient):
+    """While it evicts, the process is frozen for so long that `meanwhile` happens."""
+
+    def __init__(self, simulated: SimulatedCluster, meanwhile: Callable[[], object]) -> None:
+        super().__init__(simulated)
+        self.meanwhile = meanwhile
+
+    def evict(self, pod: PodName) -> None:
+        super().evict(pod)
+        self.meanwhile()
+
+
+def test_a_holder_that_was_frozen_in_an_act_leaves_the_outcome_to_whoever_took_over() -> None:
+    scene, clock = scene_at_two(), Clock()
+    one, other = two(ApiObjects(), clock)
+    one.renew()
+    other.renew()
+    second = evictor(scene.context, scene.client, lease=other)
+    scene.plan(eviction_of(scene.pod()))
+
+    def taken_over() -> None:
+        clock.now = DURATION
+        assert other.renew()
+        assert second.poll_once() == 1
+
+    first = evictor(scene.context, FreezingClient(scene.cluster, taken_over), lease=one)
+    assert first.poll_once() == 0
+    one.renew()
+    assert (first.poll_once(), second.poll_once()) == (0, 0)
+    assert [(o.result, o.detail) for o in scene.outcomes()] == [(Result.DONE, OutcomeDetail.ALREADY_DONE)]
+
+
+def test_a_holder_that_lost_the_lease_in_an_act_tells_the_outcome_once_it_holds_it_again() -> None:
+    scene, clock = scene_at_two(), Clock()
+    lease, _ = two(ApiObjects(), clock)
+    lease.renew()
+    scene.plan(eviction_of(scene.pod()))
+    client = FreezingClient(scene.cluster, lambda: setattr(clock, "now", HELD))
+    consumer = evictor(scene.context, client, lease=lease)
+    assert (consumer.poll_once(), consumer.poll_once(), scene.outcomes()) == (0, 0, [])
+    lease.renew()
+    assert consumer.poll_once() == 1
+    assert [(o.result, o.detail) for o in scene.outcomes()] == [(Result.DONE, OutcomeDetail.ALREADY_DONE)]
+    assert len(client.acts) == 1

@@ -55,9 +55,7 @@ class DeadlyCluster(SimulatedCluster):
         self.accepted: list[str] = []
         self.deadly: Callable[[], None] = lambda: None
 
-    def resize(
-        self, name: PodName, *, requests: Mapping[str, Amounts], limits: Mapping[str, Amounts], version: str = ""
-    ) -> None:
+    def resize(self, name: PodName, *, requests: Mapping[str, Amounts], limits: Mapping[str, Amounts], version: str = "") -> None:
         super().resize(name, requests=requests, limits=limits, version=version)
         self.accepted.append(name.uid)
         self.deadly()
