@@ -13,9 +13,9 @@ from tests.torture.torture_options import EXPIRES, STARTING, TortureOptions
 
 ACTS_BETWEEN = 5
 """Acts of each cluster between two blows ..."""
-PEACE = 30.0
+PEACE = 120.0
 """... but no longer than so many seconds."""
-TAKEN_OVER = 25.0
+TAKEN_OVER = 40.0
 """Seconds at most until another instance has the Lease of a frozen one; it may take 15."""
 
 

@@ -12,9 +12,9 @@ That must be longer than a worker needs to start and to take up what its changel
 """
 EXPIRES = lively_stages.UPDATES.expires / (PERIOD / 1000 / TICK)
 """Seconds of real time after which a plan is void."""
-STARTING = 90.0
+STARTING = 180.0
 """Seconds at most until everything is at work, and until a broker is back."""
-SETTLING = 240.0
+SETTLING = 480.0
 """Seconds at most until the workers have taken the last turn."""
 SOUND = "west"
 """The cluster whose consumers have nothing wrong with them."""
@@ -40,7 +40,7 @@ class TortureOptions:
     """Seconds at most between two blows of a burst."""
     calm_acts: int = 25
     """Peace lasts until so many more acts were done ..."""
-    calm: float = 60.0
+    calm: float = 240.0
     """... but no longer than so many seconds."""
     workloads: int = 60
     """Workloads of the generated load, beside the simulated clusters."""
@@ -69,7 +69,7 @@ SHORT = TortureOptions(
     tears=1,
     burst=3,
     calm_acts=10,
-    calm=30.0,
+    calm=120.0,
     workloads=30,
     deployments=12,
     consumer_blows=CONSUMER_BLOWS,

@@ -259,14 +259,12 @@ class Executor:
     def _attempt(self, pending: _Pending, index: OutcomeIndex) -> int:
         """Finish with one decision, or leave it pending; how many outcomes were appended."""
         now = self._now()
-        if not self._may_act:
-            pending.unsure = True
+        if self._left_to_others(pending):
             return 0
         ended = None if now is None else self._result(pending, now)
         if now is None or ended is None:
             return 0
-        if not self._may_act:  # the Lease was lost meanwhile; whoever has it next looks what was done, and says so
-            pending.unsure, pending.ended = True, None
+        if self._left_to_others(pending):  # the Lease was lost meanwhile; whoever has it next looks what was done, and says so
             return 0
         outcome = _outcome(pending, ended, now)
         index.apply(outcome)
@@ -276,6 +274,13 @@ class Executor:
             "finished", action=outcome.action.value, decision=outcome.decision, result=outcome.result.value, reason=outcome.reason
         )
         return appended
+
+    def _left_to_others(self, pending: _Pending) -> bool:
+        """Whether another instance may act now. Should it be our turn again, nothing is known of what became of the decision."""
+        if self._may_act:
+            return False
+        pending.unsure, pending.ended = True, None
+        return True
 
     def _result(self, pending: _Pending, now: datetime) -> HandlerResult | None:
         """How the decision ended; None when it is to be tried again."""
