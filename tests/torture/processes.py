@@ -6,23 +6,47 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-class Process:
-    """One `python -m module told`; started again under the same log file."""
+class Running(Protocol):
+    """A process that was started, in the words of `subprocess.Popen`."""
 
-    def __init__(self, module: str, told: dict[str, object], log: Path) -> None:
-        self.module, self.told, self.log = module, told, log
-        self.process: subprocess.Popen[bytes] | None = None
+    @property
+    def pid(self) -> int: ...
+    def poll(self) -> int | None: ...
+    def send_signal(self, number: signal.Signals, /) -> None: ...
+    def kill(self) -> None: ...
+    def wait(self, timeout: float | None = None) -> int: ...
+
+
+def start_interpreter(module: str, told: dict[str, object], log: Path) -> Running:
+    """A new interpreter."""
+    with log.open("ab") as output:
+        command = [sys.executable, "-m", module, json.dumps(told)]
+        return subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=output, stdin=subprocess.DEVNULL)
+
+
+class Process:
+    """One `python -m module told`; started again under the same log file. `begin` is how it is started."""
+
+    def __init__(
+        self,
+        module: str,
+        told: dict[str, object],
+        log: Path,
+        begin: Callable[[str, dict[str, object], Path], Running] = start_interpreter,
+    ) -> None:
+        self.module, self.told, self.log, self.begin = module, told, log, begin
+        self.process: Running | None = None
         self.ends: Counter[int] = Counter()
 
     def start(self) -> None:
-        with self.log.open("ab") as log:
-            command = [sys.executable, "-m", self.module, json.dumps(self.told)]
-            self.process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+        self.process = self.begin(self.module, self.told, self.log)
 
     @property
     def dead(self) -> bool:

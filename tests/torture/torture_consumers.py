@@ -7,6 +7,7 @@ from pathlib import Path
 
 from schemas.outcomes import Action
 from streams.topics import Topics
+from tests.torture.forked_processes import ForkedProcess
 from tests.torture.processes import Process
 from tests.torture.torture_cluster import TortureCluster
 
@@ -25,7 +26,7 @@ class TortureConsumers:
             "brokers": brokers, "prefix": topics.prefix, "partitions": topics.partitions, "die": die,
             "clusters": [cluster.told(instance) for cluster in clusters],
         }  # fmt: skip
-        self.process = Process("tests.torture.faulty_consumer", told, log)
+        self.process = Process("tests.torture.faulty_consumer", told, log, ForkedProcess)
 
     def start(self) -> None:
         self.process.start()

@@ -8,6 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 from streams.topics import Topics
+from tests.torture.forked_processes import ForkedProcess
 from tests.torture.generated_load import Clock
 from tests.torture.processes import Process
 from tests.torture.torture_options import PERIOD, TortureOptions
@@ -43,7 +44,7 @@ class TortureFleet:
             "topics": self.inputs, "epoch": self.clock.epoch, "speed": self.clock.speed, "period": PERIOD,
             "seed": self.options.seed * 1000 + self.done["clocks"], "faults": 1.0,
         }  # fmt: skip
-        process = Process("tests.torture.faulty_clock", told, self.folder / "clock.log")
+        process = Process("tests.torture.faulty_clock", told, self.folder / "clock.log", ForkedProcess)
         process.start()
         self.clocks.append(process)
 
@@ -92,7 +93,7 @@ class TortureFleet:
             "stages": self.options.stages, "tear": str(self.folder / f"tear{n}"), "skip": 0.003, "buffer": 200_000,
             "mutant": self.options.worker_mutant,
         }  # fmt: skip
-        return Process("tests.torture.faulty_worker", told, self.folder / f"worker{n}.log")
+        return Process("tests.torture.faulty_worker", told, self.folder / f"worker{n}.log", ForkedProcess)
 
 
 def writes_before_a_tear(chance: random.Random) -> int:
