@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from tests.torture import lively_stages
 
 PERIOD = 10_000
-TICK = 2.0
-"""A tick is ten simulated seconds and comes every two, so a plan (void after 200 s) has 40 seconds to be carried out.
+TICK = 1.25
+"""A tick is ten simulated seconds and comes every 1.25, so a plan (void after 200 s) has 25 seconds to be carried out.
 
 That must be longer than a worker needs to start and to take up what its changelogs hold, on a busy machine too.
 """
@@ -74,7 +74,7 @@ SHORT = TortureOptions(
     deployments=12,
     consumer_blows=CONSUMER_BLOWS,
     minimum=(
-        ("acts", 20), ("resizes", 10), ("evictions", 5), ("patched", 3), ("recoveries", 4),
-        ("expired", 1), ("refused under a pause", 1), ("take-overs", 1),
+        ("acts", 40), ("resizes", 15), ("evictions", 10), ("patched", 8), ("recoveries", 6),
+        ("expired", 1), ("refused under a pause", 1), ("torn checkpoints", 1), ("take-overs", 1),
     ),
 )  # fmt: skip
