@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 import threading
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -20,8 +21,7 @@ class LeaseServer:
         self._versions = 0
         self._lock = threading.Lock()
         handler = type("Handler", (_Handler,), {"answer": staticmethod(self._answer)})
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-        self._server.daemon_threads = True
+        self._server = _Server(("127.0.0.1", 0), handler)
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
 
@@ -57,6 +57,15 @@ class LeaseServer:
             return HTTPStatus.OK, self._leases[name]
 
 
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Ignore callers that are killed."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
+
+
 class _Handler(BaseHTTPRequestHandler):
     answer: Any
     protocol_version = "HTTP/1.1"
@@ -76,7 +85,10 @@ class _Handler(BaseHTTPRequestHandler):
         """Say nothing."""
 
     def _serve(self) -> None:
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        length = int(self.headers.get("Content-Length") or 0)
+        body = self.rfile.read(length)
+        if len(body) < length:
+            return  # the caller was killed
         code, answer = self.answer(self.command, self.path, json.loads(body or b"{}"))
         data = json.dumps(answer).encode()
         self.send_response(code)
