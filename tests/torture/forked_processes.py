@@ -15,7 +15,8 @@ import sys
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.torture.processes import ROOT
+
 IMPORTED = ("tests.torture.faulty_worker", "tests.torture.faulty_consumer", "tests.torture.faulty_clock")
 _FORKS: ForkServerContext = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload(list(IMPORTED))

@@ -276,7 +276,7 @@ class Executor:
         return appended
 
     def _left_to_others(self, pending: _Pending) -> bool:
-        """Whether another instance may act now. Should it be our turn again, nothing is known of what became of the decision."""
+        """Whether another instance may act now. If so, what became of the decision is to be looked at."""
         if self._may_act:
             return False
         pending.unsure, pending.ended = True, None
