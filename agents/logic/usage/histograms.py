@@ -127,6 +127,33 @@ class Histograms:
         self.low[rows] = np.minimum(self.low[rows], low)
         self.high[rows] = np.maximum(self.high[rows], high)
 
+    def absorb_all(self, row: int, other: "Histograms", others: Indices) -> None:
+        """Add rows of `other` to one row, in order: the same sums as absorbing one after the other, many times as fast."""
+        references = other.reference[others]
+        begins = np.flatnonzero(np.r_[True, references[1:] != references[:-1]])
+        for start, end in zip(begins, [*begins[1:], len(others)], strict=True):
+            for first in range(start, end, _BLOCK):
+                self._absorb_alike(row, other, others[first : min(first + _BLOCK, end)])
+
+    def _absorb_alike(self, row: int, other: "Histograms", others: Indices) -> None:
+        """Add rows with one reference."""
+        into, theirs = np.array([row]), other.reference[others[:1]]
+        newest = np.maximum(self.reference[into], theirs)
+        if self.reference[row] < newest[0]:
+            self._scale(into, newest)
+        factor = np.exp2(np.rint((theirs - newest) / other.half_life[others[:1]]))
+        block = other.weights.dense(others)
+        low, high = other.low[others].astype(np.int64), other.high[others].astype(np.int64)
+        index = np.arange(self.width)
+        if factor[0] != 1.0:
+            block *= factor[0]
+            low, high = self._within(block, low, high, index)
+        block[(index < low[:, None]) | (index > high[:, None])] = 0.0
+        self.weights.put(into, _sums(np.concatenate([self.weights.dense(into), block])))
+        self.total[row] = _sums(np.append(self.total[row], other.total[others] * factor[0]))[0]
+        self.low[row] = min(int(self.low[row]), int(low.min()))
+        self.high[row] = max(int(self.high[row]), int(high.max()))
+
     def percentiles(self, rows: Indices, shares: Shares) -> list[Floats]:
         """For each share p the end of the first bucket at which the running sum reaches p * total; 0 where nothing is.
 
@@ -225,6 +252,11 @@ def _alike(positions: Indices, spans: Indices) -> Iterator[Indices]:
         step = 65_536 // (16 * (size + 1))
         for start in range(0, len(same), step):
             yield same[start : start + step]
+
+
+def _sums(terms: Floats) -> Floats:
+    """The sums over the first axis, added one after the other, as one row: `sum` would add in pairs."""
+    return np.asarray(np.add.accumulate(terms, axis=0)[-1:])
 
 
 def _nearest(at: Floats | float, half_life: Floats) -> Floats:

@@ -55,8 +55,8 @@ class PodIndex:
 
     def __init__(self) -> None:
         self.table: ObjectTable[IndexedPod] = ObjectTable("pods", IndexedPod, 1024)
-        self._of: dict[str, tuple[str, ...]] | None = None
-        """Keys of the table by workload."""
+        self._of: dict[str, dict[str, None]] | None = None
+        """Keys of the table by workload, in the order in which they came."""
         self._shared: dict[tuple[str, ...], tuple[str, ...]] = {}
 
     def get(self, workload: str, pod: str) -> IndexedPod | None:
@@ -79,17 +79,15 @@ class PodIndex:
             keys = self._keys()
             self.table.upsert(key, new)
             if old is None:
-                keys[workload] = (*keys.get(workload, ()), key)
+                keys.setdefault(workload, {})[key] = None
         return old, new
 
     def drop(self, workload: str, pod: str) -> None:
         """Forget a pod."""
         keys, gone = self._keys(), f"{workload}/{pod}"
         if self.table.remove(gone) is not None:
-            left = tuple(key for key in keys[workload] if key != gone)
-            if left:
-                keys[workload] = left
-            else:
+            del keys[workload][gone]
+            if not keys[workload]:
                 del keys[workload]
 
     def has(self, workload: str) -> bool:
@@ -113,12 +111,11 @@ class PodIndex:
         """The table was loaded: what follows from it is to be made again."""
         self._of = None
 
-    def _keys(self) -> dict[str, tuple[str, ...]]:
+    def _keys(self) -> dict[str, dict[str, None]]:
         if self._of is None:
-            found: dict[str, list[str]] = {}
+            self._of = {}
             for key in self.table:
-                found.setdefault(intern(key.rsplit("/", 1)[0]), []).append(key)
-            self._of = {workload: tuple(keys) for workload, keys in found.items()}
+                self._of.setdefault(intern(key.rsplit("/", 1)[0]), {})[key] = None
         return self._of
 
     def _share(self, names: tuple[str, ...]) -> tuple[str, ...]:

@@ -13,6 +13,9 @@ from agents.logic.usage.buckets import cpu_buckets, memory_buckets
 from agents.logic.usage.container_usage import ContainerUsage, aggregate_columns
 from agents.logic.usage.histograms import NEVER, Histograms
 
+_MANY = 16
+"""More aggregates of one name are added up by themselves; fewer together with those of other names."""
+
 Parts = Sequence[Sequence[int]]
 """For each container name the rows of its aggregates, in the order in which they are added."""
 
@@ -74,10 +77,26 @@ def added(usage: ContainerUsage, parts: Parts) -> tuple[AggregateSum, Indices]:
     rows.reserve(len(parts))
     growth = usage.settings.growth
     total = AggregateSum(rows, Histograms(rows, "cpu", cpu_buckets(growth)), Histograms(rows, "memory", memory_buckets(growth)))
-    for layer in range(max((len(part) for part in parts), default=0)):
-        into = np.array([i for i, part in enumerate(parts) if len(part) > layer], np.int64)
-        _add(usage, np.array([parts[i][layer] for i in into.tolist()], np.int64), total, into)
+    for into, part in enumerate(parts):
+        if len(part) > _MANY:
+            _add_all(usage, np.array(part, np.int64), total, into)
+    few = [part if len(part) <= _MANY else () for part in parts]
+    for layer in range(max((len(part) for part in few), default=0)):
+        into_all = np.array([i for i, part in enumerate(few) if len(part) > layer], np.int64)
+        _add(usage, np.array([few[i][layer] for i in into_all.tolist()], np.int64), total, into_all)
     return total, np.arange(len(parts))
+
+
+def _add_all(usage: ContainerUsage, others: Indices, total: AggregateSum, into: int) -> None:
+    """As `_add` with each of these aggregates in turn."""
+    for mine, theirs in ((total.cpu, usage.cpu), (total.memory, usage.memory)):
+        mine.half_life[into] = theirs.half_life[others[-1]]
+        mine.absorb_all(into, theirs, others)
+    columns = usage.aggregates
+    first = columns.floats("first")[others]
+    total.aggregates.floats("first")[into] = first[first != NEVER].min() if (first != NEVER).any() else NEVER
+    total.aggregates.floats("last")[into] = columns.floats("last")[others].max()
+    total.aggregates.whole("count")[into] = columns.whole("count")[others].sum()
 
 
 def _add(usage: ContainerUsage, others: Indices, total: AggregateSum, into: Indices) -> None:

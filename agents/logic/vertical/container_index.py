@@ -156,8 +156,9 @@ class ContainerIndex:
         for workload in workloads:
             held = self._policies.of(workload)
             parts = self._parts_of(workload, held)
+            members = dict(self.containers(workload))
             for container, rows in parts.items():
-                member = self._member(workload, container)
+                member = members[container]
                 self._rule(member, held, container, rows)
                 how = folding(held, container, self._settings)
                 ruled += [(each, how) for each in rows]
@@ -169,10 +170,12 @@ class ContainerIndex:
     def _parts_of(self, workload: str, held: PolicyRecord | None) -> dict[str, list[int]]:
         """For each container the rows of its aggregates: by labels, seeds last."""
         parts: dict[str, list[int]] = {}
-        for key in sorted(self._keys[workload], key=_order):
+        keys = sorted(self._keys[workload], key=_order)
+        members = self._enter(workload, [container for _, container, _ in keys])
+        for key in keys:
             _, container, labels = key
             found, belongs = self._usage.aggregates.row(key), _belongs(labels, held)
-            self.member[found] = self._member(workload, container) if belongs else -1
+            self.member[found] = members[container] if belongs else -1
             rows = parts.setdefault(container, [])
             if belongs:
                 rows.append(found)
@@ -219,42 +222,49 @@ class ContainerIndex:
         usage.memory.live_for(rows, wanted[:, 3], usage.now)
         columns.touch(rows)
 
-    def _member(self, workload: str, container: str) -> int:
-        """A member, made when new."""
-        members = self._of.get(workload, ())
-        member = next((member for member in members if self.names[member][1] == container), None)
-        if member is None:
-            key = (workload, container)
-            if self._free:
-                member = self._free.pop()
-                self.names[member] = key
-            else:
-                member = len(self.names)
-                self.names.append(key)
-                self._fit()
-            self._order = None
-            self._workloads += not members
-            self.numbers["workload"][member] = self.numbers["workload"][members[0]] if members else self._workloads
-            self._of[workload] = tuple(sorted((*members, member), key=lambda each: self.names[each][1]))
-            self.numbers["single"][member] = -1
-            found = self._announced.find(key)
-            self.numbers["announced"][member] = -1 if found is None else found
-            self.numbers["spread"][member] = zlib.crc32(workload.encode())
+    def _enter(self, workload: str, containers: Iterable[str]) -> dict[str, int]:
+        """Make members of those containers of a workload that are none yet; all of its members by container, in order."""
+        members = dict(self.containers(workload))
+        new = {container: self._new(workload, container) for container in dict.fromkeys(containers) if container not in members}
+        if not new:
+            return members
+        self._order = None
+        self._workloads += not members
+        number = self.numbers["workload"][next(iter(members.values()))] if members else self._workloads
+        self.numbers["workload"][list(new.values())] = number
+        members = dict(sorted((members | new).items()))
+        self._of[workload] = tuple(members.values())
+        return members
+
+    def _new(self, workload: str, container: str) -> int:
+        """A number for a member of which nothing is known yet but what was announced."""
+        key = (workload, container)
+        if self._free:
+            member = self._free.pop()
+            self.names[member] = key
+        else:
+            member = len(self.names)
+            self.names.append(key)
+            self._fit()
+        self.numbers["single"][member] = -1
+        found = self._announced.find(key)
+        self.numbers["announced"][member] = -1 if found is None else found
+        self.numbers["spread"][member] = zlib.crc32(workload.encode())
         return member
 
     def _forget(self, workload: str) -> list[str]:
         """Drop members without aggregates; their containers."""
         left = {container for _, container, _ in self._keys[workload]}
-        gone = [member for member in self._of[workload] if self.names[member][1] not in left]
-        for member in gone:
+        gone = {container: member for container, member in self.containers(workload) if container not in left}
+        for member in gone.values():
             self.numbers["single"][member] = -1
             self._several.pop(member, None)
-        self._free += gone
+        self._free += gone.values()
         self._order = None
-        self._of[workload] = tuple(member for member in self._of[workload] if member not in gone)
+        self._of[workload] = tuple(member for container, member in self.containers(workload) if container in left)
         if not left:
             del self._keys[workload], self._of[workload]
-        return [self.names[member][1] for member in gone]
+        return list(gone)
 
     def _fit(self) -> None:
         missing = len(self._usage.aggregates["changed"]) - len(self.member)

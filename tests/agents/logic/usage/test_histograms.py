@@ -212,6 +212,22 @@ def test_merging_is_adding_all(one: list[Any], other: list[Any]) -> None:
 
 
 @QUICK
+@given(st.lists(st.none() | SAMPLES, min_size=1, max_size=12), st.sampled_from([1, 2, 1024]))
+def test_adding_many_rows_at_once_is_adding_one_after_the_other(parts: list[Any], block: int) -> None:
+    mine, count = histograms(cpu_buckets(0.05), DAY, rows=len(parts) + 2), len(parts)
+    for row, samples in enumerate(parts):
+        fold(mine, samples or [], row)
+        mine.absorb(np.array([count]), mine, np.array([row]))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("agents.logic.usage.histograms._BLOCK", block)
+        mine.absorb_all(count + 1, mine, np.arange(count))
+    one, other = seen(mine, count), seen(mine, count + 1)
+    assert one[0].tobytes() == other[0].tobytes()
+    assert one[1:] == other[1:]
+    assert (mine.low[count], mine.high[count]) == (mine.low[count + 1], mine.high[count + 1])
+
+
+@QUICK
 @given(SAMPLES, st.randoms(use_true_random=False))
 def test_samples_in_one_batch_are_as_good_as_one_by_one(samples: list[Any], chance: random.Random) -> None:
     mine = histograms(cpu_buckets(0.05), DAY, rows=2 * len(samples))
