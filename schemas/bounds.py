@@ -21,7 +21,11 @@ MOST_NUMBER = 1e16
 MOST_TEXT = 4096
 """Characters of a name, a version or a reason that a tenant may choose."""
 MOST_CONTAINERS = 1000
-"""Containers of one pod, and entries of one policy."""
+"""Containers of one pod, container names of all pods of one workload, and entries of one policy."""
+MOST_LABEL_SETS = 5000
+"""Histograms of one workload: each container name has one for each set of labels that its pods have."""
+MOST_ON_ONE_TARGET = 100
+"""Objects of one kind, such as VPAs, on one target that are looked at whenever something about the target changes."""
 MOST_ENTRIES = 1000
 """Entries of any list and any mapping of an event."""
 MOST_SENTENCE = 64 << 10

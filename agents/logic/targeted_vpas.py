@@ -36,9 +36,18 @@ class TargetedVpas:
         entries = self._entries.get(target)
         return entries[0][1] if entries else None
 
-    def of(self, target: str) -> list[str]:
-        """The keys of all that target a workload, the one that governs first."""
-        return [key for _, key in self._entries.get(target, ())]
+    def of(self, target: str, most: int | None = None) -> list[str]:
+        """The keys of all that target a workload, or of the first `most`, the one that governs first."""
+        return [key for _, key in self._entries.get(target, ())[:most]]
+
+    def at(self, target: str, place: int) -> str | None:
+        """The key of the object at a place in the order of those that target a workload; None if there are not so many."""
+        entries = self._entries.get(target, ())
+        return entries[place][1] if place < len(entries) else None
+
+    def place(self, vpa: VpaChanged) -> int:
+        """The place of an object in that order; 0 governs."""
+        return bisect_left(self._entries.get(vpa.target, ()), self._entry(vpa))
 
     def __contains__(self, target: object) -> bool:
         """Whether any object targets this workload."""

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from schemas.bounds import MOST_ON_ONE_TARGET
 from schemas.decisions.recommendations import ContainerRecommendation
 from schemas.decisions.vpa_conditions import ConditionStatus, ConditionType, DecidedCondition
 from schemas.policies.vertical import ContainerMode
@@ -21,12 +22,14 @@ class TargetKnowledge:
     """What is known of a VPA's target.
 
     `pods` is None while no source vouches for pods. `containers` is what is recommended: empty for nothing, None while nobody can
-    know. `rival` is `namespace/name` of the VPA that governs the target instead of this one, if any.
+    know. `rival` is `namespace/name` of the VPA that governs the target instead of this one, if any. `crowded`: so many VPAs have
+    this target that nobody looks at this one.
     """
 
     pods: int | None = None
     containers: Sequence[ContainerRecommendation] | None = ()
     rival: str = ""
+    crowded: bool = False
 
 
 def conditions(
@@ -37,7 +40,7 @@ def conditions(
     While nobody can know whether there are pods, what was decided last stays.
     """
     now = at.replace(microsecond=0)
-    unsupported = vpa.unsupported or _rivalled(vpa, target.rival)
+    unsupported = vpa.unsupported or (_crowded(vpa) if target.crowded else _rivalled(vpa, target.rival))
     pods = 0 if unsupported else target.pods
     since = {condition.type: condition for condition in before}
     no_pods = _status(None if pods is None else pods == 0)
@@ -75,6 +78,14 @@ def _rivalled(vpa: VpaChanged, rival: str) -> str:
     if not rival or ref is None:
         return ""
     return f"The targetRef '{ref.kind}/{ref.name}' is governed by the older VPA '{rival}' already"
+
+
+def _crowded(vpa: VpaChanged) -> str:
+    ref = vpa.target_ref
+    name = "" if ref is None else f"{ref.kind}/{ref.name}"
+    return (
+        f"More than {MOST_ON_ONE_TARGET} VPAs have the targetRef '{name}'; this one is not among the oldest and is not looked at"
+    )
 
 
 def _keep_time(new: DecidedCondition, old: DecidedCondition | None) -> DecidedCondition:

@@ -15,6 +15,7 @@ from agents.logic.conditions import condition_rules
 from agents.logic.conditions.condition_rules import TargetKnowledge
 from agents.logic.conditions.targeted_workloads import DecidedRequests, TargetIndex
 from agents.logic.targeted_vpas import TargetedVpas
+from schemas.bounds import MOST_ON_ONE_TARGET
 from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
 from schemas.decisions.vpa_conditions import DecidedCondition, VpaConditionsDecided
 from schemas.facts.pods import PodChanged, PodDeleted
@@ -153,8 +154,11 @@ class VpaConditions(PartedState):
         if new is not None:
             targeted.add(new.event)
             self.vpas.upsert(key, new)
-        self._touched_targets.update(record.event.target for record in (old, new) if record is not None)
         self._touched.add(key)
+        for target in {record.event.target for record in (old, new) if record is not None}:
+            self._touched_targets.add(target)
+            pushed_out = targeted.at(target, MOST_ON_ONE_TARGET)
+            self._touched.update(() if pushed_out is None else (pushed_out,))
 
     def _take_touched(self) -> list[str]:
         """The keys of VPA objects to look at, in order."""
@@ -162,7 +166,7 @@ class VpaConditions(PartedState):
         touched, self._touched = self._touched, set()
         workloads, self._touched_targets = workloads | self._touched_targets, set()
         for workload in workloads:
-            touched.update(self._by_target.of(workload))
+            touched.update(self._by_target.of(workload, MOST_ON_ONE_TARGET))
         if clusters:
             touched |= {key for key, vpa in self.vpas.items() if vpa.event.target and vpa.event.cluster in clusters}
         return sorted(touched)
@@ -210,12 +214,19 @@ class VpaConditions(PartedState):
     def _knowledge(self, vpa: VpaChanged) -> tuple[TargetKnowledge, DecidedRequests | None]:
         """What is known of a VPA's target, and the recommendation behind it."""
         heartbeat = self._settings.heartbeat
+        if self._is_crowded_out(vpa):
+            return TargetKnowledge(0, (), crowded=True), None
         governing = self._governing(vpa.target)
         if governing is None or governing.key != vpa.key:
             rival = "" if governing is None else f"{governing.namespace}/{governing.name}"
             return TargetKnowledge(0, (), rival), None
         pods, containers = self.targets.count(vpa.target, heartbeat), self.targets.containers(vpa.target, heartbeat)
         return TargetKnowledge(pods, containers), self.targets.live_requests(vpa.target, heartbeat)
+
+    def _is_crowded_out(self, vpa: VpaChanged) -> bool:
+        """Whether so many VPAs with its target come before it that it is not looked at."""
+        targeted = self._by_target
+        return targeted.at(vpa.target, MOST_ON_ONE_TARGET) is not None and targeted.place(vpa) >= MOST_ON_ONE_TARGET
 
     def _governing(self, target: str) -> VpaChanged | None:
         """The VPA that governs a workload; None without a target."""

@@ -116,6 +116,10 @@ class ContainerIndex:
         """Container names of a workload, sorted, and their members."""
         return [(self.names[member][1], member) for member in self._of.get(workload, ())]
 
+    def label_sets(self, workload: str) -> int:
+        """How many aggregates a workload has, those that its policy is not for as well."""
+        return len(self._keys.get(workload, ()))
+
     def rows(self, member: int) -> Sequence[int]:
         """Rows of the aggregates of a member, in the order in which they are added up."""
         single = int(self.numbers["single"][member])

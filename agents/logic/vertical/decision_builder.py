@@ -92,6 +92,8 @@ class Grounds:
     pods: int
     oom_source: OomSource
     places: tuple[Place, ...] = ()
+    left_out: str = ""
+    """What of the workload's usage is not told apart, or not at all, with the bound."""
 
     @property
     def cause(self) -> tuple[Place, ...]:
@@ -211,6 +213,7 @@ class DeferredRecommendation:
                 "containers": {name: of.numbers.reasons(place) for name, place in zip(names, found, strict=True)},
                 "policy": body(grounds.policy),
                 **of.numbers.node(found[0]),
+                **({"left_out": grounds.left_out} if grounds.left_out else {}),
             }
 
         amounts = [of.numbers.container(place, name) for name, place in zip(names, found, strict=True)]

@@ -19,6 +19,7 @@ from agents.engine.tables.row_table import Indices
 from agents.engine.turn import BatchDecided, Decided, Turn
 from agents.logic.governing_policies import Policies
 from agents.logic.stage_rules import StageRules
+from agents.logic.vertical.aggregate_bounds import AggregateBounds
 from agents.logic.vertical.container_index import ContainerIndex, MemberSelection
 from agents.logic.vertical.decision_builder import (
     NAME,
@@ -46,6 +47,8 @@ PROGRAM = 1
 """Counts changes of this capability's code that change what is decided."""
 
 _HOUR = 3_600_000
+_MOST_CAUSES = 100
+"""Scrapes that a decision names as its cause at most, the newest: a workload may have thousands of label sets."""
 _ROUTES: Mapping[str, Callable[[str], str]] = {"recommendations": str, "recommendations-by-cluster": cluster_of}
 """The topics of a recommendation, and the key that it has there; `str` leaves a workload's key as it is."""
 
@@ -91,6 +94,7 @@ class Recommender(PartedState):
         self.nodes, self.sources = NodeIndex(), SourceHeartbeats()
         self.members = ContainerIndex(self.usage, self.announced.table, self.policies, settings)
         self.announced.members = self.members
+        self.bounds = self.intake.bounds = AggregateBounds(self.members, self.usage.aggregates.__contains__)
         self.schedule = Schedule(
             self.usage, self.members, announced_policy=self.announced.policy, nodes=self.nodes, settings=settings
         )
@@ -280,7 +284,7 @@ class Recommender(PartedState):
         last = self.last.get("") or LastTurn(0)
         rows = [row for member in done.of.members[found].tolist() for row in self.members.rows(member)]
         offsets = set(self.usage.aggregates.whole("offset")[rows].tolist()) - {-1}
-        scrapes = (Place(last.topic, last.partition, offset) for offset in sorted(offsets))
+        scrapes = (Place(last.topic, last.partition, offset) for offset in sorted(offsets)[-_MOST_CAUSES:])
         return (*((room.place,) if room else ()), *scrapes)
 
     def _grounds(
@@ -293,7 +297,8 @@ class Recommender(PartedState):
             source = self.sources.ooms(cluster, turn.at)
             if sources is not None:
                 sources[cluster] = source
-        return Grounds(self.policies.of(workload), self.ooms.get(workload), self.intake.count(workload), source, places)
+        left_out = self.bounds.reached(workload)
+        return Grounds(self.policies.of(workload), self.ooms.get(workload), self.intake.count(workload), source, places, left_out)
 
     def load(self, chunk: str, data: bytes) -> None:
         """Put a dumped chunk in its place."""

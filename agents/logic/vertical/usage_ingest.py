@@ -18,6 +18,7 @@ from agents.logic.usage import histogram_checkpoints
 from agents.logic.usage.container_usage import ContainerUsage, OomBump, UsageSettings
 from agents.logic.usage.expiry import expire
 from agents.logic.usage.pod_index import OVER, SEED, UNKNOWN, IndexedPod, PodIndex, matches
+from agents.logic.vertical.aggregate_bounds import AggregateBounds
 from agents.logic.vertical.tuning import entry_of, folding
 from agents.logic.vertical.vertical_settings import VerticalSettings
 from schemas.facts.pods import PodChanged, PodDeleted, PodPhase
@@ -48,11 +49,15 @@ class UsageIngest:
         self.pods = PodIndex()
         self.removed: list[RowKey] = []
         """Aggregates dropped since somebody took this list."""
+        self.bounds: AggregateBounds | None = None
+        """None: nothing is bounded."""
         self._counts: dict[str, int] = {}
 
     def begin(self, turn: int) -> None:
         """A turn begins."""
         self.usage.turn, self.usage.now = turn, turn / 1000
+        if self.bounds is not None:
+            self.bounds.begin()
 
     def pod(self, event: PodChanged) -> None:
         """A pod is as it says."""
@@ -94,7 +99,7 @@ class UsageIngest:
     def seed(self, event: CheckpointSeen) -> None:
         """History of another recommender. The first word counts: a later one would hold what was folded here as well."""
         key = (event.workload.key, event.container, f"{SEED}{event.vpa}")
-        if key not in self.usage.aggregates and histogram_checkpoints.fault(event) is None:
+        if key not in self.usage.aggregates and histogram_checkpoints.fault(event) is None and self._bounded(key) == key:
             histogram_checkpoints.load(self.usage, self.usage.aggregate(key), event)
 
     def count(self, workload: str) -> int:
@@ -139,8 +144,11 @@ class UsageIngest:
             return None
         known = self.pods.get(workload, pod)
         if known is None:
-            return (workload, container, UNKNOWN) if self.settings.unknown_pods else None
-        return (workload, container, known.labels) if container in known.containers else None
+            return self._bounded((workload, container, UNKNOWN)) if self.settings.unknown_pods else None
+        return self._bounded((workload, container, known.labels)) if container in known.containers else None
+
+    def _bounded(self, key: RowKey) -> RowKey | None:
+        return key if self.bounds is None else self.bounds.admit(key)
 
     def _made(self, row: int, key: RowKey) -> None:
         """A new aggregate is folded as the policy in force asks."""

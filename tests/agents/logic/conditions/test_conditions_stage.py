@@ -2,11 +2,14 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
+from datetime import timedelta
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agents.logic.conditions import conditions_stage
 from agents.logic.conditions.conditions_stage import VpaConditions
 from agents.logic.stage_rules import StageRules
 from agents.logic.vertical.vertical_settings import VerticalSettings
@@ -62,6 +65,30 @@ def test_a_decision_names_its_object_its_recommendation_and_the_places_it_rests_
     assert statuses(event) == {"ConfigUnsupported": "False", "NoPodsMatched": "False", "RecommendationProvided": "True"}
     assert [place.topic for place in decided.cause] == ["ullage.recommendations-by-cluster.v1", "ullage.policies.v1"]
     assert event.because == {"target": "demo/web/Deployment/api", "pods": 2}
+
+
+def unsupported(decisions: Sequence[VpaConditionsDecided]) -> dict[str, str]:
+    return {each.name: each.conditions[0].message for each in decisions if not each.withdrawn}
+
+
+def test_of_many_vpas_on_one_target_only_the_first_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conditions_stage, "MOST_ON_ONE_TARGET", 3)
+    stage = open_stage()
+    rivals = [vpa(f"v{n}", uid=f"u{n}", created=AT + timedelta(seconds=n)) for n in range(6)]
+    first = unsupported(step(stage, START, *rivals))
+    crowded = "More than 100 VPAs have the targetRef 'Deployment/api'; this one is not among the oldest and is not looked at"
+    governed = "The targetRef 'Deployment/api' is governed by the older VPA 'web/{}' already"
+    assert first == {
+        "v0": "",
+        **dict.fromkeys(("v1", "v2"), governed.format("v0")),
+        **dict.fromkeys(("v3", "v4", "v5"), crowded),
+    }
+    after = unsupported(step(stage, START + 1, VpaRemoved(AT, "demo", "web", "v0")))
+    assert {name: after[name] for name in ("v1", "v2", "v3")} == {"v1": "", **dict.fromkeys(("v2", "v3"), governed.format("v1"))}
+    assert not after.keys() & {"v4", "v5"}, "those beyond the bound are not looked at again"
+    oldest = vpa("old", uid="u", created=AT - timedelta(days=1))
+    again = unsupported(step(stage, START + 2, oldest))
+    assert again == {"old": "", **dict.fromkeys(("v1", "v2"), governed.format("old")), "v3": crowded}
 
 
 def test_nothing_new_is_no_decision() -> None:

@@ -212,7 +212,7 @@ def test_merging_is_adding_all(one: list[Any], other: list[Any]) -> None:
 
 
 @QUICK
-@given(st.lists(st.none() | SAMPLES, min_size=1, max_size=12), st.sampled_from([1, 2, 1024]))
+@given(st.lists(st.none() | SAMPLES, min_size=1, max_size=30), st.sampled_from([1, 2, 1024]))
 def test_adding_many_rows_at_once_is_adding_one_after_the_other(parts: list[Any], block: int) -> None:
     mine, count = histograms(cpu_buckets(0.05), DAY, rows=len(parts) + 2), len(parts)
     for row, samples in enumerate(parts):
