@@ -62,6 +62,11 @@ class TimeSeriesPredictionChanged:
         ref = self.target_ref
         return "" if ref is None else f"{self.cluster}/{self.target_namespace or self.namespace}/{ref.kind}/{ref.name}"
 
+    @property
+    def rank(self) -> tuple[float, str]:
+        """Where a namespace has more of these than are looked at, those with the lowest rank are: the oldest, then by name."""
+        return self.created.timestamp(), self.name
+
 
 @dataclass(frozen=True, slots=True)
 class TimeSeriesPredictionRemoved:

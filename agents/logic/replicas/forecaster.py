@@ -24,6 +24,7 @@ from agents.logic.replicas.plan_decisions import NAME, PlanMemory, PlanRequest
 from agents.logic.replicas.replica_planning import ScalingSituation
 from agents.logic.stage_rules import StageRules
 from schemas import times
+from schemas.bounds import MOST_FORECASTS
 from schemas.decisions.forecasts import LoadForecast, MetricForecast
 from schemas.ids import DecisionId
 from schemas.names import Place, Workload
@@ -172,6 +173,9 @@ class Forecaster(PartedState):
         return None if record is None or not record.event.target else (record.event, record.place)
 
     def _too_many(self, key: str) -> str:
+        if self.known.shares.is_refused(key):
+            namespace = key.split("/", 2)[1]
+            return f"older objects of namespace '{namespace}' have {MOST_FORECASTS:,} metrics; more are not looked at"
         count = len(self.known.wanted.of(key))
         if count <= self.settings.most_metrics:
             return ""
@@ -239,7 +243,9 @@ class Forecaster(PartedState):
             return
         due = next_round(key, turn.number, self._interval)
         request = PlanRequest(record, memory, due, turn, self.settings, self.partition)
-        found = plan_decisions.decide(request, self._objection(key, record.event), self._situation(key, record.event, turn))
+        objection = self._objection(key, record.event)
+        situation = None if objection is not None else self._situation(key, record.event, turn)
+        found = plan_decisions.decide(request, objection, situation)
         self.plans.upsert(key, found.memory)
         self._rounds.put(key, due)
         yield from found.decided
@@ -252,11 +258,10 @@ class Forecaster(PartedState):
             return "paused", paused
         if refused := self._too_many(key):
             return "metrics", refused
-        rivals = [self.known.ehpas.get(each) for each in self.known.wanted.objects(ehpa.target)]
-        served = [each.event for each in rivals if each is not None and not each.event.unsupported]
-        first = min(served, key=lambda each: each.rank)
-        if first.key != key:
-            return "rival", f"the EHPA '{first.namespace}/{first.name}' scales the same target and is older"
+        first = self.known.shares.scaled_by(ehpa.target) or key
+        if first != key:
+            _, namespace, _, name = first.split("/")
+            return "rival", f"the EHPA '{namespace}/{name}' scales the same target and is older"
         return None
 
     def _situation(self, key: str, ehpa: EhpaChanged, turn: Turn) -> ScalingSituation | None:

@@ -15,6 +15,7 @@ from agents.logic.replicas.load_models import LoadModel
 from agents.logic.replicas.load_rings import LoadRings
 from agents.logic.replicas.metric_series import WantedSeries
 from agents.logic.replicas.metric_series_index import WantedIndex, model_key, ring_key, series_key
+from agents.logic.replicas.namespace_shares import NamespaceShares, SharingObject
 from agents.logic.replicas.pod_usage import ScaledPodUsage
 from schemas import times
 from schemas.facts.load import LoadHistoryRead, LoadQueryFailed, LoadScraped
@@ -92,6 +93,7 @@ class ForecasterState:
         self.models: ObjectTable[LoadModel] = ObjectTable("models", LoadModel, 256)
         self.rings = LoadRings()
         self.wanted = WantedIndex()
+        self.shares = NamespaceShares()
         self.usage = ScaledPodUsage(self.wanted.is_wanted)
         self.fits = DueQueue()
         self.changed: set[str] = set()
@@ -114,18 +116,20 @@ class ForecasterState:
 
     def loaded(self) -> None:
         """Chunks were put in place: what follows from them is found anew."""
-        self.wanted = WantedIndex()
+        self.wanted, self.shares = WantedIndex(), NamespaceShares()
         self.usage.rewire(self.wanted.is_wanted)
-        for key, ehpa in self.ehpas.items():
-            self.wanted.put(key, metric_series.of_ehpa(ehpa.event), ehpa.event.target)
-        for key, prediction in self.predictions.items():
-            self.wanted.put(key, metric_series.of_prediction(prediction.event), prediction.event.target)
+        for key in [*self.ehpas, *self.predictions]:
+            self._share(key)
+        for key in self.shares.settle():
+            self.wanted.put(key, *self._wishes(key))
         self.fits = DueQueue((key, model.due) for key, model in self.models.items())
 
     def ingest(self, turn: Turn) -> None:
         """Take in the records of a turn."""
         for recorded in turn.of("policies"):
-            self._policy(recorded, turn.number)
+            self._policy(recorded)
+        for key in self.shares.settle():
+            self._want(key, *self._wishes(key), turn.number)
         for recorded in turn.of("control"):
             if isinstance(recorded.event, ControlChanged):
                 self.control.upsert(recorded.event.cluster, ControlRecord(recorded.event, recorded.place))
@@ -137,23 +141,42 @@ class ForecasterState:
         for recorded in turn.of("load-metrics"):
             self._load(recorded, turn.number)
 
-    def _policy(self, recorded: Recorded, turn: int) -> None:
+    def _policy(self, recorded: Recorded) -> None:
         event = recorded.event
         match event:
             case EhpaChanged() if self._owns(event.target or event.key):
                 self.ehpas.upsert(event.key, EhpaRecord(event, recorded.place))
-                self._want(event.key, metric_series.of_ehpa(event), event.target, turn)
             case TimeSeriesPredictionChanged() if self._owns(event.target or event.key):
                 self.predictions.upsert(event.key, PredictionRecord(event, recorded.place))
-                self._want(event.key, metric_series.of_prediction(event), event.target, turn)
             case EhpaChanged() | EhpaRemoved():
-                if self.ehpas.remove(event.key) is not None:
-                    self._want(event.key, (), "", turn)
+                if self.ehpas.remove(event.key) is None:
+                    return
             case TimeSeriesPredictionChanged() | TimeSeriesPredictionRemoved():
-                if self.predictions.remove(event.key) is not None:
-                    self._want(event.key, (), "", turn)
+                if self.predictions.remove(event.key) is None:
+                    return
             case _:
-                pass
+                return
+        self._share(event.key)
+
+    def _share(self, key: str) -> None:
+        """Let an object have its part of what its namespace may have."""
+        ehpa, prediction = self.ehpas.get(key), self.predictions.get(key)
+        if ehpa is not None:
+            event, scales = ehpa.event, "" if ehpa.event.unsupported else ehpa.event.target
+            self.shares.put(key, SharingObject(event.rank, len(event.metrics), scales))
+        elif prediction is not None:
+            self.shares.put(key, SharingObject(prediction.event.rank, len(prediction.event.metrics)))
+        else:
+            self.shares.remove(key)
+
+    def _wishes(self, key: str) -> tuple[list[WantedSeries], str]:
+        """The series that an object may have and wants, and the workload that it is about."""
+        ehpa, prediction = self.ehpas.get(key), self.predictions.get(key)
+        if ehpa is not None:
+            return ([] if self.shares.is_refused(key) else metric_series.of_ehpa(ehpa.event)), ehpa.event.target
+        if prediction is not None:
+            return ([] if self.shares.is_refused(key) else metric_series.of_prediction(prediction.event)), prediction.event.target
+        return [], ""
 
     def _want(self, key: str, wanted: Iterable[WantedSeries], workload: str, turn: int) -> None:
         """An object wants these series now; what nobody wants any more is forgotten."""

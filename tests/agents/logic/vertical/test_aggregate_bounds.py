@@ -1,6 +1,6 @@
-"""A tenant that gives containers and pods more names and labels than anybody can want: what is kept, and what is said of the rest."""
+"""More names and labels of containers and pods than anybody can want: what is kept, and what is said of the rest."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -20,11 +20,10 @@ NAMES, SETS = 4, 6
 
 
 @pytest.fixture(autouse=True)
-def few(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bounds that a test reaches."""
     monkeypatch.setattr(aggregate_bounds, "MOST_CONTAINERS", NAMES)
     monkeypatch.setattr(aggregate_bounds, "MOST_LABEL_SETS", SETS)
-    yield
 
 
 class World:
@@ -42,7 +41,8 @@ class World:
         return [each.event for each in decided if isinstance(each.event, RequestsRecommended) and each.topic == "recommendations"]
 
     def sets(self) -> list[tuple[str, str]]:
-        return sorted((container, labels) for _, container, labels in self.stage.usage.aggregates.keys())
+        keys = list(self.stage.usage.aggregates.keys())
+        return sorted((container, labels) for _, container, labels in keys)
 
 
 def used(number: int, usage: Sequence[tuple[str, str, float]]) -> MetricsScraped:

@@ -1,0 +1,82 @@
+"""Which objects of a namespace are looked at: the oldest of them, as far as the share of one namespace reaches.
+
+Each metric that is forecast takes 85 kB and a fit every few minutes, so a tenant with thousands of objects would take both from
+all others. Of several EHPAs with one target the oldest scales it. All of this follows from the objects and is no part of the state.
+"""
+
+from dataclasses import dataclass
+
+from schemas.bounds import MOST_FORECASTS
+
+
+@dataclass(frozen=True, slots=True)
+class SharingObject:
+    """What counts of an object: its age and name, its metrics, and the workload that it would scale, "" for none."""
+
+    rank: tuple[float, str]
+    metrics: int
+    scales: str = ""
+
+
+class NamespaceShares:
+    """The objects of all namespaces of a partition."""
+
+    def __init__(self) -> None:
+        self._objects: dict[str, dict[str, SharingObject]] = {}
+        self._touched: dict[str, set[str]] = {}
+        self._refused: dict[str, set[str]] = {}
+        """By namespace, as all of these."""
+        self._scaled: dict[str, dict[str, str]] = {}
+        """The keys of the EHPAs that scale, by target."""
+
+    def put(self, key: str, new: SharingObject) -> None:
+        """An object is there, as it is now."""
+        self._touch(key)[key] = new
+
+    def remove(self, key: str) -> None:
+        """An object is gone."""
+        self._touch(key).pop(key, None)
+
+    def settle(self) -> list[str]:
+        """Share anew where something changed; the keys that came, changed, went or are looked at otherwise now, in order."""
+        found: set[str] = set()
+        for namespace, keys in self._touched.items():
+            found |= keys | self._share(namespace)
+        self._touched.clear()
+        return sorted(found)
+
+    def is_refused(self, key: str) -> bool:
+        """Whether the share of its namespace does not reach to this object."""
+        return key in self._refused.get(_namespace(key), ())
+
+    def scaled_by(self, target: str) -> str | None:
+        """The key of the EHPA that scales a workload."""
+        return self._scaled.get(_namespace(target), {}).get(target)
+
+    def _touch(self, key: str) -> dict[str, SharingObject]:
+        namespace = _namespace(key)
+        self._touched.setdefault(namespace, set()).add(key)
+        return self._objects.setdefault(namespace, {})
+
+    def _share(self, namespace: str) -> set[str]:
+        """Go through the objects of a namespace by age; the keys that are looked at otherwise than before."""
+        objects, before = self._objects[namespace], self._refused.get(namespace, set())
+        refused, scaled, taken = set(), dict[str, str](), 0
+        for key, each in sorted(objects.items(), key=lambda item: (item[1].rank, item[0])):
+            if each.scales:
+                scaled.setdefault(each.scales, key)
+            counts = max(1, each.metrics)
+            if taken + counts > MOST_FORECASTS:
+                refused.add(key)
+            else:
+                taken += counts
+        self._refused[namespace], self._scaled[namespace] = refused, scaled
+        if not objects:
+            for table in (self._objects, self._refused, self._scaled):
+                del table[namespace]
+        return before ^ refused
+
+
+def _namespace(key: str) -> str:
+    """The cluster and namespace of a key."""
+    return key[: key.index("/", key.index("/") + 1)]
