@@ -88,6 +88,14 @@ def feed_input(source: Input[Record], record: Record, *, keep: bool = True) -> b
     return True
 
 
+def closes_segment(source: Input[Record], record: Record) -> bool:
+    """Whether a record that comes next is a tick that counts."""
+    number = event_codec.tick_number(record)
+    if number is None or number <= source.highest:
+        return False
+    return not event_codec.is_implausible(number, appended_ms=record.timestamp_ms, before=source.highest)
+
+
 class Task:
     """One partition of one stage. `positions` maps the short name of each input to the offset after the tick of `turn`."""
 

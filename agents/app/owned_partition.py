@@ -20,9 +20,9 @@ class OwnedPartition:
     """A task and its bookkeeping. It takes records in only while it is `open`.
 
     `marked` are the input positions that the mark in force names. `end` is the offset after our own last write to the changelog,
-    -1 when unknown. `whole` demands that the next checkpoint writes every chunk. `held` are the inputs that wait for others.
-    `unacked` are decisions that are not durable yet. `goals` are the ends of the inputs when the partition was opened; past them
-    the task is caught up.
+    -1 when unknown. `whole` demands that the next checkpoint writes every chunk. `held` are the inputs that wait for others;
+    `skimmed` those of which only the next tick is looked for, as too much lies before it. `unacked` are decisions that are not
+    durable yet. `goals` are the ends of the inputs when the partition was opened; past them the task is caught up.
     """
 
     task: Task
@@ -32,6 +32,7 @@ class OwnedPartition:
     open: bool = False
     whole: bool = True
     held: set[str] = field(default_factory=set)
+    skimmed: set[str] = field(default_factory=set)
     unacked: list[asyncio.Future[None]] = field(default_factory=list)
     goals: dict[str, int] = field(default_factory=dict)
 
@@ -65,7 +66,7 @@ class OwnedPartition:
             state=old.state,
             inputs=old.inputs,
         )
-        self.held = set()
+        self.held, self.skimmed = set(), set()
 
     def abandon(self, foreign: list[bytes]) -> None:
         """Start a new family, and write every chunk into it: what the old one holds in the log is no longer certain."""

@@ -19,7 +19,7 @@ from agents.app.owned_partition import OwnedPartition
 from agents.app.worker_observer import WorkerObserver
 from agents.app.worker_plan import WorkerPlan
 from agents.engine.stage import Stage
-from agents.partition_task import Task, TurnResult
+from agents.partition_task import Task, TurnResult, closes_segment
 from streams.codec.event_codec import Codec
 from streams.errors import BadInput
 from streams.log.log_port import Record
@@ -65,7 +65,9 @@ class StageHost:
         wanted = owned.task.aligner.inputs[name].next
         if came.offset < wanted or name in owned.held:
             return
-        if came.offset > wanted and not await self._close_gap(owned, name, came):
+        if name in owned.skimmed and not await self._skim(owned, name, came):
+            return
+        if came.offset > owned.task.aligner.inputs[name].next and not await self._close_gap(owned, name, came):
             return
         self.feed(owned, name, came)
         await self.backpressure.update(owned, name)
@@ -75,8 +77,7 @@ class StageHost:
         """Take in a record, and every turn that it completes. Nothing awaits in here, so others only ever see turn boundaries."""
         if not owned.task.feed(name, came):
             self.observer.tick_passed_over(self.stage.name, came)
-        if came.offset + 1 == owned.goals.get(name):
-            self.observer.opened(owned)  # a log without ticks completes no turn, and yet there is nothing left to catch up with
+        self._look_at_goal(owned, name, came)
         if came.key != b"tick":
             return
         with supervision.guarded("taking a turn", **self._where(owned)):
@@ -85,6 +86,11 @@ class StageHost:
                 took = True
         if not took:
             self.observer.waiting(owned)
+
+    def _look_at_goal(self, owned: OwnedPartition, name: str, came: Record) -> None:
+        """A log without ticks completes no turn, and yet there may be nothing left to catch up with."""
+        if came.offset + 1 == owned.goals.get(name):
+            self.observer.opened(owned)
 
     def _take_turn(self, owned: OwnedPartition) -> bool:
         """Take the next turn if it is complete. Returns whether it was."""
@@ -127,6 +133,23 @@ class StageHost:
             for record in records:
                 self.feed(owned, name, record)
         return owned.open and owned.task is task
+
+    async def _skim(self, owned: OwnedPartition, name: str, came: Record) -> bool:
+        """Pass over a record, and all before it, of an input without a tick. True: here is the tick, so all is wanted again."""
+        task, source = owned.task, owned.task.aligner.inputs[name]
+        closed = closes_segment(source, came)
+        if not closed and came.offset > source.next:
+            lost = partial(self.observer.lost, self.stage.name)
+            async for records in log_reader.records_before(self.plan.where, came, start=source.next, lost=lost):
+                closed = closed or any(closes_segment(source, record) for record in records)
+            if not owned.open or owned.task is not task:
+                return False
+        if closed:
+            self.backpressure.read_again(owned, name)
+            return True
+        source.skip(came.offset)
+        self._look_at_goal(owned, name, came)
+        return False
 
     async def _yield(self) -> None:
         await self.producer.wait_for_room()

@@ -65,6 +65,11 @@ class Input(Generic[R]):
         """Pass over a record that is nothing."""
         self.next = offset + 1
 
+    def forget_open(self) -> None:
+        """Let go of the records of the open segment; whoever read them reads them again."""
+        self.size -= self.open_size
+        self.open, self.open_size = [], 0
+
     @property
     def buffered(self) -> int:
         """Bytes that are held here: records, and the segments that they are in."""

@@ -1,7 +1,7 @@
 """Which objects of a namespace are looked at: the oldest of them, as far as the share of one namespace reaches.
 
 Each metric that is forecast takes 85 kB and a fit every few minutes, so a tenant with thousands of objects would take both from
-all others. Of several EHPAs with one target the oldest scales it. All of this follows from the objects and is no part of the state.
+all others. Of several EHPAs with one target the oldest scales it. All of this follows from the objects and is no state.
 """
 
 from dataclasses import dataclass

@@ -1,8 +1,10 @@
 """Inputs that run ahead are paused and read on from where they are wanted, also when a rebalance comes in between."""
 
 import asyncio
+from collections.abc import AsyncIterator
 from types import SimpleNamespace
 
+import pytest
 from aiokafka.errors import IllegalStateError
 
 from agents import pipeline
@@ -12,6 +14,7 @@ from agents.app.owned_partition import OwnedPartition, new_ledger
 from agents.app.stage_host import StageHost
 from agents.app.worker_observer import WorkerObserver
 from agents.app.worker_plan import WorkerPlan
+from agents.engine.turn_aligner import Input
 from agents.partition_task import Task
 from agents.settings.tree import Settings
 from streams.codec.event_codec import Codec, tick
@@ -121,26 +124,95 @@ def test_ticks_alone_fill_an_input_too_while_others_wait() -> None:
     assert consumer.paused == {T.wire("pod-metrics"), T.wire("oom-events")}
 
 
-def test_a_stage_buffers_no_more_of_an_input_that_it_shares_than_its_bound_and_nothing_is_lost() -> None:
-    consumer = Consumer()
-    plan = WorkerPlan(KafkaConnection("127.0.0.1:1"), T, pipeline.stages(Settings()), buffer=1000)
-    fetched = FaustConsumer(SimpleNamespace(consumer=consumer))  # type: ignore[arg-type]  # a fake app
-    host = StageHost(plan.stages[0], plan, consumer=fetched, producer=Producer(), observer=WorkerObserver(plan))  # type: ignore[arg-type]  # a fake
-    begins = dict.fromkeys(host.wires, 0)
-    owned = host.owned[0] = OwnedPartition(host.task(0, positions=begins), new_ledger([]), begins, open=True)
+class Site:
+    """The first stage in a worker that buffers 1,000 bytes of an input, and a log that can be read beside Faust."""
 
-    def came(name: str, offset: int, number: int = 0) -> None:
-        key, value = (b"k", b"x" * 900) if not number else (b"tick", tick(T.wire(name), 0, number).value)
-        asyncio.run(host.handle(Record(T.wire(name), 0, offset, key, value, (), number)))
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.consumer, self.read = Consumer(), list[tuple[str, int, int]]()
+        plan = WorkerPlan(KafkaConnection("127.0.0.1:1"), T, pipeline.stages(Settings()), buffer=1000)
+        fetched = FaustConsumer(SimpleNamespace(consumer=self.consumer))  # type: ignore[arg-type]  # a fake app
+        self.host = StageHost(plan.stages[0], plan, consumer=fetched, producer=Producer(), observer=WorkerObserver(plan))  # type: ignore[arg-type]  # a fake
+        begins = dict.fromkeys(self.host.wires, 0)
+        self.owned = self.host.owned[0] = OwnedPartition(self.host.task(0, positions=begins), new_ledger([]), begins, open=True)
+        self.log: dict[str, list[Record]] = {}
+        monkeypatch.setattr("agents.app.log_reader.records_before", self.records_before)
 
-    policies = owned.task.aligner.inputs["policies"]
-    came("policies", 0)
-    came("policies", 1, 500)
+    async def records_before(self, _where: object, came: Record, *, start: int, **_: object) -> AsyncIterator[list[Record]]:
+        self.read.append((T.short(came.topic), start, came.offset))
+        yield self.log[came.topic][start : came.offset]
+
+    def came(self, name: str, offset: int, number: int = 0, *, told: bool = True) -> None:
+        """A record of 700 bytes, or a tick, is in the log; and Faust delivers it, if `told`."""
+        key, value = (b"k", b"x" * 700) if not number else (b"tick", tick(T.wire(name), 0, number).value)
+        kept = self.log.setdefault(T.wire(name), [])
+        assert len(kept) in (offset, 50)
+        kept.append(Record(T.wire(name), 0, offset, key, value, (), number))
+        if told:
+            asyncio.run(self.host.handle(kept[-1]))
+
+    def input(self, name: str) -> Input[Record]:
+        return self.owned.task.aligner.inputs[name]
+
+
+@pytest.fixture
+def site(monkeypatch: pytest.MonkeyPatch) -> Site:
+    return Site(monkeypatch)
+
+
+def test_an_input_without_a_tick_is_not_kept_beyond_the_bound_and_read_again_when_one_comes(site: Site) -> None:
+    for offset in range(40):
+        site.came("policies", offset)
+        assert site.input("policies").buffered <= 1000
+    assert (site.input("policies").next, site.read) == (40, [])
+    for name in site.host.stage.reads[1:]:
+        site.came(name, 0, 500)
+    site.came("policies", 40, 500)
+    assert site.read == [("policies", 0, 40)], "all of the segment is read again"
+    assert site.owned.task.turn == 500
+    assert site.owned.task.positions["policies"] == 41
+    site.came("policies", 41)
+    assert len(site.input("policies").open) == 1, "what follows is kept as ever"
+
+
+def test_a_tick_that_was_jumped_over_while_skimming_is_found(site: Site) -> None:
+    for offset in range(10):
+        site.came("policies", offset)
+    site.came("policies", 10, 500, told=False)
+    for name in site.host.stage.reads[1:]:
+        site.came(name, 0, 500)
+    site.came("policies", 11)
+    assert (site.owned.task.turn, site.owned.task.positions["policies"]) == (500, 11)
+    assert site.read == [("policies", 10, 11), ("policies", 0, 11)], "first the gap, then all of the segment"
+
+
+def test_a_hole_in_the_log_ends_no_skimming(site: Site) -> None:
+    for offset in range(10):
+        site.came("policies", offset)
+    for offset in (10, 11):
+        site.came("policies", offset, told=False)
+    site.came("policies", 12)
+    assert (site.read, site.input("policies").next) == ([("policies", 10, 12)], 13)
+    assert site.input("policies").buffered == 0
+
+
+def test_a_tick_that_counts_for_nothing_ends_no_skimming(site: Site) -> None:
+    for offset in range(5):
+        site.came("policies", offset)
+    site.came("policies", 5, -1)
+    assert (site.read, site.owned.skimmed) == ([], {"policies"})
+    site.owned.rewind()
+    assert site.owned.skimmed == set()
+
+
+def test_a_stage_buffers_no_more_of_an_input_that_it_shares_than_its_bound_and_nothing_is_lost(site: Site) -> None:
+    policies = site.input("policies")
+    site.came("policies", 0)
+    site.came("policies", 1, 500)
     for offset in range(2, 50):
-        came("policies", offset)
-    assert (policies.next, len(policies.open), consumer.paused) == (2, 0, set())
-    for name in plan.stages[0].reads[1:]:
-        came(name, 0, 500)
-    assert (owned.task.turn, consumer.sought) == (500, [(T.wire("policies"), 2)])
-    came("policies", 2)
+        site.came("policies", offset)
+    assert (policies.next, len(policies.open), site.consumer.paused) == (2, 0, set())
+    for name in site.host.stage.reads[1:]:
+        site.came(name, 0, 500)
+    assert (site.owned.task.turn, site.consumer.sought) == (500, [(T.wire("policies"), 2)])
+    site.came("policies", 2)
     assert (policies.next, len(policies.open)) == (3, 1)
