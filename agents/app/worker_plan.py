@@ -11,9 +11,6 @@ from streams.errors import BadInput
 from streams.log.kafka_connection import KafkaConnection
 from streams.topics import Topics, changelog_topic
 
-READY_WITHIN = 10.0
-"""Seconds of real time that a worker may be behind and still be ready; with rare ticks, two tick periods."""
-
 
 @dataclass(frozen=True, slots=True)
 class Pacing:
@@ -80,5 +77,5 @@ def from_settings(settings: Settings | None = None) -> WorkerPlan:
         pacing=Pacing(Seconds(worker.checkpoint_least), Seconds(worker.checkpoint_most), worker.checkpoint_rate),
         buffer=worker.buffer,
         metrics=(chosen.metrics.host, chosen.metrics.port),
-        behind=Seconds(max(READY_WITHIN * max(1.0, chosen.clock.speed), 2 * chosen.clock.period_ms / 1000)),
+        behind=chosen.ready_within,
     )

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from datetime import timedelta
 
+from agents.inspect import waiting_inputs
 from agents.operate import mode
 from agents.pipeline import decision_topics
 from agents.processes.output import data
@@ -37,6 +38,8 @@ def run(settings: Settings) -> None:
         data(f"{'newest tick':<14}{_tick(tick)}")
         allowed = "shadow: nobody has set a mode" if control is None else mode.describe(control)
         data(f"{'cluster':<14}{settings.cluster.name}: {allowed}")
+        for line in () if tick is None else waiting_inputs.lines(log, topics, within=settings.ready_within):
+            data(f"{'waiting':<14}{line}")
         for line in () if tick is None else _last_hour(log, topics, tick):
             data(line)
         data(f"{'dead letters':<14}{_dead_letters(log, topics)}")

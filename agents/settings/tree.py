@@ -22,12 +22,16 @@ from agents.settings.settings_group import SettingsGroup
 from agents.settings.usage_source_settings import HistorySettings, PrometheusSettings, UsageSourceSettings
 from agents.settings.webhook_settings import WebhookSettings
 from schemas.bounds import LAST_SECOND
+from schemas.units import Seconds
 
 DAY_MS = 86_400_000
 LAST_MS = int(LAST_SECOND * 1000)
 """Milliseconds since the epoch that no clock shows."""
 Port = Annotated[int, Field(ge=0, le=65535)]
 Name = Annotated[str, Field(pattern=r"^[a-zA-Z0-9][a-zA-Z0-9._-]{0,62}$")]
+
+_READY_WITHIN = 10.0
+"""Seconds of real time that a task may be behind and still be ready."""
 
 
 class SecuritySettings(SettingsGroup):
@@ -227,6 +231,11 @@ class Settings(BaseSettings):
     """Prometheus metrics and health."""
     demo: DemoSettings = DemoSettings()
     """The demo."""
+
+    @property
+    def ready_within(self) -> Seconds:
+        """Event time by which a task may be behind and still be ready: 10 s of real time; with rare ticks, two tick periods."""
+        return Seconds(max(_READY_WITHIN * max(1.0, self.clock.speed), 2 * self.clock.period_ms / 1000))
 
     @classmethod
     def settings_customise_sources(

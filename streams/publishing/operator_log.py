@@ -4,7 +4,7 @@ What was published last is in force. So to change one thing means to read what i
 if two operators do that at the same moment, one may undo the other. Nothing is judged here: the caller has validated it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -13,15 +13,13 @@ from schemas.names import Place
 from schemas.policies import Policy
 from schemas.policies.control import ControlChanged
 from schemas.policies.vertical import VerticalPolicyChanged, VerticalPolicyRemoved
-from streams import compacted_copy
+from streams import compacted_copy, newest_ticks
 from streams.codec.event_codec import Codec, tick_number
 from streams.compacted_copy import CompactedState
-from streams.log.log_port import NewRecord, Record
+from streams.log.log_port import NewRecord
 from streams.log_context import LogContext
 
 SOURCE = "/ullage/source/operator"
-_FIRST_STRIDE, _LONGEST_STRIDE = 256, 16_384
-"""Records read at once when going backwards: few at first, because what is wanted is mostly near the end."""
 
 
 def policy_records(policies: Sequence[Policy], codec: Codec, *, source: str = SOURCE) -> list[NewRecord]:
@@ -88,21 +86,6 @@ class OperatorLog:
         return compacted_copy.read_present(self.context.log, self.context.topics, name, partition)
 
     def _newest_tick(self, partition: int) -> NewestTick | None:
-        for record in self._backwards("control", partition):
-            number = tick_number(record)
-            if number is not None:
-                return NewestTick(times.from_ms(number), record.timestamp_ms)
-        return None
-
-    def _backwards(self, name: str, number: int) -> Iterator[Record]:
-        partition, stride = (self.context.topics.wire(name), number), _FIRST_STRIDE
-        begin, end = self.context.log.begin(*partition), self.context.log.end(*partition)
-        while end > begin:
-            start = max(begin, end - stride)
-            yield from reversed(list(self._between(partition, start, end)))
-            end, stride = start, min(_LONGEST_STRIDE, stride * 4)
-
-    def _between(self, partition: tuple[str, int], start: int, end: int) -> Iterator[Record]:
-        while start < end and (records := self.context.log.poll({partition: start})):
-            yield from (record for record in records if record.offset < end)
-            start = records[-1].offset + 1
+        record = newest_ticks.newest_tick(self.context.log, self.context.topics.wire("control"), partition)
+        number = None if record is None else tick_number(record)
+        return None if record is None or number is None else NewestTick(times.from_ms(number), record.timestamp_ms)

@@ -1,12 +1,13 @@
 """What operators type, on a log in a file: the switch, the policies and the status."""
 
 import threading
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from agents import cli
+from agents.pipeline import ticked_topics
 from schemas.facts.sources import SourceReported
 from schemas.names import Amounts
 from schemas.policies.control import ControlChanged, Mode
@@ -33,9 +34,9 @@ class Desk:
             for topic in TOPICS:
                 log.create(SHOP.wire(topic.name), 2)
 
-    def tick(self, at: datetime = AT) -> None:
+    def tick(self, at: datetime = AT, *names: str) -> None:
         with FileLog(self.path) as log:
-            log.append([tick(SHOP.wire("control"), p, int(at.timestamp()) * 1000) for p in range(2)])
+            log.append([tick(SHOP.wire(name), p, int(at.timestamp()) * 1000) for name in names or ("control",) for p in range(2)])
 
     def run(self, *words: str) -> int:
         where = ["--set", "log.kind=file", "--set", f"log.path={self.path}", "--set", "topics.partitions=2"]
@@ -181,6 +182,7 @@ def test_a_policy_file_is_right_as_a_whole_or_nothing_of_it_is_said(
 
 def test_the_status_says_the_time_the_switch_and_the_dead_letters(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
     desk.run("mode", "apply")
+    desk.tick(AT, *ticked_topics())
     capsys.readouterr()
     assert desk.run("status") == 0
     assert capsys.readouterr().out.splitlines() == [
@@ -193,6 +195,24 @@ def test_the_status_says_the_time_the_switch_and_the_dead_letters(desk: Desk, ca
         "forecaster    no decision in the last hour",
         "consumers     no outcome in the last hour",
         "dead letters  0",
+    ]
+
+
+def test_the_status_names_inputs_without_a_newer_tick_and_the_stages_that_wait_for_them(
+    desk: Desk, capsys: pytest.CaptureFixture[str]
+) -> None:
+    desk.tick(AT, *(name for name in ticked_topics() if name != "load-metrics"))
+    desk.tick(AT + timedelta(minutes=1), *(name for name in ticked_topics() if name not in ("load-metrics", "outcomes")))
+    desk.run("status")
+    found = [line for line in capsys.readouterr().out.splitlines() if line.startswith("waiting")]
+    late = "there is none since 2026-01-05 12:00:00 UTC, and others are 60.0 s ahead"
+    assert found == [
+        line
+        for partition in (0, 1)
+        for line in (
+            f"waiting       updater, scaler wait for a tick in 'outcomes' partition {partition}: {late}",
+            f"waiting       forecaster wait for a tick in 'load-metrics' partition {partition}: there is none",
+        )
     ]
 
 

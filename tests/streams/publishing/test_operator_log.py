@@ -10,7 +10,6 @@ from streams.codec.event_codec import tick, tick_number
 from streams.log.log_port import NewRecord
 from streams.log.memory_log import MemoryLog
 from streams.log_context import LogContext
-from streams.publishing import operator_log as operator
 from streams.publishing.operator_log import OperatorLog
 from streams.topics import TOPICS, Topics
 
@@ -62,10 +61,7 @@ def test_time_is_the_newest_tick_of_all_partitions(operator_log: OperatorLog) ->
     assert newest.at == at(3)
 
 
-def test_control_is_what_was_published_last_for_that_cluster_however_many_ticks_came_since(
-    operator_log: OperatorLog, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(operator, "_FIRST_STRIDE", 2)
+def test_control_is_what_was_published_last_for_that_cluster_however_many_ticks_came_since(operator_log: OperatorLog) -> None:
     last = ControlChanged(at(2), "demo", Mode.PLAN, paused=True, reason="storm")
     operator_log.publish(ControlChanged(at(1), "demo", Mode.APPLY), last, ControlChanged(at(2), "other", Mode.SHADOW))
     ticks(operator_log, *range(3, 30))

@@ -1,0 +1,70 @@
+"""Inputs without a newer tick, as the log shows them: the stages that read them take no turn, whatever else comes in."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from agents.pipeline import stages, ticked_topics
+from agents.settings.tree import Settings
+from schemas import times
+from schemas.units import Seconds
+from streams import newest_ticks
+from streams.codec.event_codec import tick_number
+from streams.log.log_port import Log
+from streams.log_range import has_topic
+from streams.topics import Topics
+
+MOST_LINES = 10
+"""Inputs that are named at most; the others are counted."""
+LOOKED_AT = 20_000
+"""The last records of an input among which a tick is looked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingInput:
+    """An input of a partition, its newest tick (-1: none in its last records), and how far others of this partition are ahead."""
+
+    topic: str
+    partition: int
+    tick: int
+    behind: Seconds
+    stages: tuple[str, ...]
+
+
+def found_in(log: Log, topics: Topics, *, within: Seconds) -> list[WaitingInput]:
+    """The inputs whose newest tick is more than `within` behind another input of a stage that reads both."""
+    names = [name for name in ticked_topics() if has_topic(log, topics.wire(name))]
+    found = []
+    for partition in range(topics.partitions):
+        newest = {name: _newest(log, topics.wire(name), partition) for name in names}
+        waiting: dict[str, tuple[Seconds, list[str]]] = {}
+        for stage in stages(Settings()):
+            head = max((newest.get(name, -1) for name in stage.reads), default=-1)
+            for name in stage.reads:
+                behind = Seconds((head - max(0, newest.get(name, -1))) / 1000)
+                if name in newest and head >= 0 and (behind > within or newest[name] < 0):
+                    most, readers = waiting.get(name, (behind, []))
+                    waiting[name] = max(most, behind), [*readers, stage.name]
+        found += [WaitingInput(name, partition, newest[name], *_frozen(each)) for name, each in waiting.items()]
+    return found
+
+
+def lines(log: Log, topics: Topics, *, within: Seconds) -> Iterator[str]:
+    """A sentence for each of the first of them, and how many more there are."""
+    found = found_in(log, topics, within=within)
+    for each in found[:MOST_LINES]:
+        since = f"none since {times.from_ms(each.tick):%Y-%m-%d %H:%M:%S} UTC" if each.tick >= 0 else "none"
+        ahead = f", and others are {each.behind:,.1f} s ahead" if each.tick >= 0 else ""
+        place = f"'{each.topic}' partition {each.partition}"
+        yield f"{', '.join(each.stages)} wait for a tick in {place}: there is {since}{ahead}"
+    if len(found) > MOST_LINES:
+        yield f"and {len(found) - MOST_LINES} more inputs have no newer tick"
+
+
+def _newest(log: Log, topic: str, partition: int) -> int:
+    record = newest_ticks.newest_tick(log, topic, partition, most=LOOKED_AT)
+    number = None if record is None else tick_number(record)
+    return -1 if number is None else number
+
+
+def _frozen(each: tuple[Seconds, list[str]]) -> tuple[Seconds, tuple[str, ...]]:
+    return each[0], tuple(each[1])

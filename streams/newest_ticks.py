@@ -1,0 +1,50 @@
+"""The newest tick of a partition that counts, found from the partition's end: how far its readers can get.
+
+A tick that lies implausibly far ahead is nothing to those who read from the beginning, and so it is nothing here.
+"""
+
+from collections.abc import Iterator
+
+from streams.codec.event_codec import latest_tick, tick_number
+from streams.codec.headers import MOST_TICK_AHEAD
+from streams.log.log_port import Log, Record
+
+_FIRST_STRIDE, _LONGEST_STRIDE = 256, 16_384
+"""Records read at once when going backwards: few at first, because what is wanted is mostly near the end."""
+_FEWEST, _DOUBTFUL = 16, 100
+"""Ticks that are looked at: so few that a second clock may be behind, and more while all are ahead of their time."""
+
+
+def newest_tick(log: Log, topic: str, partition: int, *, most: int | None = None) -> Record | None:
+    """The newest tick that counts; None if there is none, or none among the last `most` records."""
+    found: list[Record] = []
+    timely = False
+    for record in _backwards(log, (topic, partition), most):
+        number = tick_number(record)
+        if number is None:
+            continue
+        found.append(record)
+        timely = timely or record.timestamp_ms < 0 or number - record.timestamp_ms <= MOST_TICK_AHEAD
+        if len(found) >= (_FEWEST if timely else _DOUBTFUL):
+            break
+    newest, at = None, -1
+    for record in reversed(found):
+        after = latest_tick(record, before=at)
+        if after is not None and after > at:
+            newest, at = record, after
+    return newest
+
+
+def _backwards(log: Log, place: tuple[str, int], most: int | None) -> Iterator[Record]:
+    end, stride = log.end(*place), _FIRST_STRIDE
+    begin = log.begin(*place) if most is None else max(log.begin(*place), end - most)
+    while end > begin:
+        start = max(begin, end - stride)
+        yield from reversed(list(_between(log, place, start, end)))
+        end, stride = start, min(_LONGEST_STRIDE, stride * 4)
+
+
+def _between(log: Log, place: tuple[str, int], start: int, end: int) -> Iterator[Record]:
+    while start < end and (records := log.poll({place: start})):
+        yield from (record for record in records if record.offset < end)
+        start = records[-1].offset + 1
