@@ -2,7 +2,8 @@
 
 UllageError
 ├── TryAgain        it may work later: wait `after` seconds and ask again
-│   └── Unreachable   nobody answered, so the next question will not be answered either
+│   ├── Unreachable   nobody answered, so the next question will not be answered either
+│   └── UnderWay      the other side has accepted it and is not done with it yet
 ├── GiveUp          it will not work; asking again is useless
 │   └── Outdated      the question rests on something that no longer exists: begin anew
 ├── BadRecord       bytes in the log that cannot be read as the event they claim to be; goes to dead-letters
@@ -41,6 +42,10 @@ class TryAgain(EdgeError):
 
 class Unreachable(TryAgain):
     """Nobody answered. Whoever has more questions for the other side waits with all of them."""
+
+
+class UnderWay(TryAgain):
+    """The other side has accepted what was asked and is at it, or puts it off; `answer` is what it says of that as a sentence."""
 
 
 class GiveUp(EdgeError):

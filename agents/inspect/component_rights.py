@@ -52,7 +52,12 @@ RIGHTS: Mapping[str, tuple[AccessRight, ...]] = {
         *_each("get list", _VPA, "verticalpodautoscalers"),
         *_each("patch", _VPA, "verticalpodautoscalers/status"),
     ),
-    "consumer resizer": (*_each("get", "", "pods"), *_each("patch", "", "pods/resize"), *_each("create", "", "events")),
+    "consumer resizer": (
+        *_each("get", "", "pods"),
+        *_each("patch", "", "pods/resize"),
+        *_each("create", "", "events"),
+        *_each("get", "metrics.k8s.io", "pods"),
+    ),
     "consumer evictor": (*_each("get", "", "pods"), *_each("create", "", "pods/eviction events")),
     "consumer webhook": (
         *_each("get", "apps", "daemonsets deployments replicasets statefulsets"),

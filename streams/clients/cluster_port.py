@@ -54,6 +54,8 @@ class Pod:
     qos: str = ""
     opted_out: str = ""
     """The annotation by which the pod's owner asks that nobody evicts it; empty when there is none."""
+    resize_message: str = field(default="", compare=False)
+    """What the kubelet says beside `resize`, for people."""
     version: str = field(default="", compare=False)
     """The object's version, by which a change finds out that the pod is no longer as it was read; empty when there is none."""
 
@@ -101,6 +103,9 @@ class ClusterClient(Protocol):
 
     def usage(self) -> Sequence[PodUsage]:
         """What running pods used lately, by namespace and name."""
+
+    def pod_usage(self, namespace: str, name: str) -> PodUsage | None:
+        """What one pod used lately; None when nobody measured it yet."""
 
     def resize(self, pod: Pod, *, requests: Mapping[str, Amounts], limits: Mapping[str, Amounts]) -> None:
         """Ask for new amounts in place of those of `pod`, which was read just before.

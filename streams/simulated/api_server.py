@@ -23,6 +23,7 @@ from streams.simulated import kube_json
 from streams.simulated.api_errors import ApiRefusal, not_found
 from streams.simulated.cluster import SimulatedCluster
 
+_POD_METRICS = re.compile(r"/apis/metrics\.k8s\.io/v1beta1/namespaces/(?P<namespace>[^/]+)/pods/(?P<name>[^/]+)")
 _POD = re.compile(r"/api/v1/namespaces/(?P<namespace>[^/]+)/pods/(?P<name>[^/]+)(?:/(?P<verb>resize|eviction))?")
 _LEASE = re.compile(r"/apis/coordination\.k8s\.io/v1/namespaces/[^/]+/leases/(?P<name>[^/]+)")
 _EVENTS = re.compile(r"/api/v1/namespaces/[^/]+/events")
@@ -115,6 +116,11 @@ class KubernetesPaths:
             return HTTPStatus.OK, kube_json.pod_list(self._cluster.pods())
         if method == "GET" and path == "/apis/metrics.k8s.io/v1beta1/pods":
             return HTTPStatus.OK, kube_json.metrics_list(self._cluster.usage())
+        if method == "GET" and (measured := _POD_METRICS.fullmatch(path)):
+            usage = self._cluster.pod_usage(measured["namespace"], measured["name"])
+            if usage is None:
+                raise not_found(measured["name"])
+            return HTTPStatus.OK, kube_json.metrics(usage)
         if method == "GET" and (lease := _LEASE.fullmatch(path)):
             return HTTPStatus.OK, kube_json.lease(lease["name"], datetime.now(UTC))  # noqa: TID251  # Leases know no other time
         if method == "POST" and _EVENTS.fullmatch(path):

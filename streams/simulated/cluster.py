@@ -84,6 +84,13 @@ class SimulatedCluster:
             all_usage = (describe_usage(self._pods[key], at=self.now, window=Seconds(WINDOW)) for key in sorted(self._pods))
             return [usage for usage in all_usage if usage.containers]
 
+    def pod_usage(self, namespace: str, name: str) -> PodUsage | None:
+        """Usage of one pod; None when there is no such pod, or no container of it is at work."""
+        with self._lock:
+            pod = self._pods.get((namespace, name))
+            usage = None if pod is None else describe_usage(pod, at=self.now, window=Seconds(WINDOW))
+            return usage if usage is not None and usage.containers else None
+
     def resize(self, name: PodName, *, requests: Mapping[str, Amounts], limits: Mapping[str, Amounts], version: str = "") -> None:
         """Accept new amounts for a pod; they come into force after `RESIZE_DELAY`, if the node has room.
 

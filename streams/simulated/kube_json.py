@@ -41,7 +41,7 @@ def pod(pod: Pod) -> Json:
 
 def metrics_list(usages: Sequence[PodUsage]) -> Json:
     """A PodMetricsList, in metrics-server's units: nanocores and KiB."""
-    return {"kind": "PodMetricsList", "apiVersion": "metrics.k8s.io/v1beta1", "items": [_metrics(one) for one in usages]}
+    return {"kind": "PodMetricsList", "apiVersion": "metrics.k8s.io/v1beta1", "items": [metrics(one) for one in usages]}
 
 
 def lease(name: str, renewed: datetime) -> Json:
@@ -108,7 +108,8 @@ def _container_status(container: ContainerSeen, kill: OOMKill | None) -> Json:
     }
 
 
-def _metrics(usage: PodUsage) -> Json:
+def metrics(usage: PodUsage) -> Json:
+    """A PodMetrics."""
     return {
         "metadata": {"namespace": usage.namespace, "name": usage.pod},
         "timestamp": _time(usage.at),

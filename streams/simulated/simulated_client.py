@@ -32,6 +32,10 @@ class SimulatedClient:
         """What running pods used in the last window."""
         return self._simulated.usage()
 
+    def pod_usage(self, namespace: str, name: str) -> PodUsage | None:
+        """What one pod used in the last window."""
+        return self._simulated.pod_usage(namespace, name)
+
     def resize(self, pod: Pod, *, requests: Mapping[str, Amounts], limits: Mapping[str, Amounts]) -> None:
         """Ask for new amounts in place."""
         try:

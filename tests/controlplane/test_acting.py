@@ -14,6 +14,7 @@ from schemas.policies.control import ControlChanged, Mode
 from schemas.units import Bytes, Cores
 from streams.clients.kube.cluster_client import KubernetesClient
 from streams.codec.event_codec import Codec, tick
+from streams.consumers.executing.executor import Executor
 from streams.consumers.pods.evictor import evictor
 from streams.consumers.pods.resizer import resizer
 from streams.errors import TryAgain
@@ -37,12 +38,19 @@ class ActingScene:
         self.context = LogContext(self.log, self.topics, self.codec, CLUSTER)
         for topic in TOPICS:
             self.log.create(self.topics.wire(topic.name), 1)
+        self.ahead = timedelta()
         self.tick()
         self.publish(ControlChanged(datetime.now(UTC), CLUSTER, Mode.APPLY), "control")
 
     def tick(self, ahead: timedelta = timedelta()) -> None:
         number = int((datetime.now(UTC) + ahead).timestamp() * 1000)
         self.log.append([tick(self.topics.wire("control"), 0, number)])
+
+    def later(self, consumer: Executor) -> int:
+        """Two seconds on, what the consumer finishes."""
+        self.ahead += timedelta(seconds=2)
+        self.tick(self.ahead)
+        return consumer.poll_once()
 
     def publish(self, event: Event, topic: str) -> None:
         self.log.append([self.codec.encode(event, topic=topic, key=CLUSTER, partition=0, source="/test")])
@@ -89,8 +97,10 @@ def test_a_resize_keeps_the_order_of_the_containers(
     small = {"requests": {"cpu": "100m", "memory": "64Mi"}}
     (pod,) = scene.world.deployment("web", {"zebra": small, "app": small, "mid": small})
     scene.resize(pod, requests=dict.fromkeys(changed, AFTER))
-    assert resizer(scene.context, client).poll_once() == 1
-    assert scene.ended() == [(Result.DONE, OutcomeDetail.ACCEPTED)]
+    consumer = resizer(scene.context, client)
+    assert consumer.poll_once() == 0
+    wait_for(lambda: scene.later(consumer), what="the kubelet has put the new amounts into force")
+    assert scene.ended() == [(Result.DONE, OutcomeDetail.APPLIED)]
     found = scene.world.ask.get(scene.world.path("pods", pod["metadata"]["name"]))["spec"]["containers"]
     asked = {each["name"]: each["resources"]["requests"]["cpu"] for each in found}
     assert asked == {name: "200m" if name in changed else "100m" for name in ("zebra", "app", "mid")}

@@ -105,6 +105,7 @@ RIGHTS: tuple[tuple[str, str, str, set[str]], ...] = (
     (VPA, "verticalpodautoscalercheckpoints", "update", {EXPORT}),
     (VPA, "verticalpodautoscalercheckpoints", "delete", set()),
     ("metrics.k8s.io", "pods", "list", {USAGE}),
+    ("metrics.k8s.io", "pods", "get", {RESIZER}),
     ("admissionregistration.k8s.io", "mutatingwebhookconfigurations", "create", {WEBHOOK}),
     ("admissionregistration.k8s.io", "mutatingwebhookconfigurations", "list", set()),
     ("admissionregistration.k8s.io", "mutatingwebhookconfigurations", "delete", set()),

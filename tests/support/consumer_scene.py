@@ -71,6 +71,11 @@ class ConsumerScene:
         number = int(at.timestamp() * 1000)
         self.log.append([tick(self.topics.wire("control"), p, number) for p in range(self.topics.partitions)])
 
+    def settle(self) -> None:
+        """A minute goes by in the cluster and in the log: the kubelet does what it was asked to do."""
+        self.cluster.advance(self.cluster.now + timedelta(minutes=1))
+        self.tick(self.cluster.now)
+
     def control(self, mode: Mode = Mode.APPLY, *, paused: bool = False, reason: str = "") -> None:
         event = ControlChanged(START, "demo", mode, paused=paused, reason=reason)
         self.log.append(

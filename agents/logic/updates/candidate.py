@@ -147,6 +147,18 @@ def stuck(situation: PodSituation, settings: UpdateSettings) -> bool:
     return overdue or (resize is ResizeState.NONE and situation.history.resize_failed)
 
 
+def infeasible(situation: PodSituation) -> bool:
+    """Whether the pod's node could not hold what was asked for, and now no less of anything is asked for."""
+    tried = situation.history.infeasible
+    wanted = {c.container: c.target for c in situation.recommended.containers}
+    return bool(tried) and not any(_asks_less(wanted[name], amounts) for name, amounts in tried.items() if name in wanted)
+
+
+def _asks_less(after: Amounts, before: Amounts) -> bool:
+    pairs = ((after.cpu, before.cpu), (after.memory, before.memory))
+    return any(new is not None and old is not None and new < old for new, old in pairs)
+
+
 def keeps_service_class(situation: PodSituation) -> bool:
     """Whether the pod stays in its class of service, without which the API refuses to resize it in place."""
     before = situation.pod.fact.containers

@@ -8,7 +8,7 @@ from agents.logic.guards import budget, shared_guards
 from agents.logic.guards.budget import Headcount
 from agents.logic.guards.shared_guards import ControlRecord, Objection
 from agents.logic.updates import disruption
-from agents.logic.updates.candidate import Candidate, keeps_service_class, restarts, stuck
+from agents.logic.updates.candidate import Candidate, infeasible, keeps_service_class, restarts, stuck
 from agents.logic.updates.disruption import ReplicaCounts, ReplicaGroup
 from agents.logic.updates.update_settings import UpdateSettings
 from agents.logic.updates.updater_state import WorkloadEviction
@@ -127,8 +127,13 @@ def _phase(candidate: Candidate, _cluster: ClusterSituation) -> str | None:
 
 
 def _resizing(candidate: Candidate, cluster: ClusterSituation) -> str | None:
-    state, may_evict = candidate.situation.pod.fact.resize, candidate.action is Action.EVICT
-    if state is ResizeState.NONE or (may_evict and stuck(candidate.situation, cluster.settings)):
+    state, situation = candidate.situation.pod.fact.resize, candidate.situation
+    if candidate.action is Action.EVICT:
+        if state is ResizeState.NONE or stuck(situation, cluster.settings):
+            return None
+    elif infeasible(situation):
+        return "the pod's node could never hold what was asked for, and no less is asked for now"
+    elif state is ResizeState.NONE or (state is ResizeState.INFEASIBLE and situation.history.infeasible):
         return None
     return f"a resize of the pod is {state.value}"
 

@@ -22,11 +22,12 @@ from agents.logic.updates.update_refusals import IntervalRefusals
 from agents.logic.updates.update_settings import UpdateRules, UpdateSettings
 from agents.logic.updates.updater_state import NO_HISTORY, OpenPlan, PodHistory, UpdaterState, WorkloadEviction
 from schemas import times
+from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned
 from schemas.facts.pods import PodPhase
 from schemas.names import cluster_of
 from schemas.policies.vpa import DEFAULT_RECOMMENDER
 
-PROGRAM = 2
+PROGRAM = 3
 """Counts changes of this capability's code that change what is decided."""
 
 _ENDED = (PodPhase.SUCCEEDED, PodPhase.FAILED)
@@ -187,7 +188,7 @@ class Updater(PartedState):
         for each, situation, objection in cluster.judged():
             if objection is None:
                 plan = plan_builder.plan(each, situation, turn, self.partition)
-                self._remember(each, OpenPlan(plan.id, each.action, times.to_ms(plan.void_after), expect=plan.expect))
+                self._remember(each, plan)
                 yield plan_builder.decided(plan, each, situation)
             else:
                 refusals.add(each, situation, objection)
@@ -223,6 +224,8 @@ class Updater(PartedState):
                 count.count(running=running, acting=acting)
         return count
 
-    def _remember(self, planned: Candidate, plan: OpenPlan) -> None:
+    def _remember(self, planned: Candidate, plan: ResizePlanned | EvictionPlanned) -> None:
         situation = planned.situation
-        self.clusters.histories.upsert(situation.pod.fact.pod.uid, replace(situation.history, plan=plan, acted=situation.now))
+        asks = plan.requests if isinstance(plan, ResizePlanned) else {}
+        opened = OpenPlan(plan.id, planned.action, times.to_ms(plan.void_after), expect=plan.expect, asks=asks)
+        self.clusters.histories.upsert(situation.pod.fact.pod.uid, replace(situation.history, plan=opened, acted=situation.now))

@@ -76,7 +76,8 @@ class RevertRecord:
 class OpenPlan:
     """A plan that has no final outcome yet. `expires` is the last turn in which it may still be carried out.
 
-    `done`: the cluster accepted an eviction, and the pod is on its way out. `expect`: what the pod requested.
+    `done`: the cluster accepted an eviction, and the pod is on its way out. `expect`: what the pod requested. `asks`: what a resize
+    asks for.
     """
 
     id: str
@@ -84,19 +85,22 @@ class OpenPlan:
     expires: int
     done: bool = False
     expect: Mapping[str, Amounts] = field(default_factory=dict)
+    asks: Mapping[str, Amounts] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class PodHistory:
     """What the updater did about a pod, and what came of it. Times are turn numbers.
 
-    `acted`: the last plan; `resizing`: the first turn in which a resize was seen under way.
+    `acted`: the last plan; `resizing`: the first turn in which a resize was seen under way; `infeasible`: the requests that the
+    pod's node could never hold.
     """
 
     plan: OpenPlan | None = None
     acted: int | None = None
     resize_failed: bool = False
     resizing: int | None = None
+    infeasible: Mapping[str, Amounts] = field(default_factory=dict)
 
     def has_plan(self, now: int) -> bool:
         """Whether a plan for the pod may still be carried out, or was carried out and the pod is on its way out."""
@@ -282,15 +286,20 @@ class UpdaterState:
         if event.subject.kind is not SubjectKind.POD:
             return
         history = self.histories.get(event.subject.uid)
-        if history is None or history.plan is None or history.plan.id != event.decision:
+        plan = None if history is None else history.plan
+        if history is None or plan is None or plan.id != event.decision:
             return
         if event.result is Result.DONE and event.action is Action.EVICT:
             if event.detail is not OutcomeDetail.ALREADY_DONE and event.subject.workload:
-                self.evictions.upsert(event.subject.workload, WorkloadEviction(now, history.plan.expect))
-            history = replace(history, plan=replace(history.plan, done=True))
+                self.evictions.upsert(event.subject.workload, WorkloadEviction(now, plan.expect))
+            history = replace(history, plan=replace(plan, done=True))
+        elif event.action is Action.RESIZE and event.result is Result.DONE:
+            history = replace(history, plan=None, resize_failed=False, infeasible={})
+        elif event.action is Action.RESIZE and event.result is Result.FAILED:
+            infeasible = plan.asks if event.detail is OutcomeDetail.INFEASIBLE else history.infeasible
+            history = replace(history, plan=None, resize_failed=True, infeasible=infeasible)
         else:
-            failed = event.action is Action.RESIZE and event.result is Result.FAILED
-            history = replace(history, plan=None, resize_failed=history.resize_failed or failed)
+            history = replace(history, plan=None)
         self.histories.upsert(event.subject.uid, history)
 
 

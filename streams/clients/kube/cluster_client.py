@@ -24,7 +24,7 @@ from streams.clients.kube.api import (
 from streams.clients.kube.pod_evictions import eviction_request
 
 _CORE = api_paths.root("v1")
-_USAGE = api_paths.root("metrics.k8s.io/v1beta1") + "/pods"
+_METRICS = api_paths.root("metrics.k8s.io/v1beta1")
 
 
 class KubernetesClient:
@@ -53,13 +53,22 @@ class KubernetesClient:
 
     def usage(self) -> Sequence[PodUsage]:
         """What running pods used lately, by namespace and name."""
-        request = ApiRequest(_USAGE, "reading usage of", self._cluster, most_bytes=MOST_IN_ONE_LIST)
+        request = ApiRequest(f"{_METRICS}/pods", "reading usage of", self._cluster, most_bytes=MOST_IN_ONE_LIST)
         listed = self._api.read(request, pod_objects.PodMetricsList)
         try:
             usages = [pod_objects.read_usage(usage) for usage in listed.items]
         except ValueError as error:
             raise unreadable_error(error, request) from error
         return sorted(usages, key=lambda usage: (usage.namespace, usage.pod))
+
+    def pod_usage(self, namespace: str, name: str) -> PodUsage | None:
+        """What one pod used lately; None when nobody measured it yet."""
+        request = ApiRequest(api_paths.scoped(_METRICS, namespace, "pods", name), "reading usage of", f"{namespace}/{name}")
+        found = self._api.find(request, pod_objects.PodMetrics)
+        try:
+            return None if found is None else pod_objects.read_usage(found)
+        except ValueError as error:
+            raise unreadable_error(error, request) from error
 
     def resize(self, pod: Pod, *, requests: Mapping[str, Amounts], limits: Mapping[str, Amounts]) -> None:
         """Patch the resize subresource, on condition of the uid and of the version that was read.

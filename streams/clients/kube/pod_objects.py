@@ -22,6 +22,8 @@ _RESTARTS = "RestartContainer"
 _OPT_OUTS = (("cluster-autoscaler.kubernetes.io/safe-to-evict", "false"), ("karpenter.sh/do-not-disrupt", "true"))
 """Annotations of others that ask for the same: leave this pod where it is."""
 HASH_LABEL = "pod-template-hash"
+_LONGEST_MESSAGE = 500
+"""Characters of what a kubelet says that are kept."""
 Time = Annotated[datetime, msgspec.Meta(tz=True)]
 """A time with an offset, as all of Kubernetes' times have."""
 
@@ -90,12 +92,14 @@ class ContainerRunning(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     started_at: Time | None = None
 
 
-class StatusCondition(msgspec.Struct, frozen=True, gc=False):
-    """A condition of a pod or a node."""
+class StatusCondition(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """A condition of a pod or a node. `observed_generation` is that of the spec that it is about; 0 where nobody says."""
 
     type: str
     status: str
     reason: str = ""
+    message: str = ""
+    observed_generation: int = 0
 
 
 class ContainerState(msgspec.Struct, frozen=True, gc=False):
@@ -202,6 +206,7 @@ def read_pod(cluster: str, pod: PodObject) -> Pod:
         raise ValueError(msg)
     statuses = {status.name: status for status in pod.status.container_statuses}
     first = {status.name: status for status in pod.status.init_container_statuses}
+    resize, resize_message = _resize(pod.status.conditions, meta.generation)
     return Pod(
         workload=_workload(cluster, meta),
         pod=PodName(meta.namespace, meta.name, meta.uid),
@@ -212,13 +217,14 @@ def read_pod(cluster: str, pod: PodObject) -> Pod:
         asked_limits={c.name: quantities.read_amounts(c.resources.limits or {}) for c in pod.spec.containers},
         node=pod.spec.node_name,
         labels=meta.labels or {},
-        resize=_resize(pod.status.conditions),
+        resize=resize,
         started=pod.status.start_time,
         ooms=tuple(kill for c in pod.spec.containers if c.name in statuses for kill in _ooms(statuses[c.name])),
         leaving=meta.deletion_timestamp is not None,
         init_containers=tuple(_container(container, first.get(container.name)) for container in pod.spec.init_containers),
         qos=pod.status.qos_class,
         opted_out=_opted_out(meta.annotations or {}),
+        resize_message=resize_message,
         version=meta.resource_version,
     )
 
@@ -285,13 +291,15 @@ _RESIZE_STATES: Mapping[str, Mapping[str, ResizeState]] = {
 """What the conditions of a resize say by their reasons; any other reason is unknown."""
 
 
-def _resize(conditions: list[StatusCondition]) -> ResizeState:
-    """From the first resize condition that is true."""
+def _resize(conditions: list[StatusCondition], generation: int) -> tuple[ResizeState, str]:
+    """From the first resize condition that is true. What was said of an earlier spec is no answer to the one that stands now."""
     for condition in conditions:
         states = _RESIZE_STATES.get(condition.type)
         if states is not None and condition.status == "True":
-            return states.get(condition.reason, ResizeState.UNKNOWN)
-    return ResizeState.NONE
+            if 0 < condition.observed_generation < generation:
+                return ResizeState.IN_PROGRESS, "the kubelet has not looked at the newest request yet"
+            return states.get(condition.reason, ResizeState.UNKNOWN), condition.message[:_LONGEST_MESSAGE]
+    return ResizeState.NONE, ""
 
 
 _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0}

@@ -5,7 +5,8 @@ time and no outcome names it yet. One that is too old to know whether it has an 
 After each decision an outcome is appended before the next is begun. A crash between act and outcome is harmless: a handler looks
 at the world first, finds it as decided, and says so. That holds for a decision that may no longer be carried out, too: if this
 process or one before it may have acted on it, the world is asked before the outcome says that nothing was done. What takes
-several steps is taken back, if the handler knows how, before the outcome says that it did not work.
+several steps is taken back, if the handler knows how, before the outcome says that it did not work. What the cluster accepted and is
+not done with yet is followed, also beyond the plan's end and under a pause, for `FOLLOWED` at the most.
 The executor decides nothing; what to do is the handler's business.
 """
 
@@ -28,11 +29,13 @@ from streams.consumers.executing.control_state import ControlState
 from streams.consumers.executing.cursor import Cursor
 from streams.consumers.executing.holder_lease import HolderLease
 from streams.consumers.executing.outcome_index import OutcomeIndex
-from streams.errors import BadRecord, GiveUp, LogUnavailable, TryAgain, Unreachable
+from streams.errors import BadRecord, GiveUp, LogUnavailable, TryAgain, UnderWay, Unreachable
 from streams.log.log_port import NewRecord, Record
 from streams.log_context import LogContext
 from streams.log_range import offset_at
 
+FOLLOWED = timedelta(minutes=5)
+"""Event time after a plan's end for which that is followed which the cluster accepted and is not done with."""
 _IDLE = 0.2
 """Seconds between looks at the log."""
 _UPKEEP = timedelta(minutes=1)
@@ -335,6 +338,9 @@ class Executor:
         except TryAgain as later:
             pending.not_before, pending.last_answer = now + timedelta(seconds=later.after), str(later)
             pending.last_detail = later.detail
+            if isinstance(later, UnderWay):
+                pending.unsure, pending.last_answer = True, later.answer
+                return _left(later) if now > pending.decision.void_after + FOLLOWED else None
             if isinstance(later, Unreachable):
                 self._outage, pending.unsure = _Outage(pending.not_before, pending.last_answer), True
             return None
@@ -350,6 +356,11 @@ class Executor:
             refused_records.append(self._context.log, self._context.topics, self._unpublished)
         published, self._unpublished = self._unpublished, []
         return sum(record.topic == self._outcomes[0] for record in published)
+
+
+def _left(later: UnderWay) -> HandlerResult:
+    """The result for what the cluster accepted, and still is not done with when it is followed no longer."""
+    return HandlerResult(Result.EXPIRED, f"the cluster accepted it; {later.answer}", later.detail)
 
 
 def _outcome(pending: _Pending, ended: HandlerResult, now: datetime) -> ActionFinished:

@@ -1,21 +1,36 @@
 """The resizer: changes a pod's requests and limits in place, if the pod is still the one that was decided about.
 
-Done means that the cluster has accepted the new amounts; facts about the pod say later whether they are in force, deferred or
-infeasible. A pod whose requests are not those that the decision expected is left alone.
+Done means that the kubelet has put the new amounts into force. Until then the pod's conditions are followed: infeasible and a
+failure are outcomes at once, what is deferred or under way is one when it is followed no longer. A pod whose requests are not
+those that the decision expected is left alone, and so is one whose memory limit would come to lie below what it uses.
 """
 
 from schemas.decisions.pod_updates import ResizePlanned
+from schemas.facts.pods import ResizeState
 from schemas.names import Amounts
 from schemas.outcomes import Action, OutcomeDetail, Result
+from schemas.units import Seconds
 from streams.clients.cluster_port import ClusterClient, Pod, find_live
 from streams.clients.kube.quantities import meets, same
 from streams.consumers.executing.amount_texts import spelled
 from streams.consumers.executing.executor import Executor, Handler, HandlerResult
 from streams.consumers.executing.holder_lease import HolderLease
 from streams.consumers.executing.node_sizes import NodeSizes
-from streams.consumers.pods import plan_bounds
+from streams.consumers.pods import memory_in_use, plan_bounds
 from streams.consumers.pods.pod_events import Record, record_nothing, record_resize
+from streams.errors import UnderWay
 from streams.log_context import LogContext
+
+FOLLOW = Seconds(2.0)
+"""Seconds between two looks at a resize that the kubelet is not done with."""
+_VERDICTS = {
+    ResizeState.INFEASIBLE: (OutcomeDetail.INFEASIBLE, "the node could never hold it"),
+    ResizeState.ERROR: (OutcomeDetail.NODE_ERROR, "the kubelet could not do it"),
+}
+_WAITS = {
+    ResizeState.DEFERRED: (OutcomeDetail.DEFERRED, "the kubelet defers it"),
+    ResizeState.UNKNOWN: (OutcomeDetail.IN_PROGRESS, "the kubelet gives a reason that nobody knows"),
+}
 
 
 def resizer(
@@ -25,47 +40,93 @@ def resizer(
 
     `record` writes Kubernetes Events.
     """
-    nodes = NodeSizes(context)
+    nodes, resizes = NodeSizes(context), Resizes(client, record)
     return Executor(
         context,
         Handler(
             "pod-updates",
             ResizePlanned,
             Action.RESIZE,
-            act=lambda plan: resize(client, plan, nodes.largest(), record),
-            look=lambda plan: _already_asked(find_live(client, plan.pod), plan),
+            act=lambda plan: resizes.act(plan, nodes.largest()),
+            look=resizes.look,
         ),
         lease=lease,
     )
 
 
-def resize(
-    client: ClusterClient, plan: ResizePlanned, largest_node: Amounts | None = None, record: Record = record_nothing
-) -> HandlerResult:
-    """Refuse what is absurd, look, then act, then say so in an Event. Raises TryAgain and GiveUp."""
-    absurd = plan_bounds.objection(plan, largest_node)
-    if absurd is not None:
-        return HandlerResult(Result.REFUSED, absurd, OutcomeDetail.INVALID)
-    pod = find_live(client, plan.pod)
-    if pod is None:
-        reason = f"it moved: pod '{plan.pod.name}' with uid '{plan.pod.uid}' is gone"
-        return HandlerResult(Result.REFUSED, reason, OutcomeDetail.MOVED)
-    already = _already_asked(pod, plan)
-    if already is not None:
-        return already
+class Resizes:
+    """Asks for resizes and follows them. Both calls raise UnderWay while the kubelet is not done, TryAgain and GiveUp."""
+
+    def __init__(self, client: ClusterClient, record: Record = record_nothing) -> None:
+        """`record` writes Kubernetes Events."""
+        self._client, self._record = client, record
+        self._asked: set[str] = set()
+        """Decisions for which this process has asked the cluster, and which did not end since."""
+
+    def act(self, plan: ResizePlanned, largest_node: Amounts | None = None) -> HandlerResult:
+        """Refuse what is absurd, look, then act, then say so in an Event."""
+        absurd = plan_bounds.objection(plan, largest_node)
+        if absurd is not None:
+            return HandlerResult(Result.REFUSED, absurd, OutcomeDetail.INVALID)
+        pod = find_live(self._client, plan.pod)
+        if pod is None:
+            reason = f"it moved: pod '{plan.pod.name}' with uid '{plan.pod.uid}' is gone"
+            return HandlerResult(Result.REFUSED, reason, OutcomeDetail.MOVED)
+        followed = self._followed(pod, plan)
+        if followed is not None:
+            return followed
+        refused = _moved(pod, plan) or memory_in_use.refusal(self._client, pod, plan)
+        if refused is not None:
+            return refused
+        self._client.resize(pod, requests=plan.requests, limits=plan.limits)
+        self._asked.add(plan.id)
+        record_resize(self._record, plan)
+        raise _under_way(plan, OutcomeDetail.IN_PROGRESS, "the kubelet has not begun yet")
+
+    def look(self, plan: ResizePlanned) -> HandlerResult | None:
+        """What has become of a resize that was asked for; None for one that was not."""
+        pod = find_live(self._client, plan.pod)
+        return None if pod is None else self._followed(pod, plan)
+
+    def _followed(self, pod: Pod, plan: ResizePlanned) -> HandlerResult | None:
+        """How a resize ended; None if the pod asks for other amounts."""
+        if not (meets(pod.asked_requests, plan.requests) and meets(pod.asked_limits, plan.limits)):
+            return None
+        ended = _ended(pod, plan, ours=plan.id in self._asked)
+        self._asked.discard(plan.id)
+        return ended
+
+
+def _ended(pod: Pod, plan: ResizePlanned, *, ours: bool) -> HandlerResult:
+    """How it ended, for a pod that asks for the planned amounts."""
+    if pod.resize in _VERDICTS:
+        detail, verdict = _VERDICTS[pod.resize]
+        return HandlerResult(Result.FAILED, _quoting(verdict, pod), detail)
+    if pod.resize in _WAITS:
+        raise _under_way(plan, _WAITS[pod.resize][0], _quoting(_WAITS[pod.resize][1], pod))
+    requests, limits = {c.name: c.requests for c in pod.containers}, {c.name: c.limits for c in pod.containers}
+    if pod.resize is ResizeState.NONE and meets(requests, plan.requests) and meets(limits, plan.limits):
+        if ours:
+            return HandlerResult(Result.DONE, "the new amounts are in force", OutcomeDetail.APPLIED)
+        return HandlerResult(Result.DONE, "the pod has these amounts already", OutcomeDetail.ALREADY_DONE)
+    raise _under_way(plan, OutcomeDetail.IN_PROGRESS, _quoting("the kubelet is at it", pod))
+
+
+def _moved(pod: Pod, plan: ResizePlanned) -> HandlerResult | None:
+    """The refusal for a pod that is not as the decision expected."""
     seen = {container.name: container.requests for container in pod.containers}
     for what, requests in (("requests", seen), ("asks for", pod.asked_requests)):
         now = {name: requests.get(name, Amounts()) for name in plan.expect}
         if not same(now, plan.expect):
             reason = f"it moved: the pod {what} {spelled(now)}, expected {spelled(plan.expect)}"
             return HandlerResult(Result.REFUSED, reason, OutcomeDetail.MOVED)
-    client.resize(pod, requests=plan.requests, limits=plan.limits)
-    record_resize(record, plan)
-    return HandlerResult(Result.DONE, "the cluster accepted the new amounts", OutcomeDetail.ACCEPTED)
+    return None
 
 
-def _already_asked(pod: Pod | None, plan: ResizePlanned) -> HandlerResult | None:
-    """The result for a pod that asks for the planned amounts; None for any other."""
-    if pod is None or not (meets(pod.asked_requests, plan.requests) and meets(pod.asked_limits, plan.limits)):
-        return None
-    return HandlerResult(Result.DONE, "the pod asks for these amounts already", OutcomeDetail.ALREADY_DONE)
+def _quoting(verdict: str, pod: Pod) -> str:
+    return f"{verdict}: {pod.resize_message}" if pod.resize_message else verdict
+
+
+def _under_way(plan: ResizePlanned, detail: OutcomeDetail, answer: str) -> UnderWay:
+    to = f"{plan.pod.namespace}/{plan.pod.name}"
+    return UnderWay(doing="resizing", to=to, answer=answer, after=FOLLOW, detail=detail)

@@ -57,6 +57,12 @@ def test_usage_is_answered_alike_to_the_last_bit(client: ClusterClient, cluster:
     assert len(client.usage()) > 20
 
 
+def test_usage_of_one_pod_is_that_of_the_list(client: ClusterClient) -> None:
+    one = client.usage()[3]
+    assert client.pod_usage(one.namespace, one.pod) == one
+    assert client.pod_usage(one.namespace, "nobody") is None
+
+
 def test_one_pod_is_read_by_name(client: ClusterClient) -> None:
     pod = one(client, "web")
     assert client.pod(pod.pod.namespace, pod.pod.name) == pod

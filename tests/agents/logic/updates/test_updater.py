@@ -12,7 +12,7 @@ from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, Update
 from schemas.decisions.recommendations import ContainerRecommendation, LastOomKill, RequestsRecommended
 from schemas.facts.pods import ContainerSeen, PodDeleted, PodPhase, ResizeState
 from schemas.names import Amounts, Place, PodName, Workload
-from schemas.outcomes import Action, ActionFinished, Result
+from schemas.outcomes import Action, ActionFinished, OutcomeDetail, Result
 from schemas.policies.control import ControlChanged, Mode
 from schemas.policies.vertical import UpdateMode, VerticalPolicyChanged
 from schemas.subjects import Subject
@@ -135,6 +135,18 @@ def test_mode_recreate_evicts(mode: Any) -> None:
 def test_a_change_of_service_class_needs_an_eviction() -> None:
     bare = [pod(name, START, containers=(ContainerSeen("app"),)) for name in "abc"]
     assert isinstance(at_once(open_stage(*bare))[0], EvictionPlanned)
+
+
+def test_mode_in_place_asks_again_for_what_was_infeasible_only_when_less_is_wanted() -> None:
+    stage = open_stage(pod("a", START), mode=UpdateMode.IN_PLACE, min_replicas=1, cool_down=0.0)
+    [plan] = at_once(stage)
+    failed = replace(finished(plan, Result.FAILED), detail=OutcomeDetail.INFEASIBLE)
+    seen = pod("a", START, resize=ResizeState.INFEASIBLE)
+    same = look(stage, LATER + MINUTE, outcomes=[failed], pod_changes_by_cluster=[seen])
+    assert [(type(d), d.guard) for d in same] == [(UpdateRefused, "resizing")]
+    assert same[0].reason == "the pod's node could never hold what was asked for, and no less is asked for now"
+    [less] = at_once(stage, LATER + 2 * MINUTE, target=0.15)
+    assert isinstance(less, ResizePlanned)
 
 
 def test_mode_in_place_resizes_and_never_evicts() -> None:

@@ -70,7 +70,7 @@ class FatefulClient(SimulatedClient):
 
     def __init__(self, simulated: SimulatedCluster, fate: Fate) -> None:
         super().__init__(simulated)
-        self.fate, self.accepted = fate, list[str]()
+        self.simulated, self.fate, self.accepted = simulated, fate, list[str]()
 
     def resize(self, pod: Pod, *, requests: Mapping[str, Amounts], limits: Mapping[str, Amounts]) -> None:
         self.fate.danger()
@@ -140,6 +140,8 @@ def live_on(context: LogContext, client: FatefulClient, log: FatefulLog, at: dat
                 alive[i].poll_once()
             except Killed:
                 alive[i] = make(context, client)
+        now = at + step * timedelta(seconds=10)
         fate, log.fate = log.fate, None
-        log.append([tick(context.topics.wire("control"), HOME, int((at + step * timedelta(seconds=10)).timestamp() * 1000))])
+        client.simulated.advance(now)
+        log.append([tick(context.topics.wire("control"), HOME, int(now.timestamp() * 1000))])
         log.fate = fate

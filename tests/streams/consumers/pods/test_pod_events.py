@@ -4,6 +4,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
+import pytest
 from kubernetes import client as official
 
 from schemas.outcomes import OutcomeDetail, Result
@@ -12,8 +13,8 @@ from streams.clients.kube.api import Api
 from streams.clients.kube.event_recorder import EventRecorder
 from streams.consumers.pods.evictor import evict, evictor
 from streams.consumers.pods.pod_events import record_eviction
-from streams.consumers.pods.resizer import resize
-from streams.errors import TryAgain
+from streams.consumers.pods.resizer import Resizes
+from streams.errors import TryAgain, UnderWay
 from streams.simulated.api_server import SimulatedServer
 from tests.support.consumer_scene import eviction_of, resize_of, scene_at_two
 
@@ -36,8 +37,10 @@ def test_an_eviction_is_told_of_the_pod_and_of_its_vpa() -> None:
 def test_a_resize_is_told_of_the_pod_with_its_new_requests_but_not_one_that_was_there_already() -> None:
     scene, events = scene_at_two(), Events()
     plan = resize_of(scene.pod())
+    resizes = Resizes(scene.client, events.record)
     for _ in range(2):
-        resize(scene.client, plan, record=events.record)
+        with pytest.raises(UnderWay):
+            resizes.act(plan)
     [(name, reason, message)] = events
     assert (name, reason) == (plan.pod.name, "InPlaceResizedByVPA")
     assert message.startswith("Pod was resized in place to requests ")
