@@ -8,16 +8,21 @@
   - container: '*'
     min: {cpu: 50m, memory: 64Mi}
     max: {cpu: '2', memory: 4Gi}
+  guards: {budget: 0.05, cool_down: 3600}
 """
 
 from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import yaml
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
+from agents.logic import stage_rules
+from agents.logic.updates.update_settings import UpdateSettings
 from schemas.names import Amounts
+from schemas.policies.guard_overrides import GuardOverrides
 from schemas.policies.vertical import ContainerPolicy, UpdateMode, VerticalPolicyChanged
 from schemas.times import EPOCH
 from schemas.units import Bytes
@@ -39,6 +44,7 @@ class _Policy(BaseModel):
     target: str
     mode: UpdateMode = UpdateMode.IN_PLACE_OR_RECREATE
     containers: list[_Entry] = []
+    guards: dict[str, bool | int | float | str] = {}
 
 
 _NAMES = ("cpu", "memory")
@@ -81,7 +87,18 @@ def _first(error: ValidationError) -> str:
 
 def _policy(policy: _Policy, where: str) -> VerticalPolicyChanged:
     entries = tuple(_entry(entry, f"{where}.containers[{i}]") for i, entry in enumerate(policy.containers))
-    return VerticalPolicyChanged(EPOCH, policy.target, "", policy.mode, entries)
+    return VerticalPolicyChanged(EPOCH, policy.target, "", policy.mode, entries, _guards(policy.guards, f"{where}.guards"))
+
+
+def _guards(said: Mapping[str, bool | int | float | str], where: str) -> GuardOverrides:
+    """What a policy says of the updater's guards, by the names of its settings."""
+    known = {each.name for each in fields(GuardOverrides)}
+    for name in said:
+        if name not in known:
+            raise BadInput(f"{where} names '{name}'; there are {', '.join(sorted(known))}")
+    if (wrong := stage_rules.fault(UpdateSettings, said)) is not None:
+        raise BadInput(f"{where}{wrong.removeprefix('settings')}")
+    return GuardOverrides(**dict[str, Any](said))
 
 
 def _entry(entry: _Entry, where: str) -> ContainerPolicy:
@@ -94,6 +111,8 @@ def as_body(policy: VerticalPolicyChanged) -> dict[str, object]:
     body: dict[str, object] = {"target": policy.target, "mode": policy.update_mode.value}
     if policy.containers:
         body["containers"] = [_entry_body(entry) for entry in policy.containers]
+    if policy.guards.said:
+        body["guards"] = dict(policy.guards.said)
     return body
 
 
@@ -109,6 +128,7 @@ def describe(policy: VerticalPolicyChanged) -> str:
         for name, bound in (("min", entry.min_allowed), ("max", entry.max_allowed)):
             if bounds := ", ".join(f"{what} {size}" for what, size in quantities(bound).items()):
                 parts.append(f"{entry.container} {name} {bounds}")
+    parts += [f"{name} {value}" for name, value in policy.guards.said.items()]
     return "; ".join(parts)
 
 

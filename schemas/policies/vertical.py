@@ -5,6 +5,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from schemas.names import Amounts
+from schemas.policies.guard_overrides import NO_OVERRIDES, GuardOverrides
 from schemas.units import Bytes, Cores, Fraction, Seconds
 
 
@@ -100,6 +101,7 @@ class VerticalPolicyChanged:
     version: str
     update_mode: UpdateMode = UpdateMode.IN_PLACE_OR_RECREATE
     containers: tuple[ContainerPolicy, ...] = ()
+    guards: GuardOverrides = NO_OVERRIDES
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from agents.logic.updates.update_settings import UPSTREAM, UpdateSettings
+from agents.logic.updates.update_settings import UpdaterProfile, UpdateSettings
 from agents.pipeline import stages
 from agents.settings.tree import Settings, TopicSettings
 from agents.simulate import SimulatedWorld, TickGrid, simulate
@@ -161,7 +161,7 @@ def test_a_storm_in_place_takes_nobody_away() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("settings", "budget", "most", "most_of_a_workload"),
-    [(UpdateSettings(), 0.1, 20, 2), (UPSTREAM, 1.0, 100, 10)],
+    [(UpdateSettings(), 0.1, 20, 2), (UpdateSettings(profile=UpdaterProfile.UPSTREAM), 0.1, 100, 10)],
     ids=["ours", "upstream"],
 )
 def test_a_storm_beside_upstream(

@@ -21,6 +21,7 @@ from streams.errors import TryAgain
 from streams.log.memory_log import MemoryLog
 from streams.log_context import LogContext
 from streams.topics import TOPICS, Topics
+from tests.controlplane import stages
 from tests.controlplane.asking import wait_for
 from tests.controlplane.world import World
 
@@ -112,6 +113,29 @@ def test_a_resize_that_no_node_could_hold_is_infeasible_for_programs(scene: Acti
     scene.resize(pod, requests={"app": Amounts(cpu=Cores(9.0))})
     resizer(scene.context, client).poll_once()
     assert scene.ended() == [(Result.FAILED, OutcomeDetail.INFEASIBLE)]
+
+
+@pytest.mark.parametrize(
+    ("word", "ended"),
+    [
+        ("Infeasible", (Result.FAILED, OutcomeDetail.INFEASIBLE)),
+        ("Deferred", (Result.EXPIRED, OutcomeDetail.DEFERRED)),
+        ("Slow", (Result.DONE, OutcomeDetail.APPLIED)),
+    ],
+)
+def test_what_the_kubelet_says_of_a_resize_is_its_outcome(
+    scene: ActingScene, client: KubernetesClient, word: str, ended: tuple[Result, OutcomeDetail]
+) -> None:
+    (pod,) = scene.world.deployment("web", annotations={stages.RESIZE: word})
+    scene.resize(pod, requests={"app": AFTER})
+    consumer = resizer(scene.context, client)
+    assert consumer.poll_once() == 0
+    states = lambda: [c["type"] for c in scene.world.status_of(pod["metadata"]["name"])["conditions"] if "Resize" in c["type"]]  # noqa: E731
+    wait_for(states, what="the kubelet has said something")
+    if word == "Deferred":
+        scene.ahead = timedelta(minutes=10)
+    wait_for(lambda: scene.later(consumer), what="the resize ended")
+    assert scene.ended() == [ended]
 
 
 def test_an_eviction_that_a_budget_refuses_is_done_once_the_budget_has_room(scene: ActingScene, client: KubernetesClient) -> None:

@@ -28,6 +28,7 @@ from schemas.names import Amounts, Place, PodName, Workload
 from schemas.outcomes import Action, ActionFinished, ObjectChange, ObjectWritten, Result, StatusWritten
 from schemas.policies.control import ControlChanged, Mode
 from schemas.policies.ehpa import EhpaChanged, EhpaRemoved
+from schemas.policies.guard_overrides import GuardOverrides
 from schemas.policies.limit_ranges import Limit, LimitRangeChanged, LimitRangeRemoved, LimitType
 from schemas.policies.reverts import RevertEnded, RevertRequested
 from schemas.policies.rules import StageRulesChanged, rules_version
@@ -174,7 +175,12 @@ EVENTS: tuple[Event, ...] = (
     NodeRemoved(AT, "prod", "node-1"),
     SourceReported(AT, "prod", "kube", ("cluster-changes", "oom-events", "pod-changes"), 30.0),
     VerticalPolicyChanged(
-        AT, "prod/shop/*", "42", UpdateMode.RECREATE, (ContainerPolicy("*", Amounts(0.01, None), Amounts(4.0, 4294967296)),)
+        AT,
+        "prod/shop/*",
+        "42",
+        UpdateMode.RECREATE,
+        (ContainerPolicy("*", Amounts(0.01, None), Amounts(4.0, 4294967296)),),
+        GuardOverrides(budget=0.05, budget_schedules="0% @ 0 9 * * mon-fri for 8h", honor_opt_outs=False),
     ),
     VerticalPolicyRemoved(AT, "prod/shop/*"),
     VpaChanged(

@@ -33,6 +33,8 @@ class PodSituation:
     policy: PolicyRecord
     history: PodHistory
     priority: UpdatePriority
+    settings: UpdateSettings
+    """Those for this workload."""
 
     @property
     def at(self) -> datetime:
@@ -88,19 +90,19 @@ class PriorityCache:
         return cached[1]
 
 
-def candidate(situation: PodSituation, settings: UpdateSettings) -> Candidate | None:
+def candidate(situation: PodSituation) -> Candidate | None:
     """The pod as a candidate, or None if it need not be changed."""
-    why = reasons(situation, settings)
+    why = reasons(situation)
     if not why:
         return None
-    return Candidate(situation, why, Action.RESIZE if _in_place(situation, settings) else Action.EVICT)
+    return Candidate(situation, why, Action.RESIZE if _in_place(situation) else Action.EVICT)
 
 
-def reasons(situation: PodSituation, settings: UpdateSettings) -> tuple[UpdateReason, ...]:
+def reasons(situation: PodSituation) -> tuple[UpdateReason, ...]:
     """Why a pod should be changed; empty if it should not."""
     if situation.recommended.reverted is not None:
         return (UpdateReason.REVERT,) if situation.priority.outside else ()
-    started = situation.pod.fact.started
+    started, settings = situation.pod.fact.started, situation.settings
     return update_priority.reasons(
         situation.priority,
         age=None if started is None else situation.at - started,
@@ -139,11 +141,11 @@ def restarts(situation: PodSituation) -> bool:
     return False
 
 
-def stuck(situation: PodSituation, settings: UpdateSettings) -> bool:
+def stuck(situation: PodSituation) -> bool:
     """Whether a resize that was begun will not come about."""
     since, resize = situation.history.resizing, situation.pod.fact.resize
     waited = timedelta(milliseconds=0 if since is None else situation.now - since)
-    overdue = settings.disruption.overdue(GroupReplica(resize=resize, resizing_for=waited))
+    overdue = situation.settings.disruption.overdue(GroupReplica(resize=resize, resizing_for=waited))
     return overdue or (resize is ResizeState.NONE and situation.history.resize_failed)
 
 
@@ -167,7 +169,7 @@ def keeps_service_class(situation: PodSituation) -> bool:
     return service_class(before) == service_class(after)
 
 
-def _in_place(situation: PodSituation, settings: UpdateSettings) -> bool:
+def _in_place(situation: PodSituation) -> bool:
     """In place first; not if the policy says otherwise, a resize is stuck, or the pod's class of service would change.
 
     A revert is always in place: a restart alone puts nothing back.
@@ -178,7 +180,7 @@ def _in_place(situation: PodSituation, settings: UpdateSettings) -> bool:
         case UpdateMode.IN_PLACE:
             return True
         case UpdateMode.IN_PLACE_OR_RECREATE:
-            return not stuck(situation, settings) and keeps_service_class(situation)
+            return not stuck(situation) and keeps_service_class(situation)
         case _:
             return False
 

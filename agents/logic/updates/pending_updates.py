@@ -18,7 +18,9 @@ from schemas.facts.pods import PodPhase
 from schemas.policies.control import Mode
 
 _BUDGETS = ("workload-budget", "namespace-budget", "budget")
-WAITING = frozenset({"warm-up", "phase", "resizing", "unchanged", "cool-down", "tolerance", *_BUDGETS, "rate"})
+WAITING = frozenset(
+    {"warm-up", "pod-warm-up", "phase", "schedule", "resizing", "unchanged", "cool-down", "tolerance", *_BUDGETS, "rate"}
+)
 """Guards that pass by themselves."""
 
 

@@ -4,13 +4,17 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from agents.logic.guards import budget, shared_guards
+from agents.logic.guards import budget, budget_schedules, shared_guards
 from agents.logic.guards.budget import Headcount
+from agents.logic.guards.budget_schedules import ScheduledBudget
 from agents.logic.guards.shared_guards import ControlRecord, Objection
+from agents.logic.resources import resource_lists
+from agents.logic.resources.resource_lists import Container
 from agents.logic.updates import disruption
 from agents.logic.updates.candidate import Candidate, infeasible, keeps_service_class, restarts, stuck
 from agents.logic.updates.disruption import ReplicaCounts, ReplicaGroup
-from agents.logic.updates.update_settings import UpdateSettings
+from agents.logic.updates.update_priority import UpdateReason, admitted
+from agents.logic.updates.update_settings import UpdaterProfile, UpdateSettings
 from agents.logic.updates.updater_state import WorkloadEviction
 from schemas.decisions.recommendations import CitedRules
 from schemas.facts.pods import PodPhase, ResizeState
@@ -49,7 +53,21 @@ class ClusterSituation:
     @property
     def budget(self) -> Fraction:
         """The share of pods that may be away or being changed at one time."""
-        return shared_guards.budget(self.control, self.settings.budget)
+        return self._at_most(shared_guards.budget(self.control, self.settings.budget))
+
+    def workload_budget(self, said: Fraction | None) -> Fraction:
+        """The same for one workload, whose policy may have `said` another share."""
+        return self.budget if said is None else self._at_most(said)
+
+    @property
+    def scheduled(self) -> ScheduledBudget | None:
+        """The smallest of the budgets that hold at this time."""
+        return budget_schedules.in_force(self.settings.budget_schedules, self.now)
+
+    def _at_most(self, share: Fraction) -> Fraction:
+        if self.settings.profile == UpdaterProfile.UPSTREAM:
+            return Fraction(1.0)
+        return share if self.scheduled is None else min(share, self.scheduled.share)
 
 
 Guard = Callable[[Candidate, ClusterSituation], str | None]
@@ -116,6 +134,30 @@ def _blind(_candidate: Candidate, cluster: ClusterSituation) -> str | None:
     return shared_guards.blind(fact="pod fact", now=cluster.now, seen=cluster.facts_seen, within=cluster.settings.facts_within)
 
 
+def _pod_warm_up(candidate: Candidate, cluster: ClusterSituation) -> str | None:
+    warm_up, started = cluster.settings.pod_warm_up, candidate.situation.pod.fact.started
+    if not warm_up or {UpdateReason.QUICK_OOM, UpdateReason.REVERT} & set(candidate.why):
+        return None
+    ran = 0.0 if started is None else (candidate.situation.at - started).total_seconds()
+    return None if ran >= warm_up else f"the pod has run for {ran:g} s; it is left alone for {warm_up:g} s"
+
+
+def _requirements(candidate: Candidate, _cluster: ClusterSituation) -> str | None:
+    situation, vpa = candidate.situation, candidate.situation.policy.policy.vpa
+    if vpa is None or not vpa.requirements or situation.recommended.reverted is not None:
+        return None
+    containers = [Container(c.name, resource_lists.of_amounts(c.requests)) for c in situation.pod.fact.containers]
+    advice = tuple(map(resource_lists.of_recommendation, situation.recommended.containers))
+    return None if admitted(containers, advice, vpa.requirements) else f"VPA '{vpa.key}' has requirements that no container meets"
+
+
+def _schedule(_candidate: Candidate, cluster: ClusterSituation) -> str | None:
+    scheduled = cluster.scheduled
+    if scheduled is None or scheduled.share:
+        return None
+    return f"the budget is 0 now, for {scheduled.seconds // 60} minutes from each '{scheduled.cron}' on"
+
+
 def _stale(candidate: Candidate, cluster: ClusterSituation) -> str | None:
     taken, within = candidate.situation.recommended.turn, cluster.settings.recommendation_within
     return shared_guards.stale(what="recommendation", now=cluster.now, taken=taken, within=within)
@@ -126,10 +168,10 @@ def _phase(candidate: Candidate, _cluster: ClusterSituation) -> str | None:
     return None if phase is PodPhase.RUNNING else f"the pod is {phase.value}, not Running"
 
 
-def _resizing(candidate: Candidate, cluster: ClusterSituation) -> str | None:
+def _resizing(candidate: Candidate, _cluster: ClusterSituation) -> str | None:
     state, situation = candidate.situation.pod.fact.resize, candidate.situation
     if candidate.action is Action.EVICT:
-        if state is ResizeState.NONE or stuck(situation, cluster.settings):
+        if state is ResizeState.NONE or stuck(situation):
             return None
     elif infeasible(situation):
         return "the pod's node could never hold what was asked for, and no less is asked for now"
@@ -176,8 +218,9 @@ def _group(candidate: Candidate, cluster: ClusterSituation) -> ReplicaGroup | No
     return disruption.group(counts, mode, cluster.settings.disruption)
 
 
-def _workload_budget(_candidate: Candidate, cluster: ClusterSituation) -> str | None:
-    return budget.over_budget("workload", cluster.workload, cluster.budget)
+def _workload_budget(candidate: Candidate, cluster: ClusterSituation) -> str | None:
+    share = cluster.workload_budget(candidate.situation.policy.policy.guards.budget)
+    return budget.over_budget("workload", cluster.workload, share)
 
 
 def _namespace_budget(_candidate: Candidate, cluster: ClusterSituation) -> str | None:
@@ -200,13 +243,16 @@ GUARDS: tuple[tuple[str, Guard], ...] = (
     ("warm-up", _warm_up),
     ("blind", _blind),
     ("stale", _stale),
+    ("requirements", _requirements),
     ("phase", _phase),
+    ("pod-warm-up", _pod_warm_up),
     ("resizing", _resizing),
     ("service-class", _service_class),
     ("unchanged", _unchanged),
     ("cool-down", _cool_down),
     ("replicas", _replicas),
     ("tolerance", _tolerance),
+    ("schedule", _schedule),
     ("workload-budget", _workload_budget),
     ("budget", _cluster_budget),
     ("namespace-budget", _namespace_budget),

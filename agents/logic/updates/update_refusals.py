@@ -1,20 +1,23 @@
 """Refusals: which guard holds back pods of a workload, and how many. Each is decided once, not again in each interval.
 
-It is decided anew when the guard comes back after it was gone, and when it holds back at least twice or at most half as many pods
-as was said last. So a roll-out of thousands of pods is told in a few records, and a number that only wavers in none.
+It is decided anew when the guard comes back after it was gone for an hour, and when it holds back at least twice as many pods as
+was said. So a roll-out of thousands of pods is told in a few records, and neither guards that take turns nor a number that wavers
+is told again and again.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from agents.engine.tables.object_table import ObjectTable
 from agents.logic.guards.shared_guards import Objection
 from agents.logic.updates.candidate import Candidate
 from agents.logic.updates.update_guards import ClusterSituation
-from agents.logic.updates.updater_state import RefusedPods
+from agents.logic.updates.updater_state import NONE_REFUSED, RefusedPods
 
 _TELLING = 2
-"""How many times more or fewer pods are news."""
+"""How many times more pods are news."""
+_FORGOTTEN = 3_600_000
+"""Turns (milliseconds) after which a guard that comes back is news."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,19 +45,22 @@ class IntervalRefusals:
             Refusal(candidate, situation, objection) if known is None else replace(known, pods=known.pods + 1)
         )
 
-    def news(self) -> Iterator[Refusal]:
-        """The refusals to be decided, and the table is as they say."""
-        for workload in [key for key in self._table if key not in self._found]:
-            self._table.remove(workload)
-        for workload, guards in self._found.items():
-            said = (self._table.get(workload) or RefusedPods()).guards
-            now = {name: _said(said.get(name, 0), refusal.pods) for name, refusal in guards.items()}
-            if now != said:
-                self._table.upsert(workload, RefusedPods(now))
-            yield from (refusal for name, refusal in guards.items() if now[name] != said.get(name))
+    def news(self, now: int) -> Iterator[Refusal]:
+        """The refusals to be decided in turn `now`, and the table is as they say."""
+        for workload in [*self._found, *(key for key in list(self._table) if key not in self._found)]:
+            found, before = self._found.get(workload, {}), self._table.get(workload) or NONE_REFUSED
+            after, news = _told(before, found, now)
+            if not after.guards:
+                self._table.remove(workload)
+            elif after != before:
+                self._table.upsert(workload, after)
+            yield from news
 
 
-def _said(before: int, pods: int) -> int:
-    """The number that is said: the one before, while the new one tells nothing."""
-    told = before // _TELLING < pods < before * _TELLING
-    return before if told else pods
+def _told(before: RefusedPods, found: Mapping[str, Refusal], now: int) -> tuple[RefusedPods, list[Refusal]]:
+    """What will have been said of a workload, and what of it is said now."""
+    gone = {name: before.gone.get(name, now) for name in before.guards if name not in found}
+    guards = {name: pods for name, pods in before.guards.items() if now - before.gone.get(name, now) < _FORGOTTEN}
+    news = [refusal for name, refusal in found.items() if refusal.pods >= _TELLING * guards.get(name, 0)]
+    guards.update((refusal.objection.guard, refusal.pods) for refusal in news)
+    return RefusedPods(guards, {name: since for name, since in gone.items() if name in guards}), news

@@ -1,17 +1,34 @@
-"""Settings of the updater. Defaults are upstream's; where upstream has no such setting, the text says so."""
+"""Settings of the updater, and what a policy or a profile makes of them.
 
-from dataclasses import dataclass
+Defaults are upstream's; where upstream has no such setting, the text says so.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from datetime import timedelta
+from enum import StrEnum
+from typing import Any
 
+from agents.logic.guards import budget_schedules
 from agents.logic.updates.disruption import DisruptionRules
+from schemas.policies.guard_overrides import NO_OVERRIDES, GuardOverrides
 from schemas.policies.vpa import DEFAULT_RECOMMENDER
 from schemas.units import Fraction, Seconds
+
+
+class UpdaterProfile(StrEnum):
+    """UPSTREAM holds back what the VPA's updater holds back and nothing else; ULLAGE has guards of its own."""
+
+    ULLAGE = "ullage"
+    UPSTREAM = "upstream"
 
 
 @dataclass(frozen=True, slots=True)
 class UpdateSettings:
     """When pods may be changed, and how many at a time."""
 
+    profile: str = UpdaterProfile.ULLAGE
+    """`upstream` holds back what the VPA's updater holds back and nothing else, whatever the settings of our own guards say."""
     interval: Seconds = Seconds(60.0)
     """Pods are looked at once in this time of events."""
     threshold: Fraction = Fraction(0.1)
@@ -32,14 +49,20 @@ class UpdateSettings:
     """A resize that is still going on after this time becomes an eviction."""
     budget: Fraction = Fraction(0.1)
     """Share of a cluster's pods that may be away or being changed, where no control record says another. Not upstream's."""
+    budget_schedules: str = ""
+    """Smaller budgets at certain times, such as `0% @ 0 9 * * mon-fri for 8h; 5% @ 0 1 * * * for 90m`. Not upstream's."""
     protected_namespaces: str = "kube-system"
     """Namespaces whose pods are left alone, separated by commas; `*` stands for any text. Not upstream's."""
     honor_opt_outs: bool = True
     """Pods whose annotations ask cluster-autoscaler or Karpenter not to evict them are not evicted. Not upstream's."""
+    honor_hpas: bool = True
+    """A resource that a HorizontalPodAutoscaler of the workload scales by is left to it. Not upstream's."""
     unchanged_pause: Seconds = Seconds(3600.0)
     """No pod of a workload is evicted for this long after one came back as it was, or as nobody recommended. Not upstream's."""
     rate: int = 100
     """Plans in one interval for each cluster, at most. Upstream has no limit by default."""
+    pod_warm_up: Seconds = Seconds(0.0)
+    """A pod is left alone for this long after its start, unless an OOM kill or a revert is the reason. Not upstream's."""
     warm_up: Seconds = Seconds(300.0)
     """No plan in this time after the stage's first turn. Not upstream's."""
     facts_within: Seconds = Seconds(6 * 3600.0)
@@ -50,6 +73,25 @@ class UpdateSettings:
     """No second plan for a pod in this time. Not upstream's."""
     expires: Seconds = Seconds(300.0)
     """A plan is void after this time. Not upstream's."""
+
+    def faults(self) -> Iterator[tuple[str, str]]:
+        """The name of each setting that cannot be, and why."""
+        if self.profile not in set(UpdaterProfile):
+            yield "profile", f"it is 'ullage' or 'upstream', not '{self.profile}'"
+        try:
+            budget_schedules.parse(self.budget_schedules)
+        except ValueError as error:
+            yield "budget_schedules", str(error)
+
+    def governed_by(self, guards: GuardOverrides) -> "UpdateSettings":
+        """The settings for workloads whose policy says this of the guards, with what the profile makes of them."""
+        found = replace(self, **said) if (said := dict[str, Any](guards.said)) else self
+        return _upstream(found) if found.profile == UpdaterProfile.UPSTREAM else found
+
+    @property
+    def in_force(self) -> "UpdateSettings":
+        """The settings with what the profile makes of them."""
+        return self.governed_by(NO_OVERRIDES)
 
     @property
     def disruption(self) -> DisruptionRules:
@@ -71,14 +113,38 @@ class UpdateRules(UpdateSettings):
     """VPA objects count that name this recommender; `default` also stands for those that name none."""
 
 
-UPSTREAM = UpdateSettings(
-    in_place_skips_disruption=False,
-    budget=Fraction(1.0),
-    protected_namespaces="",
-    honor_opt_outs=False,
-    unchanged_pause=Seconds(0.0),
-    rate=1_000_000,
-    warm_up=Seconds(0.0),
-    cool_down=Seconds(0.0),
-)
-"""As upstream: none of our own guards holds anything back. The cluster's control record needs budget 1, too."""
+class SettingsCache:
+    """The settings in force for each policy, worked out once."""
+
+    def __init__(self, settings: UpdateSettings) -> None:
+        self._settings, self.own = settings, settings.in_force
+        self._found: dict[GuardOverrides, UpdateSettings] = {NO_OVERRIDES: self.own}
+
+    def of(self, guards: GuardOverrides) -> UpdateSettings:
+        """The settings for workloads whose policy says this of the guards."""
+        found = self._found.get(guards)
+        if found is None:
+            if len(self._found) >= _REMEMBERED:
+                self._found = {NO_OVERRIDES: self.own}
+            found = self._found[guards] = self._settings.governed_by(guards)
+        return found
+
+
+_REMEMBERED = 1000
+
+
+def _upstream(settings: UpdateSettings) -> UpdateSettings:
+    """None of our own guards holds anything back."""
+    return replace(
+        settings,
+        budget=Fraction(1.0),
+        budget_schedules="",
+        protected_namespaces="",
+        honor_opt_outs=False,
+        honor_hpas=False,
+        unchanged_pause=Seconds(0.0),
+        rate=1_000_000,
+        pod_warm_up=Seconds(0.0),
+        warm_up=Seconds(0.0),
+        cool_down=Seconds(0.0),
+    )

@@ -19,7 +19,7 @@ from agents.logic.updates import plan_builder
 from agents.logic.updates.candidate import Candidate, PodSituation, PriorityCache, candidate
 from agents.logic.updates.update_guards import ClusterSituation, first_objection
 from agents.logic.updates.update_refusals import IntervalRefusals
-from agents.logic.updates.update_settings import UpdateRules, UpdateSettings
+from agents.logic.updates.update_settings import SettingsCache, UpdateRules, UpdateSettings
 from agents.logic.updates.updater_state import NO_HISTORY, OpenPlan, PodHistory, UpdaterState, WorkloadEviction
 from schemas import times
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned
@@ -62,7 +62,11 @@ class ClusterCandidates:
             workload = each.situation.workload
             namespace = self.namespaces[workload.split("/")[1]]
             situation = replace(
-                situation, workload=self.counts[workload], namespace=namespace, evicted=self.evictions.get(workload)
+                situation,
+                workload=self.counts[workload],
+                namespace=namespace,
+                evicted=self.evictions.get(workload),
+                settings=each.situation.settings,
             )
             objection = first_objection(each, situation)
             yield each, situation, objection
@@ -87,7 +91,7 @@ class Updater(PartedState):
         self.policies = Policies(settings.recommender)
         self.clusters = UpdaterState(self.policies)
         self.turns: ObjectTable[TurnsTaken] = ObjectTable("marks", TurnsTaken, 1)
-        self._priorities = PriorityCache()
+        self._priorities, self._settings = PriorityCache(), SettingsCache(settings)
         super().__init__(*self.policies.tables(), self.turns, *self.clusters.tables(), self.rules.table)
 
     def step(self, turn: Turn) -> Sequence[Decided]:
@@ -138,7 +142,7 @@ class Updater(PartedState):
         decided: list[Decided] = []
         for cluster in self.candidates():
             decided += self._plan(turn, cluster, refusals)
-        for each in refusals.news():
+        for each in refusals.news(turn.number):
             refusal = plan_builder.refusal(each, turn, self.partition)
             decided.append(plan_builder.decided(refusal, each.candidate, each.situation))
         return decided
@@ -179,7 +183,7 @@ class Updater(PartedState):
             workload=total,
             namespace=total,
             planned=0,
-            settings=self.settings,
+            settings=self._settings.own,
             rules=self.rules.cited,
         )
 
@@ -199,13 +203,13 @@ class Updater(PartedState):
         recommended = None if policy is None else self.clusters.wanted(workload, now)
         if policy is None or recommended is None:
             return []
-        found = []
+        found, settings = [], self._settings.of(policy.policy.guards)
         for uid, pod in sorted(self.clusters.pods_of[workload].items()):
             history = self._history(uid, fresh=fresh)
             if pod.fact.phase in _ENDED or history.has_plan(now):
                 continue
             priority = self._priorities.of(pod, recommended)
-            each = candidate(PodSituation(now, workload, pod, recommended, policy, history, priority), self.settings)
+            each = candidate(PodSituation(now, workload, pod, recommended, policy, history, priority, settings))
             if each is not None:
                 found.append(each)
         return found

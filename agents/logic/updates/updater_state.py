@@ -76,8 +76,8 @@ class RevertRecord:
 class OpenPlan:
     """A plan that has no final outcome yet. `expires` is the last turn in which it may still be carried out.
 
-    `done`: the cluster accepted an eviction, and the pod is on its way out. `expect`: what the pod requested. `asks`: what a resize
-    asks for.
+    `done`: the cluster accepted an eviction, and the pod is on its way out. `expect`: what the pod requested. `asks`: what a
+    resize asks for.
     """
 
     id: str
@@ -109,9 +109,13 @@ class PodHistory:
 
 @dataclass(frozen=True, slots=True)
 class RefusedPods:
-    """How many pods of a workload each guard held back when it was said last."""
+    """How many pods of a workload each guard held back when it was said last.
+
+    `gone`: the first turn in which a guard that is not forgotten yet held nothing back any more.
+    """
 
     guards: Mapping[str, int] = field(default_factory=dict)
+    gone: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +126,7 @@ class LastPodFact:
 
 
 NO_HISTORY = PodHistory()
+NONE_REFUSED = RefusedPods()
 
 
 class UpdaterState:

@@ -13,13 +13,14 @@ from agents.logic.replicas import forecaster, plan_decisions, scaling_checks
 from agents.logic.replicas.forecaster_settings import ForecasterSettings
 from agents.logic.stage_rules import fault
 from agents.logic.updates import plan_builder, updater
-from agents.logic.updates.update_settings import UpdateRules
+from agents.logic.updates.update_settings import UpdateRules, UpdateSettings
 from agents.logic.usage import usage_checks
 from agents.logic.vertical import recommender_stage, vertical_checks
 from agents.logic.vertical.vertical_settings import VerticalSettings
 from schemas import bounds
 from schemas.names import Workload
 from schemas.policies.rules import StageRulesChanged
+from schemas.policies.vertical import VerticalPolicyChanged
 
 _RULES = {
     (recommender_stage.NAME, recommender_stage.PROGRAM): VerticalSettings,
@@ -44,6 +45,9 @@ def _reasons(event: Event) -> Iterator[str]:
     if isinstance(event, StageRulesChanged) and (kind := _RULES.get((event.stage, event.program))) is not None:
         odd = fault(kind, event.settings)
         yield from () if odd is None else (odd,)
+    if isinstance(event, VerticalPolicyChanged):
+        odd = fault(UpdateSettings, event.guards.said)
+        yield from () if odd is None else (odd.replace("settings.", "guards.", 1),)
     yield from usage_checks.reasons(event)
     yield from vertical_checks.reasons(event)
     yield from scaling_checks.reasons(event)

@@ -5,8 +5,8 @@ time and no outcome names it yet. One that is too old to know whether it has an 
 After each decision an outcome is appended before the next is begun. A crash between act and outcome is harmless: a handler looks
 at the world first, finds it as decided, and says so. That holds for a decision that may no longer be carried out, too: if this
 process or one before it may have acted on it, the world is asked before the outcome says that nothing was done. What takes
-several steps is taken back, if the handler knows how, before the outcome says that it did not work. What the cluster accepted and is
-not done with yet is followed, also beyond the plan's end and under a pause, for `FOLLOWED` at the most.
+several steps is taken back, if the handler knows how, before the outcome says that it did not work. What the cluster accepted
+and is not done with yet is followed, also beyond the plan's end and under a pause, for `FOLLOWED` at the most.
 The executor decides nothing; what to do is the handler's business.
 """
 

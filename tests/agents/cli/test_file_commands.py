@@ -75,7 +75,7 @@ def test_why_names_the_pod_the_recommendation_and_the_outcome(
     said = capsys.readouterr().out
     assert "resize planned" in said
     assert "requests recommended" in said
-    assert "the cluster accepted the new amounts" in said
+    assert "the new amounts are in force" in said
 
 
 def test_why_of_nobody_is_a_sentence(played: tuple[Path, DayState], capsys: pytest.CaptureFixture[str]) -> None:

@@ -448,22 +448,32 @@ def test_a_workload_has_one_refusal_for_each_guard_which_says_how_many_pods_it_h
     assert refused.because["pods"]["workload"]["being_changed"] == 2
 
 
-def test_a_refusal_is_said_again_when_twice_or_half_as_many_pods_are_held_back() -> None:
+def test_a_refusal_is_said_again_when_twice_as_many_pods_are_held_back() -> None:
     pods = [pod(f"p{i}", START) for i in range(8)]
     stage = open_stage(*pods[:4], control=apply(paused=True))
     assert [d.pods for d in at_once(stage)] == [4]
     assert look(stage, LATER + MINUTE, pod_changes_by_cluster=pods[4:7]) == []
     assert [d.pods for d in look(stage, LATER + 2 * MINUTE, pod_changes_by_cluster=pods[7:])] == [8]
     gone = [PodDeleted(when(LATER), API, each.pod) for each in pods[3:]]
-    assert [d.pods for d in look(stage, LATER + 3 * MINUTE, pod_changes_by_cluster=gone)] == [3]
+    assert look(stage, LATER + 3 * MINUTE, pod_changes_by_cluster=gone) == []
 
 
-def test_a_refusal_whose_guard_was_gone_is_said_again() -> None:
+@pytest.mark.parametrize(("minutes", "said"), [(60, 0), (61, 1)])
+def test_a_refusal_whose_guard_was_gone_for_an_hour_is_said_again(minutes: int, said: int) -> None:
     stage = open_stage(control=apply(paused=True), mode=UpdateMode.OFF)
     assert only_guard(at_once(stage)) == "mode"
     look(stage, LATER + MINUTE, recommendations_by_cluster=[recommend(LATER + MINUTE, low=0.5, target=1.0, high=2.0)])
-    later = LATER + 2 * MINUTE
-    assert only_guard(look(stage, later, recommendations_by_cluster=[recommend(later)])) == "mode"
+    later = LATER + minutes * MINUTE
+    assert len(look(stage, later, recommendations_by_cluster=[recommend(later)])) == said
+
+
+def test_guards_that_take_turns_are_each_said_once() -> None:
+    stage = open_stage(control=apply(paused=True))
+    said = [only_guard(at_once(stage))]
+    for number in range(1, 20):
+        mode = UpdateMode.OFF if number % 2 else UpdateMode.IN_PLACE_OR_RECREATE
+        said += [d.guard for d in look(stage, LATER + number * MINUTE, policies=[policy(mode)])]
+    assert said == ["paused", "mode"]
 
 
 def test_a_deleted_pod_is_forgotten() -> None:

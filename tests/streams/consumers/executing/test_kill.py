@@ -114,7 +114,7 @@ def run_until_finished(arguments: list[str], cluster: DeadlyCluster, log: FileLo
                 assert child.returncode == -signal.SIGKILL
                 kills += 1
                 child = start(arguments)
-            if len(cluster.accepted) == wanted and kills == 2:  # noqa: PLR2004  # as many as there will be
+            if len(cluster.accepted) == wanted and kills == 2:  # as many as there will be
                 cluster.advance(START + timedelta(minutes=3))
                 log.append([tick(TOPICS_2.wire("control"), HOME, int(cluster.now.timestamp() * 1000))])
             time.sleep(0.1)

@@ -1,0 +1,65 @@
+"""Budgets that hold at certain times: a list such as `0% @ 0 9 * * mon-fri for 8h; 5% @ 0 1 * * * for 90m`.
+
+Each entry has a share of the pods, when it begins (cron, in UTC unless it names a zone of its own), and for how long it holds. Of
+all that hold at a moment the smallest counts, as in Karpenter's disruption budgets. A share of 0 lets nothing be changed.
+"""
+
+import re
+from dataclasses import dataclass
+from datetime import UTC
+from functools import lru_cache
+
+from agents.logic import cron_schedules
+from schemas.units import Fraction
+
+_ENTRY = re.compile(r"(?P<share>\d{1,3}(\.\d{1,6})?)%\s+@\s+(?P<cron>.{1,200}?)\s+for\s+(?P<count>\d{1,5})(?P<unit>[mhd])")
+_UNITS = {"m": 60, "h": 3600, "d": 86_400}
+_MOST = 31 * 86_400
+"""Seconds for which one entry may hold."""
+_MOST_ENTRIES = 50
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduledBudget:
+    """One entry: a share, and for how many seconds it holds from each moment of the schedule on."""
+
+    share: Fraction
+    cron: str
+    seconds: int
+
+    def holds(self, now: int) -> bool:
+        """Whether it holds at a moment, in seconds since the epoch."""
+        begun = cron_schedules.parse(self.cron).next(now - self.seconds, UTC)
+        return begun is not None and begun <= now
+
+
+@lru_cache(maxsize=1024)
+def parse(text: str) -> tuple[ScheduledBudget, ...]:
+    """The entries; none for an empty text. Raises ValueError that quotes the entry."""
+    entries = [entry.strip() for entry in text.split(";") if entry.strip()]
+    if len(entries) > _MOST_ENTRIES:
+        raise ValueError(f"it has {len(entries)} entries; at most {_MOST_ENTRIES} make sense")
+    return tuple(map(_entry, entries))
+
+
+@lru_cache(maxsize=256)
+def in_force(text: str, now: int) -> ScheduledBudget | None:
+    """The smallest budget that holds in turn `now` (milliseconds); None when none does."""
+    holding = [entry for entry in parse(text) if entry.holds(now // 1000)] if text else []
+    return min(holding, key=lambda entry: entry.share, default=None)
+
+
+def _entry(text: str) -> ScheduledBudget:
+    match = _ENTRY.fullmatch(text)
+    if match is None:
+        raise ValueError(f"'{text}' is not of the form 0% @ 0 9 * * mon-fri for 8h")
+    share, seconds = float(match["share"]) / 100, int(match["count"]) * _UNITS[match["unit"]]
+    if share > 1:
+        raise ValueError(f"'{text}' has a share of more than 100%")
+    if not 0 < seconds <= _MOST:
+        raise ValueError(f"'{text}' holds for {seconds} s; it can be from 1 s to {_MOST} s")
+    try:
+        cron_schedules.parse(match["cron"])
+    except ValueError as error:
+        raise ValueError(f"'{text}' has no schedule: {error}") from error
+    return ScheduledBudget(Fraction(share), match["cron"], seconds)

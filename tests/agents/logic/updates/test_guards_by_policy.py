@@ -1,0 +1,137 @@
+"""What a policy, a VPA, a profile and a schedule make of the guards."""
+
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from agents.logic.updates.update_settings import UpdateSettings
+from agents.logic.updates.updater import Updater
+from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
+from schemas.decisions.recommendations import ContainerRecommendation, LastOomKill, RequestsRecommended
+from schemas.names import Amounts, Place, PodName, Workload
+from schemas.policies.control import ControlChanged, Mode
+from schemas.policies.guard_overrides import GuardOverrides
+from schemas.policies.vertical import UpdateMode, VerticalPolicyChanged
+from schemas.policies.vpa import ChangeRequirement, EvictionRequirement, TargetRef, VpaChanged
+from schemas.units import Fraction, Seconds
+from tests.support.cluster_events import API, GIB, MINUTE, START, pod, turn, when
+
+LATER = START + 10 * MINUTE
+"""After the warm-up; START is a midnight."""
+TEN = [pod(f"p{i}", START) for i in range(10)]
+OTHER = Workload("demo", "web", "Deployment", "other")
+
+
+def policy(mode: Any = UpdateMode.IN_PLACE_OR_RECREATE, **more: Any) -> Any:
+    return VerticalPolicyChanged(when(START), more.pop("target", "*"), "1", mode, **more)
+
+
+def vpa(**more: Any) -> Any:
+    made = {"target_ref": TargetRef("Deployment", "api"), "selector": (), "update_mode": UpdateMode.RECREATE, **more}
+    return VpaChanged(when(START), "demo", "web", "api", when(START), **made)
+
+
+def decide(pods: Any, policies: Any, *, budget: float = 1.0, oom: Any = None, high: float = 0.5, **settings: Any) -> Any:
+    """What is decided for pods of 1 core, for which 0.2 cores are recommended, ten minutes after midnight."""
+    stage = Updater(replace(UpdateSettings(), **settings), 0)
+    control = ControlChanged(when(START), "demo", Mode.APPLY, budget=Fraction(budget))
+    stage.step(turn(START, policies=policies, control=[control], pod_changes_by_cluster=pods))
+    low, target, most = (Amounts(cores, GIB) for cores in (0.1, 0.2, high))  # type: ignore[arg-type]  # units
+    container = ContainerRecommendation("app", low, target, most, target)
+    recommended = [
+        RequestsRecommended(f"recommender/0/{LATER}/requests/{w.key}", when(LATER), w, (container,), {}, last_oom=oom)
+        for w in (API, OTHER)
+    ]
+    return [each.event for each in stage.step(turn(LATER, recommendations_by_cluster=recommended))]
+
+
+def plans(decided: Any) -> int:
+    return sum(not isinstance(each, UpdateRefused) for each in decided)
+
+
+def guards(decided: Any) -> set[str]:
+    return {each.guard for each in decided if isinstance(each, UpdateRefused)}
+
+
+def killed(name: str, at: int) -> LastOomKill:
+    return LastOomKill(when(at), PodName("web", name, f"uid-{name}"), "app", None, counted=True, place=Place("oom-events", 0, 1))
+
+
+@pytest.mark.parametrize(
+    ("text", "planned", "guard"),
+    [
+        ("0% @ 10 0 * * * for 1h", 0, {"schedule"}),
+        ("10% @ 0 0 * * * for 11m", 1, {"workload-budget"}),
+        ("10% @ 0 0 * * * for 9m", 10, set()),
+        ("10% @ 0 1 * * * for 1h; 0% @ 0 2 * * * for 1h", 10, set()),
+        ("50% @ 0 0 * * * for 1h; 20% @ 0 0 * * * for 1h", 2, {"workload-budget"}),
+        ("0% @ CRON_TZ=Europe/Berlin 0 1 * * thu for 1h", 0, {"schedule"}),
+    ],
+)
+def test_of_the_budgets_that_hold_at_a_time_the_smallest_counts(text: str, planned: int, guard: set[str]) -> None:
+    decided = decide(TEN, [policy()], budget_schedules=text, eviction_tolerance=1.0)
+    assert (plans(decided), guards(decided)) == (planned, guard)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("10% at nine", "'10% at nine' is not of the form"),
+        ("101% @ 0 9 * * * for 1h", "has a share of more than 100%"),
+        ("10% @ 0 9 * * for 1h", "has 4 fields, not 5"),
+        ("10% @ 0 9 * * * for 32d", "it can be from 1 s to 2678400 s"),
+    ],
+)
+def test_a_schedule_that_makes_no_sense_is_named(text: str, says: str) -> None:
+    [(name, why)] = UpdateSettings(budget_schedules=text).faults()
+    assert name == "budget_schedules"
+    assert says in why
+
+
+def test_a_policy_sets_the_guards_of_its_workloads_alone() -> None:
+    pods = [pod(f"{w.name}{i}", START, workload=w) for w in (API, OTHER) for i in range(10)]
+    ours = policy(target=API.key, guards=GuardOverrides(budget=Fraction(0.1)))
+    decided = decide(pods, [policy(), ours], budget=0.4, eviction_tolerance=1.0)
+    found = Counter(each.workload.name for each in decided if isinstance(each, ResizePlanned))
+    assert found == {"api": 1, "other": 4}
+
+
+@pytest.mark.parametrize("of_policy", [True, False])
+def test_the_profile_upstream_holds_back_what_upstream_does_and_nothing_else(*, of_policy: bool) -> None:
+    pods = [replace(each, opted_out="karpenter.sh/do-not-disrupt=true") for each in TEN]
+    ours = policy(UpdateMode.RECREATE, guards=GuardOverrides(profile="upstream" if of_policy else None))
+    decided = decide(pods, [ours], budget=0.1, rate=3, profile="ullage" if of_policy else "upstream")
+    assert (plans(decided), guards(decided)) == (5, {"tolerance"})  # a half of ten may go
+
+
+def test_without_the_profile_the_same_pods_are_left_alone() -> None:
+    pods = [replace(each, opted_out="karpenter.sh/do-not-disrupt=true") for each in TEN]
+    assert guards(decide(pods, [policy(UpdateMode.RECREATE)], budget=0.1)) == {"opt-out"}
+
+
+@pytest.mark.parametrize(("count", "least", "guard"), [(2, 3, {"replicas"}), (1, 1, set()), (1, None, {"replicas"})])
+def test_a_vpas_own_minimum_of_replicas_counts(count: int, least: int | None, guard: set[str]) -> None:
+    decided = decide(TEN[:count], [vpa(min_replicas=least)])
+    assert guards(decided) == guard
+
+
+@pytest.mark.parametrize(("change", "guard"), [(ChangeRequirement.HIGHER, {"requirements"}), (ChangeRequirement.LOWER, set())])
+def test_a_pod_is_evicted_only_if_a_container_meets_the_vpas_requirements(change: ChangeRequirement, guard: set[str]) -> None:
+    decided = decide(TEN[:2], [vpa(requirements=(EvictionRequirement(("cpu",), change),))], eviction_tolerance=1.0)
+    assert guards(decided) == guard
+    assert guard or isinstance(decided[0], EvictionPlanned)
+
+
+@pytest.mark.parametrize(("within", "planned"), [(240.0, 0), (301.0, 1)])
+def test_a_vpas_own_time_for_quick_kills_counts(within: float, planned: int) -> None:
+    oom = killed("p1", START + 5 * MINUTE)
+    assert plans(decide(TEN[:2], [vpa(evict_after_oom=Seconds(within))], high=2.0, oom=oom)) == planned
+
+
+def test_a_young_pod_is_left_alone_but_not_after_an_oom_kill() -> None:
+    young = [replace(each, started=when(LATER - 5 * MINUTE)) for each in TEN[:3]]
+    decided = decide(young, [policy()], pod_warm_up=600.0, oom=killed("p2", LATER - MINUTE))
+    assert [(type(each), each.pod.name) for each in decided] == [(ResizePlanned, "p2"), (UpdateRefused, "p0")]
+    assert guards(decided) == {"pod-warm-up"}
