@@ -18,6 +18,7 @@ from schemas.decisions.replica_plans import ReplicasPlanned, ReplicasRefused
 from schemas.decisions.vpa_conditions import VpaConditionsDecided
 from schemas.facts import Fact
 from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged, PodDisruptionBudgetRemoved
+from schemas.facts.hpa_targets import HpaTargetChanged, HpaTargetRemoved
 from schemas.facts.load import LoadHistoryRead, LoadQueryFailed, LoadScraped
 from schemas.facts.node_groups import NodeGroupGone, NodeGroupSeen, NodeInstanceGone, NodeInstanceSeen, ScalingActivityFailed
 from schemas.facts.nodes import NodeChanged, NodeDetailsChanged, NodeDetailsRemoved, NodeRemoved
@@ -28,6 +29,7 @@ from schemas.facts.scheduled_pods import PodPlacementChanged, PodPlacementRemove
 from schemas.facts.sources import SourceReported
 from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
 from schemas.facts.vpa_checkpoints import CheckpointSeen
+from schemas.facts.webhook_leases import WebhookLeaseSeen
 from schemas.outcomes import ActionFinished, ObjectWritten, Outcome, StatusWritten
 from schemas.policies import Policy
 from schemas.policies.control import ControlChanged
@@ -99,6 +101,7 @@ class Catalogue:
 
 _POLICIES = ("policies", "policies-latest")
 _PODS = ("pod-changes", "pod-changes-by-cluster")
+_BY_CLUSTER = ("pod-changes-by-cluster",)
 _SCHEDULING = ("scheduling-changes",)
 _GROUPS = ("node-group-changes",)
 
@@ -110,6 +113,9 @@ CATALOGUE = Catalogue(
         Kind("pod-deleted", PodDeleted, _PODS),
         Kind("hpa-seen", HpaSeen, _PODS),
         Kind("hpa-gone", HpaGone, _PODS),
+        Kind("hpa-target-changed", HpaTargetChanged, _BY_CLUSTER),
+        Kind("hpa-target-removed", HpaTargetRemoved, _BY_CLUSTER),
+        Kind("webhook-lease-seen", WebhookLeaseSeen, _BY_CLUSTER),
         Kind("scale-seen", ScaleSeen, _PODS),
         Kind("load-scraped", LoadScraped, ("load-metrics",)),
         Kind("load-history-read", LoadHistoryRead, ("load-metrics",)),
@@ -125,8 +131,8 @@ CATALOGUE = Catalogue(
         Kind("pod-placement-removed", PodPlacementRemoved, _SCHEDULING),
         Kind("pod-disruption-budget-changed", PodDisruptionBudgetChanged, _SCHEDULING),
         Kind("pod-disruption-budget-removed", PodDisruptionBudgetRemoved, _SCHEDULING),
-        Kind("replica-controller-changed", ReplicaControllerChanged, _SCHEDULING),
-        Kind("replica-controller-removed", ReplicaControllerRemoved, _SCHEDULING),
+        Kind("replica-controller-changed", ReplicaControllerChanged, (*_SCHEDULING, *_BY_CLUSTER)),
+        Kind("replica-controller-removed", ReplicaControllerRemoved, (*_SCHEDULING, *_BY_CLUSTER)),
         Kind("node-group-seen", NodeGroupSeen, _GROUPS),
         Kind("node-group-gone", NodeGroupGone, _GROUPS),
         Kind("node-instance-seen", NodeInstanceSeen, _GROUPS),

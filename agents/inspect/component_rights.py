@@ -43,6 +43,7 @@ RIGHTS: Mapping[str, tuple[AccessRight, ...]] = {
         *_each("list watch", "", "events limitranges nodes pods replicationcontrollers"),
         *_each("list watch", "apps", "daemonsets deployments replicasets statefulsets"),
         *_each("list watch", "batch", "cronjobs jobs"),
+        *_each("list watch", "autoscaling", "horizontalpodautoscalers"),
         *_each("list watch", "policy", "poddisruptionbudgets"),
         *_each("list watch", _VPA, "verticalpodautoscalercheckpoints verticalpodautoscalers"),
         *_each("list watch", "autoscaling.crane.io", "effectivehorizontalpodautoscalers"),

@@ -16,6 +16,7 @@ from streams.clients.kube.api import Api
 from streams.errors import BadInput
 from streams.log_context import LogContext
 from streams.sources.kube.kube_source import NAME, SourceOptions
+from streams.sources.kube.watch.watched_resources import WebhookLease
 from streams.sources.kube.watch_threads import WatchThreads
 
 
@@ -28,7 +29,13 @@ def run(settings: Settings) -> None:
     with until_stopped(), telemetry_for(NAME, settings, readiness.reasons) as telemetry, log_factory.log(settings) as log:
         metrics = SourceMetrics(telemetry.registry, topics, NAME)
         context = LogContext.of(telemetry.observe(log, metrics), topics, ours.name)
-        options = SourceOptions(partial(event_time, settings), ours.namespaces, nodes=ours.nodes, replicas=ours.replicas)
+        options = SourceOptions(
+            partial(event_time, settings),
+            ours.namespaces,
+            nodes=ours.nodes,
+            replicas=ours.replicas,
+            webhook=WebhookLease(settings.webhook.lease_namespace or settings.webhook.namespace, settings.webhook.lease),
+        )
         readiness.threads = threads = WatchThreads(api, context, options)
         note(f"watching cluster '{ours.name}' at {cluster_factory.address(ours)}")
 

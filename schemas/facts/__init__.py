@@ -1,6 +1,7 @@
 """Facts: what a source saw. Past tense, never a judgement."""
 
 from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged, PodDisruptionBudgetRemoved
+from schemas.facts.hpa_targets import HpaTargetChanged, HpaTargetRemoved
 from schemas.facts.load import LoadHistoryRead, LoadQueryFailed, LoadScraped
 from schemas.facts.node_groups import NodeGroupGone, NodeGroupSeen, NodeInstanceGone, NodeInstanceSeen, ScalingActivityFailed
 from schemas.facts.nodes import NodeChanged, NodeDetailsChanged, NodeDetailsRemoved, NodeRemoved
@@ -11,6 +12,7 @@ from schemas.facts.scheduled_pods import PodPlacementChanged, PodPlacementRemove
 from schemas.facts.sources import SourceReported
 from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
 from schemas.facts.vpa_checkpoints import CheckpointSeen
+from schemas.facts.webhook_leases import WebhookLeaseSeen
 
 SchedulingFact = (
     NodeDetailsChanged
@@ -23,6 +25,7 @@ SchedulingFact = (
     | ReplicaControllerChanged
     | ReplicaControllerRemoved
 )
+UpdateFact = HpaTargetChanged | HpaTargetRemoved | ReplicaControllerChanged | ReplicaControllerRemoved | WebhookLeaseSeen
 LoadFact = LoadScraped | LoadHistoryRead | LoadQueryFailed
 ReplicaFact = HpaSeen | HpaGone | ScaleSeen
 NodeGroupFact = NodeGroupSeen | NodeGroupGone | NodeInstanceSeen | NodeInstanceGone | ScalingActivityFailed
@@ -38,5 +41,6 @@ Fact = (
     | SchedulingFact
     | NodeGroupFact
     | ReplicaFact
+    | UpdateFact
     | LoadFact
 )

@@ -51,7 +51,9 @@ class ContainerSeen:
 class PodChanged:
     """A pod was created or its spec or status changed. Key: the workload; a copy is keyed by cluster.
 
-    `opted_out`: the annotation by which its owner asks that nobody evicts it; empty when there is none.
+    `opted_out`: the annotation by which its owner asks that nobody evicts it; empty when there is none. `controller`: its direct
+    controller as `kind/name`, such as a ReplicaSet; empty when it has none or nobody said. `observed`: the containers that
+    admission saw, as it noted them; None when it noted nothing.
     """
 
     at: datetime
@@ -67,6 +69,8 @@ class PodChanged:
     init_containers: tuple[ContainerSeen, ...] = ()
     qos: str = ""
     opted_out: str = ""
+    controller: str = ""
+    observed: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,6 +54,10 @@ class Pod:
     qos: str = ""
     opted_out: str = ""
     """The annotation by which the pod's owner asks that nobody evicts it; empty when there is none."""
+    controller: str = ""
+    """The direct controller as `kind/name`; empty when there is none."""
+    observed: str | None = None
+    """The containers that admission saw, as it noted them; None when it noted nothing."""
     resize_message: str = field(default="", compare=False)
     """What the kubelet says beside `resize`, for people."""
     version: str = field(default="", compare=False)

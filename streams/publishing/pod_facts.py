@@ -31,6 +31,8 @@ def pod_changed(pod: Pod, at: datetime) -> PodChanged:
         init_containers=pod.init_containers,
         qos=pod.qos,
         opted_out=pod.opted_out,
+        controller=pod.controller,
+        observed=pod.observed,
     )
 
 

@@ -11,8 +11,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 
+from schemas.facts.hpa_targets import HpaTargetChanged, HpaTargetRemoved
 from schemas.facts.nodes import NodeChanged, NodeRemoved
 from schemas.facts.pods import PodChanged, PodDeleted
+from schemas.facts.replica_controllers import ReplicaControllerChanged, ReplicaControllerRemoved
 from schemas.facts.usage import ContainerOOMKilled
 from schemas.names import PodName, Workload
 from schemas.policies.ehpa import EhpaChanged, EhpaRemoved
@@ -42,6 +44,8 @@ class PublishedState:
     vpas: dict[str, VpaChanged] = field(default_factory=dict)
     limits: dict[str, LimitRangeChanged] = field(default_factory=dict)
     ehpas: dict[str, EhpaChanged] = field(default_factory=dict)
+    hpas: dict[str, HpaTargetChanged] = field(default_factory=dict)
+    controllers: dict[str, ReplicaControllerChanged] = field(default_factory=dict)
 
     def record_pod(self, fact: PodChanged) -> None:
         """This fact about a pod is published."""
@@ -68,6 +72,8 @@ class PublishedState:
             return
         for uid in [uid for uid, (_, pod) in self.pods.items() if pod.namespace not in namespaces]:
             self.forget_pod(uid)
+        self.hpas = {name: hpa for name, hpa in self.hpas.items() if hpa.namespace in namespaces}
+        self.controllers = {name: one for name, one in self.controllers.items() if one.namespace in namespaces}
         self.vpas = {key: vpa for key, vpa in self.vpas.items() if vpa.namespace in namespaces}
         self.ehpas = {key: ehpa for key, ehpa in self.ehpas.items() if ehpa.namespace in namespaces}
         self.limits = {key: limit for key, limit in self.limits.items() if limit.namespace in namespaces}
@@ -99,6 +105,10 @@ def read_all(context: LogContext) -> PublishedState:
 def _apply_pod_record(state: PublishedState, record: Record, context: LogContext) -> None:
     """A record that cannot be read is passed over; the stages set it aside."""
     event = context.codec.decode_or_none(record)
+    if isinstance(event, HpaTargetChanged | HpaTargetRemoved | ReplicaControllerChanged | ReplicaControllerRemoved):
+        if event.cluster == context.cluster:
+            _apply_for_updates(state, event)
+        return
     if not isinstance(event, (PodChanged, PodDeleted, ContainerOOMKilled)) or event.workload.cluster != context.cluster:
         return
     if isinstance(event, PodChanged):
@@ -107,6 +117,20 @@ def _apply_pod_record(state: PublishedState, record: Record, context: LogContext
         state.forget_pod(event.pod.uid)
     else:
         state.record_kill(event.pod.uid, event.container, event.restarts)
+
+
+def _apply_for_updates(
+    state: PublishedState, event: HpaTargetChanged | HpaTargetRemoved | ReplicaControllerChanged | ReplicaControllerRemoved
+) -> None:
+    match event:
+        case HpaTargetChanged():
+            state.hpas[f"{event.namespace}/{event.name}"] = event
+        case HpaTargetRemoved():
+            state.hpas.pop(f"{event.namespace}/{event.name}", None)
+        case ReplicaControllerChanged():
+            state.controllers[f"{event.kind}/{event.namespace}/{event.name}"] = event
+        case ReplicaControllerRemoved():
+            state.controllers.pop(f"{event.kind}/{event.namespace}/{event.name}", None)
 
 
 def _apply_object_record(state: PublishedState, record: Record, context: LogContext) -> None:

@@ -29,6 +29,7 @@ def _described(cluster: str, pod: SimulatedPod) -> Pod:
         node=pod.node,
         labels={"app": pod.deployment.name, "pod-template-hash": pod.template_hash},
         resize=pod.resize,
+        controller=f"ReplicaSet/{pod.replica_set}",
         started=pod.started,
         ooms=tuple(kill for container in pod.containers for kill in _ooms(container)),
     )

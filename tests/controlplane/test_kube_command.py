@@ -27,6 +27,8 @@ RIGHTS = (
     ("", ("pods", "nodes", "limitranges", "events", "replicationcontrollers")),
     ("apps", ("replicasets", "deployments", "statefulsets", "daemonsets")),
     ("batch", ("jobs", "cronjobs")),
+    ("autoscaling", ("horizontalpodautoscalers",)),
+    ("coordination.k8s.io", ("leases",)),
     ("autoscaling.k8s.io", ("verticalpodautoscalers", "verticalpodautoscalercheckpoints")),
 )
 """What the kube source needs to list and watch; the scale of other controllers comes to that."""

@@ -18,6 +18,7 @@ from schemas.decisions.recommendations import ContainerRecommendation
 from schemas.decisions.vpa_conditions import ConditionStatus, ConditionType, DecidedCondition, VpaConditionsDecided
 from schemas.facts.pods import PodChanged
 from schemas.facts.usage import MetricsScraped
+from schemas.facts.webhook_leases import WebhookLeaseSeen
 from schemas.names import Amounts, PodName, Workload
 from schemas.outcomes import ActionFinished, StatusWritten
 from schemas.policies.control import ControlChanged, Mode
@@ -82,6 +83,7 @@ RIGHTS: tuple[tuple[str, str, str, set[str]], ...] = (
     ("policy", "poddisruptionbudgets", "list", {KUBE}),
     ("policy", "poddisruptionbudgets", "update", set()),
     (HPA, "horizontalpodautoscalers", "get", {AUTOSCALERS}),
+    (HPA, "horizontalpodautoscalers", "list", {KUBE}),
     (HPA, "horizontalpodautoscalers", "create", {AUTOSCALERS}),
     (HPA, "horizontalpodautoscalers", "patch", {AUTOSCALERS}),
     (HPA, "horizontalpodautoscalers", "delete", {AUTOSCALERS}),
@@ -190,6 +192,13 @@ class Component:
         found = [(e["reason"], e["source"].get("component", ""), e["message"]) for e in events]
         return [each for each in found if each[1].startswith("ullage")]
 
+    def says_of_the_webhook(self, alive: list[bool]) -> None:
+        """Wait until the log has said so, in this order."""
+        wait_for(
+            lambda: [e.alive for e in self.logged("pod-changes-by-cluster") if isinstance(e, WebhookLeaseSeen)] == alive,
+            what=f"the log says of the webhook {alive}",
+        )
+
     def done(self) -> list[str]:
         """How each action ended, once there is one; meanwhile time goes by."""
 
@@ -221,13 +230,20 @@ def test_an_account_may_do_what_its_component_does_and_nothing_else(component: C
 
 
 def test_the_kube_source_sees_pods_under_its_role(component: Component) -> None:
-    process = component.start(KUBE, "source", "kube")
+    process = component.start(KUBE, "source", "kube", webhook__namespace=component.home.namespace)
     _, pod = component.pod()
     wait_for(
         lambda: any(isinstance(e, PodChanged) and e.pod == pod for e in component.logged("pod-changes")),
         timeout=40.0,
         what="the pod is in the log",
     )
+    leases = f"/apis/coordination.k8s.io/v1/namespaces/{component.home.namespace}/leases"
+    component.says_of_the_webhook([False])
+    now = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+    component.home.ask.post(leases, {"metadata": {"name": "ullage-webhook"}, "spec": {"renewTime": now}})
+    component.says_of_the_webhook([False, True])
+    component.home.ask.delete(f"{leases}/ullage-webhook")
+    component.says_of_the_webhook([False, True, False])
     component.stop(KUBE, process)
 
 
@@ -235,7 +251,7 @@ def test_the_usage_source_reads_the_metrics_api_under_its_role(component: Compon
     workload, pod = component.pod()
     now = datetime.now(UTC)
     component.plane.metrics.serve(pod.namespace, pod.name, {"app": {"cpu": "250m"}}, at=now, window="30s")
-    source = component.start(KUBE, "source", "kube")
+    source = component.start(KUBE, "source", "kube", webhook__namespace=component.home.namespace)
     process = component.start(USAGE, "source", "usage", usage__interval_seconds="1")
     scraped = wait_for(
         lambda: [e for e in component.logged("pod-metrics") if isinstance(e, MetricsScraped)],

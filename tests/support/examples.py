@@ -17,6 +17,7 @@ from schemas.decisions.recommendations import (
 )
 from schemas.decisions.replica_plans import MetricProposal, ProposalOrigin, ReplicasPlanned, ReplicasRefused, ScalingMode
 from schemas.decisions.vpa_conditions import ConditionStatus, ConditionType, DecidedCondition, VpaConditionsDecided
+from schemas.facts.hpa_targets import HpaTargetChanged, HpaTargetRemoved
 from schemas.facts.load import LoadHistoryRead, LoadQueryFailed, LoadScraped, series_id
 from schemas.facts.nodes import NodeChanged, NodeRemoved
 from schemas.facts.pods import ContainerSeen, PodChanged, PodDeleted, PodPhase
@@ -24,6 +25,7 @@ from schemas.facts.replica_scaling import HpaCondition, HpaGone, HpaSeen, ScaleS
 from schemas.facts.sources import SourceReported
 from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
 from schemas.facts.vpa_checkpoints import CheckpointSeen, SavedHistogram
+from schemas.facts.webhook_leases import WebhookLeaseSeen
 from schemas.names import Amounts, Place, PodName, Workload
 from schemas.outcomes import Action, ActionFinished, ObjectChange, ObjectWritten, Result, StatusWritten
 from schemas.policies.control import ControlChanged, Mode
@@ -174,6 +176,9 @@ EVENTS: tuple[Event, ...] = (
     NodeChanged(AT, "prod", "node-1", Amounts(3.92, 15466496000), schedulable=False, labels={"zone": "a"}),
     NodeRemoved(AT, "prod", "node-1"),
     SourceReported(AT, "prod", "kube", ("cluster-changes", "oom-events", "pod-changes"), 30.0),
+    HpaTargetChanged(AT, "prod", "shop", "cart", "Deployment", "cart", ("cpu",)),
+    HpaTargetRemoved(AT, "prod", "shop", "cart"),
+    WebhookLeaseSeen(AT, "prod", "ullage/ullage-webhook", alive=False, reason="there is no Lease 'ullage/ullage-webhook'"),
     VerticalPolicyChanged(
         AT,
         "prod/shop/*",

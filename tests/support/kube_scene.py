@@ -18,7 +18,7 @@ from streams.publishing.outbox import Outbox
 from streams.sources.kube.kube_source import KubeSource, SourceOptions
 from streams.sources.kube.watch.notifications import Lookup, Notification, ObjectGone, ObjectSeen, WatchFailed, WatchSynced
 from streams.sources.kube.watch.sync_status import SyncStatus
-from streams.sources.kube.watch.watched_resources import CONTROLLERS, watches
+from streams.sources.kube.watch.watched_resources import CONTROLLERS, HPAS, WebhookLease, watches
 from streams.topics import TOPICS, Topics
 from tests.support.kube_objects import START
 
@@ -40,22 +40,21 @@ class AwayLog(MemoryLog):
 class KubeScene:
     """A log, and a source that can be started anew on it."""
 
-    def __init__(self, bound: int = 32 << 20, *, nodes: bool = False) -> None:
+    def __init__(self, bound: int = 32 << 20, *, nodes: bool = False, webhook: WebhookLease | None = None) -> None:
         self.topics, self.log, self.at = Topics(partitions=PARTITIONS), AwayLog(), START
         for topic in TOPICS:
             self.log.create(self.topics.wire(topic.name), PARTITIONS)
         self.lookups: list[Lookup] = []
-        self.bound, self.nodes = bound, nodes
+        self.bound, self.nodes, self.webhook = bound, nodes, webhook
         self.restart()
 
     def restart(self) -> None:
         """Another process, which knows only what the log tells."""
-        self.sync_status = SyncStatus({watch.name: watch.kind for watch in watches(nodes=self.nodes)})
+        self.sync_status = SyncStatus({watch.name: watch.kind for watch in watches(nodes=self.nodes, webhook=self.webhook)})
         context = LogContext.of(self.log, self.topics, "real")
         outbox = Outbox(context, bound=self.bound)
-        self.source = KubeSource(
-            context, SourceOptions(lambda: self.at, nodes=self.nodes), self.sync_status, self.lookups.append, outbox
-        )
+        options = SourceOptions(lambda: self.at, nodes=self.nodes, webhook=self.webhook)
+        self.source = KubeSource(context, options, self.sync_status, self.lookups.append, outbox)
         self.source.restore()
 
     def later(self, by: timedelta) -> bool:
@@ -72,7 +71,8 @@ class KubeScene:
     def sync(self, *kinds: str) -> None:
         """All of these are listed; none named means everything."""
         budgets = ("poddisruptionbudgets",) if self.nodes else ()
-        self.handle(*(WatchSynced(kind) for kind in kinds or (*CONTROLLERS, *KINDS, *budgets)))
+        more = () if self.webhook is None else (HPAS.name, "leases")
+        self.handle(*(WatchSynced(kind) for kind in kinds or (*CONTROLLERS, *KINDS, *budgets, *more)))
 
     def fail(self, kind: str) -> None:
         self.handle(WatchFailed(kind, "403 forbidden"))

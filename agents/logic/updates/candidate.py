@@ -1,7 +1,7 @@
 """Pods that should be changed: which, why, how urgently, and in which way. Whether they may be changed now is for the guards."""
 
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from agents.engine.tables.object_table import ObjectTable
@@ -16,6 +16,7 @@ from agents.logic.updates.update_priority import RecentOomKill, UpdatePriority, 
 from agents.logic.updates.update_settings import UpdateSettings
 from agents.logic.updates.updater_state import NewestRecommendation, PodHistory, PodRecord
 from schemas import times
+from schemas.decisions.recommendations import ContainerRecommendation
 from schemas.facts.pods import ContainerSeen, ResizeState
 from schemas.names import Amounts
 from schemas.outcomes import Action
@@ -49,6 +50,8 @@ class Candidate:
     situation: PodSituation
     why: tuple[UpdateReason, ...]
     action: Action
+    left: frozenset[str] = frozenset()
+    """Resources that HPAs scale by, if nothing else of the pod is to be changed."""
 
     @property
     def order(self) -> tuple[bool, float, str, str, str]:
@@ -72,7 +75,8 @@ class PriorityCache:
         if cached is not None and cached[0] is pod and cached[1] is recommended:
             return cached[2]
         containers = [Container(c.name, resource_lists.of_amounts(c.requests)) for c in pod.fact.containers]
-        found = update_priority.priority(containers, self._advice_of(pod.fact.workload.key, recommended))
+        seen = update_priority.observed(pod.fact.observed)
+        found = update_priority.priority(containers, self._advice_of(pod.fact.workload.key, recommended), seen)
         self._priorities[uid] = (pod, recommended, found)
         return found
 
@@ -98,6 +102,27 @@ def candidate(situation: PodSituation) -> Candidate | None:
     return Candidate(situation, why, Action.RESIZE if _in_place(situation) else Action.EVICT)
 
 
+def without(situation: PodSituation, left: frozenset[str]) -> Candidate | None:
+    """The pod as a candidate, if what is recommended of these resources is left alone."""
+    containers = [Container(c.name, resource_lists.of_amounts(c.requests)) for c in situation.pod.fact.containers]
+    reduced = replace(situation.recommended, containers=tuple(_reduced(each, left) for each in situation.recommended.containers))
+    advice = tuple(map(resource_lists.of_recommendation, reduced.containers))
+    priority = update_priority.priority(containers, advice, update_priority.observed(situation.pod.fact.observed))
+    found = candidate(replace(situation, recommended=reduced, priority=priority))
+    if found is not None:
+        return found
+    whole = candidate(situation)
+    return whole and replace(whole, left=left)
+
+
+def _reduced(recommended: ContainerRecommendation, left: frozenset[str]) -> ContainerRecommendation:
+    def of(amounts: Amounts) -> Amounts:
+        return Amounts(None if "cpu" in left else amounts.cpu, None if "memory" in left else amounts.memory)
+
+    lower, target, upper = of(recommended.lower), of(recommended.target), of(recommended.upper)
+    return replace(recommended, lower=lower, target=target, upper=upper)
+
+
 def reasons(situation: PodSituation) -> tuple[UpdateReason, ...]:
     """Why a pod should be changed; empty if it should not."""
     if situation.recommended.reverted is not None:
@@ -106,7 +131,7 @@ def reasons(situation: PodSituation) -> tuple[UpdateReason, ...]:
     return update_priority.reasons(
         situation.priority,
         age=None if started is None else situation.at - started,
-        quick=update_priority.quick_kill(_kills(situation), timedelta(seconds=settings.quick_oom), lambda _container: True),
+        quick=update_priority.quick_kill(_kills(situation), timedelta(seconds=settings.quick_oom), _admitted(situation)),
         thresholds=UpdateThresholds(settings.threshold, timedelta(seconds=settings.lifetime)),
     )
 
@@ -115,7 +140,13 @@ def _kills(situation: PodSituation) -> Iterator[RecentOomKill]:
     """The last OOM kill of the workload, if it was of this pod. How long its container ran is counted from the pod's start."""
     at, fact = situation.recommended.oom_at, situation.pod.fact
     if at is not None and situation.recommended.oom_uid == fact.pod.uid:
-        yield RecentOomKill("", at - (fact.started or fact.created), situation.at - at)
+        yield RecentOomKill(situation.recommended.oom_container, at - (fact.started or fact.created), situation.at - at)
+
+
+def _admitted(situation: PodSituation) -> Callable[[str], bool]:
+    """Whether admission saw a container. One of which nobody knows the name counts."""
+    seen = update_priority.observed(situation.pod.fact.observed)
+    return lambda container: seen is None or not container or container in seen
 
 
 def changes(situation: PodSituation) -> tuple[Mapping[str, Amounts], Mapping[str, Amounts]]:

@@ -18,9 +18,8 @@ from schemas.facts.pods import PodPhase
 from schemas.policies.control import Mode
 
 _BUDGETS = ("workload-budget", "namespace-budget", "budget")
-WAITING = frozenset(
-    {"warm-up", "pod-warm-up", "phase", "schedule", "resizing", "unchanged", "cool-down", "tolerance", *_BUDGETS, "rate"}
-)
+_TIMES = ("warm-up", "pod-warm-up", "schedule", "cool-down", "unchanged", "rate")
+WAITING = frozenset({*_TIMES, "webhook", "phase", "resizing", "tolerance", *_BUDGETS})
 """Guards that pass by themselves."""
 
 

@@ -30,7 +30,8 @@ class ClusterSituation:
 
     `facts_seen`: the last turn with a fact about a pod of the cluster; `workload` and `namespace`: the candidate's own;
     `planned`: how many plans were made for the cluster in this turn; `rules`: those of the log that the settings come from;
-    `evicted`: the last eviction of the workload.
+    `evicted`: the last eviction of the workload; `configured`: how many pods it should have, None if nobody said; `webhook_away`:
+    why no webhook is at work, None if one is or nobody looked.
     """
 
     now: int
@@ -44,6 +45,8 @@ class ClusterSituation:
     settings: UpdateSettings
     rules: CitedRules | None = None
     evicted: WorkloadEviction | None = None
+    configured: int | None = None
+    webhook_away: str | None = None
 
     @property
     def mode(self) -> Mode:
@@ -158,6 +161,19 @@ def _schedule(_candidate: Candidate, cluster: ClusterSituation) -> str | None:
     return f"the budget is 0 now, for {scheduled.seconds // 60} minutes from each '{scheduled.cron}' on"
 
 
+def _webhook(candidate: Candidate, cluster: ClusterSituation) -> str | None:
+    upstream = cluster.settings.profile == UpdaterProfile.UPSTREAM  # whose updater does nothing at all without one
+    if cluster.webhook_away is None or not (candidate.action is Action.EVICT or upstream):
+        return None
+    return f"no webhook is at work that would change the pod's successor: {cluster.webhook_away}"
+
+
+def _hpa(candidate: Candidate, _cluster: ClusterSituation) -> str | None:
+    if not candidate.left:
+        return None
+    return f"a HorizontalPodAutoscaler scales the workload by {' and '.join(sorted(candidate.left))}, which is left to it"
+
+
 def _stale(candidate: Candidate, cluster: ClusterSituation) -> str | None:
     taken, within = candidate.situation.recommended.turn, cluster.settings.recommendation_within
     return shared_guards.stale(what="recommendation", now=cluster.now, taken=taken, within=within)
@@ -214,7 +230,8 @@ def _tolerance(candidate: Candidate, cluster: ClusterSituation) -> str | None:
 def _group(candidate: Candidate, cluster: ClusterSituation) -> ReplicaGroup | None:
     """The pods of the workload as a group that should be as large as it is. A pod with an open plan counts as begun."""
     count, mode = cluster.workload, candidate.situation.policy.policy.update_mode
-    counts = ReplicaCounts(count.live, count.live, count.running, count.acting)
+    configured = count.live if cluster.configured is None else cluster.configured
+    counts = ReplicaCounts(configured, count.live, count.running, count.acting)
     return disruption.group(counts, mode, cluster.settings.disruption)
 
 
@@ -243,6 +260,8 @@ GUARDS: tuple[tuple[str, Guard], ...] = (
     ("warm-up", _warm_up),
     ("blind", _blind),
     ("stale", _stale),
+    ("hpa", _hpa),
+    ("webhook", _webhook),
     ("requirements", _requirements),
     ("phase", _phase),
     ("pod-warm-up", _pod_warm_up),

@@ -16,7 +16,7 @@ from agents.logic.guards.budget import Headcount
 from agents.logic.guards.shared_guards import Objection
 from agents.logic.stage_rules import StageRules
 from agents.logic.updates import plan_builder
-from agents.logic.updates.candidate import Candidate, PodSituation, PriorityCache, candidate
+from agents.logic.updates.candidate import Candidate, PodSituation, PriorityCache, candidate, without
 from agents.logic.updates.update_guards import ClusterSituation, first_objection
 from agents.logic.updates.update_refusals import IntervalRefusals
 from agents.logic.updates.update_settings import SettingsCache, UpdateRules, UpdateSettings
@@ -46,6 +46,7 @@ class ClusterCandidates:
     """The pods of a cluster that should be changed, the most urgent first, with what the guards know of it.
 
     `counts` has the pods of each workload, `namespaces` those of each namespace, `evictions` the last eviction of each workload.
+    `configured`: how many pods each workload that has candidates should have.
     """
 
     cluster: str
@@ -54,6 +55,7 @@ class ClusterCandidates:
     counts: Mapping[str, Headcount]
     namespaces: Mapping[str, Headcount]
     evictions: ObjectTable[WorkloadEviction]
+    configured: Mapping[str, int]
 
     def judged(self) -> Iterator[tuple[Candidate, ClusterSituation, Objection | None]]:
         """Each pod, what the guards knew of its cluster, and the first objection. A pod without one counts for those after it."""
@@ -67,6 +69,7 @@ class ClusterCandidates:
                 namespace=namespace,
                 evicted=self.evictions.get(workload),
                 settings=each.situation.settings,
+                configured=self.configured[workload],
             )
             objection = first_objection(each, situation)
             yield each, situation, objection
@@ -169,7 +172,8 @@ class Updater(PartedState):
                     namespaces.setdefault(workload.split("/")[1], Headcount()).add(count)
                 found.sort(key=lambda each: each.order)
                 situation = self._situation(taken, cluster, total)
-                yield ClusterCandidates(cluster, situation, found, counts, namespaces, self.clusters.evictions)
+                configured = {name: self._configured(name, counts[name]) for name in {each.situation.workload for each in found}}
+                yield ClusterCandidates(cluster, situation, found, counts, namespaces, self.clusters.evictions, configured)
 
     def _situation(self, taken: TurnsTaken, cluster: str, total: Headcount) -> ClusterSituation:
         """What the guards know of a cluster besides the pod."""
@@ -185,6 +189,7 @@ class Updater(PartedState):
             planned=0,
             settings=self._settings.own,
             rules=self.rules.cited,
+            webhook_away=self.clusters.constraints.webhook_away(cluster),
         )
 
     def _plan(self, turn: Turn, cluster: ClusterCandidates, refusals: IntervalRefusals) -> Iterator[Decided]:
@@ -204,15 +209,25 @@ class Updater(PartedState):
         if policy is None or recommended is None:
             return []
         found, settings = [], self._settings.of(policy.policy.guards)
+        yields = settings.honor_hpas and recommended.reverted is None
+        left = self.clusters.constraints.scaled_by(workload) if yields else frozenset()
         for uid, pod in sorted(self.clusters.pods_of[workload].items()):
             history = self._history(uid, fresh=fresh)
             if pod.fact.phase in _ENDED or history.has_plan(now):
                 continue
             priority = self._priorities.of(pod, recommended)
-            each = candidate(PodSituation(now, workload, pod, recommended, policy, history, priority, settings))
+            situation = PodSituation(now, workload, pod, recommended, policy, history, priority, settings)
+            each = without(situation, left) if left else candidate(situation)
             if each is not None:
                 found.append(each)
         return found
+
+    def _configured(self, workload: str, count: Headcount) -> int:
+        """How many pods the direct controllers of a workload's pods want; as many as there are where nobody said."""
+        cluster, namespace, *_ = workload.split("/")
+        live = (pod.fact for pod in self.clusters.pods_of[workload].values() if pod.fact.phase not in _ENDED)
+        wanted = [self.clusters.constraints.configured(cluster, namespace, each) for each in {fact.controller for fact in live}]
+        return count.live if None in wanted else sum(filter(None, wanted))
 
     def _history(self, uid: str, *, fresh: bool = False) -> PodHistory:
         history = self.clusters.histories.get(uid) or NO_HISTORY

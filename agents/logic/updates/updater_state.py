@@ -12,6 +12,7 @@ from agents.engine.tables.object_table import ObjectTable
 from agents.engine.turn import DeferredRecords, Recorded, Turn
 from agents.logic.governing_policies import Policies
 from agents.logic.guards.shared_guards import ControlRecord
+from agents.logic.updates.update_constraints import UpdateConstraints
 from schemas import times
 from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
 from schemas.facts.pods import PodChanged, PodDeleted, ResizeState
@@ -41,6 +42,7 @@ class NewestRecommendation:
     containers: tuple[ContainerRecommendation, ...]
     oom_at: datetime | None = None
     oom_uid: str = ""
+    oom_container: str = ""
     reverted: RevertRequested | None = None
     """The revert that stands in its stead."""
 
@@ -142,17 +144,20 @@ class UpdaterState:
         self.refused: ObjectTable[RefusedPods] = ObjectTable("refused", RefusedPods, 64)
         self.evictions: ObjectTable[WorkloadEviction] = ObjectTable("evictions", WorkloadEviction, 64)
         self.reverts: ObjectTable[RevertRecord] = ObjectTable("reverts", RevertRecord, 16)
+        self.constraints = UpdateConstraints()
         self._deferred: dict[str, tuple[DeferredRecords, int]] = {}
         """Recommendations that are newer than all before, by workload; entered when somebody asks for them."""
         self._pods_of: dict[str, dict[str, PodRecord]] | None = None
 
     def tables(self) -> tuple[StatePart, ...]:
         """All tables but those of the policies."""
-        return (self.pods, self.recommended, self.histories, self.control, self.facts, self.refused, self.reverts, self.evictions)
+        ours = self.pods, self.recommended, self.histories, self.control, self.facts, self.refused, self.reverts, self.evictions
+        return (*ours, *self.constraints.tables())
 
     def loaded(self) -> None:
-        """A chunk was loaded, so the index of pods must be built again."""
+        """A chunk was loaded, so the indexes must be built again."""
         self._pods_of = None
+        self.constraints.loaded()
 
     @property
     def pods_of(self) -> dict[str, dict[str, PodRecord]]:
@@ -210,6 +215,7 @@ class UpdaterState:
         elif isinstance(event, PodDeleted):
             self._remove_pod(event.pod.uid)
         else:
+            self.constraints.ingest(event)
             return
         self.facts.upsert(event.workload.cluster, LastPodFact(now))
 
@@ -283,8 +289,8 @@ class UpdaterState:
         known = self.recommended.get(key)
         if known is None or turn > known.turn:
             kill = event.last_oom
-            oom_at, oom_uid = (None, "") if kill is None else (kill.at, kill.pod.uid)
-            newest = NewestRecommendation(event.id, turn, event.at, recorded.place, event.containers, oom_at, oom_uid)
+            oom = (None, "", "") if kill is None else (kill.at, kill.pod.uid, kill.container)
+            newest = NewestRecommendation(event.id, turn, event.at, recorded.place, event.containers, *oom)
             self.recommended.upsert(key, newest)
 
     def _ingest_outcome(self, event: ActionFinished, now: int) -> None:

@@ -183,6 +183,20 @@ class EhpaSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     prediction: PredictionBlock | None = None
 
 
+class HpaSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """The spec of a HorizontalPodAutoscaler, as far as it says what it scales and by what."""
+
+    scale_target_ref: CrossReference = CrossReference()
+    metrics: list[MetricEntry] | None = None
+
+
+class HpaObject(msgspec.Struct, frozen=True, gc=False):
+    """A HorizontalPodAutoscaler as the API server sends it."""
+
+    metadata: AnnotatedMeta
+    spec: HpaSpec = HpaSpec()
+
+
 class OnlyTarget(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """What is read of a spec that cannot be read as a whole."""
 

@@ -21,6 +21,7 @@ from streams.clients.kube import quantities
 _RESTARTS = "RestartContainer"
 _OPT_OUTS = (("cluster-autoscaler.kubernetes.io/safe-to-evict", "false"), ("karpenter.sh/do-not-disrupt", "true"))
 """Annotations of others that ask for the same: leave this pod where it is."""
+_OBSERVED = "vpaObservedContainers"
 HASH_LABEL = "pod-template-hash"
 _LONGEST_MESSAGE = 500
 """Characters of what a kubelet says that are kept."""
@@ -224,6 +225,8 @@ def read_pod(cluster: str, pod: PodObject) -> Pod:
         init_containers=tuple(_container(container, first.get(container.name)) for container in pod.spec.init_containers),
         qos=pod.status.qos_class,
         opted_out=_opted_out(meta.annotations or {}),
+        controller=_controller(meta),
+        observed=(meta.annotations or {}).get(_OBSERVED),
         resize_message=resize_message,
         version=meta.resource_version,
     )
@@ -249,6 +252,10 @@ def _workload(cluster: str, meta: ObjectMeta) -> Workload:
     if owner.kind == "ReplicaSet" and suffix != "-" and owner.name.endswith(suffix):
         return Workload(cluster, meta.namespace, "Deployment", owner.name.removesuffix(suffix))
     return Workload(cluster, meta.namespace, owner.kind, owner.name)
+
+
+def _controller(meta: ObjectMeta) -> str:
+    return next((f"{owner.kind}/{owner.name}" for owner in meta.owner_references if owner.controller), "")
 
 
 def _container(container: PodContainer, status: ContainerStatus | None) -> ContainerSeen:

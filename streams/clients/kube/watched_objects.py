@@ -90,6 +90,19 @@ class EventObject(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     reason: str = ""
 
 
+class LeaseSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """When a Lease was renewed last."""
+
+    renew_time: Time | None = None
+
+
+class LeaseObject(msgspec.Struct, frozen=True, gc=False):
+    """A Lease as the API server sends it."""
+
+    metadata: ObjectMeta
+    spec: LeaseSpec = LeaseSpec()
+
+
 class LabelExpression(msgspec.Struct, frozen=True, gc=False):
     """One entry of `matchExpressions`."""
 

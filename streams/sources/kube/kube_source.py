@@ -17,7 +17,7 @@ from schemas.policies.limit_ranges import LimitRangeChanged
 from schemas.policies.vpa import VpaChanged
 from schemas.units import Seconds
 from streams.clients.kube import controllers, pod_objects
-from streams.clients.kube.autoscaler_specs import AutoscalerObject
+from streams.clients.kube.autoscaler_specs import AutoscalerObject, HpaObject
 from streams.clients.kube.controllers import ControllerKey
 from streams.clients.kube.pod_objects import PodObject
 from streams.clients.kube.scheduling_objects import DetailedNodeObject, DisruptionBudgetObject, ScheduledPodObject
@@ -25,6 +25,7 @@ from streams.clients.kube.watched_objects import (
     ControllerObject,
     EventObject,
     KubeObject,
+    LeaseObject,
     LimitRangeObject,
     NodeObject,
     ReplicationControllerObject,
@@ -39,6 +40,7 @@ from streams.sources.kube.owners.topmost_controller import REFRESH_AFTER, OwnerG
 from streams.sources.kube.owners.vpa_targets import VpaTargets
 from streams.sources.kube.publish import limit_range_policies, node_facts, vpa_policies
 from streams.sources.kube.publish.autoscaler_publisher import EHPAS, AutoscalerPublisher
+from streams.sources.kube.publish.constraint_publisher import UpdateConstraintPublisher
 from streams.sources.kube.publish.fact_changes import PublishedFacts
 from streams.sources.kube.publish.pod_publisher import PodPublisher
 from streams.sources.kube.publish.publisher import Publisher
@@ -57,7 +59,7 @@ from streams.sources.kube.watch.notifications import (
     WatchSynced,
 )
 from streams.sources.kube.watch.sync_status import SyncStatus
-from streams.sources.kube.watch.watched_resources import CONTROLLERS
+from streams.sources.kube.watch.watched_resources import CONTROLLERS, HPAS, WebhookLease
 
 _log = structlog.get_logger(__name__)
 NAME = "kube"
@@ -65,7 +67,7 @@ REPORT_PERIOD = timedelta(seconds=30)
 """How often the source reports that it is at work."""
 UPKEEP_PERIOD = timedelta(minutes=1)
 """How often it looks for what is due by time alone."""
-_SCHEDULING_KINDS = ("poddisruptionbudgets", "replicasets")
+_SCHEDULING_KINDS = ("poddisruptionbudgets", "replicasets", HPAS.name, "leases")
 _KINDS = ("pods", "nodes", "limitranges", "verticalpodautoscalers", EHPAS)
 
 
@@ -74,6 +76,7 @@ class SourceOptions:
     """`now` gives event time. `namespaces` are the only ones watched, none means all; `period` is how often it reports.
 
     `nodes`: whether what node scaling needs is told, which needs all namespaces. `replicas`: whether EHPAs and scales are.
+    `webhook`: its Lease; without one nothing is told of what else holds updates back, such as HPAs and replica counts.
     """
 
     now: Callable[[], datetime]
@@ -81,6 +84,7 @@ class SourceOptions:
     period: timedelta = REPORT_PERIOD
     nodes: bool = False
     replicas: bool = False
+    webhook: WebhookLease | None = None
 
 
 class KubeSource:
@@ -111,6 +115,10 @@ class KubeSource:
         )
         self._scheduling = SchedulingPublisher(publisher, context) if options.nodes else None
         self._autoscalers = AutoscalerPublisher(publisher, context.cluster, options.now) if options.replicas else None
+        lease = options.webhook
+        self._constraints = (
+            None if lease is None else UpdateConstraintPublisher(publisher, context.cluster, f"{lease.namespace}/{lease.name}")
+        )
         self._reported: datetime | None = None
         self._upkeep = self._refreshed = self._now()
         self._must_restore = self._first_pods_published = False
@@ -133,6 +141,8 @@ class KubeSource:
             self._scheduling.restore(self._now())
         if self._autoscalers is not None:
             self._autoscalers.restore(published.ehpas)
+        if self._constraints is not None:
+            self._constraints.restore(published, self._now())
         for kind in _KINDS:
             self._mark_synced(kind)
         for kind in _SCHEDULING_KINDS:
@@ -146,6 +156,8 @@ class KubeSource:
                     self._object_seen(notification)
                 case ObjectGone():
                     self._object_gone(notification)
+                    if self._constraints is not None:
+                        self._constraints.remove(notification, CONTROLLERS.get(notification.kind, ""), self._now())
                 case WatchSynced():
                     self._sync_status.mark_synced(notification.watch)
                     self._mark_synced(self._sync_status.kind_of(notification.watch))
@@ -170,6 +182,8 @@ class KubeSource:
         if at - self._upkeep >= UPKEEP_PERIOD:
             self._upkeep = at
             self._do_upkeep(at)
+        if self._constraints is not None:
+            self._constraints.publish_due(at)
         facts = self._publisher.drain()
         self._report(at)
         self._outbox.publish(facts=facts, scrapes=self._publisher.drain())
@@ -193,6 +207,8 @@ class KubeSource:
         self._nodes.republish(at, REPUBLISH_AFTER)
         if self._scheduling is not None:
             self._scheduling.republish(at, REPUBLISH_AFTER)
+        if self._constraints is not None:
+            self._constraints.republish(at, REPUBLISH_AFTER)
         self._graph.prune()
         if at - self._refreshed >= REFRESH_AFTER:
             self._refreshed = at
@@ -210,6 +226,8 @@ class KubeSource:
     def _object_seen(self, seen: ObjectSeen) -> None:
         try:
             self._upsert(seen.kind, seen.object)
+            if self._constraints is not None:
+                self._constraints.upsert(CONTROLLERS.get(seen.kind, ""), seen.object, self._now())
         except ValueError as error:
             name = f"{seen.object.metadata.namespace}/{seen.object.metadata.name}"
             _log.error("an object cannot be read", resource=seen.kind, object=name, reason=str(error))
@@ -234,7 +252,7 @@ class KubeSource:
                 self._publish_vpas(self._vpa_targets.upsert(vpa_policies.changed(found, self._cluster, at)))
             case EventObject():
                 self._pods.record_eviction(found)
-            case DisruptionBudgetObject() | AutoscalerObject():
+            case DisruptionBudgetObject() | AutoscalerObject() | HpaObject() | LeaseObject():
                 pass
             case _:
                 controller = controllers.from_object(CONTROLLERS[kind], found)
@@ -316,9 +334,13 @@ class KubeSource:
                 self._retry_waiting()
 
     def _mark_scheduling_synced(self, kind: str) -> None:
-        if self._scheduling is not None and self._sync_status.synced(kind):
-            controllers = all(self._sync_status.synced(each) for each in CONTROLLERS)
+        if not self._sync_status.synced(kind):
+            return
+        controllers = all(self._sync_status.synced(each) for each in CONTROLLERS)
+        if self._scheduling is not None:
             self._scheduling.mark_synced(kind, controllers=controllers, at=self._now())
+        if self._constraints is not None:
+            self._constraints.mark_synced(kind, controllers=controllers, at=self._now())
 
     def _mark_unseen(self, kind: str, reason: str) -> None:
         if kind in CONTROLLERS:

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from typing import Generic, TypeVar
 
 from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged
+from schemas.facts.hpa_targets import HpaTargetChanged
 from schemas.facts.nodes import NodeChanged, NodeDetailsChanged
 from schemas.facts.replica_controllers import ReplicaControllerChanged
 from schemas.facts.scheduled_pods import PodPlacementChanged
@@ -27,6 +28,7 @@ F = TypeVar(
     PodPlacementChanged,
     PodDisruptionBudgetChanged,
     ReplicaControllerChanged,
+    HpaTargetChanged,
 )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import structlog
 
 from schemas import event_bounds
-from schemas.facts import SchedulingFact
+from schemas.facts import SchedulingFact, UpdateFact
 from schemas.facts.nodes import NodeChanged, NodeRemoved
 from schemas.facts.pods import PodChanged, PodDeleted
 from schemas.facts.replica_scaling import ScaleSeen
@@ -62,6 +62,15 @@ class Publisher:
                 case _:
                     self._to_one("scheduling-changes", fact, cluster)
 
+    def publish_for_updates(self, *facts: UpdateFact) -> None:
+        """What updates of pods go by goes to the cluster's partition beside its pods."""
+        for fact in facts:
+            fault = event_bounds.fault(fact)
+            if fault is None:
+                self._to_one("pod-changes-by-cluster", fact, self._context.cluster)
+            else:
+                _log.error("an object is too large to be kept", object=_name(fact), reason=" ".join(fault).lstrip("."))
+
     def size_of_policy(self, policy: ObjectPolicy) -> int:
         """The bytes of a policy's record."""
         record = self._context.codec.encode(policy, topic="policies", key=policy.key, partition=0, source=SOURCE)
@@ -76,7 +85,7 @@ class Publisher:
         records, self._records = self._records, []
         return records
 
-    def _to_one(self, topic: str, fact: PodFact | WorkloadFact | SchedulingFact, key: str) -> None:
+    def _to_one(self, topic: str, fact: PodFact | WorkloadFact | SchedulingFact | UpdateFact, key: str) -> None:
         partition = self._context.topics.partition_of(key)
         self._records.append(self._context.codec.encode(fact, topic=topic, key=key, partition=partition, source=SOURCE))
 
@@ -84,7 +93,7 @@ class Publisher:
         self._records += self._context.codec.encode_for_all(fact, topic=topic, key=key, source=SOURCE)
 
 
-def _name(fact: PodFact | WorkloadFact | ObjectPolicy | ClusterFact | SchedulingFact) -> str:
+def _name(fact: PodFact | WorkloadFact | ObjectPolicy | ClusterFact | SchedulingFact | UpdateFact) -> str:
     """What a fact is about, for people."""
     match fact:
         case PodChanged() | PodDeleted():

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from streams.clients.kube import api_paths
-from streams.clients.kube.autoscaler_specs import AutoscalerObject
+from streams.clients.kube.autoscaler_specs import AutoscalerObject, HpaObject
 from streams.clients.kube.list_watch_requests import ApiResource
 from streams.clients.kube.pod_objects import PodObject
 from streams.clients.kube.scheduling_objects import DetailedNodeObject, DisruptionBudgetObject, ScheduledPodObject
@@ -15,6 +15,7 @@ from streams.clients.kube.watched_objects import (
     CronJobObject,
     EventObject,
     KubeObject,
+    LeaseObject,
     LimitRangeObject,
     NodeObject,
     ReplicationControllerObject,
@@ -56,6 +57,9 @@ _IN_NAMESPACES: Sequence[ApiResource[KubeObject]] = (
 BUDGETS: ApiResource[KubeObject] = ApiResource(
     "poddisruptionbudgets", "/apis/policy/v1/poddisruptionbudgets", DisruptionBudgetObject
 )
+HPAS: ApiResource[KubeObject] = ApiResource(
+    "horizontalpodautoscalers", "/apis/autoscaling/v2/horizontalpodautoscalers", HpaObject
+)
 _DETAILED: Mapping[str, ApiResource[KubeObject]] = {
     "pods": ApiResource("pods", "/api/v1/pods", ScheduledPodObject),
     "nodes": ApiResource("nodes", "/api/v1/nodes", DetailedNodeObject),
@@ -76,19 +80,36 @@ class ResourceWatch:
         return self.resource.name
 
 
-def watches(namespaces: Sequence[str] = (), *, nodes: bool = False, replicas: bool = False) -> tuple[ResourceWatch, ...]:
+@dataclass(frozen=True, slots=True)
+class WebhookLease:
+    """The Lease by which a webhook says that it is at work."""
+
+    namespace: str
+    name: str
+
+    @property
+    def watch(self) -> ResourceWatch:
+        """The watch of this one object."""
+        path = api_paths.scoped("/apis/coordination.k8s.io/v1", self.namespace, "leases")
+        return ResourceWatch("leases", ApiResource("leases", path, LeaseObject, field_selector=f"metadata.name={self.name}"))
+
+
+def watches(
+    namespaces: Sequence[str] = (), *, nodes: bool = False, replicas: bool = False, webhook: WebhookLease | None = None
+) -> tuple[ResourceWatch, ...]:
     """Every watch, controllers first. No namespaces means all of them.
 
-    With `nodes`, all that node scaling needs is read; with `replicas`, EHPAs.
+    With `nodes`, all that node scaling needs is read; with `replicas`, EHPAs; with `webhook`, what else updates of pods go by.
     """
-    scoped = (*_IN_NAMESPACES, EHPAS) if replicas else _IN_NAMESPACES
+    scoped = (*_IN_NAMESPACES, *((EHPAS,) if replicas else ()), *(() if webhook is None else (HPAS,)))
+    more = () if webhook is None else (webhook.watch,)
     if nodes:
         seen = [_DETAILED.get(each.name, each) for each in (*scoped, BUDGETS, NODES)]
-        return tuple(ResourceWatch(each.name, each) for each in seen)
+        return (*(ResourceWatch(each.name, each) for each in seen), *more)
     found = [ResourceWatch(each.name, each) for each in scoped]
     if namespaces:
         found = [ResourceWatch(each.name, namespaced(each, namespace)) for each in scoped for namespace in namespaces]
-    return (*found, ResourceWatch("nodes", NODES))
+    return (*found, ResourceWatch("nodes", NODES), *more)
 
 
 def namespaced(resource: ApiResource[T], namespace: str) -> ApiResource[T]:

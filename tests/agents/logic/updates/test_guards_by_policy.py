@@ -10,6 +10,9 @@ from agents.logic.updates.update_settings import UpdateSettings
 from agents.logic.updates.updater import Updater
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
 from schemas.decisions.recommendations import ContainerRecommendation, LastOomKill, RequestsRecommended
+from schemas.facts.hpa_targets import HpaTargetChanged, HpaTargetRemoved
+from schemas.facts.replica_controllers import ReplicaControllerChanged
+from schemas.facts.webhook_leases import WebhookLeaseSeen
 from schemas.names import Amounts, Place, PodName, Workload
 from schemas.policies.control import ControlChanged, Mode
 from schemas.policies.guard_overrides import GuardOverrides
@@ -135,3 +138,58 @@ def test_a_young_pod_is_left_alone_but_not_after_an_oom_kill() -> None:
     decided = decide(young, [policy()], pod_warm_up=600.0, oom=killed("p2", LATER - MINUTE))
     assert [(type(each), each.pod.name) for each in decided] == [(ResizePlanned, "p2"), (UpdateRefused, "p0")]
     assert guards(decided) == {"pod-warm-up"}
+
+
+def hpa(*resources: str, target: str = "api") -> Any:
+    return HpaTargetChanged(when(START), "demo", "web", f"hpa-{target}", "Deployment", target, resources)
+
+
+def test_a_resource_that_an_hpa_scales_by_is_left_to_it_and_the_other_is_changed() -> None:
+    big = replace(TEN[0].containers[0], requests=Amounts(1.0, 4 * GIB))  # type: ignore[arg-type]  # units
+    pods = [replace(each, containers=(big,)) for each in TEN[:2]]
+    [plan] = [each for each in decide([*pods, hpa("cpu")], [policy()]) if isinstance(each, ResizePlanned)]
+    assert plan.requests == {"app": Amounts(None, GIB)}  # type: ignore[arg-type]  # units
+
+
+@pytest.mark.parametrize(
+    ("facts", "settings", "guard"),
+    [
+        ([hpa("cpu")], {}, {"hpa"}),
+        ([hpa("cpu", "memory")], {}, {"hpa"}),
+        ([hpa("memory")], {}, set()),
+        ([hpa()], {}, set()),
+        ([hpa("cpu", target="other")], {}, set()),
+        ([hpa("cpu"), HpaTargetRemoved(when(START), "demo", "web", "hpa-api")], {}, set()),
+        ([hpa("cpu")], {"honor_hpas": False}, set()),
+        ([hpa("cpu")], {"profile": "upstream"}, set()),
+    ],
+)
+def test_a_pod_of_which_only_an_hpas_resource_would_be_changed_is_left_alone(facts: Any, settings: Any, guard: set[str]) -> None:
+    decided = decide([*TEN[:2], *facts], [policy()], eviction_tolerance=1.0, **settings)
+    assert guards(decided) == guard
+    if guard:
+        assert decided[0].reason.startswith("a HorizontalPodAutoscaler scales the workload by cpu")
+
+
+def lease(*, alive: bool) -> Any:
+    return WebhookLeaseSeen(when(START), "demo", "ullage/ullage-webhook", alive, "" if alive else "there is no Lease 'x'")
+
+
+def test_while_no_webhook_is_at_work_nobody_is_planned_to_be_evicted() -> None:
+    decided = decide([*TEN, lease(alive=True), lease(alive=False)], [policy(UpdateMode.RECREATE)])
+    assert (plans(decided), guards(decided)) == (0, {"webhook"})
+    assert decided[0].reason == "no webhook is at work that would change the pod's successor: there is no Lease 'x'"
+    assert plans(decide([*TEN, lease(alive=False), lease(alive=True)], [policy(UpdateMode.RECREATE)])) == 5
+    assert plans(decide([*TEN, lease(alive=False)], [policy(UpdateMode.IN_PLACE)])) == 5
+
+
+@pytest.mark.parametrize(("wanted", "planned"), [(4, 3), (8, 1), (9, 0), (10, 0), (None, 2)])
+def test_the_tolerance_counts_from_the_replicas_that_the_controller_wants(wanted: int | None, planned: int) -> None:
+    pods = [replace(each, controller="ReplicaSet/api-1") for each in TEN[:5]]
+    made = ReplicaControllerChanged(when(START), "demo", "web", "ReplicaSet", "api-1", wanted)
+    assert plans(decide([*pods, *([made] if wanted else [])], [policy()])) == planned
+
+
+def test_a_container_that_admission_has_not_seen_is_left_out() -> None:
+    pods = [replace(each, observed="other") for each in TEN]
+    assert decide(pods, [policy()]) == []

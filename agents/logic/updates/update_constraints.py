@@ -1,0 +1,96 @@
+"""What else the updater goes by beside pods, policies and recommendations: replica counts, HPAs, and the webhook's Lease."""
+
+from dataclasses import dataclass
+
+from agents.engine.tables.chunked_state import StatePart
+from agents.engine.tables.object_table import ObjectTable
+from agents.engine.turn import Event
+from schemas.facts.hpa_targets import HpaTargetChanged, HpaTargetRemoved
+from schemas.facts.replica_controllers import ReplicaControllerChanged, ReplicaControllerRemoved
+from schemas.facts.webhook_leases import WebhookLeaseSeen
+
+
+@dataclass(frozen=True, slots=True)
+class HpaRecord:
+    """The workload that an HPA scales, and by which of its resources."""
+
+    workload: str
+    resources: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ConfiguredReplicas:
+    """How many pods a controller wants; None where it does not say."""
+
+    replicas: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookState:
+    """Whether a webhook is at work; `reason` says why not."""
+
+    alive: bool
+    reason: str
+
+
+class UpdateConstraints:
+    """The newest of each, by cluster and name."""
+
+    def __init__(self) -> None:
+        self.controllers: ObjectTable[ConfiguredReplicas] = ObjectTable("replica-counts", ConfiguredReplicas, 64)
+        self.hpas: ObjectTable[HpaRecord] = ObjectTable("hpas", HpaRecord, 64)
+        self.webhooks: ObjectTable[WebhookState] = ObjectTable("webhooks", WebhookState, 1)
+        self._scaled: dict[str, frozenset[str]] | None = None
+
+    def tables(self) -> tuple[StatePart, ...]:
+        """All tables."""
+        return (self.controllers, self.hpas, self.webhooks)
+
+    def loaded(self) -> None:
+        """A chunk was loaded."""
+        self._scaled = None
+
+    def ingest(self, event: Event) -> None:
+        """Take a fact in; others are passed over."""
+        match event:
+            case ReplicaControllerChanged():
+                self.controllers.upsert(_controller(event), ConfiguredReplicas(event.replicas))
+            case ReplicaControllerRemoved():
+                self.controllers.remove(_controller(event))
+            case HpaTargetChanged():
+                self.hpas.upsert(_hpa(event), HpaRecord(event.workload, event.resources))
+                self._scaled = None
+            case HpaTargetRemoved():
+                self.hpas.remove(_hpa(event))
+                self._scaled = None
+            case WebhookLeaseSeen():
+                self.webhooks.upsert(event.cluster, WebhookState(event.alive, event.reason))
+            case _:
+                pass
+
+    def scaled_by(self, workload: str) -> frozenset[str]:
+        """The resources by which HPAs scale a workload."""
+        if self._scaled is None:
+            self._scaled = {}
+            for hpa in self.hpas.values():
+                if hpa.resources:
+                    self._scaled[hpa.workload] = self._scaled.get(hpa.workload, frozenset()) | set(hpa.resources)
+        return self._scaled.get(workload, frozenset())
+
+    def configured(self, cluster: str, namespace: str, controller: str) -> int | None:
+        """How many pods a direct controller (kind/name) wants; None if nobody said."""
+        found = self.controllers.get(f"{cluster}/{namespace}/{controller}")
+        return None if found is None else found.replicas
+
+    def webhook_away(self, cluster: str) -> str | None:
+        """Why no webhook is at work, as far as anybody looked; None if one is, or nobody looked."""
+        found = self.webhooks.get(cluster)
+        return None if found is None or found.alive else found.reason
+
+
+def _controller(event: ReplicaControllerChanged | ReplicaControllerRemoved) -> str:
+    return f"{event.cluster}/{event.namespace}/{event.kind}/{event.name}"
+
+
+def _hpa(event: HpaTargetChanged | HpaTargetRemoved) -> str:
+    return f"{event.cluster}/{event.namespace}/{event.name}"

@@ -1,0 +1,32 @@
+"""Facts about which resources HorizontalPodAutoscalers scale by, so that nobody else changes what their metrics are shares of."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+
+@dataclass(frozen=True, slots=True)
+class HpaTargetChanged:
+    """An HPA scales the object `kind`/`target` of its namespace, by these of its resources, such as `cpu`; none if by others."""
+
+    at: datetime
+    cluster: str
+    namespace: str
+    name: str
+    kind: str
+    target: str
+    resources: tuple[str, ...] = ()
+
+    @property
+    def workload(self) -> str:
+        """The key of what it scales."""
+        return f"{self.cluster}/{self.namespace}/{self.kind}/{self.target}"
+
+
+@dataclass(frozen=True, slots=True)
+class HpaTargetRemoved:
+    """An HPA is gone."""
+
+    at: datetime
+    cluster: str
+    namespace: str
+    name: str

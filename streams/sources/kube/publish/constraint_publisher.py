@@ -1,0 +1,126 @@
+"""What else holds updates of pods back, published as it changes: replica counts, HPAs, and whether a webhook is at work."""
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from schemas.facts.hpa_targets import HpaTargetChanged, HpaTargetRemoved
+from schemas.facts.replica_controllers import ReplicaControllerChanged, ReplicaControllerRemoved
+from schemas.facts.webhook_leases import WebhookLeaseSeen
+from streams.clients.kube.autoscaler_specs import HpaObject
+from streams.clients.kube.watched_objects import ControllerObject, KubeObject, LeaseObject, ReplicationControllerObject
+from streams.publishing.published_state import REPUBLISH_AFTER, PublishedState
+from streams.sources.kube.publish import scheduling_facts
+from streams.sources.kube.publish.fact_changes import PublishedFacts
+from streams.sources.kube.publish.publisher import Publisher
+from streams.sources.kube.watch.notifications import ObjectGone
+from streams.sources.kube.watch.watched_resources import HPAS
+
+ALIVE = timedelta(seconds=60)
+"""After so long without a renewal the webhook counts as away, as upstream's updater has it."""
+_OWNERS = frozenset({"ReplicaSet", "StatefulSet", "DaemonSet", "ReplicationController"})
+"""The controllers that pods have and that say how many there should be."""
+_BY_RESOURCE = ("Resource", "ContainerResource")
+
+
+class UpdateConstraintPublisher:
+    """All of one cluster that the updater goes by beside pods and policies. `lease`: the webhook's, as namespace/name."""
+
+    def __init__(self, publisher: Publisher, cluster: str, lease: str) -> None:
+        self._publisher, self._cluster, self._lease = publisher, cluster, lease
+        self._at = datetime.min  # noqa: DTZ901  # before anything was seen
+        publish = publisher.publish_for_updates
+        self._controllers: PublishedFacts[ReplicaControllerChanged] = PublishedFacts(
+            publish, lambda one: publish(ReplicaControllerRemoved(self._at, one.cluster, one.namespace, one.kind, one.name))
+        )
+        self._hpas: PublishedFacts[HpaTargetChanged] = PublishedFacts(
+            publish, lambda one: publish(HpaTargetRemoved(self._at, one.cluster, one.namespace, one.name))
+        )
+        self._renewed: datetime | None = None
+        """When the Lease was last seen to be renewed, in event time."""
+        self._renew_time: datetime | None = None
+        self._listed = False
+        self._told: WebhookLeaseSeen | None = None
+
+    def restore(self, published: PublishedState, at: datetime) -> None:
+        """This is what the log holds."""
+        self._at, self._told = at, None
+        self._controllers.restore(published.controllers)
+        self._hpas.restore(published.hpas)
+
+    def upsert(self, controller: str, found: KubeObject, at: datetime) -> None:
+        """An object exists; `controller` is its kind if it is one. What is of no concern here is passed over."""
+        self._at = at
+        match found:
+            case HpaObject():
+                self._hpa(found, at)
+            case LeaseObject():
+                self._lease_seen(found, at)
+            case ControllerObject() | ReplicationControllerObject() if controller in _OWNERS:
+                self._controller(controller, found, at)
+            case _:
+                pass
+
+    def remove(self, gone: ObjectGone, controller: str, at: datetime) -> None:
+        """An object is gone. Of Leases only one is watched: the last webhook that stops deletes it."""
+        self._at = at
+        if gone.kind == "leases":
+            self._renewed = self._renew_time = None
+        elif gone.kind == HPAS.name:
+            self._hpas.remove(f"{gone.namespace}/{gone.name}")
+        elif controller:
+            self._controllers.remove(f"{controller}/{gone.namespace}/{gone.name}")
+
+    def _controller(self, kind: str, found: ControllerObject | ReplicationControllerObject, at: datetime) -> None:
+        fact = scheduling_facts.controller(found, kind, self._cluster, at)
+        name = f"{kind}/{found.metadata.namespace}/{found.metadata.name}"
+        if fact is None:
+            self._controllers.remove(name)
+        else:
+            self._controllers.upsert(name, fact)
+
+    def _hpa(self, found: HpaObject, at: datetime) -> None:
+        target, about = found.spec.scale_target_ref, found.metadata
+        blocks = [each.block for each in found.spec.metrics or () if each.type in _BY_RESOURCE]
+        # without metrics the API server means CPU
+        resources = ("cpu",) if not found.spec.metrics else tuple(sorted({block.name for block in blocks}))
+        fact = HpaTargetChanged(at, self._cluster, about.namespace, about.name, target.kind, target.name, resources)
+        self._hpas.upsert(f"{about.namespace}/{about.name}", fact)
+
+    def _lease_seen(self, found: LeaseObject, at: datetime) -> None:
+        """The time in the Lease is another machine's; that it changes is what counts."""
+        if found.spec.renew_time != self._renew_time or self._renewed is None:
+            self._renew_time, self._renewed = found.spec.renew_time, at
+
+    def mark_synced(self, kind: str, *, controllers: bool, at: datetime) -> None:
+        """Everything of a kind that exists was seen: what was published and was not seen is gone."""
+        self._at = at
+        if kind == "leases":
+            self._listed = True
+        elif kind == HPAS.name:
+            self._hpas.mark_synced()
+        elif controllers:
+            self._controllers.mark_synced()
+
+    def publish_due(self, at: datetime) -> None:
+        """Say whether a webhook is at work, when that changed or was not said for long."""
+        if not self._listed:
+            return
+        seen = self._lease_now(at)
+        told = self._told
+        if told is None or told.alive != seen.alive or at - told.at >= REPUBLISH_AFTER:
+            self._told = seen
+            self._publisher.publish_for_updates(seen)
+
+    def republish(self, at: datetime, older: timedelta) -> None:
+        """Publish again what was last published this long ago."""
+        self._at = at
+        self._controllers.republish(at, older)
+        self._hpas.republish(at, older)
+
+    def _lease_now(self, at: datetime) -> WebhookLeaseSeen:
+        seen = WebhookLeaseSeen(at, self._cluster, self._lease, alive=True)
+        if self._renewed is None:
+            return replace(seen, alive=False, reason=f"there is no Lease '{self._lease}'")
+        if at - self._renewed > ALIVE:
+            return replace(seen, alive=False, reason=f"Lease '{self._lease}' was not renewed for {ALIVE.total_seconds():g} s")
+        return seen

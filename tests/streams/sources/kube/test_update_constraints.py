@@ -1,0 +1,117 @@
+"""What else updates of pods go by, as the kube source tells it: replica counts, HPAs, and the webhook's Lease."""
+
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from schemas.facts.hpa_targets import HpaTargetChanged, HpaTargetRemoved
+from schemas.facts.replica_controllers import ReplicaControllerChanged, ReplicaControllerRemoved
+from schemas.facts.webhook_leases import WebhookLeaseSeen
+from streams.clients.kube.autoscaler_specs import HpaObject
+from streams.clients.kube.watched_objects import ControllerObject, LeaseObject
+from streams.sources.kube.watch.watched_resources import WebhookLease, watches
+from tests.support.kube_scene import KubeScene
+
+LEASE = WebhookLease("ullage", "ullage-webhook")
+FACTS = (HpaTargetChanged, HpaTargetRemoved, ReplicaControllerChanged, ReplicaControllerRemoved, WebhookLeaseSeen)
+
+
+@pytest.fixture
+def scene() -> KubeScene:
+    return KubeScene(webhook=LEASE)
+
+
+def told(scene: KubeScene, kind: Any = FACTS) -> list[Any]:
+    return [event for event in scene.events("pod-changes-by-cluster") if isinstance(event, kind)]
+
+
+def replica_set(name: str, replicas: int | None) -> ControllerObject:
+    return msgspec.convert({"metadata": {"name": name, "namespace": "shop"}, "spec": {"replicas": replicas}}, ControllerObject)
+
+
+def hpa(name: str, metrics: list[Any] | None) -> HpaObject:
+    spec = {"scaleTargetRef": {"kind": "Deployment", "name": "cart"}, "metrics": metrics}
+    return msgspec.convert({"metadata": {"name": name, "namespace": "shop"}, "spec": spec}, HpaObject)
+
+
+def lease(second: int) -> LeaseObject:
+    renewed = f"2020-01-01T00:00:{second:02}Z"  # another machine's time, long ago
+    body = {"metadata": {"name": "ullage-webhook", "namespace": "ullage"}, "spec": {"renewTime": renewed}}
+    return msgspec.convert(body, LeaseObject)
+
+
+def test_a_controller_is_told_with_the_pods_it_wants_and_withdrawn_when_it_wants_none(scene: KubeScene) -> None:
+    scene.see("replicasets", replica_set("cart-1", 3))
+    scene.see("deployments", replica_set("cart", 3))
+    scene.see("replicasets", replica_set("cart-1", 3))
+    scene.see("replicasets", replica_set("cart-1", 0))
+    kinds = [(type(each), each.kind, each.name, getattr(each, "replicas", None)) for each in told(scene)]
+    assert kinds == [
+        (ReplicaControllerChanged, "ReplicaSet", "cart-1", 3),
+        (ReplicaControllerRemoved, "ReplicaSet", "cart-1", None),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("metrics", "resources"),
+    [
+        (None, ("cpu",)),
+        ([{"type": "Resource", "resource": {"name": "memory"}}], ("memory",)),
+        (
+            [
+                {"type": "ContainerResource", "containerResource": {"name": "cpu", "container": "app"}},
+                {"type": "Resource", "resource": {"name": "memory"}},
+            ],
+            ("cpu", "memory"),
+        ),
+        ([{"type": "Pods", "pods": {"metric": {"name": "cpu"}}}], ()),
+    ],
+)
+def test_an_hpa_is_told_with_the_resources_it_scales_by(scene: KubeScene, metrics: Any, resources: tuple[str, ...]) -> None:
+    scene.see("horizontalpodautoscalers", hpa("cart", metrics))
+    [seen] = told(scene)
+    assert (seen.workload, seen.resources) == ("real/shop/Deployment/cart", resources)
+
+
+def test_after_a_restart_only_what_changed_is_told_and_what_is_gone(scene: KubeScene) -> None:
+    scene.see("replicasets", replica_set("cart-1", 3), replica_set("cart-2", 1))
+    scene.see("horizontalpodautoscalers", hpa("cart", None), hpa("old", None))
+    before = len(told(scene))
+    scene.restart()
+    scene.see("replicasets", replica_set("cart-1", 3))
+    scene.see("horizontalpodautoscalers", hpa("cart", None))
+    scene.sync()
+    kinds = [(type(each), each.name) for each in told(scene, FACTS[:-1])[before:]]
+    assert sorted(kinds, key=str) == [(HpaTargetRemoved, "old"), (ReplicaControllerRemoved, "cart-2")]
+
+
+def test_the_webhook_is_told_to_be_at_work_while_its_lease_changes_and_away_a_minute_later(scene: KubeScene) -> None:
+    scene.see("leases", lease(1))
+    assert told(scene) == []
+    scene.sync()
+    for second in range(2, 9):
+        scene.see("leases", lease(second))
+        scene.later(timedelta(seconds=10))
+    assert [each.alive for each in told(scene)] == [True]
+    scene.later(timedelta(seconds=50))
+    assert [each.alive for each in told(scene)] == [True]
+    scene.later(timedelta(seconds=1))
+    assert [each.alive for each in told(scene)] == [True, False]
+    assert told(scene)[-1].reason == "Lease 'ullage/ullage-webhook' was not renewed for 60 s"
+    scene.see("leases", lease(9))
+    assert [each.alive for each in told(scene)] == [True, False, True]
+    scene.lose("leases", lease(9))
+    assert told(scene)[-1].reason == "there is no Lease 'ullage/ullage-webhook'"
+
+
+def test_where_there_is_no_lease_no_webhook_is_at_work(scene: KubeScene) -> None:
+    scene.sync()
+    assert [(each.alive, each.reason) for each in told(scene)] == [(False, "there is no Lease 'ullage/ullage-webhook'")]
+
+
+def test_the_lease_alone_is_watched_in_its_own_namespace() -> None:
+    resource = next(watch.resource for watch in watches(["shop"], webhook=LEASE) if watch.kind == "leases")
+    assert resource.path == "/apis/coordination.k8s.io/v1/namespaces/ullage/leases"
+    assert resource.field_selector == "metadata.name=ullage-webhook"
