@@ -1,10 +1,13 @@
-"""The consumers' metrics, as their log observes them: every outcome, and every dead letter."""
+"""The consumers' metrics, as their log observes them: every outcome, and every dead letter.
+
+What the VPA's updater counts with equal meaning is counted under its names, too, without the labels that name single VPAs.
+"""
 
 from collections.abc import Sequence
 
 from prometheus_client import CollectorRegistry, Counter
 
-from schemas.outcomes import ActionFinished, ObjectWritten, StatusWritten
+from schemas.outcomes import Action, ActionFinished, ObjectWritten, OutcomeDetail, Result, StatusWritten
 from streams.codec.event_codec import Codec
 from streams.errors import LogUnavailable
 from streams.log.log_port import NewRecord, Record
@@ -20,6 +23,7 @@ class ConsumerMetrics:
         self._outcomes_topic, self._dead_topic = topics.wire("outcomes"), topics.wire("dead-letters")
         self._outcomes = Counter("ullage_outcomes", "Decisions finished with", ("action", "result"), registry=registry)
         self._dead = Counter("ullage_consumer_dead_letters", "Decisions that could not be read", registry=registry)
+        self._updates = UpdateCounts(registry)
         self._failures = Counter("ullage_consumer_failures", "Appends the log did not take", registry=registry)
 
     def appended(self, records: Sequence[NewRecord]) -> None:
@@ -40,10 +44,45 @@ class ConsumerMetrics:
     def _count(self, event: object) -> None:
         if isinstance(event, ActionFinished):
             self._outcomes.labels(event.action.value, event.result.value).inc()
+            self._updates.finished(event)
         elif isinstance(event, StatusWritten):
             self._outcomes.labels("status", event.result.value).inc()
         elif isinstance(event, ObjectWritten):
             self._outcomes.labels("object", event.result.value).inc()
+
+
+class UpdateCounts:
+    """Upstream's counters of its updater (pkg/utils/metrics/updater), as far as outcomes say the same."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._evicted = Counter("vpa_updater_evicted_pods", "Pods evicted", registry=registry)
+        self._not_evicted = Counter("vpa_updater_failed_eviction_attempts", "Evictions failed", ("reason",), registry=registry)
+        self._resized = Counter("vpa_updater_in_place_updated_pods", "Pods resized in place", registry=registry)
+        self._not_resized = Counter(
+            "vpa_updater_failed_in_place_update_attempts", "Resizes in place failed", ("reason",), registry=registry
+        )
+        self._no_webhook = Counter(
+            "vpa_updater_admission_controller_status_invalid", "Held back for want of a webhook", ("reason",), registry=registry
+        )
+
+    def finished(self, outcome: ActionFinished) -> None:
+        """What upstream would count of this outcome. What somebody else had done before is not counted."""
+        if outcome.detail is OutcomeDetail.NO_WEBHOOK:
+            self._no_webhook.labels("invalid").inc()
+        if outcome.detail is OutcomeDetail.ALREADY_DONE:
+            return
+        match outcome.action, outcome.result:
+            case Action.EVICT, Result.DONE:
+                self._evicted.inc()
+            case Action.EVICT, Result.FAILED:
+                self._not_evicted.labels("EvictionError").inc()
+            case Action.RESIZE, Result.DONE:
+                self._resized.inc()
+            case Action.RESIZE, Result.FAILED:
+                infeasible = outcome.detail is OutcomeDetail.INFEASIBLE
+                self._not_resized.labels("InPlaceUpdateInfeasible" if infeasible else "InPlaceUpdateError").inc()
+            case _:
+                pass
 
 
 def _as_record(record: NewRecord) -> Record:

@@ -7,7 +7,7 @@ from prometheus_client import CollectorRegistry
 from agents.pipeline import ticked_topics
 from agents.telemetry import ClockMetrics, ConsumerMetrics, ObservedLog, SourceMetrics
 from schemas.names import Place, PodName, Workload
-from schemas.outcomes import Action, ActionFinished, Result
+from schemas.outcomes import Action, ActionFinished, OutcomeDetail, Result
 from schemas.subjects import Subject
 from streams.codec.event_codec import Codec, tick
 from streams.errors import LogUnavailable
@@ -41,8 +41,9 @@ def log() -> MemoryLog:
     return log
 
 
-def _outcome(action: Action, result: Result) -> NewRecord:
-    event = ActionFinished("i", AT, "d", action, result, "as asked", Subject.of_pod(SHOP, PodName("shop", "web-1", "u1")))
+def _outcome(action: Action, result: Result, detail: OutcomeDetail = OutcomeDetail.NONE) -> NewRecord:
+    pod = Subject.of_pod(SHOP, PodName("shop", "web-1", "u1"))
+    event = ActionFinished("i", AT, "d", action, result, "as asked", pod, detail)
     return Codec(T).encode(event, topic="outcomes", key="demo", partition=0, source="/ullage/consumer/x")
 
 
@@ -55,6 +56,31 @@ def test_outcomes_are_counted_by_action_and_result_once_the_log_has_them(registr
     assert value("ullage_outcomes_total", {"action": "evict", "result": "expired"}) == 1
     assert value("ullage_consumer_dead_letters_total") == 1
     assert log.end(T.wire("outcomes"), 0) == 3
+
+
+def test_what_upstreams_updater_counts_is_counted_under_its_names(registry: CollectorRegistry, log: MemoryLog) -> None:
+    watched = ObservedLog(log, ConsumerMetrics(registry, T))
+    done, failed, refused = Result.DONE, Result.FAILED, Result.REFUSED
+    watched.append(
+        [
+            _outcome(Action.EVICT, done, OutcomeDetail.ACCEPTED),
+            _outcome(Action.EVICT, done, OutcomeDetail.ALREADY_DONE),
+            _outcome(Action.EVICT, failed, OutcomeDetail.SEVERAL_BUDGETS),
+            _outcome(Action.EVICT, refused, OutcomeDetail.NO_WEBHOOK),
+            _outcome(Action.RESIZE, done, OutcomeDetail.APPLIED),
+            _outcome(Action.RESIZE, failed, OutcomeDetail.INFEASIBLE),
+            _outcome(Action.RESIZE, failed, OutcomeDetail.NODE_ERROR),
+            _outcome(Action.RESIZE, Result.EXPIRED, OutcomeDetail.DEFERRED),
+        ]
+    )
+    value = registry.get_sample_value
+    assert value("vpa_updater_evicted_pods_total") == 1
+    assert value("vpa_updater_failed_eviction_attempts_total", {"reason": "EvictionError"}) == 1
+    assert value("vpa_updater_in_place_updated_pods_total") == 1
+    attempts = "vpa_updater_failed_in_place_update_attempts_total"
+    assert value(attempts, {"reason": "InPlaceUpdateInfeasible"}) == 1
+    assert value(attempts, {"reason": "InPlaceUpdateError"}) == 1
+    assert value("vpa_updater_admission_controller_status_invalid_total", {"reason": "invalid"}) == 1
 
 
 def test_what_the_log_does_not_take_is_a_failure_and_not_an_outcome(registry: CollectorRegistry) -> None:
