@@ -14,16 +14,20 @@ from agents.app.owned_partition import OwnedPartition
 from agents.app.worker_plan import WorkerPlan
 from agents.engine.turn_aligner import Wait
 from agents.partition_task import TurnResult
-from agents.telemetry import HealthServer, Liveness, WorkerMetrics
+from agents.telemetry import HealthServer, Liveness, Reach, WorkerMetrics, logging_setup
 from schemas import times
 from schemas.units import Bytes, Seconds
 from streams.codec import event_codec
+from streams.errors import LogUnavailable
+from streams.log.connection_check import find_fault
 from streams.log.log_port import Record
 
 WAITED = Seconds(5.0)
 """Seconds without a turn after which one is said to wait. While a worker catches up, some input is always behind."""
 LOOK_AFTER = Seconds(0.5)
 """Seconds after which a task that waits is looked at again."""
+SILENT = Seconds(30.0)
+"""Real seconds without a tick after which the worker is not ready."""
 log = structlog.get_logger("ullage", component="worker")
 
 
@@ -37,15 +41,28 @@ class WorkerObserver:
         self._clock = clock
         self._waits: dict[tuple[str, int], Wait | None] = {}
         self._looked: dict[tuple[str, int], float] = {}
+        self._reach, self._ticked = Reach(logging_setup.client_chatter()), float("inf")
         self._last_turns: dict[tuple[str, int], tuple[int, float]] = {}
         """The last turn of each task, and since when it is the last."""
 
     def listen(self) -> None:
-        """Serve metrics and health, if the plan asks for it."""
+        """Serve metrics and health, if the plan asks for it, and look whether Kafka is there from now on."""
         host, port = self.plan.metrics
         if port:
-            ready, alive = self.metrics.readiness.reasons, self.liveness.reasons
-            HealthServer(self.registry, ready=ready, alive=alive).listen(host, port)
+            HealthServer(self.registry, ready=self.reasons, alive=self.liveness.reasons).listen(host, port)
+        self._reach.look_at(f"Kafka '{self.plan.where.brokers}'", self._ask_kafka)
+        self._reach.begin()
+
+    def reasons(self) -> list[str]:
+        """Why the worker is not ready. In a log that has no ticks yet, there is nothing to wait for."""
+        silent = self._clock() - self._ticked
+        silence = [f"no tick has come for {silent:.0f} s: is `ullage source clock` at work?"] if silent > SILENT else []
+        return [*self._reach.reasons(), *silence, *self.metrics.readiness.reasons()]
+
+    def _ask_kafka(self) -> None:
+        fault = find_fault(self.plan.where)
+        if fault is not None:
+            raise LogUnavailable(fault.sentence)
 
     def assigned(self, tasks: Iterable[tuple[str, int]]) -> None:
         """This worker owns these pairs of stage and partition, and no others."""
@@ -73,7 +90,7 @@ class WorkerObserver:
         """A turn was taken, in this many seconds."""
         stage, partition = owned.task.stage.name, owned.task.partition
         self.metrics.turn_taken(stage, partition, result, seconds=Seconds(seconds), lag=owned.lag)
-        self.metrics.ticked(stage, partition)
+        self._came_tick(stage, partition)
         self._update_readiness(owned)
 
     def waiting(self, owned: OwnedPartition) -> None:
@@ -85,8 +102,12 @@ class WorkerObserver:
         if now - self._looked.get(task, -LOOK_AFTER) < LOOK_AFTER:
             return
         self._looked[task] = now
-        self.metrics.ticked(*task)
+        self._came_tick(*task)
         self._update_readiness(owned)
+
+    def _came_tick(self, stage: str, partition: int) -> None:
+        self._ticked = self._clock()
+        self.metrics.ticked(stage, partition)
 
     def tick_passed_over(self, stage: str, tick: Record) -> None:
         """A tick far ahead of the time at which the log took it: it is nothing, here and in every replay."""

@@ -4,11 +4,14 @@ import os
 import socket
 import threading
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from datetime import timedelta
 from typing import Protocol
 
+from prometheus_client import CollectorRegistry
+
+from agents.processes import dependencies
 from agents.processes.consumer_asg import asg
 from agents.processes.consumer_autoscalers import autoscalers
 from agents.processes.consumer_metrics_api import metrics_api
@@ -46,6 +49,9 @@ class Consumer(Protocol):
 
     def run(self, stop: threading.Event) -> None:
         """Work until `stop` is set."""
+
+    def reasons(self) -> Sequence[str]:
+        """Why not ready; empty when ready."""
 
 
 def status(context: LogContext, settings: Settings) -> StatusConsumer:
@@ -101,27 +107,17 @@ MAKERS: dict[str, Callable[[Callable[[], LogContext], Settings], Consumer]] = {
 """How each consumer that no server belongs to is made; the function that it gets opens the log, once for each thread."""
 
 
-class _Server(Consumer, Protocol):
-    """A consumer that others wait for."""
-
-    def reasons(self) -> Sequence[str]:
-        """Why not ready; empty when ready."""
-
-
 class _Readiness:
     """Asked by the health server, which begins before the consumers."""
 
     def __init__(self) -> None:
-        self._servers: list[_Server] = []
-
-    def of(self, consumer: _Server) -> Consumer:
-        """The process is ready when this consumer is, too."""
-        self._servers.append(consumer)
-        return consumer
+        self.consumers: Mapping[str, Consumer] = {}
 
     def reasons(self) -> Sequence[str]:
-        """Why not ready. The other consumers always are: nobody waits for them."""
-        return [reason for each in list(self._servers) for reason in each.reasons()]
+        """Why not ready; each reason names its consumer."""
+        if not self.consumers:
+            return ["no consumer is at work yet"]
+        return [f"{name}: {reason}" for name, each in self.consumers.items() for reason in each.reasons()]
 
 
 class ConsumerDied(UllageError):
@@ -141,16 +137,11 @@ def run(settings: Settings, names: Sequence[str]) -> None:
             log = stack.enter_context(log_factory.log(settings))
             return LogContext.of(telemetry.observe(log, metrics), topics, settings.cluster.name)
 
-        threads = []
         source_reports.require_cluster(opened(), settings.cluster.name)
-        for name in names:
-            if name == "webhook":
-                consumer: Consumer = ready.of(webhook(opened, settings, WebhookMetrics(telemetry.registry)))
-            elif name == "metrics-api":
-                consumer = ready.of(metrics_api(opened, settings, MetricsApiMetrics(telemetry.registry)))
-            else:
-                consumer = MAKERS[name](opened, settings)
-            threads.append(threading.Thread(target=consumer.run, args=(stop,), name=name, daemon=True))
+        telemetry.reach.look_at(dependencies.API_SERVER, dependencies.api_server(settings))
+        consumers = {name: _made(name, opened, settings, telemetry.registry) for name in names}
+        ready.consumers = consumers
+        threads = [threading.Thread(target=each.run, args=(stop,), name=name, daemon=True) for name, each in consumers.items()]
         stack.callback(_join, threads, stop)
         for thread in threads:
             thread.start()
@@ -159,6 +150,15 @@ def run(settings: Settings, names: Sequence[str]) -> None:
             stop.wait(0.2)
         dead = next(thread.name for thread in threads if not thread.is_alive())
         raise ConsumerDied(f"the {dead} ended by itself; the lines above say why")
+
+
+def _made(name: str, opened: Callable[[], LogContext], settings: Settings, registry: CollectorRegistry) -> Consumer:
+    """The consumer of this name."""
+    if name == "webhook":
+        return webhook(opened, settings, WebhookMetrics(registry))
+    if name == "metrics-api":
+        return metrics_api(opened, settings, MetricsApiMetrics(registry))
+    return MAKERS[name](opened, settings)
 
 
 def connect(settings: Settings) -> KubernetesClient:

@@ -28,6 +28,10 @@ class AutoscalerConsumers:
     def __init__(self, keeping: AutoscalerConsumer, scaling: Executor) -> None:
         self._both: Sequence[AutoscalerConsumer | Executor] = (keeping, scaling)
 
+    def reasons(self) -> Sequence[str]:
+        """Why one of the two is not ready."""
+        return list(dict.fromkeys(reason for each in self._both for reason in each.reasons()))
+
     def run(self, stop: threading.Event) -> None:
         """Work until `stop` is set, or one of the two ends by itself."""
         ended = threading.Event()

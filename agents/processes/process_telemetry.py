@@ -9,10 +9,11 @@ from typing import TypeVar
 
 from prometheus_client import CollectorRegistry
 
+from agents.processes import dependencies
 from agents.processes.signals import until_stopped
 from agents.settings import log_factory
 from agents.settings.tree import Settings
-from agents.telemetry import HealthServer, ObservedLog, logging_setup
+from agents.telemetry import HealthServer, ObservedLog, Reach, logging_setup
 from agents.telemetry.health_server import Reasons, all_well
 from agents.telemetry.observed_log import LogObserver
 from streams.log.log_port import Log
@@ -22,10 +23,10 @@ Observer = TypeVar("Observer", bound=LogObserver)
 
 
 class ProcessTelemetry:
-    """The registry for a component's own metrics, and the logs that it uses: one that refuses is a reason against /readyz."""
+    """The registry for a component's own metrics, and all that it depends on: what is away is a reason against /readyz."""
 
     def __init__(self, ready: Reasons) -> None:
-        self.registry = CollectorRegistry()
+        self.registry, self.reach = CollectorRegistry(), Reach()
         self._ready = ready
         self._logs: list[ObservedLog] = []
 
@@ -35,9 +36,22 @@ class ProcessTelemetry:
         self._logs.append(observed)
         return observed
 
+    def look_at_log(self, settings: Settings) -> None:
+        """Look whether Kafka answers, and whether it does what this process asks of it: both together are one thing."""
+        what, answers = dependencies.kafka(settings) or ("the log", all_well)
+
+        def look() -> None:
+            answers()
+            for log in list(self._logs):
+                log.require()
+
+        self.reach.look_at(what, look)
+
     def reasons(self) -> Sequence[str]:
-        """Why the process is not ready."""
-        return [*self._ready(), *(trouble for log in list(self._logs) for trouble in log.troubles())]
+        """Why the process is not ready. What the logs refuse counts at once, and not only at the next look."""
+        troubles = [trouble for log in list(self._logs) for trouble in log.troubles()]
+        away = self.reach.reasons()
+        return [*self._ready(), *away, *(trouble for trouble in troubles if not any(trouble in reason for reason in away))]
 
 
 @contextmanager
@@ -46,7 +60,6 @@ def telemetry_for(component: str, settings: Settings, ready: Reasons = all_well)
 
     `ready` gives reasons of the component's own that /readyz shows.
     """
-    telemetry = ProcessTelemetry(ready)
     shown = {
         "log.kind": settings.log.kind,
         "log.brokers": settings.log.brokers,
@@ -55,8 +68,12 @@ def telemetry_for(component: str, settings: Settings, ready: Reasons = all_well)
         "cluster.name": settings.cluster.name,
     }
     listen = (settings.metrics.host, settings.metrics.port)
+    telemetry = ProcessTelemetry(ready)
     with serving(component, HealthServer(telemetry.registry, ready=telemetry.reasons), settings=shown, listen=listen):
-        yield telemetry
+        telemetry.reach = Reach(logging_setup.client_chatter())
+        telemetry.look_at_log(settings)
+        with telemetry.reach:
+            yield telemetry
 
 
 @contextmanager

@@ -1,9 +1,7 @@
 """Runs `ullage source asg`: asks AWS for the node groups and publishes what changed, until stopped."""
 
 import time
-from collections.abc import Mapping, Sequence
-
-import structlog
+from collections.abc import Mapping
 
 from agents.logic.nodes.aws import group_specs, node_templates
 from agents.logic.nodes.aws.node_templates import (
@@ -21,7 +19,7 @@ from agents.processes.source_clock import event_time
 from agents.settings import log_factory
 from agents.settings.aws_settings import AwsSettings
 from agents.settings.tree import Settings
-from agents.telemetry import SourceMetrics
+from agents.telemetry import Sight, SourceMetrics
 from schemas.facts.node_groups import NodeTemplateSeen
 from schemas.facts.nodes import NodeTaint
 from schemas.units import Seconds
@@ -34,21 +32,19 @@ from streams.log_context import LogContext
 from streams.sources.asg.asg_source import NAME, AsgSource, GroupBounds, GroupSelection
 from streams.sources.asg.launch_lookups import LaunchDetails
 
-_log = structlog.get_logger(__name__)
-
 
 def run(settings: Settings) -> None:
     """Publish until stopped. The process is ready once AWS has answered, and not while it does not."""
-    ours, topics, readiness = settings.aws, log_factory.topics(settings), _Readiness()
+    ours, topics, aws = settings.aws, log_factory.topics(settings), Sight("AWS", not_yet="AWS was not asked yet")
     chosen, client = selection(ours), connect_aws(ours)
-    with until_stopped(), telemetry_for(NAME, settings, readiness.reasons) as telemetry, log_factory.log(settings) as log:
+    with until_stopped(), telemetry_for(NAME, settings, aws.reasons) as telemetry, log_factory.log(settings) as log:
         metrics = SourceMetrics(telemetry.registry, topics, NAME)
         context = LogContext.of(telemetry.observe(log, metrics), topics, settings.cluster.name)
         source = AsgSource(client, context, chosen, node_template)
         note(f"asking {client.address} for the node groups of cluster '{context.cluster}'")
         while True:
             begun = time.monotonic()
-            settled = _poll(source, settings, readiness)
+            settled = _poll(source, settings, aws)
             metrics.dropped(source.dropped)
             time.sleep(max(0.0, begun + (ours.refresh_seconds if settled else ours.busy_seconds) - time.monotonic()))
 
@@ -107,32 +103,14 @@ def _requirements(asked: TypeRequirements | None) -> InstanceRequirements | None
     return InstanceRequirements(asked.vcpus, asked.memory_mib, asked.accelerators, asked.manufacturers, asked.kinds)
 
 
-def _poll(source: AsgSource, settings: Settings, readiness: "_Readiness") -> bool:
-    """Look once; whether all is quiet. A failure is logged, and the next look tries again."""
+def _poll(source: AsgSource, settings: Settings, aws: Sight) -> bool:
+    """Look once; whether all is quiet. After a failure the next look tries again."""
     try:
         settled = source.poll(event_time(settings))
-    except (EdgeError, LogUnavailable) as error:
-        readiness.failed(str(error))
-        _log.warning("AWS was not seen", error=str(error))
+    except EdgeError as error:
+        aws.failed(str(error))
         return True
-    readiness.seen()
+    except LogUnavailable:  # which the telemetry of the log says
+        return True
+    aws.seen()
     return settled
-
-
-class _Readiness:
-    """Whether AWS was seen in the last look."""
-
-    def __init__(self) -> None:
-        self._reason = "AWS was not asked yet"
-
-    def seen(self) -> None:
-        """AWS answered."""
-        self._reason = ""
-
-    def failed(self, reason: str) -> None:
-        """AWS, or the log, did not."""
-        self._reason = reason
-
-    def reasons(self) -> Sequence[str]:
-        """Why not ready."""
-        return [self._reason] if self._reason else []

@@ -5,6 +5,7 @@ import threading
 from collections.abc import Sequence
 from functools import partial
 
+from agents.processes import dependencies
 from agents.processes.output import note
 from agents.processes.process_telemetry import telemetry_for
 from agents.processes.signals import until_stopped
@@ -27,6 +28,7 @@ def run(settings: Settings) -> None:
     ours, topics, readiness = settings.cluster, log_factory.topics(settings), _Readiness()
     api = Api(cluster_factory.connection(ours))
     with until_stopped(), telemetry_for(NAME, settings, readiness.reasons) as telemetry, log_factory.log(settings) as log:
+        telemetry.reach.look_at(dependencies.API_SERVER, dependencies.api_server(settings))
         metrics = SourceMetrics(telemetry.registry, topics, NAME)
         context = LogContext.of(telemetry.observe(log, metrics), topics, ours.name)
         options = SourceOptions(

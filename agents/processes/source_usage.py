@@ -5,8 +5,6 @@ import time
 from collections.abc import Callable, Iterator
 from datetime import datetime
 
-import structlog
-
 from agents.processes.output import note
 from agents.processes.process_telemetry import telemetry_for
 from agents.processes.signals import until_stopped
@@ -14,7 +12,7 @@ from agents.processes.source_clock import event_time
 from agents.settings import cluster_factory, log_factory
 from agents.settings.tree import Settings
 from agents.settings.usage_source_settings import PrometheusSettings
-from agents.telemetry import SourceMetrics, UsageMetrics
+from agents.telemetry import Sight, SourceMetrics, UsageMetrics
 from schemas.units import Seconds
 from streams.clients.kube.api import Api
 from streams.clients.prometheus import Credentials, Prometheus
@@ -28,7 +26,7 @@ from streams.sources.usage.promql import MetricNames
 from streams.sources.usage.readings import Readings
 from streams.sources.usage.usage_source import NAME, UsageOptions, UsageSource
 
-_log = structlog.get_logger(__name__)
+_NAMES = {"prometheus": "Prometheus", "metrics-api": "the metrics API"}
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
@@ -37,14 +35,15 @@ def usage(settings: Settings) -> None:
     topics, ours = log_factory.topics(settings), settings.usage
     read, where = _reader(settings)
     options = UsageOptions(Seconds(ours.interval_seconds), ours.missing_is_zero)
-    with until_stopped(), telemetry_for("usage", settings) as telemetry, log_factory.log(settings) as log:
+    server = Sight(_NAMES[ours.reads], not_yet=f"{where} was not asked for usage yet")
+    with until_stopped(), telemetry_for("usage", settings, server.reasons) as telemetry, log_factory.log(settings) as log:
         log_metrics, metrics = SourceMetrics(telemetry.registry, topics, NAME), UsageMetrics(telemetry.registry)
         context = LogContext.of(telemetry.observe(log, log_metrics), topics, settings.cluster.name)
         source = UsageSource(read, context, options)
         note(f"asking {where} for usage of cluster '{context.cluster}' every {ours.interval_seconds:g} s")
         while True:
             begun = time.monotonic()
-            _scrape(source, event_time(settings), metrics)
+            _scrape(source, event_time(settings), metrics, server)
             log_metrics.dropped(source.dropped)
             metrics.rows(source.counts, source.pending)
             time.sleep(max(0.0, begun + ours.interval_seconds - time.monotonic()))
@@ -99,15 +98,19 @@ def _reader(settings: Settings) -> tuple[Callable[[datetime], Readings], str]:
     ).read, cluster_factory.address(settings.cluster)
 
 
-def _scrape(source: UsageSource, at: datetime, metrics: UsageMetrics) -> None:
-    """Scrape once. A failure is logged and counted, and the next scrape tries again."""
+def _scrape(source: UsageSource, at: datetime, metrics: UsageMetrics, server: Sight) -> None:
+    """Scrape once. A failure is counted, and the next scrape tries again."""
     begun = time.monotonic()
     try:
         source.scrape(at)
-        metrics.scraped(time.monotonic() - begun)
-    except (EdgeError, LogUnavailable) as error:
+    except EdgeError as error:
         metrics.failed()
-        _log.warning("a scrape failed", at=at.isoformat(), error=str(error))
+        server.failed(str(error))
+    except LogUnavailable:  # which the telemetry of the log says
+        metrics.failed()
+    else:
+        metrics.scraped(time.monotonic() - begun)
+        server.seen()
 
 
 def history(settings: Settings, *, until: datetime | None, force: bool) -> None:

@@ -10,6 +10,7 @@ from agents.telemetry.health_server import HealthServer
 from agents.telemetry.liveness import Liveness
 from agents.telemetry.metrics_api_metrics import MetricsApiMetrics
 from agents.telemetry.observed_log import ObservedLog
+from agents.telemetry.reach import Reach, Sight
 from agents.telemetry.readiness import Readiness
 from agents.telemetry.source_metrics import SourceMetrics, UsageMetrics
 from agents.telemetry.webhook_metrics import WebhookMetrics
@@ -22,7 +23,9 @@ __all__ = [
     "Liveness",
     "MetricsApiMetrics",
     "ObservedLog",
+    "Reach",
     "Readiness",
+    "Sight",
     "SourceMetrics",
     "UsageMetrics",
     "WebhookMetrics",

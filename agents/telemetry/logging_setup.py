@@ -15,6 +15,7 @@ import orjson
 import structlog
 from structlog.typing import EventDict, FilteringBoundLogger, Processor
 
+from agents.telemetry.client_chatter import ClientChatter
 from agents.visible_text import visible
 
 
@@ -49,6 +50,12 @@ def set_up(component: str, *, stream: TextIO | None = None, colours: bool | None
     for ours in ("ullage", "streams"):  # not "agents": Faust logs its own steps under the modules that host it
         logging.getLogger(ours).setLevel(logging.INFO)
     return cast("FilteringBoundLogger", structlog.get_logger("ullage"))
+
+
+def client_chatter() -> ClientChatter | None:
+    """What holds back the clients' own lines; None before `set_up`."""
+    filters = [each for handler in logging.getLogger().handlers for each in handler.filters]
+    return next((each for each in filters if isinstance(each, ClientChatter)), None)
 
 
 def started(log: FilteringBoundLogger, settings: Mapping[str, object]) -> None:
@@ -93,6 +100,7 @@ def _route_libraries(out: TextIO, before: list[Processor], renderers: list[Proce
     handler = logging.StreamHandler(out)
     remove = structlog.stdlib.ProcessorFormatter.remove_processors_meta
     handler.setFormatter(structlog.stdlib.ProcessorFormatter(foreign_pre_chain=before, processors=[remove, *renderers]))
+    handler.addFilter(ClientChatter(handler))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)

@@ -40,16 +40,23 @@ class ObservedLog:
         """What the log refused last and has not done since, in sentences; a process with any is not ready."""
         return [f"the log does not do its part: {sentence}" for sentence in dict.fromkeys(self._troubles.copy().values())]
 
+    def require(self) -> None:
+        """Raise LogUnavailable with the first of the troubles, if there are any."""
+        troubles = self.troubles()
+        if troubles:
+            raise LogUnavailable(troubles[0])
+
     @contextmanager
     def _noting(self, doing: str, topics: Iterable[str]) -> Iterator[None]:
-        """Keep why this could not be done, until it can."""
+        """Keep why this could not be done, until it can: for one of these topics, as a retry may come with more of them."""
         what = doing, frozenset(topics)
         try:
             yield
         except LogUnavailable as error:
             self._troubles[what] = str(error)
             raise
-        self._troubles.pop(what, None)
+        for mended in [each for each in self._troubles.copy() if each[0] == doing and each[1] & what[1]]:
+            self._troubles.pop(mended, None)
 
     def append(self, records: Iterable[NewRecord]) -> Sequence[Place]:
         """As `log`; reports what it took, or that it failed."""

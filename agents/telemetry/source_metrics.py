@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from agents.telemetry.age_gauge import AgeGauge
+from schemas.facts.sources import SourceReported
+from streams.codec.event_codec import Codec, header
 from streams.errors import LogUnavailable
 from streams.log.log_port import NewRecord, Record
 from streams.topics import Topics
@@ -21,13 +23,22 @@ class SourceMetrics:
         self._failures = Counter("ullage_source_failures", "Appends the log did not take", ("source",), registry=registry)
         self._dropped = Counter("ullage_source_dropped", "Records over the bound", ("source", "topic"), registry=registry)
         self._shown: Count[str] = Count()
-        self._age = AgeGauge("ullage_source_age_seconds", "Real time since the last append", ("source",), registry)
+        self._age = AgeGauge("ullage_source_age_seconds", "Real time since something seen was appended", ("source",), registry)
+        self._codec = Codec(topics)
 
     def appended(self, records: Sequence[NewRecord]) -> None:
-        """Count records by topic."""
+        """Count records by topic. A report that nothing is seen is an append, and nothing that was seen."""
         for topic, count in Count(record.topic for record in records).items():
             self._records.labels(self._source, self._topics.short(topic)).inc(count)
-        self._age.happened(self._source)
+        if any(self._was_seen(record) for record in records):
+            self._age.happened(self._source)
+
+    def _was_seen(self, record: NewRecord) -> bool:
+        seen_at = Record(record.topic, record.partition, 0, record.key, record.value, record.headers)
+        if "source-reported" not in (header(seen_at, "ce_type") or ""):
+            return True
+        report = self._codec.decode_or_none(seen_at)
+        return isinstance(report, SourceReported) and bool(report.sees)
 
     def read(self, records: Sequence[Record]) -> None:
         """Ignore what the source reads."""

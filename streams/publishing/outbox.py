@@ -41,9 +41,8 @@ class Outbox:
             if self._facts or self._scrapes:
                 records = [*self._facts, *self._scrapes]
                 compacted_copy.append_with_copies(self._context.log, self._context.topics, records)
-        except LogUnavailable as error:
+        except LogUnavailable:  # the process says so, once for all that it does with the log
             self._trim()
-            _log.warning("the log is away, keeping facts", bytes=self._size, error=str(error))
             return False
         self._facts.clear()
         self._scrapes.clear()

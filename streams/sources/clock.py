@@ -89,6 +89,8 @@ class Clock:
         self._checked = 0
         self._compared: int | None = None
         self._warned: dict[tuple[str, int], int] = {}
+        self._skewed = False
+        """Whether the clocks were too far apart at the last try."""
 
     def run(self, stop: Callable[[], bool]) -> None:
         """Tick until `stop()`. Retries what may pass: a missed tick does no harm, because the next one closes the turn."""
@@ -96,12 +98,14 @@ class Clock:
             try:
                 if self.step() is not None:
                     self._warn_of_future_ticks()
+                    self._skewed = False
                 self._sleep(self.wait())
             except TryAgain as error:
-                self._warn(str(error))
+                if not self._skewed:
+                    self._warn(str(error))
+                self._skewed = True
                 self._sleep(error.after)
-            except LogUnavailable as error:
-                self._warn(str(error))
+            except LogUnavailable:  # the process says so
                 self._last_look = None
                 self._sleep(1.0)
 
@@ -135,8 +139,7 @@ class Clock:
         honest = self._last + timing.period_ms + int(timing.skew_ms * timing.base.speed)
         try:
             found = future_ticks(self._log, self._topics, self._ticked, honest)
-        except LogUnavailable as error:  # to tick matters more than to look at ticks
-            self._warn(str(error))
+        except LogUnavailable:  # to tick matters more than to look at ticks
             return
         for (topic, partition), highest in found.items():
             if self._warned.get((topic, partition)) != highest:

@@ -12,6 +12,7 @@ from schemas.policies.control import ControlChanged
 from streams import compacted_copy
 from streams.codec.event_codec import latest_tick
 from streams.consumers.executing.cursor import Cursor
+from streams.consumers.executing.tick_silence import TickSilence
 from streams.log.log_port import Record
 from streams.log_context import LogContext
 
@@ -20,6 +21,7 @@ class ControlState:
     """The control record in force and the time, for the context's cluster. `catch_up` reads; the rest answers from memory."""
 
     def __init__(self, context: LogContext) -> None:
+        self.silence = TickSilence()
         self._cluster, self._codec = context.cluster, context.codec
         self._context = context
         self._cursor: Cursor | None = None
@@ -47,6 +49,7 @@ class ControlState:
         tick = latest_tick(record, before=self._tick)
         if tick is not None:
             self._tick = tick
+            self.silence.heard()
             return
         event = self._codec.decode_or_none(record)
         if isinstance(event, ControlChanged) and event.cluster == self._cluster:

@@ -38,6 +38,8 @@ FOLLOWED = timedelta(minutes=5)
 """Event time after a plan's end for which that is followed which the cluster accepted and is not done with."""
 _IDLE = 0.2
 """Seconds between looks at the log."""
+_LOG_AGAIN = 1.0
+"""Seconds until the log is asked again when it was away."""
 _UPKEEP = timedelta(minutes=1)
 """Event time between two rounds of upkeep."""
 _SLACK = timedelta(days=1)
@@ -169,7 +171,7 @@ class Executor:
         self._pending: dict[str, _Pending] = {}
         self._unpublished: list[NewRecord] = []
         self._outage: _Outage | None = None
-        self._caught_up = False
+        self._read_to_end = self._caught_up = False
         """The log was read to its end while this process could act; what follows was carried out by nobody else."""
 
     def poll_once(self) -> int:
@@ -185,7 +187,7 @@ class Executor:
         cursor, index = self._started
         for record in cursor.catch_up():
             self._apply(record, index)
-        self._caught_up = self._may_act
+        self._caught_up, self._read_to_end = self._may_act, True
         appended += self._flush()
         for identifier, pending in list(self._pending.items()):
             appended += 0 if identifier in index else self._attempt(pending, index)
@@ -194,6 +196,12 @@ class Executor:
         index.expire(now)
         self._keep_up(now)
         return appended
+
+    def reasons(self) -> list[str]:
+        """Why not ready; empty when ready. An instance that stands by is."""
+        if not self._read_to_end:
+            return self._control.silence.reasons() or ["the decisions in the log were not read to their end yet"]
+        return self._control.silence.reasons()
 
     def run(self, stop: threading.Event) -> None:
         """Work until `stop` is set, then give the Lease back. While the log is away nothing is done."""
@@ -204,8 +212,8 @@ class Executor:
         while not stop.is_set():
             try:
                 self.poll_once()
-            except LogUnavailable as error:
-                _log.warning("the log is away, nothing is done", action=self._name, error=str(error))
+            except LogUnavailable:  # the process says so, once for all that it runs
+                stop.wait(_LOG_AGAIN)
             stop.wait(_IDLE)
 
     @property

@@ -14,6 +14,7 @@ import structlog
 
 from streams.compacted_copy import read_present
 from streams.consumers.executing.cursor import Cursor
+from streams.consumers.executing.tick_silence import LONGEST
 from streams.errors import BadInput, LogUnavailable
 from streams.log.log_port import Record
 from streams.log_context import LogContext
@@ -41,6 +42,11 @@ class LogFollower(ABC):
         """Real seconds since the log gave anything new; with a clock at work it gives a tick every moment."""
         return self._clock() - self._heard
 
+    def silence(self) -> list[str]:
+        """Why answers may be old: with a clock at work the log gives a tick every moment. They are still given."""
+        age = self.age
+        return [f"the log has given nothing new for {age:.0f} s: is `ullage source clock` at work?"] if age > LONGEST else []
+
     def reasons(self) -> list[str]:
         """Why this is not to be answered from; empty when it is."""
         why = f": {self._fault}" if self._fault else ""
@@ -67,7 +73,7 @@ class LogFollower(ABC):
                 self.catch_up(wait=_WAIT)
                 self._fault = ""
             except (LogUnavailable, BadInput) as error:  # topics that are not there yet may come
-                if str(error) != self._fault:
+                if not self._fault and isinstance(error, BadInput):  # of a log that is away the process itself speaks
                     _log.warning("the log cannot be read, answers rest on what was read", action=self._action, error=str(error))
                 self._fault = str(error)
                 stop.wait(_AGAIN)

@@ -17,7 +17,7 @@ from streams.consumers.metrics_api import front_proxy
 from streams.consumers.metrics_api.api_service import ApiServiceKeeper
 from streams.consumers.metrics_api.external_metrics import MetricsEndpoint
 from streams.consumers.metrics_api.metrics_view import MetricsView
-from streams.errors import BadInput, EdgeError
+from streams.errors import BadInput, EdgeError, Unreachable
 from streams.serving.certificate_keeper import CertificateKeeper
 from streams.serving.https_server import CertificateHolder, HttpsServer, ServerLimits
 
@@ -78,7 +78,7 @@ class MetricsApiConsumer:
         """Why not ready; empty when ready."""
         unread = self._parts.endpoint.trust is None
         whom = [f"whom to believe is not known yet: {self._faults.get('trust', '')}"] if unread else []
-        return [*self._parts.view.reasons(), *self._parts.keeper.reasons(self._now()), *whom]
+        return [*self._parts.view.reasons(), *self._parts.view.silence(), *self._parts.keeper.reasons(self._now()), *whom]
 
     def _look_after(self) -> None:
         """The certificate, and whom we believe."""
@@ -108,6 +108,6 @@ class MetricsApiConsumer:
             action()
             self._faults.pop(what, None)
         except (EdgeError, BadInput) as error:
-            if self._faults.get(what) != str(error):
+            if what not in self._faults and not isinstance(error, Unreachable):  # that nobody answers is said for the process
                 _log.warning("the metrics API could not keep something up", what=what, error=str(error))
             self._faults[what] = str(error)

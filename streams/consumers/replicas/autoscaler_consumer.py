@@ -42,6 +42,8 @@ from streams.log_range import offset_before_end
 _SOURCE = "/ullage/consumer/autoscalers"
 _IDLE = 0.2
 """Seconds between looks at the log."""
+_LOG_AGAIN = 1.0
+"""Seconds until the log is asked again when it was away."""
 _AT_ONCE = 100
 """Objects that are looked at between two looks at the log."""
 _REFUSED_AGAIN = 60.0
@@ -110,14 +112,20 @@ class AutoscalerConsumer:
         now = self._clock()
         return 0 if now < self._away else sum(at <= now for at in self._due.values())
 
+    def reasons(self) -> list[str]:
+        """Why not ready; empty when ready. An instance that stands by is."""
+        if self._cursor is None:
+            return ["policies and forecasts in the log were not read to their end yet"]
+        return self._control.silence.reasons()
+
     def run(self, stop: threading.Event) -> None:
         """Work until `stop` is set. While the log is away nothing is done."""
         try:
             while not stop.is_set():
                 try:
                     self.poll_once()
-                except LogUnavailable as error:
-                    _log.warning("the log is away, nothing is done", action="autoscalers", error=str(error))
+                except LogUnavailable:  # the process says so, once for all that it runs
+                    stop.wait(_LOG_AGAIN)
                 stop.wait(_IDLE)
         finally:
             self._pool.shutdown(cancel_futures=True)

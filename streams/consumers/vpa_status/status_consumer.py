@@ -28,6 +28,7 @@ from streams.codec.event_codec import latest_tick
 from streams.consumers.executing.cursor import Cursor
 from streams.consumers.executing.holder_lease import HolderLease
 from streams.consumers.executing.rate_limit import RateLimit
+from streams.consumers.executing.tick_silence import TickSilence
 from streams.consumers.vpa_status.status_writer import StatusApi, StatusWriter, WrittenStatus
 from streams.errors import BadRecord, EdgeError, LogUnavailable, TryAgain, Unreachable
 from streams.log.log_port import NewRecord, Record
@@ -37,6 +38,8 @@ from streams.log_range import offset_before_end
 _SOURCE = "/ullage/consumer/status"
 _IDLE = 0.2
 """Seconds between looks at the log."""
+_LOG_AGAIN = 1.0
+"""Seconds until the log is asked again when it was away."""
 _AT_ONCE = 100
 """Objects that are written between two looks at the log."""
 _RECENT = timedelta(minutes=1)
@@ -103,7 +106,10 @@ class StatusConsumer:
         self._cursor: Cursor | None = None
         self._now: datetime | None = None
         self._newest: dict[str, _Newest] = {}
+        self._silence, self._read_to_end = TickSilence(clock), False
         self._listed = False
+        self._unlisted: list[str] = []
+        """Why the objects cannot be listed."""
         self._due: dict[str, float] = {}
         """Keys of objects to look at, and the real time before which not."""
         self._away = float("-inf")
@@ -132,6 +138,12 @@ class StatusConsumer:
     def _may_write(self) -> bool:
         return self._lease is None or self._lease.held
 
+    def reasons(self) -> list[str]:
+        """Why not ready; empty when ready. An instance that stands by is."""
+        if not self._read_to_end:
+            return ["the decisions in the log were not read to their end yet"]
+        return [*self._silence.reasons(), *self._unlisted]
+
     def run(self, stop: threading.Event) -> None:
         """Work until `stop` is set, then give the Lease back. While the log is away nothing is done."""
         with nullcontext() if self._lease is None else self._lease.renewed("status"):
@@ -142,8 +154,8 @@ class StatusConsumer:
             while not stop.is_set():
                 try:
                     self.poll_once()
-                except LogUnavailable as error:
-                    _log.warning("the log is away, nothing is done", action="status", error=str(error))
+                except LogUnavailable:  # the process says so, once for all that it runs
+                    stop.wait(_LOG_AGAIN)
                 stop.wait(0.0 if self._listed and self.waiting else _IDLE)
         finally:
             self._pool.shutdown(cancel_futures=True)
@@ -162,11 +174,13 @@ class StatusConsumer:
             tick = latest_tick(record, before=-1 if self._now is None else times.to_ms(self._now))
             if tick is not None:
                 self._now = times.from_ms(tick)
+                self._silence.heard()
                 continue
             try:
                 self._apply(record)
             except BadRecord as error:
                 self._set_aside(record, error)
+        self._read_to_end = True
 
     def _apply(self, record: Record) -> None:
         """Take in a decision, or a version of an object. A change by anybody else makes its object due."""
@@ -206,10 +220,12 @@ class StatusConsumer:
             return self._listed
         try:
             self._writer.remember(self._api.all())
-            self._listed = True
+            self._listed, self._unlisted = True, []
         except EdgeError as error:
             self._away = self._clock() + (error.after if isinstance(error, TryAgain) else _LIST_AGAIN)
-            _log.warning("VPA objects cannot be listed", error=str(error))
+            if not self._unlisted and not isinstance(error, Unreachable):  # that nobody answers is said for the whole process
+                _log.warning("VPA objects cannot be listed", error=str(error))
+            self._unlisted = [f"VPA objects cannot be listed: {error}"]
         return self._listed
 
     def _write_due(self) -> list[tuple[_Newest, _Ended]]:

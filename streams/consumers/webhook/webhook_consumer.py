@@ -27,7 +27,7 @@ from streams.consumers.webhook.owner_lookups import Chain, LookupWatcher, OwnerL
 from streams.consumers.webhook.registration import Registrar
 from streams.consumers.webhook.review import Found, Review, Topmost, UnknownOwner
 from streams.consumers.webhook.status_lease import StatusLease
-from streams.errors import BadInput, EdgeError
+from streams.errors import BadInput, EdgeError, Unreachable
 from streams.serving.certificate_keeper import CertificateKeeper
 from streams.serving.https_server import CertificateHolder, HttpsServer, ServerLimits
 
@@ -111,6 +111,10 @@ class WebhookConsumer:
 
     def reasons(self) -> Sequence[str]:
         """Why not ready; empty when ready."""
+        return [*self._speechless(), *self._parts.view.silence()]
+
+    def _speechless(self) -> Sequence[str]:
+        """Why reviews cannot be answered. Answers that rest on an old view are still answers."""
         return [*self._parts.view.reasons(), *self._parts.keeper.reasons(self._now())]
 
     def _round(self) -> None:
@@ -121,11 +125,11 @@ class WebhookConsumer:
             if parts.registrar is not None:
                 parts.registrar.ensure(parts.keeper.authorities(), at)
             parts.keeper.trusted()
-            if parts.lease is not None and not self.reasons():
+            if parts.lease is not None and not self._speechless():
                 parts.lease.renew(at)
             self._fault = ""
         except (EdgeError, BadInput) as error:
-            if str(error) != self._fault:
+            if not self._fault and not isinstance(error, Unreachable):  # that nobody answers is said for the whole process
                 _log.warning("the registration or the status lease could not be kept up", error=str(error))
             self._fault = str(error)
 

@@ -8,8 +8,6 @@ import queue
 import threading
 from collections.abc import Callable, Sequence
 
-import structlog
-
 from schemas.units import Seconds
 from streams.clients.kube.api import Api
 from streams.clients.kube.list_watch_requests import ListWatchClient
@@ -23,7 +21,6 @@ from streams.sources.kube.watch.reflector import Reflector
 from streams.sources.kube.watch.sync_status import SyncStatus
 from streams.sources.kube.watch.watched_resources import watches
 
-_log = structlog.get_logger(__name__)
 PERIOD = Seconds(0.2)
 """How long the caller's thread waits for notifications before it looks at what is due by time."""
 LOG_RETRY = Seconds(2.0)
@@ -94,8 +91,7 @@ class WatchThreads:
         while not stop.is_set():
             try:
                 self.source.restore()
-            except LogUnavailable as error:
-                _log.warning("the log is away, nothing is watched yet", error=str(error))
+            except LogUnavailable:  # the process says so
                 stop.wait(LOG_RETRY)
             else:
                 return True

@@ -99,10 +99,9 @@ class UsageSource:
                 deduplicator = Deduplicator()
                 deduplicator.restore(self._context, at)
                 self._deduplicator = deduplicator
-        except LogUnavailable as error:
+        except LogUnavailable:
             if self._deduplicator is None:
                 raise
-            _log.warning("the log is away, pods are those known before", error=str(error))
         return self._deduplicator
 
     def _fresh(self, readings: Readings, deduplicator: Deduplicator, at: datetime) -> Readings:

@@ -141,7 +141,8 @@ class Reflector:
     def _report_failed(self, error: Exception) -> None:
         if self._in_sync is not False:
             self._in_sync = False
-            _log.warning("a resource cannot be seen", resource=self.watch.name, error=str(error))
+            if not isinstance(error, Unreachable):  # that nobody answers is said once, for all watches
+                _log.warning("a resource cannot be seen", resource=self.watch.name, error=str(error))
             self._notify([WatchFailed(self.watch.name, str(error))])
 
     def _failed(self, error: Exception, longest: Seconds) -> Seconds:

@@ -1,0 +1,45 @@
+"""How each thing that processes depend on is looked at: Kafka and the API server, each asked for a sign of life."""
+
+from collections.abc import Callable
+
+from agents.settings import cluster_factory, log_factory
+from agents.settings.tree import Settings
+from schemas.units import Seconds
+from streams.clients.kube import refusals
+from streams.clients.kube.api import Api, ApiRequest
+from streams.errors import LogUnavailable, TryAgain
+
+API_SERVER = "the API server"
+_PATIENCE = Seconds(3.0)
+"""Seconds to wait for a sign of life."""
+_UNAUTHORIZED, _SERVER_ERROR = 401, 500
+
+
+def kafka(settings: Settings) -> tuple[str, Callable[[], None]] | None:
+    """Its name and the look; None for a log that is no Kafka."""
+    if settings.log.kind != "kafka":
+        return None
+    from streams.log.connection_check import find_fault
+
+    where = log_factory.connection(settings)
+
+    def look() -> None:
+        fault = find_fault(where)
+        if fault is not None:
+            raise LogUnavailable(fault.sentence)
+
+    return f"Kafka '{where.brokers}'", look
+
+
+def api_server(settings: Settings) -> Callable[[], None]:
+    """Whether the cluster's API server answers, and takes our credentials. What we may do there is another question."""
+    api, where = Api(cluster_factory.connection(settings.cluster), timeout=_PATIENCE), cluster_factory.address(settings.cluster)
+    request = ApiRequest("/version", "asking for a sign of life", where)
+
+    def look() -> None:
+        response = api.send(request)
+        if response.code == _UNAUTHORIZED or response.code >= _SERVER_ERROR:
+            answer = f"{response.code} {response.body[:200].decode(errors='replace')}"
+            raise TryAgain(doing=request.doing, to=request.to, answer=answer, after=refusals.RETRY_AFTER)
+
+    return look

@@ -1,0 +1,138 @@
+"""What a process depends on: whether it is there, why not, and since when; one log line when it goes away, one when it is back.
+
+`Sight` is one thing, for those who look at it themselves. `Reach` looks at things every few seconds in a thread of its own, so
+that a process that waits in vain notices as well, and one that has nothing to do. What clients say about a thing that is away is
+left out and counted, because a client without a server says the same hundreds of times a minute.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Protocol, Self
+
+import structlog
+
+from schemas.units import Seconds
+from streams.errors import BadInput, EdgeError, LogUnavailable
+
+EVERY = Seconds(5.0)
+"""Seconds between two looks while all is well."""
+AGAIN = Seconds(1.0)
+"""Seconds between two looks while something is away."""
+Look = Callable[[], object]
+"""Asks for a sign of life. Raises EdgeError, LogUnavailable or BadInput when there is none."""
+_log = structlog.get_logger("ullage")
+
+
+class Sight:
+    """Whether a thing was there at the last look. `clock` counts real seconds."""
+
+    def __init__(self, what: str, *, not_yet: str = "", clock: Callable[[], float] = time.monotonic) -> None:
+        """`what` names it in lines and reasons; `not_yet` is the reason before the first look."""
+        self._what, self._not_yet, self._clock = what, not_yet, clock
+        self._away: tuple[str, float] | None = None
+        """Why it is away, and since when."""
+
+    @property
+    def away(self) -> bool:
+        """Whether it was not there at the last look."""
+        return self._away is not None
+
+    def seen(self, **more: object) -> None:
+        """It is there. `more` stands in the line that it is back."""
+        away, self._away, self._not_yet = self._away, None, ""
+        if away is not None:
+            _log.info("back", what=self._what, after_seconds=round(self._clock() - away[1], 1), **more)
+
+    def failed(self, reason: str) -> None:
+        """It is not there."""
+        if self._away is None:
+            _log.warning("away", what=self._what, reason=reason)
+        self._away = reason, self._clock() if self._away is None else self._away[1]
+
+    def reasons(self) -> Sequence[str]:
+        """Why it is not seen; empty when it is."""
+        away = self._away
+        if away is None:
+            return [self._not_yet] if self._not_yet else []
+        return [f"{self._what} is away for {self._clock() - away[1]:.0f} s: {away[0]}"]
+
+
+class Chatter(Protocol):
+    """What clients say of their own accord, held back until somebody knows what it is about."""
+
+    def on_first(self, call: Callable[[], object]) -> None:
+        """Call this when something is held back for the first time."""
+
+    def release(self) -> None:
+        """All is well: let out what was held back."""
+
+    def drop(self) -> int:
+        """It was about what is known to be away: forget it. How many lines that were."""
+
+
+class Reach:
+    """Looks while the block runs."""
+
+    def __init__(self, chatter: Chatter | None = None, *, every: Seconds = EVERY) -> None:
+        self._chatter, self._every = chatter, every
+        self._looks: list[tuple[Sight, Look]] = []
+        self._wake, self._ended = threading.Event(), threading.Event()
+        self._left_out = 0
+
+    def look_at(self, what: str, look: Look) -> None:
+        """Look at this, too. `what` names it in lines and reasons."""
+        self._looks.append((Sight(what), look))
+
+    def reasons(self) -> list[str]:
+        """What is away, why, and for how long."""
+        return [reason for sight, _ in list(self._looks) for reason in sight.reasons()]
+
+    def round(self) -> None:
+        """Look at everything once."""
+        for sight, look in list(self._looks):
+            try:
+                look()
+            except (EdgeError, LogUnavailable, BadInput) as error:
+                sight.failed(str(error))
+            else:
+                sight.seen(**self._dropped(sight))
+        if self._chatter is None:
+            return
+        if any(sight.away for sight, _ in self._looks):
+            self._left_out += self._chatter.drop()
+        else:
+            self._chatter.release()
+
+    def _dropped(self, sight: Sight) -> dict[str, int]:
+        """How many lines of clients were left out, for the line that a thing is back."""
+        if not sight.away or self._chatter is None:
+            return {}
+        left_out, self._left_out = self._left_out + self._chatter.drop(), 0
+        return {"lines_left_out": left_out}
+
+    def begin(self) -> None:
+        """Look from now on, in a thread that ends with the process."""
+        if self._chatter is not None:
+            self._chatter.on_first(self._wake.set)
+        threading.Thread(target=self._run, name="reach", daemon=True).start()
+
+    def __enter__(self) -> Self:
+        """Begin to look."""
+        self.begin()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Look no more. A look that is under way ends by itself."""
+        self._ended.set()
+        self._wake.set()
+
+    def _run(self) -> None:
+        while not self._ended.is_set():
+            self.round()
+            if any(sight.away for sight, _ in self._looks):
+                self._ended.wait(AGAIN)  # what clients say meanwhile is no reason to hurry
+            else:
+                self._wake.wait(self._every)
+            self._wake.clear()
