@@ -18,6 +18,7 @@ from agents.telemetry import HealthServer, Liveness, Reach, WorkerMetrics, loggi
 from schemas import times
 from schemas.units import Bytes, Seconds
 from streams.codec import event_codec
+from streams.consumers.executing import tick_silence
 from streams.errors import LogUnavailable
 from streams.log.connection_check import find_fault
 from streams.log.log_port import Record
@@ -26,8 +27,6 @@ WAITED = Seconds(5.0)
 """Seconds without a turn after which one is said to wait. While a worker catches up, some input is always behind."""
 LOOK_AFTER = Seconds(0.5)
 """Seconds after which a task that waits is looked at again."""
-SILENT = Seconds(30.0)
-"""Real seconds without a tick after which the worker is not ready."""
 log = structlog.get_logger("ullage", component="worker")
 
 
@@ -56,7 +55,9 @@ class WorkerObserver:
     def reasons(self) -> list[str]:
         """Why the worker is not ready. In a log that has no ticks yet, there is nothing to wait for."""
         silent = self._clock() - self._ticked
-        silence = [f"no tick has come for {silent:.0f} s: is `ullage source clock` at work?"] if silent > SILENT else []
+        silence = (
+            [f"no tick has come for {silent:.0f} s: is `ullage source clock` at work?"] if silent > tick_silence.LONGEST else []
+        )
         return [*self._reach.reasons(), *silence, *self.metrics.readiness.reasons()]
 
     def _ask_kafka(self) -> None:

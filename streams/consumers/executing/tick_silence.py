@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 
-LONGEST = 30.0
+LONGEST = 20.0
 """Real seconds without a tick after which the clock counts as away."""
 
 

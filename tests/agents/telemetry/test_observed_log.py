@@ -6,9 +6,11 @@ from prometheus_client import CollectorRegistry
 
 from agents.pipeline import ticked_topics
 from agents.telemetry import ClockMetrics, ConsumerMetrics, ObservedLog, SourceMetrics
+from schemas.facts.sources import SourceReported
 from schemas.names import Place, PodName, Workload
 from schemas.outcomes import Action, ActionFinished, OutcomeDetail, Result
 from schemas.subjects import Subject
+from schemas.units import Seconds
 from streams.codec.event_codec import Codec, tick
 from streams.errors import LogUnavailable
 from streams.log.log_port import NewRecord
@@ -109,6 +111,34 @@ def test_a_source_counts_what_it_appended_by_topic(registry: CollectorRegistry, 
     age = value("ullage_source_age_seconds", {"source": "cluster"})
     assert age is not None
     assert age >= 0
+
+
+def test_a_report_that_nothing_is_seen_does_not_make_a_source_young(registry: CollectorRegistry, log: MemoryLog) -> None:
+    watched, codec = ObservedLog(log, SourceMetrics(registry, T, "usage")), Codec(T)
+
+    def report(*sees: str) -> list[NewRecord]:
+        event = SourceReported(AT, "demo", "usage", sees, Seconds(60.0))
+        return codec.encode_for_all(event, topic="cluster-changes", key="demo", source="/ullage/source/usage")
+
+    watched.append(report())
+    assert registry.get_sample_value("ullage_source_age_seconds", {"source": "usage"}) is None
+    watched.append(report("pod-metrics"))
+    assert registry.get_sample_value("ullage_source_age_seconds", {"source": "usage"}) is not None
+
+
+def test_what_the_log_did_not_take_is_forgiven_when_a_retry_takes_it_with_more(
+    registry: CollectorRegistry, log: MemoryLog
+) -> None:
+    watched = ObservedLog(log, SourceMetrics(registry, T, "usage"))
+    pods, metrics = (NewRecord(T.wire(name), 1, b"k", b"{}") for name in ("pod-changes", "pod-metrics"))
+    take, log.append = log.append, AwayLog().append  # type: ignore[method-assign]  # away for one append
+    with pytest.raises(LogUnavailable):
+        watched.append([pods])
+    with pytest.raises(LogUnavailable, match="the log does not do its part: away, so 1 records"):
+        watched.require()
+    log.append = take  # type: ignore[method-assign]  # as above
+    watched.append([pods, metrics])
+    watched.require()
 
 
 def test_a_source_counts_appends_that_the_log_did_not_take(registry: CollectorRegistry) -> None:
