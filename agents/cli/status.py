@@ -1,13 +1,14 @@
-"""`ullage status`: what time it is in the log, what is allowed, and what was decided and done lately."""
+"""`ullage status`: whether every part is at work, what it waits for, and what it is blind to."""
 
-from agents.cli.options import CommonOptions, given
+from agents.cli.options import CommonOptions, Output, given
 
 
-def status(*, common: CommonOptions | None = None) -> None:
-    """Print the newest tick, the cluster's mode, how far the stages are, the last hour's decisions and outcomes, dead letters.
+def status(*, output: Output = "table", common: CommonOptions | None = None) -> None:
+    """Print a line for the clock and each cluster, source, stage and consumer: is it at work, or what does it wait for?
 
-    An hour of event time before the newest tick. Reads only.
+    A line that somebody should look at is marked with `!`. Counts are of the last hour of event time, dead letters of the last
+    day. Reads the end of the log only, however long the log is.
     """
     from agents.inspect import status as command
 
-    command.run(given(common).settings())
+    command.run(given(common).settings(), output)

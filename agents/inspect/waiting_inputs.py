@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from agents.inspect.status_rows import StatusRow
 from agents.pipeline import stages, ticked_topics
 from agents.settings.tree import Settings
 from schemas import times
@@ -13,7 +14,7 @@ from streams.log.log_port import Log
 from streams.log_range import has_topic
 from streams.topics import Topics
 
-MOST_LINES = 10
+MOST_ROWS = 10
 """Inputs that are named at most; the others are counted."""
 LOOKED_AT = 20_000
 """The last records of an input among which a tick is looked for."""
@@ -48,16 +49,16 @@ def found_in(log: Log, topics: Topics, *, within: Seconds) -> list[WaitingInput]
     return found
 
 
-def lines(log: Log, topics: Topics, *, within: Seconds) -> Iterator[str]:
-    """A sentence for each of the first of them, and how many more there are."""
+def rows(log: Log, topics: Topics, *, within: Seconds) -> Iterator[StatusRow]:
+    """A row for each of the first of them, and one that says how many more there are."""
     found = found_in(log, topics, within=within)
-    for each in found[:MOST_LINES]:
+    for each in found[:MOST_ROWS]:
         since = f"none since {times.from_ms(each.tick):%Y-%m-%d %H:%M:%S} UTC" if each.tick >= 0 else "none"
         ahead = f", and others are {each.behind:,.1f} s ahead" if each.tick >= 0 else ""
-        place = f"'{each.topic}' partition {each.partition}"
-        yield f"{', '.join(each.stages)} wait for a tick in {place}: there is {since}{ahead}"
-    if len(found) > MOST_LINES:
-        yield f"and {len(found) - MOST_LINES} more inputs have no newer tick"
+        says = f"{', '.join(each.stages)} wait for a tick: there is {since}{ahead}"
+        yield StatusRow("input", f"{each.topic}:{each.partition}", "late", says, warns=True)
+    if len(found) > MOST_ROWS:
+        yield StatusRow("input", "others", "late", f"{len(found) - MOST_ROWS} more inputs have no newer tick", warns=True)
 
 
 def _newest(log: Log, topic: str, partition: int) -> int:

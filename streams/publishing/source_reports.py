@@ -22,13 +22,16 @@ _SCRAPES = 500
 
 def newest_reports(context: LogContext) -> dict[tuple[str, str], SourceReported]:
     """The newest report of each source, by cluster and source."""
-    newest: dict[tuple[str, str], SourceReported] = {}
+    return {(report.cluster, report.source): report for report in reports(context)}
+
+
+def reports(context: LogContext) -> Iterator[SourceReported]:
+    """The reports at the end of the log, oldest first."""
     for record in _last(context, "cluster-changes", 0, _REPORTS):
         if "source-reported" in (header(record, "ce_type") or ""):
             event = context.codec.decode_or_none(record)
             if isinstance(event, SourceReported):
-                newest[event.cluster, event.source] = event
-    return newest
+                yield event
 
 
 def clusters(context: LogContext) -> set[str]:

@@ -1,0 +1,133 @@
+"""`ullage status` over a log in a file: who is at work, who waits for what, who is blind to what since when."""
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from agents import cli
+from agents.engine.checkpoint_selection import CheckpointMark
+from schemas.decisions.pod_updates import ResizePlanned
+from schemas.facts.sources import SourceReported
+from schemas.outcomes import Action, ActionFinished, Result
+from schemas.policies.control import ControlChanged, Mode
+from schemas.units import Seconds
+from streams.codec.event_codec import Codec, tick
+from streams.log.file_log import FileLog
+from streams.log.log_port import NewRecord
+from streams.publishing.operator_log import policy_records
+from streams.topics import TOPICS, Topics, changelog_topic
+from tests.support.consumer_scene import resize_of, scene_at_two
+
+SHOP = Topics("ullage", 1)
+NOW = datetime(2026, 1, 5, 12, tzinfo=UTC)
+MS = int(NOW.timestamp()) * 1000
+
+
+class Site:
+    def __init__(self, path: Path) -> None:
+        self.path, self.codec = path, Codec(SHOP)
+        with FileLog.open_or_create(path) as log:
+            for topic in TOPICS:
+                log.create(SHOP.wire(topic.name), 1)
+            for stage in ("recommender", "conditions", "updater", "scaler", "forecaster"):
+                log.create(changelog_topic("ullage", stage), 1)
+        self.append([tick(SHOP.wire("control"), 0, MS)])
+
+    def append(self, records: list[NewRecord]) -> None:
+        with FileLog(self.path) as log:
+            log.append(records)
+
+    def report(self, source: str, *sees: str, ago: float = 10, cluster: str = "demo") -> None:
+        event = SourceReported(NOW - timedelta(seconds=ago), cluster, source, sees, Seconds(30.0))
+        self.append(self.codec.encode_for_all(event, topic="cluster-changes", key=cluster, source="/test"))
+
+    def mark(self, stage: str, *, behind: float) -> None:
+        mark = CheckpointMark(MS - int(behind * 1000), {}, {}).encode()
+        self.append([NewRecord(changelog_topic("ullage", stage), 0, b"f/mark/0", mark)])
+
+    def rows(self, capsys: pytest.CaptureFixture[str]) -> dict[tuple[str, str], tuple[str, str]]:
+        """State and sentence of each part."""
+        flags = ["--set", "log.kind=file", "--set", f"log.path={self.path}", "--set", "topics.partitions=1"]
+        capsys.readouterr()
+        assert cli.run(["status", "-o", "json", *flags]) == 0
+        return {(row["what"], row["name"]): (row["state"], row["says"]) for row in json.loads(capsys.readouterr().out)}
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    return Site(tmp_path / "log.jsonl")
+
+
+def test_a_source_is_at_work_blind_or_silent_by_its_own_reports(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    site.report("usage", "pod-metrics", ago=100)
+    site.report("kube", "oom-events", "pod-changes", ago=70)
+    site.report("kube", "pod-changes", ago=40)
+    site.report("kube", "pod-changes", ago=10)
+    rows = site.rows(capsys)
+    assert rows["source", "kube"] == (
+        "blind",
+        "cluster 'demo'; last report 10.0 s ago; blind to oom-events since 2026-01-05 11:59:20",
+    )
+    assert rows["source", "usage"] == ("silent", "cluster 'demo'; last report 100.0 s ago: is it running?")
+    site.report("usage", "pod-metrics", ago=0)
+    assert site.rows(capsys)["source", "usage"] == ("at work", "cluster 'demo'; last report 0.0 s ago; sees pod-metrics")
+
+
+def test_a_cluster_that_no_source_has_named_is_a_warning(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    site.report("kube", "pod-changes", cluster="prod")
+    state, says = site.rows(capsys)["cluster", "demo"]
+    assert (state, says) == ("unknown", "no source has named it; the log has 'prod': set cluster.name")
+
+
+def test_a_stage_is_at_work_or_waits_for_the_topics_without_ticks(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    site.append([tick(SHOP.wire(name), 0, MS) for name in ("policies", "cluster-changes", "pod-changes", "oom-events")])
+    site.append([tick(SHOP.wire("pod-metrics"), 0, MS - 300_000)])
+    site.mark("updater", behind=2)
+    site.mark("recommender", behind=300)
+    rows = site.rows(capsys)
+    assert rows["stage", "updater"] == ("at work", "no decision in the last hour")
+    assert rows["stage", "recommender"] == (
+        "waiting",
+        "5 min behind in partition 0: waits for ticks in pod-metrics; no decision in the last hour",
+    )
+    assert rows["stage", "scaler"] == (
+        "not seen",
+        "no worker of group 'ullage' has left a checkpoint; no decision in the last hour",
+    )
+
+
+def test_what_nobody_will_carry_out_is_said_as_what_it_would_be(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    site.mark("updater", behind=0)
+    scene = scene_at_two()
+    plan = resize_of(scene.pod())
+    site.append([_decision(site, plan, n) for n in range(3)])
+    said = site.rows(capsys)["stage", "updater"][1]
+    assert said.endswith("in the last hour: 3 would resize")
+    site.append(policy_records([ControlChanged(NOW, "demo", Mode.APPLY)], site.codec))
+    assert site.rows(capsys)["stage", "updater"][1].endswith("in the last hour: 3 resize-planned")
+
+
+def test_outcomes_are_counted_by_act_and_a_failure_is_a_warning(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    assert site.rows(capsys)["consumer", "all"] == ("idle", "no outcome in the last hour")
+    scene = scene_at_two()
+    subject = resize_of(scene.pod()).subject
+    for n, result in enumerate((Result.DONE, Result.DONE, Result.FAILED)):
+        event = ActionFinished(f"o{n}", NOW - timedelta(minutes=3), f"d{n}", Action.RESIZE, result, "as asked", subject)
+        site.append([site.codec.encode(event, topic="outcomes", key="demo", partition=0, source="/test")])
+    assert site.rows(capsys)["consumer", "resize"] == ("at work", "last outcome 3 min ago; in the last hour: 2 done, 1 failed")
+
+
+def test_of_many_decisions_the_newest_are_counted(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    site.mark("updater", behind=0)
+    plan = resize_of(scene_at_two().pod())
+    site.append([_decision(site, plan, n) for n in range(2_100)])
+    assert site.rows(capsys)["stage", "updater"][1].endswith("in the last hour: over 2000 would resize")
+
+
+def _decision(site: Site, plan: ResizePlanned, number: int) -> NewRecord:
+    """The plan, decided a minute ago, as one of several."""
+    plan = replace(plan, id=f"updater/0/{MS}/resize/{number}", at=NOW - timedelta(minutes=1))
+    return site.codec.encode(plan, topic="pod-updates", key="demo", partition=0, source="/test")
