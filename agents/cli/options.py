@@ -35,13 +35,19 @@ class CommonOptions:
         ),
     ] = ()
     brokers: Annotated[str | None, Parameter(help="Kafka's HOST:PORT, short for `--set log.brokers=HOST:PORT`.")] = None
+    log: Annotated[
+        Path | None,
+        Parameter(help="Read this log file (.jsonl) or incident file (.parquet) instead of Kafka."),
+    ] = None
 
     def load(self, **more: object) -> LoadedSettings:
         """All settings with their origins. `more` are the command's own: names with `__` for the dot; None is unset."""
         from agents.settings.loading import load
+        from agents.settings.recorded_log import fitting_settings
         from agents.settings.setting_texts import written
 
-        flags = dict(_split(item) for item in self.set)
+        flags = {} if self.log is None else {name: written(value) for name, value in fitting_settings(self.log).items()}
+        flags |= dict(_split(item) for item in self.set)
         flags |= {name.replace("__", "."): written(value) for name, value in more.items() if value is not None}
         if self.brokers is not None:
             flags["log.brokers"] = self.brokers

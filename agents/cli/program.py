@@ -10,6 +10,7 @@ from agents.cli import (
     consumer,
     demo,
     doctor,
+    incident,
     mode,
     pause,
     plan,
@@ -55,6 +56,8 @@ for command in (
     status.status,
     tap.tap,
     replay.replay,
+    incident.export,
+    incident.record,
     backtest.backtest,
     why.why,
     why_not.why_not,
@@ -63,3 +66,4 @@ for command in (
     version.version,
 ):
     app.command(command)
+app.command(incident.import_, name="import")

@@ -12,6 +12,8 @@ from agents.verify.committed_turns import committed
 from agents.verify.log_export import export as copy_log
 from agents.verify.verification import report_lines
 from agents.verify.verification import verify as compare_with_published
+from streams.errors import BadInput
+from streams.incidents.incident_copy import IncidentLog
 from streams.log.file_log import FileLog
 from streams.log_context import LogContext
 
@@ -34,6 +36,10 @@ def _export(context: LogContext, settings: Settings, to: Path) -> None:
 
 
 def _verify(context: LogContext, settings: Settings) -> int:
+    if isinstance(context.log, IncidentLog) and context.log.manifest.pseudonyms:
+        raise BadInput(
+            "names in this file are pseudonyms, by which workloads belong to other partitions: nothing can be compared"
+        )
     listed = stages(settings)
     report = compare_with_published(context, listed, committed=committed(context.log, settings.worker.name, listed))
     for line in report_lines(report):

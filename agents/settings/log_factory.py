@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from agents.settings import recorded_log
 from agents.settings.tree import Settings
 from schemas.units import Seconds
 from streams.errors import BadInput
@@ -29,11 +30,19 @@ def log(settings: Settings) -> Log:
 
             return KafkaLog(connection(settings))
         case "file":
-            from streams.log.file_log import FileLog
-
-            return FileLog(settings.log.path)
+            return _file(settings.log.path)
         case "memory":
             raise BadInput("log.kind is 'memory', but a log in memory is gone with its process: this command needs kafka or file")
+
+
+def _file(path: Path) -> Log:
+    if recorded_log.is_incident(path):
+        from streams.incidents.incident_copy import IncidentLog
+
+        return IncidentLog(path)
+    from streams.log.file_log import FileLog
+
+    return FileLog(path)
 
 
 def answering_log(settings: Settings) -> Log:

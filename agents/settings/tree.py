@@ -63,7 +63,7 @@ class LogSettings(SettingsGroup):
     brokers: str = "127.0.0.1:9092"
     """Kafka's bootstrap servers, `host:port`, separated by commas."""
     path: Path = Path(".run/log.jsonl")
-    """The file of a `file` log."""
+    """The file of a `file` log; one that ends in `.parquet` is an incident file, which can only be read."""
     security: SecuritySettings = SecuritySettings()
     """How to reach a Kafka that asks who we are."""
 

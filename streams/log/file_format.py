@@ -58,9 +58,9 @@ def encode_record(record: Record) -> bytes:
     body = {
         "at": str(record.place),
         "ms": record.timestamp_ms,
-        "key": _pack(record.key),
-        "value": _pack(record.value),
-        "headers": [[name, _pack(data)] for name, data in record.headers],
+        "key": pack(record.key),
+        "value": pack(record.value),
+        "headers": [[name, pack(data)] for name, data in record.headers],
     }
     return orjson.dumps(body) + b"\n"
 
@@ -72,8 +72,8 @@ def decode(line: bytes) -> Record | TopicLine:
         if "topic" in body:
             return _topic(str(body["topic"]), int(body["partitions"]), tuple(int(b) for b in body["begin"]))
         topic, partition, offset = _place(body["at"])
-        key, value = _unpack(body["key"]), _unpack(body["value"])
-        return Record(topic, partition, offset, key, value, _headers(body["headers"]), int(body["ms"]))
+        key, value = unpack(body["key"]), unpack(body["value"])
+        return Record(topic, partition, offset, key, value, unpack_headers(body["headers"]), int(body["ms"]))
     except (KeyError, TypeError, AttributeError) as error:
         msg = f"it is neither a topic nor a record ({type(error).__name__}: {error})"
         raise ValueError(msg) from error
@@ -91,11 +91,13 @@ def _place(text: str) -> tuple[str, int, int]:
     return place.topic, place.partition, place.offset
 
 
-def _headers(pairs: list[tuple[str, Packed]]) -> Headers:
-    return tuple([(str(name), data.encode() if type(data) is str else _unpack(data) or b"") for name, data in pairs])
+def unpack_headers(pairs: list[tuple[str, Packed]]) -> Headers:
+    """The headers of a record, from names and packed bytes."""
+    return tuple([(str(name), data.encode() if type(data) is str else unpack(data) or b"") for name, data in pairs])
 
 
-def _pack(data: bytes | None) -> Packed:
+def pack(data: bytes | None) -> Packed:
+    """Bytes as JSON carries them."""
     if data is None:
         return None
     try:
@@ -104,7 +106,8 @@ def _pack(data: bytes | None) -> Packed:
         return {"base64": b64encode(data).decode()}
 
 
-def _unpack(packed: Packed) -> bytes | None:
+def unpack(packed: Packed) -> bytes | None:
+    """Inverse of `pack`. Raises ValueError for base64 that is none."""
     if packed is None:
         return None
     return packed.encode() if isinstance(packed, str) else b64decode(packed["base64"], validate=True)

@@ -1,0 +1,33 @@
+"""A log that is given as a file: an incident file (Parquet) or a log file (JSON lines), and the settings that fit to it.
+
+Whoever opens somebody else's recording does not know its topics' prefix or how many partitions they have; the file does.
+"""
+
+from pathlib import Path
+
+from streams.errors import BadInput
+from streams.incidents.incident_file import SUFFIX, IncidentFile
+from streams.log.file_log import FileLog
+
+_EVERYWHERE = ".policies.v1"
+"""How the wire name ends of a topic that every log has."""
+
+
+def is_incident(path: Path) -> bool:
+    """Whether a file is to be read as an incident file, by its name."""
+    return path.suffix == SUFFIX
+
+
+def fitting_settings(path: Path) -> dict[str, object]:
+    """The settings by which the file is read, by dotted name. Raises BadInput for a file that is no log."""
+    found: dict[str, object] = {"log.kind": "file", "log.path": path}
+    if is_incident(path):
+        with IncidentFile(path) as incident:
+            manifest = incident.manifest
+        found |= {"topics.prefix": manifest.prefix, "topics.partitions": manifest.partitions}
+        return found | ({"cluster.name": manifest.clusters[0]} if len(manifest.clusters) == 1 else {})
+    with FileLog(path) as log:
+        wires = [wire for wire in log.topics() if wire.endswith(_EVERYWHERE)]
+        if len(wires) != 1:
+            raise BadInput(f"the log file '{path}' has {len(wires)} topics '*{_EVERYWHERE}', so nobody knows its prefix")
+        return found | {"topics.prefix": wires[0].removesuffix(_EVERYWHERE), "topics.partitions": log.partitions(wires[0])}

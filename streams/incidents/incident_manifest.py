@@ -1,0 +1,93 @@
+"""What an incident file says of itself: where its records stood, how many there are, their hashes, and who wrote it.
+
+The manifest is the file's own metadata, as JSON under the key `ullage.incident`. Its hashes find what was damaged or edited on
+the way. They prove nothing against somebody who makes up a file with hashes that fit: this is no signature.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import orjson
+
+from streams.errors import BadInput
+from streams.log import file_format
+from streams.log.log_port import Record
+
+KEY = "ullage.incident"
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionManifest:
+    """One partition: its first kept offset and its end when it was copied, how many records are in the file, and their hash.
+
+    `sha256` is over the records as lines of a log file (see `streams.log.file_format`), in the order of their offsets.
+    """
+
+    begin: int
+    end: int
+    records: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class IncidentManifest:
+    """The whole file. `topics` are wire names, each with its partitions; `events` counts records by `ce_type`.
+
+    `since` and `until` are the stretch in RFC 3339, empty where it had no such end. `pseudonyms` is the fingerprint of the key
+    that names were replaced with, empty if they are as they were.
+    """
+
+    made_by: str
+    prefix: str
+    partitions: int
+    clusters: tuple[str, ...]
+    since: str
+    until: str
+    pseudonyms: str
+    events: Mapping[str, int]
+    topics: Mapping[str, tuple[PartitionManifest, ...]]
+
+    @property
+    def records(self) -> int:
+        """How many records the file holds."""
+        return sum(each.records for partitions in self.topics.values() for each in partitions)
+
+
+@dataclass(slots=True)
+class PartitionTally:
+    """Counts and hashes the records of one partition as they go by."""
+
+    begin: int
+    end: int
+    records: int = 0
+    _hash: Any = field(default_factory=hashlib.sha256)
+
+    def add(self, record: Record) -> None:
+        """The next record."""
+        self.records += 1
+        self._hash.update(file_format.encode_record(record))
+
+    def manifest(self) -> PartitionManifest:
+        """What the manifest says of them."""
+        return PartitionManifest(self.begin, self.end, self.records, self._hash.hexdigest())
+
+
+def encode(manifest: IncidentManifest) -> str:
+    """As JSON."""
+    return orjson.dumps({"version": VERSION, **asdict(manifest)}, option=orjson.OPT_SORT_KEYS).decode()
+
+
+def decode(data: bytes, path: str) -> IncidentManifest:
+    """Inverse of `encode`. Raises BadInput that names the file and what is wrong."""
+    try:
+        body = orjson.loads(data)
+        version = body.pop("version")
+        if version != VERSION:
+            raise BadInput(f"'{path}' is an incident file of version {version}; this program reads version {VERSION}")
+        topics = {str(name): tuple(PartitionManifest(**each) for each in body["topics"][name]) for name in body["topics"]}
+        return IncidentManifest(**{**body, "topics": topics, "clusters": tuple(body["clusters"])})
+    except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
+        raise BadInput(f"the manifest of '{path}' cannot be read: {type(error).__name__}: {error}") from error

@@ -1,0 +1,215 @@
+"""An incident file gives back what went in, and names and counts whatever else is in it."""
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from streams.codec import event_codec
+from streams.errors import BadInput
+from streams.incidents import incident_copy
+from streams.incidents.incident_copy import IncidentLog, Stretch
+from streams.incidents.incident_file import IncidentFile
+from streams.incidents.incident_manifest import KEY
+from streams.log.file_log import FileLog
+from streams.log.log_port import NewRecord, Record
+from streams.log.memory_log import MemoryLog
+from streams.log_context import LogContext
+from streams.topics import Topics
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+START_MS = 1_767_225_600_000
+SHOP = Topics("shop", 2)
+METRICS, POLICIES = SHOP.wire("pod-metrics"), SHOP.wire("policies")
+
+
+def said(topic: str, partition: int, second: int, value: bytes, *more: tuple[str, bytes]) -> NewRecord:
+    at = (START + timedelta(seconds=second)).isoformat().encode()
+    return NewRecord(topic, partition, b"prod", value, (("ce_time", at), ("ce_type", b"ullage.x.v1"), *more))
+
+
+@pytest.fixture
+def log() -> MemoryLog:
+    """Policies of second 1; metrics and ticks of seconds 10, 20 and 30. The first record of metrics is gone by retention."""
+    log = MemoryLog(now=iter(range(1_000)).__next__)
+    for wire in (METRICS, POLICIES):
+        log.create(wire, 2)
+    for p in (0, 1):
+        log.append([said(POLICIES, p, 1, b'{"policy":1}')])
+        log.append([said(METRICS, p, 2, b"gone")])
+        for second in (10, 20, 30):
+            odd = b"\xff\x00" if second == 20 else b'{"n":%d}' % second
+            log.append([said(METRICS, p, second - 1, odd, ("cause", f'["{POLICIES}:{p}:0"]'.encode()))])
+            log.append([event_codec.tick(wire, p, START_MS + second * 1000) for wire in (METRICS, POLICIES)])
+        log.truncate(METRICS, p, 1)
+    return log
+
+
+@pytest.fixture
+def file(log: MemoryLog, tmp_path: Path) -> Path:
+    return exported(log, tmp_path / "all.parquet", Stretch((METRICS, POLICIES)))
+
+
+def exported(log: MemoryLog, path: Path, stretch: Stretch) -> Path:
+    incident_copy.to_file(LogContext.of(log, SHOP), path, stretch, "test 1")
+    return path
+
+
+def records(log: MemoryLog | FileLog, *wires: str) -> list[Record]:
+    return [record for wire in wires for p in (0, 1) for record in log.poll({(wire, p): 0})]
+
+
+def rewritten(file: Path, rows: str) -> Path:
+    """The same file with rows from another query over `file`, and its old manifest."""
+    damaged = file.with_name("damaged.parquet")
+    with duckdb.connect() as db:
+        [(manifest,)] = db.execute(f"select value from parquet_kv_metadata('{file}')").fetchall()  # noqa: S608  # a test's own
+        quoted = bytes(manifest).decode().replace("'", "''")
+        read = "create table file as select *, file_row_number as nr from read_parquet('FILE', file_row_number = true)"
+        db.execute(read.replace("FILE", str(file)))
+        columns = 'topic, partition, "offset", appended_ms, key, key_bytes, value, value_bytes, headers'
+        db.execute(f"copy (select {columns} from ({rows})) to '{damaged}' (format parquet, kv_metadata {{'{KEY}': '{quoted}'}})")  # noqa: S608  # a test's own
+    return damaged
+
+
+def faults(file: Path) -> list[str]:
+    with IncidentFile(file) as incident:
+        return incident.check().sentences()
+
+
+def test_a_log_comes_back_with_its_places_times_headers_and_bytes(log: MemoryLog, file: Path, tmp_path: Path) -> None:
+    assert faults(file) == []
+    with IncidentFile(file) as incident, FileLog.open_or_create(tmp_path / "back.jsonl") as back:
+        assert incident_copy.to_places(incident, back) == 20
+        assert records(back, METRICS, POLICIES) == records(log, METRICS, POLICIES)
+        assert [back.begin(METRICS, p) for p in (0, 1)] == [1, 1]
+    assert records(IncidentLog(file), METRICS, POLICIES) == records(log, METRICS, POLICIES)
+
+
+def test_the_manifest_says_places_versions_and_stretch(file: Path) -> None:
+    with IncidentFile(file) as incident:
+        manifest = incident.manifest
+    assert (manifest.prefix, manifest.partitions, manifest.made_by, manifest.records) == ("shop", 2, "test 1", 20)
+    assert manifest.events == {"tick": 12, "ullage.x.v1": 8}
+    assert [(each.begin, each.end, each.records) for each in manifest.topics[METRICS]] == [(1, 7, 6), (1, 7, 6)]
+
+
+def test_a_stretch_has_what_was_in_force_before_it_and_no_older_tick(log: MemoryLog, tmp_path: Path) -> None:
+    stretch = Stretch((METRICS, POLICIES), START + timedelta(seconds=15), START + timedelta(seconds=25))
+    found = records(IncidentLog(exported(log, tmp_path / "part.parquet", stretch)), METRICS, POLICIES)
+    of_zero = [(r.topic, r.offset) for r in found if r.partition == 0]
+    assert of_zero == [(METRICS, 3), (METRICS, 4), (POLICIES, 0), (POLICIES, 2)]
+
+
+DAMAGES: Sequence[tuple[str, str, str]] = (
+    (
+        "a missing record",
+        "select * from file where not (topic = 'METRICS' and partition = 1 and \"offset\" = 3)",
+        "METRICS:1: 1 records missing",
+    ),
+    (
+        "a repeated record",
+        "select * from file union all select * from file where topic = 'METRICS' and partition = 0 and \"offset\" = 3",
+        "METRICS:0: 1 records that came before",
+    ),
+    (
+        "records out of order",
+        "select * from file order by topic, case when topic = 'METRICS' then -nr else nr end",
+        "METRICS:0: 5 records out of order",
+    ),
+    (
+        "a foreign topic",
+        "select * from file union all select * replace ('other' as topic) from file where nr = 0",
+        "other:0: 1 records that the manifest does not name",
+    ),
+    (
+        "an offset beyond the end",
+        'select * from file union all select * replace (99 as "offset") from file where nr = 0',
+        ": 1 records that the manifest does not name",
+    ),
+    (
+        "headers that are none",
+        "select * replace ('{' as headers) from file where nr = 0 union all select * from file where nr > 0",
+        ": 1 records missing",
+    ),
+    (
+        "another value",
+        "select * replace ('{}' as value) from file where nr = 0 union all select * from file where nr > 0",
+        ": the content is not what the manifest's hash says",
+    ),
+)
+
+
+@pytest.mark.parametrize(("query", "says"), [each[1:] for each in DAMAGES], ids=[each[0] for each in DAMAGES])
+def test_damage_is_named_and_counted_and_the_file_refused(file: Path, query: str, says: str) -> None:
+    damaged = rewritten(file, query.replace("METRICS", METRICS))
+    found = faults(damaged)
+    assert any(says.replace("METRICS", METRICS) in sentence for sentence in found), found
+    with IncidentFile(damaged) as incident, pytest.raises(BadInput, match=r"is damaged: .*--salvage"):
+        incident_copy.checked(incident, salvage=False)
+    with pytest.raises(BadInput, match="is damaged"):
+        IncidentLog(damaged)
+
+
+def test_salvage_sorts_drops_repeats_and_leaves_foreign_records_out(log: MemoryLog, file: Path) -> None:
+    query = (
+        "(select * from file union all select * from file where partition = 0 "
+        "union all select * replace ('other' as topic) from file where nr = 0) order by -nr"
+    )
+    back = MemoryLog()
+    with IncidentFile(rewritten(file, query)) as incident:
+        assert incident_copy.to_places(incident, back, salvage=True) == 20
+    assert records(back, METRICS, POLICIES) == records(log, METRICS, POLICIES)
+
+
+def cut(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:-100])
+
+
+def foreign(file: Path) -> None:
+    with duckdb.connect() as db:
+        db.execute(f"copy (select 1 as cpu) to '{file}' (format parquet)")
+
+
+def newer(file: Path) -> None:
+    with duckdb.connect() as db:
+        copy = "copy (select * from 'FILE') to 'FILE.2' (format parquet, kv_metadata {'KEY': '{\"version\":2}'})"
+        db.execute(copy.replace("FILE", str(file)).replace("KEY", KEY))
+    Path(f"{file}.2").rename(file)
+
+
+@pytest.mark.parametrize(
+    ("damage", "says"),
+    [
+        (cut, "was it cut off"),
+        (Path.unlink, "does not exist"),
+        (foreign, "but no incident file"),
+        (newer, "of version 2"),
+    ],
+)
+def test_a_file_that_is_none_is_refused_with_a_sentence(file: Path, damage: Callable[[Path], None], says: str) -> None:
+    damage(file)
+    with pytest.raises(BadInput, match=says):
+        IncidentFile(file)
+
+
+def test_where_a_log_gives_other_places_causes_move_along(file: Path) -> None:
+    there = Topics("incident", 2)
+    back = MemoryLog()
+    for name in ("pod-metrics", "policies"):
+        back.create(there.wire(name), 2)
+    back.append([NewRecord(there.wire("policies"), 0, b"k", b"old")])
+    back.truncate(there.wire("policies"), 0, 1)
+    with IncidentFile(file) as incident:
+        assert incident_copy.to_log(incident, LogContext.of(back, there)) == 20
+    causes = [event_codec.causes(record) for record in records(back, there.wire("pod-metrics")) if record.key == b"prod"]
+    assert [str(each[0]) for each in causes] == 3 * ["incident.policies.v1:0:1"] + 3 * ["incident.policies.v1:1:0"]
+    with IncidentFile(file) as incident, pytest.raises(BadInput, match="is not empty there"):
+        incident_copy.to_log(incident, LogContext.of(back, there))
+
+
+def test_nothing_is_appended_to_an_incident(file: Path) -> None:
+    with pytest.raises(BadInput, match="nothing is appended"):
+        IncidentLog(file).append([said(METRICS, 0, 1, b"{}")])

@@ -1,0 +1,18 @@
+"""An hour in the demo's shop, acted on by Ullage and kept as a log file: what commands that look back are tried on."""
+
+from datetime import timedelta
+from pathlib import Path
+
+from agents.demo import day_in_memory, kept_log
+from agents.demo.demo_settings import FASTER, Day
+from agents.settings import loading
+
+
+def keep(folder: Path, hours: float = 1.0) -> Path:
+    """The log file; beside it stands `ullage.yaml`, the settings of that hour."""
+    day = Day(seed=1, seconds=0.001, length=timedelta(hours=hours))
+    log = day_in_memory.new_log(day)
+    settings = loading.load(flags={name: str(value) for name, value in FASTER.items()}).settings
+    for _ in day_in_memory.played(day, settings, log):
+        pass
+    return kept_log.save(log, day.topics, day.settings(), folder).with_name("log.jsonl")
