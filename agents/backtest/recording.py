@@ -1,8 +1,8 @@
 """Cuts a recording into frames: everything that happened up to a tick that all its topics hold.
 
 A recording is any log: a file, a stretch of Kafka, or memory that a source is still filling. Topics that the stages write
-themselves are left out, as a backtest makes its own decisions, and so are recorded rules, as it tries rules of its own. One
-frame at a time is in memory, if the topics are read evenly.
+themselves are left out, as a backtest makes its own decisions, and so are recorded rules unless they are asked for, as it tries
+rules of its own. One frame at a time is in memory, if the topics are read evenly.
 """
 
 from collections.abc import Iterator, Sequence
@@ -40,6 +40,7 @@ class Recording:
     log: Log
     topics: Topics
     stages: Sequence[Stage]
+    with_rules: bool = False
     _aligner: Aligner[Record] = field(init=False)
     _codec: Codec = field(init=False)
     _places: dict[str, tuple[str, int]] = field(init=False)
@@ -59,7 +60,7 @@ class Recording:
         while True:
             while (cut := self._aligner.next_turn()) is not None:
                 routed = (self._routed(record) for records in cut.records.values() for record in records)
-                yield Frame(cut.number, [each for each in routed if not isinstance(each.event, StageRulesChanged)])
+                yield Frame(cut.number, [r for r in routed if self.with_rules or not isinstance(r.event, StageRulesChanged)])
             if not self._read():
                 return
 

@@ -1,26 +1,48 @@
-"""`ullage replay`: run the past again, from Kafka or from a file, and with `--verify` compare it with what was published."""
+"""`ullage replay`: run the past again, compare it with what was published, or decide a stretch of it by other rules."""
 
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
+from agents.cli.incident import Begin, End
 from agents.cli.options import CommonOptions, given
 
 
-def replay(
+def replay(  # noqa: PLR0913  # the flags of a command
     *,
-    file: Annotated[Path | None, Parameter(help="Replay this log file instead of the log of the settings.")] = None,
+    file: Annotated[Path | None, Parameter(help="Replay this log file instead of the log of the settings; as --log.")] = None,
     verify: Annotated[bool, Parameter(help="Recompute every turn and compare with what was published, byte for byte.")] = False,
     export: Annotated[Path | None, Parameter(help="Copy the log with its places into this file first.")] = None,
+    begin: Begin = None,
+    end: End = None,
+    policy: Annotated[
+        Path | None, Parameter(help="Decide the stretch by these vertical policies, as `ullage policy apply` takes them.")
+    ] = None,
+    output: Annotated[
+        Literal["table", "json"], Parameter(name=("--output", "-o"), help="For people or for programs, of a stretch.")
+    ] = "table",
     common: CommonOptions | None = None,
 ) -> int:
     """Recompute decisions from the log alone. Prints what each turn gives; with `--verify`, what differs from the published.
 
+    With `--from`, `--to` or `--policy` it decides that stretch twice, by the rules that were in force and by those of `--set` and
+    `--policy`, and prints what would have been different: `--set guard.budget=5%`, `--set vertical.margin=0.3`.
+
     Exits with 3 when `--verify` finds a difference, a missing or an extra decision, or a stretch it cannot reach, and with 4 when
     all that it compared is right and other turns were decided by a version of the rules that this program does not have.
     """
+    options = given(common) if file is None else replace(given(common), log=file)
+    if begin is not None or end is not None or policy is not None:
+        return _what_if(options, begin, end, policy, as_json=output == "json")
     from agents.inspect import replay as command
 
-    flags = {} if file is None else {"log__kind": "file", "log__path": file}
-    return command.run(given(common).settings(**flags), verify=verify, export=export)
+    return command.run(options.settings(), verify=verify, export=export)
+
+
+def _what_if(options: CommonOptions, begin: str | None, end: str | None, policy: Path | None, *, as_json: bool) -> int:
+    from agents.inspect import what_if_command as command
+
+    options = replace(options, set=command.settings_of(options.set))
+    return command.run(options.settings(), options.set, command.WhatIfFlags(begin, end, policy, as_json))

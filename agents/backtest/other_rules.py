@@ -1,0 +1,87 @@
+"""Rules that were not in force: what to change in a recorded stretch so that its stages decide by them.
+
+They come in as events, the way an operator puts them into the log: at the first tick of the stretch the rules of each stage, the
+vertical policies and the budget; and what the recording says of the same things later is left out.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from agents.backtest.event_runner import RoutedEvent
+from agents.engine.stage import Stage
+from schemas.policies import Policy
+from schemas.policies.control import ControlChanged
+from schemas.policies.rules import RuleValue, StageRulesChanged, rules_version
+from schemas.policies.vertical import VerticalPolicyChanged, VerticalPolicyRemoved
+from schemas.units import Fraction
+
+_VERSION = "what-if"
+
+
+@dataclass(frozen=True, slots=True)
+class OtherRules:
+    """`settings` of stages by name, `policies` by target, and the `budget` of every cluster; None leaves the recorded one."""
+
+    settings: Mapping[str, Mapping[str, RuleValue]] = field(default_factory=dict)
+    policies: Sequence[VerticalPolicyChanged] = ()
+    budget: Fraction | None = None
+
+    def __bool__(self) -> bool:
+        """Whether anything is other than recorded."""
+        return bool(self.settings or self.policies or self.budget is not None)
+
+
+@dataclass(slots=True)
+class RulesInForce:
+    """Follows what a recording says is in force, and changes it to `other` from a moment on."""
+
+    stages: Sequence[Stage]
+    other: OtherRules
+    partitions: int
+    rules: dict[str, StageRulesChanged] = field(default_factory=dict)
+    control: dict[str, ControlChanged] = field(default_factory=dict)
+
+    def observe(self, events: Iterable[RoutedEvent]) -> None:
+        """Before the moment: remember."""
+        for event in (routed.event for routed in events):
+            if isinstance(event, StageRulesChanged):
+                self.rules[event.stage] = event
+            elif isinstance(event, ControlChanged):
+                self.control[event.cluster] = event
+
+    def opening(self, at: datetime) -> Iterator[RoutedEvent]:
+        """At the moment: what puts the other rules in force, for every partition."""
+        for name, settings in self.other.settings.items():
+            yield from self._everywhere("policies", self._rules(name, settings, at))
+        for policy in self.other.policies:
+            yield from self._everywhere("policies", replace(policy, at=at, version=_VERSION))
+        for control in self.control.values() if self.other.budget is not None else ():
+            yield from self._everywhere("control", self._changed(control))
+
+    def after(self, events: Iterable[RoutedEvent]) -> Iterator[RoutedEvent]:
+        """From the moment on: the recorded events without what would undo the other rules."""
+        targets = {policy.target for policy in self.other.policies}
+        for routed in events:
+            match routed.event:
+                case StageRulesChanged(stage=name) if name in self.other.settings:
+                    continue
+                case VerticalPolicyChanged(target=target) | VerticalPolicyRemoved(target=target) if target in targets:
+                    continue
+                case ControlChanged() as control if self.other.budget is not None:
+                    yield replace(routed, event=self._changed(control))
+                case _:
+                    yield routed
+
+    def _everywhere(self, topic: str, event: Policy) -> Iterator[RoutedEvent]:
+        yield from (RoutedEvent(event, topic, partition) for partition in range(self.partitions))
+
+    def _rules(self, name: str, settings: Mapping[str, RuleValue], at: datetime) -> StageRulesChanged:
+        """The rules in force with these settings changed."""
+        [stage] = [each for each in self.stages if each.name == name]
+        before = self.rules.get(name)
+        merged = {**(stage.rules if before is None else before.settings), **settings}
+        return StageRulesChanged(at, name, stage.program, merged, rules_version(name, stage.program, merged))
+
+    def _changed(self, control: ControlChanged) -> ControlChanged:
+        return control if self.other.budget is None else replace(control, budget=self.other.budget)

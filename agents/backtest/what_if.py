@@ -1,0 +1,174 @@
+"""A recorded stretch decided twice: by the rules that were in force, and by others.
+
+Both runs take the same facts from the beginning of the recording; the other rules begin at `since`. What others did is as it was:
+pods come and go as recorded, and of the outcomes the other run sees those of plans that it made as well. So the first difference
+is exact. After it the recorded cluster has gone the way of the recorded decisions, and figures are an estimate: a simulation
+(`ullage simulate`) closes the loop.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from math import nan
+
+from agents.backtest.event_runner import EventRunner, RoutedEvent, StageTurn
+from agents.backtest.other_rules import OtherRules, RulesInForce
+from agents.backtest.recording import Recording
+from agents.engine.stage import Stage
+from agents.engine.turn import BatchDecided, Event
+from agents.logic.vertical.decision_builder import RecommendationBatch
+from agents.logic.vertical.recommended_amounts import AMOUNTS
+from agents.pipeline import ticked_topics
+from schemas.decisions.node_updates import NodeRemovalPlanned, ScaleUpPlanned
+from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
+from schemas.decisions.recommendations import RequestsRecommended
+from schemas.decisions.replica_plans import ReplicasPlanned
+from schemas.facts.usage import MetricsScraped
+from schemas.outcomes import Action, ActionFinished
+from schemas.times import from_ms
+from streams.log_context import LogContext
+
+_CPU, _MEMORY = AMOUNTS.index("target_cpu"), AMOUNTS.index("target_memory")
+Container = tuple[str, str]
+"""Workload key and container name."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedUpdate:
+    """The first plan about a pod in the stretch."""
+
+    at: datetime
+    action: Action
+    workload: str
+    pod: str
+    uid: str
+
+
+@dataclass(slots=True)
+class StretchDecisions:
+    """What one run decided in the stretch.
+
+    `updates` by pod uid and action. `refused`: by guard, how many refusals. `targets` are CPU in cores and memory in bytes as
+    last recommended, NaN for none. `over`: containers whose memory went over the memory that was recommended at that moment.
+    """
+
+    updates: dict[tuple[str, Action], PlannedUpdate] = field(default_factory=dict)
+    refused: Counter[str] = field(default_factory=Counter)
+    targets: dict[Container, tuple[float, float]] = field(default_factory=dict)
+    over: set[Container] = field(default_factory=set)
+    others: Counter[str] = field(default_factory=Counter)
+    """Decisions about nodes and replicas, by kind."""
+
+    def take(self, turns: Sequence[StageTurn], *, counted: bool) -> None:
+        """Take in the decisions of a turn. Before the stretch (not `counted`) only what is recommended matters."""
+        for turn in turns:
+            decided = turn.decided
+            if isinstance(decided, BatchDecided):
+                if isinstance(decided.batch, RecommendationBatch):
+                    self._recommended(decided.batch)
+                decided = decided.others
+            for each in decided:
+                if isinstance(each.event, RequestsRecommended):
+                    for container in each.event.containers:
+                        target = container.target
+                        amounts = (nan if target.cpu is None else target.cpu, nan if target.memory is None else target.memory)
+                        self.targets[each.event.workload.key, container.container] = amounts
+                elif counted:
+                    self._count(each.event)
+
+    def _recommended(self, batch: RecommendationBatch) -> None:
+        for container, amounts in zip(batch.containers, batch.amounts(), strict=True):
+            workload, name = container
+            self.targets[workload, name] = (amounts[_CPU], amounts[_MEMORY])
+
+    def _count(self, event: Event) -> None:
+        match event:
+            case ResizePlanned() | EvictionPlanned():
+                action = Action.RESIZE if isinstance(event, ResizePlanned) else Action.EVICT
+                pod = f"{event.pod.namespace}/{event.pod.name}"
+                update = PlannedUpdate(event.at, action, event.workload.key, pod, event.pod.uid)
+                self.updates.setdefault((event.pod.uid, action), update)
+            case UpdateRefused():
+                self.refused[event.guard] += 1
+            case NodeRemovalPlanned() | ScaleUpPlanned() | ReplicasPlanned():
+                self.others[type(event).__name__] += 1
+            case _:
+                pass
+
+    def watch(self, events: Sequence[RoutedEvent]) -> None:
+        """Look where memory in use is over the recommendation."""
+        for event in (routed.event for routed in events):
+            if isinstance(event, MetricsScraped):
+                highest = event.memory_max if len(event.memory_max) else event.memory
+                for workload, container, used in zip(event.workloads, event.containers, highest, strict=True):
+                    if used > self.targets.get((workload, container), (nan, nan))[1]:
+                        self.over.add((workload, container))
+
+
+@dataclass(slots=True)
+class WhatIf:
+    """Both runs of a stretch. `turns` counts its ticks, `first` and `last` are the first and the last of them."""
+
+    recorded: StretchDecisions = field(default_factory=StretchDecisions)
+    other: StretchDecisions = field(default_factory=StretchDecisions)
+    carried_out: Counter[Action] = field(default_factory=Counter)
+    """What consumers did in the stretch, by the recorded outcomes."""
+    turns: int = 0
+    first: datetime | None = None
+    last: datetime | None = None
+
+    def only_recorded(self) -> list[PlannedUpdate]:
+        """Updates that the other rules do not plan."""
+        return [u for key, u in self.recorded.updates.items() if key not in self.other.updates]
+
+    def only_other(self) -> list[PlannedUpdate]:
+        """Updates that only the other rules plan."""
+        return [u for key, u in self.other.updates.items() if key not in self.recorded.updates]
+
+    def moved(self) -> list[tuple[PlannedUpdate, PlannedUpdate]]:
+        """Updates that both plan at different times: as recorded, and by the other rules."""
+        pairs = ((u, self.other.updates[key]) for key, u in self.recorded.updates.items() if key in self.other.updates)
+        return [(ours, theirs) for ours, theirs in pairs if ours.at != theirs.at]
+
+
+def what_if(
+    context: LogContext, stages: Sequence[Stage], rules: OtherRules, since: datetime, until: datetime
+) -> Iterator[WhatIf]:
+    """The comparison as it grows, after each tick up to `until`."""
+    partitions = context.topics.partitions
+    runs = [EventRunner(stages, context.topics, ticked_topics()) for _ in range(2)]
+    in_force, found = RulesInForce(stages, rules, partitions), WhatIf()
+    for frame in Recording(context.log, context.topics, stages, with_rules=True).frames():
+        at = from_ms(frame.number)
+        if at > until:
+            return
+        counted = at >= since
+        events: Sequence[RoutedEvent] = frame.events
+        if counted:
+            first, found.first, found.last = found.first is None, found.first or at, at
+            found.turns += 1
+            _carried_out(found, events)
+            for decisions in (found.recorded, found.other):
+                decisions.watch(events)
+            events = [*_known(in_force.after(events), found), *(in_force.opening(at) if first else ())]
+        else:
+            in_force.observe(events)
+        found.recorded.take(runs[0].turn(frame.number, frame.events), counted=counted)
+        found.other.take(runs[1].turn(frame.number, events), counted=counted)
+        yield found
+
+
+def _carried_out(found: WhatIf, events: Sequence[RoutedEvent]) -> None:
+    for event in (routed.event for routed in events):
+        if isinstance(event, ActionFinished) and event.result.value == "done":
+            found.carried_out[event.action] += 1
+
+
+def _known(events: Iterator[RoutedEvent], found: WhatIf) -> Iterator[RoutedEvent]:
+    """Without outcomes of plans that only the recorded rules made in the stretch: nobody could have carried them out."""
+    avoided = {update.uid for update in found.only_recorded()}
+    for routed in events:
+        event = routed.event
+        if not isinstance(event, ActionFinished) or event.subject.uid not in avoided:
+            yield routed
