@@ -17,6 +17,7 @@ from agents.backtest.recording import KILLS, SCORED_FACTS, Frame, Recording
 from agents.backtest.score_card import RequestsScore, ResourceScore, ScoreCard, lines
 from agents.backtest.scoring import Score
 from agents.backtest.simulated_updates import SimulatedUpdates
+from agents.backtest.workload_sums import ContainerSums
 from agents.engine.stage import Stage
 from agents.engine.turn import BatchDecided, Decided, Event
 from agents.logic.updates.update_settings import UpdateSettings
@@ -61,6 +62,11 @@ class Backtest:
             self.score.dead_letters += turn.dead_letters
             self._count(turn.decided)
         self.score.changes += self._updates.step(frame.number)
+
+    def play(self, log: Log) -> None:
+        """Apply everything that a log holds."""
+        for frame in Recording(log, self.topics, self.stages).frames():
+            self.apply(frame)
 
     def card(self) -> ScoreCard:
         """The score so far."""
@@ -126,21 +132,26 @@ def _advice(of: ContainerRecommendation) -> Advice:
 def over_log(log: Log, stages: Sequence[Stage], topics: Topics, *, updates: UpdateSettings = _UPDATES) -> ScoreCard:
     """The score of `stages` over everything that `log` holds."""
     backtest = Backtest(stages, topics, updates)
-    for frame in Recording(log, topics, stages).frames():
-        backtest.apply(frame)
+    backtest.play(log)
     return backtest.card()
 
 
-def over_trace(
-    trace: Trace, stages: Sequence[Stage], topics: Topics, *, cluster: str = "trace", updates: UpdateSettings = _UPDATES
+def over_trace(  # noqa: PLR0913  # all by keyword but the three that every backtest has
+    trace: Trace,
+    stages: Sequence[Stage],
+    topics: Topics,
+    *,
+    cluster: str = "trace",
+    updates: UpdateSettings = _UPDATES,
+    by_workload: bool = False,
 ) -> Iterator[Backtest]:
     """The backtest while it goes through `trace`, now and then: ask it for its card, at the end for the last time.
 
     All workloads are in one partition, whatever `topics` says: partitions share work among processes, and workloads do not see
-    one another, so the score is the same and a turn is taken for all of them at once.
+    one another, so the score is the same and a turn is taken for all of them at once. `by_workload`: also keep sums by workload.
     """
     alone = Topics(topics.prefix, 1)
-    backtest = Backtest(stages, alone, updates)
+    backtest = Backtest(stages, alone, updates, Score(sums=ContainerSums() if by_workload else None))
     events: list[RoutedEvent] = []
     frames = 0
     for moment in TraceMoments(trace, alone, cluster):

@@ -27,7 +27,7 @@ Advice = Sequence[float]
 
 _OWN = ("own_cpu", "own_memory", "own_limit")
 _TARGET_CPU, _TARGET_MEMORY = AMOUNTS.index("target_cpu"), AMOUNTS.index("target_memory")
-_NUMBERS = (*_OWN, "cpu", "memory", "reached", "own_over", "over", "restarts", "alive")
+_NUMBERS = (*_OWN, "cpu", "memory", "reached", "own_over", "over", "restarts", "alive", "changes")
 _REMEMBERED = 256
 _FIRST_ROWS = 256
 
@@ -38,8 +38,9 @@ class ContainerRows:
 
     `columns` (rows,): `own_cpu`, `own_memory` and `own_limit` as recorded; `cpu` and `memory` that the recommendation has put in
     force; `reached`, the memory at which a recorded kill came that would not have come; flags (0 or 1) `own_over`, `over` and
-    `alive`; `restarts`. `advice` (rows, 6) is what is recommended now. `pod` (rows,) numbers pods; `started` and `killed` (pods,)
-    are when a pod began and when a container of it was last killed.
+    `alive`; `restarts`; `changes`, how often a recommendation changed it while it ran. `advice` (rows, 6) is what is recommended
+    now. `pod` (rows,) numbers pods; `started` and `killed` (pods,) are when a pod began and when a container of it was last
+    killed.
     """
 
     columns: dict[str, Floats] = field(default_factory=lambda: {name: np.full(_FIRST_ROWS, np.nan) for name in _NUMBERS})
@@ -182,7 +183,7 @@ class ContainerRows:
         advice = self._advised.get((workload, container))
         if advice is not None:
             self.columns["cpu"][row], self.columns["memory"][row] = advice[_TARGET_CPU], advice[_TARGET_MEMORY]
-        for name in ("own_over", "over", "restarts", "alive"):
+        for name in ("own_over", "over", "restarts", "alive", "changes"):
             self.columns[name][row] = 0.0
 
     def _grow(self) -> None:

@@ -129,12 +129,12 @@ def lines(card: ScoreCard) -> Iterator[str]:
         f"{card.changes_per_container_day:.2f} a container-day"
     )
     yield f"{card.plans:,} updates planned, {card.refused:,} refused; {card.dead_letters:,} dead letters"
-    yield from _resolution(card.resolution)
+    yield from resolution_lines(card.resolution)
     yield from _table(card)
     yield from _kills(card)
 
 
-def _resolution(found: Resolution) -> Iterator[str]:
+def resolution_lines(found: Resolution) -> Iterator[str]:
     """What samples are, and what nobody can see in them."""
     rows = sum(count for _, count in found.windows)
     if not rows:

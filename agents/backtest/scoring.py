@@ -18,6 +18,7 @@ from agents.backtest.container_rows import ContainerRows, Flags, Floats, Rows
 from agents.backtest.kill_counts import KillCounts
 from agents.backtest.score_card import LeftOut, Resolution, ScoreCard
 from agents.backtest.weighted_sums import DAY, SideSums
+from agents.backtest.workload_sums import ContainerSums, WorkloadTotal
 from schemas import times
 from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
 from schemas.names import Workload
@@ -39,6 +40,8 @@ class Score:
     last: datetime | None = None
     containers: ContainerRows = field(default_factory=ContainerRows)
     kills: KillCounts = field(default_factory=KillCounts)
+    sums: ContainerSums | None = None
+    """By container as well; None where nobody compares workloads."""
     _own: SideSums = field(default_factory=SideSums)
     _recommended: SideSums = field(default_factory=SideSums)
     _alone: SideSums = field(default_factory=SideSums)
@@ -56,14 +59,18 @@ class Score:
         row = self.containers.row((event.workload.key, event.pod.name, event.container), at)
         self.containers["restarts"][row] = max(event.restarts, self.containers["restarts"][row])
         wall = float(self._wall(np.array([row]))[0])
+        self._note("recorded", np.array([row]))
         if np.isnan(wall):
             self.kills.before += 1
+            self._note("before", np.array([row]))
         elif event.memory_used is None and event.memory_limit is not None and event.memory_limit < wall:
             self.kills.unknown += 1
+            self._note("unknown", np.array([row]))
             self.containers["reached"][row] = event.memory_limit
             return None
         else:
             self.kills.would_be += 1
+            self._note("would_be", np.array([row]))
             self.containers["over"][row] = 1.0  # so that the scrape that shows it does not count again
             if event.memory_used is None and event.memory_limit is not None:
                 request = Bytes(int(self.containers["memory"][row]))
@@ -89,6 +96,7 @@ class Score:
         if not over.any() and np.isnan(reached).all():
             return [], event
         self.kills.would_be += int(fresh.sum())
+        self._note("would_be", rows[fresh])
         kills = list(self._kills(event, rows, wall, np.flatnonzero(fresh)))
         capped: Any = np.where(over, np.fmin(seen, wall), seen)  # an array is a Sequence in all but name
         highest_seen: Any = () if peaks[1] is None else np.where(over, np.fmin(highest, wall), peaks[1])
@@ -124,8 +132,13 @@ class Score:
             getattr(self._own, name).add(np.where(both, own, np.nan), use, seconds, peak)
             getattr(self._recommended, name).add(np.where(both, ours, np.nan), use, seconds, peak)
             getattr(self._alone, name).add(np.where(has_own, np.nan, ours), use, seconds, peak)
+            if self.sums is not None:
+                self.sums.weigh(name, rows, (own, ours), use, seconds)
             requested, in_force, compared = requested | has_own, in_force | has_ours, compared | both
             self._peaks[name] += 0 if peak is None else int((~np.isnan(peak)).sum())
+        if self.sums is not None:
+            highest = [use if peak is None else np.fmax(use, peak) for use, peak in zip(used, peaks, strict=True)]
+            self.sums.foresee(times.to_seconds(event.at), rows, highest, used, seconds)
         self.rows += len(rows)
         self._windows[seconds] += len(rows)
         self._seconds += seconds * len(rows)
@@ -142,8 +155,23 @@ class Score:
         fresh = over & (self.containers["own_over"][rows] == 0.0)
         self.containers["own_over"][rows] = over
         if fresh.any():
+            before = fresh & np.isnan(self.containers["memory"][rows])
             self.kills.own_crossings += int(fresh.sum())
-            self.kills.crossings_before += int((fresh & np.isnan(self.containers["memory"][rows])).sum())
+            self.kills.crossings_before += int(before.sum())
+            self._note("own_crossings", rows[fresh])
+            self._note("crossings_before", rows[before])
+
+    def _note(self, kind: str, rows: Rows) -> None:
+        """Count kills by container, where somebody asks for that."""
+        if self.sums is not None and len(rows):
+            self.sums.kill(kind, rows)
+
+    def totals(self, side: str) -> list[WorkloadTotal]:
+        """Of each workload, on one side (ours, own or oracle); none where nothing was summed by container."""
+        if self.sums is None:
+            return []
+        count = len(self.containers)
+        return self.sums.totals(side, lambda row: self.containers.key(row)[0], count, self.containers["changes"][:count])
 
     def _wall(self, rows: Rows) -> Floats:
         """(rows,) The limit of memory that follows from the recommendation in force; NaN where there is none."""

@@ -36,7 +36,9 @@ class SimulatedUpdates:
         changed = np.flatnonzero(self._due(rows, number / 1000))
         for pod in changed.tolist():
             self._containers.admit(pod, number / 1000)
-        return int(np.isin(self._containers.pod[rows], changed).sum()) if len(changed) else 0
+        hit = rows[np.isin(self._containers.pod[rows], changed)] if len(changed) else rows[:0]
+        self._containers["changes"][hit] += 1.0
+        return len(hit)
 
     def _due(self, rows: Rows, now: float) -> Flags:
         """(pods,) Whether each pod is to be changed."""

@@ -2,8 +2,8 @@
 
 Both runs take the same facts from the beginning of the recording; the other rules begin at `since`. What others did is as it was:
 pods come and go as recorded, and of the outcomes the other run sees those of plans that it made as well. So the first difference
-is exact. After it the recorded cluster has gone the way of the recorded decisions, and figures are an estimate: a simulation
-(`ullage simulate`) closes the loop.
+is exact. After it the recorded cluster has gone the way of the recorded decisions, and figures are an estimate: only a
+simulated cluster closes the loop.
 """
 
 from collections import Counter

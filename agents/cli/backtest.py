@@ -1,4 +1,4 @@
-"""`ullage backtest`: what these settings would have recommended on recorded usage, as a score card."""
+"""`ullage backtest` and `ullage diff`: what policies would have recommended on recorded usage, as score cards side by side."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -7,12 +7,34 @@ from cyclopts import Parameter
 
 from agents.cli.options import CommonOptions, given
 
+Recording = Annotated[
+    Path,
+    Parameter(
+        help="A usage trace (Parquet, CSV, or a folder with usage.parquet), a log file (.jsonl) or an incident file (.parquet)."
+    ),
+]
+Form = Annotated[
+    Literal["table", "json", "csv", "parquet", "md", "html"],
+    Parameter(name=("--format", "-o", "-f"), help="For people (`table`, `md`, `html`) or for programs."),
+]
+Prices = Annotated[
+    Path | None, Parameter(help="A CSV file with `cpu,PRICE` a core-hour, `memory,PRICE` a GiB-hour and `currency,EUR`.")
+]
+Output = Annotated[Path | None, Parameter(name="--fileoutput", help="Write into this file instead of stdout.")]
 
-def backtest(
-    file: Annotated[
-        Path, Parameter(help="A usage trace (Parquet, CSV, or a folder with usage.parquet), or a log kept by the demo (.jsonl).")
-    ],
+
+def backtest(  # noqa: PLR0913  # the flags of a command
+    file: Recording,
     *,
+    policy: Annotated[
+        tuple[str, ...],
+        Parameter(
+            help="Compare this policy with the baseline, the recording's own requests and an hourly oracle; may be given again. "
+            "`default`, `upstream`, a settings file (.yaml), or settings such as `p97:vertical.target_cpu_percentile=0.97`.",
+            consume_multiple=False,
+        ),
+    ] = (),
+    baseline: Annotated[str, Parameter(help="What `--policy` is compared with, named in the same ways.")] = "upstream",
     max_oom: Annotated[
         int | None,
         Parameter(
@@ -20,13 +42,43 @@ def backtest(
             "that it is not shown to prevent."
         ),
     ] = None,
-    output: Annotated[Literal["table", "json"], Parameter(name=("--format", "-o"), help="For people or for programs.")] = "table",
+    max_regression: Annotated[
+        str | None, Parameter(help="Exit with 3 when a policy costs or kills more than the baseline by more than this, as `5%`.")
+    ] = None,
+    prices: Prices = None,
+    output: Form = "table",
+    fileoutput: Output = None,
     common: CommonOptions | None = None,
 ) -> int:
     """Run the stages over recorded usage and score them: slack, would-be OOM kills, changes; beside the recording's own requests.
 
-    No broker needed. Try other settings with `--set vertical.target_cpu_percentile=0.97` and compare.
+    No broker needed. Try other settings with `--set vertical.target_cpu_percentile=0.97` and compare, or give several policies.
     """
-    from agents.inspect import backtest_command as command
+    if not policy and output in {"table", "json"} and max_regression is None and fileoutput is None:
+        from agents.inspect import backtest_command
 
-    return command.run(given(common).settings(), file, max_oom=max_oom, as_json=output == "json")
+        return backtest_command.run(given(common).settings(), file, max_oom=max_oom, as_json=output == "json")
+    from agents.inspect import comparison_command as command
+
+    options, share = given(common), None if max_regression is None else command.regression_of(max_regression)
+    flags = command.ComparisonFlags(options.set, output, fileoutput, prices, baseline)
+    return command.compare(options.settings(), file, policy or ("default",), flags, command.Gates(max_oom, share))
+
+
+def diff(  # noqa: PLR0913  # the flags of a command
+    one: Annotated[str, Parameter(help="A policy, named as for `backtest --policy`.")],
+    two: Annotated[str, Parameter(help="Another one.")],
+    /,
+    *,
+    file: Annotated[Recording, Parameter(name=("--data",))],
+    top: Annotated[int, Parameter(help="How many workloads.")] = 20,
+    prices: Prices = None,
+    output: Form = "table",
+    fileoutput: Output = None,
+    common: CommonOptions | None = None,
+) -> int:
+    """Print the workloads that differ most between two policies on recorded usage, in risk and in cost."""
+    from agents.inspect import comparison_command as command
+
+    flags = command.ComparisonFlags(given(common).set, output, fileoutput, prices)
+    return command.diff(given(common).settings(), file, (one, two), top, flags)

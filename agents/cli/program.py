@@ -59,6 +59,7 @@ for command in (
     incident.export,
     incident.record,
     backtest.backtest,
+    backtest.diff,
     why.why,
     why_not.why_not,
     doctor.doctor,

@@ -9,10 +9,9 @@ from agents.backtest.backtest import ScoreCard
 from agents.pipeline import stages
 from agents.processes.output import data, note
 from agents.processes.signals import stoppable
-from agents.settings import log_factory
+from agents.settings import log_factory, recorded_log
 from agents.settings.tree import Settings
 from agents.telemetry import garbage_collector
-from streams.log.file_log import FileLog
 from streams.sources.traces import Trace
 
 GATE = 3
@@ -22,7 +21,7 @@ def run(settings: Settings, file: Path, *, max_oom: int | None, as_json: bool) -
     """Print the score card; returns 3 when it counts more OOM kills than `max_oom`, else 0."""
     garbage_collector.relax()
     with stoppable():
-        card = _of_log(settings, file) if file.suffix == ".jsonl" else _of_trace(settings, file)
+        card = _of_log(recorded_log.reading(settings, file)) if recorded_log.is_log(file) else _of_trace(settings, file)
     for line in [orjson.dumps(card).decode()] if as_json else backtest.lines(card):
         data(line)
     if max_oom is not None and card.gated_kills > max_oom:
@@ -36,8 +35,8 @@ def run(settings: Settings, file: Path, *, max_oom: int | None, as_json: bool) -
     return 0
 
 
-def _of_log(settings: Settings, file: Path) -> ScoreCard:
-    with FileLog(file) as log:
+def _of_log(settings: Settings) -> ScoreCard:
+    with log_factory.log(settings) as log:
         return backtest.over_log(log, stages(settings), log_factory.topics(settings), updates=settings.updates)
 
 

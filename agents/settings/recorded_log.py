@@ -5,8 +5,9 @@ Whoever opens somebody else's recording does not know its topics' prefix or how 
 
 from pathlib import Path
 
+from agents.settings.tree import Settings
 from streams.errors import BadInput
-from streams.incidents.incident_file import SUFFIX, IncidentFile
+from streams.incidents.incident_file import SUFFIX, IncidentFile, has_manifest
 from streams.log.file_log import FileLog
 
 _EVERYWHERE = ".policies.v1"
@@ -16,6 +17,22 @@ _EVERYWHERE = ".policies.v1"
 def is_incident(path: Path) -> bool:
     """Whether a file is to be read as an incident file, by its name."""
     return path.suffix == SUFFIX
+
+
+def is_log(path: Path) -> bool:
+    """Whether a file holds a log, by its name or, of Parquet, by its manifest; else it may be a trace of usage."""
+    return path.suffix == ".jsonl" or (is_incident(path) and has_manifest(path))
+
+
+def reading(settings: Settings, path: Path) -> Settings:
+    """The settings with a file's own log, topics and cluster in place of theirs. Raises BadInput for a file that is no log."""
+    found = fitting_settings(path)
+    log = settings.log.model_copy(update={"kind": "file", "path": path})
+    topics = settings.topics.model_copy(
+        update={name.removeprefix("topics."): value for name, value in found.items() if name.startswith("topics.")}
+    )
+    cluster = settings.cluster.model_copy(update={"name": found.get("cluster.name", settings.cluster.name)})
+    return settings.model_copy(update={"log": log, "topics": topics, "cluster": cluster})
 
 
 def fitting_settings(path: Path) -> dict[str, object]:

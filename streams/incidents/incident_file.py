@@ -179,6 +179,18 @@ class IncidentFile:
             raise BadInput(f"the incident file '{self.path}' is damaged: {str(error).splitlines()[0]}") from error
 
 
+def has_manifest(path: Path) -> bool:
+    """Whether this is Parquet with a manifest, of whatever version."""
+    import duckdb
+
+    try:
+        with duckdb.connect() as db:
+            query = "select count(*) from parquet_kv_metadata(?) where key = ?"
+            return bool(db.execute(query, [str(path), KEY.encode()]).fetchall()[0][0])
+    except duckdb.Error:
+        return False
+
+
 def write(
     path: Path,
     records: Iterable[Record],

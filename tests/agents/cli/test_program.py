@@ -10,6 +10,7 @@ from cyclopts import App
 from agents import cli
 from agents.cli.generate_manual import manual
 from agents.cli.program import app
+from agents.inspect.what_if_command import settings_of
 from agents.settings import loading
 from agents.settings.docs import describe
 
@@ -70,7 +71,9 @@ def test_every_example_of_set_in_a_help_text_or_a_document_is_accepted() -> None
     found = sorted(set(examples_of_settings()))
     assert {"agents/cli/backtest.py", "docs/kube.md", "docs/cli.md"} <= {file for file, _, _ in found}
     names = {name for name, _, _ in describe()}
-    for file, name, value in found:
+    for file, said, amount in found:
+        [item] = settings_of([f"{said}={amount}"])  # as `replay` takes it
+        name, _, value = item.partition("=")
         assert name in names, f"{file}: there is no setting '{name}'"
         if not re.fullmatch("[A-Z:]+", value):  # FILE, HOST:PORT and their like stand for a value
             loading.load(flags={name: value})

@@ -1,0 +1,184 @@
+"""Policies beside one another: each scored by workload, and the difference between two of them with its uncertainty.
+
+A comparison is paired: the same workloads over the same recording, so that what differs between workloads cancels out. Its
+uncertainty is that of the choice of workloads: a bootstrap draws as many workloads with replacement and sums again (Efron and
+Tibshirani, An Introduction to the Bootstrap, chapter 13, percentile intervals). The draws are seeded, so the same scores give the
+same intervals.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agents.backtest.price_list import GIB, PriceList
+from agents.backtest.score_card import ScoreCard
+from agents.backtest.workload_sums import ResourceTotal, WorkloadTotal
+
+DRAWS = 2_000
+_AT_ONCE = 50
+_SEED = 1
+_TAILS = (2.5, 97.5)
+_HOUR = 3600.0
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadFigures:
+    """One workload under one policy: core-hours and GiB-hours; `over`: the share of time in which use was over the request."""
+
+    workload: str
+    containers: int
+    container_hours: float
+    cpu_requested: float
+    cpu_used: float
+    cpu_slack: float
+    cpu_over: float
+    memory_requested: float
+    memory_used: float
+    memory_slack: float
+    memory_over: float
+    kills: int
+    changes: int
+    cost: float
+    """Over the whole recording, at the price list."""
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyScore:
+    """One policy. `card` is None for what no stage decided: the recording's own requests, and the oracle."""
+
+    name: str
+    workloads: Mapping[str, WorkloadFigures]
+    card: ScoreCard | None = None
+
+    def total(self, field: str) -> float:
+        """The sum of one figure over all workloads."""
+        return float(sum(getattr(each, field) for each in self.workloads.values()))
+
+    @property
+    def gated_kills(self) -> int:
+        """What `--max-oom` counts: those of the card where there is one."""
+        return round(self.total("kills")) if self.card is None else self.card.gated_kills
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """An estimate, and the ends of its 95 % interval."""
+
+    estimate: float
+    low: float
+    high: float
+
+    @property
+    def certain(self) -> bool:
+        """Whether the interval leaves zero out."""
+        return self.low > 0 or self.high < 0
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyDifference:
+    """A policy against a baseline. Costs and slack are relative (0.1 is 10 % more), kills and changes differences of counts."""
+
+    baseline: str
+    policy: str
+    cost: Interval
+    cpu_slack: Interval
+    memory_slack: Interval
+    kills: Interval
+    changes: Interval
+    kills_before: float = 0.0
+    """Kills under the baseline."""
+
+    @property
+    def regression(self) -> float:
+        """How much worse it is at worst, in cost or in kills, as a share; infinite with kills where the baseline has none."""
+        return max(self.cost.estimate, self._kills)
+
+    @property
+    def _kills(self) -> float:
+        if self.kills.estimate <= 0:
+            return min(0.0, self.kills.estimate / self.kills_before) if self.kills_before else 0.0
+        return self.kills.estimate / self.kills_before if self.kills_before else float("inf")
+
+
+def figures(
+    totals: Sequence[WorkloadTotal], recorded: Mapping[str, tuple[float, float]], prices: PriceList
+) -> dict[str, WorkloadFigures]:
+    """By workload. `recorded`: seconds of CPU and of memory that were recorded of each workload, in which a policy is priced.
+
+    A policy that requests nothing for a part of that time, because nothing was recommended yet and the recording has no request,
+    is priced as if it had requested its average there.
+    """
+    found = {}
+    for total in totals:
+        cpu_seconds, memory_seconds = recorded.get(total.workload, (0.0, 0.0))
+        cpu, memory = total.cpu, total.memory
+        cost = prices.cost(_mean(cpu.requested, cpu) * cpu_seconds, _mean(memory.requested, memory) * memory_seconds)
+        cores = [_mean(amount, cpu) * cpu_seconds / _HOUR for amount in (cpu.requested, cpu.used, cpu.slack)]
+        size = [_mean(amount, memory) * memory_seconds / _HOUR / GIB for amount in (memory.requested, memory.used, memory.slack)]
+        found[total.workload] = WorkloadFigures(
+            workload=total.workload,
+            containers=total.containers,
+            container_hours=max(cpu_seconds, memory_seconds) / _HOUR,
+            cpu_requested=cores[0],
+            cpu_used=cores[1],
+            cpu_slack=cores[2],
+            cpu_over=_mean(cpu.over, cpu),
+            memory_requested=size[0],
+            memory_used=size[1],
+            memory_slack=size[2],
+            memory_over=_mean(memory.over, memory),
+            kills=total.kills,
+            changes=total.changes,
+            cost=cost,
+        )
+    return found
+
+
+def difference(baseline: PolicyScore, policy: PolicyScore) -> PolicyDifference:
+    """The policy against the baseline, over the workloads that both have."""
+    shared = [name for name in baseline.workloads if name in policy.workloads]
+
+    def pair(field: str) -> tuple[Floats, Floats]:
+        sides = (baseline.workloads, policy.workloads)
+        one, two = (np.array([getattr(side[name], field) for name in shared], np.float64) for side in sides)
+        return one, two
+
+    relative = {field: _relative(*pair(field)) for field in ("cost", "cpu_slack", "memory_slack")}
+    absolute = {field: _absolute(*pair(field)) for field in ("kills", "changes")}
+    return PolicyDifference(baseline.name, policy.name, **relative, **absolute, kills_before=float(pair("kills")[0].sum()))
+
+
+def _mean(amount: float, total: ResourceTotal) -> float:
+    return amount / total.seconds if total.seconds else 0.0
+
+
+def _relative(one: Floats, two: Floats) -> Interval:
+    before = one.sum()
+    if before <= 0:
+        return Interval(0.0, 0.0, 0.0)
+    drawn = [float(two @ weights) / max(float(one @ weights), 1e-300) - 1 for weights in _draws(len(one))]
+    return Interval(float(two.sum() / before - 1), *_ends(drawn))
+
+
+def _absolute(one: Floats, two: Floats) -> Interval:
+    by_workload = two - one
+    return Interval(float(by_workload.sum()), *_ends([float(by_workload @ weights) for weights in _draws(len(one))]))
+
+
+def _draws(count: int) -> Iterator[Floats]:
+    """How often each workload is drawn, for each draw."""
+    chance = np.random.default_rng(_SEED)
+    shares = np.full(count, 1 / max(count, 1))
+    for _ in range(DRAWS // _AT_ONCE if count else 0):
+        yield from chance.multinomial(count, shares, _AT_ONCE).astype(np.float64)
+
+
+def _ends(drawn: Sequence[float]) -> tuple[float, float]:
+    if not drawn:
+        return 0.0, 0.0
+    low, high = np.percentile(np.array(drawn), _TAILS)
+    return float(low), float(high)

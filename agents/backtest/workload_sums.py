@@ -1,0 +1,173 @@
+"""Adds up requests, use and harm of each container over a recording, so that policies can be compared workload by workload.
+
+What counts as requested is what was in force at every moment: the recommendation once it is, the recording's own request until
+then. So every policy is summed over the same container time. Beside it stands an oracle that knows each hour in advance and
+requests its highest use, no more: a floor that no policy without foresight reaches.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from agents.backtest.container_rows import Floats, Rows
+
+RESOURCES = ("cpu", "memory")
+SIDES = ("ours", "own", "oracle")
+KILLS = ("recorded", "before", "unknown", "would_be", "own_crossings", "crossings_before")
+"""As in `KillCounts`, for each container."""
+_HOUR = 3600.0
+_FIRST_ROWS = 256
+
+Column = tuple[str, str, str]
+"""Side, resource and what is summed: `requested`, `used`, `slack` (times seconds), `over` and `seconds`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceTotal:
+    """One resource of one workload: core- or byte-seconds, and seconds. `over`: seconds in which use was over the request."""
+
+    requested: float
+    used: float
+    slack: float
+    over: float
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadTotal:
+    """One workload under one way to set requests. `kills`, and `changes` of running containers, are over the whole recording."""
+
+    workload: str
+    containers: int
+    cpu: ResourceTotal
+    memory: ResourceTotal
+    kills: int
+    changes: int
+
+
+@dataclass(slots=True)
+class ContainerSums:
+    """Sums by row of `ContainerRows`; rows come as they are needed."""
+
+    _sums: dict[Column, Floats] = field(default_factory=dict)
+    _kills: dict[str, Floats] = field(default_factory=lambda: {name: np.zeros(_FIRST_ROWS) for name in KILLS})
+    _hour: Floats = field(default_factory=lambda: np.full(_FIRST_ROWS, -1.0))
+    _peaks: dict[str, Floats] = field(default_factory=lambda: {name: np.full(_FIRST_ROWS, np.nan) for name in RESOURCES})
+    _in_hour: dict[str, Floats] = field(default_factory=lambda: {name: np.zeros(_FIRST_ROWS) for name in RESOURCES})
+    _used_in_hour: dict[str, Floats] = field(default_factory=lambda: {name: np.zeros(_FIRST_ROWS) for name in RESOURCES})
+
+    def __post_init__(self) -> None:
+        """Room for the first rows."""
+        whats = ("requested", "used", "slack", "over", "seconds")
+        self._sums = {(s, r, what): np.zeros(_FIRST_ROWS) for s in SIDES for r in RESOURCES for what in whats}
+
+    def weigh(self, resource: str, rows: Rows, amounts: tuple[Floats, Floats], use: Floats, seconds: float) -> None:
+        """One scrape of one resource. `amounts` (rows,) each: the recording's own request, and the recommendation in force."""
+        own, ours = amounts
+        self._reserve(rows)
+        self._add("ours", resource, rows, np.where(np.isnan(ours), own, ours), use, seconds)
+        self._add("own", resource, rows, own, use, seconds)
+
+    def foresee(self, at: float, rows: Rows, peaks: Sequence[Floats], uses: Sequence[Floats], seconds: float) -> None:
+        """The same scrape for the oracle. `peaks` (rows,) of each resource: the highest use within the window; `at`: its end."""
+        self._reserve(rows)
+        hour = np.floor((at - seconds / 2) / _HOUR)
+        over = rows[self._hour[rows] != hour]
+        self._settle(np.unique(over))
+        self._hour[rows] = hour
+        for resource, peak, use in zip(RESOURCES, peaks, uses, strict=True):
+            known = ~np.isnan(use)
+            np.fmax.at(self._peaks[resource], rows[known], np.fmax(peak, use)[known])
+            np.add.at(self._in_hour[resource], rows[known], seconds)
+            np.add.at(self._used_in_hour[resource], rows[known], seconds * use[known])
+
+    def kill(self, kind: str, rows: Rows) -> None:
+        """Count one kill of each of these rows; `kind` is one of KILLS."""
+        self._reserve(rows)
+        np.add.at(self._kills[kind], rows, 1.0)
+
+    def totals(self, side: str, workload_of: Callable[[int], str], count: int, changes: Floats) -> list[WorkloadTotal]:
+        """Of each workload; `count` is how many rows there are, `changes` (rows,) how often each was changed."""
+        self._reserve(np.array([max(count - 1, 0)]))
+        self._settle(np.arange(count))
+        names, number = np.unique(np.array([workload_of(row) for row in range(count)], dtype=object), return_inverse=True)
+
+        def by_workload(column: Floats) -> list[float]:
+            summed: list[float] = np.bincount(number, column[:count], len(names)).tolist()
+            return summed
+
+        parts = {
+            resource: list(
+                zip(
+                    *(
+                        by_workload(self._sums[side, resource, what])
+                        for what in ("requested", "used", "slack", "over", "seconds")
+                    ),
+                    strict=True,
+                )
+            )
+            for resource in RESOURCES
+        }
+        kills, changed = by_workload(self._kills_of(side)), by_workload(changes if side == "ours" else np.zeros(count))
+        containers = np.bincount(number, minlength=len(names)).tolist()
+        return [
+            WorkloadTotal(
+                str(name),
+                containers[i],
+                ResourceTotal(*parts["cpu"][i]),
+                ResourceTotal(*parts["memory"][i]),
+                round(kills[i]),
+                round(changed[i]),
+            )
+            for i, name in enumerate(names)
+        ]
+
+    def _kills_of(self, side: str) -> Floats:
+        """As `KillCounts` counts them: a recording that tells of no kill is judged by what went over limits."""
+        told = bool(self._kills["recorded"].any())
+        if side == "oracle":
+            return np.zeros_like(self._hour)
+        if side == "own":
+            return self._kills["recorded" if told else "own_crossings"]
+        return self._kills["would_be"] + self._kills["before" if told else "crossings_before"]
+
+    def _add(self, side: str, resource: str, rows: Rows, request: Floats, use: Floats, seconds: float) -> None:  # noqa: PLR0913, PLR0917  # one row of numbers
+        known = ~(np.isnan(request) | np.isnan(use))
+        rows, request, use = rows[known], request[known], use[known]
+        for what, amount in (
+            ("requested", request * seconds),
+            ("used", use * seconds),
+            ("slack", np.maximum(request - use, 0.0) * seconds),
+            ("over", (use > request) * seconds),
+            ("seconds", np.full(len(rows), seconds)),
+        ):
+            np.add.at(self._sums[side, resource, what], rows, amount)
+
+    def _settle(self, rows: Rows) -> None:
+        """Close the hour of these rows: the oracle requested its highest use all the time."""
+        for resource in RESOURCES:
+            peak = np.nan_to_num(self._peaks[resource][rows])
+            seconds, used = self._in_hour[resource][rows], self._used_in_hour[resource][rows]
+            for what, amount in (
+                ("requested", peak * seconds),
+                ("used", used),
+                ("slack", peak * seconds - used),
+                ("seconds", seconds),
+            ):
+                self._sums["oracle", resource, what][rows] += amount
+            self._peaks[resource][rows] = np.nan
+            self._in_hour[resource][rows] = self._used_in_hour[resource][rows] = 0.0
+
+    def _reserve(self, rows: Rows) -> None:
+        """Room for these rows."""
+        most = int(rows.max()) + 1 if len(rows) else 0
+        size = len(self._hour)
+        if most <= size:
+            return
+        more = max(most, 2 * size) - size
+        for columns in (self._sums, self._kills, self._in_hour, self._used_in_hour):
+            for name in columns:
+                columns[name] = np.concatenate([columns[name], np.zeros(more)])  # type: ignore[index]  # each dictionary with its own keys
+        self._peaks = {name: np.concatenate([column, np.full(more, np.nan)]) for name, column in self._peaks.items()}
+        self._hour = np.concatenate([self._hour, np.full(more, -1.0)])

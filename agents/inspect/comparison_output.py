@@ -1,0 +1,105 @@
+"""Writes a comparison of policies in the form that was asked for, on stdout or into a file."""
+
+import html
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Literal
+
+import orjson
+
+from agents.inspect import output_table
+from agents.inspect.output_table import Row
+from agents.processes.output import data, note
+from streams.errors import BadInput
+
+ComparisonForm = Literal["table", "json", "csv", "parquet", "md", "html"]
+
+_PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>{title}</title>
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<style>
+:root {{ color-scheme: light dark }}
+body {{ font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 80rem; padding: 0 1rem }}
+table {{ border-collapse: collapse; display: block; overflow-x: auto }}
+th, td {{ border-bottom: 1px solid #8886; padding: .3rem .7rem; text-align: left; white-space: nowrap }}
+</style></head><body><h1>{title}</h1>
+{body}
+</body></html>"""
+
+
+@dataclass(frozen=True, slots=True)
+class PrintedComparison:
+    """Sentences, a table for people, rows for programs, and everything as JSON."""
+
+    said: Sequence[str]
+    rows: Sequence[Row]
+    exact: Sequence[Row]
+    whole: object
+
+
+def write(form: ComparisonForm, to: Path | None, what: PrintedComparison) -> None:
+    """Print it, or write it into a file. Raises BadInput when that cannot be."""
+    if form == "parquet":
+        _parquet(to, what.exact)
+        return
+    lines = list(_lines(form, what))
+    if to is None:
+        for line in lines:
+            data(line)
+        return
+    try:
+        to.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise BadInput(f"'{to}' cannot be written: {error.strerror}") from error
+    note(f"written to {to}")
+
+
+def _lines(form: ComparisonForm, what: PrintedComparison) -> Iterator[str]:
+    match form:
+        case "json":
+            yield orjson.dumps(what.whole).decode()
+        case "csv":
+            yield from output_table.lines("csv", what.rows, what.exact)
+        case "html":
+            yield from _page(what.said, what.rows).splitlines()
+        case "md":
+            yield from output_table.lines("md", what.rows, what.exact)
+            yield ""
+            for sentence in what.said:
+                yield f"{sentence}  "
+        case _:
+            yield from what.said
+            yield from output_table.lines("table", what.rows, what.exact)
+
+
+def _page(said: Sequence[str], rows: Sequence[Row]) -> str:
+    names = list(rows[0]) if rows else []
+    head = "".join(f"<th>{html.escape(name)}</th>" for name in names)
+    body = "".join("<tr>" + "".join(f"<td>{html.escape(str(row[name]))}</td>" for name in names) + "</tr>" for row in rows)
+    sentences = "".join(f"<p>{html.escape(sentence)}</p>" for sentence in said)
+    return _PAGE.format(title="Policies compared", body=f"{sentences}<table><tr>{head}</tr>{body}</table>")
+
+
+def require_file(form: ComparisonForm, to: Path | None) -> None:
+    """Raises BadInput for a form that is no text and has no file to go to; better before the work than after it."""
+    if form == "parquet" and to is None:
+        raise BadInput("Parquet is no text: give --fileoutput FILE.parquet")
+
+
+def _parquet(to: Path | None, rows: Sequence[Row]) -> None:
+    import duckdb
+
+    require_file(form="parquet", to=to)
+    with TemporaryDirectory(prefix="ullage-rows-") as folder:
+        lines = Path(folder) / "rows.jsonl"
+        lines.write_bytes(b"".join(orjson.dumps(dict(row)) + b"\n" for row in rows))
+        source, target = (str(path).replace("'", "''") for path in (lines, to))
+        copy = "COPY (SELECT * FROM read_json('SOURCE', format='newline_delimited')) TO 'TARGET' (FORMAT parquet)"
+        try:
+            with duckdb.connect() as db:
+                db.execute(copy.replace("SOURCE", source).replace("TARGET", target))
+        except (duckdb.Error, OSError) as error:
+            raise BadInput(f"'{to}' cannot be written: {str(error).splitlines()[0]}") from error
+    note(f"{len(rows)} rows written to {to}")

@@ -1,0 +1,100 @@
+"""`ullage backtest` with several policies and `ullage diff`, over a quarter of an hour of the demo's shop."""
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from agents import cli
+from tests.support import kept_day
+
+POLICIES = ("--policy", "default", "--policy", "wide:vertical.margin=1.3")
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return kept_day.keep(tmp_path_factory.mktemp("kept"), hours=0.25)
+
+
+def said(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> str:
+    capsys.readouterr()
+    assert cli.run(list(words)) == code, capsys.readouterr().err
+    return capsys.readouterr().out
+
+
+@pytest.fixture(scope="module")
+def compared(log: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    file = tmp_path_factory.mktemp("out") / "compared.json"
+    assert cli.run(["backtest", str(log), *POLICIES, "-o", "json", "--fileoutput", str(file)]) == 0
+    return json.loads(file.read_text())
+
+
+def test_every_policy_is_scored_beside_upstream_the_recording_and_the_oracle(compared: Any) -> None:
+    assert [each["name"] for each in compared["policies"]] == ["upstream", "default", "wide", "recorded", "oracle"]
+    assert {len(each["workloads"]) for each in compared["policies"]} == {8}
+    cost = {each["name"]: sum(w["cost"] for w in each["workloads"]) for each in compared["policies"]}
+    assert cost["oracle"] < cost["upstream"] < cost["wide"]
+    assert compared["prices"]["origin"] == "OpenCost's default rates"
+
+
+def test_twice_the_margin_shows_in_the_difference_and_its_interval(compared: Any) -> None:
+    [default, wide] = [each for each in compared["differences"] if each["policy"] in {"default", "wide"}]
+    assert default["cost"] == {"estimate": 0.0, "low": 0.0, "high": 0.0}
+    assert 0 <= wide["cost"]["low"] < wide["cost"]["estimate"] < wide["cost"]["high"]
+
+
+def test_a_gate_is_for_the_policies_that_were_named_and_exits_with_3(
+    log: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    out = ("--fileoutput", str(tmp_path / "out.md"), "-o", "md")
+    said(capsys, "backtest", str(log), "--policy", "wide:vertical.margin=1.3", "--max-regression", "1%", *out, code=3)
+    said(capsys, "backtest", str(log), "--policy", "default", "--max-regression", "1%", *out)
+    lines = (tmp_path / "out.md").read_text().splitlines()
+    assert lines[0].startswith("| policy | cost (USD) | against baseline |")
+    assert [line.split("|")[1].strip() for line in lines[2:6]] == ["upstream", "default", "recorded", "oracle"]
+
+
+@pytest.mark.slow
+def test_diff_ranks_workloads_and_says_both_figures(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = said(capsys, "diff", "default", "wide:vertical.margin=1.3", "--data", str(log), "--top", "2", "-o", "table")
+    lines = text.splitlines()
+    assert lines[0].startswith("'wide' against 'default': cost +")
+    assert len([line for line in lines if "Deployment/" in line]) == 2
+    assert "no workload differs" in said(capsys, "diff", "default", "same:vertical.margin=0.15", "--data", str(log))
+
+
+@pytest.mark.slow
+def test_rows_for_programs_are_the_same_in_every_form(log: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    words = ("backtest", str(log), "--policy", "default")
+    rows = list(csv.DictReader(io.StringIO(said(capsys, *words, "-o", "csv"))))
+    parquet, page = tmp_path / "rows.parquet", tmp_path / "page.html"
+    said(capsys, *words, "-o", "parquet", "--fileoutput", str(parquet))
+    of_parquet = duckdb.read_parquet(str(parquet)).project("policy, name, kills, cost").fetchall()
+    assert [(r["policy"], r["name"], int(r["kills"]), float(r["cost"])) for r in rows] == of_parquet
+    said(capsys, *words, "-o", "html", "--fileoutput", str(page))
+    assert page.read_text().count("<tr>") == 5
+    assert "http" not in page.read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("backtest", "FILE", "--policy", "best"), "'best' is no policy: give default, upstream, recorded, oracle"),
+        (("backtest", "FILE", "--policy", "x:vertical.nonsense=1"), "there is no setting 'vertical.nonsense'"),
+        (("backtest", "FILE", "--policy", "none.yaml"), "does not exist"),
+        (("backtest", "FILE", "--policy", "default", "-o", "parquet"), "give --fileoutput"),
+        (("backtest", "FILE", "--policy", "default", "--max-regression", "lots"), "is no share"),
+        (("diff", "default", "default", "--data", "FILE"), "two policies are called 'default'"),
+        (("diff", "default", "upstream", "--data", "FILE", "--top", "0"), "--top 0 shows nothing"),
+        (("diff", "default", "upstream", "--data", "no.parquet"), "there is no trace"),
+    ],
+)
+def test_wrong_usage_exits_with_2_and_one_line(
+    words: tuple[str, ...], says: str, log: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run([str(log) if word == "FILE" else word for word in words]) == 2
+    assert says in capsys.readouterr().err.splitlines()[-1]
