@@ -48,7 +48,7 @@ class WhatIfFlags:
 
 
 def settings_of(given: Iterable[str]) -> tuple[str, ...]:
-    """`--set` as settings have it: a guard is a setting of the updater, `5%` is 0.05, and the guard maxConcurrent is the budget."""
+    """`--set` as settings have it: a guard is a setting of the updater, `5%` is 0.05, and maxConcurrent is the budget."""
     return tuple(_setting(item) for item in given)
 
 
