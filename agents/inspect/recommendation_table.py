@@ -43,6 +43,9 @@ class RecommendedContainer:
     saved: Amounts
     risk: str
     why: str
+    cluster: str = ""
+    limits: Amounts = Amounts()
+    """What limits are now; None where there is none."""
 
     @property
     def worth(self) -> float:
@@ -60,6 +63,13 @@ def read(context: LogContext, now: datetime, namespaces: Iterable[str], *, heart
 
     decisions = list(_recommendations(context, now - 2 * timedelta(seconds=heartbeat), wanted))
     pods = _newest_pods(context, now, {decision.workload.key for decision in decisions})
+    return rows_of(decisions, pods, now)
+
+
+def rows_of(
+    decisions: Iterable[RequestsRecommended], pods: Mapping[str, PodChanged], now: datetime
+) -> list[RecommendedContainer]:
+    """The rows of some recommendations; `pods` has the newest pod of each workload by its key."""
     rows = [row for decision in decisions for row in _rows(decision, pods.get(decision.workload.key), now)]
     return sorted(rows, key=lambda row: (-row.worth, row.namespace, row.workload, row.container))
 
@@ -108,6 +118,7 @@ def _read(context: LogContext, name: str, since: datetime, until: datetime | Non
 
 def _rows(decision: RequestsRecommended, pod: PodChanged | None, now: datetime) -> Iterator[RecommendedContainer]:
     requested = {} if pod is None else {container.name: container.requests for container in pod.containers}
+    limits = {} if pod is None else {container.name: container.limits for container in pod.containers}
     killed = decision.last_oom
     for each in decision.containers:
         requests, pods = requested.get(each.container), 1 if decision.pods is None else decision.pods
@@ -126,6 +137,8 @@ def _rows(decision: RequestsRecommended, pod: PodChanged | None, now: datetime) 
             _saved(requests, each.target, pods),
             risk,
             why,
+            decision.workload.cluster,
+            limits.get(each.container, Amounts()),
         )
 
 

@@ -1,0 +1,86 @@
+"""`ullage scan`: recommendations from Prometheus, the metrics API or a file, with nothing installed."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from cyclopts import Group, Parameter
+
+from agents.cli.options import CommonOptions, given
+
+if TYPE_CHECKING:
+    from agents.settings.tree import Settings
+
+_GROUP = Group("Where from", sort_key=1)
+_USAGE = Parameter(name=("--prometheus-url", "-p"), help="A server that stores usage, instead of the metrics API.")
+_HEADER = Parameter(name=("--prometheus-headers", "-H"), help="A header, as `'X-Scope-OrgID: shop'`.", consume_multiple=False)
+_CONTEXT = Parameter(name=("--context", "-c"), help="A context of the kubeconfig; may be given again.", consume_multiple=False)
+
+
+@Parameter(name="*", group=_GROUP)
+@dataclass(frozen=True, slots=True)
+class ScannedCluster:
+    """What is scanned, by flag."""
+
+    file: Annotated[Path | None, Parameter(name=("--from-file", "--file"), help="A usage trace: Parquet, CSV or a folder.")] = (
+        None
+    )
+    prometheus_url: Annotated[str | None, _USAGE] = None
+    header: Annotated[tuple[str, ...], _HEADER] = ()
+    context: Annotated[tuple[str, ...], _CONTEXT] = ()
+    kubeconfig: Annotated[Path | None, Parameter(help="The kubeconfig file, if not the usual one.")] = None
+    history: Annotated[str | None, Parameter(help="How far back to ask Prometheus, as `8d`.")] = None
+    step: Annotated[str | None, Parameter(help="What lies between two samples, as `1h`.")] = None
+    samples: Annotated[int, Parameter(help="How often to ask the metrics API, `usage.interval_seconds` apart.")] = 1
+
+
+def scan(  # noqa: PLR0913  # the flags of a command, krr's among them
+    *,
+    where: ScannedCluster | None = None,
+    namespace: Annotated[
+        tuple[str, ...],
+        Parameter(name=("--namespace", "-n"), help="Only this namespace or pattern, as `'shop-*'`.", consume_multiple=False),
+    ] = (),
+    selector: Annotated[str, Parameter(name=("--selector", "-s"), help="Only pods with labels, as `app=cart`.")] = "",
+    output: Annotated[
+        Literal["table", "json", "yaml", "csv", "csv-raw", "markdown", "html"],
+        Parameter(name=("--formatter", "-f", "--output", "-o"), help="csv-raw, json and yaml have cores and bytes."),
+    ] = "table",
+    fileoutput: Annotated[Path | None, Parameter(name="--fileoutput", help="Write into this file instead of stdout.")] = None,
+    limit: Annotated[int | None, Parameter(help="Only so many rows.")] = None,
+    sort: Annotated[Literal["saved", "namespace", "risk"], Parameter(help="What comes first.")] = "saved",
+    fail_on: Annotated[
+        Literal["high", "medium"] | None, Parameter(help="Exit with 3 when a container is at this risk or a higher one.")
+    ] = None,
+    quiet: Annotated[bool, Parameter(name=("--quiet", "-q"), help="No summary.")] = False,
+    common: CommonOptions | None = None,
+) -> int:
+    """Print what every container requests and should request, by the same rules as the agents. Installs and changes nothing.
+
+    Pods come from the cluster's API server when a kubeconfig or context is named, else from kube-state-metrics in Prometheus.
+    """
+    from agents.inspect import scan_command as command
+
+    asked = where or ScannedCluster()
+    shown = command.ScanFlags(namespace, selector, output, fileoutput, limit, sort, fail_on, quiet)
+    source = command.ScanSource(asked.file, asked.prometheus_url is not None, asked.samples)
+    return command.run(_clusters(asked, given(common)), source, shown)
+
+
+def _clusters(asked: ScannedCluster, common: CommonOptions) -> "list[Settings]":
+    """The settings of each cluster."""
+    from agents.inspect import event_times
+    from agents.inspect.scan_command import of_context
+
+    length, step = (
+        None if text is None else event_times.duration(text, flag).total_seconds()
+        for text, flag in ((asked.history, "--history"), (asked.step, "--step"))
+    )
+    loaded = common.load(
+        cluster__kubeconfig=asked.kubeconfig,
+        prometheus__url=asked.prometheus_url,
+        prometheus__headers="\n".join(asked.header) or None,
+        history__length_seconds=length,
+        history__resolution_seconds=step,
+    )
+    return [of_context(loaded, name) for name in asked.context or ("",)]

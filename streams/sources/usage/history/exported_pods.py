@@ -1,0 +1,118 @@
+"""Pods as kube-state-metrics exported them to a metrics store: owners, requests and limits, also of pods that are gone.
+
+It is for looking at a cluster of which only the metrics server can be asked. What an API server tells is better: here a
+controller of an unknown kind is taken for the topmost one, and a pod without an owner is a workload of its own.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from math import isfinite
+
+from schemas.facts.pods import ContainerSeen, PodChanged, PodPhase
+from schemas.names import Amounts, PodName, Workload
+from schemas.units import Bytes, Cores, Seconds
+from streams.clients.prometheus import Prometheus, Series, duration
+from streams.errors import BadInput
+
+Name = tuple[str, str]
+"""Namespace and pod."""
+_ABOVE: Mapping[str, str] = {"ReplicaSet": "replicaset", "Job": "job_name"}
+"""Controllers that may have one above them, and the label of their own name in the metric about it."""
+_AMOUNTS = ("requests", "limits")
+
+
+@dataclass(frozen=True, slots=True)
+class ExportedPod:
+    """A pod of the past or of now. `alive`: whether it exists now."""
+
+    event: PodChanged
+    alive: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ExportedPods:
+    """The pods of one cluster in one server, from `length` before `at` on."""
+
+    server: Prometheus
+    cluster: str
+    at: datetime
+    length: Seconds
+
+    def read(self) -> list[ExportedPod]:
+        """All pods, by name. Raises TryAgain, GiveUp, and BadInput for a server without metrics of kube-state-metrics."""
+        above = {kind: self._owners(f"kube_{kind.lower()}_owner", label) for kind, label in _ABOVE.items()}
+        owners = self._owners("kube_pod_owner", "pod")
+        if not owners:
+            raise BadInput(
+                f"'{self.server.url}' has no 'kube_pod_owner' of the last {duration(self.length)}, so nobody scrapes "
+                "kube-state-metrics; name the cluster instead (--kubeconfig, --context), and its API server is asked for pods"
+            )
+        amounts = {what: self._amounts(f"kube_pod_container_resource_{what}") for what in _AMOUNTS}
+        labels = {_pod(series): _labels(series) for series in self._ask("kube_pod_labels")}
+        alive = {_pod(series) for series in self.server.query("kube_pod_owner", self.at)}
+        found = []
+        for name, (kind, owner) in sorted(owners.items()):
+            workload = self._topmost(name, kind, owner, above)
+            containers = tuple(self._containers(name, amounts))
+            pod = PodName(*name, f"{name[0]}/{name[1]}")
+            event = PodChanged(self.at, workload, pod, PodPhase.RUNNING, self.at, containers, labels=labels.get(name, {}))
+            found.append(ExportedPod(event, name in alive))
+        return found
+
+    def _ask(self, metric: str) -> list[Series]:
+        """The last value that each series had."""
+        return self.server.query(f"last_over_time({metric}[{duration(self.length)}])", self.at)
+
+    def _owners(self, metric: str, label: str) -> dict[Name, tuple[str, str]]:
+        """Kind and name of the owner of each object, by its namespace and name; empty for one without an owner."""
+        return {
+            (series.metric.get("namespace", ""), series.metric.get(label, "")): _owner(series.metric)
+            for series in self._ask(metric)
+        }
+
+    def _topmost(self, pod: Name, kind: str, owner: str, above: Mapping[str, Mapping[Name, tuple[str, str]]]) -> Workload:
+        if not kind:
+            return Workload(self.cluster, pod[0], "Pod", pod[1])
+        higher, name = above.get(kind, {}).get((pod[0], owner), ("", ""))
+        return Workload(self.cluster, pod[0], higher or kind, name or owner)
+
+    def _amounts(self, metric: str) -> dict[Name, dict[str, dict[str, float]]]:
+        """By pod, container and resource."""
+        found: dict[Name, dict[str, dict[str, float]]] = {}
+        for series in self._ask(metric):
+            resource, value = series.metric.get("resource", ""), _number(series)
+            if resource in {"cpu", "memory"} and value is not None:
+                found.setdefault(_pod(series), {}).setdefault(series.metric.get("container", ""), {})[resource] = value
+        return found
+
+    def _containers(
+        self, pod: Name, amounts: Mapping[str, Mapping[Name, dict[str, dict[str, float]]]]
+    ) -> Iterator[ContainerSeen]:
+        requests, limits = (amounts[what].get(pod, {}) for what in _AMOUNTS)
+        for name in sorted(requests.keys() | limits.keys()):
+            yield ContainerSeen(name, _as_amounts(requests.get(name, {})), _as_amounts(limits.get(name, {})))
+
+
+def _as_amounts(amounts: Mapping[str, float]) -> Amounts:
+    cpu, memory = amounts.get("cpu"), amounts.get("memory")
+    return Amounts(None if cpu is None else Cores(cpu), None if memory is None else Bytes(int(memory)))
+
+
+def _owner(labels: Mapping[str, str]) -> tuple[str, str]:
+    """Kube-state-metrics writes `<none>` where there is no owner."""
+    kind, name = labels.get("owner_kind", ""), labels.get("owner_name", "")
+    return ("", "") if kind in {"", "<none>"} or not name else (kind, name)
+
+
+def _pod(series: Series) -> Name:
+    return series.metric.get("namespace", ""), series.metric.get("pod", "")
+
+
+def _labels(series: Series) -> dict[str, str]:
+    return {name.removeprefix("label_"): value for name, value in series.metric.items() if name.startswith("label_")}
+
+
+def _number(series: Series) -> float | None:
+    value = float("nan") if series.value is None else float(series.value[1])
+    return value if isfinite(value) and value >= 0 else None
