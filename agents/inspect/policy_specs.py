@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agents.inspect.what_if_command import settings_of
-from agents.logic.updates.update_settings import UPSTREAM
+from agents.logic.updates.update_settings import UpdaterProfile, UpdateSettings
 from agents.logic.vertical.vertical_settings import VerticalSettings
 from agents.settings.loading import load
 from agents.settings.tree import Settings
@@ -45,7 +45,8 @@ def _spec(text: str, base: Settings, given: Sequence[str]) -> PolicySpec:
     if text == "default":
         return PolicySpec(text, base)
     if text == BASELINE:
-        return PolicySpec(text, base.model_copy(update={"vertical": VerticalSettings(), "updates": UPSTREAM}))
+        updates = UpdateSettings(profile=UpdaterProfile.UPSTREAM)
+        return PolicySpec(text, base.model_copy(update={"vertical": VerticalSettings(), "updates": updates}))
     if text.endswith((".yaml", ".yml")):
         return PolicySpec(Path(text).stem, load(file=Path(text), flags=_flags(given)).settings)
     if "=" in text:
