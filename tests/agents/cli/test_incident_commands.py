@@ -3,6 +3,7 @@
 import os
 import signal
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -86,7 +87,14 @@ def test_recording_until_it_is_stopped_writes_what_came_meanwhile(
     log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "none.parquet"
-    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGTERM)).start()
+    before = signal.getsignal(signal.SIGTERM)
+
+    def stop() -> None:
+        while signal.getsignal(signal.SIGTERM) is before:  # a signal that comes before the command listens ends the tests
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=stop).start()
     assert cli.run(["record", str(file), "--log", str(log)]) == 0
     said = answers(capsys, "import", "--check", str(file))
     assert "ullage.vertical-policy-changed.v1" in said

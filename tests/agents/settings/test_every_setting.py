@@ -60,6 +60,7 @@ def others(name: str) -> Iterator[object]:
         3.5,
         "upstream",
         "price",
+        "0% @ 0 9 * * mon-fri for 8h",
     )
 
 
