@@ -116,6 +116,6 @@ def test_a_pod_is_due_exactly_when_the_updater_says_so(containers: Any, age: int
     urgency = priority(seen_containers, [resource_lists.of_recommendation(each) for each in recommended])
     newest = NewestRecommendation("id", START_MS, START, PLACE, tuple(recommended), oom_at=killed, oom_uid=POD.uid)
     no_policy = cast("PolicyRecord", None)  # which reasons do not look at
-    situation = PodSituation(now, WEB.key, PodRecord(event, PLACE), newest, no_policy, NO_HISTORY, urgency)
-    due = bool(recommended) and bool(reasons(situation, SETTINGS))
+    situation = PodSituation(now, WEB.key, PodRecord(event, PLACE), newest, no_policy, NO_HISTORY, urgency, SETTINGS)
+    due = bool(recommended) and bool(reasons(situation))
     assert (SimulatedUpdates(rows, SETTINGS).step(now) > 0) == due

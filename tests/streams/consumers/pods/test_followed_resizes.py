@@ -94,7 +94,7 @@ def test_a_pod_that_was_moved_on_by_somebody_else_meanwhile_is_no_longer_followe
     consumer, pod = resizer(scene.context, scene.client), scene.pod()
     scene.plan(resize_of(pod))
     consumer.poll_once()
-    scene.client.resize(pod, requests={"metrics": Amounts(cpu=Cores(0.7))}, limits={})
+    scene.client.resize(scene.pod(), requests={"metrics": Amounts(cpu=Cores(0.7))}, limits={})
     scene.settle()
     assert consumer.poll_once() == 1
     assert ended(scene) == [(Result.REFUSED, OutcomeDetail.MOVED)]
