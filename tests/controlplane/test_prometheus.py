@@ -3,6 +3,8 @@
 Skipped with the reason where the package cannot be had; a failure where CI asks for the real thing and there is apt.
 """
 
+import csv
+import json
 import os
 import shutil
 import socket
@@ -16,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+from agents import cli
 from schemas.facts.usage import MetricsScraped
 from schemas.policies.selectors import Operator, Requirement
 from schemas.policies.vpa import TargetRef, VpaChanged
@@ -109,7 +112,21 @@ def _exposition() -> Iterator[str]:
     for pod, app, last in (("web-old", "web", 30.0), ("stray", "none", 10.0)):
         labels = f'namespace="shop",pod="{pod}",label_app_kubernetes_io_name="{app}"'
         yield from (f"kube_pod_labels{{{labels}}} 1 {at:.0f}" for at in moments if (at - begin) / 3600 <= last)
+    yield from _exported(begin)
     yield "# EOF"
+
+
+def _exported(begin: float) -> Iterator[str]:
+    """What kube-state-metrics says of the living pods, once a minute in the last hour."""
+    moments = [begin + HOURS * 3600 - 60 * minute for minute in reversed(range(60))]
+    one = 'namespace="shop",pod="web-1"'
+    for metric, labels, value in (
+        ("kube_pod_owner", f'{one},owner_kind="ReplicaSet",owner_name="web-5f"', 1),
+        ("kube_replicaset_owner", 'namespace="shop",replicaset="web-5f",owner_kind="Deployment",owner_name="web"', 1),
+        ("kube_pod_container_resource_requests", f'{one},container="main",resource="cpu",unit="core"', 2),
+    ):
+        yield f"# TYPE {metric} gauge"
+        yield from (f"{metric}{{{labels}}} {value} {at:.0f}" for at in moments)
 
 
 @pytest.fixture(scope="module")
@@ -230,3 +247,29 @@ def test_a_month_and_a_fraction_of_a_second_are_lengths_that_a_real_server_takes
     assert set(month) == {("shop", "web-old"), ("shop", "stray")}
     read = PrometheusUsage(server, MetricsStore(server).names, window=600.5).read(NOW + timedelta(seconds=30))
     assert sorted(zip(read.pods, read.cores.tolist(), strict=True)) == [("cart-0", 0.5), ("web-1", 0.5)]
+
+
+def test_a_scan_of_the_server_and_of_a_file_with_its_samples_give_the_same_table(
+    server: Prometheus, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    scan = ["scan", "-p", server.url, "--history", "1d", "-f", "json", "--set", f"clock.origin_ms={_ms(NOW)}"]
+    assert cli.run([*scan, "--set", f"clock.anchor_ms={_ms(datetime.now(UTC))}"]) == 0
+    [row] = json.loads(capsys.readouterr().out)
+    assert (row["kind"], row["name"], row["requests_cpu"]) == ("Deployment", "web", 2.0)
+    trace = tmp_path / "usage.csv"
+    with trace.open("w", newline="") as file:
+        table = csv.writer(file)
+        table.writerow(["timestamp_s", "namespace", "workload", "pod", "container", "cpu_cores", "memory_bytes"])
+        for hour in range(HOURS - 24, HOURS + 1):
+            at = NOW.timestamp() - (HOURS - hour) * 3600
+            table.writerow([at, "shop", "web", "web-1", "main", 0.25 if hour == HOURS - 24 else 0.5, _memory(hour)])
+    assert cli.run(["scan", "--from-file", str(trace), "-f", "json"]) == 0
+    [of_file] = json.loads(capsys.readouterr().out)
+    assert of_file["recommended_requests_memory"] == row["recommended_requests_memory"]
+    assert of_file["recommended_requests_cpu"] == pytest.approx(
+        row["recommended_requests_cpu"], rel=0.051
+    )  # a bucket: rates round
+
+
+def _ms(at: datetime) -> int:
+    return int(at.timestamp() * 1000)
