@@ -21,6 +21,12 @@ Output = Annotated[
 ]
 
 
+At = Annotated[
+    str | None,
+    Parameter(name="--at", help="As it was then: `2026-01-05T03:02`, `03:02`, or `30m` before the log's newest tick."),
+]
+
+
 @Parameter(name="*", group=_GROUP)
 @dataclass(frozen=True, slots=True)
 class CommonOptions:

@@ -4,17 +4,18 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from agents.cli.options import CommonOptions, given
+from agents.cli.options import At, CommonOptions, given
 from agents.cli.pause import Cluster
 
 
 def plan(
     *,
     output: Annotated[Literal["table", "json"], Parameter(name=("--output", "-o"), help="For people or for programs.")] = "table",
+    at: At = None,
     cluster: Cluster = None,
     common: CommonOptions | None = None,
 ) -> None:
     """Say what would be done now: pods resized in place, restarted, and left alone, and why. Reads the log only, in any mode."""
     from agents.inspect import plan as command
 
-    command.run(given(common).settings(cluster__name=cluster), as_json=output == "json")
+    command.run(given(common).settings(cluster__name=cluster, log__at=at), as_json=output == "json")

@@ -4,11 +4,11 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from agents.cli.options import CommonOptions, Output, given
+from agents.cli.options import At, CommonOptions, Output, given
 from agents.cli.pause import Cluster
 
 
-def recommendations(
+def recommendations(  # noqa: PLR0913  # the flags of a command
     *,
     namespace: Annotated[
         tuple[str, ...],
@@ -20,6 +20,7 @@ def recommendations(
     ] = (),
     limit: Annotated[int | None, Parameter(help="Only so many rows, those that save most.")] = None,
     output: Output = "table",
+    at: At = None,
     cluster: Cluster = None,
     common: CommonOptions | None = None,
 ) -> None:
@@ -30,4 +31,4 @@ def recommendations(
     """
     from agents.inspect import recommendations_command as command
 
-    command.run(given(common).settings(cluster__name=cluster), namespace, output, limit)
+    command.run(given(common).settings(cluster__name=cluster, log__at=at), namespace, output, limit)

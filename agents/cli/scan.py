@@ -69,8 +69,8 @@ def scan(  # noqa: PLR0913  # the flags of a command, krr's among them
 
 def _clusters(asked: ScannedCluster, common: CommonOptions) -> "list[Settings]":
     """The settings of each cluster."""
-    from agents.inspect import event_times
     from agents.inspect.scan_command import of_context
+    from agents.settings import event_times
 
     length, step = (
         None if text is None else event_times.duration(text, flag).total_seconds()

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from agents.cli.options import CommonOptions, given
+from agents.cli.options import At, CommonOptions, given
 
 
 def why(
@@ -20,6 +20,7 @@ def why(
     verbose: Annotated[
         bool, Parameter(name=("--verbose", "-v"), help="Every number as the record has it, bounds and settings too.")
     ] = False,
+    at: At = None,
     common: CommonOptions | None = None,
 ) -> None:
     """Explain a decision: the numbers it rests on, what caused them, each with its place in the log, and what became of it."""
@@ -29,7 +30,7 @@ def why(
     from agents.why.explanation_lines import lines
     from streams.log_context import LogContext
 
-    settings = given(common).settings()
+    settings = given(common).settings(log__at=at)
     topics = log_factory.topics(settings)
     with log_factory.answering_log(settings) as log:
         for line in lines(explain(LogContext.of(log, topics), asked), full=verbose):

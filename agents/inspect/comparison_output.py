@@ -1,6 +1,5 @@
 """Writes a comparison of policies in the form that was asked for, on stdout or into a file."""
 
-import html
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,24 +8,12 @@ from typing import Literal
 
 import orjson
 
-from agents.inspect import output_table
+from agents.inspect import html_page, output_table
 from agents.inspect.output_table import Row
 from agents.processes.output import data, note
 from streams.errors import BadInput
 
 ComparisonForm = Literal["table", "json", "csv", "parquet", "md", "html"]
-
-_PAGE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>{title}</title>
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<style>
-:root {{ color-scheme: light dark }}
-body {{ font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 80rem; padding: 0 1rem }}
-table {{ border-collapse: collapse; display: block; overflow-x: auto }}
-th, td {{ border-bottom: 1px solid #8886; padding: .3rem .7rem; text-align: left; white-space: nowrap }}
-</style></head><body><h1>{title}</h1>
-{body}
-</body></html>"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +50,7 @@ def _lines(form: ComparisonForm, what: PrintedComparison) -> Iterator[str]:
         case "csv":
             yield from output_table.lines("csv", what.rows, what.exact)
         case "html":
-            yield from _page(what.said, what.rows).splitlines()
+            yield from html_page.lines("Policies compared", what.said, what.rows)
         case "md":
             yield from output_table.lines("md", what.rows, what.exact)
             yield ""
@@ -72,14 +59,6 @@ def _lines(form: ComparisonForm, what: PrintedComparison) -> Iterator[str]:
         case _:
             yield from what.said
             yield from output_table.lines("table", what.rows, what.exact)
-
-
-def _page(said: Sequence[str], rows: Sequence[Row]) -> str:
-    names = list(rows[0]) if rows else []
-    head = "".join(f"<th>{html.escape(name)}</th>" for name in names)
-    body = "".join("<tr>" + "".join(f"<td>{html.escape(str(row[name]))}</td>" for name in names) + "</tr>" for row in rows)
-    sentences = "".join(f"<p>{html.escape(sentence)}</p>" for sentence in said)
-    return _PAGE.format(title="Policies compared", body=f"{sentences}<table><tr>{head}</tr>{body}</table>")
 
 
 def require_file(form: ComparisonForm, to: Path | None) -> None:

@@ -7,11 +7,10 @@ from datetime import datetime
 from importlib import metadata
 from pathlib import Path
 
-from agents.inspect import event_times
 from agents.pipeline import stages
 from agents.processes.output import note
 from agents.processes.signals import until_stopped
-from agents.settings import log_factory
+from agents.settings import event_times, log_factory
 from agents.settings.tree import Settings
 from agents.visible_text import visible_line
 from streams.errors import BadInput

@@ -1,10 +1,9 @@
 """The table of `ullage scan`: krr's columns, its forms, and a grade for each container and for the whole."""
 
-import html
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Literal
 
-from agents.inspect import output_table
+from agents.inspect import html_page, output_table
 from agents.inspect.output_table import Row
 from agents.inspect.recommendation_table import RecommendedContainer
 from agents.why import describe
@@ -15,7 +14,6 @@ ScanForm = Literal["table", "json", "yaml", "csv", "csv-raw", "markdown", "html"
 _GRADES = ((90.0, "A"), (80.0, "B"), (70.0, "C"), (60.0, "D"), (50.0, "E"))
 _PENALTY: Mapping[str, float] = {"high": 60.0, "medium": 30.0, "unknown": 30.0}
 _WASTE = 40.0
-_STYLE = ":root{color-scheme:light dark}body{font:14px system-ui}td,th{padding:.2rem .6rem;text-align:left}"
 
 
 def score(row: RecommendedContainer) -> float:
@@ -45,19 +43,9 @@ def lines(form: ScanForm, rows: Sequence[RecommendedContainer], *, several: bool
         case "markdown":
             yield from output_table.lines("md", shown, shown)
         case "html":
-            yield from _page(shown)
+            yield from html_page.lines("Recommendations", [summary(rows)], shown)
         case "json" | "yaml" | "table":
             yield from output_table.lines(form, shown, [_exact(row) for row in rows])
-
-
-def _page(rows: Sequence[Row]) -> Iterator[str]:
-    names = list(rows[0]) if rows else []
-    yield '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Recommendations</title>'
-    yield f"<style>{_STYLE}</style></head><body><table>"
-    yield "<tr>" + "".join(f"<th>{html.escape(name)}</th>" for name in names) + "</tr>"
-    for row in rows:
-        yield "<tr>" + "".join(f"<td>{html.escape(str(row[name]))}</td>" for name in names) + "</tr>"
-    yield "</table></body></html>"
 
 
 def _shown(number: int, row: RecommendedContainer, *, several: bool) -> Row:

@@ -12,12 +12,12 @@ import orjson
 from agents import rules_in_log
 from agents.backtest.other_rules import OtherRules
 from agents.backtest.what_if import Container, PlannedUpdate, StretchDecisions, WhatIf, what_if
-from agents.inspect import event_times, output_table
+from agents.inspect import output_table
 from agents.operate import policy_file
 from agents.pipeline import stages
 from agents.processes.output import data, note
 from agents.processes.signals import stoppable
-from agents.settings import log_factory
+from agents.settings import event_times, log_factory
 from agents.settings.tree import Settings
 from agents.telemetry import garbage_collector
 from agents.why import describe

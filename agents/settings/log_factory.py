@@ -3,11 +3,14 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agents.settings import recorded_log
+from agents.settings import event_times, recorded_log
 from agents.settings.tree import Settings
 from schemas.units import Seconds
 from streams.errors import BadInput
 from streams.log.log_port import Log
+from streams.log_as_of import LogAsOf
+from streams.log_context import LogContext
+from streams.publishing.operator_log import OperatorLog
 from streams.topics import Topics
 
 _PATIENCE = Seconds(2.0)
@@ -23,7 +26,19 @@ def topics(settings: Settings) -> Topics:
 
 
 def log(settings: Settings) -> Log:
-    """The log of these settings. Raises LogUnavailable or BadInput with what to do."""
+    """The log of these settings, as it was at `log.at` if that is set. Raises LogUnavailable or BadInput with what to do."""
+    opened = _open(settings)
+    return opened if settings.log.at is None else _as_of(opened, topics(settings), settings.log.at)
+
+
+def _as_of(log: Log, topics: Topics, text: str) -> Log:
+    tick = OperatorLog(LogContext.of(log, topics)).newest_tick()
+    if tick is None:
+        raise BadInput(f"log.at is '{text}', but the log has no tick, so no time passed in it")
+    return LogAsOf(log, topics, event_times.moment(text, tick.at, "log.at"))
+
+
+def _open(settings: Settings) -> Log:
     match settings.log.kind:
         case "kafka":
             from streams.log.kafka_log import KafkaLog

@@ -64,6 +64,8 @@ class LogSettings(SettingsGroup):
     """Kafka's bootstrap servers, `host:port`, separated by commas."""
     path: Path = Path(".run/log.jsonl")
     """The file of a `file` log; one that ends in `.parquet` is an incident file, which can only be read."""
+    at: str | None = None
+    """Look at the log as it was at this moment of its own time: `2026-01-05T03:02`, `03:02`, or `30m` before its newest tick."""
     security: SecuritySettings = SecuritySettings()
     """How to reach a Kafka that asks who we are."""
 

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from agents.inspect.event_times import duration, moment
+from agents.settings.event_times import duration, moment
 from streams.errors import BadInput
 
 NEWEST = datetime(2026, 1, 5, 3, 30, tzinfo=UTC)

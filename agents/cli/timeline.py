@@ -1,0 +1,55 @@
+"""`ullage timeline` and `ullage history`: events, actions and values over time."""
+
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+
+from agents.cli.incident import Begin, End
+from agents.cli.options import CommonOptions, given
+
+Form = Annotated[
+    Literal["table", "json", "csv", "md", "html"], Parameter(name=("--output", "-o"), help="For people or for programs.")
+]
+Limit = Annotated[int | None, Parameter(help="Only so many lines.")]
+
+
+def timeline(  # noqa: PLR0913  # the flags of a command
+    *,
+    namespace: Annotated[
+        tuple[str, ...],
+        Parameter(
+            name=("--namespace", "-n"),
+            help="Only this namespace or pattern, and what concerns everybody.",
+            consume_multiple=False,
+        ),
+    ] = (),
+    workload: Annotated[str, Parameter(help="Only this workload: its name, or NAMESPACE/KIND/NAME.")] = "",
+    begin: Begin = None,
+    end: End = None,
+    everything: Annotated[bool, Parameter(name="--all", help="Recommendations too.")] = False,
+    limit: Limit = None,
+    output: Form = "table",
+    common: CommonOptions | None = None,
+) -> None:
+    """Print what happened in a stretch on one axis of time: policies, kills, decisions and outcomes, with places."""
+    from agents.inspect import timeline_command as command
+    from agents.inspect.timeline_rows import TimelineFilter
+
+    wanted = TimelineFilter(namespace, workload)
+    command.timeline(given(common).settings(), wanted, command.TimelineFlags(begin, end, output, limit, everything))
+
+
+def history(  # noqa: PLR0913  # the flags of a command
+    workload: Annotated[str, Parameter(help="A workload: its name, or NAMESPACE/KIND/NAME.")],
+    /,
+    *,
+    begin: Begin = None,
+    end: End = None,
+    limit: Limit = None,
+    output: Form = "table",
+    common: CommonOptions | None = None,
+) -> None:
+    """Print each change of what a workload's containers request and are recommended, with bounds and places."""
+    from agents.inspect import timeline_command as command
+
+    command.history(given(common).settings(), workload, command.TimelineFlags(begin, end, output, limit))

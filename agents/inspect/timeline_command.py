@@ -1,0 +1,106 @@
+"""Runs `ullage timeline` and `ullage history`: what happened, and how the values of one workload came to be what they are."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Literal
+
+from agents.inspect import html_page, output_table, timeline_rows
+from agents.inspect.output_table import Row
+from agents.inspect.timeline_rows import TimelineEntry, TimelineFilter, ValueChange
+from agents.processes.output import data, note
+from agents.processes.signals import stoppable
+from agents.settings import event_times, log_factory
+from agents.settings.tree import Settings
+from agents.why import describe
+from streams.errors import BadInput
+from streams.log_context import LogContext
+from streams.publishing.operator_log import OperatorLog
+
+_COLUMNS = ("what", "about", "detail", "place")
+TimelineForm = Literal["table", "json", "csv", "md", "html"]
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineFlags:
+    """The stretch and the form; `all` also shows recommendations, `limit` bounds the entries."""
+
+    begin: str | None = None
+    end: str | None = None
+    form: TimelineForm = "table"
+    limit: int | None = None
+    all: bool = False
+
+
+def timeline(settings: Settings, wanted: TimelineFilter, flags: TimelineFlags) -> None:
+    """Print the entries of the stretch."""
+    topics = (*timeline_rows.TOPICS, *((timeline_rows.RECOMMENDATIONS,) if flags.all else ()))
+    with _stretch(settings, flags) as (context, since, until):
+        entries = sorted(timeline_rows.read(context, topics, since, until, wanted), key=_moment)[: flags.limit]
+    shown = [{"time": f"{e.at:%Y-%m-%d %H:%M:%S}", **{n: getattr(e, n) for n in _COLUMNS}} for e in entries]
+    exact = [{**asdict(entry), "at": entry.at.isoformat()} for entry in entries]
+    _print(flags.form, "Timeline", shown, exact)
+    if not entries:
+        note("nothing happened there that a policy, a kill, a decision or an outcome tells of")
+
+
+def history(settings: Settings, asked: str, flags: TimelineFlags) -> None:
+    """Print each change of what a workload's containers request and are recommended. Raises BadInput."""
+    with _stretch(settings, flags) as (context, since, until):
+        found = timeline_rows.workload_named(context, asked)
+        if not found:
+            raise BadInput(f"nothing was ever recommended for a workload '{asked}': give NAMESPACE/KIND/NAME, or its name")
+        if len(found) > 1:
+            raise BadInput(f"'{asked}' may be any of {', '.join(sorted(found)[:5])}: say which")
+        changes = sorted(timeline_rows.changes(context, found[0], since, until), key=_moment)[: flags.limit]
+    _print(flags.form, f"History of {found[0]}", [_shown(each) for each in changes], [_exact(each) for each in changes])
+
+
+def _moment(of: TimelineEntry | ValueChange) -> datetime:
+    """Sources publish a scrape's facts together, so that within a minute the log has another order."""
+    return of.at
+
+
+@contextmanager
+def _stretch(settings: Settings, flags: TimelineFlags) -> Iterator[tuple[LogContext, datetime | None, datetime | None]]:
+    with stoppable(), log_factory.answering_log(settings) as log:
+        context = LogContext.of(log, log_factory.topics(settings), settings.cluster.name)
+        tick = OperatorLog(context).newest_tick()
+        if tick is None:
+            raise BadInput("the log holds no tick, so nothing happened in it yet")
+        since, until = (
+            None if text is None else event_times.moment(text, tick.at, flag)
+            for text, flag in ((flags.begin, "--from"), (flags.end, "--to"))
+        )
+        yield context, since, until
+
+
+def _print(form: TimelineForm, title: str, shown: Sequence[Row], exact: Sequence[Row]) -> None:
+    for line in html_page.lines(title, (), shown) if form == "html" else output_table.lines(form, shown, exact):
+        data(line)
+
+
+def _shown(change: ValueChange) -> Row:
+    return {
+        "time": f"{change.at:%Y-%m-%d %H:%M:%S}",
+        "container": change.container,
+        "what": change.what,
+        "cpu": _cpu(change.cpu),
+        "cpu bounds": "" if change.cpu_lower is None else f"{_cpu(change.cpu_lower)}..{_cpu(change.cpu_upper)}",
+        "memory": _memory(change.memory),
+        "memory bounds": "" if change.memory_lower is None else f"{_memory(change.memory_lower)}..{_memory(change.memory_upper)}",
+        "place": change.place,
+    }
+
+
+def _exact(change: ValueChange) -> Row:
+    return {**asdict(change), "at": change.at.isoformat()}
+
+
+def _cpu(amount: float | None) -> str:
+    return "-" if amount is None else describe.amount(cpu=amount)
+
+
+def _memory(amount: float | None) -> str:
+    return "-" if amount is None else describe.amount(memory=amount)

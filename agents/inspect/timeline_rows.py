@@ -1,0 +1,129 @@
+"""What happened in a stretch of the log, on one axis of time: policies, kills, decisions and outcomes, each with its place.
+
+A record that was published twice counts once. Broadcast records are read from one partition. Recommendations are many and change
+nothing by themselves, so they are left out unless they are asked for.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from fnmatch import fnmatchcase
+
+from agents.engine.turn import Event
+from agents.why import describe
+from schemas.decisions.recommendations import RequestsRecommended
+from schemas.facts.pods import PodChanged
+from schemas.facts.sources import SourceReported
+from schemas.policies.rules import StageRulesChanged
+from streams.codec.event_codec import header
+from streams.log.log_port import Record
+from streams.log_context import LogContext
+from streams.log_range import has_topic, read_range
+from streams.topics import KeySpace
+
+TOPICS = ("policies", "control", "oom-events", "cluster-changes", "pod-updates", "node-updates", "replica-plans", "outcomes")
+RECOMMENDATIONS = "recommendations"
+_LEFT_OUT = (SourceReported, StageRulesChanged)
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineEntry:
+    """One thing that happened. `about` is the workload's key, or the record's key where there is none."""
+
+    at: datetime
+    what: str
+    about: str
+    detail: str
+    place: str
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineFilter:
+    """Which entries: of namespaces that match one of these patterns, or none given; of a workload's key that ends so."""
+
+    namespaces: tuple[str, ...] = ()
+    workload: str = ""
+
+    def holds(self, key: str, workload: str | None) -> bool:
+        """Whether to show an event. What concerns the whole cluster is shown unless one workload is asked for."""
+        if self.workload:
+            return workload is not None and (workload == self.workload or workload.endswith(f"/{self.workload}"))
+        if not self.namespaces:
+            return True
+        if workload is None:
+            return "/" not in key
+        return any(fnmatchcase(workload.split("/")[1], each) for each in self.namespaces)
+
+
+def read(
+    context: LogContext, topics: Sequence[str], since: datetime | None, until: datetime | None, wanted: TimelineFilter
+) -> Iterator[TimelineEntry]:
+    """The entries in order of time. Raises LogUnavailable."""
+    wires = [context.topics.wire(name) for name in topics]
+    seen: set[str] = set()
+    for record in read_range(context.log, [w for w in wires if has_topic(context.log, w)], since=since, until=until, merged=True):
+        if record.partition and context.topics.topic(record.topic).keyed is KeySpace.BROADCAST:
+            continue
+        ident, event = header(record, "ce_id") or str(record.place), context.codec.decode_or_none(record)
+        if event is None or isinstance(event, _LEFT_OUT) or ident in seen:
+            continue
+        seen.add(ident)
+        entry = _entry(record, event)
+        if wanted.holds(entry.about, describe.workload_of(event)):
+            yield entry
+
+
+def _entry(record: Record, event: Event) -> TimelineEntry:
+    workload = describe.workload_of(event)
+    about = workload or (record.key or b"").decode(errors="replace")
+    numbers = describe.numbers(event, workload)
+    detail = ", ".join(f"{name} {describe.text(value)}" for name, value in numbers.items())
+    return TimelineEntry(event.at, describe.what(event), about, detail, str(record.place))
+
+
+@dataclass(frozen=True, slots=True)
+class ValueChange:
+    """What a container requests, or is recommended, from a moment on; cores and bytes, None where nothing is said."""
+
+    at: datetime
+    container: str
+    what: str
+    cpu: float | None
+    memory: float | None
+    cpu_lower: float | None = None
+    cpu_upper: float | None = None
+    memory_lower: float | None = None
+    memory_upper: float | None = None
+    place: str = ""
+
+
+def changes(context: LogContext, workload: str, since: datetime | None, until: datetime | None) -> Iterator[ValueChange]:
+    """Each change of what the containers of a workload (by key) request and are recommended."""
+    wires = [context.topics.wire(name) for name in (RECOMMENDATIONS, "pod-changes")]
+    last: dict[tuple[str, str], tuple[float | None, ...]] = {}
+    for record in read_range(context.log, wires, since=since, until=until, merged=True):
+        if record.key != workload.encode():
+            continue
+        event = context.codec.decode_or_none(record)
+        for change in _values(event, str(record.place)):
+            amounts = (change.cpu, change.memory, change.cpu_lower, change.cpu_upper, change.memory_lower, change.memory_upper)
+            if last.get((change.container, change.what)) != amounts:
+                last[change.container, change.what] = amounts
+                yield change
+
+
+def _values(event: Event | None, place: str) -> Iterator[ValueChange]:
+    if isinstance(event, RequestsRecommended):
+        for each in event.containers:
+            bounds = (each.lower.cpu, each.upper.cpu, each.lower.memory, each.upper.memory)
+            yield ValueChange(event.at, each.container, "recommended", each.target.cpu, each.target.memory, *bounds, place)
+    elif isinstance(event, PodChanged):
+        for seen in event.containers:
+            yield ValueChange(event.at, seen.name, "requested", seen.requests.cpu, seen.requests.memory, place=place)
+
+
+def workload_named(context: LogContext, asked: str) -> list[str]:
+    """The keys of workloads that have a recommendation and whose key is `asked` or ends in it."""
+    records = read_range(context.log, [context.topics.wire(RECOMMENDATIONS)])
+    keys = dict.fromkeys((record.key or b"").decode(errors="replace") for record in records)
+    return [key for key in keys if key == asked or key.endswith(f"/{asked}")]

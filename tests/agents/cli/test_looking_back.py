@@ -1,0 +1,100 @@
+"""`--at`, `ullage timeline` and `ullage history` on an hour of the demo's shop."""
+
+import itertools
+import json
+from pathlib import Path
+
+import pytest
+
+from agents import cli
+from tests.support import kept_day
+
+TOPICS = ("recommendations", "pod-updates", "outcomes")
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return kept_day.keep(tmp_path_factory.mktemp("kept"), hours=0.8)
+
+
+@pytest.fixture(scope="module")
+def earlier(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same shop, stopped at 00:24: what a log looked like then."""
+    return kept_day.keep(tmp_path_factory.mktemp("earlier"), hours=0.4)
+
+
+def said(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> str:
+    capsys.readouterr()
+    assert cli.run(list(words)) == code, capsys.readouterr().err
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "words", [("recommendations", "-o", "json"), ("plan", "-o", "json"), ("why", "shop/Deployment/search")], ids=lambda w: w[0]
+)
+def test_what_was_said_then_is_said_again(
+    words: tuple[str, ...], log: Path, earlier: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = ("--config", str(log.with_name("ullage.yaml")))
+    then = said(capsys, *words, *config, "--log", str(earlier))
+    assert said(capsys, *words, *config, "--log", str(log), "--at", "00:24") == then
+    assert said(capsys, *words, *config, "--log", str(log)) != then
+
+
+def test_a_timeline_has_every_update_once_in_order_and_the_outcome_after_its_plan(
+    log: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    entries = json.loads(said(capsys, "timeline", "--log", str(log), "-o", "json"))
+    assert [each["at"] for each in entries] == sorted(each["at"] for each in entries)
+    what = [each["what"] for each in entries]
+    published = len(said(capsys, "tap", "pod-updates", "--type", "ResizePlanned", "-o", "jsonl", "--log", str(log)).splitlines())
+    assert what.count("resize planned") == published > 5
+    assert what.index("resize planned") < what.index("action finished")
+    assert what.count("control changed") == 1
+    assert "container OOM-killed" in what
+    assert "requests recommended" not in what
+
+
+def test_a_timeline_may_be_of_a_namespace_a_workload_and_a_stretch(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    here = ("timeline", "--log", str(log), "-o", "json")
+    payments = json.loads(said(capsys, *here, "-n", "pay*"))
+    assert {each["about"].split("/")[1] for each in payments if each["about"].count("/") == 3} == {"payments"}
+    ledger = json.loads(said(capsys, *here, "--workload", "ledger", "--all"))
+    assert {each["about"] for each in ledger} == {"demo/payments/Deployment/ledger"}
+    assert {"container OOM-killed", "requests recommended"} <= {each["what"] for each in ledger}
+    late = json.loads(said(capsys, *here, "--from", "00:40", "--to", "00:45", "--limit", "3"))
+    assert len(late) == 3
+    assert all("00:40" <= each["at"][11:16] < "00:45" for each in late)
+
+
+def test_a_history_has_each_change_of_a_value_and_no_repeat(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = json.loads(said(capsys, "history", "ledger", "--log", str(log), "-o", "json"))
+    names = ("cpu", "memory", "cpu_lower", "cpu_upper", "memory_lower", "memory_upper")
+    recommended = [tuple(row[name] for name in names) for row in rows if row["what"] == "recommended"]
+    assert len(recommended) > 5
+    assert all(one != two for one, two in itertools.pairwise(recommended))
+    requested = [row["memory"] for row in rows if row["what"] == "requested"]
+    assert requested[0] == 400 << 20
+    assert requested[-1] > requested[0]
+    assert {row["place"].split(":")[0] for row in rows} == {"ullage.pod-changes.v1", "ullage.recommendations.v1"}
+
+
+@pytest.mark.parametrize("form", ["table", "csv", "md", "html"])
+def test_every_form_has_the_same_lines(form: str, log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = said(capsys, "timeline", "--log", str(log), "-o", form)
+    entries = json.loads(said(capsys, "timeline", "--log", str(log), "-o", "json"))
+    assert text.count("eviction planned") == sum(each["what"] == "eviction planned" for each in entries) > 0
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("history", "nobody"), "nothing was ever recommended for a workload 'nobody'"),
+        (("timeline", "--from", "soon"), "--from 'soon' is no time"),
+        (("why", "ledger", "--at", "later"), "log.at 'later' is no time"),
+        (("pause", "--reason", "x", "--set", "log.at=00:10"), "nothing is appended to the log as it was at"),
+    ],
+)
+def test_wrong_usage_exits_with_2(words: tuple[str, ...], says: str, log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run([*words, "--log", str(log)]) == 2
+    assert says in capsys.readouterr().err
