@@ -1,4 +1,4 @@
-"""`ullage topics plan` and `apply`: the topics as they are and as they should be."""
+"""`ullage topics`: the topics as they are, as they should be, and as a document."""
 
 from typing import Annotated
 
@@ -15,6 +15,14 @@ def plan(*, common: CommonOptions | None = None) -> None:
     from agents.operate import topics
 
     topics.plan(given(common).settings())
+
+
+@app.command
+def asyncapi(*, common: CommonOptions | None = None) -> None:
+    """Print the AsyncAPI 3 document (YAML): every topic, its settings, and what its records look like. Needs no broker."""
+    from agents.operate import topics
+
+    topics.describe(given(common).settings())
 
 
 @app.command

@@ -1,13 +1,16 @@
 """Runs `ullage topics plan` and `apply`: the topics at Kafka as they are and as they should be."""
 
 from collections.abc import Sequence
+from importlib import metadata
+
+import yaml
 
 from agents.pipeline import stage_names
 from agents.processes.output import data, note
 from agents.settings import log_factory
 from agents.settings.tree import Settings
 from streams import compacted_copy
-from streams.admin import topic_admin
+from streams.admin import async_api, topic_admin
 from streams.compacted_copy import COPIES
 from streams.topics import TopicSpec, changelog_specs
 
@@ -23,6 +26,14 @@ def plan(settings: Settings) -> None:
     for remark in found.notes:
         note(remark)
     note(f"{len(found.changes)} changes; `ullage topics apply` makes them" if found.changes else _NOTHING)
+
+
+def describe(settings: Settings) -> None:
+    """Print the AsyncAPI document of the topics of these settings."""
+    whole = async_api.document(log_factory.topics(settings), metadata.version("ullage"))
+    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+    for line in yaml.dump(whole, Dumper=dumper, sort_keys=False, width=130, allow_unicode=True).splitlines():
+        data(line)
 
 
 def apply(settings: Settings, *, force: Sequence[str]) -> None:
