@@ -62,6 +62,16 @@ class OperatorLog:
         found = [tick for p in range(self.context.topics.partitions) if (tick := self._newest_tick(p)) is not None]
         return max(found, key=lambda tick: tick.at, default=None)
 
+    def first_tick(self) -> datetime | None:
+        """The time of the oldest tick that is kept; None in a log that has none."""
+        for partition in range(self.context.topics.partitions):
+            place = (self.context.topics.wire("control"), partition)
+            for record in self._between(place, self.context.log.begin(*place), self.context.log.end(*place)):
+                number = tick_number(record)
+                if number is not None:
+                    return times.from_ms(number)
+        return None
+
     def control(self, cluster: str) -> ControlChanged | None:
         """The control in force for a cluster; None when none was ever published."""
         newest: ControlChanged | None = None

@@ -1,0 +1,238 @@
+"""What a report shows of a stretch of the log: the fleet, what was saved and at what risk, and the workloads that matter most.
+
+Usage is read for the workloads that are shown and for no others, and thinned out by keeping the highest of each of `POINTS`
+stretches of time, so that a peak is never lost and a page stays small.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from agents.engine.turn import Event
+from agents.inspect import recommendation_table
+from agents.inspect.recommendation_table import RecommendedContainer
+from agents.why import describe
+from schemas.decisions.node_updates import NodeRemovalPlanned
+from schemas.decisions.pod_updates import UpdateRefused
+from schemas.decisions.recommendations import RequestsRecommended
+from schemas.facts.nodes import NodeChanged, NodeRemoved
+from schemas.facts.pods import PodChanged, PodDeleted
+from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
+from schemas.outcomes import Action, ActionFinished, Result
+from schemas.units import Seconds
+from streams.log_context import LogContext
+from streams.log_range import has_topic, read_range
+
+POINTS = 400
+_TOPICS = (
+    "cluster-changes",
+    "pod-changes",
+    "oom-events",
+    "pod-updates",
+    "node-updates",
+    "outcomes",
+    "recommendations",
+    "pod-metrics",
+)
+
+Amount = tuple[float, float]
+"""Cores and bytes."""
+
+
+@dataclass(slots=True)
+class ValueLine:
+    """One value over time: moments, cores and bytes; NaN stands for nothing."""
+
+    at: list[datetime] = field(default_factory=list)
+    cpu: list[float | None] = field(default_factory=list)
+    memory: list[float | None] = field(default_factory=list)
+
+    def add(self, at: datetime, cpu: float | None, memory: float | None) -> None:
+        """The value from a moment on. Equal ones in a row are kept once."""
+        if not self.at or (self.cpu[-1], self.memory[-1]) != (cpu, memory):
+            self.at.append(at)
+            self.cpu.append(cpu)
+            self.memory.append(memory)
+
+
+@dataclass(slots=True)
+class ContainerChart:
+    """One container of a workload: its highest use over all pods, and the requests, limits and recommendation of one pod."""
+
+    workload: str
+    container: str
+    used: dict[int, tuple[datetime, float, float]] = field(default_factory=dict)
+    """By number of the stretch: its end, and the highest use."""
+    requests: ValueLine = field(default_factory=ValueLine)
+    limits: ValueLine = field(default_factory=ValueLine)
+    target: ValueLine = field(default_factory=ValueLine)
+    marks: list[tuple[datetime, str, str]] = field(default_factory=list)
+    """Kills and actions: when, what, and a sentence."""
+
+
+@dataclass(slots=True)
+class ReportData:
+    """Everything on the page. `requested` is the sum of running pods' requests when the stretch began and when it ended."""
+
+    cluster: str
+    since: datetime
+    until: datetime
+    rows: Sequence[RecommendedContainer] = ()
+    charts: dict[tuple[str, str], ContainerChart] = field(default_factory=dict)
+    requested: tuple[Amount, Amount] = ((0.0, 0.0), (0.0, 0.0))
+    pods: int = 0
+    nodes: int = 0
+    node_size: Amount = (0.0, 0.0)
+    removable: int = 0
+    removed: int = 0
+    kills: int = 0
+    kills_after_change: int = 0
+    done: Counter[str] = field(default_factory=Counter)
+    refused: Counter[str] = field(default_factory=Counter)
+
+
+def collect(context: LogContext, since: datetime, until: datetime, *, top: int, heartbeat: Seconds) -> ReportData:
+    """Read the stretch. Raises LogUnavailable."""
+    rows = recommendation_table.read(context, until, (), heartbeat=heartbeat)
+    data = ReportData(context.cluster, since, until, rows)
+    for row in rows[:top]:
+        key = f"{row.cluster}/{row.namespace}/{row.kind}/{row.workload}"
+        data.charts[key, row.container] = ContainerChart(key, row.container)
+    reading = _Reading(data, {workload for workload, _ in data.charts})
+    for event in _events(context, since, until):
+        reading.take(event)
+    reading.settle()
+    return data
+
+
+def _events(context: LogContext, since: datetime, until: datetime) -> Iterator[Event]:
+    wires = [wire for name in _TOPICS if has_topic(context.log, wire := context.topics.wire(name))]
+    broadcast = context.topics.wire("cluster-changes")
+    seen: set[bytes] = set()
+    for record in read_range(context.log, wires, since=since, until=until, merged=True):
+        ident = next((value for name, value in record.headers if name == "ce_id"), b"")
+        if (record.topic == broadcast and record.partition) or ident in seen:
+            continue
+        event = context.codec.decode_or_none(record)
+        if event is not None:
+            if not isinstance(event, MetricsScraped):
+                seen.add(ident)
+            yield event
+
+
+class _Reading:
+    """The stretch as it goes by."""
+
+    def __init__(self, data: ReportData, shown: set[str]) -> None:
+        self._data, self._shown = data, shown
+        self._pods: dict[str, tuple[str, Amount]] = {}
+        """Of each pod by uid, workload and requests."""
+        self._begun: Amount | None = None
+        self._nodes: dict[str, Amount] = {}
+        self._removable: set[str] = set()
+        self._changed: set[str] = set()
+        """Uids of pods that we resized, and workloads of which we evicted a pod."""
+        self._step = max((data.until - data.since).total_seconds() / POINTS, 1.0)
+
+    def take(self, event: Event) -> None:
+        """The next event, in order of time."""
+        match event:
+            case MetricsScraped():
+                self._begin()
+                self._scrape(event)
+            case PodChanged():
+                self._pod(event)
+            case PodDeleted():
+                self._pods.pop(event.pod.uid, None)
+            case ContainerOOMKilled():
+                self._kill(event)
+            case ActionFinished():
+                self._finished(event)
+            case UpdateRefused():
+                self._data.refused[event.guard] += event.pods
+            case RequestsRecommended():
+                self._recommended(event)
+            case _:
+                self._about_nodes(event)
+
+    def _about_nodes(self, event: Event) -> None:
+        """A node counts as removed by us when we planned it: others remove nodes as well."""
+        match event:
+            case NodeRemovalPlanned():
+                self._removable.add(event.node)
+            case NodeChanged():
+                self._nodes[event.node] = (event.allocatable.cpu or 0.0, event.allocatable.memory or 0)
+            case NodeRemoved():
+                self._nodes.pop(event.node, None)
+                self._data.removed += event.node in self._removable
+                self._removable.discard(event.node)
+            case _:
+                pass
+
+    def _begin(self) -> None:
+        """With the first usage, the pods that ran when the stretch began are known."""
+        if self._begun is None and self._pods:
+            self._begun = self._sum()
+
+    def _sum(self) -> Amount:
+        amounts = [amount for _, amount in self._pods.values()]
+        return sum(cpu for cpu, _ in amounts), sum(memory for _, memory in amounts)
+
+    def _scrape(self, event: MetricsScraped) -> None:
+        number = int((event.at - self._data.since).total_seconds() // self._step)
+        for i, (workload, container) in enumerate(zip(event.workloads, event.containers, strict=True)):
+            chart = self._data.charts.get((workload, container)) if workload in self._shown else None
+            if chart is not None:
+                _, cpu, memory = chart.used.get(number, (event.at, 0.0, 0.0))
+                chart.used[number] = (event.at, max(cpu, float(event.cores[i])), max(memory, float(event.memory[i])))
+
+    def _pod(self, event: PodChanged) -> None:
+        requests = [seen.requests for seen in event.containers]
+        total = (sum(each.cpu or 0.0 for each in requests), float(sum(each.memory or 0 for each in requests)))
+        self._pods[event.pod.uid] = (event.workload.key, total)
+        for seen in event.containers:
+            chart = self._data.charts.get((event.workload.key, seen.name))
+            if chart is not None:
+                chart.requests.add(event.at, seen.requests.cpu, seen.requests.memory)
+                chart.limits.add(event.at, seen.limits.cpu, seen.limits.memory)
+
+    def _recommended(self, event: RequestsRecommended) -> None:
+        for each in event.containers:
+            chart = self._data.charts.get((event.workload.key, each.container))
+            if chart is not None:
+                chart.target.add(event.at, each.target.cpu, each.target.memory)
+
+    def _kill(self, event: ContainerOOMKilled) -> None:
+        self._data.kills += 1
+        self._data.kills_after_change += event.pod.uid in self._changed or event.workload.key in self._changed
+        self._mark(event.workload.key, event.container, event.at, "OOM kill", event.pod.name)
+
+    def _finished(self, event: ActionFinished) -> None:
+        self._data.done[f"{event.action.value} {event.result.value}"] += 1
+        if event.result is Result.DONE and event.action in {Action.RESIZE, Action.EVICT}:
+            self._changed.add(event.subject.uid if event.action is Action.RESIZE else event.subject.workload)
+            self._mark(event.subject.workload, "", event.at, event.action.value, f"{event.subject.name}: {event.reason}")
+
+    def _mark(self, workload: str, container: str, at: datetime, what: str, says: str) -> None:
+        """On the chart of the container, or on all of the workload where none is named."""
+        for (key, name), chart in self._data.charts.items():
+            if key == workload and container in {"", name}:
+                chart.marks.append((at, what, says))
+
+    def settle(self) -> None:
+        """Everything went by."""
+        data, end = self._data, self._sum()
+        data.requested = (self._begun or end, end)
+        data.pods, data.nodes = len(self._pods), len(self._nodes)
+        data.removable = len(self._removable & self._nodes.keys())
+        sizes = list(self._nodes.values())
+        if sizes:
+            data.node_size = (sum(cpu for cpu, _ in sizes) / len(sizes), sum(memory for _, memory in sizes) / len(sizes))
+
+
+def amount_text(amount: Amount) -> str:
+    """Cores and bytes for people, with a sign where they are negative."""
+    cpu, memory = amount
+    signs = ("-" if cpu < 0 else "", "-" if memory < 0 else "")
+    return f"{signs[0]}{describe.amount(cpu=abs(cpu))} CPU, {signs[1]}{describe.amount(memory=abs(memory))}"

@@ -1,0 +1,110 @@
+"""`ullage report`: one file that needs nothing else, whose figures are those of the log, and which no name can break."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agents import cli
+from agents.backtest.price_list import PriceList
+from agents.inspect import report_page
+from agents.inspect.report_data import ContainerChart, ReportData
+from schemas.times import EPOCH
+from tests.support import kept_day
+
+pytest.importorskip("plotly", reason="the extra `report` is not installed")
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return kept_day.keep(tmp_path_factory.mktemp("kept"), hours=0.8)
+
+
+@pytest.fixture(scope="module")
+def page(log: Path) -> str:
+    file = log.with_name("report.html")
+    assert cli.run(["report", str(file), "--log", str(log)]) == 0
+    return file.read_text()
+
+
+def charts(page: str) -> Any:
+    found = re.search(r'<script type="application/json" id="charts">(.*?)</script>', page, re.DOTALL)
+    assert found is not None
+    return json.loads(found[1])
+
+
+def tile(page: str, says: str) -> str:
+    """The figure above a sentence."""
+    found = re.search(rf"<b>([^<]*)</b><small>{says}", page)
+    assert found is not None, says
+    return found[1]
+
+
+def counted(log: Path, capsys: pytest.CaptureFixture[str], topic: str, kind: str) -> list[Any]:
+    capsys.readouterr()
+    assert cli.run(["tap", topic, "--type", kind, "-o", "jsonl", "--log", str(log)]) == 0
+    return [json.loads(line)["value"] for line in capsys.readouterr().out.splitlines()]
+
+
+def test_the_page_asks_nobody_for_anything(page: str) -> None:
+    body = page.replace(report_page_script(page), "")
+    assert not re.search(r"""(src|href)\s*=|@import|url\(|https?://""", body)
+    assert "prefers-color-scheme: dark" in body
+    assert "@media print" in body
+
+
+def report_page_script(page: str) -> str:
+    """Plotly's own script: the longest one."""
+    return max(re.findall(r"<script>(.*?)</script>", page, re.DOTALL), key=len)
+
+
+def test_kills_and_actions_are_those_of_the_log(page: str, log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kills = counted(log, capsys, "oom-events", "ContainerOOMKilled")
+    done = [each["action"] for each in counted(log, capsys, "outcomes", "ActionFinished") if each["result"] == "done"]
+    assert tile(page, "OOM kills") == str(len(kills))
+    assert len(kills) > 0
+    assert tile(page, r"pods restarted by us; " + str(done.count("resize")) + " resized in place") == str(done.count("evict"))
+    marks = [(line["name"], len(line["x"])) for chart in charts(page) for line in chart["lines"] if line["mode"] == "markers"]
+    assert sum(count for name, count in marks if name == "OOM kill") == len(kills)
+
+
+def test_a_chart_has_usage_requests_limits_and_recommendations_of_its_container(page: str) -> None:
+    assert len(charts(page)) == 9
+    for chart in charts(page):
+        names = {line["name"] for line in chart["lines"]}
+        assert {"used", "requested", "recommended"} <= names
+        [used] = [line for line in chart["lines"] if line["name"] == "used" and line["yaxis"] == "y"]
+        assert len(used["x"]) == len(used["y"]) > 30
+
+
+def test_freed_requests_removable_nodes_and_removed_nodes_stand_apart_with_their_price(page: str) -> None:
+    assert "CPU" in tile(page, r"requests freed in this time \([-0-9.,]+ USD a month at list prices\)")
+    assert tile(page, "nodes removable, as planned and still there") == "0"
+    assert tile(page, "nodes removed by a plan of ours") == "0"
+
+
+def test_a_name_from_a_cluster_cannot_break_out_of_the_page() -> None:
+    evil = "</script><script>alert(1)</script>"
+    data = ReportData(evil, EPOCH, EPOCH.replace(year=1971))
+    chart = data.charts[evil, evil] = ContainerChart(evil, evil)
+    chart.marks.append((EPOCH, "OOM kill", evil))
+    page = "\n".join(report_page.page(data, PriceList(origin=evil), "draw()"))
+    assert "alert(1)</script>" not in page
+    assert page.count("<script") == 3
+    assert charts(page)[0]["lines"][-1]["text"] == ["&lt;/script&gt;&lt;script&gt;alert(1)&lt;/script&gt;"]
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--from", "00:30", "--to", "00:10"), "is not after"),
+        (("--prices", "none.csv"), "cannot be read"),
+        (("--cluster", "other"), "other"),
+    ],
+)
+def test_wrong_usage_exits_with_2(words: tuple[str, ...], says: str, log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["report", str(log.with_name("no.html")), "--log", str(log), *words]) == 2
+    assert says in capsys.readouterr().err
+    assert not log.with_name("no.html").exists()
