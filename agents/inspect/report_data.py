@@ -25,6 +25,7 @@ from streams.log_context import LogContext
 from streams.log_range import has_topic, read_range
 
 POINTS = 400
+_MANY_CORES = 10.0
 _TOPICS = (
     "cluster-changes",
     "pod-changes",
@@ -234,5 +235,5 @@ class _Reading:
 def amount_text(amount: Amount) -> str:
     """Cores and bytes for people, with a sign where they are negative."""
     cpu, memory = amount
-    signs = ("-" if cpu < 0 else "", "-" if memory < 0 else "")
-    return f"{signs[0]}{describe.amount(cpu=abs(cpu))} CPU, {signs[1]}{describe.amount(memory=abs(memory))}"
+    cores = f"{cpu:,.1f} cores" if abs(cpu) >= _MANY_CORES else f"{'-' if cpu < 0 else ''}{describe.amount(cpu=abs(cpu))} CPU"
+    return f"{cores}, {'-' if memory < 0 else ''}{describe.amount(memory=abs(memory))}"

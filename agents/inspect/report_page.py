@@ -34,7 +34,7 @@ h1 { font-size: 1.6rem; margin: 0 } h2 { margin: 2.5rem 0 .5rem; font-size: 1.2r
 table { border-collapse: collapse; width: 100% } .wide { overflow-x: auto }
 th, td { border-bottom: 1px solid var(--line); padding: .35rem .6rem; text-align: left; white-space: nowrap }
 td.n { text-align: right; font-variant-numeric: tabular-nums }
-.chart { height: 22rem; margin-bottom: .5rem } .workload { break-inside: avoid }
+.chart { height: 22rem; margin-bottom: .5rem; width: 100% } .workload { break-inside: avoid; min-width: 0 }
 @media print { body { max-width: none; padding: 0 } .chart { height: 17rem } }
 """
 _SCRIPT = """
@@ -47,7 +47,7 @@ function colours() {
 }
 function layout(chart) {
   const base = colours();
-  return { ...base, height: undefined, margin: { l: 60, r: 15, t: 10, b: 30 }, hovermode: 'x unified',
+  return { ...base, autosize: true, margin: { l: 60, r: 15, t: 10, b: 45 }, hovermode: 'x unified',
     legend: { orientation: 'h', y: 1.12 }, grid: { rows: 2, columns: 1, roworder: 'top to bottom' },
     xaxis: { ...base.xaxis, anchor: 'y2', type: 'date' },
     yaxis: { ...base.yaxis, domain: [.54, 1], title: { text: 'cores' }, rangemode: 'tozero' },
@@ -56,7 +56,7 @@ function layout(chart) {
 const shown = JSON.parse(document.getElementById('charts').textContent);
 function draw() {
   for (const chart of shown) {
-    Plotly.react(chart.id, chart.lines, layout(chart), { responsive: true, displaylogo: false });
+    Plotly.react(chart.id, chart.lines, layout(chart), { responsive: true, displaylogo: false, displayModeBar: 'hover' });
   }
 }
 draw();

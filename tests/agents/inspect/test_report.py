@@ -80,7 +80,7 @@ def test_a_chart_has_usage_requests_limits_and_recommendations_of_its_container(
 
 
 def test_freed_requests_removable_nodes_and_removed_nodes_stand_apart_with_their_price(page: str) -> None:
-    assert "CPU" in tile(page, r"requests freed in this time \([-0-9.,]+ USD a month at list prices\)")
+    assert "GiB" in tile(page, r"requests freed in this time \([-0-9.,]+ USD a month at list prices\)")
     assert tile(page, "nodes removable, as planned and still there") == "0"
     assert tile(page, "nodes removed by a plan of ours") == "0"
 
