@@ -45,10 +45,10 @@ function colours() {
   const clear = 'rgba(0,0,0,0)';
   return { paper_bgcolor: clear, plot_bgcolor: clear, font: { color: dim }, xaxis: axis, yaxis: axis, yaxis2: axis };
 }
-function layout(chart) {
+function layout(place) {
   const base = colours();
-  return { ...base, autosize: true, margin: { l: 60, r: 15, t: 10, b: 45 }, hovermode: 'x unified',
-    legend: { orientation: 'h', y: 1.12 }, grid: { rows: 2, columns: 1, roworder: 'top to bottom' },
+  return { ...base, width: place.clientWidth, height: place.clientHeight, margin: { l: 60, r: 15, t: 45, b: 45 }, hovermode: 'x unified',
+    legend: { orientation: 'h', y: 1.01, yanchor: 'bottom' }, grid: { rows: 2, columns: 1, roworder: 'top to bottom' },
     xaxis: { ...base.xaxis, anchor: 'y2', type: 'date' },
     yaxis: { ...base.yaxis, domain: [.54, 1], title: { text: 'cores' }, rangemode: 'tozero' },
     yaxis2: { ...base.yaxis2, domain: [0, .46], title: { text: 'GiB' }, rangemode: 'tozero' } };
@@ -56,11 +56,13 @@ function layout(chart) {
 const shown = JSON.parse(document.getElementById('charts').textContent);
 function draw() {
   for (const chart of shown) {
-    Plotly.react(chart.id, chart.lines, layout(chart), { responsive: true, displaylogo: false, displayModeBar: 'hover' });
+    const place = document.getElementById(chart.id);
+    Plotly.react(place, chart.lines, layout(place), { displayModeBar: false });
   }
 }
 draw();
 dark.addEventListener('change', draw);
+addEventListener('resize', draw);
 """
 
 
