@@ -47,7 +47,8 @@ function colours() {
 }
 function layout(place) {
   const base = colours();
-  return { ...base, width: place.clientWidth, height: place.clientHeight, margin: { l: 60, r: 15, t: 45, b: 45 }, hovermode: 'x unified',
+  return { ...base, width: place.clientWidth, height: place.clientHeight,
+    margin: { l: 60, r: 15, t: 45, b: 45 }, hovermode: 'x unified',
     legend: { orientation: 'h', y: 1.01, yanchor: 'bottom' }, grid: { rows: 2, columns: 1, roworder: 'top to bottom' },
     xaxis: { ...base.xaxis, anchor: 'y2', type: 'date' },
     yaxis: { ...base.yaxis, domain: [.54, 1], title: { text: 'cores' }, rangemode: 'tozero' },
