@@ -22,7 +22,7 @@ from streams.consumers.webhook.outcome_queue import OutcomeQueue
 from streams.log.log_port import Log
 from streams.log_context import LogContext
 from streams.simulated.cluster import SimulatedCluster
-from streams.simulated.demo_shop import ShopSettings, demo_cluster
+from streams.simulated.demo_shop import ShopSettings
 from streams.simulated.simulated_client import SimulatedClient
 from streams.sources.cluster_poller import ClusterPoller
 from streams.topics import Topics
@@ -69,7 +69,14 @@ def open_untouched(settings: ShopSettings, log: Log, topics: Topics) -> Shop:
 
 
 def _shop(settings: ShopSettings, log: Log, topics: Topics, *, admit: AdmissionHook, after: Callable[[], object]) -> Shop:
-    cluster = demo_cluster(settings.seed, start=settings.start, name=settings.name, admit=admit)
+    cluster = SimulatedCluster(
+        name=settings.name,
+        seed=settings.seed,
+        start=settings.start,
+        nodes=settings.nodes,
+        deployments=settings.deployments,
+        admit=admit,
+    )
     client = SimulatedClient(cluster)
     source = ClusterPoller(client, LogContext.of(log, topics, client.cluster))
     return Shop(cluster, client, source.scrape, after, lambda: source.dropped)

@@ -86,6 +86,8 @@ class ShopSettings:
     seed: int
     start: datetime
     period: timedelta = timedelta(seconds=60)
+    nodes: Sequence[SimulatedNode] = NODES
+    deployments: Sequence[SimulatedDeployment] = DEPLOYMENTS
 
 
 def demo_cluster(

@@ -1,0 +1,118 @@
+"""Runs `ullage simulate`: a scenario in virtual time, with the whole pipeline and its consumers, and what came of it.
+
+The same scenario file gives the same log, byte for byte. The log may be kept, and every command that looks back reads it.
+"""
+
+import io
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+import orjson
+
+from agents.demo import day_in_memory, kept_log, scenario_file
+from agents.demo.day_state import DayState
+from agents.demo.demo_settings import START, Day
+from agents.demo.log_watcher import LogWatcher
+from agents.demo.scenario_file import Scenario
+from agents.pipeline import stages
+from agents.processes.output import data, note
+from agents.processes.signals import stoppable
+from agents.processes.simulated_cluster import open_shop
+from agents.settings import event_times
+from agents.settings.loading import load
+from agents.simulate import SimulatedWorld, TickGrid, simulate
+from agents.telemetry import logging_setup
+from schemas import times
+from schemas.outcomes import Action
+from schemas.policies.control import ControlChanged, Mode
+from schemas.policies.vertical import VerticalPolicyChanged
+from schemas.units import Fraction
+from streams.consumers.pods.evictor import evictor
+from streams.consumers.pods.resizer import resizer
+from streams.errors import BadInput
+from streams.log.memory_log import MemoryLog
+from streams.log_context import LogContext
+from streams.publishing.operator_log import OperatorLog
+from streams.simulated.demo_shop import ShopSettings
+
+_CLUSTER = "demo"
+
+
+@dataclass(frozen=True, slots=True)
+class SimulateFlags:
+    """`keep`: a folder for the log and its settings. `given` are settings of the command line, which win over the file's."""
+
+    keep: Path | None = None
+    as_json: bool = False
+    given: tuple[str, ...] = ()
+
+
+def run(file: Path, flags: SimulateFlags) -> None:
+    """Play the scenario to its end and print what happened. Raises BadInput."""
+    scenario = scenario_file.read(file)
+    logging_setup.set_up("simulate", stream=io.StringIO())
+    length = event_times.duration(scenario.length, "length")
+    day = Day(scenario.seed, 1.0, partitions=1, cluster=_CLUSTER, length=length, special=scenario.settings)
+    log = day_in_memory.new_log(day)
+    with stoppable():
+        state = _played(scenario, day, log, flags)
+    if flags.keep is not None:
+        flags.keep.mkdir(parents=True, exist_ok=True)
+        kept_log.save(log, day.topics, day.settings(), flags.keep)
+        note(f"the log is kept: `ullage timeline --log {flags.keep / 'log.jsonl'}`")
+    _print(state, scenario, as_json=flags.as_json)
+
+
+def _played(scenario: Scenario, day: Day, log: MemoryLog, flags: SimulateFlags) -> DayState:
+    context = LogContext.of(log, day.topics, day.cluster)
+    given = (item.partition("=") for item in flags.given)
+    values = {name: str(value) for name, value in scenario.settings.items()} | {name: value for name, _, value in given}
+    settings = load(flags=values | {"topics.partitions": "1"}).settings
+    OperatorLog(context).publish(
+        ControlChanged(START, day.cluster, Mode.APPLY, reason="the scenario acts", budget=Fraction(scenario.budget)),
+        VerticalPolicyChanged(START, f"{day.cluster}/*", "scenario", scenario.mode),
+    )
+    ours = ShopSettings(
+        day.cluster,
+        day.seed,
+        day.start,
+        day.tick,
+        tuple(scenario_file.nodes(scenario)),
+        tuple(scenario_file.deployments(scenario)),
+    )
+    shop = open_shop(ours, log, day.topics)
+
+    def live(at: datetime) -> None:
+        shop.cluster.advance(at)
+        shop.scrape(at)
+
+    consumers = (resizer(context, shop.client), evictor(context, shop.client))
+    world = SimulatedWorld(live, (shop.after, *(each.poll_once for each in consumers)))
+    grid = TickGrid(times.to_ms(day.start), int(day.tick.total_seconds() * 1000))
+    for taken in simulate(context, stages(settings), world, grid):
+        if taken.at >= day.end:
+            break
+    return LogWatcher(log, day.topics).catch_up()
+
+
+def _print(state: DayState, scenario: Scenario, *, as_json: bool) -> None:
+    found = {
+        "length": scenario.length,
+        "seed": scenario.seed,
+        "pods": state.pods,
+        "recommended": state.recommended,
+        "resized": state.done[Action.RESIZE],
+        "evicted": state.done[Action.EVICT],
+        "oom_kills": state.ooms,
+        "decided": dict(sorted(state.decided.items())),
+    }
+    if as_json:
+        data(orjson.dumps(found).decode())
+        return
+    if not state.pods:
+        raise BadInput("no pod of the scenario ever ran: are the nodes too small?")
+    data(f"{scenario.length} of {state.pods} pods, seed {scenario.seed}")
+    data(f"{state.done[Action.RESIZE]} resized in place, {state.done[Action.EVICT]} evicted, {state.ooms} OOM kills")
+    for kind, count in sorted(state.decided.items()):
+        data(f"  {count:>7,}  {kind}")

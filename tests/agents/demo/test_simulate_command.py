@@ -1,0 +1,63 @@
+"""`ullage simulate`: a scenario file plays the whole loop, the same way each time, and its log can be looked back at."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agents import cli
+
+SCENARIO = Path(__file__).parents[3] / "docs" / "scenarios" / "storm.yaml"
+
+
+@pytest.fixture(scope="module")
+def short(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The documented scenario, half an hour of it."""
+    file = tmp_path_factory.mktemp("scenario") / "short.yaml"
+    file.write_text(SCENARIO.read_text().replace("length: 1h", "length: 30m"))
+    return file
+
+
+def played(capsys: pytest.CaptureFixture[str], *words: str) -> Any:
+    capsys.readouterr()
+    assert cli.run(["simulate", *words, "-o", "json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_the_same_file_gives_the_same_log_and_a_setting_another_end(
+    short: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one, two = (played(capsys, str(short), "--keep", str(tmp_path / name)) for name in ("a", "b"))
+    assert one == two
+    assert one["pods"] == 12
+    assert one["oom_kills"] > 0
+    assert one["evicted"] > 0
+    assert (tmp_path / "a/log.jsonl").read_bytes() == (tmp_path / "b/log.jsonl").read_bytes()
+    assert played(capsys, str(short), "--set", "updates.min_replicas=100")["evicted"] == 0
+    assert cli.run(["replay", "--verify", "--log", str(tmp_path / "a/log.jsonl")]) == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (("shape: leak", "shape: sink"), "has the shape 'sink'; there are diurnal, bursty, leak, batch, jvm"),
+        (("per_hour: 900", "per_day: 900"), "does not fit to the shape 'leak'"),
+        (("memory: 2Gi", "memory: much"), "the amounts of 'shop/web' make no sense"),
+        (("replicas: 8", "replicas: 0"), "makes no sense at workloads.0.replicas"),
+        (("budget: 0.25", "bugdet: 0.25"), "makes no sense at bugdet"),
+        (("updates.warm_up", "updates.worm_up"), "there is no setting 'updates.worm_up'"),
+    ],
+)
+def test_a_scenario_that_makes_no_sense_is_refused_with_place_and_value(
+    change: tuple[str, str], says: str, short: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "wrong.yaml"
+    file.write_text(short.read_text().replace(*change))
+    assert cli.run(["simulate", str(file)]) == 2
+    assert says in capsys.readouterr().err
+
+
+def test_a_scenario_that_is_not_there_is_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["simulate", "none.yaml"]) == 2
+    assert "the scenario 'none.yaml' cannot be read" in capsys.readouterr().err
