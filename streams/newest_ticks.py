@@ -40,11 +40,12 @@ def _backwards(log: Log, place: tuple[str, int], most: int | None) -> Iterator[R
     begin = log.begin(*place) if most is None else max(log.begin(*place), end - most)
     while end > begin:
         start = max(begin, end - stride)
-        yield from reversed(list(_between(log, place, start, end)))
+        yield from reversed(list(records_between(log, place, start, end)))
         end, stride = start, min(_LONGEST_STRIDE, stride * 4)
 
 
-def _between(log: Log, place: tuple[str, int], start: int, end: int) -> Iterator[Record]:
+def records_between(log: Log, place: tuple[str, int], start: int, end: int) -> Iterator[Record]:
+    """The records of a partition from `start` on and before `end`."""
     while start < end and (records := log.poll({place: start})):
         yield from (record for record in records if record.offset < end)
         start = records[-1].offset + 1

@@ -66,7 +66,9 @@ class OperatorLog:
         """The time of the oldest tick that is kept; None in a log that has none."""
         for partition in range(self.context.topics.partitions):
             place = (self.context.topics.wire("control"), partition)
-            for record in self._between(place, self.context.log.begin(*place), self.context.log.end(*place)):
+            for record in newest_ticks.records_between(
+                self.context.log, place, self.context.log.begin(*place), self.context.log.end(*place)
+            ):
                 number = tick_number(record)
                 if number is not None:
                     return times.from_ms(number)
