@@ -14,6 +14,7 @@ from schemas.policies.control import ControlChanged
 from streams.clients.cluster_port import Pod
 from streams.clients.kube.cluster_client import KubernetesClient
 from streams.codec.event_codec import Codec
+from streams.consumers.executing.holder_lease import HolderLease
 from streams.consumers.webhook.admission import Admission, unchanged
 from streams.consumers.webhook.review import Review
 from streams.errors import BadRecord
@@ -72,6 +73,17 @@ class LosesPauses(Codec):
         return event
 
 
+class NeverLetsGo(HolderLease):
+    """Believes that it holds the Lease for ever, once it held it."""
+
+    _ever = False
+
+    @property
+    def held(self) -> bool:
+        self._ever = self._ever or super().held
+        return self._ever
+
+
 class PatchesNothing(Admission):
     """The webhook says done and lets each pod through as it is."""
 
@@ -87,6 +99,7 @@ class Parts:
     client: type[KubernetesClient] = KubernetesClient
     codec: type[Codec] = Codec
     admission: type[Admission] = Admission
+    lease: type[HolderLease] = HolderLease
 
 
 MUTANTS: Mapping[str, Parts] = {
@@ -96,4 +109,5 @@ MUTANTS: Mapping[str, Parts] = {
     "act-on-expired": Parts(codec=NothingExpires),
     "act-on-paused": Parts(codec=NothingPauses),
     "lose-a-pause": Parts(codec=LosesPauses),
+    "keep-the-lease": Parts(lease=NeverLetsGo),
 }

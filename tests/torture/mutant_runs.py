@@ -17,6 +17,7 @@ FOUND_BY: Mapping[str, str] = {
     "act-on-expired": "had expired",
     "act-on-paused": "under a pause",
     "lose-a-pause": "under a pause",
+    "keep-the-lease": "has 2 outcomes",
 }
 """Words of the finding that shows each mutant."""
 

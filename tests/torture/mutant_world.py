@@ -1,13 +1,13 @@
-"""The consumers of one simulated cluster in one process, through all that the torture does to them, in virtual time.
+"""Two instances of one cluster's consumers in one process, through all that the torture does to them, in virtual time.
 
 The stages, the consumers, the webhook and the judge are those of the torture; the log is in memory, and a round takes ten
-seconds that nobody waits for. So every mutant gets the whole of it: plans that wait for a pause, plans that expire while nobody
-is there, a pause at work, and a restart.
+seconds that nobody waits for. So every mutant gets the whole of it: a holder of the Lease that is frozen in an act, plans that
+wait for a pause, plans that expire while nobody is there, a pause at work, and a restart.
 """
 
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -19,9 +19,13 @@ from agents.logic.admission.admission_settings import AdmissionSettings
 from agents.processes.admission_reviewer import AdmissionReviewer
 from agents.simulate import SimulatedRound, SimulatedWorld, TickGrid, simulate
 from schemas import times
+from schemas.names import Amounts
 from schemas.units import Seconds
+from streams.clients.cluster_port import Pod
+from streams.clients.kube.cluster_client import KubernetesClient
 from streams.codec.event_codec import Codec
 from streams.consumers.executing.executor import Executor
+from streams.consumers.executing.holder_lease import DURATION, HolderLease
 from streams.consumers.pods.evictor import evictor
 from streams.consumers.pods.resizer import resizer
 from streams.consumers.webhook.admission_view import AdmissionView
@@ -33,6 +37,7 @@ from streams.simulated.api_server import SimulatedServer
 from streams.simulated.simulated_client import SimulatedClient
 from streams.sources.cluster_poller import ClusterPoller
 from streams.topics import TOPICS, Topics
+from tests.support.api_objects import ApiObjects
 from tests.torture import cluster_verdict, lively_stages
 from tests.torture.judge import ConsumerHistory, Pause
 from tests.torture.mutant_consumers import Parts
@@ -48,14 +53,33 @@ LONG = int(lively_stages.UPDATES.expires / (PERIOD / 1000)) + 10
 
 
 @dataclass
+class Instance:
+    """The executors of one process, and the Leases that they act by."""
+
+    executors: Sequence[Executor]
+    leases: Sequence[HolderLease]
+
+    def poll_once(self) -> None:
+        """Renew the Leases, or look who has them, and then work."""
+        for lease, executor in zip(self.leases, self.executors, strict=True):
+            lease.renew()
+            executor.poll_once()
+
+
+@dataclass
 class MutantWorld:
     """The world of one run. `parts` are what its consumers are made of."""
 
     parts: Parts
     history: ConsumerHistory = field(default_factory=ConsumerHistory)
+    to_freeze: bool = False
+    """The holder of the Lease is to be frozen in its next act."""
+    slept: float = 0.0
+    """Seconds, beside those of the rounds, that the clocks of both instances have seen."""
+    take_overs: int = 0
 
     def __post_init__(self) -> None:
-        self.topics, self.now = Topics("world", 1), START
+        self.topics, self.now, self.objects = Topics("world", 1), START, ApiObjects()
         self.log = MemoryLog(lambda: times.to_ms(self.now))
         for topic in TOPICS:
             self.log.create(self.topics.wire(topic.name), 1)
@@ -76,6 +100,8 @@ class MutantWorld:
         with self.server:
             rounds = simulate(LogContext.of(self.log, self.topics, NAME), lively_stages.STAGES, world, grid)
             self._live(rounds, 60)
+            self.to_freeze = True
+            self._live(rounds, 30)
             self.at_work = False
             self._live(rounds, 15)
             self._pause(operator)
@@ -92,22 +118,47 @@ class MutantWorld:
             self._begin()
             self._live(rounds, LONG)
         records = [r for name in cluster_verdict.READ for r in self.log.poll({(self.topics.wire(name), 0): 0}, limit=10**9)]
-        return cluster_verdict.verdict(self.cluster, records, Codec(self.topics), self.history)
+        figures, wrong = cluster_verdict.verdict(self.cluster, records, Codec(self.topics), self.history)
+        return figures + Counter({"take-overs": self.take_overs}), wrong
 
     def _begin(self) -> None:
-        """Consumers as a new process has them."""
-        configuration = official.Configuration()
-        configuration.host = self.server.url
+        """Consumers as new processes have them."""
         context = LogContext(self.log, self.topics, self.parts.codec(self.topics), NAME)
-        self.executors: list[Executor] = [
-            make(context, self.parts.client(NAME, official.ApiClient(configuration))) for make in (resizer, evictor)
-        ]
+        self.holder, self.second = self._instance(context, "one"), self._instance(context, "two")
         make_reviewer = partial(AdmissionReviewer, NAME, settings=AdmissionSettings())
         self.view, self.outcomes = AdmissionView(context, make_reviewer, heartbeat=Seconds(3600.0)), OutcomeQueue(context)
         self.admission = self.parts.admission(self.view, self.outcomes)
 
+    def _instance(self, context: LogContext, name: str) -> Instance:
+        frozen = self._frozen
+
+        class Frozen(self.parts.client):  # type: ignore[name-defined,misc]  # the client is whatever the mutant has
+            def resize(self, pod: Pod, *, requests: Mapping[str, Amounts], limits: Mapping[str, Amounts]) -> None:
+                super().resize(pod, requests=requests, limits=limits)
+                frozen(name)
+
+        def client() -> KubernetesClient:
+            return Frozen(NAME, official.ApiClient(official.Configuration(host=self.server.url)))
+
+        leases = [
+            self.parts.lease(self.objects, f"ullage-{what}", name, clock=self._lease_clock) for what in ("resizer", "evictor")
+        ]
+        return Instance((resizer(context, client(), leases[0]), evictor(context, client(), lease=leases[1])), leases)
+
+    def _frozen(self, name: str) -> None:
+        """The holder sleeps after an act, for so long that the other instance takes over and works; then it wakes up."""
+        if self.to_freeze and name == "one":
+            self.to_freeze = False
+            self.second.poll_once()
+            self.slept += DURATION
+            self.second.poll_once()
+            self.take_overs += all(lease.held for lease in self.second.leases)
+
     def _clock(self) -> float:
         return self.now.timestamp()
+
+    def _lease_clock(self) -> float:
+        return self._clock() + self.slept
 
     @staticmethod
     def _live(rounds: Iterator[SimulatedRound], count: int) -> None:
@@ -122,8 +173,8 @@ class MutantWorld:
     def _consume(self) -> None:
         if self.at_work:
             self.view.catch_up()
-            for executor in self.executors:
-                executor.poll_once()
+            for instance in (self.holder, self.second):
+                instance.poll_once()
             self.outcomes.flush()
 
     def _pause(self, operator: OperatorLog) -> None:

@@ -44,7 +44,7 @@ class TortureOptions:
     """... but no longer than so many seconds."""
     workloads: int = 60
     """Workloads of the generated load, beside the simulated clusters."""
-    between: float = 0.4
+    between: float = 0.6
     """Seconds, on average, between two scrapes of the generated load."""
     deployments: int = 24
     """Deployments of the simulated cluster, of four pods each."""
