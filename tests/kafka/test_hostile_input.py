@@ -3,85 +3,24 @@
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
-from urllib import request
 
 import orjson
 import pytest
 from kafka import KafkaProducer
 
-from agents.pipeline import stages, ticked_topics
-from agents.settings.tree import Settings
-from schemas import times
 from schemas.facts.pods import ContainerSeen, PodChanged, PodPhase
 from schemas.facts.usage import MetricsScraped
 from schemas.names import Amounts, PodName, Workload
 from schemas.policies.vertical import ContainerPolicy
 from schemas.policies.vpa import TargetRef, VpaChanged
 from schemas.units import Bytes, Cores
-from streams import refused_records
-from streams.broker.preflight import free_ports
-from streams.codec.event_codec import Codec, tick, tick_number
-from streams.log.kafka_connection import KafkaConnection
-from streams.log.kafka_log import KafkaLog
-from streams.log.log_port import Record
-from streams.topics import Topics, changelog_topic
-from tests.support.commands import Commands
-from tests.support.log_conformance import read_all
+from streams.codec.event_codec import tick
+from streams.topics import Topics
+from tests.support.hostile_site import START, Site
 
-START = datetime.now(UTC).replace(microsecond=0)  # ticks are compared with the broker's clock
 GOOD = Workload("c", "shop", "Deployment", "good")
-
-
-class Site:
-    """A log, its topics, and a worker whose metrics can be read."""
-
-    def __init__(self, broker: str, topics: Topics, folder: Path) -> None:
-        self.topics, self.log, self.codec = topics, KafkaLog(KafkaConnection(broker)), Codec(topics)
-        (self.port,) = free_ports(1)
-        self.commands = Commands(broker, topics, folder, {"METRICS__PORT": str(self.port)})
-        self.turn = times.to_ms(START)
-
-    def put(self, event: object, topic: str, key: str, *, everywhere: bool = False) -> None:
-        partitions = range(self.topics.partitions) if everywhere else [self.topics.partition_of(key)]
-        records = [self.codec.encode(event, topic=topic, key=key, partition=p, source="/test") for p in partitions]  # type: ignore[arg-type]  # events
-        refused_records.append(self.log, self.topics, records)
-
-    def tick(self, by: timedelta = timedelta(seconds=60)) -> None:
-        self.turn += round(by.total_seconds() * 1000)
-        names = [self.topics.wire(name) for name in ticked_topics()]
-        self.log.append([tick(name, p, self.turn) for name in names for p in range(self.topics.partitions)])
-
-    def metric(self, name: str) -> Counter[str]:
-        """The sums of a metric by stage."""
-        try:
-            with request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=5) as answer:
-                text = answer.read().decode()
-        except OSError:
-            return Counter()
-        found: Counter[str] = Counter()
-        for stage, value in re.findall(rf'^{name}{{[^}}]*stage="([a-z]+)"[^}}]*}} ([0-9.e+]+)$', text, re.MULTILINE):
-            found[stage] += int(float(value))
-        return found
-
-    def letters(self) -> list[Record]:
-        found = [r for p in range(self.topics.partitions) for r in read_all(self.log, self.topics.wire("dead-letters"), p)]
-        return [record for record in found if tick_number(record) is None]
-
-    def recommended(self, workload: Workload) -> int:
-        place = self.topics.wire("recommendations"), self.topics.partition_of(workload.key)
-        return sum(r.key == workload.key.encode() for r in read_all(self.log, *place))
-
-    def marks(self) -> int:
-        """Marks of all stages and partitions."""
-        names = [changelog_topic(self.topics.prefix, stage.name) for stage in stages(Settings())]
-        records = [r for name in names for p in range(self.topics.partitions) for r in read_all(self.log, name, p)]
-        return sum(b"/mark/" in (r.key or b"") for r in records)
-
-    def close(self) -> None:
-        self.commands.close()
-        self.log.close()
 
 
 @pytest.fixture

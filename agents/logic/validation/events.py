@@ -36,8 +36,19 @@ def refuse(event: Event) -> str | None:
     return next(_reasons(event), None)
 
 
+def _unfit_names(event: Event) -> Iterator[str]:
+    """Names of an object that would make no key, or that of another object."""
+    if not hasattr(event, "namespace") or not hasattr(event, "name"):
+        return
+    for field in ("cluster", "namespace", "name"):
+        value = getattr(event, field, "x")
+        if not value or "/" in value:
+            yield f"{field} is '{value[:80]}'; a name is not empty and has no slash"
+
+
 def _reasons(event: Event) -> Iterator[str]:
     yield from bounds.time("at", event.at)
+    yield from _unfit_names(event)
     workload = getattr(event, "workload", None)
     if isinstance(workload, Workload):
         yield from bounds.workload("workload", workload)
