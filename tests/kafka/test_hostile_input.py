@@ -76,7 +76,7 @@ def test_what_a_hostile_tenant_writes_is_set_aside_and_a_good_workload_is_served
     use(site, START)
     site.log.append([tick(site.topics.wire("oom-events"), 0, site.turn)])
     site.log.append([tick(site.topics.wire("oom-events"), 0, site.turn + 86_400_000)])
-    site.commands.start("worker", "worker")
+    site.start("worker")
     for n in range(1, 4):
         use(site, START + timedelta(seconds=60 * n))
         site.tick()
@@ -89,7 +89,7 @@ def test_what_a_hostile_tenant_writes_is_set_aside_and_a_good_workload_is_served
     assert reasons["annotations has N characters; more than N are not possible"] == 34 * 5 * 2
     assert reasons["labels has N entries; more than N are not possible"] == 10 * 2
     site.commands.kill("worker")
-    site.commands.start("again", "worker")
+    site.start("again")
     before = site.marks()
     use(site, START + timedelta(seconds=300))
     site.tick()

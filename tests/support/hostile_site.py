@@ -29,8 +29,8 @@ class Site:
 
     def __init__(self, broker: str, topics: Topics, folder: Path) -> None:
         self.topics, self.log, self.codec = topics, KafkaLog(KafkaConnection(broker)), Codec(topics)
-        (self.port,) = free_ports(1)
-        self.commands = Commands(broker, topics, folder, {"METRICS__PORT": str(self.port)})
+        self.ports: list[int] = []
+        self.commands = Commands(broker, topics, folder)
         self.turn = times.to_ms(START)
 
     def put(self, event: Event, topic: str, key: str, *, everywhere: bool = False) -> None:
@@ -43,14 +43,23 @@ class Site:
         names = [self.topics.wire(name) for name in ticked_topics()]
         self.log.append([tick(name, p, self.turn) for name in names for p in range(self.topics.partitions)])
 
+    def start(self, name: str) -> None:
+        """Start a worker."""
+        self.ports += free_ports(1)
+        self.commands.start(name, "worker", "--set", f"metrics.port={self.ports[-1]}")
+
     def metric(self, name: str) -> Counter[str]:
-        """The sums of a metric by stage."""
+        """The sums of a metric of all workers by stage."""
+        return sum((self._metric(port, name) for port in self.ports), Counter[str]())
+
+    @staticmethod
+    def _metric(port: int, name: str) -> Counter[str]:
+        found: Counter[str] = Counter()
         try:
-            with request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=5) as answer:
+            with request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
                 text = answer.read().decode()
         except OSError:
-            return Counter()
-        found: Counter[str] = Counter()
+            return found
         for stage, value in re.findall(rf'^{name}{{[^}}]*stage="([a-z]+)"[^}}]*}} ([0-9.e+]+)$', text, re.MULTILINE):
             found[stage] += int(float(value))
         return found
