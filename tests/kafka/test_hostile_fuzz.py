@@ -47,7 +47,7 @@ def test_every_record_of_a_fuzz_is_folded_or_set_aside(broker: str, topics_made:
     try:
         for worker in ("one", "other"):
             site.start(worker)
-        site.commands.wait(lambda: opened(site) == dict.fromkeys(reads, PARTITIONS), 90, "the workers have their partitions")
+        site.commands.wait(lambda: opened(site) == dict.fromkeys(reads, PARTITIONS), 240, "the workers have their partitions")
         put = Counter({name: written(site, name) for name in ticked_topics()})  # the rules that the first of them wrote
         for _ in range(RECORDS // AT_ONCE):
             batch = [replace(record(), partition=number % PARTITIONS) for number in range(AT_ONCE)]

@@ -49,6 +49,12 @@ USERS = (
     "nobody",
     "describer",
     "lesser",
+    "metrics",
+    "autoscalers",
+    "asg",
+    "nodes",
+    "groupless",
+    "planner",
 )
 
 
@@ -57,7 +63,16 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
     with secured_kafka(tmp_path_factory.mktemp("secured"), USERS) as kafka:
         topics = Topics(PREFIX, 2)
         kafka.make_topics([*topics.specs(1), *changelog_specs(PREFIX, stage_names(), 2, 1)])
-        kafka.allow({**documented_rights(), "describer": [Grant("Describe", "topic", f"{PREFIX}*")]})
+        documented = documented_rights()
+        everything = f"{PREFIX}*"
+        kafka.allow(
+            {
+                **documented,
+                "groupless": [grant for grant in documented["worker"] if grant.resource != "group"],
+                "planner": [Grant("Describe", "topic", everything), Grant("DescribeConfigs", "topic", everything)],
+                "describer": [Grant("Describe", "topic", everything)],
+            }
+        )
         yield kafka
 
 
@@ -279,6 +294,44 @@ def _not_ready(port: int) -> str:
         return error.read().decode()
     except OSError:
         return ""
+
+
+def test_a_worker_that_may_not_use_its_group_says_so(commands: Commands) -> None:
+    commands.start("worker", "worker", *as_user("groupless"))
+    assert commands.running["worker"].wait(60) == 75
+    assert "user 'groupless' lacks the right Read on group 'ullage'" in commands.said("worker")
+
+
+def test_whoever_may_make_no_topic_in_the_cluster_is_told_so(ullage: Ullage) -> None:
+    code, said = ullage("planner", "topics", "apply", "--set", f"topics.prefix={PREFIX}-new")
+    assert code == 1
+    assert re.search(r"user 'planner' lacks the right .*Create, Alter and AlterConfigs on topic 'ullage-new\.", said), said
+
+
+NO_AWS = ("--set", "aws.region=eu-west-1", "--set", "aws.endpoint=http://127.0.0.1:1", "--set", "aws.timeout_seconds=1")
+IDLE = {
+    "metrics": (["consumer", "metrics-api", *NOWHERE], "at work"),
+    "autoscalers": (["consumer", "autoscalers", *NOWHERE], "at work"),
+    "asg": (["source", "asg", *NO_AWS, "--set", "aws.groups=1:3:workers"], "AWS was not seen"),
+    "nodes": (["consumer", "asg", *NOWHERE, *NO_AWS], "at work"),
+}
+"""What each is started with, and what it says once it has read the log."""
+
+
+def test_processes_that_find_no_cluster_here_need_no_more_of_the_log_than_the_docs_say(
+    commands: Commands, kafka: SecuredKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with KafkaLog(kafka.connection()) as log:
+        log.append([NewRecord(_wire(topic), 0, b"k", b"{}") for topic in ("control", "node-updates", "replica-plans")])
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "made-up")
+    for name, (words, _) in IDLE.items():
+        commands.start(name, *words, *as_user(name))
+    for name, (_, begun) in IDLE.items():
+        commands.wait(lambda name=name, begun=begun: begun in commands.said(name), 90, f"{name} says '{begun}'")  # type: ignore[misc]  # bound now
+    time.sleep(2)
+    said = {name: commands.said(name) for name in IDLE}
+    assert not [name for name in IDLE if "lacks the right" in said[name]], said
 
 
 @pytest.mark.slow

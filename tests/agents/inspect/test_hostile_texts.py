@@ -23,6 +23,16 @@ COMMANDS = {
     "why": ["why", EVIL],
     "policies": ["policy", "list"],
     "a flag": ["tap", EVIL],
+    "plan": ["plan", "--cluster", "demo"],
+    "plan of nobody": ["plan", EVIL],
+    "why not": ["why-not", EVIL],
+    "recommendations": ["recommendations"],
+    "recommendations as JSON": ["recommendations", "-o", "json"],
+    "recommendations of nobody": ["recommendations", EVIL],
+    "revert": ["revert", EVIL],
+    "doctor": ["doctor", "--set", f"cluster.name={EVIL}"],
+    "checkpoints": ["checkpoints", "show"],
+    "replay": ["replay", "--verify"],
 }
 
 
