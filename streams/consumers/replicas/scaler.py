@@ -13,6 +13,11 @@ from streams.consumers.executing.holder_lease import HolderLease
 from streams.errors import GiveUp
 from streams.log_context import LogContext
 
+MOST_REPLICAS = 2**31 - 1
+"""What Kubernetes can count."""
+MOST_FACTOR, LEAST_REPLICAS = 100, 10
+"""A plan multiplies replicas by no more than this at once; fewer than the least count as so many."""
+
 
 def scaler(context: LogContext, scales: ScaleClient, lease: HolderLease | None = None) -> Executor:
     """A consumer that carries out ReplicasPlanned where it is the one to do so, while it holds the `lease` if there is one."""
@@ -31,7 +36,10 @@ def scaler(context: LogContext, scales: ScaleClient, lease: HolderLease | None =
 
 
 def scale(scales: ScaleClient, plan: ReplicasPlanned) -> HandlerResult:
-    """Look, then act. Raises TryAgain and GiveUp."""
+    """Refuse what is absurd, look, then act. Raises TryAgain and GiveUp."""
+    absurd = objection(plan)
+    if absurd is not None:
+        return HandlerResult(Result.REFUSED, absurd, OutcomeDetail.INVALID)
     found = _found(scales, plan)
     if found is None:
         return HandlerResult(Result.REFUSED, f"it moved: {_target(plan)} has no scale, or is gone", OutcomeDetail.MOVED)
@@ -42,6 +50,16 @@ def scale(scales: ScaleClient, plan: ReplicasPlanned) -> HandlerResult:
         return HandlerResult(Result.REFUSED, reason, OutcomeDetail.MOVED)
     scales.set(found, plan.replicas)
     return HandlerResult(Result.DONE, f"the cluster accepted {plan.replicas} replicas", OutcomeDetail.ACCEPTED)
+
+
+def objection(plan: ReplicasPlanned) -> str | None:
+    """Why nobody carries this plan out, whoever wrote it: no workload can have so many, or it asks for far more than there are."""
+    if not 0 <= plan.replicas <= MOST_REPLICAS:
+        return f"the plan is for {plan.replicas} replicas; there may be 0 to {MOST_REPLICAS}"
+    most = MOST_FACTOR * max(plan.current, LEAST_REPLICAS)
+    if plan.replicas > most:
+        return f"the plan is for {plan.replicas} replicas, more than {MOST_FACTOR} times the {plan.current} that there are"
+    return None
 
 
 def _found(scales: ScaleClient, plan: ReplicasPlanned) -> FoundScale | None:

@@ -1,14 +1,17 @@
 """A tenant's texts in the log cannot command the terminal of whoever reads it: each command that reads spells them out."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from agents import cli
+from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
 from schemas.facts.pods import ContainerSeen, PodChanged, PodPhase
 from schemas.names import Amounts, PodName, Workload
-from streams.codec.event_codec import Codec
+from schemas.units import Bytes, Cores
+from streams.codec.event_codec import Codec, tick
 from streams.log.file_log import FileLog
 from streams.log.log_port import NewRecord
 from streams.topics import TOPICS, Topics
@@ -24,16 +27,21 @@ COMMANDS = {
     "policies": ["policy", "list"],
     "a flag": ["tap", EVIL],
     "plan": ["plan", "--cluster", "demo"],
-    "plan of nobody": ["plan", EVIL],
-    "why not": ["why-not", EVIL],
+    "plan with a flag that is none": ["plan", EVIL],
+    "why not": ["why-not", f"shop{EVIL}/web-0{EVIL}"],
     "recommendations": ["recommendations"],
     "recommendations as JSON": ["recommendations", "-o", "json"],
     "recommendations of nobody": ["recommendations", EVIL],
     "revert": ["revert", EVIL],
+    "why of a decision": ["why", f"recommender/0/1767225600000/requests/demo{EVIL}/shop{EVIL}/Deployment/web{EVIL}"],
     "doctor": ["doctor", "--set", f"cluster.name={EVIL}"],
     "checkpoints": ["checkpoints", "show"],
     "replay": ["replay", "--verify"],
 }
+
+
+SHOWING = [name for name in COMMANDS if name.startswith("tap") or name in ("recommendations", "why of a decision")]
+"""These show what the tenant wrote."""
 
 
 @pytest.fixture
@@ -47,6 +55,13 @@ def file(tmp_path: Path) -> Path:
         for topic in TOPICS:
             log.create(topics.wire(topic.name), 1)
         log.append([codec.encode(pod, topic="pod-changes", key=workload.key, partition=0, source="/test")])
+        one = Amounts(Cores(0.1), Bytes(1 << 20))
+        amounts = (ContainerRecommendation(f"app{EVIL}", one, one, one, one),)
+        decision = f"recommender/0/1767225600000/requests/{workload.key}"
+        workload = replace(workload, cluster="demo")
+        said = RequestsRecommended(decision, AT, workload, amounts, {f"why{EVIL}": EVIL}, 1)
+        log.append([codec.encode(said, topic="recommendations", key=workload.key, partition=0, source="/test")])
+        log.append([tick(topics.wire(topic.name), 0, 1_767_225_600_000) for topic in TOPICS])
         log.append([NewRecord(topics.wire("outcomes"), 0, EVIL.encode(), EVIL.encode(), ((EVIL, EVIL.encode()),))])
     return tmp_path / "log.jsonl"
 
@@ -63,5 +78,5 @@ def test_no_command_hands_a_terminal_what_it_would_obey(
     text = said.out + said.err
     assert text
     assert not {sign for sign in text if sign != "\n" and not sign.isprintable()}
-    if name.startswith("tap"):
+    if name in SHOWING:
         assert "\\u001b]0;owned" in text
