@@ -95,10 +95,12 @@ class StageHost:
     def _take_turn(self, owned: OwnedPartition) -> bool:
         """Take the next turn if it is complete. Returns whether it was."""
         began = perf_counter()
+        self.observer.turn_began(owned)
         try:
             result = owned.task.next_turn()
         except Exception as error:  # noqa: BLE001  # a step that raises is a broken invariant; only here the turn is known
             supervision.end(error, doing="taking a turn", **self._where(owned))
+        self.observer.turn_ended()
         if result is None:
             return False
         self._refuse_other_rules(owned, result)

@@ -35,7 +35,7 @@ class WorkerObserver:
 
     def __init__(self, plan: WorkerPlan, clock: Callable[[], float] = time.monotonic) -> None:
         """Nothing listens until `listen`. `clock` counts real seconds."""
-        self.plan, self.registry, self.liveness = plan, CollectorRegistry(), Liveness()
+        self.plan, self.registry, self.liveness = plan, CollectorRegistry(), Liveness(clock=clock)
         self.metrics = WorkerMetrics(self.registry, plan.behind)
         self._clock = clock
         self._waits: dict[tuple[str, int], Wait | None] = {}
@@ -48,17 +48,17 @@ class WorkerObserver:
         """Serve metrics and health, if the plan asks for it, and look whether Kafka is there from now on."""
         host, port = self.plan.metrics
         if port:
-            HealthServer(self.registry, ready=self.reasons, alive=self.liveness.reasons).listen(host, port)
+            HealthServer(self.registry, ready=self.not_ready, alive=self.liveness.reasons).listen(host, port)
         self._reach.look_at(f"Kafka '{self.plan.where.brokers}'", self._ask_kafka)
         self._reach.begin()
 
-    def reasons(self) -> list[str]:
+    def not_ready(self) -> list[str]:
         """Why the worker is not ready. In a log that has no ticks yet, there is nothing to wait for."""
         silent = self._clock() - self._ticked
         silence = (
             [f"no tick has come for {silent:.0f} s: is `ullage source clock` at work?"] if silent > tick_silence.LONGEST else []
         )
-        return [*self._reach.reasons(), *silence, *self.metrics.readiness.reasons()]
+        return [*self._reach.reasons(), *silence, *self.metrics.readiness.reasons(), *self.liveness.long_turn()]
 
     def _ask_kafka(self) -> None:
         fault = find_fault(self.plan.where)
@@ -86,6 +86,14 @@ class WorkerObserver:
     def opened(self, owned: OwnedPartition) -> None:
         """The partition takes turns from now on."""
         self._update_readiness(owned)
+
+    def turn_began(self, owned: OwnedPartition) -> None:
+        """Nothing else happens in this worker until `turn_ended`."""
+        self.liveness.turn_began(f"{owned.task.stage.name}/{owned.task.partition}")
+
+    def turn_ended(self) -> None:
+        """The turn was taken, or there was none to take."""
+        self.liveness.turn_ended()
 
     def turn(self, owned: OwnedPartition, result: TurnResult, seconds: float) -> None:
         """A turn was taken, in this many seconds."""

@@ -53,7 +53,7 @@ def scale(scales: ScaleClient, plan: ReplicasPlanned) -> HandlerResult:
 
 
 def objection(plan: ReplicasPlanned) -> str | None:
-    """Why nobody carries this plan out, whoever wrote it: no workload can have so many, or it asks for far more than there are."""
+    """Why nobody carries this plan out, whoever wrote it: no workload has so many, or it asks for far more than there are."""
     if not 0 <= plan.replicas <= MOST_REPLICAS:
         return f"the plan is for {plan.replicas} replicas; there may be 0 to {MOST_REPLICAS}"
     most = MOST_FACTOR * max(plan.current, LEAST_REPLICAS)

@@ -2,6 +2,7 @@
 
 import asyncio
 
+import pytest
 from structlog.testing import capture_logs
 
 from agents import pipeline
@@ -48,6 +49,39 @@ def ticked(  # noqa: PLR0917  # a short word for many lines
     """One tick in one input."""
     new = tick(host.wires[name], 0, number)
     host.feed(owned, name, Record(new.topic, 0, offset, new.key, new.value, new.headers, appended))
+
+
+class Slow:
+    """A state whose step takes so long as the test says, and asks meanwhile whether the worker is alive and ready."""
+
+    def __init__(self, clock: Clock, observer: WorkerObserver, seconds: float) -> None:
+        self.clock, self.observer, self.seconds = clock, observer, seconds
+        self.alive: list[str] = []
+        self.ready: list[str] = []
+
+    def step(self, _turn: object) -> list[object]:
+        self.clock.now += self.seconds
+        self.alive, self.ready = self.observer.liveness.reasons(), self.observer.not_ready()
+        return []
+
+
+@pytest.mark.parametrize(
+    ("seconds", "alive", "ready"),
+    [
+        (2.0, [], []),
+        (300.0, [], ["recommender/0 has been taking one turn for 300 s"]),
+        (1000.0, ["the loop has not come round for 1000 s"], ["recommender/0 has been taking one turn for 1000 s"]),
+    ],
+)
+def test_a_long_turn_is_no_hung_loop_but_the_worker_is_not_ready(seconds: float, alive: list[str], ready: list[str]) -> None:
+    clock = Clock()
+    host, owned, observer = hosted(clock)
+    slow = Slow(clock, observer, seconds)
+    owned.task.state = slow  # type: ignore[assignment]  # as much of a state as a turn needs
+    for name in host.wires:
+        ticked(host, owned, name, 0, 1_000)
+    assert (slow.alive, slow.ready) == (alive, ready)
+    assert (observer.liveness.reasons(), observer.not_ready()) == ([], []), "it is over"
 
 
 def test_an_input_that_gets_no_ticks_lets_the_lag_grow_and_the_worker_is_not_ready() -> None:
