@@ -21,8 +21,8 @@ FINISHED = ("Succeeded", "Failed")
 
 NATURE, PHASE, DELETED = attrgetter("nature"), attrgetter("phase"), attrgetter("deleted")
 
-MOST_DISRUPTION_BUDGETS = 20_000
-"""More PodDisruptionBudgets than this are not read; the rest of them then blocks nothing, and the caller is told."""
+MOST_DISRUPTION_BUDGETS = 1_000
+"""PodDisruptionBudgets of one namespace that are read. Of a namespace with more no pod may go: who knows whom they protect."""
 
 
 class Blocking(StrEnum):
@@ -82,9 +82,11 @@ class DisruptionBudgets:
     """All budgets, found by namespace and labels; what a simulation uses up is kept apart from what is allowed."""
 
     def __init__(self, budgets: Sequence[DisruptionBudget]) -> None:
-        self.budgets = list(budgets[:MOST_DISRUPTION_BUDGETS])
+        counts = Counter(one.namespace for one in budgets)
+        self.crowded = frozenset(namespace for namespace, number in counts.items() if number > MOST_DISRUPTION_BUDGETS)
+        """Namespaces with more budgets than are read."""
+        self.budgets = [one for one in budgets if one.namespace not in self.crowded]
         self.left = [one.allowed for one in self.budgets]
-        self.unread = max(len(budgets) - MOST_DISRUPTION_BUDGETS, 0)
         self._spaces: dict[str, list[int]] = {}
         for place, one in enumerate(self.budgets):
             self._spaces.setdefault(one.namespace, []).append(place)
@@ -102,6 +104,8 @@ class DisruptionBudgets:
     def exhausted(self, nature: PodNature) -> bool:
         """Whether a budget lets no pod of this nature go now."""
         places = self.of(nature)
+        if nature.shape.namespace in self.crowded:
+            return True
         return bool(places) and any(self.left[place] < 1 for place in places)
 
     def allow_at_once(self, pods: Iterable[SchedulablePod]) -> bool:

@@ -251,7 +251,16 @@ def test_ten_thousand_budgets_are_asked_for_a_thousand_pods() -> None:
         SchedulablePod(f"p{i}", PodNature(PodShape(namespace=f"ns{i % 100}", labels=(("app", str(i)),)))) for i in range(1000)
     ]
     assert budgets.allow_at_once(pods)
-    assert DisruptionBudgets([DisruptionBudget("b", "default", EVERYTHING, 0)] * 20_001).unread == 1
+
+
+def test_of_a_namespace_with_more_budgets_than_are_read_no_pod_goes_and_no_other_namespace_minds() -> None:
+    many = [DisruptionBudget(f"b{i}", "hostile", equals({"app": str(i)}), 9) for i in range(1001)]
+    budgets = DisruptionBudgets(
+        [*many, DisruptionBudget("b", "shop", EVERYTHING, 1), DisruptionBudget("b", "late", EVERYTHING, 0)]
+    )
+    spent = {name: budgets.exhausted(PodNature(PodShape(namespace=name))) for name in ("hostile", "shop", "late", "other")}
+    assert spent == {"hostile": True, "shop": False, "late": True, "other": False}
+    assert not DisruptionBudgets(many[:1000]).exhausted(PodNature(PodShape(namespace="hostile")))
 
 
 def test_pods_with_five_hundred_terms_are_placed_within_bounds() -> None:
