@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 
 from agents.engine.turn import Event, Recorded, Turn
+from agents.logic.nodes.drain_rules import MOST_DISRUPTION_BUDGETS
 from agents.pipeline import stages
 from agents.settings.tree import Settings
 from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged
@@ -68,7 +69,7 @@ def hpas() -> Rounds:
 
 
 def budgets() -> Rounds:
-    """PodDisruptionBudgets for one label that as many pods of different shapes have."""
+    """As many PodDisruptionBudgets as are read of one namespace, for one label that all pods have, each of another shape."""
     yield {
         "control": [ControlChanged(when(START), "demo", Mode.APPLY)],
         "cluster-changes": [
@@ -81,7 +82,7 @@ def budgets() -> Rounds:
     shapes = [node_scene.shape(f"s{n}", cpu=1, memory=1, labels={"app": "x", "n": str(n)}) for n in range(MANY)]
     yield {"scheduling-changes": [*shapes, *(node_scene.pod(f"p{n}", f"s{n}", f"n{n % 20}") for n in range(MANY))]}
     for allowed in (1, 2):
-        queries = [LabelQuery({"app": "x"})] * MANY
+        queries = [LabelQuery({"app": "x"})] * MOST_DISRUPTION_BUDGETS
         yield {
             "scheduling-changes": [
                 PodDisruptionBudgetChanged(when(START), "demo", "shop", f"b{n}", query, allowed)
@@ -133,7 +134,7 @@ CASES: tuple[tuple[str, Callable[[], Rounds], tuple[str, ...]], ...] = (
     ("VPAs on one target", vpas, ("recommender", "conditions", "updater")),
     ("EHPAs on one target", ehpas, ("forecaster",)),
     ("HPAs on one target", hpas, ("forecaster",)),
-    ("PodDisruptionBudgets on one label, and as many shapes", budgets, ("scaler",)),
+    ("shapes of pods under 1,000 PodDisruptionBudgets", budgets, ("scaler",)),
     ("container names of one workload", containers, ("recommender", "updater")),
     ("label sets of one workload", label_sets, ("recommender", "conditions", "updater", "forecaster")),
 )
