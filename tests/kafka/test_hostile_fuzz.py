@@ -1,4 +1,4 @@
-"""Tens of thousands of records with anything in them, through a real Kafka: each is folded or set aside by every stage that reads it."""
+"""Records with anything in them, through a real Kafka: each is folded or set aside by every stage that reads it."""
 
 import os
 import random
