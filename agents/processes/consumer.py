@@ -1,9 +1,6 @@
 """Runs `ullage consumer`: one thread and one opening of the log for each consumer, until stopped."""
 
-import os
-import socket
 import threading
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from datetime import timedelta
@@ -16,19 +13,17 @@ from agents.processes.consumer_asg import asg
 from agents.processes.consumer_autoscalers import autoscalers
 from agents.processes.consumer_metrics_api import metrics_api
 from agents.processes.consumer_webhook import real_time, webhook, webhook_leases
+from agents.processes.holder import holder_lease
 from agents.processes.output import note
 from agents.processes.process_telemetry import telemetry_for
 from agents.processes.signals import until_stopped
 from agents.settings import cluster_factory, log_factory
 from agents.settings.tree import Settings
 from agents.telemetry import ConsumerMetrics, MetricsApiMetrics, WebhookMetrics
-from schemas.units import Seconds
 from streams.clients.kube.api import Api
 from streams.clients.kube.cluster_client import KubernetesClient
 from streams.clients.kube.event_recorder import EventRecorder
-from streams.clients.kube.leases import leases
 from streams.clients.kube.vpa_status_client import VpaStatusClient
-from streams.consumers.executing.holder_lease import HolderLease
 from streams.consumers.pods.admission_lease import AdmissionLease, Objection, nothing_objects
 from streams.consumers.pods.evictor import evictor
 from streams.consumers.pods.pod_events import Record
@@ -38,8 +33,6 @@ from streams.errors import UllageError
 from streams.log_context import LogContext
 from streams.publishing import source_reports
 
-_LEASE_TIMEOUT = Seconds(2.0)
-"""Seconds to wait for an answer about a Lease; longer than that would cost the Lease itself."""
 _STOP = 15.0
 """Seconds for a consumer to finish what it began; the webhook goes on answering for a while."""
 
@@ -72,16 +65,6 @@ def eviction_objection(settings: Settings) -> Objection:
     objects = webhook_leases(settings, Api(cluster_factory.connection(settings.cluster)))
     most = timedelta(seconds=settings.evictor.webhook_seconds)
     return AdmissionLease(objects, settings.webhook.lease, most=most, now=real_time).objection
-
-
-def holder_lease(consumer: str, settings: Settings) -> HolderLease | None:
-    """The Lease of this consumer; None when the settings name no namespace for it."""
-    namespace = cluster_factory.lease_namespace(settings.cluster)
-    if namespace is None:
-        return None
-    api = Api(cluster_factory.connection(settings.cluster), timeout=_LEASE_TIMEOUT)
-    identity = f"{socket.gethostname()[:40]}-{os.getpid()}-{uuid.uuid4().hex[:6]}"
-    return HolderLease(leases(api, namespace), f"ullage-{consumer}", identity)
 
 
 def recorder(consumer: str, settings: Settings) -> Record:

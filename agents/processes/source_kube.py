@@ -1,11 +1,16 @@
-"""Runs `ullage source kube`: watches a real cluster and publishes its facts, until stopped."""
+"""Runs `ullage source kube`: watches a real cluster and publishes its facts, until stopped.
+
+Of several instances the one that holds the Lease is at work; one that loses it ends, and stands by when it is started again.
+"""
 
 import gc
 import threading
 from collections.abc import Sequence
+from contextlib import nullcontext
 from functools import partial
 
 from agents.processes import dependencies
+from agents.processes.holder import holder_lease
 from agents.processes.output import note
 from agents.processes.process_telemetry import telemetry_for
 from agents.processes.signals import until_stopped
@@ -14,6 +19,7 @@ from agents.settings import cluster_factory, log_factory
 from agents.settings.tree import Settings
 from agents.telemetry import SourceMetrics
 from streams.clients.kube.api import Api
+from streams.consumers.executing.holder_lease import HolderLease
 from streams.errors import BadInput
 from streams.log_context import LogContext
 from streams.sources.kube.kube_source import NAME, SourceOptions
@@ -45,7 +51,9 @@ def run(settings: Settings) -> None:
             metrics.dropped(threads.source.dropped)
             readiness.settle()
 
-        threads.run(threading.Event(), after=after)
+        lease = readiness.lease = holder_lease("source-kube", settings)
+        with nullcontext() if lease is None else lease.renewed(NAME):
+            threads.run(threading.Event(), after=after, held=lambda: lease is None or lease.held)
 
 
 class _Readiness:
@@ -53,6 +61,7 @@ class _Readiness:
 
     threads: WatchThreads | None = None
     settled = False
+    lease: HolderLease | None = None
 
     def settle(self) -> None:
         """Once everything was listed, exempt it from garbage collection: it stays for long, and looking at it again costs CPU."""
@@ -62,5 +71,7 @@ class _Readiness:
             gc.freeze()
 
     def reasons(self) -> Sequence[str]:
-        """Why not ready."""
+        """Why not ready. An instance that stands by for another one is."""
+        if self.lease is not None and self.lease.elsewhere:
+            return []
         return ["nothing is watched yet"] if self.threads is None else self.threads.sync_status.reasons()

@@ -42,6 +42,8 @@ class HolderLease:
         self._seen: tuple[object, ...] | None = None
         self._seen_at = 0.0
         self._said = ""
+        self.elsewhere = False
+        """Whether another instance was seen to hold it when it was last looked at."""
 
     @property
     def held(self) -> bool:
@@ -58,8 +60,9 @@ class HolderLease:
         if seen != self._seen:
             self._seen, self._seen_at = seen, begun
         if holder not in ("", self._identity) and begun - self._seen_at < DURATION:
-            self._held_until = float("-inf")
+            self._held_until, self.elsewhere = float("-inf"), True
             return False
+        self.elsewhere = False
         if not self._write(lease, spec, holder):
             self._held_until = float("-inf")
             return False
@@ -76,14 +79,12 @@ class HolderLease:
     def keep(self, stop: threading.Event) -> None:
         """Renew, or wait for the Lease, until `stop` is set; then give it back. What fails is tried again in the next round."""
         while not stop.is_set():
-            held = self.held
             try:
-                now = self.renew()
+                held = self.renew()
             except (TryAgain, GiveUp) as error:
                 self._say("the Lease cannot be renewed", str(error))
             else:
-                if now != held or not self._said:
-                    self._say("holds the Lease, acts" if now else "another instance holds the Lease, stands by", "")
+                self._say("holds the Lease, acts" if held else "another instance holds the Lease, stands by", "")
             stop.wait(ROUND)
         try:
             self.release()

@@ -25,6 +25,8 @@ PERIOD = Seconds(0.2)
 """How long the caller's thread waits for notifications before it looks at what is due by time."""
 LOG_RETRY = Seconds(2.0)
 """Between two attempts while the log is away."""
+_STANDBY = 0.2
+"""Seconds between two looks at whether another instance is still at work."""
 INBOX_BATCHES = 64
 """Batches that may wait in the inbox; one page of a list is a batch."""
 MOST_AT_ONCE = 2_000
@@ -33,6 +35,15 @@ MOST_AT_ONCE = 2_000
 
 class WatcherDied(UllageError):
     """A thread that watches ended by itself."""
+
+
+class LeaseLost(UllageError):
+    """Another instance may publish now; what this one has seen is of no more use."""
+
+
+def _alone() -> bool:
+    """For an instance that shares its work with no other."""
+    return True
 
 
 class Inbox:
@@ -71,14 +82,22 @@ class WatchThreads:
         self.sync_status = SyncStatus({watch.name: watch.kind for watch in wanted})
         self.source = KubeSource(context, options, self.sync_status, self._lookups.enqueue)
 
-    def run(self, stop: threading.Event, *, after: Callable[[], None] = lambda: None) -> None:
-        """Watch until stopped, calling `after` after each round. Raises WatcherDied."""
+    def run(self, stop: threading.Event, *, after: Callable[[], None] = lambda: None, held: Callable[[], bool] = _alone) -> None:
+        """Watch until stopped, calling `after` after each round. Raises WatcherDied, and LeaseLost.
+
+        With `held`, it begins when that is so, and publishes nothing once it is not: of several instances one is at work.
+        """
+        while not held():
+            if stop.wait(_STANDBY):
+                return
         threads = [self._start(reflector.watch.name, reflector.step, stop) for reflector in self._reflectors]
         threads.append(self._start("look-ups", self._look_up, stop))
         if not self._restored(stop):
             return
         while not stop.is_set():
             self.source.handle(self._inbox.get(PERIOD))
+            if not held():
+                raise LeaseLost("another instance holds the Lease of the kube source now, so this one ends")
             if not self.source.publish_due():
                 stop.wait(LOG_RETRY)
             after()
