@@ -11,6 +11,7 @@ from datetime import datetime
 from agents.demo.day_state import DayState
 from agents.demo.demo_settings import Day, opening
 from agents.demo.log_watcher import LogWatcher
+from agents.demo.operators_pause import OperatorsPause
 from agents.pipeline import stages
 from agents.processes.simulated_cluster import open_shop, open_untouched
 from agents.settings.tree import Settings
@@ -29,7 +30,9 @@ def played(day: Day, settings: Settings, log: MemoryLog) -> Generator[DayState, 
     log.append(opening(day))
     shop = open_shop(_shop_settings(day), log, day.topics)
     executors = (resizer(context, shop.client), evictor(context, shop.client))
-    world = SimulatedWorld(_living(shop.cluster.advance, shop.scrape), (shop.after, *(each.poll_once for each in executors)))
+    pause = OperatorsPause(day, log.append)
+    live = _living(shop.cluster.advance, shop.scrape, pause.keep)
+    world = SimulatedWorld(live, (shop.after, *(each.poll_once for each in executors)))
     watcher = LogWatcher(log, day.topics)
     pipeline = stages(settings)
     began = time.monotonic()
@@ -61,10 +64,10 @@ def new_log(day: Day) -> MemoryLog:
     return log
 
 
-def _living(advance: Callable[[datetime], object], scrape: Callable[[datetime], object]) -> Callable[[datetime], object]:
+def _living(*parts: Callable[[datetime], object]) -> Callable[[datetime], object]:
     def live(at: datetime) -> None:
-        advance(at)
-        scrape(at)
+        for part in parts:
+            part(at)
 
     return live
 

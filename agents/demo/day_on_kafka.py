@@ -16,6 +16,7 @@ from agents.demo.child_processes import ChildProcess, ChildProcesses
 from agents.demo.day_state import DayState
 from agents.demo.demo_settings import Day, opening
 from agents.demo.log_watcher import LogWatcher
+from agents.demo.operators_pause import OperatorsPause
 from agents.pipeline import stage_names, ticked_topics
 from agents.settings import loading
 from streams.admin import topic_admin
@@ -135,9 +136,12 @@ class KafkaDay:
     def _watched(self, watcher: LogWatcher, for_ever: bool) -> Iterator[DayState]:
         """A long trace on a slow machine may take as long as it needs, while its time goes on."""
         seen, until = watcher.state.at, time.monotonic() + _STARTING
+        pause = None if self.trace is not None else OperatorsPause(self.day, self.log.append)
         while for_ever or watcher.state.at is None or watcher.state.at < self.day.end:
             self.children.check()
             watcher.poll_once(wait=_LOOK)
+            if pause is not None:
+                pause.keep(watcher.state.at)
             yield watcher.state
             if watcher.state.at != seen:
                 seen, until = watcher.state.at, time.monotonic() + _STARTING

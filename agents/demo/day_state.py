@@ -49,6 +49,7 @@ class DayState:
 
     at: datetime | None = None
     mode: Mode = Mode.SHADOW
+    paused: bool = False
     curve: UsageCurve = field(default_factory=UsageCurve)
     decided: Counter[str] = field(default_factory=Counter)
     done: Counter[Action] = field(default_factory=Counter)
@@ -57,7 +58,7 @@ class DayState:
     ooms: int = 0
     samples: int = 0
     actions: deque[str] = field(default_factory=lambda: deque(maxlen=8))
-    """The last kills and actions as sentences, newest last."""
+    """The last kills, actions, pauses and first refusals of a guard as sentences, newest last."""
     explained: dict[Action, str] = field(default_factory=dict)
     """The id of the last decision of each kind that was carried out: what `why` may be asked about."""
     after_kill: str | None = None
@@ -94,7 +95,7 @@ class DayState:
             case ActionFinished():
                 self._outcome(event)
             case ControlChanged():
-                self.mode = event.mode
+                self._control(event)
             case _:
                 pass
 
@@ -200,10 +201,17 @@ class DayState:
         self.decided[type(decision).__name__] += 1
         if isinstance(decision, UpdateRefused):
             self.refusals[decision.guard] += 1
+            if self.refusals[decision.guard] == 1:
+                self.actions.append(sentences.refused(decision))
         else:
             lately = self._lately.get(decision.workload.key, ())
             rests_on = max((each for each in lately if each.at < decision.at), key=lambda each: each.at, default=None)
             self._planned[decision.id] = decision, rests_on
+
+    def _control(self, control: ControlChanged) -> None:
+        if control.paused != self.paused:
+            self.actions.append(sentences.paused(control))
+        self.mode, self.paused = control.mode, control.paused
 
     def _outcome(self, outcome: ActionFinished) -> None:
         if not self._first(outcome.id):

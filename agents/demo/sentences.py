@@ -3,11 +3,12 @@
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 
-from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned
+from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
 from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
 from schemas.facts.usage import ContainerOOMKilled
 from schemas.names import Amounts
 from schemas.outcomes import ActionFinished
+from schemas.policies.control import ControlChanged
 from schemas.units import Bytes, Cores
 
 _UNITS = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
@@ -35,6 +36,18 @@ def done(outcome: ActionFinished, decision: Planned, recommended: RequestsRecomm
         what = f"evicted {decision.pod.name}, successor gets {change(before, target)}"
     why = "" if recommended is None else reason(decision, recommended)
     return f"{clock(outcome.at)} {what}{f' ({why})' if why else ''}"
+
+
+def refused(refusal: UpdateRefused) -> str:
+    """A guard that holds pods back."""
+    more = f" and {refusal.pods - 1} more" if refusal.pods > 1 else ""
+    return f"{clock(refusal.at)} left {refusal.pod.name}{more} alone: {refusal.reason}"
+
+
+def paused(control: ControlChanged) -> str:
+    """An operator's pause, or its end."""
+    what = "paused by an operator" if control.paused else "resumed by an operator"
+    return f"{clock(control.at)} {what}{f': {control.reason}' if control.reason else ''}"
 
 
 def after_kill(decision: Planned, recommended: RequestsRecommended | None) -> bool:

@@ -4,6 +4,7 @@ import dataclasses
 import json
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,11 @@ from agents.demo import day_in_memory, kept_log
 from agents.demo.day_state import DayState
 from agents.demo.demo_settings import FASTER, Day
 from agents.settings import loading
-from schemas.outcomes import Action
+from schemas.decisions.pod_updates import UpdateRefused
+from schemas.outcomes import Action, ActionFinished, Result
+from streams.codec.event_codec import Codec
+from streams.log.file_log import FileLog
+from streams.topics import Topics
 
 
 @pytest.fixture(scope="module")
@@ -76,6 +81,45 @@ def test_why_names_the_pod_the_recommendation_and_the_outcome(
     assert "resize planned" in said
     assert "requests recommended" in said
     assert "the new amounts are in force" in said
+
+
+def kept(played: tuple[Path, DayState], topic: str) -> list[Any]:
+    topics = Topics("ullage", 2)
+    with FileLog(played[0].with_name("log.jsonl")) as log:
+        records = [r for p in range(2) for r in log.poll({(topics.wire(topic), p): 0}, limit=1_000_000)]
+    return [event for record in records if (event := Codec(topics).decode_or_none(record)) is not None]
+
+
+def test_the_day_has_a_pause_in_which_guards_hold_everything_back(played: tuple[Path, DayState]) -> None:
+    controls = [(each.paused, each.at) for each in kept(played, "control")]
+    begin, end = next(at for paused, at in controls if paused), controls[-1][1]
+    assert controls[-1][0] is False
+    decided = [each for each in kept(played, "pod-updates") if begin < each.at < end]
+    assert {each.guard for each in decided if isinstance(each, UpdateRefused)} >= {"paused"}
+    assert all(isinstance(each, UpdateRefused) for each in decided)
+    assert any("resumed by an operator" in line for line in played[1].actions)
+
+
+@pytest.mark.parametrize(
+    ("kind", "says"),
+    [
+        ("admitted", "memory limit"),
+        ("resized", "the new amounts are in force"),
+        ("evicted", "the cluster accepted the eviction"),
+        ("refused", "the updater has watched for"),
+    ],
+)
+def test_why_explains_a_pod_that_was_admitted_resized_evicted_or_left_alone(
+    played: tuple[Path, DayState], capsys: pytest.CaptureFixture[str], kind: str, says: str
+) -> None:
+    updates, outcomes = kept(played, "pod-updates"), kept(played, "outcomes")
+    done = {
+        each.action: each.subject.name for each in outcomes if isinstance(each, ActionFinished) and each.result is Result.DONE
+    }
+    refused = next(each.id for each in updates if isinstance(each, UpdateRefused) and each.guard == "warm-up")
+    asked = {"admitted": done[Action.PATCH], "resized": done[Action.RESIZE], "evicted": done[Action.EVICT], "refused": refused}
+    assert cli.run(["why", asked[kind], "--config", str(played[0])]) == 0
+    assert says in capsys.readouterr().out
 
 
 def test_why_of_nobody_is_a_sentence(played: tuple[Path, DayState], capsys: pytest.CaptureFixture[str]) -> None:
