@@ -61,12 +61,16 @@ class Candidate:
         return (*situation.priority.rank, situation.workload, pod.name, pod.uid)
 
 
+_Alike = dict[tuple[str | None, tuple[tuple[str, Amounts], ...]], UpdatePriority]
+"""Priorities by what a pod requests, which is the same for most pods of a workload."""
+
+
 class PriorityCache:
     """Remembers how far pods are from their recommendations while neither changes, which is nearly always."""
 
     def __init__(self) -> None:
         self._priorities: dict[str, tuple[PodRecord, NewestRecommendation, UpdatePriority]] = {}
-        self._advice: dict[str, tuple[NewestRecommendation, tuple[Advice, ...]]] = {}
+        self._advice: dict[str, tuple[NewestRecommendation, tuple[Advice, ...], _Alike]] = {}
 
     def of(self, pod: PodRecord, recommended: NewestRecommendation) -> UpdatePriority:
         """The priority of a pod."""
@@ -74,24 +78,30 @@ class PriorityCache:
         cached = self._priorities.get(uid)
         if cached is not None and cached[0] is pod and cached[1] is recommended:
             return cached[2]
-        containers = [Container(c.name, resource_lists.of_amounts(c.requests)) for c in pod.fact.containers]
-        seen = update_priority.observed(pod.fact.observed)
-        found = update_priority.priority(containers, self._advice_of(pod.fact.workload.key, recommended), seen)
+        advice, alike = self._advice_of(pod.fact.workload.key, recommended)
+        asked = pod.fact.observed, tuple((c.name, c.requests) for c in pod.fact.containers)
+        found = alike.get(asked)
+        if found is None:
+            containers = [Container(c.name, resource_lists.of_amounts(c.requests)) for c in pod.fact.containers]
+            found = update_priority.priority(containers, advice, update_priority.observed(pod.fact.observed))
+            alike[asked] = found
         self._priorities[uid] = (pod, recommended, found)
         return found
 
     def prune(self, live: ObjectTable[PodRecord], workloads: Collection[str]) -> None:
-        """Forget the pods and the workloads that are not among these, by uid and by key."""
-        self._priorities = {uid: cached for uid, cached in self._priorities.items() if uid in live}
-        self._advice = {workload: cached for workload, cached in self._advice.items() if workload in workloads}
+        """Forget the pods and the workloads that are not among these, by uid and by key, once there are more than these."""
+        if len(self._priorities) > len(live):
+            self._priorities = {uid: cached for uid, cached in self._priorities.items() if uid in live}
+        if len(self._advice) > len(workloads):
+            self._advice = {workload: cached for workload, cached in self._advice.items() if workload in workloads}
 
-    def _advice_of(self, workload: str, recommended: NewestRecommendation) -> tuple[Advice, ...]:
-        """The recommendation in exact amounts, which are the same for all pods of a workload."""
+    def _advice_of(self, workload: str, recommended: NewestRecommendation) -> tuple[tuple[Advice, ...], _Alike]:
+        """The recommendation in exact amounts, which are the same for all pods of a workload, and what it means for some."""
         cached = self._advice.get(workload)
         if cached is None or cached[0] is not recommended:
-            cached = recommended, tuple(map(resource_lists.of_recommendation, recommended.containers))
+            cached = recommended, tuple(map(resource_lists.of_recommendation, recommended.containers)), {}
             self._advice[workload] = cached
-        return cached[1]
+        return cached[1], cached[2]
 
 
 def candidate(situation: PodSituation) -> Candidate | None:

@@ -50,8 +50,8 @@ class UpdateConstraints:
         """A chunk was loaded."""
         self._scaled = None
 
-    def ingest(self, event: Event) -> None:
-        """Take a fact in; others are passed over."""
+    def ingest(self, event: Event) -> bool:
+        """Take a fact in; others are passed over. Whether it may change which pods need a change."""
         match event:
             case ReplicaControllerChanged():
                 self.controllers.upsert(_controller(event), ConfiguredReplicas(event.replicas))
@@ -67,6 +67,7 @@ class UpdateConstraints:
                 self.webhooks.upsert(event.cluster, WebhookState(event.alive, event.reason))
             case _:
                 pass
+        return isinstance(event, HpaTargetChanged | HpaTargetRemoved)
 
     def scaled_by(self, workload: str) -> frozenset[str]:
         """The resources by which HPAs scale a workload."""

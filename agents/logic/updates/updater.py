@@ -17,6 +17,7 @@ from agents.logic.guards.shared_guards import Objection
 from agents.logic.stage_rules import StageRules
 from agents.logic.updates import plan_builder
 from agents.logic.updates.candidate import Candidate, PodSituation, PriorityCache, candidate, without
+from agents.logic.updates.quiet_workloads import NEVER, QuietWorkloads, calm_until
 from agents.logic.updates.update_guards import ClusterSituation, first_objection
 from agents.logic.updates.update_refusals import IntervalRefusals
 from agents.logic.updates.update_settings import SettingsCache, UpdateRules, UpdateSettings
@@ -94,7 +95,7 @@ class Updater(PartedState):
         self.policies = Policies(settings.recommender)
         self.clusters = UpdaterState(self.policies)
         self.turns: ObjectTable[TurnsTaken] = ObjectTable("marks", TurnsTaken, 1)
-        self._priorities, self._settings = PriorityCache(), SettingsCache(settings)
+        self._priorities, self._settings, self._quiet = PriorityCache(), SettingsCache(settings), QuietWorkloads()
         super().__init__(*self.policies.tables(), self.turns, *self.clusters.tables(), self.rules.table)
 
     def step(self, turn: Turn) -> Sequence[Decided]:
@@ -158,14 +159,19 @@ class Updater(PartedState):
 
     def candidates(self, *, fresh: bool = False) -> Iterator[ClusterCandidates]:
         """The pods to change now of each cluster that has some; `fresh` as if nothing had been planned for any of them yet."""
+        self._quiet.follow(self.clusters.changed)
         taken = self.turns.get("") or TurnsTaken(0, 0)
         workloads: dict[str, list[str]] = {}
         for workload in sorted(self.clusters.pods_of) if self.policies else ():
             workloads.setdefault(cluster_of(workload), []).append(workload)
         for cluster, names in workloads.items():
-            found = [each for workload in names for each in self._candidates(workload, taken.turn, fresh=fresh)]
+            now = taken.turn
+            loud = (workload for workload in names if not self._quiet.holds(workload, now))
+            found = [each for workload in loud for each in self._candidates(workload, now, fresh=fresh)]
             if found:
-                counts = {workload: self._count(workload, taken.turn, fresh=fresh) for workload in names}
+                counts = {workload: self._count(workload) for workload in names}
+                if not fresh:
+                    self._count_plans(counts, now)
                 total, namespaces = Headcount(), dict[str, Headcount]()
                 for workload, count in counts.items():
                     total.add(count)
@@ -207,19 +213,25 @@ class Updater(PartedState):
         policy = self.policies.of(workload)
         recommended = None if policy is None else self.clusters.wanted(workload, now)
         if policy is None or recommended is None:
+            self._quiet.enter(workload, NEVER)
             return []
-        found, settings = [], self._settings.of(policy.policy.guards)
+        found, until, settings = [], NEVER, self._settings.of(policy.policy.guards)
         yields = settings.honor_hpas and recommended.reverted is None
         left = self.clusters.constraints.scaled_by(workload) if yields else frozenset()
         for uid, pod in sorted(self.clusters.pods_of[workload].items()):
-            history = self._history(uid, fresh=fresh)
-            if pod.fact.phase in _ENDED or history.has_plan(now):
+            if pod.fact.phase in _ENDED:
                 continue
             priority = self._priorities.of(pod, recommended)
+            calm = 0 if left else calm_until(pod, recommended, priority, settings)
+            until = min(until, calm)
+            history = self._history(uid, fresh=fresh) if calm <= now else NO_HISTORY
+            if calm > now or history.has_plan(now):
+                continue
             situation = PodSituation(now, workload, pod, recommended, policy, history, priority, settings)
             each = without(situation, left) if left else candidate(situation)
             if each is not None:
                 found.append(each)
+        self._quiet.enter(workload, until)
         return found
 
     def _configured(self, workload: str, count: Headcount) -> int:
@@ -233,15 +245,23 @@ class Updater(PartedState):
         history = self.clusters.histories.get(uid) or NO_HISTORY
         return replace(history, plan=None, acted=None) if fresh else history
 
-    def _count(self, workload: str, now: int, *, fresh: bool) -> Headcount:
+    def _count(self, workload: str) -> Headcount:
         """Count the pods of a workload."""
-        count = Headcount()
-        for uid, pod in self.clusters.pods_of[workload].items():
-            if pod.fact.phase not in _ENDED:
-                running = pod.fact.phase is PodPhase.RUNNING
-                acting = self._history(uid, fresh=fresh).has_plan(now)
-                count.count(running=running, acting=acting)
+        count = self._quiet.counted(workload)
+        if count is None:
+            count = Headcount()
+            for pod in self.clusters.pods_of[workload].values():
+                if pod.fact.phase not in _ENDED:
+                    count.count(running=pod.fact.phase is PodPhase.RUNNING, acting=False)
+            self._quiet.count(workload, count)
         return count
+
+    def _count_plans(self, counts: Mapping[str, Headcount], now: int) -> None:
+        """Count the running pods with an open plan."""
+        for uid, history in self.clusters.histories.items():
+            pod = self.clusters.pods.get(uid) if history.has_plan(now) else None
+            if pod is not None and pod.fact.phase is PodPhase.RUNNING and pod.fact.workload.key in counts:
+                counts[pod.fact.workload.key].acting += 1
 
     def _remember(self, planned: Candidate, plan: ResizePlanned | EvictionPlanned) -> None:
         situation = planned.situation

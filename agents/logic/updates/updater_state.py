@@ -127,6 +127,19 @@ class LastPodFact:
     seen: int
 
 
+@dataclass(slots=True)
+class ChangedWorkloads:
+    """The workloads of which something changed since somebody asked: `keys`, or `all` by a policy that names many, or an HPA."""
+
+    keys: set[str] = field(default_factory=set)
+    all: bool = True
+
+    def clear(self) -> None:
+        """Somebody has asked."""
+        self.keys.clear()
+        self.all = False
+
+
 NO_HISTORY = PodHistory()
 NONE_REFUSED = RefusedPods()
 
@@ -148,6 +161,7 @@ class UpdaterState:
         self._deferred: dict[str, tuple[DeferredRecords, int]] = {}
         """Recommendations that are newer than all before, by workload; entered when somebody asks for them."""
         self._pods_of: dict[str, dict[str, PodRecord]] | None = None
+        self.changed = ChangedWorkloads()
 
     def tables(self) -> tuple[StatePart, ...]:
         """All tables but those of the policies."""
@@ -158,6 +172,7 @@ class UpdaterState:
         """A chunk was loaded, so the indexes must be built again."""
         self._pods_of = None
         self.constraints.loaded()
+        self.changed.all = True
 
     @property
     def pods_of(self) -> dict[str, dict[str, PodRecord]]:
@@ -171,7 +186,7 @@ class UpdaterState:
     def ingest(self, turn: Turn) -> None:
         """Take in the records of a turn, input by input."""
         for recorded in turn.of("policies"):
-            self.policies.take(recorded)
+            self._policy_changed(self.policies.take(recorded))
             self._ingest_revert(recorded)
         for recorded in turn.of("control"):
             if isinstance(recorded.event, ControlChanged):
@@ -180,6 +195,7 @@ class UpdaterState:
             self._ingest_fact(recorded, turn.number)
         for part in turn.parts("recommendations-by-cluster"):
             if isinstance(part, DeferredRecords):
+                self.changed.keys.update(part.subjects)
                 self._deferred.update(zip(part.subjects, ((part, position) for position in range(len(part))), strict=True))
             else:
                 self._ingest_recommendation(part)
@@ -201,8 +217,15 @@ class UpdaterState:
         revert = self.reverts.get(workload)
         return self.recommendation(workload) if revert is None else revert.recommendation(now)
 
+    def _policy_changed(self, targets: frozenset[str]) -> None:
+        if "*" in targets:
+            self.changed.all = True
+        self.changed.keys |= targets
+
     def _ingest_revert(self, recorded: Recorded) -> None:
         event = recorded.event
+        if isinstance(event, RevertRequested | RevertEnded):
+            self.changed.keys.add(event.workload.key)
         if isinstance(event, RevertRequested):
             self.reverts.upsert(event.workload.key, RevertRecord(event, recorded.place))
         elif isinstance(event, RevertEnded):
@@ -215,7 +238,8 @@ class UpdaterState:
         elif isinstance(event, PodDeleted):
             self._remove_pod(event.pod.uid)
         else:
-            self.constraints.ingest(event)
+            if self.constraints.ingest(event):
+                self.changed.all = True
             return
         self.facts.upsert(event.workload.cluster, LastPodFact(now))
 
@@ -226,6 +250,7 @@ class UpdaterState:
         pod = PodRecord(replace(event, labels={}), place)
         self._remove_from_index(uid)  # the source may have found a better owner since
         self.pods_of.setdefault(event.workload.key, {})[uid] = pod
+        self.changed.keys.add(event.workload.key)
         self.pods.upsert(uid, pod)
         history = self.histories.get(uid) or NO_HISTORY
         resizing = None if event.resize is ResizeState.NONE else (history.resizing or now)
@@ -258,6 +283,7 @@ class UpdaterState:
         known, by_workload = self.pods.get(uid), self.pods_of
         if known is not None:
             pods = by_workload[known.fact.workload.key]
+            self.changed.keys.add(known.fact.workload.key)
             del pods[uid]
             if not pods:
                 del by_workload[known.fact.workload.key]
@@ -287,6 +313,7 @@ class UpdaterState:
             return
         key, turn = event.workload.key, times.nearest_ms(event.at)  # the time of a decision is the time of its turn
         known = self.recommended.get(key)
+        self.changed.keys.add(key)
         if known is None or turn > known.turn:
             kill = event.last_oom
             oom = (None, "", "") if kill is None else (kill.at, kill.pod.uid, kill.container)
