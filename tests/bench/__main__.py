@@ -14,7 +14,18 @@ from pathlib import Path
 import numpy as np
 
 from streams.broker import Broker, BrokerSettings
-from tests.bench import hostile_tenant, measure, node_scaling, present, reading, recorded, replicas, vertical, webhook
+from tests.bench import (
+    hostile_tenant,
+    measure,
+    node_scaling,
+    present,
+    reading,
+    recorded,
+    replicas,
+    updater_pass,
+    vertical,
+    webhook,
+)
 from tests.bench.measure import Site
 
 
@@ -132,6 +143,7 @@ async def main(only: int | None, profile: str | None) -> Results:
         vertical.measure(partial(put, results), only or max(vertical.COUNTS))
     if not profile and only is None:
         node_scaling.measure(partial(put, results))
+        updater_pass.measure(partial(put, results))
     return results
 
 
