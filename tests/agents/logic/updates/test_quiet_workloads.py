@@ -15,6 +15,7 @@ from schemas.facts.pods import PodDeleted, PodPhase
 from schemas.names import Amounts, Workload
 from schemas.outcomes import ActionFinished, Result
 from schemas.policies.control import ControlChanged, Mode
+from schemas.policies.guard_overrides import GuardOverrides
 from schemas.policies.reverts import RevertEnded, RevertRequested
 from schemas.policies.vertical import UpdateMode, VerticalPolicyChanged
 from schemas.units import Seconds
@@ -47,7 +48,8 @@ def policies(chance: random.Random, number: int) -> list[Any]:
     target = chance.choice((workload.key, "demo/web/*"))
     asked = {"app": Amounts(0.9, GIB)}  # type: ignore[arg-type]  # units
     reverts = (RevertRequested(when(number), workload, when(number), asked, {}, "so"), RevertEnded(when(number), workload))
-    return [chance.choice((VerticalPolicyChanged(when(number), target, "2", mode), *reverts))]
+    guards = GuardOverrides(lifetime=Seconds(chance.choice((300.0, 6000.0))), threshold=chance.choice((0.01, 0.5)))  # type: ignore[arg-type]  # a share
+    return [chance.choice((VerticalPolicyChanged(when(number), target, "2", mode, guards=guards), *reverts))]
 
 
 def others(chance: random.Random, number: int) -> list[Any]:
@@ -75,9 +77,9 @@ def test_a_stage_that_remembers_what_is_quiet_decides_as_one_that_remembers_noth
         number = START + minute * MINUTE
         taken = turn(
             number,
-            policies=policies(chance, number) if chance.random() < 0.1 else [],
+            policies=policies(chance, number) if chance.random() < 0.3 else [],
             pod_changes_by_cluster=[seen(chance, number)] * (chance.random() < 0.6)
-            + (others(chance, number) if chance.random() < 0.1 else []),
+            + (others(chance, number) if chance.random() < 0.3 else []),
             recommendations_by_cluster=[recommended(chance, number)] * (chance.random() < 0.4),
             outcomes=outcomes,
         )
