@@ -96,3 +96,17 @@ def _outcome(plan: Any, result: Result) -> ActionFinished:
     action = "resize" if hasattr(plan, "requests") else "evict"
     finished = ActionFinished("o", plan.at, plan.id, action, result, "so", plan.subject)  # type: ignore[arg-type]  # its value
     return replace(finished, subject=plan.subject)
+
+
+def test_a_policy_of_one_workload_wakes_it_up() -> None:
+    stage, workload = Updater(SETTINGS, 0), WORKLOADS[0]
+    low, target, high = (Amounts(cores, GIB) for cores in (0.5, 0.8, 1.5))  # type: ignore[arg-type]  # units
+    container = ContainerRecommendation("app", low, target, high, target)
+    given = RequestsRecommended(f"recommender/0/{START}/requests/{workload.key}", when(START), workload, (container,), {})
+    control = ControlChanged(when(START), "demo", Mode.APPLY, budget=1.0)  # type: ignore[arg-type]  # a share
+    facts = [pod("a", START, workload=workload)]
+    every = VerticalPolicyChanged(when(START), "*", "1")
+    stage.step(turn(START, policies=[every], control=[control], pod_changes_by_cluster=facts, recommendations_by_cluster=[given]))
+    assert stage.step(turn(START + MINUTE)) == []
+    sooner = replace(every, target=workload.key, guards=GuardOverrides(lifetime=Seconds(60.0)))
+    assert len(stage.step(turn(START + 2 * MINUTE, policies=[sooner]))) == 1
