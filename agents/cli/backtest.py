@@ -14,8 +14,8 @@ Recording = Annotated[
     ),
 ]
 Form = Annotated[
-    Literal["table", "json", "csv", "parquet", "md", "html"],
-    Parameter(name=("--format", "-o", "-f"), help="For people (`table`, `md`, `html`) or for programs."),
+    Literal["table", "json", "yaml", "csv", "parquet", "md", "html"],
+    Parameter(name=("--output", "-o", "--format", "-f"), help="For people (`table`, `md`, `html`) or for programs."),
 ]
 Prices = Annotated[
     Path | None, Parameter(help="A CSV file with `cpu,PRICE` a core-hour, `memory,PRICE` a GiB-hour and `currency,EUR`.")
@@ -54,10 +54,11 @@ def backtest(  # noqa: PLR0913  # the flags of a command
 
     No broker needed. Try other settings with `--set vertical.target_cpu_percentile=0.97` and compare, or give several policies.
     """
-    if not policy and output in {"table", "json"} and max_regression is None and fileoutput is None:
+    single = not policy and max_regression is None and fileoutput is None
+    if single and (output == "table" or output == "json" or output == "yaml"):  # noqa: PLR1714  # mypy follows no `in`
         from agents.inspect import backtest_command
 
-        return backtest_command.run(given(common).settings(), file, max_oom=max_oom, as_json=output == "json")
+        return backtest_command.run(given(common).settings(), file, max_oom=max_oom, form=output)
     from agents.inspect import comparison_command as command
 
     options, share = given(common), None if max_regression is None else command.regression_of(max_regression)

@@ -5,21 +5,21 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from agents.cli.options import CommonOptions, given
+from agents.cli.options import CommonOptions, Output, given
 
 app = App(name="checkpoints", help="Look at the usage history of VPAs, or hand it to a stock VPA recommender.")
 Vpa = Annotated[str, Parameter(help="Only of VPAs whose NAMESPACE/NAME matches this pattern, as `'shop/*'`.")]
 
 
 @app.command
-def show(*, vpa: Vpa = "*", common: CommonOptions | None = None) -> None:
+def show(*, vpa: Vpa = "*", output: Output = "table", common: CommonOptions | None = None) -> None:
     """Print a line for each container of a VPA: samples, first and last, and the weights behind CPU and memory.
 
     Read from the newest checkpoints of the workers; nothing is replayed.
     """
     from agents.inspect import checkpoints
 
-    checkpoints.show(given(common).settings(), vpa)
+    checkpoints.show(given(common).settings(), vpa, output)
 
 
 @app.command

@@ -1,9 +1,9 @@
 """`ullage doctor`: is everything here that Ullage needs, and if not, what to do."""
 
-from agents.cli.options import CommonOptions, given
+from agents.cli.options import CommonOptions, Output, given
 
 
-def doctor(*, common: CommonOptions | None = None) -> int:
+def doctor(*, output: Output = "table", common: CommonOptions | None = None) -> int:
     """Check Python, Java, Kafka's jars, broker, topics, disk, settings and the cluster; each line says what to do.
 
     Of the cluster: whether it answers, what each component may do there, CRDs, metrics API, webhook, clock, its name in the log.
@@ -11,4 +11,4 @@ def doctor(*, common: CommonOptions | None = None) -> int:
     """
     from agents.inspect import doctor as command
 
-    return command.run(given(common).settings)
+    return command.run(given(common).settings, output)

@@ -10,7 +10,9 @@ from agents.cli.pause import Cluster
 
 def plan(
     *,
-    output: Annotated[Literal["table", "json"], Parameter(name=("--output", "-o"), help="For people or for programs.")] = "table",
+    output: Annotated[
+        Literal["table", "json", "yaml"], Parameter(name=("--output", "-o"), help="For people or for programs.")
+    ] = "table",
     at: At = None,
     cluster: Cluster = None,
     common: CommonOptions | None = None,
@@ -18,4 +20,4 @@ def plan(
     """Say what would be done now: pods resized in place, restarted, and left alone, and why. Reads the log only, in any mode."""
     from agents.inspect import plan as command
 
-    command.run(given(common).settings(cluster__name=cluster, log__at=at), as_json=output == "json")
+    command.run(given(common).settings(cluster__name=cluster, log__at=at), form=output)

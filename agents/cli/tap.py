@@ -18,8 +18,11 @@ def tap(  # noqa: PLR0913  # the flags of a command
     kind: Annotated[str | None, Parameter(name="--type", help="Only events of this type, as `EvictionPlanned`.")] = None,
     limit: Annotated[int | None, Parameter(help="Stop after this many records.")] = None,
     output: Annotated[
-        Literal["pretty", "jsonl"], Parameter(name=("--output", "-o"), help="For people or for programs.")
-    ] = "pretty",
+        Literal["table", "json", "pretty", "jsonl"],
+        Parameter(
+            name=("--output", "-o"), help="For people (`table`), or a line of JSON a record; `pretty` and `jsonl` are the same."
+        ),
+    ] = "table",
     ticks: Annotated[bool, Parameter(help="Show ticks too.")] = False,
     common: CommonOptions | None = None,
 ) -> None:
@@ -27,4 +30,4 @@ def tap(  # noqa: PLR0913  # the flags of a command
     from agents.inspect import tap as command
 
     wanted = command.RecordFilter(key=key, kind=kind, limit=limit, ticks=ticks)
-    command.run(given(common).settings(), topic, begin=begin, follow=follow, wanted=wanted, pretty=output == "pretty")
+    command.run(given(common).settings(), topic, begin=begin, follow=follow, wanted=wanted, pretty=output in {"table", "pretty"})

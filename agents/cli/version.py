@@ -1,17 +1,23 @@
 """`ullage version`."""
 
+from agents.cli.options import Output
 from agents.processes.output import data
 
 
-def version() -> None:
+def version(*, output: Output = "table") -> None:
     """Print the versions of Ullage, Python, Faust and the two Kafka clients."""
     import platform
     from importlib import metadata
 
-    data(f"ullage {number()}")
-    data(f"python {platform.python_version()}")
-    for name in ("faust-streaming", "aiokafka", "kafka-python"):
-        data(f"{name} {metadata.version(name)}")
+    from agents.inspect import output_table
+
+    versions = {"ullage": number(), "python": platform.python_version()}
+    versions |= {name: metadata.version(name) for name in ("faust-streaming", "aiokafka", "kafka-python")}
+    if output != "table":
+        output_table.print_rows(output, [{"name": name, "version": version} for name, version in versions.items()])
+        return
+    for name, version in versions.items():
+        data(f"{name} {version}")
 
 
 def number() -> str:

@@ -1,11 +1,14 @@
 """Runs `ullage backtest`: takes a trace or a kept log through the stages, prints the score card, and applies the gate."""
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 import orjson
 
 from agents.backtest import backtest
 from agents.backtest.backtest import ScoreCard
+from agents.inspect import output_table
 from agents.pipeline import stages
 from agents.processes.output import data, note
 from agents.processes.signals import stoppable
@@ -17,12 +20,12 @@ from streams.sources.traces import Trace
 GATE = 3
 
 
-def run(settings: Settings, file: Path, *, max_oom: int | None, as_json: bool) -> int:
+def run(settings: Settings, file: Path, *, max_oom: int | None, form: Literal["table", "json", "yaml"]) -> int:
     """Print the score card; returns 3 when it counts more OOM kills than `max_oom`, else 0."""
     garbage_collector.relax()
     with stoppable():
         card = _of_log(recorded_log.reading(settings, file)) if recorded_log.is_log(file) else _of_trace(settings, file)
-    for line in [orjson.dumps(card).decode()] if as_json else backtest.lines(card):
+    for line in backtest.lines(card) if form == "table" else _for_programs(form, card):
         data(line)
     if max_oom is not None and card.gated_kills > max_oom:
         kills = card.kills
@@ -33,6 +36,13 @@ def run(settings: Settings, file: Path, *, max_oom: int | None, as_json: bool) -
         )
         return GATE
     return 0
+
+
+def _for_programs(form: Literal["json", "yaml"], card: ScoreCard) -> Iterator[str]:
+    if form == "json":  # in one line, for logs and pipes
+        yield orjson.dumps(card).decode()
+    else:
+        yield from output_table.document(form, card)
 
 
 def _of_log(settings: Settings) -> ScoreCard:

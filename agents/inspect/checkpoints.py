@@ -14,6 +14,8 @@ from msgspec import MsgspecError
 
 from agents.engine import checkpoint_selection
 from agents.engine.checkpoint_selection import StoredState
+from agents.inspect import output_table
+from agents.inspect.output_table import OutputForm, Row
 from agents.logic.vertical import checkpoint_export
 from agents.logic.vertical.container_index import ContainerIndex
 from agents.logic.vertical.recommender_stage import NAME, Recommender
@@ -34,12 +36,28 @@ from streams.log_range import last_records
 from streams.topics import changelog_topic
 
 
-def show(settings: Settings, vpa: str) -> None:
+def show(settings: Settings, vpa: str, form: OutputForm = "table") -> None:
     """Print a line for each container of a VPA."""
+    if form != "table":
+        output_table.print_rows(form, [_row(kept) for kept in _matching(settings, vpa)])
+        return
     for kept in _matching(settings, vpa):
         span = f"{_minute(kept.first)} to {_minute(kept.last)}" if kept.count else "no CPU sample"
         weights = f"weight cpu {kept.cpu.total:.4g} memory {kept.memory.total:.4g}"
         data(f"{kept.workload.namespace}/{kept.vpa}  {kept.container}  {kept.count} samples  {span}  {weights}")
+
+
+def _row(kept: CheckpointSeen) -> Row:
+    return {
+        "namespace": kept.workload.namespace,
+        "vpa": kept.vpa,
+        "container": kept.container,
+        "samples": kept.count,
+        "first": _minute(kept.first) if kept.count else None,
+        "last": _minute(kept.last) if kept.count else None,
+        "cpu_weight": kept.cpu.total,
+        "memory_weight": kept.memory.total,
+    }
 
 
 def export(settings: Settings, to: Path | None, vpa: str) -> int:
@@ -57,11 +75,20 @@ def export(settings: Settings, to: Path | None, vpa: str) -> int:
 
 
 def _matching(settings: Settings, vpa: str) -> Iterator[CheckpointSeen]:
-    """The checkpoints of this cluster's VPAs that match the pattern."""
+    """The checkpoints of this cluster's VPAs that match the pattern. Raises BadInput when there is none, with those there are."""
+    others: set[str] = set()
+    matched = False
     with stoppable(), log_factory.answering_log(settings) as log:
         for kept in checkpoints(log, settings):
-            if kept.workload.cluster == settings.cluster.name and fnmatchcase(f"{kept.workload.namespace}/{kept.vpa}", vpa):
+            name = f"{kept.workload.namespace}/{kept.vpa}"
+            if kept.workload.cluster == settings.cluster.name and fnmatchcase(name, vpa):
+                matched = True
                 yield kept
+            else:
+                others.add(name if kept.workload.cluster == settings.cluster.name else f"{name} of '{kept.workload.cluster}'")
+    if not matched:
+        known = f"; there are, among {len(others)}: {', '.join(sorted(others)[:5])}" if others else ""
+        raise BadInput(f"no worker remembers a VPA of cluster '{settings.cluster.name}' that matches --vpa '{vpa}'{known}")
 
 
 def _put(api: Api, pace: RateLimit, kept: CheckpointSeen) -> bool:

@@ -13,7 +13,7 @@ from agents.inspect.output_table import Row
 from agents.processes.output import data, note
 from streams.errors import BadInput
 
-ComparisonForm = Literal["table", "json", "csv", "parquet", "md", "html"]
+ComparisonForm = Literal["table", "json", "yaml", "csv", "parquet", "md", "html"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +47,8 @@ def _lines(form: ComparisonForm, what: PrintedComparison) -> Iterator[str]:
     match form:
         case "json":
             yield orjson.dumps(what.whole).decode()
+        case "yaml":
+            yield from output_table.document("yaml", what.whole)
         case "csv":
             yield from output_table.lines("csv", what.rows, what.exact)
         case "html":

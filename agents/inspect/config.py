@@ -1,13 +1,21 @@
 """Runs `ullage config show`: every setting, its value, and where the value comes from."""
 
+from agents.inspect import output_table
+from agents.inspect.output_table import OutputForm
 from agents.processes.output import data
 from agents.settings.docs import describe
 from agents.settings.loading import LoadedSettings
 
 
-def show(loaded: LoadedSettings, *, origin: bool, explain: bool) -> None:
-    """Print one line for each setting, with its origin and its description on request."""
+def show(loaded: LoadedSettings, form: OutputForm, *, origin: bool, explain: bool) -> None:
+    """Print one line for each setting, with its origin and its description on request; programs get both."""
     texts = {name: text for name, _, text in describe()}
+    if form != "table":
+        rows = [
+            {"name": name, "value": value, "origin": str(place), "text": texts[name]} for name, value, place in loaded.shown()
+        ]
+        output_table.print_rows(form, rows)
+        return
     for name, value, place in loaded.shown():
         data(f"{name} = {value}" + (f"  # {place}" if origin else ""))
         if explain:

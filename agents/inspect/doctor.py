@@ -10,8 +10,9 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from agents.inspect import cluster_checks
+from agents.inspect import cluster_checks, output_table
 from agents.inspect.doctor_check import DoctorCheck
+from agents.inspect.output_table import OutputForm
 from agents.processes.output import data
 from agents.settings.tree import Settings
 from streams.errors import BadInput, UllageError
@@ -23,9 +24,15 @@ _NAMES = 9
 """Characters of a check's name."""
 
 
-def run(load: Callable[[], Settings]) -> int:
+def run(load: Callable[[], Settings], form: OutputForm = "table") -> int:
     """Print a line for each check, with its fix. Returns 1 when a check failed, else 0."""
     failed = False
+    if form != "table":
+        checks = list(all_checks(load))
+        output_table.print_rows(
+            form, [{"check": each.name, "level": each.level, "finding": each.finding, "fix": each.fix} for each in checks]
+        )
+        return int(any(each.level == "fail" for each in checks))
     for check in all_checks(load):
         data(f"{check.level:<4}  {check.name:<{_NAMES}} {check.finding}")
         if check.fix:

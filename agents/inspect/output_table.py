@@ -11,6 +11,8 @@ from typing import Literal
 
 import orjson
 
+from agents.processes.output import data
+
 OutputForm = Literal["table", "json", "yaml", "csv", "md"]
 Row = Mapping[str, object]
 
@@ -28,6 +30,20 @@ def lines(form: OutputForm, shown: Sequence[Row], exact: Sequence[Row], columns:
             yield from _markdown(shown, columns)
         case "table":
             yield from _aligned(shown, columns)
+
+
+def print_rows(form: OutputForm, rows: Sequence[Row], columns: Sequence[str] = ()) -> None:
+    """Print rows whose values are the same for people and for programs."""
+    for line in lines(form, rows, rows, columns):
+        data(line)
+
+
+def document(form: Literal["json", "yaml"], value: object) -> Iterator[str]:
+    """The lines of one object for programs."""
+    if form == "json":
+        yield from orjson.dumps(value, option=orjson.OPT_INDENT_2).decode().splitlines()
+    else:
+        yield from _dumped(orjson.loads(orjson.dumps(value)))
 
 
 def _columns(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
@@ -61,10 +77,14 @@ def _csv(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _yaml(rows: Sequence[Row]) -> Iterator[str]:
+    yield from _dumped([dict(row) for row in rows])
+
+
+def _dumped(value: object) -> Iterator[str]:
     import yaml
 
     dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-    yield from yaml.dump([dict(row) for row in rows], Dumper=dumper, sort_keys=False).splitlines()
+    yield from yaml.dump(value, Dumper=dumper, sort_keys=False).splitlines()
 
 
 def _text(value: object) -> str:

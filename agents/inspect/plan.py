@@ -3,10 +3,11 @@
 The updater's own state and guards say it, so it agrees with what agents would decide. Nothing is written anywhere.
 """
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal
 
+from agents.inspect import output_table
 from agents.inspect.newest_state import newest_state
 from agents.logic.updates import candidate as candidates
 from agents.logic.updates.pending_updates import PodOutlook, outlook
@@ -28,15 +29,15 @@ from streams.log_context import LogContext
 _VERB = {Action.RESIZE: "resized in place", Action.EVICT: "restarted"}
 
 
-def run(settings: Settings, *, as_json: bool) -> None:
+def run(settings: Settings, *, form: Literal["table", "json", "yaml"]) -> None:
     """Print the plan for the cluster of the settings."""
     updater = newest_updater(settings)
     cluster = settings.cluster.name
     held = updater.clusters.control.get(cluster)
     control = None if held is None else held.event
     pods = list(outlook(updater, cluster))
-    shown = json.dumps(_object(cluster, control, updater.turn, pods), indent=2).splitlines() if as_json else None
-    for line in shown or _lines(cluster, control, updater.turn, pods):
+    whole = _object(cluster, control, updater.turn, pods)
+    for line in _lines(cluster, control, updater.turn, pods) if form == "table" else output_table.document(form, whole):
         data(line)
 
 

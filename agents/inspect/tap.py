@@ -21,6 +21,8 @@ from streams.log.log_port import Log, Record
 from streams.topics import Topics
 
 _UNITS_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_MOST_COPIES = 10_000
+"""Records whose copies in other partitions are recognised; copies come close to one another."""
 _AGO = re.compile(r"(\d+)([smhd])")
 
 
@@ -92,10 +94,20 @@ def _first_after(log: Log, topic: str, partition: int, moment_ms: int) -> int:
 
 
 def _lines(records: Iterator[Record], codec: Codec, wanted: RecordFilter, *, pretty: bool) -> Iterator[list[str]]:
-    for record in records:
+    for record in _without_copies(records):
         kind, lines = _read(record, codec)
         if wanted.matches(record, kind):
             yield [_heading(record, kind), *lines] if pretty else [_json(record, kind)]
+
+
+def _without_copies(records: Iterator[Record]) -> Iterator[Record]:
+    """Records that every partition has are shown once, as the partition that came first has them."""
+    first: dict[tuple[bytes | None, bytes | None], int] = {}
+    for record in records:
+        if first.setdefault((record.key, record.value), record.partition) == record.partition:
+            yield record
+        if len(first) > _MOST_COPIES:
+            first.pop(next(iter(first)))
 
 
 def _read(record: Record, codec: Codec) -> tuple[str, list[str]]:

@@ -97,8 +97,10 @@ def test_show_has_a_line_for_each_container_of_a_vpa_that_is_ours(desk: Desk, ca
     assert desk.run("checkpoints", "show") == 0
     line = "web/api  app  10 samples  2026-01-01 00:01 to 2026-01-01 00:10  weight cpu 1.003 memory 0"
     assert capsys.readouterr().out.splitlines() == [line]
-    assert desk.run("checkpoints", "show", "--vpa", "shop/*") == 0
-    assert capsys.readouterr().out == ""
+    assert desk.run("checkpoints", "show", "--vpa", "shop/*") == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "no worker remembers a VPA of cluster 'demo' that matches --vpa 'shop/*'; there are, among 1: web/api" in said.err
 
 
 @pytest.mark.parametrize("name", ["kept.yaml", "kept.json"])
