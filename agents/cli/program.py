@@ -27,6 +27,7 @@ from agents.cli import (
     tap,
     timeline,
     topics,
+    up,
     version,
     why,
     why_not,
@@ -43,6 +44,7 @@ app = App(
 )
 for command in (
     demo.demo,
+    up.up,
     broker.broker,
     topics.app,
     worker.worker,

@@ -12,12 +12,12 @@ from pathlib import Path
 from urllib import request
 from urllib.error import URLError
 
-from agents.demo.child_processes import ChildProcess, ChildProcesses
 from agents.demo.day_state import DayState
 from agents.demo.demo_settings import Day, opening
 from agents.demo.log_watcher import LogWatcher
 from agents.demo.operators_pause import OperatorsPause
 from agents.pipeline import stage_names, ticked_topics
+from agents.processes.child_processes import ChildProcess, ChildProcesses
 from agents.settings import loading
 from streams.admin import topic_admin
 from streams.broker.preflight import free_ports

@@ -1,6 +1,6 @@
 """Runs `ullage recommendations`: what every container requests and should request, the largest saving first. Reads only."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from agents.inspect import output_table, recommendation_table
 from agents.inspect.output_table import OutputForm, Row
@@ -34,15 +34,25 @@ def run(settings: Settings, namespaces: Sequence[str], form: OutputForm, limit: 
     with log_factory.answering_log(settings) as log:
         context = LogContext.of(log, topics, settings.cluster.name)
         source_reports.require_cluster(context, context.cluster)
-        tick = OperatorLog(context).newest_tick()
-        rows = (
-            [] if tick is None else recommendation_table.read(context, tick.at, namespaces, heartbeat=settings.vertical.heartbeat)
-        )
+        rows = read(context, settings, namespaces)
+    for line in lines(rows, form, limit):
+        data(line)
+    note(summary(rows, settings.cluster.name))
+
+
+def read(context: LogContext, settings: Settings, namespaces: Sequence[str] = ()) -> Sequence[RecommendedContainer]:
+    """The rows of the context's cluster at the newest tick."""
+    tick = OperatorLog(context).newest_tick()
+    if tick is None:
+        return []
+    return recommendation_table.read(context, tick.at, namespaces, heartbeat=settings.vertical.heartbeat)
+
+
+def lines(rows: Sequence[RecommendedContainer], form: OutputForm, limit: int | None = None) -> Iterator[str]:
+    """The lines to print."""
     shown = rows[:limit]
     columns = (*_COLUMNS, *_LAST)
-    for line in output_table.lines(form, [_shown(row) for row in shown], [_exact(row) for row in shown], columns):
-        data(line)
-    note(_summary(rows, settings.cluster.name))
+    return output_table.lines(form, [_shown(row) for row in shown], [_exact(row) for row in shown], columns)
 
 
 def _shown(row: RecommendedContainer) -> Row:
@@ -95,7 +105,8 @@ def _memory(amounts: Amounts) -> str:
     return f"-{describe.amount(memory=-memory)}" if memory < 0 else describe.amount(memory=memory)
 
 
-def _summary(rows: Sequence[RecommendedContainer], cluster: str) -> str:
+def summary(rows: Sequence[RecommendedContainer], cluster: str) -> str:
+    """One sentence on all rows."""
     if not rows:
         return (
             f"nothing is recommended for cluster '{cluster}' yet: `ullage status` says what is waited for. "

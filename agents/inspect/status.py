@@ -1,6 +1,7 @@
 """Runs `ullage status`. Everything it prints comes from the log, nothing from a process, and only ends of the log are read."""
 
 import time
+from collections.abc import Iterator, Sequence
 
 from agents.inspect import output_table, status_rows, waiting_inputs
 from agents.inspect.output_table import OutputForm
@@ -24,17 +25,23 @@ def run(settings: Settings, form: OutputForm = "table") -> None:
     topics = log_factory.topics(settings)
     with log_factory.answering_log(settings) as log:
         context = LogContext.of(log, topics, settings.cluster.name)
-        rows = _rows(context, settings)
+        rows = read(context, settings)
+    for line in lines(rows, form):
+        data(line)
+
+
+def lines(rows: Sequence[StatusRow], form: OutputForm) -> Iterator[str]:
+    """The lines to print."""
     shown = [
         {"what": row.kind, "name": row.name, "state": f"{row.state} !" if row.warns else row.state, "says": row.says}
         for row in rows
     ]
     exact = [{"what": row.kind, "name": row.name, "state": row.state, "warns": row.warns, "says": row.says} for row in rows]
-    for line in output_table.lines(form, shown, exact, _COLUMNS):
-        data(line)
+    return output_table.lines(form, shown, exact, _COLUMNS)
 
 
-def _rows(context: LogContext, settings: Settings) -> list[StatusRow]:
+def read(context: LogContext, settings: Settings) -> list[StatusRow]:
+    """A row for every part."""
     operator = OperatorLog(context)
     tick, control = operator.newest_tick(), operator.control(settings.cluster.name)
     rows = [_clock(tick), *status_rows.clusters(context, control, _allowed(control))]

@@ -49,6 +49,15 @@ class LoadedSettings:
             secret = name in self.hidden or isinstance(value, SecretStr)
             yield name, _HIDDEN if secret else without_password(str(value)), self.origins.get(name, DEFAULT)
 
+    def handed_over(self) -> dict[str, object]:
+        """What somebody has set, for a process that is to have the same settings. Secrets are among it."""
+        values = flat(_dump(self.settings))
+        return {name: _open(values[name]) for name in self.origins if values.get(name) is not None}
+
+
+def _open(value: object) -> object:
+    return value.get_secret_value() if isinstance(value, SecretStr) else value
+
 
 def load(*, file: Path | None = None, flags: Mapping[str, str] | None = None) -> LoadedSettings:
     """The settings of this process. `flags` are dotted names to values. Raises BadInput."""

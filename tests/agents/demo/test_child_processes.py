@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from agents.demo.child_processes import ChildDied, ChildProcess, ChildProcesses
+from agents.processes.child_processes import ChildDied, ChildProcess, ChildProcesses
 
 SLEEP = "import time; time.sleep(60)"
 

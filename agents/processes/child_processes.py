@@ -1,8 +1,8 @@
-"""The demo's processes: started, watched, restarted where promised, and none left behind.
+"""Processes that one command starts: started, watched, restarted where promised, and none left behind.
 
-Each child leads a process group of its own, so a Ctrl-C in the terminal reaches only the demo, which then stops them in order.
-A child knows its parent (`agents.processes.parent_death`) and dies with the demo, whatever kills that. What a child prints goes
-to a file.
+Each child leads a process group of its own, so a Ctrl-C in the terminal reaches only that command, which then stops them in
+order. A child knows its parent (`agents.processes.parent_death`) and dies with it, whatever kills that. What a child prints
+goes to a file.
 """
 
 import os
@@ -22,7 +22,7 @@ GRACE = 8.0
 
 
 class ChildDied(UllageError):
-    """A process of the demo ended before its time."""
+    """A process ended before its time."""
 
 
 @dataclass(slots=True)
@@ -75,7 +75,7 @@ class ChildProcess:
 
 @dataclass(slots=True)
 class ChildProcesses:
-    """All children of one demo; their logs are in `folder`."""
+    """All children of one command; their logs are in `folder`."""
 
     folder: Path
     all: list[ChildProcess] = field(default_factory=list)

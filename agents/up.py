@@ -1,0 +1,137 @@
+"""Runs `ullage up`: broker, topics, clock, sources and a worker for one cluster, with the recommendations on the screen.
+
+Every part is a process of its own, started through the user's command line as in a real installation, and stopped with this one.
+No consumer is among them, so there is nothing that could write to the cluster. What the log holds stays in the broker's folder,
+and the next `ullage up` goes on with it.
+"""
+
+import shutil
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, redirect_stdout
+from pathlib import Path
+
+from agents.inspect import recommendations_command, status
+from agents.operate import topics
+from agents.processes import dependencies
+from agents.processes.child_processes import ChildProcesses
+from agents.processes.output import data, note
+from agents.processes.signals import until_stopped
+from agents.settings import cluster_factory, loading, log_factory, setting_texts
+from agents.settings.loading import DEFAULT, LoadedSettings
+from agents.settings.tree import Settings
+from schemas.units import Seconds
+from streams.broker import Broker, BrokerSettings
+from streams.errors import BadInput, EdgeError, LogUnavailable
+from streams.log.log_port import Log
+from streams.log_context import LogContext
+
+FOLDER = Path(".run/up")
+PARTS: Mapping[str, tuple[str, ...]] = {
+    "clock": ("source", "clock"),
+    "kube": ("source", "kube"),
+    "usage": ("source", "usage"),
+    "worker": ("worker",),
+}
+"""Every process that is started. None of them writes to the cluster."""
+_EVERY = Seconds(5.0)
+"""Seconds between two tables."""
+_LOOK = 0.25
+_AROUND = 14
+"""Lines of a terminal that are not for rows of the table."""
+_CLEAR = "\x1b[H\x1b[2J\x1b[3J"
+
+
+def run(loaded: LoadedSettings, *, plain: bool) -> None:
+    """Show the tables until stopped. Raises BadInput for a cluster that does not answer, and ChildDied when a part gives up."""
+    settings = loaded.settings
+    _require_cluster(settings)
+    live = sys.stdout.isatty() and not plain
+    with until_stopped(), ExitStack() as stack:
+        folder = _folder()
+        values = {**loaded.handed_over(), "log.kind": "kafka", "metrics.port": 0}
+        values["log.brokers"] = brokers = _brokers(loaded, folder, stack)
+        ours = loading.load(flags={name: setting_texts.written(value) for name, value in values.items()}).settings
+        note(f"making the topics at Kafka '{brokers}'")
+        with _quiet():
+            topics.apply(ours, force=())
+        children = ChildProcesses(folder)
+        stack.callback(children.stop)
+        environment = loading.environment(values)
+        for name, command in PARTS.items():
+            children.start(name, command, environment=environment, keep=True)
+        note(f"the logs of {', '.join(PARTS)} are in {folder}; Ctrl-C ends everything")
+        note(f"watching {cluster_factory.address(settings.cluster)}")
+        with log_factory.log(ours) as log:
+            for screen in _screens(log, ours, children):
+                _show(screen, live=live)
+
+
+def _require_cluster(settings: Settings) -> None:
+    """Raises BadInput for a cluster that does not answer: of processes in the background nobody would hear it."""
+    try:
+        dependencies.api_server(settings)()
+    except EdgeError as error:
+        raise BadInput(f"the cluster cannot be watched: {error}. `ullage doctor` looks at it more closely") from error
+
+
+def _folder() -> Path:
+    try:
+        FOLDER.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadInput(
+            f"the folder '{FOLDER}' for logs and data cannot be made ({error.strerror}): go to a folder of yours"
+        ) from error
+    return FOLDER
+
+
+def _brokers(loaded: LoadedSettings, folder: Path, stack: ExitStack) -> str:
+    """Where Kafka is: what was named, or a broker that runs as long as we do."""
+    if loaded.origins.get("log.brokers", DEFAULT) != DEFAULT:
+        log_factory.answering_connection(loaded.settings)
+        return loaded.settings.log.brokers
+    note("starting Apache Kafka ...")
+    return stack.enter_context(Broker(BrokerSettings(data=folder / "kafka", quick=True), progress=note)).bootstrap
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """What is made is of no interest here."""
+    with Path("/dev/null").open("w", encoding="utf-8") as nowhere, redirect_stdout(nowhere):
+        yield
+
+
+def _screens(log: Log, settings: Settings, children: ChildProcesses) -> Iterator[list[str]]:
+    """What to show, again and again. Raises ChildDied when a part ends again and again."""
+    context = LogContext.of(log, log_factory.topics(settings), settings.cluster.name)
+    due = time.monotonic()
+    while True:
+        children.check()
+        if time.monotonic() >= due:
+            try:
+                yield _screen(context, settings)
+            except LogUnavailable as error:
+                yield [str(error)]
+            due = time.monotonic() + _EVERY
+        time.sleep(_LOOK)
+
+
+def _screen(context: LogContext, settings: Settings) -> list[str]:
+    """The table and what every part does, as many rows as fit."""
+    rows = recommendations_command.read(context, settings)
+    parts = list(
+        status.lines([row for row in status.read(context, settings) if row.kind in {"clock", "source", "stage"}], "table")
+    )
+    room = max(5, shutil.get_terminal_size().lines - _AROUND)
+    more = [f"... and {len(rows) - room} more: `ullage recommendations` shows all"] if len(rows) > room else []
+    table = recommendations_command.lines(rows, "table", room) if rows else ()
+    return [*table, *more, "", recommendations_command.summary(rows, settings.cluster.name), "", *parts, ""]
+
+
+def _show(lines: list[str], *, live: bool) -> None:
+    if live:
+        sys.stdout.write(_CLEAR)
+    for line in lines:
+        data(line)
+    sys.stdout.flush()
