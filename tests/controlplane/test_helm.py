@@ -22,6 +22,17 @@ PLURAL = {"NetworkPolicy": "networkpolicies"}
 CUSTOM = ("keda.sh", "kafka.strimzi.io", "monitoring.coreos.com")
 """API groups that others install; the plane does not know them."""
 VALUES: Mapping[str, Mapping[str, object]] = {
+    "everything": {
+        "mode": "apply",
+        "kafka.brokers": "kafka:9092",
+        "nodeScaling.enabled": True,
+        "nodeScaling.discovery": ["asg:tag=k8s.io/cluster-autoscaler/enabled"],
+        "nodeScaling.region": "eu-west-1",
+        "replicaScaling.enabled": True,
+        "monitoring.serviceMonitor.enabled": True,
+        "monitoring.prometheusRule.enabled": True,
+        "monitoring.dashboard.enabled": True,
+    },
     "watch": {"kafka.brokers": "kafka:9092"},
     "shadow": {"mode": "shadow", "kafka.brokers": "kafka:9092"},
     "plan": {"mode": "plan", "kafka.brokers": "a:9092,b:9093"},
@@ -110,6 +121,22 @@ def test_only_apply_starts_what_changes_pods_and_watch_grants_no_right_to_write(
     assert verbs == {"get", "list", "watch"} | ({"patch"} if writers else set())
 
 
+def test_what_is_asked_for_is_there_and_the_rules_are_those_that_are_tested(helm: Path) -> None:
+    documents = rendered(helm, "ullage", VALUES["everything"])
+    components = {d["metadata"]["labels"]["app.kubernetes.io/component"] for d in documents if d["kind"] == "Deployment"}
+    assert {"source-asg", "consumer-asg", "consumer-autoscalers", "metrics-api"} <= components
+    accounts = {d["metadata"]["name"] for d in documents if d["kind"] == "ServiceAccount"}
+    used = {d["spec"]["template"]["spec"]["serviceAccountName"] for d in documents if d["kind"] == "Deployment"}
+    assert used <= accounts
+    (rules,) = (d for d in documents if d["kind"] == "PrometheusRule")
+    assert rules["spec"] == yaml.safe_load((CHART / "files/alerts.yaml").read_text())
+    (dashboard,) = (d for d in documents if d["metadata"]["name"] == "ullage-dashboard")
+    assert json.loads(dashboard["data"]["ullage.json"]) == json.loads((CHART / "files/dashboard.json").read_text())
+    assert [d["spec"]["endpoints"] for d in documents if d["kind"] == "ServiceMonitor"] == [
+        [{"port": "metrics", "interval": "30s"}]
+    ]
+
+
 def test_every_pod_is_confined(helm: Path) -> None:
     for document in rendered(helm, "ullage", {**VALUES["apply"], "kafka.kind": "single"}):
         if document["kind"] not in {"Deployment", "Job", "StatefulSet"}:
@@ -142,6 +169,7 @@ def test_our_program_takes_the_settings_of_the_chart(name: str, helm: Path, tmp_
         ({"kafka.brokers": "a:1", "mode": "on"}, "mode"),
         ({"kafka.brokers": "a:1", "clusterName": ""}, "clusterName"),
         ({"kafka.brokers": "a:1", "wrker": {"replicas": 3}}, "wrker"),
+        ({"kafka.brokers": "a:1", "nodeScaling.enabled": True}, "nodeScaling needs nodeScaling.groups"),
         ({"kafka.brokers": "a:1", "kafka.kind": "strimzi"}, "kafka.strimzi.cluster is needed"),
     ],
 )

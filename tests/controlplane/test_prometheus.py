@@ -1,18 +1,8 @@
-"""A real Prometheus server: Debian's package, unpacked into a cache folder, filled with samples of the past by its own promtool.
-
-Skipped with the reason where the package cannot be had; a failure where CI asks for the real thing and there is apt.
-"""
+"""A real Prometheus server, filled with samples of the past by its own promtool."""
 
 import csv
 import json
-import os
-import shutil
-import socket
-import subprocess
-import time
-import urllib.request
 from collections.abc import Iterator
-from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -25,55 +15,13 @@ from schemas.policies.vpa import TargetRef, VpaChanged
 from streams.clients.prometheus import Prometheus
 from streams.sources.usage.history.history_source import HistoryPeriod, HistorySource, MetricsStore
 from streams.sources.usage.prometheus_usage import PrometheusUsage
+from tests.controlplane import prometheus_package
 from tests.support.usage_scene import CART, WEB, UsageScene
 
-CACHE = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "ullage" / "prometheus"
 NOW = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
 HOURS = 48
 STEP = 60
 """Seconds between two samples of the server."""
-
-
-def _had() -> Path:
-    """The folder with prometheus and promtool."""
-    binaries = CACHE / "usr" / "bin"
-    if not (binaries / "prometheus").is_file():
-        if shutil.which("apt-get") is None or shutil.which("dpkg-deb") is None:
-            pytest.skip("NO PROMETHEUS: there is no apt-get here to fetch Debian's package with")
-        _fetch()
-    return binaries
-
-
-def _fetch() -> None:
-    fresh = CACHE.with_name(f"prometheus.{os.getpid()}")
-    fresh.mkdir(parents=True)
-    try:
-        _download(fresh)
-        (package,) = fresh.glob("prometheus_*.deb")
-        _run(["dpkg-deb", "-x", str(package), str(fresh)], fresh)
-        package.unlink()
-        with suppress(OSError):  # another session was first
-            fresh.rename(CACHE)
-    except (subprocess.SubprocessError, ValueError, OSError) as error:
-        why = f"NO PROMETHEUS: Debian's package cannot be had: {error} {getattr(error, 'stderr', '')}"
-        if os.environ.get("ULLAGE_REQUIRE_CONTROLPLANE") == "1":
-            pytest.fail(why, pytrace=False)
-        pytest.skip(why)
-    finally:
-        shutil.rmtree(fresh, ignore_errors=True)
-
-
-def _download(folder: Path) -> None:
-    """A machine that was just made has no list of packages yet."""
-    try:
-        _run(["apt-get", "download", "prometheus"], folder)
-    except subprocess.CalledProcessError:
-        _run(["apt-get", "update"], folder)
-        _run(["apt-get", "download", "prometheus"], folder)
-
-
-def _run(command: list[str], folder: Path) -> None:
-    subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True, timeout=180)
 
 
 def _cpu(hours: float) -> float:
@@ -131,34 +79,13 @@ def _exported(begin: float) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
-    binaries, folder = _had(), tmp_path_factory.mktemp("prometheus")
+    binaries, folder = prometheus_package.programs(), tmp_path_factory.mktemp("prometheus")
     (folder / "samples").write_text("\n".join(_exposition()) + "\n")
     (folder / "prometheus.yml").write_text("global: {}\n")
     (folder / "data").mkdir()
-    _run([str(binaries / "promtool"), "tsdb", "create-blocks-from", "openmetrics", "samples", "data"], folder)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{free.getsockname()[1]}"
-    flags = ["--config.file=prometheus.yml", "--storage.tsdb.path=data", "--storage.tsdb.retention.time=30d"]
-    with (folder / "log").open("w") as log:
-        command = [str(binaries / "prometheus"), *flags, f"--web.listen-address={address}"]
-        process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log)
-    try:
-        _wait(f"http://{address}/-/ready", process, folder / "log")
-        yield Prometheus(f"http://{address}")
-    finally:
-        process.terminate()
-        process.wait(timeout=20)
-
-
-def _wait(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
-    for _ in range(300):
-        with suppress(OSError), urllib.request.urlopen(url, timeout=1) as answer:  # noqa: S310  # loopback
-            if answer.status == 200:
-                return
-        assert process.poll() is None, log.read_text()
-        time.sleep(0.1)
-    pytest.fail(f"prometheus was not ready after 30 s: {log.read_text()}")
+    prometheus_package.run([str(binaries / "promtool"), "tsdb", "create-blocks-from", "openmetrics", "samples", "data"], folder)
+    with prometheus_package.server(folder) as address:
+        yield Prometheus(address)
 
 
 @pytest.fixture

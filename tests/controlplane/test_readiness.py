@@ -4,25 +4,31 @@ The table at the end is what is promised. All processes run against a real API s
 """
 
 import json
+import threading
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+import yaml
 
 from streams.broker import Broker, BrokerSettings
 from streams.topics import Topics
+from tests.controlplane import prometheus_package
 from tests.controlplane.asking import wait_for
 from tests.controlplane.plane import Plane, free_ports
 from tests.controlplane.world import World
 from tests.support.aws_double import AwsDouble, aws_server
-from tests.support.commands import Commands
+from tests.support.commands import ROOT, Commands
 
 __all__ = ["aws_server"]
 
+FILES = ROOT / "deploy/helm/ullage/files"
 PROCESSES: Mapping[str, tuple[str, ...]] = {
     "clock": ("source", "clock"),
     "kube": ("source", "kube"),
@@ -119,8 +125,37 @@ def kafka() -> Iterator[Broker]:
         yield broker
 
 
-@pytest.fixture
-def site(plane: Plane, world: World, kafka: Broker, aws_server: AwsDouble, tmp_path: Path) -> Iterator[Site]:
+@pytest.fixture(scope="module")
+def home(plane: Plane) -> Iterator[World]:
+    """A namespace for all processes, with something to watch."""
+    made = World(plane.ask)
+    pods = made.deployment("web", replicas=2)
+    made.vpa("web", "web", spec={"updatePolicy": {"updateMode": "Off"}})
+    stop = threading.Event()
+    measuring = threading.Thread(target=_measure, args=(plane, made, pods, stop), daemon=True)
+    measuring.start()
+    yield made
+    stop.set()
+    measuring.join(10.0)
+    made.close()
+
+
+def _measure(plane: Plane, world: World, pods: list[dict[str, dict[str, str]]], stop: threading.Event) -> None:
+    """What the pods use, measured each second: more and more, so that recommendations move."""
+    megabytes = 300
+    while not stop.wait(1.0):
+        megabytes += 20
+        usage = {"app": {"cpu": "100m", "memory": f"{megabytes}Mi"}}
+        plane.metrics.forget(world.namespace)
+        for pod in pods:
+            plane.metrics.serve(world.namespace, pod["metadata"]["name"], usage, at=datetime.now(UTC), window="1s")
+
+
+@pytest.fixture(scope="module")
+def site(
+    plane: Plane, home: World, kafka: Broker, aws_server: AwsDouble, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Site]:
+    tmp_path, world = tmp_path_factory.mktemp("processes"), home
     topics = Topics("sight", 1)
     health = dict(zip(PROCESSES, free_ports(len(PROCESSES)), strict=True))
     hook, metrics = free_ports(2)
@@ -129,6 +164,7 @@ def site(plane: Plane, world: World, kafka: Broker, aws_server: AwsDouble, tmp_p
         "CLUSTER__KUBECONFIG": str(plane.kubeconfig),
         "CLUSTER__NAMESPACES": world.namespace,
         "USAGE__INTERVAL_SECONDS": "1",
+        "VERTICAL__INTERVAL": "1",
         "AWS__ENDPOINT": aws_server.url,
         "AWS__REGION": "eu-west-1",
         "AWS__DISCOVERY": "asg:tag=none",
@@ -157,6 +193,36 @@ def site(plane: Plane, world: World, kafka: Broker, aws_server: AwsDouble, tmp_p
         yield made
     finally:
         commands.close()
+
+
+@pytest.mark.timeout(300)
+def test_every_panel_of_the_dashboard_shows_data_of_a_real_server(site: Site, tmp_path: Path) -> None:
+    prometheus_package.programs()
+    targets = [f"127.0.0.1:{port}" for port in site.ports.values()]
+    scrape = {"job_name": "ullage", "scrape_interval": "1s", "static_configs": [{"targets": targets}]}
+    rules = {"rule_files": [str(FILES / "alerts.yaml")], "global": {"evaluation_interval": "1s"}}
+    (tmp_path / "prometheus.yml").write_text(yaml.safe_dump({**rules, "scrape_configs": [scrape]}))
+    panels = json.loads((FILES / "dashboard.json").read_text())["panels"]
+    queries = {target["expr"] for panel in panels for target in panel["targets"]}
+    with prometheus_package.server(tmp_path) as address:
+        empty = set(queries)
+
+        def all_show() -> bool:
+            empty.difference_update({query for query in empty if _answer(address, query)})
+            return not empty
+
+        try:
+            wait_for(all_show, timeout=60.0, what="data")
+        except AssertionError:
+            pytest.fail(f"these show nothing: {empty}")
+        assert _answer(address, 'ALERTS{alertstate="firing",severity="critical"}') == []
+
+
+def _answer(address: str, query: str) -> list[object]:
+    """What the server says to a query, without what is no number."""
+    with urllib.request.urlopen(f"{address}/api/v1/query?{urllib.parse.urlencode({'query': query})}", timeout=10) as answer:  # noqa: S310  # loopback
+        found = json.load(answer)["data"]["result"]
+    return [each for each in found if each["value"][1] != "NaN"]
 
 
 @pytest.mark.timeout(300)

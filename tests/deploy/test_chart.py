@@ -13,7 +13,7 @@ from agents.operate import topics_file
 
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "deploy/helm/ullage"
-COMMANDS = re.compile(r'"args" \(list ((?:"[a-z]+" ?)+)\)')
+COMMANDS = re.compile(r'"args" \(list ((?:"[a-z-]+" ?)+)\)')
 
 
 def test_the_topics_of_the_chart_are_those_of_the_program() -> None:
@@ -26,13 +26,13 @@ def test_the_roles_of_the_chart_are_the_files_of_deploy_rbac() -> None:
     named = set(
         re.findall(r'"((?:agents|source|consumer)[a-z-]*)"', (CHART / "templates/roles.yaml").read_text(encoding="utf-8"))
     )
-    by_hand = {"checkpoints-export", "consumer-asg", "consumer-autoscalers", "consumer-metrics-api"}  # as docs/install.md says
+    by_hand = {"checkpoints-export"}  # as docs/install.md says
     assert named == {file.stem for file in (ROOT / "deploy/rbac").glob("*.yaml")} - by_hand
 
 
 def test_every_command_of_a_component_is_one_of_ours() -> None:
-    found = [re.findall(r'"([a-z]+)"', text) for text in COMMANDS.findall((CHART / "templates/_names.tpl").read_text("utf-8"))]
-    assert len(found) == 8
+    found = [re.findall(r'"([a-z-]+)"', text) for text in COMMANDS.findall((CHART / "templates/_names.tpl").read_text("utf-8"))]
+    assert len(found) == 12
     for words in found:
         app.parse_args([*words, "--config", "x"], exit_on_error=False, print_error=False)
 
@@ -50,3 +50,13 @@ def test_the_schema_knows_every_value_and_takes_the_defaults_once_the_cluster_ha
         jsonschema.validate(values(), schema)
     with pytest.raises(jsonschema.ValidationError, match="'on' is not one of"):
         jsonschema.validate({**values(), "clusterName": "prod", "mode": "on"}, schema)
+
+
+def test_alerts_and_dashboard_ask_only_for_metrics_that_there_are() -> None:
+    known = set(re.findall(r"^\| `([a-z_]+)` \|", (ROOT / "docs/observability.md").read_text(encoding="utf-8"), re.MULTILINE))
+    known |= {f"{name}_bucket" for name in known}
+    asked = set()
+    for name in ("alerts.yaml", "dashboard.json"):
+        asked |= set(re.findall(r"\bullage_[a-z_]+\b", (CHART / "files" / name).read_text(encoding="utf-8")))
+    assert len(asked) > 15
+    assert asked <= known

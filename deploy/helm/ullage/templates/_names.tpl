@@ -32,6 +32,16 @@ ullage-kafka.{{ .Release.Namespace }}.svc:9092
 {{- $list = append $list (dict "name" "consumer-evictor" "account" "ullage-consumer-evictor" "args" (list "consumer" "evictor") "values" $v.evictor "api" true) -}}
 {{- $list = append $list (dict "name" "webhook" "account" "ullage-webhook" "args" (list "consumer" "webhook") "values" $v.webhookServer "api" true "many" true "port" 8000) -}}
 {{- end -}}
+{{- if $v.nodeScaling.enabled -}}
+{{- $list = append $list (dict "name" "source-asg" "account" "ullage-source-asg" "args" (list "source" "asg") "values" $v.sourceAsg "aws" true) -}}
+{{- if $acts -}}
+{{- $list = append $list (dict "name" "consumer-asg" "account" "ullage-consumer-asg" "args" (list "consumer" "asg") "values" $v.asgConsumer "api" true "aws" true) -}}
+{{- end -}}
+{{- end -}}
+{{- if and $v.replicaScaling.enabled $acts -}}
+{{- $list = append $list (dict "name" "consumer-autoscalers" "account" "ullage-consumer-autoscalers" "args" (list "consumer" "autoscalers") "values" $v.autoscalersConsumer "api" true) -}}
+{{- $list = append $list (dict "name" "metrics-api" "account" "ullage-metrics-api" "args" (list "consumer" "metrics-api") "values" $v.metricsApi "api" true "many" true "port" 6443) -}}
+{{- end -}}
 {{- $list | toJson -}}
 {{- end }}
 
@@ -39,7 +49,14 @@ ullage-kafka.{{ .Release.Namespace }}.svc:9092
 {{- define "ullage.settings" -}}
 {{- $security := dict "protocol" .Values.kafka.security.protocol -}}
 {{- with .Values.kafka.security.mechanism }}{{ $_ := set $security "mechanism" . }}{{ end -}}
-{{- $cluster := dict "name" .Values.clusterName -}}
+{{- $cluster := dict "name" .Values.clusterName "nodes" .Values.nodeScaling.enabled "replicas" .Values.replicaScaling.enabled -}}
+{{- $aws := dict -}}
+{{- with .Values.nodeScaling.region }}{{ $_ := set $aws "region" . }}{{ end -}}
+{{- with .Values.nodeScaling.groups }}{{ $_ := set $aws "groups" . }}{{ end -}}
+{{- with .Values.nodeScaling.discovery }}{{ $_ := set $aws "discovery" . }}{{ end -}}
+{{- if and .Values.nodeScaling.enabled (not .Values.nodeScaling.groups) (not .Values.nodeScaling.discovery) -}}
+{{- fail "nodeScaling needs nodeScaling.groups (min:max:name) or nodeScaling.discovery (asg:tag=KEY,KEY=VALUE)" -}}
+{{- end -}}
 {{- $usage := dict "reads" .Values.usage.reads -}}
 {{- $tree := dict
   "log" (dict "brokers" (include "ullage.brokers" .) "security" $security)
@@ -47,7 +64,9 @@ ullage-kafka.{{ .Release.Namespace }}.svc:9092
   "cluster" $cluster
   "usage" $usage
   "vertical" (dict "recommender" .Values.recommender)
-  "webhook" (dict "namespace" .Release.Namespace "failure_policy" .Values.webhook.failurePolicy) -}}
+  "webhook" (dict "namespace" .Release.Namespace "failure_policy" .Values.webhook.failurePolicy)
+  "metrics_api" (dict "namespace" .Release.Namespace)
+  "aws" $aws -}}
 {{- with .Values.usage.prometheusUrl }}{{ $_ := set $tree "prometheus" (dict "url" .) }}{{ end -}}
 {{- mergeOverwrite $tree (deepCopy .Values.settings) | toYaml -}}
 {{- end }}
