@@ -5,6 +5,7 @@ Exit codes: 0 fine; 1 it did not work; 2 wrong usage (a flag, file or setting th
 of ours are one sentence, never a traceback; a traceback is a bug in Ullage.
 """
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -17,6 +18,7 @@ from agents.processes.output import note
 from agents.processes.signals import Stop
 from streams.errors import BadInput, UllageError
 
+_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES}
 FINE, FAILED, USAGE, GATE, INTERRUPTED = 0, 1, 2, 3, 130
 
 
@@ -32,11 +34,22 @@ def run(tokens: Sequence[str]) -> int:
         code = app(tokens, exit_on_error=False, print_error=False, result_action="return_value")
         sys.stdout.flush()
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _forget_output()
         return FINE
+    except OSError as error:
+        if error.errno not in _NO_ROOM:
+            raise
+        _forget_output()
+        where = f" in '{error.filename}'" if error.filename else ""
+        return _fail(f"what was to be written could not be{where}: {error.strerror}", FAILED)
     except (CycloptsError, UllageError, KeyboardInterrupt, Stop) as error:
         return _ended(error)
     return code if isinstance(code, int) else FINE
+
+
+def _forget_output() -> None:
+    """Nothing that is still to be flushed can be written."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _ended(error: BaseException) -> int:

@@ -245,6 +245,7 @@ def test_a_process_is_ready_only_while_all_is_there_that_it_depends_on(
 
     with plane.down(kill=True):
         site.becomes("the API server")
+    site.all_ready(60.0, clock=False)
     wait_for(lambda: time.monotonic() > killed + 20.0, timeout=30.0, what="twenty seconds without a tick")
     site.becomes("the clock")
 
