@@ -1,0 +1,150 @@
+"""docs/first-hour.md, run command by command on the real control plane. The page is the script: there is no other.
+
+The plane's nodes run no containers, so what the chart would start is started here as processes; all else is as the page says.
+The namespace `shop` of the page is one of the test's own, and the brokers are the session's.
+"""
+
+import os
+import re
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from streams.log.kafka_connection import KafkaConnection
+from streams.log.kafka_log import KafkaLog
+from streams.log_range import read_range
+from streams.topics import Topics
+from tests.controlplane import build
+from tests.controlplane.plane import Plane
+from tests.controlplane.world import World
+from tests.support.commands import ROOT, Commands
+
+PAGE = ROOT / "docs/first-hour.md"
+BINARIES = ROOT / ".venv/bin"
+BOX = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+WATCHING = {"clock": ("source", "clock"), "kube": ("source", "kube"), "usage": ("source", "usage"), "worker": ("worker",)}
+QUICK = {
+    "USAGE__INTERVAL_SECONDS": "1",
+    "VERTICAL__INTERVAL": "1",
+    "UPDATES__INTERVAL": "2",
+    "UPDATES__LIFETIME": "0",
+    "UPDATES__WARM_UP": "0",
+    "UPDATES__COOL_DOWN": "3",
+}
+"""An hour in a minute: what the page lets people wait for."""
+
+
+class Hour:
+    """The page's commands, box by box, in one shell's environment; `said` is what the last box printed."""
+
+    def __init__(self, plane: Plane, world: World, commands: Commands, folder: Path) -> None:
+        self.world, self.commands, self.said = world, commands, ""
+        self._boxes = iter(BOX.findall(PAGE.read_text(encoding="utf-8")))
+        self._environment = {
+            "PATH": f"{BINARIES}:{build.helm().parent}:{os.environ['PATH']}",
+            "HOME": str(folder),
+            "PYTHONPATH": str(ROOT),
+            "KUBECONFIG": str(plane.kubeconfig),
+            "BROKERS": commands.broker,
+            "ULLAGE_TOPICS__PREFIX": commands.topics.prefix,
+            "ULLAGE_TOPICS__PARTITIONS": str(commands.topics.partitions),
+            "ULLAGE_WORKER__NAME": commands.topics.prefix,
+            **{f"ULLAGE_{name}": value for name, value in QUICK.items()},
+        }
+
+    def box(self) -> str:
+        """Run the next box; every command must do its part."""
+        script = next(self._boxes)
+        script = re.sub(r"\bshop\b(?=[/ ']|$)", self.world.namespace, script, flags=re.MULTILINE)
+        ended = subprocess.run(
+            ["bash", "-ec", f"{script}\nenv -0 > $HOME/environment"],
+            cwd=ROOT,
+            env=self._environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+        assert ended.returncode == 0, f"{script}\n{ended.stdout}\n{ended.stderr}"
+        kept = (Path(self._environment["HOME"]) / "environment").read_text().split("\0")
+        self._environment = dict(variable.split("=", 1) for variable in kept if "=" in variable)
+        self.said = ended.stdout
+        return self.said
+
+    def over(self) -> bool:
+        return next(self._boxes, None) is None
+
+    def requests(self) -> set[str]:
+        """What the pods' containers request of CPU now."""
+        return {pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] for pod in self.world.pods("web")}
+
+
+@pytest.fixture
+def hour(plane: Plane, world: World, broker: str, topics_made: Callable[..., Topics], tmp_path: Path) -> Iterator[Hour]:
+    if not build.helm().is_file():
+        pytest.skip("there is no Helm: python tests/controlplane/build.py helm builds it")
+    told = {
+        "CLUSTER__NAME": "prod",
+        "CLUSTER__KUBECONFIG": str(plane.kubeconfig),
+        "CLUSTER__NAMESPACES": world.namespace,
+        **QUICK,
+    }
+    commands = Commands(broker, topics_made(partitions=2), tmp_path, told)
+    made = Hour(plane, world, commands, tmp_path)
+    yield made
+    commands.close()
+    helm = [str(build.helm()), "uninstall", "ullage", "--namespace", "ullage", "--ignore-not-found"]
+    subprocess.run(helm, env={"KUBECONFIG": str(plane.kubeconfig), "HOME": str(tmp_path)}, check=False, capture_output=True)
+
+
+@pytest.mark.timeout(300)
+def test_the_page_does_what_it_says(hour: Hour, plane: Plane, world: World) -> None:
+    pods = world.deployment("web", {"app": {"requests": {"cpu": "1", "memory": "1Gi"}}}, replicas=2)
+    stop = threading.Event()
+    threading.Thread(target=_measure, args=(plane, world, pods, stop), daemon=True).start()
+    try:
+        _go_through(hour)
+    finally:
+        stop.set()
+    assert hour.over()
+
+
+def _go_through(hour: Hour) -> None:
+    assert "ullage-source-kube" in hour.box()
+    for name, words in WATCHING.items():
+        hour.commands.start(name, *words)
+    hour.commands.wait(lambda: hour.requests() == {"1"}, 30, "the pods run")
+    _wait_for_figures(hour)
+    assert "at work" in hour.box()
+    assert "Deployment/web" in hour.box()
+    assert "would be" in hour.box()
+    hour.box()
+    hour.commands.start("resizer", "consumer", "resizer")
+    hour.commands.wait(lambda: "1" not in hour.requests(), 90, "the pods are resized")
+    assert "resize" in hour.box()
+    assert hour.box().endswith("apply, 10% of the pods at one time\n") or "PAUSED" in hour.said
+    hour.box()
+    hour.commands.wait(lambda: hour.requests() == {"1"}, 90, "the pods have back what they had")
+    assert hour.box().count("Running") == 2
+
+
+def _wait_for_figures(hour: Hour) -> None:
+    """A recommendation is in the log."""
+    hour.commands.wait(lambda: _recommended(hour), 60, "something is recommended")
+
+
+def _recommended(hour: Hour) -> bool:
+    with KafkaLog(KafkaConnection(hour.commands.broker)) as log:
+        return any(True for _ in read_range(log, [hour.commands.topics.wire("recommendations")]))
+
+
+def _measure(plane: Plane, world: World, pods: list[dict[str, dict[str, str]]], stop: threading.Event) -> None:
+    """What the pods use, measured each second."""
+    while not stop.wait(1.0):
+        for pod in pods:
+            usage = {"app": {"cpu": "100m", "memory": "500Mi"}}
+            plane.metrics.serve(world.namespace, pod["metadata"]["name"], usage, at=datetime.now(UTC), window="1s")
