@@ -18,7 +18,7 @@ from agents.telemetry import HealthServer, Liveness, Reach, WorkerMetrics, loggi
 from schemas import times
 from schemas.units import Bytes, Seconds
 from streams.codec import event_codec
-from streams.consumers.executing import tick_silence
+from streams.consumers.executing.tick_silence import TickSilence
 from streams.errors import LogUnavailable
 from streams.log.connection_check import find_fault
 from streams.log.log_port import Record
@@ -40,7 +40,7 @@ class WorkerObserver:
         self._clock = clock
         self._waits: dict[tuple[str, int], Wait | None] = {}
         self._looked: dict[tuple[str, int], float] = {}
-        self._reach, self._ticked = Reach(logging_setup.client_chatter()), float("inf")
+        self._reach, self._silence = Reach(logging_setup.client_chatter()), TickSilence(clock)
         self._last_turns: dict[tuple[str, int], tuple[int, float]] = {}
         """The last turn of each task, and since when it is the last."""
 
@@ -54,11 +54,12 @@ class WorkerObserver:
 
     def not_ready(self) -> list[str]:
         """Why the worker is not ready. In a log that has no ticks yet, there is nothing to wait for."""
-        silent = self._clock() - self._ticked
-        silence = (
-            [f"no tick has come for {silent:.0f} s: is `ullage source clock` at work?"] if silent > tick_silence.LONGEST else []
-        )
-        return [*self._reach.reasons(), *silence, *self.metrics.readiness.reasons(), *self.liveness.long_turn()]
+        return [
+            *self._reach.reasons(),
+            *self._silence.reasons_once_heard(),
+            *self.metrics.readiness.reasons(),
+            *self.liveness.long_turn(),
+        ]
 
     def _ask_kafka(self) -> None:
         fault = find_fault(self.plan.where)
@@ -99,7 +100,8 @@ class WorkerObserver:
         """A turn was taken, in this many seconds."""
         stage, partition = owned.task.stage.name, owned.task.partition
         self.metrics.turn_taken(stage, partition, result, seconds=Seconds(seconds), lag=owned.lag)
-        self._came_tick(stage, partition)
+        self.metrics.ticked(stage, partition)
+        self._silence.heard(owned.task.turn)
         self._update_readiness(owned)
 
     def waiting(self, owned: OwnedPartition) -> None:
@@ -111,12 +113,9 @@ class WorkerObserver:
         if now - self._looked.get(task, -LOOK_AFTER) < LOOK_AFTER:
             return
         self._looked[task] = now
-        self._came_tick(*task)
+        self.metrics.ticked(*task)
+        self._silence.heard(owned.task.turn)
         self._update_readiness(owned)
-
-    def _came_tick(self, stage: str, partition: int) -> None:
-        self._ticked = self._clock()
-        self.metrics.ticked(stage, partition)
 
     def tick_passed_over(self, stage: str, tick: Record) -> None:
         """A tick far ahead of the time at which the log took it: it is nothing, here and in every replay."""

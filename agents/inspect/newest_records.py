@@ -12,7 +12,7 @@ from streams.codec.event_codec import header, tick_number
 from streams.log.log_port import Log, Record
 from streams.log_range import event_time_ms, has_topic, offset_at
 
-MOST = 2_000
+MOST = 500
 """Records of one partition that are looked at."""
 _WAIT = 5.0
 

@@ -49,7 +49,7 @@ class ControlState:
         tick = latest_tick(record, before=self._tick)
         if tick is not None:
             self._tick = tick
-            self.silence.heard()
+            self.silence.heard(tick)
             return
         event = self._codec.decode_or_none(record)
         if isinstance(event, ControlChanged) and event.cluster == self._cluster:

@@ -12,9 +12,10 @@ from datetime import timedelta
 
 import structlog
 
+from streams.codec.event_codec import tick_number
 from streams.compacted_copy import read_present
 from streams.consumers.executing.cursor import Cursor
-from streams.consumers.executing.tick_silence import LONGEST
+from streams.consumers.executing.tick_silence import TickSilence
 from streams.errors import BadInput, LogUnavailable
 from streams.log.log_port import Record
 from streams.log_context import LogContext
@@ -34,6 +35,7 @@ class LogFollower(ABC):
         self._context, self._action, self._reads, self._clock = context, action, reads, clock
         self._next: dict[tuple[str, int], int] = {}
         self._heard, self._fault = clock(), ""
+        self._silence = TickSilence(clock)
         self.caught_up = False
         """Whether everything that was in the log at the start has been read."""
 
@@ -44,8 +46,7 @@ class LogFollower(ABC):
 
     def silence(self) -> list[str]:
         """Why answers may be old: with a clock at work the log gives a tick every moment. They are still given."""
-        age = self.age
-        return [f"the log has given nothing new for {age:.0f} s: is `ullage source clock` at work?"] if age > LONGEST else []
+        return self._silence.reasons_once_heard()
 
     def reasons(self) -> list[str]:
         """Why this is not to be answered from; empty when it is."""
@@ -109,5 +110,8 @@ class LogFollower(ABC):
         return count
 
     def _take(self, record: Record) -> None:
+        number = tick_number(record)
+        if number is not None:
+            self._silence.heard(number)
         self._apply(record)
         self._next[record.topic, record.partition] = record.offset + 1

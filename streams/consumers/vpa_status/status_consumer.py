@@ -174,7 +174,7 @@ class StatusConsumer:
             tick = latest_tick(record, before=-1 if self._now is None else times.to_ms(self._now))
             if tick is not None:
                 self._now = times.from_ms(tick)
-                self._silence.heard()
+                self._silence.heard(tick)
                 continue
             try:
                 self._apply(record)

@@ -1,0 +1,27 @@
+from streams.consumers.executing.tick_silence import TickSilence
+
+
+def test_a_log_without_ticks_says_so_and_a_clock_that_stops_does_after_a_while() -> None:
+    now = [0.0]
+    silence = TickSilence(lambda: now[0])
+    assert silence.reasons() == ["the log has no tick yet: is `ullage source clock` at work?"]
+    assert silence.reasons_once_heard() == []
+    silence.heard(1_000)
+    silence.heard(1_500)
+    now[0] = 20.0
+    assert silence.reasons() == []
+    now[0] = 21.0
+    assert silence.reasons() == silence.reasons_once_heard() == ["no tick has come for 21 s: is `ullage source clock` at work?"]
+    silence.heard(22_500)
+    assert silence.reasons() == []
+
+
+def test_a_clock_that_ticks_once_a_minute_is_not_silent_for_three() -> None:
+    now = [0.0]
+    silence = TickSilence(lambda: now[0])
+    for tick in (0, 60_000, 120_000):
+        silence.heard(tick)
+    now[0] = 180.0
+    assert silence.reasons() == []
+    now[0] = 181.0
+    assert silence.reasons() != []
