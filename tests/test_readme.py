@@ -24,7 +24,7 @@ def _commands() -> list[str]:
 
 @pytest.mark.parametrize("command", _commands())
 def test_every_command_in_the_documents_is_one_that_the_program_takes(command: str) -> None:
-    words = [PLACEHOLDERS.get(word, word) for word in shlex.split(command.removesuffix(" || true"))]
+    words = [PLACEHOLDERS.get(word, word) for word in shlex.split(command)]
     words = words[words.index("ullage") + 1 :]
     app.parse_args(words, print_error=False, exit_on_error=False)
 
