@@ -235,7 +235,7 @@ def test_a_tap_that_follows_shows_what_is_appended_after_it_began(desk: Desk, ca
 
     later = threading.Timer(0.3, speak)
     later.start()
-    assert desk.run("tap", "control", "--from", "end", "--follow", "--limit", "2") == 0
+    assert desk.run("tap", "control", "--from", "end", "--follow", "--limit", "1") == 0
     later.join()
     assert capsys.readouterr().out.count("reason: said meanwhile") == 1
 
