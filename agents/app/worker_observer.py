@@ -54,12 +54,9 @@ class WorkerObserver:
 
     def not_ready(self) -> list[str]:
         """Why the worker is not ready. In a log that has no ticks yet, there is nothing to wait for."""
-        return [
-            *self._reach.reasons(),
-            *self._silence.reasons_once_heard(),
-            *self.metrics.readiness.reasons(),
-            *self.liveness.long_turn(),
-        ]
+        long_turn = self.liveness.long_turn()  # no tick comes in while it lasts, and that says nothing of the clock
+        silence = [] if long_turn else self._silence.reasons_once_heard()
+        return [*self._reach.reasons(), *silence, *self.metrics.readiness.reasons(), *long_turn]
 
     def _ask_kafka(self) -> None:
         fault = find_fault(self.plan.where)

@@ -48,6 +48,8 @@ class Day:
     start: datetime = START
     length: timedelta = LENGTH
     special: Mapping[str, object] = field(default_factory=lambda: FASTER)
+    pause: bool = True
+    """Whether an operator pauses everything for a while."""
 
     @property
     def end(self) -> datetime:

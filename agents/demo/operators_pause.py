@@ -14,12 +14,12 @@ REASON = "database migration"
 
 
 class OperatorsPause:
-    """Begins in the middle of the day and lasts for a 24th of it. `append` puts records into the log."""
+    """Begins in the middle of the day and lasts for a 24th of it, if the day has one. `append` puts records into the log."""
 
     def __init__(self, day: Day, append: Callable[[Sequence[NewRecord]], object]) -> None:
         self._day, self._append = day, append
         begin = day.start + day.length / 2
-        self._ahead = [(begin, True), (begin + day.length / 24, False)]
+        self._ahead = [(begin, True), (begin + day.length / 24, False)] if day.pause else []
 
     def keep(self, at: datetime | None) -> None:
         """Say what is due at this event time."""

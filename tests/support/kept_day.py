@@ -10,7 +10,7 @@ from agents.settings import loading
 
 def keep(folder: Path, hours: float = 1.0) -> Path:
     """The log file; beside it stands `ullage.yaml`, the settings of that hour."""
-    day = Day(seed=1, seconds=0.001, length=timedelta(hours=hours))
+    day = Day(seed=1, seconds=0.001, length=timedelta(hours=hours), pause=False)
     log = day_in_memory.new_log(day)
     settings = loading.load(flags={name: str(value) for name, value in FASTER.items()}).settings
     for _ in day_in_memory.played(day, settings, log):

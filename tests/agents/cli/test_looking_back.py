@@ -83,7 +83,7 @@ def test_a_history_has_each_change_of_a_value_and_no_repeat(log: Path, capsys: p
 def test_every_form_has_the_same_lines(form: str, log: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = said(capsys, "timeline", "--log", str(log), "-o", form)
     entries = json.loads(said(capsys, "timeline", "--log", str(log), "-o", "json"))
-    assert text.count("eviction planned") == sum(each["what"] == "eviction planned" for each in entries) > 0
+    assert text.count("resize planned") == sum(each["what"] == "resize planned" for each in entries) > 0
 
 
 @pytest.mark.parametrize(
