@@ -310,9 +310,9 @@ def test_whoever_may_make_no_topic_in_the_cluster_is_told_so(ullage: Ullage) -> 
 
 NO_AWS = ("--set", "aws.region=eu-west-1", "--set", "aws.endpoint=http://127.0.0.1:1", "--set", "aws.timeout_seconds=1")
 IDLE = {
-    "metrics": (["consumer", "metrics-api", *NOWHERE], "at work"),
+    "metrics": (["consumer", "metrics-api", *NOWHERE, "--set", "metrics_api.port=0"], "at work"),
     "autoscalers": (["consumer", "autoscalers", *NOWHERE], "at work"),
-    "asg": (["source", "asg", *NO_AWS, "--set", "aws.groups=1:3:workers"], "AWS was not seen"),
+    "asg": (["source", "asg", *NO_AWS, "--set", "aws.groups=1:3:workers"], '"AWS"'),
     "nodes": (["consumer", "asg", *NOWHERE, *NO_AWS], "at work"),
 }
 """What each is started with, and what it says once it has read the log."""
