@@ -84,7 +84,7 @@ def applied(context: LogContext, settings: Settings, since: datetime, at: dateti
         if isinstance(event, ActionFinished)
         and event.action in (Action.RESIZE, Action.EVICT)
         and event.result is Result.DONE
-        and event.detail in (OutcomeDetail.ACCEPTED, OutcomeDetail.NONE)
+        and event.detail is not OutcomeDetail.ALREADY_DONE  # whoever did that
     }
     first: dict[str, tuple[ResizePlanned | EvictionPlanned, tuple[Place, ...]]] = {}
     for event, _, causes in _events(context, "pod-updates", since - _PLANNED_BEFORE):

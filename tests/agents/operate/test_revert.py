@@ -33,7 +33,7 @@ def done(plan: Any) -> ActionFinished:
         Result.DONE,
         "so",
         plan.subject,
-        OutcomeDetail.ACCEPTED,
+        OutcomeDetail.APPLIED,
     )
 
 
