@@ -27,6 +27,9 @@ from tests.torture.torture_fleet import TortureFleet
 from tests.torture.torture_options import PERIOD, SETTLING, SOUND, STARTING, TICK, TortureOptions
 from tests.torture.worker_blows import WorkerBlows
 
+INTERVAL = 60_000
+"""Milliseconds: the updater plans once in this time, so none of its plans is newer than the first clean tick for that long."""
+
 
 @dataclass
 class Run:
@@ -100,7 +103,7 @@ class Run:
     async def settle(self) -> bool:
         """End all clocks, write clean ticks, restart the workers without faults, wait until every mark names the last turn."""
         self.fleet.end_clocks()
-        await self._clean_ticks()
+        await self._clean_ticks((self.clock() // INTERVAL + 2) * INTERVAL)
         for consumers in self.consumers:
             consumers.kill()
             consumers.be_sound()
@@ -110,18 +113,20 @@ class Run:
         while time.monotonic() < until:
             await self.fleet.rest(2.0)
             self.consumer_blows.revive()
-            if await self._level() and not await self._unanswered():
-                return True
+            if await self._level():
+                if not await self._unanswered():
+                    return True
+                await self._clean_ticks(self.last + PERIOD)  # a resize is in force a while after it was accepted
         return False
 
     async def _unanswered(self) -> bool:
         found = [await cluster.judged() for cluster in self.clusters]
         return any(says.endswith("has no outcome") for _, wrong in found for says in wrong)
 
-    async def _clean_ticks(self) -> None:
+    async def _clean_ticks(self, last: int) -> None:
         producer = AIOKafkaProducer(bootstrap_servers=self.broker.bootstrap, acks="all")
         await producer.start()
-        self.last = (self.clock() // PERIOD + 10) * PERIOD
+        self.last = last
         for number in (self.last - PERIOD, self.last):
             for name in self.inputs:
                 for p in range(self.topics.partitions):
