@@ -86,6 +86,8 @@ class ConsumerHistory:
     kills: list[float] = field(default_factory=list)
     ends: list[float] = field(default_factory=list)
     deaths: Counter[tuple[Action, str]] = field(default_factory=Counter)
+    stale: timedelta = timedelta()
+    """Event time for which a consumer may have heard no tick and still act."""
 
     def explains(self, act: Act) -> bool:
         """Whether the consumer ended between this act and its outcome."""
@@ -139,7 +141,7 @@ def _match(plans: Sequence[Plan], answers: Mapping[str, Answer], acts: Iterable[
 
 
 def _forbidden(plan: Plan, act: Act, answer: Answer | None, history: ConsumerHistory) -> Iterable[str]:
-    if act.event_time > plan.void_after + EXPIRY_GRACE:
+    if act.event_time > plan.void_after + EXPIRY_GRACE + history.stale:
         yield f"{act} was done {(act.event_time - plan.void_after).total_seconds():.0f} s after its plan had expired"
     if answer is not None and answer.result is not Result.DONE and not history.explains(act):
         yield f"{act} was done, but its outcome is '{answer.result.value}': {answer.reason}"

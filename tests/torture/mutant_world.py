@@ -7,7 +7,7 @@ wait for a pause, plans that expire while nobody is there, a pause at work, and 
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -19,9 +19,8 @@ from agents.logic.admission.admission_settings import AdmissionSettings
 from agents.processes.admission_reviewer import AdmissionReviewer
 from agents.simulate import SimulatedRound, SimulatedWorld, TickGrid, simulate
 from schemas import times
-from schemas.names import Amounts
+from schemas.names import PodName
 from schemas.units import Seconds
-from streams.clients.cluster_port import Pod
 from streams.clients.kube.cluster_client import KubernetesClient
 from streams.codec.event_codec import Codec
 from streams.consumers.executing.executor import Executor
@@ -133,8 +132,8 @@ class MutantWorld:
         frozen = self._frozen
 
         class Frozen(self.parts.client):  # type: ignore[name-defined,misc]  # the client is whatever the mutant has
-            def resize(self, pod: Pod, *, requests: Mapping[str, Amounts], limits: Mapping[str, Amounts]) -> None:
-                super().resize(pod, requests=requests, limits=limits)
+            def evict(self, pod: PodName) -> None:  # its outcome is said at once; a resize is followed first
+                super().evict(pod)
                 frozen(name)
 
         def client() -> KubernetesClient:
