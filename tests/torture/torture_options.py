@@ -75,6 +75,6 @@ SHORT = TortureOptions(
     consumer_blows=CONSUMER_BLOWS,
     minimum=(
         ("acts", 40), ("resizes", 15), ("evictions", 10), ("patched", 8), ("recoveries", 6),
-        ("expired", 1), ("refused under a pause", 1), ("torn checkpoints", 1), ("take-overs", 1),
+        ("expired", 1), ("torn checkpoints", 1), ("take-overs", 1),
     ),
 )  # fmt: skip
