@@ -86,8 +86,6 @@ class ConsumerHistory:
     kills: list[float] = field(default_factory=list)
     ends: list[float] = field(default_factory=list)
     deaths: Counter[tuple[Action, str]] = field(default_factory=Counter)
-    stale: timedelta = timedelta()
-    """Event time for which a consumer may have heard no tick and still act."""
 
     def explains(self, act: Act) -> bool:
         """Whether the consumer ended between this act and its outcome."""
@@ -123,7 +121,11 @@ def judge(
 
 
 def _match(plans: Sequence[Plan], answers: Mapping[str, Answer], acts: Iterable[Act]) -> tuple[list[tuple[Plan, Act]], list[str]]:
-    """The plan of each act: one that was open then, and that no other act has taken."""
+    """The plan of each act: one that was open then, and that no other act has taken.
+
+    A pod may have a plan that expired while no consumer was at work, called done because a later plan for it was carried out. So
+    an act is that of a plan in force, where there is one.
+    """
     of: dict[tuple[Action, str, Asked], list[Plan]] = {}
     for plan in sorted(plans, key=lambda plan: plan.at):
         of.setdefault((plan.action, plan.uid, plan.asked), []).append(plan)
@@ -132,7 +134,7 @@ def _match(plans: Sequence[Plan], answers: Mapping[str, Answer], acts: Iterable[
         waiting = of.get((act.action, act.uid, act.asked), [])
         still_open = [p for p in waiting if p.at <= act.at and (p.id not in answers or answers[p.id].at >= act.at)]
         if still_open:
-            taken = min(still_open, key=lambda p: (p.id not in answers or answers[p.id].result is not Result.DONE, p.at))
+            taken = min(still_open, key=lambda p: (_is_late(act, p), not _is_done(answers.get(p.id)), p.at))
             waiting.remove(taken)
             matched.append((taken, act))
         else:
@@ -140,10 +142,18 @@ def _match(plans: Sequence[Plan], answers: Mapping[str, Answer], acts: Iterable[
     return matched, wrong
 
 
+def _is_late(act: Act, plan: Plan) -> bool:
+    return act.event_time > plan.void_after + EXPIRY_GRACE
+
+
+def _is_done(answer: Answer | None) -> bool:
+    return answer is not None and answer.result is Result.DONE
+
+
 def _forbidden(plan: Plan, act: Act, answer: Answer | None, history: ConsumerHistory) -> Iterable[str]:
-    if act.event_time > plan.void_after + EXPIRY_GRACE + history.stale:
+    if _is_late(act, plan):
         yield f"{act} was done {(act.event_time - plan.void_after).total_seconds():.0f} s after its plan had expired"
-    if answer is not None and answer.result is not Result.DONE and not history.explains(act):
+    if answer is not None and not _is_done(answer) and not history.explains(act):
         yield f"{act} was done, but its outcome is '{answer.result.value}': {answer.reason}"
 
 
@@ -152,7 +162,7 @@ def _undone(plans: Sequence[Plan], answers: Sequence[Answer], acts: Sequence[Act
     of = {plan.id: plan for plan in plans}
     for answer in answers:
         plan = of.get(answer.decision)
-        if plan is None or answer.result is not Result.DONE:
+        if plan is None or not _is_done(answer):
             continue
         before = [act for act in acts if act.uid == plan.uid and act.at <= answer.at and act.action is plan.action]
         if not before or max(before, key=lambda act: act.at).asked != plan.asked:

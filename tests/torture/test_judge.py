@@ -52,6 +52,13 @@ def test_an_act_belongs_to_the_plan_that_is_called_done_where_an_older_one_for_t
     wrong([older, PLAN], [Answer("p0", Result.EXPIRED, "void", 101.0), DONE], [ACT])
 
 
+def test_an_act_belongs_to_the_plan_in_force_where_one_that_expired_is_called_done_because_of_it() -> None:
+    older = replace(PLAN, id="p0", at=50.0, void_after=START - timedelta(seconds=300))
+    said = Answer("p0", Result.DONE, "the pod has these amounts already", 103.0)
+    wrong([older, PLAN], [DONE, said], [ACT])
+    wrong([older], [said], [ACT], says="after its plan had expired")
+
+
 @pytest.mark.parametrize("acts", [[], [replace(ACT, asked=LARGE)], [replace(ACT, uid="u2")], [replace(ACT, at=102.0)]])
 def test_done_without_the_cluster_showing_it_is_found(acts: list[Act]) -> None:
     _, found = judge([PLAN], [DONE], acts, ConsumerHistory())

@@ -21,7 +21,6 @@ from schemas.policies.vertical import UpdateMode, VerticalPolicyChanged
 from schemas.units import Bytes, Cores, Fraction
 from streams.broker.preflight import free_ports
 from streams.codec.event_codec import Codec
-from streams.consumers.executing import tick_silence
 from streams.errors import LogUnavailable
 from streams.log.kafka_connection import KafkaConnection
 from streams.log.kafka_log import KafkaLog
@@ -39,7 +38,6 @@ from tests.torture.judge import ConsumerHistory, Pause
 from tests.torture.lease_server import LeaseServer
 from tests.torture.recording_cluster import RecordingCluster
 from tests.torture.review_service import ReviewService
-from tests.torture.torture_options import PERIOD, TICK
 
 SWING = 300.0
 """Seconds of event time in which the load of a deployment rises and falls once."""
@@ -51,9 +49,6 @@ FRESH = timedelta(seconds=150)
 """Event time that a plan must still hold to count as one that could be carried out."""
 EVICTED = "recreate"
 """The namespace whose pods are evicted and never resized."""
-
-STALE = timedelta(seconds=max(tick_silence.LEAST, 3 * PERIOD / 1000) * PERIOD / 1000 / TICK)
-"""Event time that passes before a consumer that hears no tick stops acting; after a broker kill others hear them sooner."""
 
 
 def swinging(cores: float, mib: float, phase: float) -> Shape:
@@ -100,7 +95,7 @@ class TortureCluster:
     start_ms: int
     size: int = 6
     mutant: str = ""
-    history: ConsumerHistory = field(default_factory=lambda: ConsumerHistory(stale=STALE))
+    history: ConsumerHistory = field(default_factory=ConsumerHistory)
 
     def __post_init__(self) -> None:
         self._planned: set[str] = set()

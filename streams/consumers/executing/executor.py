@@ -270,7 +270,7 @@ class Executor:
     def _attempt(self, pending: _Pending, index: OutcomeIndex) -> int:
         """Finish with one decision, or leave it pending; how many outcomes were appended."""
         now = self._now()
-        if self._left_to_others(pending) or self._control.silence.reasons_once_heard():  # without ticks nothing expires
+        if self._left_to_others(pending):
             return 0
         ended = None if now is None else self._result(pending, now)
         if now is None or ended is None:
@@ -308,7 +308,6 @@ class Executor:
         elif pending.ended is None:
             pending.unsure = pending.unsure or handler.undo is not None
             pending.ended = self._call(pending, now, handler.act)
-            pending.unsure = pending.unsure or pending.ended is None  # accepted, perhaps, and not in force yet
         return None if pending.ended is None else self._taken_back(pending, now, pending.ended)
 
     def _taken_back(self, pending: _Pending, now: datetime, ended: HandlerResult) -> HandlerResult | None:
