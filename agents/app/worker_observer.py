@@ -6,6 +6,7 @@ in here influences a decision.
 
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 
 import structlog
 from prometheus_client import CollectorRegistry
@@ -19,8 +20,7 @@ from schemas import times
 from schemas.units import Bytes, Seconds
 from streams.codec import event_codec
 from streams.consumers.executing.tick_silence import TickSilence
-from streams.errors import LogUnavailable
-from streams.log.connection_check import find_fault
+from streams.log.connection_check import require_entry
 from streams.log.log_port import Record
 
 WAITED = Seconds(5.0)
@@ -49,7 +49,7 @@ class WorkerObserver:
         host, port = self.plan.metrics
         if port:
             HealthServer(self.registry, ready=self.not_ready, alive=self.liveness.reasons).listen(host, port)
-        self._reach.look_at(f"Kafka '{self.plan.where.brokers}'", self._ask_kafka)
+        self._reach.look_at(f"Kafka '{self.plan.where.brokers}'", partial(require_entry, self.plan.where))
         self._reach.begin()
 
     def not_ready(self) -> list[str]:
@@ -57,11 +57,6 @@ class WorkerObserver:
         long_turn = self.liveness.long_turn()  # no tick comes in while it lasts, and that says nothing of the clock
         silence = [] if long_turn else self._silence.reasons_once_heard()
         return [*self._reach.reasons(), *silence, *self.metrics.readiness.reasons(), *long_turn]
-
-    def _ask_kafka(self) -> None:
-        fault = find_fault(self.plan.where)
-        if fault is not None:
-            raise LogUnavailable(fault.sentence)
 
     def assigned(self, tasks: Iterable[tuple[str, int]]) -> None:
         """This worker owns these pairs of stage and partition, and no others."""

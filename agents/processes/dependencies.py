@@ -1,13 +1,14 @@
 """How each thing that processes depend on is looked at: Kafka and the API server, each asked for a sign of life."""
 
 from collections.abc import Callable
+from functools import partial
 
 from agents.settings import cluster_factory, log_factory
 from agents.settings.tree import Settings
 from schemas.units import Seconds
 from streams.clients.kube import refusals
 from streams.clients.kube.api import Api, ApiRequest
-from streams.errors import LogUnavailable, TryAgain
+from streams.errors import TryAgain
 
 API_SERVER = "the API server"
 _PATIENCE = Seconds(3.0)
@@ -19,16 +20,10 @@ def kafka(settings: Settings) -> tuple[str, Callable[[], None]] | None:
     """Its name and the look; None for a log that is no Kafka."""
     if settings.log.kind != "kafka":
         return None
-    from streams.log.connection_check import find_fault
+    from streams.log.connection_check import require_entry
 
     where = log_factory.connection(settings)
-
-    def look() -> None:
-        fault = find_fault(where)
-        if fault is not None:
-            raise LogUnavailable(fault.sentence)
-
-    return f"Kafka '{where.brokers}'", look
+    return f"Kafka '{where.brokers}'", partial(require_entry, where)
 
 
 def api_server(settings: Settings) -> Callable[[], None]:

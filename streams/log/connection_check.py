@@ -55,6 +55,13 @@ def find_fault(where: KafkaConnection) -> ConnectionFault | None:
     return next((fault for fault in faults if fault.refused), faults[0] if faults else None)
 
 
+def require_entry(where: KafkaConnection) -> None:
+    """Raises LogUnavailable with what stands in the way when none of the brokers can be used."""
+    fault = find_fault(where)
+    if fault is not None:
+        raise LogUnavailable(fault.sentence)
+
+
 def refuse_at_once(where: KafkaConnection) -> None:
     """Raises LogUnavailable when a broker answers and says no. With silence the client deals, which waits and retries."""
     fault = find_fault(where)

@@ -73,10 +73,7 @@ class UpdateConstraintPublisher:
     def _controller(self, kind: str, found: ControllerObject | ReplicationControllerObject, at: datetime) -> None:
         fact = scheduling_facts.controller(found, kind, self._cluster, at)
         name = f"{kind}/{found.metadata.namespace}/{found.metadata.name}"
-        if fact is None:
-            self._controllers.remove(name)
-        else:
-            self._controllers.upsert(name, fact)
+        self._controllers.put(name, fact)
 
     def _hpa(self, found: HpaObject, at: datetime) -> None:
         target, about = found.spec.scale_target_ref, found.metadata

@@ -55,6 +55,13 @@ class PublishedFacts(Generic[F]):
             self._published[name] = fact
             self._publish(fact)
 
+    def put(self, name: str, fact: F | None) -> None:
+        """An object exists; None where it says nothing any more."""
+        if fact is None:
+            self.remove(name)
+        else:
+            self.upsert(name, fact)
+
     def remove(self, name: str) -> None:
         """An object is gone. Withdraws its fact if it was published."""
         self._current.pop(name, None)

@@ -121,10 +121,7 @@ class SchedulingPublisher:
         self._at = at
         fact = scheduling_facts.controller(found, kind, self._cluster, at)
         name = f"{kind}/{found.metadata.namespace}/{found.metadata.name}"
-        if fact is None:
-            self._controllers.remove(name)
-        else:
-            self._controllers.upsert(name, fact)
+        self._controllers.put(name, fact)
 
     def pod(self, found: ScheduledPodObject, at: datetime) -> None:
         """A pod exists."""
