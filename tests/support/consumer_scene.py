@@ -11,6 +11,7 @@ from schemas.policies.control import ControlChanged, Mode
 from schemas.units import Bytes, Cores
 from streams.clients.cluster_port import Pod
 from streams.codec.event_codec import Codec, tick
+from streams.consumers.executing.act_permit import ActPermit
 from streams.errors import LogUnavailable
 from streams.log.log_port import NewRecord, Record
 from streams.log.memory_log import MemoryLog
@@ -135,3 +136,10 @@ def eviction_of(pod: Pod, identifier: str = "updater/0/1/evict/x") -> EvictionPl
         expect={c.name: c.requests for c in pod.containers},
         because={},
     )
+
+
+def open_permit() -> ActPermit:
+    """The permit of an executor that has just looked at the log."""
+    permit = ActPermit()
+    permit.open()
+    return permit

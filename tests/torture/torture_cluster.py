@@ -74,10 +74,10 @@ def deployments(count: int) -> tuple[SimulatedDeployment, ...]:
     )
 
 
-def policies(cluster: str, at: datetime) -> list[VerticalPolicyChanged]:
-    """What allows changes of all pods, and of some by eviction alone."""
+def policies(cluster: str, at: datetime, *, off: bool = False) -> list[VerticalPolicyChanged]:
+    """What allows changes of all pods, and of some by eviction alone; or, when `off`, of none."""
     modes = {f"{cluster}/*": UpdateMode.IN_PLACE_OR_RECREATE, f"{cluster}/{EVICTED}/*": UpdateMode.RECREATE}
-    return [VerticalPolicyChanged(at, target, "v1", mode) for target, mode in modes.items()]
+    return [VerticalPolicyChanged(at, target, "v1", UpdateMode.OFF if off else mode) for target, mode in modes.items()]
 
 
 def allowed(cluster: str, at: datetime, *, paused: bool) -> ControlChanged:
@@ -128,12 +128,19 @@ class TortureCluster:
 
     def open(self) -> None:
         """Allow changes, and live."""
-        for policy in policies(self.name, self.start):
-            self._publish("policies", policy.target, policy)
+        self._set_policies()
         self.control(paused=False)
         self.server.__enter__()
         self.leases.open()
         self.thread.start()
+
+    def plan_no_more(self) -> None:
+        """From here on nothing is planned; what is planned already is carried out."""
+        self._set_policies(off=True)
+
+    def _set_policies(self, *, off: bool = False) -> None:
+        for policy in policies(self.name, self.start, off=off):
+            self._publish("policies", policy.target, policy)
 
     def control(self, *, paused: bool) -> None:
         """Switch the pause on or off; returns when it is in the log."""

@@ -101,8 +101,9 @@ class Run:
             self.consumer_blows.revive()
 
     async def settle(self) -> bool:
-        """End all clocks, write clean ticks, restart the workers without faults, wait until every mark names the last turn."""
+        """End clocks and planning, write clean ticks, restart the workers without faults, wait until all took the last turn."""
         self.fleet.end_clocks()
+        await asyncio.gather(*(asyncio.to_thread(cluster.plan_no_more) for cluster in self.clusters))
         await self._clean_ticks((self.clock() // INTERVAL + 2) * INTERVAL)
         for consumers in self.consumers:
             consumers.kill()

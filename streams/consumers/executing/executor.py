@@ -2,9 +2,10 @@
 
 A decision is carried out only when everything in the log has been read, the control record allows it, it is not void by event
 time and no outcome names it yet. One that is too old to know whether it has an outcome (see `outcome_index`) is passed over.
-After each decision an outcome is appended before the next is begun. A crash between act and outcome is harmless: a handler looks
-at the world first, finds it as decided, and says so. That holds for a decision that may no longer be carried out, too: if this
-process or one before it may have acted on it, the world is asked before the outcome says that nothing was done. What takes
+After each decision an outcome is appended before the next is begun. Handlers ask the permit before each change; a process that
+slept meanwhile has none any more. A crash between act and outcome is harmless: a handler looks at the world first, finds it as
+decided, and says so. That holds for a decision that may no longer be carried out, too: if this process or one before it may have
+acted on it, the world is asked before the outcome says that nothing was done. What takes
 several steps is taken back, if the handler knows how, before the outcome says that it did not work. What the cluster accepted
 and is not done with yet is followed, also beyond the plan's end and under a pause, for `FOLLOWED` at the most.
 The executor decides nothing; what to do is the handler's business.
@@ -25,9 +26,9 @@ from schemas.outcomes import Action, ActionFinished, OutcomeDetail, Result
 from schemas.subjects import Subject
 from streams import refused_records
 from streams.codec.event_codec import tick_number
+from streams.consumers.executing.act_permit import ActPermit
 from streams.consumers.executing.control_state import ControlState
 from streams.consumers.executing.cursor import Cursor
-from streams.consumers.executing.holder_lease import HolderLease
 from streams.consumers.executing.outcome_index import OutcomeIndex
 from streams.errors import BadRecord, GiveUp, LogUnavailable, TryAgain, UnderWay, Unreachable
 from streams.log.log_port import NewRecord, Record
@@ -155,11 +156,14 @@ class Executor:
         self,
         context: LogContext,
         *handlers: Handler[Any],
-        lease: HolderLease | None = None,
+        permit: ActPermit | None = None,
         upkeep: Callable[[Collection[str]], None] | None = None,
     ) -> None:
-        """With a `lease`, it only reads while another instance holds it. `upkeep` is called each minute with what is pending."""
-        self._context, self._lease, self._upkeep = context, lease, upkeep
+        """`permit` is what the handlers ask; with a Lease in it, nothing is done while another instance holds it.
+
+        `upkeep` is called each minute with what is pending.
+        """
+        self._context, self._permit, self._upkeep = context, permit or ActPermit(), upkeep
         self._next_upkeep: datetime | None = None
         self._handlers: Mapping[type[Any], Handler[Any]] = {handler.decision: handler for handler in handlers}
         self._decisions = {place: handler.action for handler in handlers for place in context.partitions_with(handler.topic)}
@@ -205,7 +209,8 @@ class Executor:
 
     def run(self, stop: threading.Event) -> None:
         """Work until `stop` is set, then give the Lease back. While the log is away nothing is done."""
-        with nullcontext() if self._lease is None else self._lease.renewed(self._name):
+        lease = self._permit.lease
+        with nullcontext() if lease is None else lease.renewed(self._name):
             self._work(stop)
 
     def _work(self, stop: threading.Event) -> None:
@@ -218,7 +223,7 @@ class Executor:
 
     @property
     def _may_act(self) -> bool:
-        return self._lease is None or self._lease.held
+        return self._permit.held
 
     @property
     def _name(self) -> str:
@@ -226,6 +231,7 @@ class Executor:
 
     def _now(self) -> datetime | None:
         """Event time at this moment; the control record is read at the same time."""
+        self._permit.open()
         self._control.catch_up()
         return self._control.now
 

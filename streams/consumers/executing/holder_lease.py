@@ -3,8 +3,8 @@
 Time is each instance's own monotonic clock, so that clocks that disagree or jump do no harm. A holder counts the Lease as its own
 for `HELD` after the beginning of its last successful renewal. Another instance takes it once it has seen no renewal for
 `DURATION`, which is longer. So at no moment two instances believe that they hold it, and after a crash one takes over within
-`DURATION`, a round of renewals and a request. A holder that is frozen between its last look at the Lease and its request may
-still send that one request: the pod's uid and version are conditions of it.
+`DURATION`, a round of renewals and a request. A holder that was frozen between its last look and its request looks again before
+it acts (see `act_permit`); if it freezes within that instant, the pod's uid and version are conditions of the request.
 
 The official client's leader election is not used: it goes by the wall clock, and can neither be stopped nor give the Lease back.
 """

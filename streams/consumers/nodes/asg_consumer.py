@@ -10,6 +10,7 @@ from schemas.decisions.node_updates import NodeRemovalPlanned, ScaleUpPlanned
 from schemas.outcomes import Action
 from streams.clients.aws.aws_client import AwsClient
 from streams.clients.kube.node_drain_client import NodeDrainClient
+from streams.consumers.executing.act_permit import ActPermit
 from streams.consumers.executing.executor import Executor, Handler
 from streams.consumers.executing.holder_lease import HolderLease
 from streams.consumers.nodes import group_growth, removal_marks
@@ -35,18 +36,19 @@ def asg_consumer(
 ) -> Executor:
     """A consumer that carries out ScaleUpPlanned and NodeRemovalPlanned, while it holds the `lease` if there is one."""
     chosen = options or RemovalOptions()
-    removal = NodeRemoval(world.aws, world.nodes, world.now, chosen)
+    permit = ActPermit(lease)
+    removal = NodeRemoval(world.aws, world.nodes, world.now, permit, chosen)
     return Executor(
         context,
         Handler(
             TOPIC,
             ScaleUpPlanned,
             Action.SCALE_UP,
-            act=lambda plan: group_growth.grow(world.aws, plan, protect=chosen.protect),
+            act=lambda plan: group_growth.grow(world.aws, plan, permit, protect=chosen.protect),
             look=lambda plan: group_growth.look(world.aws, plan),
         ),
         Handler(TOPIC, NodeRemovalPlanned, Action.REMOVE_NODE, act=removal.act, look=removal.look, undo=removal.undo),
-        lease=lease,
+        permit=permit,
         upkeep=lambda pending: sweep(world, pending),
     )
 

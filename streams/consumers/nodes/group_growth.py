@@ -7,12 +7,13 @@ now, or less, is left alone: somebody else changed it, and the next facts lead t
 from schemas.decisions.node_updates import ScaleUpPlanned
 from schemas.outcomes import OutcomeDetail, Result
 from streams.clients.aws.aws_client import AwsClient
+from streams.consumers.executing.act_permit import ActPermit
 from streams.consumers.executing.executor import HandlerResult
 from streams.consumers.nodes import instance_protection
 
 
-def grow(aws: AwsClient, plan: ScaleUpPlanned, *, protect: bool) -> HandlerResult:
-    """Look, then act. Raises TryAgain and GiveUp."""
+def grow(aws: AwsClient, plan: ScaleUpPlanned, permit: ActPermit, *, protect: bool) -> HandlerResult:
+    """Look, ask the permit, then act. Raises TryAgain and GiveUp."""
     group = aws.group(plan.group)
     if group is None:
         return HandlerResult(Result.REFUSED, f"it moved: group '{plan.group}' is gone", OutcomeDetail.NOT_FOUND)
@@ -24,6 +25,7 @@ def grow(aws: AwsClient, plan: ScaleUpPlanned, *, protect: bool) -> HandlerResul
     if plan.after > group.most:
         reason = f"group '{plan.group}' may have {group.most} nodes, planned were {plan.after}"
         return HandlerResult(Result.REFUSED, reason, OutcomeDetail.AT_LIMIT)
+    permit.check("scaling group", plan.group)
     aws.raise_desired(group, plan.after)
     if protect:
         instance_protection.protect(aws, group)

@@ -17,6 +17,7 @@ from schemas.units import Seconds
 from streams.clients.aws.auto_scaling_groups import GroupInstance
 from streams.clients.aws.aws_client import AwsClient
 from streams.clients.kube.node_drain_client import DrainableNode, NodeDrainClient, NodePod
+from streams.consumers.executing.act_permit import ActPermit
 from streams.consumers.executing.executor import HandlerResult
 from streams.consumers.nodes import instance_protection, removal_marks
 from streams.errors import EdgeError, GiveUp, TryAgain, Unreachable
@@ -43,9 +44,16 @@ class NodeRemoval:
     """Removals on one cluster and one AWS account. `now` is real time: pods and taints know no other."""
 
     def __init__(
-        self, aws: AwsClient, nodes: NodeDrainClient, now: Callable[[], datetime], options: RemovalOptions | None = None
+        self,
+        aws: AwsClient,
+        nodes: NodeDrainClient,
+        now: Callable[[], datetime],
+        permit: ActPermit,
+        options: RemovalOptions | None = None,
     ) -> None:
+        """`permit` is asked before the node is marked, before each eviction, and before the instance ends."""
         self._aws, self._nodes, self._now, self._options = aws, nodes, now, options or RemovalOptions()
+        self._permit = permit
         self._since: dict[tuple[str, str], datetime] = {}
         """When the last steps of a removal began; a restart begins them anew."""
 
@@ -110,6 +118,7 @@ class NodeRemoval:
         if at_limit is not None:
             return at_limit
         marks = removal_marks.added(node, plan.id, at=self._now(), cordon=self._options.cordon)
+        self._check_permit(plan)
         self._nodes.change(node, **marks)
         raise _wait(plan, "the node was marked", self._options.delay)
 
@@ -146,6 +155,7 @@ class NodeRemoval:
 
     def _evicted(self, plan: NodeRemovalPlanned, pod: NodePod) -> EdgeError | None:
         try:
+            self._check_permit(plan)
             self._nodes.evict(pod.pod, Seconds(min(pod.grace, plan.grace)))
         except EdgeError as error:
             gone = isinstance(error, GiveUp) and error.detail in (OutcomeDetail.NOT_FOUND, OutcomeDetail.MOVED)
@@ -170,6 +180,9 @@ class NodeRemoval:
         if held and self._waited(plan, "hooks") < self._options.hooks:
             raise _wait(plan, f"annotation '{held[0]}' holds the node", _SOON)
 
+    def _check_permit(self, plan: NodeRemovalPlanned) -> None:
+        self._permit.check("removing node", plan.node or plan.instance)
+
     def _waited(self, plan: NodeRemovalPlanned, step: str) -> float:
         """Seconds since this step was first reached."""
         now = self._now()
@@ -183,6 +196,7 @@ class NodeRemoval:
         at_limit = self._at_limit(plan)
         if at_limit is not None:
             return at_limit
+        self._check_permit(plan)
         if instance.protected:
             self._aws.protect(plan.group, [plan.instance], protected=False)
         self._aws.terminate(plan.instance)

@@ -9,6 +9,7 @@ from schemas.names import Amounts, PodName
 from schemas.outcomes import Action, OutcomeDetail, Result
 from streams.clients.cluster_port import ClusterClient, find_live
 from streams.clients.kube.quantities import same
+from streams.consumers.executing.act_permit import ActPermit
 from streams.consumers.executing.amount_texts import spelled
 from streams.consumers.executing.executor import Executor, Handler, HandlerResult
 from streams.consumers.executing.holder_lease import HolderLease
@@ -29,23 +30,29 @@ def evictor(
 
     `record` writes Kubernetes Events.
     """
+    permit = ActPermit(lease)
     return Executor(
         context,
         Handler(
             "pod-updates",
             EvictionPlanned,
             Action.EVICT,
-            act=lambda plan: evict(client, plan, objection, record),
+            act=lambda plan: evict(client, plan, permit, objection=objection, record=record),
             look=lambda plan: None if find_live(client, plan.pod) else _already_gone(plan.pod),
         ),
-        lease=lease,
+        permit=permit,
     )
 
 
 def evict(
-    client: ClusterClient, plan: EvictionPlanned, objection: Objection = nothing_objects, record: Record = record_nothing
+    client: ClusterClient,
+    plan: EvictionPlanned,
+    permit: ActPermit,
+    *,
+    objection: Objection = nothing_objects,
+    record: Record = record_nothing,
 ) -> HandlerResult:
-    """Look, then act, then say so in Events. Raises TryAgain and GiveUp."""
+    """Look, ask the permit, then act, then say so in Events. Raises TryAgain and GiveUp."""
     pod = find_live(client, plan.pod)
     if pod is None:
         return _already_gone(plan.pod)
@@ -56,6 +63,7 @@ def evict(
         return HandlerResult(Result.REFUSED, reason, OutcomeDetail.MOVED)
     if (objected := objection()) is not None:
         return HandlerResult(Result.REFUSED, objected, OutcomeDetail.NO_WEBHOOK)
+    permit.check("evicting", f"{pod.pod.namespace}/{pod.pod.name}")
     try:
         client.evict(pod.pod)
     except GiveUp:

@@ -12,6 +12,7 @@ from schemas.outcomes import Action, OutcomeDetail, Result
 from schemas.units import Seconds
 from streams.clients.cluster_port import ClusterClient, Pod, find_live
 from streams.clients.kube.quantities import meets, same
+from streams.consumers.executing.act_permit import ActPermit
 from streams.consumers.executing.amount_texts import spelled
 from streams.consumers.executing.executor import Executor, Handler, HandlerResult
 from streams.consumers.executing.holder_lease import HolderLease
@@ -40,7 +41,8 @@ def resizer(
 
     `record` writes Kubernetes Events.
     """
-    nodes, resizes = NodeSizes(context), Resizes(client, record)
+    permit = ActPermit(lease)
+    nodes, resizes = NodeSizes(context), Resizes(client, permit, record)
     return Executor(
         context,
         Handler(
@@ -50,16 +52,16 @@ def resizer(
             act=lambda plan: resizes.act(plan, nodes.largest()),
             look=resizes.look,
         ),
-        lease=lease,
+        permit=permit,
     )
 
 
 class Resizes:
     """Asks for resizes and follows them. Both calls raise UnderWay while the kubelet is not done, TryAgain and GiveUp."""
 
-    def __init__(self, client: ClusterClient, record: Record = record_nothing) -> None:
-        """`record` writes Kubernetes Events."""
-        self._client, self._record = client, record
+    def __init__(self, client: ClusterClient, permit: ActPermit, record: Record = record_nothing) -> None:
+        """`permit` is asked before a resize; `record` writes Kubernetes Events."""
+        self._client, self._permit, self._record = client, permit, record
         self._asked: set[str] = set()
         """Decisions for which this process has asked the cluster, and which did not end since."""
 
@@ -78,6 +80,7 @@ class Resizes:
         refused = _moved(pod, plan) or memory_in_use.refusal(self._client, pod, plan)
         if refused is not None:
             return refused
+        self._permit.check("resizing", f"{pod.pod.namespace}/{pod.pod.name}")
         self._client.resize(pod, requests=plan.requests, limits=plan.limits)
         self._asked.add(plan.id)
         record_resize(self._record, plan)

@@ -8,6 +8,7 @@ from schemas.decisions.replica_plans import ReplicasPlanned, ScalingMode
 from schemas.outcomes import Action, OutcomeDetail, Result
 from streams.clients.kube.controllers import ControllerKey
 from streams.clients.kube.scales import FoundScale, ScaleClient
+from streams.consumers.executing.act_permit import ActPermit
 from streams.consumers.executing.executor import Executor, Handler, HandlerResult
 from streams.consumers.executing.holder_lease import HolderLease
 from streams.errors import GiveUp
@@ -21,22 +22,23 @@ MOST_FACTOR, LEAST_REPLICAS = 100, 10
 
 def scaler(context: LogContext, scales: ScaleClient, lease: HolderLease | None = None) -> Executor:
     """A consumer that carries out ReplicasPlanned where it is the one to do so, while it holds the `lease` if there is one."""
+    permit = ActPermit(lease)
     return Executor(
         context,
         Handler(
             "replica-plans",
             ReplicasPlanned,
             Action.SCALE,
-            act=lambda plan: scale(scales, plan),
+            act=lambda plan: scale(scales, plan, permit),
             look=lambda plan: _already_asked(_found(scales, plan), plan),
             concerns=lambda plan: plan.carried_out_by is ScalingMode.DIRECT,
         ),
-        lease=lease,
+        permit=permit,
     )
 
 
-def scale(scales: ScaleClient, plan: ReplicasPlanned) -> HandlerResult:
-    """Refuse what is absurd, look, then act. Raises TryAgain and GiveUp."""
+def scale(scales: ScaleClient, plan: ReplicasPlanned, permit: ActPermit) -> HandlerResult:
+    """Refuse what is absurd, look, ask the permit, then act. Raises TryAgain and GiveUp."""
     absurd = objection(plan)
     if absurd is not None:
         return HandlerResult(Result.REFUSED, absurd, OutcomeDetail.INVALID)
@@ -48,6 +50,7 @@ def scale(scales: ScaleClient, plan: ReplicasPlanned) -> HandlerResult:
     if found.replicas != plan.current:
         reason = f"it moved: {_target(plan)} asks for {found.replicas} replicas, expected {plan.current}"
         return HandlerResult(Result.REFUSED, reason, OutcomeDetail.MOVED)
+    permit.check("scaling", _target(plan))
     scales.set(found, plan.replicas)
     return HandlerResult(Result.DONE, f"the cluster accepted {plan.replicas} replicas", OutcomeDetail.ACCEPTED)
 

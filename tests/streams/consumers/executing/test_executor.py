@@ -25,6 +25,7 @@ from tests.support.consumer_scene import (
     ConsumerScene,
     CountingClient,
     eviction_of,
+    open_permit,
     resize_of,
     scene_at_two,
 )
@@ -251,7 +252,7 @@ def test_one_executor_runs_decisions_of_several_stages_from_several_topics_about
         scene.log.append([record])
     executor = Executor(
         context,
-        Handler("pod-updates", EvictionPlanned, Action.EVICT, lambda plan: evict(scene.client, plan)),
+        Handler("pod-updates", EvictionPlanned, Action.EVICT, lambda plan: evict(scene.client, plan, open_permit())),
         Handler("cluster-changes", NodeDrained, Action.PATCH, drain),
     )
     assert [executor.poll_once(), executor.poll_once()] == [2, 0]

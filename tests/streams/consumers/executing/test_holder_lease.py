@@ -1,6 +1,7 @@
 """The Lease by which one of two instances acts: taken, renewed, lost, given back, and never held by both at a time."""
 
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 
 from schemas.names import PodName
 from schemas.outcomes import OutcomeDetail, Result
+from streams.clients.cluster_port import Pod
 from streams.consumers.executing.holder_lease import DURATION, HELD, HolderLease
 from streams.consumers.pods.evictor import evictor
 from streams.errors import LogUnavailable, Unreachable
@@ -135,15 +137,23 @@ def test_a_holder_that_was_frozen_does_nothing_when_it_wakes_up() -> None:
 
 
 class FreezingClient(CountingClient):
-    """While it evicts, the process is frozen for so long that `meanwhile` happens."""
+    """While it evicts, or `looking` at a pod, the process is frozen for so long that `meanwhile` happens."""
 
-    def __init__(self, simulated: SimulatedCluster, meanwhile: Callable[[], object]) -> None:
+    def __init__(self, simulated: SimulatedCluster, meanwhile: Callable[[], object], *, looking: bool = False) -> None:
         super().__init__(simulated)
-        self.meanwhile = meanwhile
+        self.meanwhile, self.looking = meanwhile, looking
 
     def evict(self, pod: PodName) -> None:
         super().evict(pod)
-        self.meanwhile()
+        if not self.looking:
+            self.meanwhile()
+
+    def pod(self, namespace: str, name: str) -> Pod | None:
+        found = super().pod(namespace, name)
+        if self.looking:
+            self.looking = False
+            self.meanwhile()
+        return found
 
 
 def test_a_holder_that_was_frozen_in_an_act_leaves_the_outcome_to_whoever_took_over() -> None:
@@ -164,6 +174,26 @@ def test_a_holder_that_was_frozen_in_an_act_leaves_the_outcome_to_whoever_took_o
     one.renew()
     assert (first.poll_once(), second.poll_once()) == (0, 0)
     assert [(o.result, o.detail) for o in scene.outcomes()] == [(Result.DONE, OutcomeDetail.ALREADY_DONE)]
+
+
+def test_a_holder_that_was_frozen_after_its_look_at_the_pod_does_not_act_when_it_wakes_up() -> None:
+    scene, clock = scene_at_two(), Clock()
+    one, other = two(ApiObjects(), clock)
+    one.renew()
+    other.renew()
+    plan = eviction_of(scene.pod())
+    scene.plan(plan)
+
+    def expires_meanwhile() -> None:
+        clock.now = DURATION
+        other.renew()
+        scene.tick(plan.void_after + timedelta(minutes=1))
+        assert evictor(scene.context, CountingClient(scene.cluster), lease=other).poll_once() == 1
+
+    client = FreezingClient(scene.cluster, expires_meanwhile, looking=True)
+    first = evictor(scene.context, client, lease=one)
+    assert (first.poll_once(), first.poll_once(), client.acts) == (0, 0, [])
+    assert [o.result for o in scene.outcomes()] == [Result.EXPIRED]
 
 
 def test_a_holder_that_lost_the_lease_in_an_act_tells_the_outcome_once_it_holds_it_again() -> None:

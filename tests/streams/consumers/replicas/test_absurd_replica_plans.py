@@ -12,6 +12,7 @@ from streams.clients.kube.api import Api
 from streams.clients.kube.scales import ScaleClient
 from streams.consumers.replicas import scaler
 from tests.support import examples
+from tests.support.consumer_scene import open_permit
 
 (PLAN,) = (event for event in examples.EVENTS if isinstance(event, ReplicasPlanned))
 
@@ -28,7 +29,7 @@ from tests.support import examples
 def test_an_absurd_number_is_refused(current: int, replicas: int, most: int, reason: str) -> None:
     plan = replace(PLAN, current=current, replicas=replicas, least=1, most=most)
     nobody = ScaleClient(Api(cluster_factory.connection(ClusterSettings(url="http://127.0.0.1:1"))))  # whoever asks it fails
-    result = scaler.scale(nobody, plan)
+    result = scaler.scale(nobody, plan, open_permit())
     assert (result.result, result.reason, result.detail) == (Result.REFUSED, reason, OutcomeDetail.INVALID)
 
 

@@ -1,0 +1,48 @@
+"""Whether what was looked at just now still allows an act: asked right before a request that changes something.
+
+A process may be frozen between its last look at the log and its request (SIGSTOP, a paused machine), and wake up when the
+decision has expired, a pause has come, or another instance has taken over. So the executor opens the permit when it reads the log,
+and a handler asks it before each change. What is left is the time between the question and the request, in which nothing waits.
+"""
+
+import time
+from collections.abc import Callable
+from typing import NoReturn
+
+from schemas.units import Seconds
+from streams.consumers.executing.holder_lease import HolderLease
+from streams.errors import TryAgain
+
+LASTS = Seconds(15.0)
+"""Seconds after the look at the log; longer than a client waits for an answer, so that a slow server keeps nobody from acting."""
+
+
+class ActPermit:
+    """The permit of one executor; it is open for `LASTS` after `open`, as long as the Lease is held, if there is one.
+
+    `clock` counts seconds, and goes on while the process is frozen.
+    """
+
+    def __init__(self, lease: HolderLease | None = None, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self.lease, self._clock = lease, clock
+        self._until = float("-inf")
+
+    @property
+    def held(self) -> bool:
+        """Whether no other instance acts."""
+        return self.lease is None or self.lease.held
+
+    def open(self) -> None:
+        """What allows an act is being looked at now."""
+        self._until = self._clock() + LASTS
+
+    def check(self, doing: str, to: str) -> None:
+        """Raises TryAgain when this must be looked at again before anything is changed. The words are those of the error."""
+        if not self.held:
+            _refuse(doing, to, "the Lease was lost meanwhile")
+        if self._clock() >= self._until:
+            _refuse(doing, to, f"the last look at the log is more than {LASTS:g} s old")
+
+
+def _refuse(doing: str, to: str, answer: str) -> NoReturn:
+    raise TryAgain(doing=doing, to=to, answer=answer, after=Seconds(0.0))
