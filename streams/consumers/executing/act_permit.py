@@ -1,8 +1,9 @@
 """Whether what was looked at just now still allows an act: asked right before a request that changes something.
 
 A process may be frozen between its last look at the log and its request (SIGSTOP, a paused machine), and wake up when the
-decision has expired, a pause has come, or another instance has taken over. So the executor opens the permit when it reads the log,
-and a handler asks it before each change. What is left is the time between the question and the request, in which nothing waits.
+decision has expired, a pause has come, or another instance has taken over. So the executor opens the permit when it reads the
+log, and a handler asks it before each change. What is left is the time between the question and the request, in which nothing
+waits.
 """
 
 import time
