@@ -8,6 +8,7 @@ decided, and says so. That holds for a decision that may no longer be carried ou
 acted on it, the world is asked before the outcome says that nothing was done. What takes
 several steps is taken back, if the handler knows how, before the outcome says that it did not work. What the cluster accepted
 and is not done with yet is followed, also beyond the plan's end and under a pause, for `FOLLOWED` at the most.
+Of several decisions about one subject a later one is not begun before the earlier has its outcome, which it might undo.
 The executor decides nothing; what to do is the handler's business.
 """
 
@@ -193,10 +194,14 @@ class Executor:
             self._apply(record, index)
         self._caught_up, self._read_to_end = self._may_act, True
         appended += self._flush()
+        unfinished: set[tuple[Action, Subject]] = set()
         for identifier, pending in list(self._pending.items()):
-            appended += 0 if identifier in index else self._attempt(pending, index)
+            about = pending.handler.action, pending.decision.subject
+            appended += 0 if identifier in index else self._attempt(pending, index, waits=about in unfinished)
             if identifier in index:
                 del self._pending[identifier]
+            else:
+                unfinished.add(about)
         index.expire(now)
         self._keep_up(now)
         return appended
@@ -273,12 +278,15 @@ class Executor:
             self._next_upkeep = now + _UPKEEP
             self._upkeep(self._pending.keys())
 
-    def _attempt(self, pending: _Pending, index: OutcomeIndex) -> int:
-        """Finish with one decision, or leave it pending; how many outcomes were appended."""
+    def _attempt(self, pending: _Pending, index: OutcomeIndex, *, waits: bool) -> int:
+        """Finish with one decision, or leave it pending; how many outcomes were appended.
+
+        One that `waits` for an earlier decision about the same subject is not begun.
+        """
         now = self._now()
         if self._left_to_others(pending):
             return 0
-        ended = None if now is None else self._result(pending, now)
+        ended = None if now is None else self._result(pending, now, waits=waits)
         if now is None or ended is None:
             return 0
         if self._left_to_others(pending):  # the Lease was lost meanwhile; whoever has it next looks what was done, and says so
@@ -299,11 +307,13 @@ class Executor:
         pending.unsure, pending.ended = True, None
         return True
 
-    def _result(self, pending: _Pending, now: datetime) -> HandlerResult | None:
+    def _result(self, pending: _Pending, now: datetime, *, waits: bool) -> HandlerResult | None:
         """How the decision ended; None when it is to be tried again."""
         obstacle, handler = self._obstacle(pending, now), pending.handler
         if obstacle is not None and not pending.unsure:
             return obstacle
+        if waits:
+            return None
         if pending.not_before is not None and now < pending.not_before:
             return None
         if self._outage is not None and now < self._outage.until:

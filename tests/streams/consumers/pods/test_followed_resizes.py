@@ -16,6 +16,7 @@ from streams.clients.kube.pod_objects import PodObject, read_pod
 from streams.consumers.executing.executor import FOLLOWED
 from streams.consumers.pods.resizer import resizer
 from streams.errors import GiveUp
+from streams.simulated.cluster import SimulatedCluster
 from tests.support.consumer_scene import MIB, START, ConsumerScene, CountingClient, resize_of, scene_at_two
 
 
@@ -150,3 +151,31 @@ def test_what_the_kubelet_said_of_an_earlier_request_is_no_answer_to_the_newest(
         return read_pod("c", msgspec.convert(body, PodObject)).resize
 
     assert (resized(2), resized(3)) == (ResizeState.INFEASIBLE, ResizeState.IN_PROGRESS)
+
+
+class LateNewsClient(CountingClient):
+    """The kubelet is done with a resize right after somebody has looked whether it is."""
+
+    def __init__(self, world: SimulatedCluster) -> None:
+        super().__init__(world)
+        self.world = world
+
+    def pod(self, namespace: str, name: str) -> Pod | None:
+        found = super().pod(namespace, name)
+        if self.acts:
+            self.world.advance(START + timedelta(hours=2, minutes=1))
+        return found
+
+
+def test_a_later_plan_for_a_pod_waits_until_the_earlier_one_has_its_outcome(scene: ConsumerScene) -> None:
+    client = LateNewsClient(scene.cluster)
+    consumer, first = resizer(scene.context, client), resize_of(scene.pod())
+    scene.plan(first)
+    consumer.poll_once()
+    more = {name: Amounts(cpu=Cores(0.9)) for name in first.requests}
+    scene.plan(replace(first, id="updater/0/2/resize/x", requests=more, expect=first.requests))
+    scene.tick(START + timedelta(hours=2, seconds=3))
+    assert (consumer.poll_once(), len(client.acts)) == (0, 1)
+    scene.tick(START + timedelta(hours=2, seconds=6))
+    assert (consumer.poll_once(), len(client.acts)) == (1, 2)
+    assert [(o.decision, o.result) for o in scene.outcomes()] == [(first.id, Result.DONE)]
