@@ -24,12 +24,14 @@ from streams.clients.kube.api import Api
 from streams.clients.kube.cluster_client import KubernetesClient
 from streams.clients.kube.event_recorder import EventRecorder
 from streams.clients.kube.vpa_status_client import VpaStatusClient
+from streams.codec.event_codec import Codec
 from streams.consumers.pods.admission_lease import AdmissionLease, Objection, nothing_objects
 from streams.consumers.pods.evictor import evictor
 from streams.consumers.pods.pod_events import Record
 from streams.consumers.pods.resizer import resizer
 from streams.consumers.vpa_status.status_consumer import StatusConsumer, StatusOptions
 from streams.errors import UllageError
+from streams.log.log_port import Log
 from streams.log_context import LogContext
 from streams.publishing import source_reports
 
@@ -116,9 +118,11 @@ def run(settings: Settings, names: Sequence[str]) -> None:
         metrics = ConsumerMetrics(telemetry.registry, topics)
         stack.callback(stop.set)
 
+        def log() -> Log:
+            return telemetry.observe(stack.enter_context(log_factory.log(settings)), metrics)
+
         def opened() -> LogContext:
-            log = stack.enter_context(log_factory.log(settings))
-            return LogContext.of(telemetry.observe(log, metrics), topics, settings.cluster.name)
+            return LogContext(log(), topics, Codec(topics), settings.cluster.name, another=log)
 
         source_reports.require_cluster(opened(), settings.cluster.name)
         telemetry.reach.look_at(dependencies.API_SERVER, dependencies.api_server(settings))

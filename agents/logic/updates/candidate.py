@@ -182,6 +182,11 @@ def restarts(situation: PodSituation) -> bool:
     return False
 
 
+def disrupts(candidate: Candidate) -> bool:
+    """Whether the change stops a container: an eviction does, and a resize of what a container must be restarted for."""
+    return candidate.action is Action.EVICT or restarts(candidate.situation)
+
+
 def stuck(situation: PodSituation) -> bool:
     """Whether a resize that was begun will not come about."""
     since, resize = situation.history.resizing, situation.pod.fact.resize

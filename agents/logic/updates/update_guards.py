@@ -11,7 +11,7 @@ from agents.logic.guards.shared_guards import ControlRecord, Objection
 from agents.logic.resources import resource_lists
 from agents.logic.resources.resource_lists import Container
 from agents.logic.updates import disruption
-from agents.logic.updates.candidate import Candidate, infeasible, keeps_service_class, restarts, stuck
+from agents.logic.updates.candidate import Candidate, disrupts, infeasible, keeps_service_class, stuck
 from agents.logic.updates.disruption import ReplicaCounts, ReplicaGroup
 from agents.logic.updates.update_priority import UpdateReason, admitted
 from agents.logic.updates.update_settings import UpdaterProfile, UpdateSettings
@@ -105,14 +105,9 @@ def _protected(candidate: Candidate, cluster: ClusterSituation) -> str | None:
 
 def _opted_out(candidate: Candidate, cluster: ClusterSituation) -> str | None:
     asked = candidate.situation.pod.fact.opted_out
-    if not asked or not cluster.settings.honor_opt_outs or not _disrupts(candidate):
+    if not asked or not cluster.settings.honor_opt_outs or not disrupts(candidate):
         return None
     return f"the pod is annotated '{asked}', which asks that nobody evicts it"
-
-
-def _disrupts(candidate: Candidate) -> bool:
-    """Whether the change stops a container: an eviction does, and a resize of what a container must be restarted for."""
-    return candidate.action is Action.EVICT or restarts(candidate.situation)
 
 
 def _unchanged(candidate: Candidate, cluster: ClusterSituation) -> str | None:
@@ -221,7 +216,7 @@ def _replicas(candidate: Candidate, cluster: ClusterSituation) -> str | None:
 
 def _tolerance(candidate: Candidate, cluster: ClusterSituation) -> str | None:
     group, skip = _group(candidate, cluster), cluster.settings.in_place_skips_disruption
-    if group is None or group.disruptable or (skip and not _disrupts(candidate)):
+    if group is None or group.disruptable or (skip and not disrupts(candidate)):
         return None
     away = f"{cluster.workload.away} of the workload's {cluster.workload.live} pods are away"
     return f"{away}; the tolerance is {cluster.settings.eviction_tolerance:g}"

@@ -16,7 +16,7 @@ from agents.logic.guards.budget import Headcount
 from agents.logic.guards.shared_guards import Objection
 from agents.logic.stage_rules import StageRules
 from agents.logic.updates import plan_builder
-from agents.logic.updates.candidate import Candidate, PodSituation, PriorityCache, candidate, without
+from agents.logic.updates.candidate import Candidate, PodSituation, PriorityCache, candidate, disrupts, without
 from agents.logic.updates.quiet_workloads import NEVER, QuietWorkloads, calm_until
 from agents.logic.updates.update_guards import ClusterSituation, first_objection
 from agents.logic.updates.update_refusals import IntervalRefusals
@@ -28,7 +28,7 @@ from schemas.facts.pods import PodPhase
 from schemas.names import cluster_of
 from schemas.policies.vpa import DEFAULT_RECOMMENDER
 
-PROGRAM = 3
+PROGRAM = 4
 """Counts changes of this capability's code that change what is decided."""
 
 _ENDED = (PodPhase.SUCCEEDED, PodPhase.FAILED)
@@ -257,14 +257,20 @@ class Updater(PartedState):
         return count
 
     def _count_plans(self, counts: Mapping[str, Headcount], now: int) -> None:
-        """Count the running pods with an open plan."""
+        """Count the running pods with an open plan that stops a container.
+
+        As upstream has it, a resize that stops none counts only in the interval in which it is planned: however long the kubelet
+        defers it, its pod serves, and others need not wait.
+        """
         for uid, history in self.clusters.histories.items():
-            pod = self.clusters.pods.get(uid) if history.has_plan(now) else None
+            pod = self.clusters.pods.get(uid) if history.disrupts(now) else None
             if pod is not None and pod.fact.phase is PodPhase.RUNNING and pod.fact.workload.key in counts:
                 counts[pod.fact.workload.key].acting += 1
 
     def _remember(self, planned: Candidate, plan: ResizePlanned | EvictionPlanned) -> None:
         situation = planned.situation
         asks = plan.requests if isinstance(plan, ResizePlanned) else {}
-        opened = OpenPlan(plan.id, planned.action, times.to_ms(plan.void_after), expect=plan.expect, asks=asks)
+        opened = OpenPlan(
+            plan.id, planned.action, times.to_ms(plan.void_after), expect=plan.expect, asks=asks, disrupts=disrupts(planned)
+        )
         self.clusters.histories.upsert(situation.pod.fact.pod.uid, replace(situation.history, plan=opened, acted=situation.now))

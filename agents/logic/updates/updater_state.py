@@ -79,7 +79,7 @@ class OpenPlan:
     """A plan that has no final outcome yet. `expires` is the last turn in which it may still be carried out.
 
     `done`: the cluster accepted an eviction, and the pod is on its way out. `expect`: what the pod requested. `asks`: what a
-    resize asks for.
+    resize asks for. `disrupts`: it stops a container; a pod that is resized without a restart serves on, however long it takes.
     """
 
     id: str
@@ -88,6 +88,7 @@ class OpenPlan:
     done: bool = False
     expect: Mapping[str, Amounts] = field(default_factory=dict)
     asks: Mapping[str, Amounts] = field(default_factory=dict)
+    disrupts: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +108,10 @@ class PodHistory:
     def has_plan(self, now: int) -> bool:
         """Whether a plan for the pod may still be carried out, or was carried out and the pod is on its way out."""
         return self.plan is not None and now <= self.plan.expires
+
+    def disrupts(self, now: int) -> bool:
+        """Whether such a plan stops a container of the pod."""
+        return self.plan is not None and self.plan.disrupts and now <= self.plan.expires
 
 
 @dataclass(frozen=True, slots=True)

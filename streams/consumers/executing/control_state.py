@@ -23,7 +23,7 @@ class ControlState:
     def __init__(self, context: LogContext) -> None:
         self.silence = TickSilence()
         self._cluster, self._codec = context.cluster, context.codec
-        self._context = context
+        self._context = context.reopened()
         self._cursor: Cursor | None = None
         self._control: ControlChanged | None = None
         self._tick = -1

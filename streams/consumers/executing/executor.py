@@ -7,17 +7,19 @@ slept meanwhile has none any more. A crash between act and outcome is harmless: 
 decided, and says so. That holds for a decision that may no longer be carried out, too: if this process or one before it may have
 acted on it, the world is asked before the outcome says that nothing was done. What takes
 several steps is taken back, if the handler knows how, before the outcome says that it did not work. What the cluster accepted
-and is not done with yet is followed, also beyond the plan's end and under a pause, for `FOLLOWED` at the most.
-Of several decisions about one subject a later one is not begun before the earlier has its outcome, which it might undo.
+and is not done with yet is followed, also beyond the plan's end and under a pause, for `FOLLOWED` at the most. Following holds
+nothing up: what is to be begun comes first, and in one round at most `LOOKS` of those are looked at that are followed. Of several
+decisions about one subject a later one is not begun before the earlier has its outcome, which it might undo.
 The executor decides nothing; what to do is the handler's business.
 """
 
 import threading
+from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any
 
 import structlog
 
@@ -30,14 +32,15 @@ from streams.codec.event_codec import tick_number
 from streams.consumers.executing.act_permit import ActPermit
 from streams.consumers.executing.control_state import ControlState
 from streams.consumers.executing.cursor import Cursor
+from streams.consumers.executing.handler import Handler, HandlerResult, PendingDecision
 from streams.consumers.executing.outcome_index import OutcomeIndex
 from streams.errors import BadRecord, GiveUp, LogUnavailable, TryAgain, UnderWay, Unreachable
 from streams.log.log_port import NewRecord, Record
 from streams.log_context import LogContext
 from streams.log_range import offset_at
 
-FOLLOWED = timedelta(minutes=5)
-"""Event time after a plan's end for which that is followed which the cluster accepted and is not done with."""
+LOOKS = 10
+"""How many of the decisions that are followed are looked at in one round; those that have waited longest come first."""
 _IDLE = 0.2
 """Seconds between looks at the log."""
 _LOG_AGAIN = 1.0
@@ -47,66 +50,6 @@ _UPKEEP = timedelta(minutes=1)
 _SLACK = timedelta(days=1)
 """Times within a partition can go back a little, because a worker that recovers publishes some decisions again."""
 _log = structlog.get_logger(__name__)
-
-
-class ExecutableDecision(Protocol):
-    """What the executor needs to know of a decision."""
-
-    @property
-    def id(self) -> str:
-        """The id of the decision, which its outcome names."""
-
-    @property
-    def at(self) -> datetime:
-        """When it was taken."""
-
-    @property
-    def void_after(self) -> datetime:
-        """The last moment at which it may be carried out."""
-
-    @property
-    def subject(self) -> Subject:
-        """What it is about. An executor carries out the decisions about its own cluster."""
-
-
-D = TypeVar("D", bound=ExecutableDecision)
-
-
-@dataclass(frozen=True, slots=True)
-class HandlerResult:
-    """How a handler finished with a decision; the reason is a sentence, and the detail says the same to programs."""
-
-    result: Result
-    reason: str
-    detail: OutcomeDetail = OutcomeDetail.NONE
-
-
-def _every(_decision: Any) -> bool:
-    """For a handler that carries out every decision of its class."""
-    return True
-
-
-def _unknown(_decision: Any) -> None:
-    """For a handler that cannot see what has become of a decision."""
-
-
-@dataclass(frozen=True, slots=True)
-class Handler(Generic[D]):
-    """How decisions of one class are carried out: where they come from (a topic's short name), and what is done.
-
-    `act` looks at the subject first, then acts. `look` only looks: it answers when the world is as decided already, and None when
-    it is not. `undo` is there for what takes several calls of `act`, each but the last of which raises TryAgain: it takes
-    back what was begun, if anything was. All may raise TryAgain and GiveUp. Decisions that `concerns` denies are for others, and
-    get no outcome from it.
-    """
-
-    topic: str
-    decision: type[D]
-    action: Action
-    act: Callable[[D], HandlerResult]
-    look: Callable[[D], HandlerResult | None] = _unknown
-    undo: Callable[[D], None] | None = None
-    concerns: Callable[[D], bool] = _every
 
 
 def encode_outcome(context: LogContext, outcome: ActionFinished, *, cause: tuple[Place, ...]) -> NewRecord:
@@ -123,23 +66,6 @@ def encode_outcome(context: LogContext, outcome: ActionFinished, *, cause: tuple
 
 def _source(action: Action) -> str:
     return f"/ullage/consumer/{action.value}"
-
-
-@dataclass(slots=True)
-class _Pending:
-    """A decision that has no outcome yet. `not_before` is event time; `unsure`: somebody may have carried it out already.
-
-    `ended` is how it ended, while what was begun is not taken back yet.
-    """
-
-    decision: ExecutableDecision
-    handler: Handler[Any]
-    place: Place
-    unsure: bool
-    not_before: datetime | None = None
-    last_answer: str = ""
-    last_detail: OutcomeDetail = OutcomeDetail.NONE
-    ended: HandlerResult | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +99,7 @@ class Executor:
         self._outcomes = context.cluster_partition("outcomes")
         self._control = ControlState(context)
         self._started: tuple[Cursor, OutcomeIndex] | None = None
-        self._pending: dict[str, _Pending] = {}
+        self._pending: dict[str, PendingDecision] = {}
         self._unpublished: list[NewRecord] = []
         self._outage: _Outage | None = None
         self._read_to_end = self._caught_up = False
@@ -194,14 +120,15 @@ class Executor:
             self._apply(record, index)
         self._caught_up, self._read_to_end = self._may_act, True
         appended += self._flush()
-        unfinished: set[tuple[Action, Subject]] = set()
-        for identifier, pending in list(self._pending.items()):
-            about = pending.handler.action, pending.decision.subject
-            appended += 0 if identifier in index else self._attempt(pending, index, waits=about in unfinished)
+        for identifier in [each for each in self._pending if each in index]:
+            del self._pending[identifier]
+        queues = self._queues()
+        for identifier, pending in self._due(now):
+            queue = queues[pending.about]
+            appended += self._attempt(pending, index, waits=queue[0] != identifier)
             if identifier in index:
                 del self._pending[identifier]
-            else:
-                unfinished.add(about)
+                queue.remove(identifier)
         index.expire(now)
         self._keep_up(now)
         return appended
@@ -258,9 +185,9 @@ class Executor:
         if isinstance(event, ActionFinished) and event.action in self._actions:
             index.apply(event)
         elif handler is not None and isinstance(event, handler.decision) and handler.concerns(event):
-            self._collect(_Pending(event, handler, record.place, unsure=not self._caught_up), index)
+            self._collect(PendingDecision(event, handler, record.place, unsure=not self._caught_up), index)
 
-    def _collect(self, pending: _Pending, index: OutcomeIndex) -> None:
+    def _collect(self, pending: PendingDecision, index: OutcomeIndex) -> None:
         """Remember a decision that is to be carried out. Clusters share partitions; each cluster has its own consumers."""
         decision = pending.decision
         if decision.subject.cluster == self._context.cluster and decision.id not in index and decision.at >= index.since:
@@ -278,7 +205,26 @@ class Executor:
             self._next_upkeep = now + _UPKEEP
             self._upkeep(self._pending.keys())
 
-    def _attempt(self, pending: _Pending, index: OutcomeIndex, *, waits: bool) -> int:
+    def _queues(self) -> Mapping[tuple[Action, Subject], deque[str]]:
+        """The pending decisions about each subject, in the order in which the log has them."""
+        queues: defaultdict[tuple[Action, Subject], deque[str]] = defaultdict(deque)
+        for identifier, pending in self._pending.items():
+            queues[pending.about].append(identifier)
+        return queues
+
+    def _due(self, now: datetime) -> list[tuple[str, PendingDecision]]:
+        """What is attempted in this round: decisions to begin, then some of those that are followed."""
+        due = [each for each in self._pending.items() if not self._left_to_others(each[1]) and self._is_due(each[1], now)]
+        followed = sorted((each for each in due if each[1].followed), key=lambda each: each[1].not_before or now)
+        return [each for each in due if not each[1].followed] + followed[:LOOKS]
+
+    def _is_due(self, pending: PendingDecision, now: datetime) -> bool:
+        """Whether it is time for a decision, or something speaks against it, as far as this round has read."""
+        if pending.not_before is None or now >= pending.not_before:
+            return True
+        return not pending.unsure and self._obstacle(pending, now) is not None
+
+    def _attempt(self, pending: PendingDecision, index: OutcomeIndex, *, waits: bool) -> int:
         """Finish with one decision, or leave it pending; how many outcomes were appended.
 
         One that `waits` for an earlier decision about the same subject is not begun.
@@ -300,14 +246,14 @@ class Executor:
         )
         return appended
 
-    def _left_to_others(self, pending: _Pending) -> bool:
+    def _left_to_others(self, pending: PendingDecision) -> bool:
         """Whether another instance may act now. If so, what became of the decision is to be looked at."""
         if self._may_act:
             return False
         pending.unsure, pending.ended = True, None
         return True
 
-    def _result(self, pending: _Pending, now: datetime, *, waits: bool) -> HandlerResult | None:
+    def _result(self, pending: PendingDecision, now: datetime, *, waits: bool) -> HandlerResult | None:
         """How the decision ended; None when it is to be tried again."""
         obstacle, handler = self._obstacle(pending, now), pending.handler
         if obstacle is not None and not pending.unsure:
@@ -326,7 +272,7 @@ class Executor:
             pending.ended = self._call(pending, now, handler.act)
         return None if pending.ended is None else self._taken_back(pending, now, pending.ended)
 
-    def _taken_back(self, pending: _Pending, now: datetime, ended: HandlerResult) -> HandlerResult | None:
+    def _taken_back(self, pending: PendingDecision, now: datetime, ended: HandlerResult) -> HandlerResult | None:
         """How it ended, once what was begun in vain is taken back; None when that is to be tried again."""
         undo = pending.handler.undo
         if undo is None or ended.result is Result.DONE:
@@ -341,7 +287,7 @@ class Executor:
             return result
         return replace(ended, reason=f"{ended.reason}; and what was begun could not be taken back: {result.reason}")
 
-    def _obstacle(self, pending: _Pending, now: datetime) -> HandlerResult | None:
+    def _obstacle(self, pending: PendingDecision, now: datetime) -> HandlerResult | None:
         """Why the decision may not be carried out now, as the outcome that says so; None when it may."""
         void_after = pending.decision.void_after
         if now > void_after:
@@ -351,7 +297,7 @@ class Executor:
         objection = self._control.objection()
         return None if objection is None else HandlerResult(Result.REFUSED, objection, OutcomeDetail.NOT_ALLOWED)
 
-    def _call(self, pending: _Pending, now: datetime, call: Callable[[Any], HandlerResult]) -> HandlerResult | None:
+    def _call(self, pending: PendingDecision, now: datetime, call: Callable[[Any], HandlerResult]) -> HandlerResult | None:
         """Call the handler. When the cluster does not answer, every decision waits: each would wait for a time-out of its own.
 
         The decision may have been carried out nevertheless, if it was the answer that got lost.
@@ -363,8 +309,9 @@ class Executor:
             pending.not_before, pending.last_answer = now + timedelta(seconds=later.after), str(later)
             pending.last_detail = later.detail
             if isinstance(later, UnderWay):
-                pending.unsure, pending.last_answer = True, later.answer
-                return _left(later) if now > pending.decision.void_after + FOLLOWED else None
+                pending.follow(now, later.after)
+                pending.last_answer = later.answer
+                return _left(later) if now > pending.follow_until else None
             if isinstance(later, Unreachable):
                 self._outage, pending.unsure = _Outage(pending.not_before, pending.last_answer), True
             return None
@@ -387,7 +334,7 @@ def _left(later: UnderWay) -> HandlerResult:
     return HandlerResult(Result.EXPIRED, f"the cluster accepted it; {later.answer}", later.detail)
 
 
-def _outcome(pending: _Pending, ended: HandlerResult, now: datetime) -> ActionFinished:
+def _outcome(pending: PendingDecision, ended: HandlerResult, now: datetime) -> ActionFinished:
     decision, action = pending.decision, pending.handler.action
     return ActionFinished(
         id=str(OutcomeId(decision.id, action, decision.subject.id)),

@@ -20,7 +20,7 @@ class NodeSizes:
     """The nodes of the context's cluster."""
 
     def __init__(self, context: LogContext) -> None:
-        self._context = context
+        self._context = context.reopened()
         self._cursor: Cursor | None = None
         self._nodes: dict[str, Amounts] = {}
 

@@ -11,7 +11,8 @@ from schemas.outcomes import Action
 from streams.clients.aws.aws_client import AwsClient
 from streams.clients.kube.node_drain_client import NodeDrainClient
 from streams.consumers.executing.act_permit import ActPermit
-from streams.consumers.executing.executor import Executor, Handler
+from streams.consumers.executing.executor import Executor
+from streams.consumers.executing.handler import Handler
 from streams.consumers.executing.holder_lease import HolderLease
 from streams.consumers.nodes import group_growth, removal_marks
 from streams.consumers.nodes.node_removal import NodeRemoval, RemovalOptions

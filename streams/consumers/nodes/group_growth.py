@@ -8,7 +8,7 @@ from schemas.decisions.node_updates import ScaleUpPlanned
 from schemas.outcomes import OutcomeDetail, Result
 from streams.clients.aws.aws_client import AwsClient
 from streams.consumers.executing.act_permit import ActPermit
-from streams.consumers.executing.executor import HandlerResult
+from streams.consumers.executing.handler import HandlerResult
 from streams.consumers.nodes import instance_protection
 
 

@@ -18,7 +18,7 @@ from streams.clients.aws.auto_scaling_groups import GroupInstance
 from streams.clients.aws.aws_client import AwsClient
 from streams.clients.kube.node_drain_client import DrainableNode, NodeDrainClient, NodePod
 from streams.consumers.executing.act_permit import ActPermit
-from streams.consumers.executing.executor import HandlerResult
+from streams.consumers.executing.handler import HandlerResult
 from streams.consumers.nodes import instance_protection, removal_marks
 from streams.errors import EdgeError, GiveUp, TryAgain, Unreachable
 

@@ -11,7 +11,8 @@ from streams.clients.cluster_port import ClusterClient, find_live
 from streams.clients.kube.quantities import same
 from streams.consumers.executing.act_permit import ActPermit
 from streams.consumers.executing.amount_texts import spelled
-from streams.consumers.executing.executor import Executor, Handler, HandlerResult
+from streams.consumers.executing.executor import Executor
+from streams.consumers.executing.handler import Handler, HandlerResult
 from streams.consumers.executing.holder_lease import HolderLease
 from streams.consumers.pods.admission_lease import Objection, nothing_objects
 from streams.consumers.pods.pod_events import Record, record_eviction, record_nothing

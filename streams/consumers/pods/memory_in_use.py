@@ -11,7 +11,7 @@ from schemas.names import Amounts
 from schemas.outcomes import OutcomeDetail, Result
 from schemas.units import Bytes
 from streams.clients.cluster_port import ClusterClient, Pod
-from streams.consumers.executing.executor import HandlerResult
+from streams.consumers.executing.handler import HandlerResult
 from streams.errors import GiveUp, TryAgain
 
 _log = structlog.get_logger(__name__)

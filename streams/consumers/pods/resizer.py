@@ -14,7 +14,8 @@ from streams.clients.cluster_port import ClusterClient, Pod, find_live
 from streams.clients.kube.quantities import meets, same
 from streams.consumers.executing.act_permit import ActPermit
 from streams.consumers.executing.amount_texts import spelled
-from streams.consumers.executing.executor import Executor, Handler, HandlerResult
+from streams.consumers.executing.executor import Executor
+from streams.consumers.executing.handler import Handler, HandlerResult
 from streams.consumers.executing.holder_lease import HolderLease
 from streams.consumers.executing.node_sizes import NodeSizes
 from streams.consumers.pods import memory_in_use, plan_bounds

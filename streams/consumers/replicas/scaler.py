@@ -9,7 +9,8 @@ from schemas.outcomes import Action, OutcomeDetail, Result
 from streams.clients.kube.controllers import ControllerKey
 from streams.clients.kube.scales import FoundScale, ScaleClient
 from streams.consumers.executing.act_permit import ActPermit
-from streams.consumers.executing.executor import Executor, Handler, HandlerResult
+from streams.consumers.executing.executor import Executor
+from streams.consumers.executing.handler import Handler, HandlerResult
 from streams.consumers.executing.holder_lease import HolderLease
 from streams.errors import GiveUp
 from streams.log_context import LogContext

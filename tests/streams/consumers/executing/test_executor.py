@@ -13,7 +13,8 @@ from schemas.policies.control import ControlChanged, Mode
 from schemas.subjects import Subject
 from schemas.units import Cores
 from streams.codec.event_codec import Codec, causes
-from streams.consumers.executing.executor import Executor, Handler, HandlerResult
+from streams.consumers.executing.executor import Executor
+from streams.consumers.executing.handler import Handler, HandlerResult
 from streams.consumers.pods.evictor import evict, evictor
 from streams.consumers.pods.resizer import resizer
 from streams.log_context import LogContext

@@ -1,0 +1,111 @@
+"""A handler carries out decisions of one class; what is remembered of each of them until it has an outcome stands here, too."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Generic, Protocol, TypeVar
+
+from schemas.names import Place
+from schemas.outcomes import Action, OutcomeDetail, Result
+from schemas.subjects import Subject
+from schemas.units import Seconds
+
+FOLLOWED = timedelta(minutes=5)
+"""Event time after a plan's end for which that is followed which the cluster accepted and is not done with."""
+_PART_OF_AGE = 10
+"""What is followed is looked at again after this part of its age, so that what takes long is looked at less and less often."""
+
+
+class ExecutableDecision(Protocol):
+    """What the executor needs to know of a decision."""
+
+    @property
+    def id(self) -> str:
+        """The id of the decision, which its outcome names."""
+
+    @property
+    def at(self) -> datetime:
+        """When it was taken."""
+
+    @property
+    def void_after(self) -> datetime:
+        """The last moment at which it may be carried out."""
+
+    @property
+    def subject(self) -> Subject:
+        """What it is about. An executor carries out the decisions about its own cluster."""
+
+
+D = TypeVar("D", bound=ExecutableDecision)
+
+
+@dataclass(frozen=True, slots=True)
+class HandlerResult:
+    """How a handler finished with a decision; the reason is a sentence, and the detail says the same to programs."""
+
+    result: Result
+    reason: str
+    detail: OutcomeDetail = OutcomeDetail.NONE
+
+
+def _every(_decision: Any) -> bool:
+    """For a handler that carries out every decision of its class."""
+    return True
+
+
+def _unknown(_decision: Any) -> None:
+    """For a handler that cannot see what has become of a decision."""
+
+
+@dataclass(frozen=True, slots=True)
+class Handler(Generic[D]):
+    """How decisions of one class are carried out: where they come from (a topic's short name), and what is done.
+
+    `act` looks at the subject first, then acts. `look` only looks: it answers when the world is as decided already, and None when
+    it is not. `undo` is there for what takes several calls of `act`, each but the last of which raises TryAgain: it takes
+    back what was begun, if anything was. All may raise TryAgain and GiveUp. Decisions that `concerns` denies are for others, and
+    get no outcome from it.
+    """
+
+    topic: str
+    decision: type[D]
+    action: Action
+    act: Callable[[D], HandlerResult]
+    look: Callable[[D], HandlerResult | None] = _unknown
+    undo: Callable[[D], None] | None = None
+    concerns: Callable[[D], bool] = _every
+
+
+@dataclass(slots=True)
+class PendingDecision:
+    """A decision that has no outcome yet. `not_before` is event time; `unsure`: somebody may have carried it out already.
+
+    `followed`: the cluster has accepted it and is not done with it. `ended` is how it ended, while what was begun is not taken
+    back yet.
+    """
+
+    decision: ExecutableDecision
+    handler: Handler[Any]
+    place: Place
+    unsure: bool
+    not_before: datetime | None = None
+    last_answer: str = ""
+    last_detail: OutcomeDetail = OutcomeDetail.NONE
+    followed: bool = False
+    ended: HandlerResult | None = None
+
+    @property
+    def about(self) -> tuple[Action, Subject]:
+        """What is done to what."""
+        return self.handler.action, self.decision.subject
+
+    @property
+    def follow_until(self) -> datetime:
+        """When it is followed no longer."""
+        return self.decision.void_after + FOLLOWED
+
+    def follow(self, now: datetime, after: Seconds) -> None:
+        """The cluster is at it: look again after so many seconds, or later the longer it takes, but once when time is up."""
+        patience = min((now - self.decision.at) / _PART_OF_AGE, self.follow_until - now)
+        self.followed = self.unsure = True
+        self.not_before = now + max(timedelta(seconds=after), patience)
