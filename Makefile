@@ -73,7 +73,7 @@ torture: setup ## kills, zombies and torn checkpoints for some minutes; then all
 
 lock: setup ## resolve the dependencies anew (needs uv: pip install uv)
 	uv pip compile pyproject.toml --all-extras $(LOCKING) -o requirements.lock
-	uv pip compile pyproject.toml deploy/build.in --extra aws -c requirements.lock $(LOCKING) -o deploy/requirements.lock
+	uv pip compile pyproject.toml deploy/build.in --extra aws --extra msk -c requirements.lock $(LOCKING) -o deploy/requirements.lock
 
 clean: ## remove what was generated
 	rm -rf .venv .run build bench.json .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

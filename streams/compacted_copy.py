@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from schemas.catalogue import CATALOGUE, Kind, parse_wire_name
 from schemas.names import Place
-from streams import refused_records
+from streams import newest_stretches, refused_records
 from streams.errors import LogUnavailable
 from streams.log.log_port import Log, NewRecord, Record
 from streams.log_range import has_topic
@@ -94,8 +94,10 @@ def append_with_copies(log: Log, topics: Topics, records: Sequence[NewRecord]) -
     return places
 
 
-def read_present(log: Log, topics: Topics, name: str, partition: int = 0) -> CompactedState:
+def read_present(log: Log, topics: Topics, name: str, partition: int = 0, *, ticks: bool = True) -> CompactedState:
     """What the broadcast topic `name` (`policies` or `control`) says now, read in one partition. Raises LogUnavailable.
+
+    Without `ticks` the tail lacks them, which is quicker.
 
     Reads the copy and the tail; the whole partition when there is no complete copy, as in a log from before there were copies.
     """
@@ -103,7 +105,8 @@ def read_present(log: Log, topics: Topics, name: str, partition: int = 0) -> Com
     begin, end = log.begin(*place), log.end(*place)
     copied = latest_of_copy(log, topics, name)
     start = begin if copied is None else max(begin, end - TAIL)
-    return CompactedState(copied or (), tuple(_between(log, place, start, end)), end)
+    tail = _between(log, place, start, end) if ticks else newest_stretches.between(log, *place, start, end)
+    return CompactedState(copied or (), tuple(tail), end)
 
 
 def latest_of_copy(log: Log, topics: Topics, name: str) -> list[Record] | None:

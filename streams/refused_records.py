@@ -6,14 +6,10 @@ again would wait for ever, with all that stands behind it. So a dead letter says
 
 from collections.abc import Iterable, Sequence
 
-import structlog
-
 from schemas.names import Place
 from streams.codec import dead_letters
 from streams.log.log_port import Log, NewRecord, RecordsRefused, size_of
 from streams.topics import Topics
-
-_log = structlog.get_logger(__name__)
 
 
 def append(log: Log, topics: Topics, records: Iterable[NewRecord]) -> Sequence[Place | None]:
@@ -28,13 +24,16 @@ def append(log: Log, topics: Topics, records: Iterable[NewRecord]) -> Sequence[P
 
 def set_aside(log: Log, topics: Topics, refused: Sequence[tuple[NewRecord, str]]) -> None:
     """Append a dead letter for each of these. A dead letter that is refused itself is only logged."""
+    import structlog  # costs a command that only reads as much as its whole work
+
+    journal = structlog.get_logger(__name__)
     for record, why in refused:
-        _log.error("the log never takes this record", **name_of(record), bytes=size_of(record), reason=why)
+        journal.error("the log never takes this record", **name_of(record), bytes=size_of(record), reason=why)
     try:
         log.append([dead_letters.refused_letter(record, why, topics=topics) for record, why in refused])
     except RecordsRefused as error:
         for record, why in error.refused:
-            _log.error("nor a dead letter for it", **name_of(record), reason=why)
+            journal.error("nor a dead letter for it", **name_of(record), reason=why)
 
 
 def name_of(record: NewRecord) -> dict[str, object]:

@@ -1,13 +1,16 @@
 """How the worker's clients reach Kafka: our connection settings as options of aiokafka and of Faust. Opens nothing."""
 
+import asyncio
 from typing import Any
 
 import aiokafka.consumer.fetcher
 import faust
+from aiokafka.abc import AbstractTokenProvider
 from aiokafka.record._crecords import default_records, legacy_records
 
 from streams.log import bounded_unpacking
-from streams.log.kafka_connection import KafkaConnection
+from streams.log.kafka_connection import OAUTH, KafkaConnection
+from streams.log.msk_tokens import MskTokens
 
 bounded_unpacking.guard(aiokafka.consumer.fetcher, (default_records, legacy_records))
 
@@ -19,10 +22,22 @@ def options(where: KafkaConnection) -> dict[str, Any]:
         "client_id": where.client_id,
         "security_protocol": where.security_protocol,
         "ssl_context": where.ssl_context(),
-        "sasl_mechanism": where.sasl_mechanism or "PLAIN",
+        "sasl_mechanism": OAUTH if where.msk else where.sasl_mechanism or "PLAIN",
         "sasl_plain_username": where.sasl_username,
         "sasl_plain_password": where.sasl_password,
+        "sasl_oauth_token_provider": _AwaitedTokens(where.msk) if where.msk else None,
     }
+
+
+class _AwaitedTokens(AbstractTokenProvider):  # type: ignore[misc]  # the client ships no types
+    """Tokens of Amazon MSK, as a client asks for them that has an event loop."""
+
+    def __init__(self, tokens: MskTokens) -> None:
+        self._tokens = tokens
+
+    async def token(self) -> str:
+        """One that is good for a while; signing may ask AWS first, which takes time."""
+        return await asyncio.to_thread(self._tokens.token)
 
 
 def urls(where: KafkaConnection) -> list[str]:
@@ -32,6 +47,8 @@ def urls(where: KafkaConnection) -> list[str]:
 
 def credentials(where: KafkaConnection) -> Any:
     """The credentials for Faust, or None for a Kafka that asks for none."""
+    if where.msk is not None:
+        return faust.OAuthCredentials(oauth_cb=_AwaitedTokens(where.msk), ssl_context=where.ssl_context())
     if where.security_protocol.startswith("SASL"):
         return faust.SASLCredentials(
             username=where.sasl_username,

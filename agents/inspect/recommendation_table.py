@@ -5,23 +5,23 @@ the log is; the newest stretch is read first, and no more than is needed. Nothin
 workload. To sort by one number, a core counts as much as `CORE_IN_BYTES` of memory, about what clouds ask for either.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
+from itertools import chain
 
-from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
-from schemas.facts.pods import PodChanged
 from schemas.names import Amounts
 from schemas.units import Bytes, Cores, Seconds
+from streams import newest_stretches
 from streams.codec.event_codec import header
+from streams.codec.requests_reader import ContainerAmounts, RecommendedAmounts, RecommendedRequests, RequestsReader
 from streams.log.log_port import Record
 from streams.log_context import LogContext
-from streams.log_range import has_topic, read_range
 
 CORE_IN_BYTES = 8 << 30
-_POD_REACH = (timedelta(minutes=10), timedelta(hours=1), timedelta(hours=4), timedelta(hours=8))
-"""Stretches before the newest tick, read one after the other until every workload's pods are known."""
+_POD_REACH = timedelta(hours=8)
+"""How far before the newest tick pods are looked for: twice the time after which each is stated again, and more."""
 _LATELY = timedelta(days=1)
 _SAME = 0.01
 """Amounts that differ by less than this share are the same for a reader."""
@@ -61,23 +61,27 @@ def read(context: LogContext, now: datetime, namespaces: Iterable[str], *, heart
         cluster, namespace, *_ = key.split("/", 2)
         return cluster == context.cluster and (not patterns or any(fnmatchcase(namespace, each) for each in patterns))
 
-    decisions = list(_recommendations(context, now - 2 * timedelta(seconds=heartbeat), wanted))
-    pods = _newest_pods(context, now, {decision.workload.key for decision in decisions})
+    reader = RequestsReader(context.codec)
+    decisions = list(_recommendations(context, reader, now - 2 * timedelta(seconds=heartbeat), wanted))
+    pods = _newest_pods(context, reader, now, {decision.workload.key for decision in decisions})
     return rows_of(decisions, pods, now)
 
 
 def rows_of(
-    decisions: Iterable[RequestsRecommended], pods: Mapping[str, PodChanged], now: datetime
+    decisions: Iterable[RecommendedRequests], pods: Mapping[str, Sequence[ContainerAmounts]], now: datetime
 ) -> list[RecommendedContainer]:
-    """The rows of some recommendations; `pods` has the newest pod of each workload by its key."""
+    """The rows of some recommendations; `pods` has the containers of the newest pod of each workload by its key."""
     rows = [row for decision in decisions for row in _rows(decision, pods.get(decision.workload.key), now)]
     return sorted(rows, key=lambda row: (-row.worth, row.namespace, row.workload, row.container))
 
 
-def _recommendations(context: LogContext, since: datetime, wanted: Callable[[str], bool]) -> Iterator[RequestsRecommended]:
+def _recommendations(
+    context: LogContext, reader: RequestsReader, since: datetime, wanted: Callable[[str], bool]
+) -> Iterator[RecommendedRequests]:
     """The newest of each workload: the highest turn, as a worker may have repeated an older one."""
     newest: dict[str, tuple[int, Record]] = {}
-    for record in _read(context, "recommendations", since, None):
+    stretches = newest_stretches.since(context.log, context.topics.wire("recommendations"), since)
+    for record in chain.from_iterable(stretches):
         ident = (header(record, "ce_id") or "").split("/", 4)
         key = (record.key or b"").decode(errors="replace")
         if len(ident) == 5 and ident[2].isdecimal() and key.count("/") == 3 and wanted(key):  # noqa: PLR2004  # an id's and a key's parts
@@ -85,44 +89,37 @@ def _recommendations(context: LogContext, since: datetime, wanted: Callable[[str
             if key not in newest or turn > newest[key][0]:
                 newest[key] = turn, record
     for _, record in newest.values():
-        event = context.codec.decode_or_none(record)
-        if isinstance(event, RequestsRecommended):
-            yield event
+        recommended = reader.recommendation(record)
+        if recommended is not None:
+            yield recommended
 
 
-def _newest_pods(context: LogContext, now: datetime, workloads: set[str]) -> Mapping[str, PodChanged]:
-    """The newest pod of each workload."""
-    found: dict[str, PodChanged] = {}
-    until: datetime | None = None
-    for reach in _POD_REACH:
+def _newest_pods(
+    context: LogContext, reader: RequestsReader, now: datetime, workloads: set[str]
+) -> Mapping[str, Sequence[ContainerAmounts]]:
+    """The containers of the newest pod of each workload."""
+    found: dict[str, Sequence[ContainerAmounts]] = {}
+    for stretch in newest_stretches.since(context.log, context.topics.wire("pod-changes"), now - _POD_REACH):
         newest: dict[str, Record] = {}
-        for record in _read(context, "pod-changes", now - reach, until):
+        for record in stretch:
             key = (record.key or b"").decode(errors="replace")
             if key in workloads and key not in found and "pod-changed" in (header(record, "ce_type") or ""):
                 newest[key] = record
         for key, record in newest.items():
-            event = context.codec.decode_or_none(record)
-            if isinstance(event, PodChanged):
-                found[key] = event
-        until = now - reach
+            containers = reader.pod(record)
+            if containers is not None:
+                found[key] = containers
         if len(found) == len(workloads):
             break
     return found
 
 
-def _read(context: LogContext, name: str, since: datetime, until: datetime | None) -> Iterator[Record]:
-    wire = context.topics.wire(name)
-    if has_topic(context.log, wire):
-        yield from read_range(context.log, [wire], since=since, until=until)
-
-
-def _rows(decision: RequestsRecommended, pod: PodChanged | None, now: datetime) -> Iterator[RecommendedContainer]:
-    requested = {} if pod is None else {container.name: container.requests for container in pod.containers}
-    limits = {} if pod is None else {container.name: container.limits for container in pod.containers}
-    killed = decision.last_oom
+def _rows(decision: RecommendedRequests, pod: Sequence[ContainerAmounts] | None, now: datetime) -> Iterator[RecommendedContainer]:
+    requested = {container.name: container.requests for container in pod or ()}
+    limits = {container.name: container.limits for container in pod or ()}
     for each in decision.containers:
         requests, pods = requested.get(each.container), 1 if decision.pods is None else decision.pods
-        oom = killed is not None and killed.container == each.container and now - killed.at < _LATELY
+        oom = decision.oom_at is not None and decision.oom_container == each.container and now - decision.oom_at < _LATELY
         risk, why = _judged(requests, each, oom=oom)
         yield RecommendedContainer(
             decision.workload.namespace,
@@ -150,7 +147,7 @@ def _saved(requests: Amounts | None, target: Amounts, pods: int) -> Amounts:
     return Amounts(cpu, memory)
 
 
-def _judged(requests: Amounts | None, to: ContainerRecommendation, *, oom: bool) -> tuple[str, str]:
+def _judged(requests: Amounts | None, to: RecommendedAmounts, *, oom: bool) -> tuple[str, str]:
     """How much harm staying as it is may do (high, medium, low), and why the target is another, in at most three words."""
     now = requests or Amounts()
     cpu, memory = _over(now.cpu, to.target.cpu), _over(now.memory, to.target.memory)

@@ -52,7 +52,9 @@ def lines(rows: Sequence[RecommendedContainer], form: OutputForm, limit: int | N
     """The lines to print."""
     shown = rows[:limit]
     columns = (*_COLUMNS, *_LAST)
-    return output_table.lines(form, [_shown(row) for row in shown], [_exact(row) for row in shown], columns)
+    if form in ("table", "md"):
+        return output_table.lines(form, [_shown(row) for row in shown], (), columns)
+    return output_table.lines(form, (), [_exact(row) for row in shown], columns)
 
 
 def _shown(row: RecommendedContainer) -> Row:

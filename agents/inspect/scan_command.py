@@ -16,6 +16,7 @@ from agents.processes.signals import stoppable
 from agents.settings.loading import LoadedSettings
 from agents.settings.tree import Settings
 from agents.telemetry import garbage_collector
+from streams.codec.requests_reader import RecommendedRequests, containers_of
 from streams.errors import BadInput
 
 ScanOrder = Literal["saved", "namespace", "risk"]
@@ -70,12 +71,14 @@ def run(clusters: Sequence[Settings], source: ScanSource, flags: ScanFlags) -> i
         for settings in clusters:
             found = _scanned(settings, source)
             decisions = [
-                decision
+                RecommendedRequests.of(decision)
                 for key, decision in found.decisions.items()
                 if _named(decision.workload.namespace, flags)
                 and (not flags.selector or (key in found.pods and selected(found.pods[key].labels)))
             ]
-            rows += recommendation_table.rows_of(decisions, found.pods, found.at)
+            rows += recommendation_table.rows_of(
+                decisions, {key: containers_of(pod) for key, pod in found.pods.items()}, found.at
+            )
     rows.sort(key=_order(flags.order))
     _write(rows[: flags.limit], flags, several=len(clusters) > 1)
     if not flags.quiet:

@@ -67,7 +67,7 @@ def in_force(operator: OperatorLog) -> list[RevertRequested]:
     """The reverts in force, of all clusters."""
     context = operator.context
     found: dict[str, RevertRequested] = {}
-    for record in compacted_copy.read_present(context.log, context.topics, "policies", 0):
+    for record in compacted_copy.read_present(context.log, context.topics, "policies", 0, ticks=False):
         event = context.codec.decode_or_none(record)
         if isinstance(event, RevertRequested):
             found[event.key] = event

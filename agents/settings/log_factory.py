@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agents.settings import event_times, recorded_log
-from agents.settings.tree import Settings
+from agents.settings import event_times
+from agents.settings.tree import SecuritySettings, Settings
 from schemas.units import Seconds
 from streams.errors import BadInput
 from streams.log.log_port import Log
@@ -18,6 +18,7 @@ _PATIENCE = Seconds(2.0)
 
 if TYPE_CHECKING:
     from streams.log.kafka_connection import KafkaConnection
+    from streams.log.msk_tokens import MskTokens
 
 
 def topics(settings: Settings) -> Topics:
@@ -51,6 +52,8 @@ def _open(settings: Settings) -> Log:
 
 
 def _file(path: Path) -> Log:
+    from agents.settings import recorded_log
+
     if recorded_log.is_incident(path):
         from streams.incidents.incident_copy import IncidentLog
 
@@ -81,10 +84,12 @@ def connection(settings: Settings) -> "KafkaConnection":
     from streams.log.kafka_connection import KafkaConnection
 
     security = settings.log.security
+    msk = _msk_tokens(security)
     return KafkaConnection(
         brokers=settings.log.brokers,
         security_protocol=security.protocol,
-        sasl_mechanism=security.mechanism,
+        sasl_mechanism=None if msk else security.mechanism,
+        msk=msk,
         sasl_username=security.username,
         sasl_password=security.password.get_secret_value() if security.password else None,
         ssl_cafile=_path(security.ca),
@@ -92,6 +97,19 @@ def connection(settings: Settings) -> "KafkaConnection":
         ssl_keyfile=_path(security.key),
         ssl_check_hostname=security.check_hostname,
     )
+
+
+def _msk_tokens(security: SecuritySettings) -> "MskTokens | None":
+    from streams.log import msk_tokens
+
+    if security.mechanism != msk_tokens.MECHANISM:
+        return None
+    if security.protocol != "SASL_SSL" or not security.region:
+        raise BadInput(
+            f"log.security.mechanism '{msk_tokens.MECHANISM}' goes with log.security.protocol SASL_SSL (it is '{security.protocol}') "
+            f"and the cluster's region in log.security.region (it is '{security.region}'); Amazon MSK listens for it on port 9098"
+        )
+    return msk_tokens.MskTokens(security.region)
 
 
 def _path(path: Path | None) -> str | None:

@@ -39,8 +39,10 @@ class SecuritySettings(SettingsGroup):
 
     protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
     """Kafka's security.protocol."""
-    mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = None
-    """Kafka's sasl.mechanism."""
+    mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "AWS_MSK_IAM"] | None = None
+    """Kafka's sasl.mechanism; `AWS_MSK_IAM` signs with an identity of AWS, which takes the extra `msk` and no user."""
+    region: str = ""
+    """The region of an Amazon MSK cluster, for `AWS_MSK_IAM`."""
     username: str | None = None
     """The user, for SASL."""
     password: SecretStr | None = None

@@ -44,7 +44,7 @@ class Codec:
         self._kinds = {kind.event: kind for kind in catalogue.kinds}
         self._types = {kind.name: kind.wire.encode() for kind in catalogue.kinds}
         self._scrapes = ScrapeCodec()
-        self._decoders = {kind.name: self._decoder(kind) for kind in catalogue.kinds}
+        self._decoders: dict[str, Callable[[bytes], Event]] = {}
         self._kinds_found: dict[tuple[str, bytes | None], tuple[Kind, int]] = {}
         self._last_written: tuple[Event | None, bytes] = (None, b"")
         self._last_cause: tuple[Sequence[Place], bytes] = ((), b"")
@@ -111,7 +111,7 @@ class Codec:
             raise BadRecord(left_out or "the value is missing: a tombstone says nothing; removals are events of their own")
         kind, version = self._kind(record)
         value = record.value if version == kind.version else self._lift(kind, version, record.value)
-        return self._decoders[kind.name](value)
+        return self._decoder(kind)(value)
 
     def older_version(self, record: Record | NewRecord) -> str:
         """The `ce_type` of a record that an older version of its type wrote; empty for today's. Raises BadRecord as `decode`."""
@@ -127,7 +127,7 @@ class Codec:
             raise BadRecord("the value is missing: a tombstone says nothing; removals are events of their own")
         kind, version = self._kind(record)
         value = record.value if version == kind.version else self._lift(kind, version, record.value)
-        body: dict[str, object] = orjson.loads(self._value(self._decoders[kind.name](value)))
+        body: dict[str, object] = orjson.loads(self._value(self._decoder(kind)(value)))
         had = orjson.loads(value).keys()
         return {name: content for name, content in body.items() if name in had}
 
@@ -174,6 +174,13 @@ class Codec:
             raise BadRecord(f"version {version} of {kind.name} cannot be lifted to {kind.version}: {error!r}") from error
 
     def _decoder(self, kind: Kind) -> Callable[[bytes], Event]:
+        """What reads this kind, made when its first event comes: few programs read more than a few kinds."""
+        found = self._decoders.get(kind.name)
+        if found is None:
+            found = self._decoders[kind.name] = self._new_decoder(kind)
+        return found
+
+    def _new_decoder(self, kind: Kind) -> Callable[[bytes], Event]:
         read: Callable[[bytes], Any]
         read = self._scrapes.decode if kind.event is MetricsScraped else msgspec.json.Decoder(kind.event).decode
         times = _time_fields(kind.event)

@@ -98,8 +98,12 @@ def guard(fetcher: ModuleType, record_formats: Sequence[ModuleType]) -> None:
             if hasattr(module, name):
                 setattr(module, name, unpack)
     plain: Any = fetcher
-    if not isinstance(plain.MemoryRecords, _Guarded):
-        plain.MemoryRecords = _Guarded(plain.MemoryRecords)
+    plain.MemoryRecords = guarded(plain.MemoryRecords)
+
+
+def guarded(records: Any) -> "_Guarded":
+    """A client's class of fetched records, within the bound."""
+    return records if isinstance(records, _Guarded) else _Guarded(records)
 
 
 class _Guarded:
@@ -117,6 +121,11 @@ class _Records:
 
     def __init__(self, records: Any, buffer: bytes) -> None:
         self._records, self._buffer, self._at = records, buffer, 0
+
+    @property
+    def fetched(self) -> bytes:
+        """All of it, as it came."""
+        return bytes(self._buffer)
 
     def next_batch(self) -> "_Batch | None":
         batch, at = self._records.next_batch(), self._at

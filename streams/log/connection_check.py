@@ -150,7 +150,7 @@ def _bad_certificate(where: KafkaConnection, broker: str, error: ssl.SSLCertVeri
 
 def _authenticate(where: KafkaConnection, broker: str, wire: socket.socket) -> None:
     """Ask for the mechanism; a port without SASL says so, and to a client without SASL that answer is the right one."""
-    wanted = (where.sasl_mechanism or "PLAIN") if where.security_protocol.startswith("SASL") else ""
+    wanted = str(where.options()["sasl_mechanism"] or "PLAIN") if where.security_protocol.startswith("SASL") else ""
     answer = _Answer(_ask(wire, _HANDSHAKE, _text(wanted)))
     code, offered = answer.number(), answer.texts()
     if code == _NO_SASL_HERE or not wanted:
@@ -164,7 +164,7 @@ def _authenticate(where: KafkaConnection, broker: str, wire: socket.socket) -> N
 
 
 def _log_in(where: KafkaConnection, broker: str, wire: socket.socket, wanted: str) -> None:
-    if where.sasl_username is None or where.sasl_password is None:
+    if where.msk is None and (where.sasl_username is None or where.sasl_password is None):
         raise _Stopped(f"'{broker}' asks for a user and a password: set log.security.username and log.security.password")
     mechanism = get_sasl_mechanism(wanted)(**{**where.options(), "sasl_mechanism": wanted, "host": split_address(broker)[0]})
     while not mechanism.is_done():
@@ -172,9 +172,14 @@ def _log_in(where: KafkaConnection, broker: str, wire: socket.socket, wanted: st
         answer = _Answer(_ask(wire, _AUTHENTICATE, struct.pack(">i", len(token)) + token))
         code, message = answer.number(), answer.text()
         if code:
-            user = f"user '{where.sasl_username}' (log.security.username), or the password is wrong"
-            raise _Stopped(f"'{broker}' does not know {user}: {message or f'code {code}'}")
+            raise _Stopped(f"'{broker}' does not know {_who(where)}: {message or f'code {code}'}")
         mechanism.receive(answer.data())
+
+
+def _who(where: KafkaConnection) -> str:
+    if where.msk is not None:
+        return f"our identity of AWS, or it may not connect (kafka-cluster:Connect; log.security.region is '{where.msk.region}')"
+    return f"user '{where.sasl_username}' (log.security.username), or the password is wrong"
 
 
 def _tls_hint(where: KafkaConnection) -> str:

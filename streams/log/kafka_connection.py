@@ -4,9 +4,12 @@ import ssl
 from dataclasses import dataclass, field
 
 from streams.errors import BadInput
+from streams.log.msk_tokens import MskTokens
 
 BOOTSTRAP_MS = 10_000
 REQUEST_MS = 10_000
+OAUTH = "OAUTHBEARER"
+"""The mechanism in which a token of Amazon MSK goes over the wire."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +25,8 @@ class KafkaConnection:
     ssl_certfile: str | None = None
     ssl_keyfile: str | None = None
     ssl_check_hostname: bool = True
+    msk: MskTokens | None = None
+    """Signs for Amazon MSK, where that asks for an identity of AWS."""
     client_id: str = "ullage"
 
     @property
@@ -57,7 +62,8 @@ class KafkaConnection:
             "bootstrap_servers": self.addresses,
             "client_id": self.client_id,
             "security_protocol": self.security_protocol,
-            "sasl_mechanism": self.sasl_mechanism,
+            "sasl_mechanism": self.sasl_mechanism if self.msk is None else OAUTH,
+            "sasl_oauth_token_provider": self.msk,
             "sasl_plain_username": self.sasl_username,
             "sasl_plain_password": self.sasl_password,
             "ssl_context": self.ssl_context(),

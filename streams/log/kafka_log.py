@@ -31,6 +31,7 @@ from streams.log.kafka_connection import KafkaConnection
 from streams.log.kafka_errors import translated_errors
 from streams.log.kafka_reader import KafkaReader
 from streams.log.log_port import MAX_RECORD_BYTES, NewRecord, Positions, Record, RecordsRefused, require_key_or_value, size_of
+from streams.log.range_reader import RangeReader, Ranges
 
 DELIVERY_MS = 30_000
 """How long one append may take, broker restarts included."""
@@ -54,6 +55,7 @@ class KafkaLog:
         self._producer: KafkaProducer | None = None
         self._admin: KafkaAdminClient | None = None
         self._reader = KafkaReader(where, self._offsets)
+        self._range_readers: dict[bytes, RangeReader] = {}
 
     def append(self, records: Iterable[NewRecord]) -> Sequence[Place]:
         """As the port says. After an error a part of the records may have been appended."""
@@ -126,6 +128,13 @@ class KafkaLog:
             self._check(topic, partition)
         with translated_errors(self.where, "reading", right="Read", topics={topic for topic, _ in positions}):
             return self._reader.poll(positions, until=monotonic() + wait, limit=limit)
+
+    def read_without(self, key: bytes, ranges: Ranges) -> Iterator[Record]:
+        """The records of these ranges without those of a key, which is quick where most have it; a few of them may remain."""
+        for topic, partition in ranges:
+            self._check(topic, partition)
+        with translated_errors(self.where, "reading", right="Read", topics={topic for topic, _ in ranges}):
+            yield from self._range_readers.setdefault(key, RangeReader(self.where, key)).read(ranges)
 
     def begin(self, topic: str, partition: int) -> int:
         """The first kept offset."""
@@ -204,6 +213,9 @@ class KafkaLog:
     def close(self) -> None:
         """Close all connections. What was appended is already safe."""
         self._reader.close()
+        for reader in self._range_readers.values():
+            reader.close()
+        self._range_readers.clear()
         self._drop_producer()
         with self._opening:
             admin, self._admin = self._admin, None

@@ -60,7 +60,7 @@ class KafkaReader:
 
     def _open(self) -> KafkaConsumer:
         if self._consumer is None:
-            self._consumer = KafkaConsumer(**self._where.options(), **_CONSUMER)
+            self._consumer = KafkaConsumer(**self._where.options(), **CONSUMER)
         return self._consumer
 
     def _seek_to(self, consumer: KafkaConsumer, positions: Positions) -> set[TopicPartition]:
@@ -119,7 +119,7 @@ def _record(raw: ConsumerRecord) -> Record:
     return Record(raw.topic, raw.partition, raw.offset, raw.key, raw.value, headers, raw.timestamp)
 
 
-_CONSUMER: Mapping[str, object] = {
+CONSUMER: Mapping[str, object] = {
     "group_id": None,
     "enable_auto_commit": False,
     "auto_offset_reset": "none",

@@ -95,7 +95,7 @@ class OperatorLog:
         return dict(sorted(in_force.items()))
 
     def _present(self, name: str, partition: int) -> CompactedState:
-        return compacted_copy.read_present(self.context.log, self.context.topics, name, partition)
+        return compacted_copy.read_present(self.context.log, self.context.topics, name, partition, ticks=False)
 
     def _newest_tick(self, partition: int) -> NewestTick | None:
         record = newest_ticks.newest_tick(self.context.log, self.context.topics.wire("control"), partition)

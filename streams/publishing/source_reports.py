@@ -7,12 +7,12 @@ long the log is. A source that was silent for longer than that is as good as non
 from collections.abc import Iterator
 
 from schemas.facts.sources import SourceReported
-from streams.codec.event_codec import header, tick_number
+from streams import newest_stretches
+from streams.codec.event_codec import header
 from streams.errors import BadInput
 from streams.log.log_port import Record
 from streams.log_context import LogContext
 from streams.log_range import has_topic
-from streams.publishing.published_state import newest
 
 _REPORTS = 8_000
 """Records at the end of `cluster-changes` that are looked at: an hour of ticks at the default period, and the facts between."""
@@ -47,8 +47,7 @@ def _scraped(context: LogContext) -> set[str]:
     named = set[str]()
     for partition in range(context.topics.partitions):
         for record in _last(context, "pod-metrics", partition, _SCRAPES):
-            if tick_number(record) is None:
-                named.add((header(record, "ce_subject") or "").partition("/")[0])
+            named.add((header(record, "ce_subject") or "").partition("/")[0])
     return named - {""}
 
 
@@ -67,7 +66,10 @@ def require_cluster(context: LogContext, cluster: str) -> None:
 
 
 def _last(context: LogContext, name: str, partition: int, count: int) -> Iterator[Record]:
-    """The last records of a partition, oldest first."""
+    """The last records of a partition but its ticks, oldest first."""
     wire = context.topics.wire(name)
     if has_topic(context.log, wire):
-        yield from newest(context.log, wire, partition, count)
+        end = context.log.end(wire, partition)
+        yield from newest_stretches.between(
+            context.log, wire, partition, max(context.log.begin(wire, partition), end - count), end
+        )

@@ -46,6 +46,12 @@ VALUES: Mapping[str, Mapping[str, object]] = {
         "kafka.security.mechanism": "SCRAM-SHA-512",
         "kafka.security.secret": "kafka-user",
     },
+    "msk": {
+        "kafka.brokers": "b-1.main.kafka.eu-west-1.amazonaws.com:9098",
+        "kafka.security.protocol": "SASL_SSL",
+        "kafka.security.mechanism": "AWS_MSK_IAM",
+        "kafka.security.region": "eu-west-1",
+    },
     "keda": {"kafka.brokers": "kafka:9092", "worker.keda.enabled": True, "networkPolicy.enabled": False},
     "prometheus": {
         "kafka.brokers": "kafka:9092",
@@ -170,6 +176,10 @@ def test_our_program_takes_the_settings_of_the_chart(name: str, helm: Path, tmp_
         ({"kafka.brokers": "a:1", "clusterName": ""}, "clusterName"),
         ({"kafka.brokers": "a:1", "wrker": {"replicas": 3}}, "wrker"),
         ({"kafka.brokers": "a:1", "nodeScaling.enabled": True}, "nodeScaling needs nodeScaling.groups"),
+        (
+            {"kafka.brokers": "a:1", "kafka.security.mechanism": "AWS_MSK_IAM"},
+            "AWS_MSK_IAM needs kafka.security.protocol SASL_SSL",
+        ),
         ({"kafka.brokers": "a:1", "kafka.kind": "strimzi"}, "kafka.strimzi.cluster is needed"),
     ],
 )

@@ -60,6 +60,19 @@ class TestKafkaLog(Conformance):
         (record,) = world.log.poll({(world.narrow, 0): 0})
         assert record.timestamp_ms > 1_700_000_000_000
 
+    def test_ranges_come_without_the_records_of_a_key_from_all_partitions_at_once(self, world: KafkaWorld) -> None:
+        for number in range(40):
+            world.log.append([NewRecord(world.wide, p, b"tick", b"%d" % number) for p in range(2)])
+            if number % 10 == 9:
+                world.log.append([NewRecord(world.wide, p, b"k", b"%d" % number, (("h", b"x"),)) for p in range(2)])
+        assert isinstance(world.log, KafkaLog)
+        ranges = {(world.wide, 0): (5, 43), (world.wide, 1): (0, 44), (world.wide, 2): (0, 0)}
+        found = list(world.log.read_without(b"tick", ranges))
+        assert [(r.partition, r.offset) for r in found if r.key == b"tick"] == [(0, 5), (1, 0)]
+        kept = sorted((r.partition, r.value) for r in found if r.key == b"k")
+        assert kept == [(0, b"19"), (0, b"29"), (0, b"9"), (1, b"19"), (1, b"29"), (1, b"39"), (1, b"9")]
+        assert {r.headers for r in found if r.key == b"k"} == {(("h", b"x"),)}
+
     def test_a_record_that_the_topic_refuses_is_told_and_what_stands_around_it_is_appended_once(
         self, world: KafkaWorld, admin: KafkaAdminClient, prefix: str
     ) -> None:

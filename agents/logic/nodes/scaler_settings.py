@@ -4,18 +4,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from agents.logic.nodes import expanders, similar_groups
+from agents.logic.nodes import expanders
 from agents.logic.nodes.aws.group_options import GroupOptions
-from agents.logic.nodes.cluster_state_registry import StateSettings
-from agents.logic.nodes.deletion_budgets import DeletionParallelism
-from agents.logic.nodes.drain_rules import DrainSettings
 from agents.logic.nodes.expanders import Expander, ExpanderError
-from agents.logic.nodes.group_backoff import BackoffSettings
-from agents.logic.nodes.node_autoscaler import NodeAutoscalerSettings, ScaleDownDelays
-from agents.logic.nodes.pending_pods import NEW, PendingSettings
-from agents.logic.nodes.scale_up import ClusterLimits, ScaleUpSettings
-from agents.logic.nodes.unneeded_nodes import ScaleDownSettings
-from schemas.pod_requests import CPU, MEMORY
 from schemas.units import Fraction, Seconds
 
 GIB = 2**30
@@ -144,38 +135,6 @@ class ScalerSettings:
     def chain(self) -> tuple[Expander, ...]:
         """The expanders in their order; raises ExpanderError."""
         return expanders.chain([name.strip() for name in self.expanders.split(",")])
-
-    @property
-    def core(self) -> NodeAutoscalerSettings:
-        """The settings of the decision itself."""
-        several = self.profile == ScalerProfile.ULLAGE
-        likeness = similar_groups.SimilarityRules() if self.balance else None
-        cores, memory = self.most_cores * 1000, self.most_memory * GIB
-        limits = ClusterLimits(self.most_nodes, self.most_added, {CPU: cores, MEMORY: memory})
-        return NodeAutoscalerSettings(
-            state=StateSettings(self.max_provision, self.max_startup, self.ok_unready, 100 * self.max_unready),
-            backoff=BackoffSettings(self.backoff_first, self.backoff_longest, self.backoff_forgotten),
-            pending=PendingSettings(self.pod_priority_cutoff, self.pod_delay, new=0.0 if several else NEW),
-            scale_up=ScaleUpSettings(self.chain(), limits, likeness, several=several, fast_path=several),
-            scale_down=self._scale_down,
-            drain=DrainSettings(self.skip_system_pods, self.skip_local_storage, self.skip_custom_controllers, self.min_replicas),
-            delays=ScaleDownDelays(self.delay_after_add, self.delay_after_delete, self.delay_after_failure),
-            soft_taints=0,
-            shrink=self.scale_down,
-            enforce_minimum=self.enforce_minimum,
-        )
-
-    @property
-    def _scale_down(self) -> ScaleDownSettings:
-        minima = {CPU: self.least_cores * 1000, MEMORY: self.least_memory * GIB}
-        return ScaleDownSettings(
-            unready_too=self.scale_down_unready,
-            ignore_mirrors=self.ignore_mirror_pods,
-            recheck=self.recheck,
-            parallelism=DeletionParallelism(self.most_deletions, self.most_drains),
-            default=self.group_defaults,
-            minima={name: amount for name, amount in minima.items() if amount},
-        )
 
     @property
     def group_defaults(self) -> GroupOptions:

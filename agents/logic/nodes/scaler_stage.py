@@ -13,7 +13,7 @@ from agents.engine.turn import Decided, Turn
 from agents.logic.guards import shared_guards
 from agents.logic.guards.budget import Headcount, over_budget
 from agents.logic.guards.shared_guards import Objection
-from agents.logic.nodes import autoscaler_memory, cluster_view, scaling_plans
+from agents.logic.nodes import autoscaler_memory, cluster_view, core_settings, scaling_plans
 from agents.logic.nodes.cluster_view import ClusterView
 from agents.logic.nodes.group_backoff import ScaleUpFailure
 from agents.logic.nodes.node_autoscaler import NodeAutoscaler, NodeDecisions
@@ -52,7 +52,7 @@ class Scaler(PartedState):
 
     def _build(self, settings: ScalerSettings) -> None:
         """Make the empty state that decides by these settings."""
-        self.settings, self._core = settings, settings.core
+        self.settings, self._core = settings, core_settings.of(settings)
         self.rules = StageRules(NAME, self._own)
         self.clusters = ScalerState(self._owns)
         super().__init__(*self.clusters.tables(), self.rules.table)

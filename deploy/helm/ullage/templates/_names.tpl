@@ -49,6 +49,10 @@ ullage-kafka.{{ .Release.Namespace }}.svc:9092
 {{- define "ullage.settings" -}}
 {{- $security := dict "protocol" .Values.kafka.security.protocol -}}
 {{- with .Values.kafka.security.mechanism }}{{ $_ := set $security "mechanism" . }}{{ end -}}
+{{- with .Values.kafka.security.region }}{{ $_ := set $security "region" . }}{{ end -}}
+{{- if and (eq .Values.kafka.security.mechanism "AWS_MSK_IAM") (or (not .Values.kafka.security.region) (ne .Values.kafka.security.protocol "SASL_SSL")) -}}
+{{- fail "kafka.security.mechanism AWS_MSK_IAM needs kafka.security.protocol SASL_SSL and the cluster's region in kafka.security.region" -}}
+{{- end -}}
 {{- $cluster := dict "name" .Values.clusterName "nodes" .Values.nodeScaling.enabled "replicas" .Values.replicaScaling.enabled -}}
 {{- $aws := dict -}}
 {{- with .Values.nodeScaling.region }}{{ $_ := set $aws "region" . }}{{ end -}}

@@ -1,0 +1,54 @@
+"""What the scaler's settings mean to the parts of its decision.
+
+It imports all of these parts, and so it stands apart from the settings, which every command reads.
+"""
+
+from agents.logic.nodes import similar_groups
+from agents.logic.nodes.cluster_state_registry import StateSettings
+from agents.logic.nodes.deletion_budgets import DeletionParallelism
+from agents.logic.nodes.drain_rules import DrainSettings
+from agents.logic.nodes.group_backoff import BackoffSettings
+from agents.logic.nodes.node_autoscaler import NodeAutoscalerSettings, ScaleDownDelays
+from agents.logic.nodes.pending_pods import NEW, PendingSettings
+from agents.logic.nodes.scale_up import ClusterLimits, ScaleUpSettings
+from agents.logic.nodes.scaler_settings import GIB, ScalerProfile, ScalerSettings
+from agents.logic.nodes.unneeded_nodes import ScaleDownSettings
+from schemas.pod_requests import CPU, MEMORY
+
+
+def of(settings: ScalerSettings) -> NodeAutoscalerSettings:
+    """The settings of the decision itself. Raises ExpanderError for expanders that make no sense."""
+    several = settings.profile == ScalerProfile.ULLAGE
+    likeness = similar_groups.SimilarityRules() if settings.balance else None
+    cores, memory = settings.most_cores * 1000, settings.most_memory * GIB
+    limits = ClusterLimits(settings.most_nodes, settings.most_added, {CPU: cores, MEMORY: memory})
+    return NodeAutoscalerSettings(
+        state=StateSettings(settings.max_provision, settings.max_startup, settings.ok_unready, 100 * settings.max_unready),
+        backoff=BackoffSettings(settings.backoff_first, settings.backoff_longest, settings.backoff_forgotten),
+        pending=PendingSettings(settings.pod_priority_cutoff, settings.pod_delay, new=0.0 if several else NEW),
+        scale_up=ScaleUpSettings(settings.chain(), limits, likeness, several=several, fast_path=several),
+        scale_down=_scale_down(settings),
+        drain=_drain(settings),
+        delays=ScaleDownDelays(settings.delay_after_add, settings.delay_after_delete, settings.delay_after_failure),
+        soft_taints=0,
+        shrink=settings.scale_down,
+        enforce_minimum=settings.enforce_minimum,
+    )
+
+
+def _drain(settings: ScalerSettings) -> DrainSettings:
+    return DrainSettings(
+        settings.skip_system_pods, settings.skip_local_storage, settings.skip_custom_controllers, settings.min_replicas
+    )
+
+
+def _scale_down(settings: ScalerSettings) -> ScaleDownSettings:
+    minima = {CPU: settings.least_cores * 1000, MEMORY: settings.least_memory * GIB}
+    return ScaleDownSettings(
+        unready_too=settings.scale_down_unready,
+        ignore_mirrors=settings.ignore_mirror_pods,
+        recheck=settings.recheck,
+        parallelism=DeletionParallelism(settings.most_deletions, settings.most_drains),
+        default=settings.group_defaults,
+        minima={name: amount for name, amount in minima.items() if amount},
+    )

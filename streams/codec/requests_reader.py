@@ -1,0 +1,160 @@
+"""Reads of a pod and of a recommendation only what a table of requests shows: the rest of their values is skipped, not built.
+
+Ten thousand workloads in under a second leave no time for objects that nobody looks at. The bounds of all events hold here, too;
+a record that another version wrote is read by the codec as always.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from schemas.bounds import MOST_ENTRIES, MOST_NUMBER, MOST_TEXT
+from schemas.decisions.recommendations import RequestsRecommended
+from schemas.facts.pods import PodChanged
+from schemas.names import Amounts, Workload
+from schemas.units import Bytes, Cores
+from streams.codec.event_codec import Codec
+from streams.errors import BadRecord
+from streams.log.log_port import Record
+
+_Number = Annotated[float, Meta(ge=-MOST_NUMBER, le=MOST_NUMBER)]
+_Count = Annotated[int, Meta(ge=-int(MOST_NUMBER), le=int(MOST_NUMBER))]
+_Text = Annotated[str, Meta(max_length=MOST_TEXT)]
+_FIRST_YEAR, _LAST_YEAR = 1970, 2199
+
+
+@dataclass(frozen=True, slots=True)
+class RecommendedAmounts:
+    """What is recommended for one container."""
+
+    container: str
+    lower: Amounts
+    target: Amounts
+    upper: Amounts
+
+
+@dataclass(frozen=True, slots=True)
+class RecommendedRequests:
+    """What is recommended for a workload. `oom_at`, `oom_container`: its last OOM kill, None and empty when it saw none."""
+
+    workload: Workload
+    containers: tuple[RecommendedAmounts, ...]
+    pods: int | None
+    oom_at: datetime | None = None
+    oom_container: str = ""
+
+    @classmethod
+    def of(cls, event: RequestsRecommended) -> "RecommendedRequests":
+        """The same of a whole event."""
+        containers = tuple(RecommendedAmounts(each.container, each.lower, each.target, each.upper) for each in event.containers)
+        oom = event.last_oom
+        return cls(event.workload, containers, event.pods, None if oom is None else oom.at, "" if oom is None else oom.container)
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerAmounts:
+    """What one container of a pod requests, and its limits."""
+
+    name: str
+    requests: Amounts
+    limits: Amounts
+
+
+class _Amounts(msgspec.Struct, frozen=True):
+    cpu: _Number | None = None
+    memory: _Count | None = None
+
+
+_NONE = _Amounts()
+
+
+class _Recommended(msgspec.Struct):
+    container: _Text
+    lower: _Amounts
+    target: _Amounts
+    upper: _Amounts
+
+
+class _Kill(msgspec.Struct):
+    at: datetime
+    container: _Text
+
+
+class _Workload(msgspec.Struct):
+    cluster: _Text
+    namespace: _Text
+    kind: _Text
+    name: _Text
+
+
+class _Recommendation(msgspec.Struct):
+    workload: _Workload
+    containers: Annotated[list[_Recommended], Meta(max_length=MOST_ENTRIES)]
+    pods: _Count | None = None
+    last_oom: _Kill | None = None
+
+
+class _Container(msgspec.Struct):
+    name: _Text
+    requests: _Amounts = _NONE
+    limits: _Amounts = _NONE
+
+
+class _Pod(msgspec.Struct):
+    containers: Annotated[list[_Container], Meta(max_length=MOST_ENTRIES)]
+
+
+class RequestsReader:
+    """Reads the records of one log; serves one thread, as its codec does."""
+
+    def __init__(self, codec: Codec) -> None:
+        self._codec = codec
+        self._recommendations, self._pods = msgspec.json.Decoder(_Recommendation), msgspec.json.Decoder(_Pod)
+
+    def recommendation(self, record: Record) -> RecommendedRequests | None:
+        """What a record recommends; None for what is no recommendation, or none that can be read."""
+        try:
+            if self._codec.older_version(record):
+                event = self._codec.decode_or_none(record)
+                return RecommendedRequests.of(event) if isinstance(event, RequestsRecommended) else None
+            found = self._recommendations.decode(record.value or b"")
+        except (BadRecord, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            return None
+        kill = found.last_oom
+        if kill is not None and not (kill.at.tzinfo is not None and _FIRST_YEAR <= kill.at.year <= _LAST_YEAR):
+            return None
+        name = found.workload
+        return RecommendedRequests(
+            Workload(name.cluster, name.namespace, name.kind, name.name),
+            tuple(
+                RecommendedAmounts(c.container, _amounts(c.lower), _amounts(c.target), _amounts(c.upper))
+                for c in found.containers
+            ),
+            found.pods,
+            None if kill is None else kill.at,
+            "" if kill is None else kill.container,
+        )
+
+    def pod(self, record: Record) -> tuple[ContainerAmounts, ...] | None:
+        """The containers of the pod in a record that says that one changed; None for what cannot be read."""
+        try:
+            if self._codec.older_version(record):
+                event = self._codec.decode_or_none(record)
+                return containers_of(event) if isinstance(event, PodChanged) else None
+            found = self._pods.decode(record.value or b"")
+        except (BadRecord, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            return None
+        return tuple(ContainerAmounts(each.name, _amounts(each.requests), _amounts(each.limits)) for each in found.containers)
+
+
+def containers_of(pod: PodChanged) -> tuple[ContainerAmounts, ...]:
+    """The same of a whole event."""
+    return tuple(ContainerAmounts(each.name, each.requests, each.limits) for each in pod.containers)
+
+
+def _amounts(found: _Amounts) -> Amounts:
+    cpu, memory = found.cpu, found.memory
+    return Amounts(None if cpu is None else Cores(cpu), None if memory is None else Bytes(memory))

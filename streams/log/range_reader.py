@@ -1,0 +1,64 @@
+"""Reads ranges of Kafka's partitions once, quickly, without the records of one key. For commands that look back from the end.
+
+All partitions of all ranges are fetched at the same time by one consumer of its own, which belongs to no group. As everywhere,
+what Kafka holds and does not deliver is an error and no empty answer.
+"""
+
+from collections.abc import Iterator, Mapping
+from time import monotonic
+from typing import Any
+
+from kafka import KafkaConsumer, TopicPartition
+from kafka.errors import KafkaTimeoutError
+
+from streams.log.kafka_connection import KafkaConnection
+from streams.log.kafka_reader import CONSUMER, PATIENCE, SLICE_MS
+from streams.log.log_port import Record
+from streams.log.record_batches import RecordsWithoutKey
+
+Ranges = Mapping[tuple[str, int], tuple[int, int]]
+"""(topic, partition) to the first offset and the one after the last."""
+
+
+class RangeReader:
+    """One consumer, opened when first used, that leaves out the records of one key."""
+
+    def __init__(self, where: KafkaConnection, left_out: bytes) -> None:
+        self._where = where
+        self._records = type("_Records", (RecordsWithoutKey,), {"left_out": left_out})
+        self._consumer: Any = None
+
+    def read(self, ranges: Ranges) -> Iterator[Record]:
+        """The records of these ranges, in order within a partition. The first of each fetch is there whatever its key is."""
+        consumer = self._open()
+        ends = {TopicPartition(*place): end for place, (start, end) in ranges.items() if start < end}
+        consumer.assign(list(ends))
+        for place, (start, end) in ranges.items():
+            if start < end:
+                consumer.seek(TopicPartition(*place), start)
+        until = monotonic() + PATIENCE
+        while ends:
+            found = consumer.poll(timeout_ms=SLICE_MS)
+            for tp, records in found.items():
+                yield from (record for record in records if record.offset < ends[tp])
+            done = [tp for tp, end in ends.items() if consumer.position(tp) >= end]
+            for tp in done:
+                del ends[tp]
+            if done:
+                consumer.assign(list(ends))
+            if found or done:
+                until = monotonic() + PATIENCE
+            elif monotonic() > until:
+                raise KafkaTimeoutError(f"nothing came for {PATIENCE:.0f} s, though there is more in {sorted(ends)}")
+
+    def _open(self) -> Any:
+        if self._consumer is None:
+            self._consumer = KafkaConsumer(**self._where.options(), **{**CONSUMER, "max_poll_records": 5_000})
+            self._consumer._fetcher.PartitionRecords = self._records  # noqa: SLF001  # the client has no other way to say how
+        return self._consumer
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._consumer is not None:
+            self._consumer.close(autocommit=False)
+            self._consumer = None

@@ -1,0 +1,79 @@
+"""Reads a topic from its end backwards, a stretch at a time and without ticks: what commands that people wait for look back by.
+
+Most records of a topic that a stage reads are ticks, twice a second in each partition, which say nothing to a person. A log that
+can leave them out while it reads does so; any other is read as always. Nothing is decoded, and no moment is searched for by
+halving: one stretch after the other is read until its reader has enough, or until it begins before the time that is asked for.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Protocol, runtime_checkable
+
+from schemas.times import to_ms
+from streams.codec.event_codec import tick_number
+from streams.codec.headers import TICK
+from streams.errors import LogUnavailable
+from streams.log.log_port import Log, Record
+from streams.log_range import event_time_ms, has_topic
+
+_FIRST, _LONGEST = 12_000, 100_000
+"""Records of a partition in the first stretch, and in the longest: each is twice as long as the one after it."""
+_PATIENCE = 5.0
+"""Seconds to wait for records that the log says it has."""
+_Ranges = Mapping[tuple[str, int], tuple[int, int]]
+"""(topic, partition) to the first offset and the one after the last."""
+
+
+@runtime_checkable
+class LeavesOutKey(Protocol):
+    """A log that can leave out the records of one key, and is quicker for it."""
+
+    def read_without(self, key: bytes, ranges: _Ranges) -> Iterator[Record]:
+        """The records of these ranges, in order within a partition. Some of that key may be among them."""
+
+
+def between(log: Log, topic: str, partition: int, start: int, end: int) -> Iterator[Record]:
+    """The records of a partition from `start` on and before `end`, without ticks. Raises LogUnavailable."""
+    return (record for record in _read(log, {(topic, partition): (start, end)}) if tick_number(record) is None)
+
+
+def since(log: Log, topic: str, at: datetime) -> Iterator[Sequence[Record]]:
+    """The records of a topic (wire name) in stretches, the newest first; the last of them begins before a moment of event time.
+
+    So there may be older records among them. A stretch has its partitions' records in their order. None for a missing topic.
+    """
+    if not has_topic(log, topic):
+        return
+    places = [(topic, partition) for partition in range(log.partitions(topic))]
+    left, length = {place: (log.begin(*place), log.end(*place)) for place in places}, _FIRST
+    while left := {place: (begin, end) for place, (begin, end) in left.items() if begin < end}:
+        ranges = {place: (max(begin, end - length), end) for place, (begin, end) in left.items()}
+        records = list(_read(log, ranges))
+        yield [record for record in records if tick_number(record) is None]
+        first: dict[tuple[str, int], int] = {}
+        for record in records:
+            first.setdefault((record.topic, record.partition), event_time_ms(record))
+        left = {
+            place: (left[place][0], start) for place, (start, _) in ranges.items() if not 0 <= first.get(place, -1) < to_ms(at)
+        }
+        length = min(_LONGEST, 2 * length)
+
+
+def _read(log: Log, ranges: _Ranges) -> Iterator[Record]:
+    if isinstance(log, LeavesOutKey):
+        yield from log.read_without(TICK, ranges)
+        return
+    for place, (start, end) in ranges.items():
+        position = start
+        while position < end:
+            records = log.poll({place: position}, wait=_PATIENCE)
+            if not records:
+                if (begin := log.begin(*place)) > position:  # retention took them
+                    position = begin
+                    continue
+                raise LogUnavailable(
+                    f"the log says that '{place[0]}' partition {place[1]} ends at {end}, but delivered nothing from {position} "
+                    f"on within {_PATIENCE:g} s: check the broker"
+                )
+            yield from (record for record in records if record.offset < end)
+            position = records[-1].offset + 1

@@ -1,0 +1,105 @@
+"""Record batches taken apart in one pass say what the client says of them, and leave out the records of one key."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kafka import TopicPartition
+from kafka.consumer.fetcher import Fetcher
+from kafka.errors import CorruptRecordError
+from kafka.record.memory_records import MemoryRecords, MemoryRecordsBuilder
+from kafka.record.util import calc_crc32c
+
+import streams.log.kafka_reader  # noqa: F401  # its import gives the client the bound
+from streams.log import bounded_unpacking
+from streams.log.log_port import Record
+from streams.log.record_batches import RecordsWithoutKey
+
+TP = TopicPartition("t", 0)
+Raw = tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]
+SMALL = st.binary(max_size=300)
+RECORDS: st.SearchStrategy[list[Raw]] = st.lists(
+    st.tuples(
+        st.none() | st.sampled_from([b"tick", b"k"]) | SMALL,
+        st.none() | SMALL,
+        st.lists(st.tuples(st.sampled_from(["ce_type", "cause"]) | st.text(max_size=80), st.none() | SMALL), max_size=4),
+    ),
+    min_size=1,
+    max_size=8,
+)
+
+
+class WithoutTicks(RecordsWithoutKey):
+    left_out = b"tick"
+
+
+def batch(records: Sequence[Raw], offset: int, codec: int) -> bytes:
+    builder = MemoryRecordsBuilder(magic=2, compression_type=codec, batch_size=1 << 20, offset=offset)
+    for number, (key, value, headers) in enumerate(records):
+        builder.append(timestamp=1_000 + number, key=key, value=value, headers=headers)
+    builder.close()
+    return bytes(builder.buffer())
+
+
+def read(kind: Any, fetched: bytes, start: int = 0) -> tuple[list[Record], int]:
+    """The records, and where the next fetch begins."""
+    found = kind(start, TP, bounded_unpacking.guarded(MemoryRecords)(fetched))
+    taken = found.take(None)
+    records = [
+        Record(TP.topic, TP.partition, r.offset, r.key, r.value, tuple((n, v or b"") for n, v in r.headers), _time(r))
+        for r in taken
+    ]
+    return records, found.next_fetch_offset
+
+
+def _time(record: Any) -> int:
+    at = record.timestamp_ms if isinstance(record, Record) else record.timestamp
+    return int(at)
+
+
+@given(batches=st.lists(st.tuples(RECORDS, st.integers(0, 4)), min_size=1, max_size=5), start=st.integers(0, 12))
+def test_it_reads_what_the_client_reads_but_the_left_out_key(batches: list[tuple[list[Raw], int]], start: int) -> None:
+    fetched, offset = b"", 0
+    for records, codec in batches:
+        fetched += batch(records, offset, codec)
+        offset += len(records)
+    theirs, after = read(Fetcher.PartitionRecords, fetched, start)
+    ours, behind = read(WithoutTicks, fetched, start)
+    assert ours == [record for record in theirs if record.key != b"tick" or record.offset == start]
+    assert behind == after == offset
+
+
+def test_a_lone_tick_is_passed_over_and_the_first_record_stays_for_its_time() -> None:
+    ticks = b"".join(batch([(b"tick", b'{"at":5}', [])], offset, 0) for offset in range(3))
+    records, after = read(WithoutTicks, ticks)
+    assert [record.offset for record in records] == [0]
+    assert after == 3
+
+
+def test_a_batch_that_was_changed_on_its_way_is_refused() -> None:
+    fetched = bytearray(batch([(b"k", b"value", [])], 0, 0))
+    fetched[-2] ^= 1
+    with pytest.raises(CorruptRecordError, match="the batch at offset 0 of t:0 is not as it was written"):
+        read(WithoutTicks, bytes(fetched))
+
+
+def test_a_batch_over_the_bound_has_the_same_stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    fetched = batch([(b"k", bytes(100_000), [])], 0, 1)
+    monkeypatch.setattr(bounded_unpacking, "MOST_BYTES", 1_000)
+    theirs, _ = read(Fetcher.PartitionRecords, fetched)
+    ours, _ = read(WithoutTicks, fetched)
+    assert ours == theirs
+    assert ours[0].value is None
+
+
+def test_a_header_whose_name_is_no_text_is_read_as_the_client_reads_it() -> None:
+    good = batch([(b"k", b"v", [("naam", b"x")])], 0, 0)
+    bad = bytearray(good)
+    bad[bad.index(b"naam")] = 0xFF
+    bad[17:21] = calc_crc32c(memoryview(bad)[21:]).to_bytes(4)
+    ours, _ = read(WithoutTicks, bytes(bad))
+    theirs, _ = read(Fetcher.PartitionRecords, bytes(bad))
+    assert ours == theirs
+    assert ours[0].headers[0][1] == b"x"
