@@ -20,7 +20,7 @@ from streams.consumers.pods.evictor import evictor
 from streams.consumers.pods.resizer import resizer
 from streams.log.memory_log import MemoryLog
 from streams.log_context import LogContext
-from streams.simulated.demo_shop import ShopSettings
+from streams.simulated.demo_shop import ShopSettings, with_groups
 from streams.topics import TOPICS
 
 
@@ -73,7 +73,7 @@ def _living(*parts: Callable[[datetime], object]) -> Callable[[datetime], object
 
 
 def _shop_settings(day: Day) -> ShopSettings:
-    return ShopSettings(day.cluster, day.seed, day.start, day.tick)
+    return with_groups(ShopSettings(day.cluster, day.seed, day.start, day.tick))
 
 
 def _pace(day: Day) -> TickGrid:

@@ -12,14 +12,15 @@ from rich.text import Text
 
 from agents.demo import sentences
 from agents.demo.day_state import DayState, WorkloadRow
+from agents.demo.usage_curve import SLICE_SECONDS
 from schemas.outcomes import Action
 
 _BARS = " ▁▂▃▄▅▆▇█"
 _SLICES = 48
 _TOP = 12
 _FEWEST = 4
-_FRAME = 16
-"""Lines of all but workloads and actions: border 2, about 2, day 1, curves 6, table head 2, counts 1, heading 1, cursor 1."""
+_FRAME = 18
+"""Lines of all but workloads and actions: border 2, about 2, day 1, curves 6, nodes 2, table head 2, counts, heading, cursor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +56,13 @@ def plain(state: DayState, story: ScreenFrame) -> str:
         f"{story.progress:4.0%}, {_when(state)}: "
         f"cpu {now.cpu_requested:.1f} requested {now.cpu_used:.1f} used, "
         f"memory {sentences.memory(now.memory_requested)} requested {sentences.memory(now.memory_used)} used, "
+        f"{_nodes(state)}"
         f"{_counted(state)}"
     )
+
+
+def _nodes(state: DayState) -> str:
+    return f"{state.nodes.count(state.at)} nodes, " if state.nodes else ""
 
 
 def bars(values: Sequence[float], top: float) -> str:
@@ -89,6 +95,15 @@ def _curves(state: DayState) -> RenderableType:
     sizes = [sentences.memory(size) for size in (now.memory_requested, now.memory_used, last.memory_recommended)]
     _curve(grid, "CPU cores", [m.cpu for m in day], cores)
     _curve(grid, "memory", [m.memory for m in day], sizes)
+    groups = state.nodes.by_slice(state.at, [SLICE_SECONDS * number for number in sorted(state.curve.slices)[-_SLICES:]])
+    top = max((max(counts, default=0.0) for counts in groups.values()), default=0.0)
+    for place, (group, counts) in enumerate(groups.items()):
+        grid.add_row(
+            Text("" if place else "nodes", style="bold"),
+            group,
+            Text(str(state.nodes.count(state.at, group))),
+            Text(bars(counts, top), style="magenta"),
+        )
     return grid
 
 

@@ -11,16 +11,29 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from agents.demo import sentences
+from agents.demo.node_curve import NodeCurve
 from agents.demo.usage_curve import UsageCurve, UsageTotals
+from schemas.decisions.node_updates import NodeRemovalPlanned, ScaleUpPlanned
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
 from schemas.decisions.recommendations import RequestsRecommended
+from schemas.facts.node_groups import NodeInstanceGone, NodeInstanceSeen
 from schemas.facts.pods import PodChanged, PodDeleted, PodPhase
 from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
 from schemas.names import Amounts, PodName, Workload
 from schemas.outcomes import Action, ActionFinished, Result
 from schemas.policies.control import ControlChanged, Mode
 
-TOPICS = ("control", "pod-changes", "oom-events", "pod-metrics", "recommendations", "pod-updates", "outcomes")
+TOPICS = (
+    "control",
+    "pod-changes",
+    "oom-events",
+    "pod-metrics",
+    "recommendations",
+    "pod-updates",
+    "outcomes",
+    "node-group-changes",
+    "node-updates",
+)
 """The topics that the demo reads, by short name."""
 
 _NOTHING = Amounts()
@@ -51,6 +64,7 @@ class DayState:
     mode: Mode = Mode.SHADOW
     paused: bool = False
     curve: UsageCurve = field(default_factory=UsageCurve)
+    nodes: NodeCurve = field(default_factory=NodeCurve)
     decided: Counter[str] = field(default_factory=Counter)
     done: Counter[Action] = field(default_factory=Counter)
     not_done: Counter[Result] = field(default_factory=Counter)
@@ -71,6 +85,7 @@ class DayState:
     _lately: dict[str, deque[RequestsRecommended]] = field(default_factory=dict)
     """The last recommendations of each workload: a decision rests on the newest one that is older than itself."""
     _container_targets: dict[tuple[str, str], Amounts] = field(default_factory=dict)
+    _node_plans: dict[str, ScaleUpPlanned | NodeRemovalPlanned] = field(default_factory=dict)
     _planned: dict[str, tuple[sentences.Planned, RequestsRecommended | None]] = field(default_factory=dict)
     """Plans by id, each with the recommendation it rests on."""
     _ooms: Counter[str] = field(default_factory=Counter)
@@ -96,6 +111,17 @@ class DayState:
                 self._outcome(event)
             case ControlChanged():
                 self._control(event)
+            case _:
+                self._node_event(event)
+
+    def _node_event(self, event: object) -> None:
+        match event:
+            case NodeInstanceSeen():
+                self.nodes.seen(event)
+            case NodeInstanceGone():
+                self.nodes.gone(event)
+            case ScaleUpPlanned() | NodeRemovalPlanned():
+                self._node_plans[event.id] = event
             case _:
                 pass
 
@@ -220,6 +246,9 @@ class DayState:
             self.not_done[outcome.result] += 1
             return
         self.done[outcome.action] += 1
+        node_plan = self._node_plans.get(outcome.decision)
+        if node_plan is not None:
+            self.actions.append(sentences.nodes_changed(outcome, node_plan))
         decision, recommended = self._planned.get(outcome.decision, (None, None))
         if decision is not None:
             self.explained[outcome.action] = decision.id

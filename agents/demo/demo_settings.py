@@ -32,6 +32,9 @@ FASTER: dict[str, object] = {
     "updates.warm_up": 1800.0,
     "updates.expires": 7200.0,
     "updates.cool_down": 14400.0,
+    "nodes.interval": 300.0,
+    "nodes.expires": 7200.0,
+    "cluster.nodes": True,
 }
 """Settings of the stages, by dotted name."""
 

@@ -1,4 +1,4 @@
-"""A scenario as a person writes it: nodes, workloads with their load, a policy, and settings, in one small YAML file.
+"""A scenario as a person writes it: nodes or groups of them, workloads with their load, a policy, and settings, in one YAML file.
 
 ```yaml
 length: 2h
@@ -12,22 +12,32 @@ workloads:
 settings: {updates.warm_up: 600}
 ```
 
+Instead of `nodes`, `groups` are Auto Scaling Groups, which Ullage lets grow and shrink:
+
+```yaml
+groups:
+- {name: general, type: m5.2xlarge, least: 1, most: 8, desired: 4, boot: 90, price: 0.46}
+```
+
 Amounts are Kubernetes' quantities; the numbers of a load are cores and MiB. Everything by chance follows from `seed`.
 """
 
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from schemas.names import Amounts
 from schemas.policies.vertical import UpdateMode
+from schemas.units import Seconds
+from streams.clients.aws.instance_size_table import read_table
 from streams.clients.kube.quantities import read_amounts
 from streams.errors import BadInput
 from streams.simulated import load_shapes
-from streams.simulated.cluster_spec import ContainerTemplate, SimulatedDeployment, SimulatedNode
+from streams.simulated.cluster_spec import ContainerTemplate, Shortage, SimulatedDeployment, SimulatedNode, SimulatedNodeGroup
 from streams.simulated.load_shapes import Shape
 
 _SHAPES: Mapping[str, Callable[..., Shape]] = {
@@ -37,6 +47,7 @@ _SHAPES: Mapping[str, Callable[..., Shape]] = {
     "batch": load_shapes.batch,
     "jvm": load_shapes.jvm,
 }
+_DURATION = r"^\d{1,4}[mhd]$"
 Quantities = dict[Literal["cpu", "memory"], str | int | float]
 
 
@@ -52,12 +63,47 @@ class ScenarioNodes(_Part):
     memory: str = "32Gi"
 
 
+class ScenarioShortage(_Part):
+    """For how long, from when on, there are no machines: durations since the beginning."""
+
+    after: Annotated[str, Field(pattern=_DURATION)]
+    lasts: Annotated[str, Field(pattern=_DURATION)]
+
+
+class ScenarioGroup(_Part):
+    """A group of nodes of one type of instance. `boot`: seconds until a node is ready; `price`: of one for an hour."""
+
+    name: Annotated[str, Field(pattern=r"^[a-z0-9-]{1,63}$")]
+    type: str
+    zone: Annotated[str, Field(pattern=r"^[a-z]{2}-[a-z]+-[0-9][a-z]$")] = "eu-central-1a"
+    least: Annotated[int, Field(ge=0, le=1000)] = 0
+    most: Annotated[int, Field(ge=1, le=1000)] = 10
+    desired: Annotated[int, Field(ge=0, le=1000)] = 1
+    boot: Annotated[float, Field(ge=0, le=3600)] = 90.0
+    price: Annotated[float, Field(ge=0, le=10_000)] = 0.0
+    shortages: Annotated[list[ScenarioShortage], Field(max_length=20)] = []
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if not self.least <= self.desired <= self.most:
+            msg = f"group '{self.name}' wants {self.desired} nodes, and may have {self.least} to {self.most}"
+            raise ValueError(msg)
+        if self.type not in read_table():
+            msg = f"nobody knows the instance type '{self.type}' of group '{self.name}'"
+            raise ValueError(msg)
+        return self
+
+
 class ScenarioWorkload(_Part):
-    """A Deployment, `NAMESPACE/NAME`, whose pods have one container. `keep`: its disruption budget leaves so many ready."""
+    """A Deployment, `NAMESPACE/NAME`, whose pods have one container. `keep`: its disruption budget leaves so many ready.
+
+    With a `peak` it has so many pods at three in the afternoon, and `replicas` at three in the morning.
+    """
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9-]{1,63}/[a-z0-9-]{1,63}$")]
     replicas: Annotated[int, Field(ge=1, le=1000)] = 3
     keep: Annotated[int, Field(ge=0, le=1000)] = 0
+    peak: Annotated[int, Field(ge=0, le=1000)] = 0
     load: dict[str, str | float]
     requests: Quantities
     limits: Quantities = {}
@@ -66,11 +112,12 @@ class ScenarioWorkload(_Part):
 class Scenario(_Part):
     """The whole file."""
 
-    length: Annotated[str, Field(pattern=r"^\d{1,4}[mhd]$")] = "2h"
+    length: Annotated[str, Field(pattern=_DURATION)] = "2h"
     seed: Annotated[int, Field(ge=0, lt=1 << 63)] = 1
     budget: Annotated[float, Field(ge=0, le=1)] = 0.1
     mode: UpdateMode = UpdateMode.IN_PLACE_OR_RECREATE
-    nodes: ScenarioNodes = ScenarioNodes()
+    nodes: ScenarioNodes | None = None
+    groups: Annotated[list[ScenarioGroup], Field(max_length=50)] = []
     workloads: Annotated[list[ScenarioWorkload], Field(min_length=1, max_length=500)]
     settings: dict[str, str | int | float | bool] = {}
 
@@ -90,11 +137,38 @@ def read(path: Path) -> Scenario:
 
 
 def nodes(scenario: Scenario) -> list[SimulatedNode]:
-    """Its nodes. Raises BadInput for a quantity that is none."""
-    size = _amounts({"cpu": scenario.nodes.cpu, "memory": scenario.nodes.memory}, "nodes")
+    """Its nodes: four if it names neither nodes nor groups. Raises BadInput for a quantity that is none."""
+    if scenario.nodes is None and scenario.groups:
+        return []
+    given = scenario.nodes or ScenarioNodes()
+    size = _amounts({"cpu": given.cpu, "memory": given.memory}, "nodes")
     if size.cpu is None or size.memory is None:
         raise BadInput("nodes need cpu and memory")
-    return [SimulatedNode(f"node-{number}", size.cpu, size.memory) for number in range(1, scenario.nodes.count + 1)]
+    return [SimulatedNode(f"node-{number}", size.cpu, size.memory) for number in range(1, given.count + 1)]
+
+
+def groups(scenario: Scenario, start: datetime) -> list[SimulatedNodeGroup]:
+    """Its groups of nodes."""
+    return [_group(one, int(start.timestamp())) for one in scenario.groups]
+
+
+def _group(one: ScenarioGroup, start: int) -> SimulatedNodeGroup:
+    away = [(start + _seconds(each.after), _seconds(each.lasts)) for each in one.shortages]
+    return SimulatedNodeGroup(
+        one.name,
+        one.type,
+        least=one.least,
+        most=one.most,
+        desired=one.desired,
+        zone=one.zone,
+        boot=Seconds(one.boot),
+        price=one.price,
+        shortages=tuple(Shortage(begin, begin + lasts) for begin, lasts in away),
+    )
+
+
+def _seconds(text: str) -> int:
+    return int(text[:-1]) * {"m": 60, "h": 3600, "d": 86_400}[text[-1]]
 
 
 def deployments(scenario: Scenario) -> list[SimulatedDeployment]:
@@ -106,7 +180,7 @@ def _deployment(workload: ScenarioWorkload) -> SimulatedDeployment:
     namespace, _, name = workload.name.partition("/")
     requests, limits = (_amounts(each, workload.name) for each in (workload.requests, workload.limits))
     container = ContainerTemplate(name, _shape(workload), requests, limits)
-    return SimulatedDeployment(namespace, name, workload.replicas, (container,), keep=workload.keep)
+    return SimulatedDeployment(namespace, name, workload.replicas, (container,), keep=workload.keep, peak=workload.peak)
 
 
 def _shape(workload: ScenarioWorkload) -> Shape:

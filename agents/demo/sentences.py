@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 
+from schemas.decisions.node_updates import NodeRemovalPlanned, ScaleUpPlanned
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
 from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
 from schemas.facts.usage import ContainerOOMKilled
@@ -36,6 +37,16 @@ def done(outcome: ActionFinished, decision: Planned, recommended: RequestsRecomm
         what = f"evicted {decision.pod.name}, successor gets {change(before, target)}"
     why = "" if recommended is None else reason(decision, recommended)
     return f"{clock(outcome.at)} {what}{f' ({why})' if why else ''}"
+
+
+def nodes_changed(outcome: ActionFinished, plan: ScaleUpPlanned | NodeRemovalPlanned) -> str:
+    """A group of nodes that grows or shrinks."""
+    if isinstance(plan, ScaleUpPlanned):
+        what = f"group {plan.group} grows from {plan.before} to {plan.after} nodes: {plan.pods} pods wait"
+    else:
+        why = "it is empty" if not plan.evict else f"its {len(plan.evict)} pods fit elsewhere"
+        what = f"node {plan.node or plan.instance} of group {plan.group} goes: {why}"
+    return f"{clock(outcome.at)} {what}"
 
 
 def refused(refusal: UpdateRefused) -> str:

@@ -80,6 +80,7 @@ def _played(scenario: Scenario, day: Day, log: MemoryLog, flags: SimulateFlags) 
         day.tick,
         tuple(scenario_file.nodes(scenario)),
         tuple(scenario_file.deployments(scenario)),
+        tuple(scenario_file.groups(scenario, day.start)),
     )
     shop = open_shop(ours, log, day.topics)
 
@@ -105,6 +106,7 @@ def _print(state: DayState, scenario: Scenario, *, as_json: bool) -> None:
         "resized": state.done[Action.RESIZE],
         "evicted": state.done[Action.EVICT],
         "oom_kills": state.ooms,
+        **_nodes(state),
         "decided": dict(sorted(state.decided.items())),
     }
     if as_json:
@@ -114,5 +116,19 @@ def _print(state: DayState, scenario: Scenario, *, as_json: bool) -> None:
         raise BadInput("no pod of the scenario ever ran: are the nodes too small?")
     data(f"{scenario.length} of {state.pods} pods, seed {scenario.seed}")
     data(f"{state.done[Action.RESIZE]} resized in place, {state.done[Action.EVICT]} evicted, {state.ooms} OOM kills")
+    for name, value in _nodes(state).items():
+        data(f"{name.replace('_', ' ')}: {value}")
     for kind, count in sorted(state.decided.items()):
         data(f"  {count:>7,}  {kind}")
+
+
+def _nodes(state: DayState) -> dict[str, object]:
+    """What became of groups of nodes, where there are some."""
+    if not state.nodes:
+        return {}
+    return {
+        "node_hours": round(state.nodes.hours(state.at), 1),
+        "nodes_at_the_end": state.nodes.count(state.at),
+        "groups_grown": state.done[Action.SCALE_UP],
+        "nodes_removed": state.done[Action.REMOVE_NODE],
+    }

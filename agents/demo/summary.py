@@ -48,6 +48,7 @@ def rows(without: DayState, having: DayState) -> Sequence[tuple[str, str, str]]:
         ("memory requested and not used", *(f"{day.memory_slack:.0%}" for day in days)),  # type: ignore[list-item]
         ("cores requested at the end", *(f"{m[0].cpu_requested:.1f}" if m else "-" for m in last)),  # type: ignore[list-item]
         ("memory requested at the end", *(sentences.memory(m[0].memory_requested) if m else "-" for m in last)),  # type: ignore[list-item]
+        *_nodes(without, having),
         ("containers OOM-killed", str(without.ooms), str(having.ooms)),
         ("container restarts", str(without.restarts), str(having.restarts)),
         ("pods resized in place", "-", str(having.done[Action.RESIZE])),
@@ -55,6 +56,17 @@ def rows(without: DayState, having: DayState) -> Sequence[tuple[str, str, str]]:
         ("new pods given other requests", "-", str(having.done[Action.PATCH])),
         ("changes refused by a guard", "-", str(having.decided["UpdateRefused"])),
     ]
+
+
+def _nodes(without: DayState, having: DayState) -> list[tuple[str, str, str]]:
+    """Without Ullage the groups keep the size that people gave them for the busiest hour."""
+    if not without.nodes or not having.nodes:
+        return []
+    hours, last = (
+        [f"{day.nodes.hours(day.at):.0f}" for day in (without, having)],
+        [day.nodes.count(day.at) for day in (without, having)],
+    )
+    return [("node-hours", hours[0], hours[1]), ("nodes at the end", str(last[0]), str(last[1]))]
 
 
 def chosen(state: DayState) -> str | None:

@@ -1,12 +1,13 @@
 """Wires the simulated shop to a log: `ullage source simulated` runs it, and the demo in memory runs it in its own process.
 
 The cluster source publishes what happens in the shop, and the webhook's own code answers for its new pods. A policy says which
-pods may be changed: without one, or with mode `Off`, a new pod stays as it is.
+pods may be changed: without one, or with mode `Off`, a new pod stays as it is. Where the shop has node groups, their sources and
+their consumer run here, too.
 """
 
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 
@@ -14,6 +15,7 @@ from agents.logic.admission.admission_settings import AdmissionSettings
 from agents.logic.vertical.vertical_settings import VerticalSettings
 from agents.processes.admission_reviewer import AdmissionReviewer
 from agents.processes.simulated_admission import SimulatedAdmission
+from agents.processes.simulated_node_groups import open_node_groups
 from streams.clients.cluster_port import Admission as AdmissionHook
 from streams.clients.cluster_port import admit_unchanged
 from streams.consumers.webhook.admission import Admission
@@ -32,8 +34,8 @@ from streams.topics import Topics
 class Shop:
     """A simulated cluster with its source.
 
-    `after` lets admission read what is new and append its outcomes. `dropped` counts the source's records that the log could
-    not take, by topic (wire name).
+    `after` lets admission and the consumer of node groups read what is new and act. `dropped` counts the source's records that
+    the log could not take, by topic (wire name).
     """
 
     cluster: SimulatedCluster
@@ -60,12 +62,29 @@ def open_shop(settings: ShopSettings, log: Log, topics: Topics, *, another: Call
             view.catch_up()
         outcomes.flush()
 
-    return _shop(settings, log, topics, admit=SimulatedAdmission(Admission(view, outcomes).answer), after=after)
+    shop = _shop(settings, log, topics, admit=SimulatedAdmission(Admission(view, outcomes).answer), after=after)
+    return shop if not settings.groups else _with_groups(shop, context, acting=True)
 
 
 def open_untouched(settings: ShopSettings, log: Log, topics: Topics) -> Shop:
     """The same shop with nobody to change it."""
-    return _shop(settings, log, topics, admit=admit_unchanged, after=lambda: None)
+    shop = _shop(settings, log, topics, admit=admit_unchanged, after=lambda: None)
+    return shop if not settings.groups else _with_groups(shop, lambda: LogContext.of(log, topics, settings.name), acting=False)
+
+
+def _with_groups(shop: Shop, context: Callable[[], LogContext], *, acting: bool) -> Shop:
+    groups = open_node_groups(shop.cluster, context)
+
+    def scrape(at: datetime) -> None:
+        shop.scrape(at)
+        groups.tell(at)
+
+    def after() -> None:
+        shop.after()
+        if acting:
+            groups.act()
+
+    return replace(shop, scrape=scrape, after=after)
 
 
 def _shop(settings: ShopSettings, log: Log, topics: Topics, *, admit: AdmissionHook, after: Callable[[], object]) -> Shop:
@@ -75,6 +94,7 @@ def _shop(settings: ShopSettings, log: Log, topics: Topics, *, admit: AdmissionH
         start=settings.start,
         nodes=settings.nodes,
         deployments=settings.deployments,
+        groups=settings.groups,
         admit=admit,
     )
     client = SimulatedClient(cluster)

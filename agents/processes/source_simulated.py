@@ -13,6 +13,7 @@ from agents.telemetry import SourceMetrics
 from schemas import times
 from streams.codec.event_codec import tick_number
 from streams.log.log_port import Log
+from streams.simulated import demo_shop
 from streams.simulated.api_server import SimulatedServer
 from streams.simulated.demo_shop import ShopSettings
 from streams.simulated.simulation_loop import SimulationLoop
@@ -25,9 +26,9 @@ def run(settings: Settings, port: int) -> None:
     with running_source("simulated", settings, partial(SourceMetrics, source="simulated")) as (log, topics, metrics):
         start = ours.start or _next_tick(log, topics)
         period = timedelta(seconds=ours.period_seconds)
-        shop = open_shop(
-            ShopSettings(ours.name, ours.seed, start, period), log, topics, another=lambda: log_factory.log(settings)
-        )
+        chosen = ShopSettings(ours.name, ours.seed, start, period)
+        chosen = demo_shop.with_groups(chosen) if ours.nodes else chosen
+        shop = open_shop(chosen, log, topics, another=lambda: log_factory.log(settings))
 
         def after() -> None:
             metrics.dropped(shop.dropped())

@@ -136,7 +136,9 @@ class ClusterSettings(SettingsGroup):
     namespaces: tuple[Name, ...] = ()
     """The only namespaces to watch; none means all of them. Nodes are watched in any case."""
     nodes: bool = False
-    """Whether to tell what node scaling needs: each node in detail, what pods ask of nodes, disruption budgets, controllers."""
+    """Whether to tell what node scaling needs: each node in detail, what pods ask of nodes, disruption budgets, controllers.
+
+    The simulated cluster then has groups of nodes, and the consumer that acts on them."""
     replicas: bool = False
     """Whether to watch EHPAs as well, and the scale of what they scale; their CRDs must be installed."""
     lease_namespace: Name | None = None

@@ -1,8 +1,8 @@
 """The simulated cluster's HTTP paths: the few Kubernetes paths that this program's client uses, on loopback.
 
-GET pods (all, or one), PATCH pods/…/resize, POST pods/…/eviction, POST events, GET metrics.k8s.io's pods, and GET a Lease, which
-says that admission is at work: the cluster has it in its own process. Everything else is 404. It never advances time; whoever
-owns the cluster does.
+GET pods (all, of a node, or one), PATCH pods/…/resize, POST pods/…/eviction, GET and PATCH nodes, POST events, GET
+metrics.k8s.io's pods, and GET a Lease, which says that admission is at work: the cluster has it in its own process. Everything
+else is 404. It never advances time; whoever owns the cluster does.
 """
 
 import re
@@ -14,12 +14,13 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Self
+from urllib.parse import parse_qs
 
 import msgspec
 
 from schemas.names import PodName
 from streams.clients.kube import quantities
-from streams.simulated import kube_json
+from streams.simulated import kube_json, scheduling_json
 from streams.simulated.api_errors import ApiRefusal, not_found
 from streams.simulated.cluster import SimulatedCluster
 
@@ -27,6 +28,8 @@ _POD_METRICS = re.compile(r"/apis/metrics\.k8s\.io/v1beta1/namespaces/(?P<namesp
 _POD = re.compile(r"/api/v1/namespaces/(?P<namespace>[^/]+)/pods/(?P<name>[^/]+)(?:/(?P<verb>resize|eviction))?")
 _LEASE = re.compile(r"/apis/coordination\.k8s\.io/v1/namespaces/[^/]+/leases/(?P<name>[^/]+)")
 _EVENTS = re.compile(r"/api/v1/namespaces/[^/]+/events")
+_NODE = re.compile(r"/api/v1/nodes/(?P<name>[^/]+)")
+_ON_NODE = "spec.nodeName="
 _EVENTS_KEPT = 1000
 _POLL = 0.05
 """Seconds between looks at whether to stop."""
@@ -111,22 +114,29 @@ class KubernetesPaths:
         """The Events that were written last."""
 
     def answer(self, method: str, path: str, body: bytes) -> tuple[HTTPStatus, object]:
-        """Status and a JSON object."""
+        """Status and a JSON object. `path` may have a query, of which only the selectors of nodes count."""
+        path, _, query = path.partition("?")
+        if path == "/api/v1/nodes" or _NODE.fullmatch(path) or _ON_NODE in query.replace("%3D", "="):
+            return self._answer_about_nodes(method, path, parse_qs(query), body)
+        if path.startswith("/apis/metrics.k8s.io/") and method == "GET":
+            return self._answer_about_usage(path)
         if method == "GET" and path == "/api/v1/pods":
             return HTTPStatus.OK, kube_json.pod_list(self._cluster.pods())
-        if method == "GET" and path == "/apis/metrics.k8s.io/v1beta1/pods":
-            return HTTPStatus.OK, kube_json.metrics_list(self._cluster.usage())
-        if method == "GET" and (measured := _POD_METRICS.fullmatch(path)):
-            usage = self._cluster.pod_usage(measured["namespace"], measured["name"])
-            if usage is None:
-                raise not_found(measured["name"])
-            return HTTPStatus.OK, kube_json.metrics(usage)
         if method == "GET" and (lease := _LEASE.fullmatch(path)):
             return HTTPStatus.OK, kube_json.lease(lease["name"], datetime.now(UTC))  # noqa: TID251  # Leases know no other time
         if method == "POST" and _EVENTS.fullmatch(path):
             self.events.append(msgspec.json.decode(body))
             return HTTPStatus.CREATED, self.events[-1]
         return self._answer_about_pod(method, path, body)
+
+    def _answer_about_usage(self, path: str) -> tuple[HTTPStatus, object]:
+        measured = _POD_METRICS.fullmatch(path)
+        if measured is None:
+            return HTTPStatus.OK, kube_json.metrics_list(self._cluster.usage())
+        usage = self._cluster.pod_usage(measured["namespace"], measured["name"])
+        if usage is None:
+            raise not_found(measured["name"])
+        return HTTPStatus.OK, kube_json.metrics(usage)
 
     def _answer_about_pod(self, method: str, path: str, body: bytes) -> tuple[HTTPStatus, object]:
         match = _POD.fullmatch(path)
@@ -143,6 +153,24 @@ class KubernetesPaths:
             self._cluster.evict(PodName(namespace, name, wanted or self._uid(namespace, name)))
             return HTTPStatus.CREATED, {"kind": "Status", "apiVersion": "v1", "status": "Success", "code": 201}
         raise ApiRefusal(HTTPStatus.METHOD_NOT_ALLOWED, f"the simulated cluster does not answer '{method} {path}'")
+
+    def _answer_about_nodes(self, method: str, path: str, query: dict[str, list[str]], body: bytes) -> tuple[HTTPStatus, object]:
+        nodes, match = self._cluster.nodes, _NODE.fullmatch(path)
+        with self._cluster.lock:
+            if match is not None:
+                change = msgspec.json.decode(body) if method == "PATCH" else {}
+                return HTTPStatus.OK, scheduling_json.node(
+                    nodes.patch(match["name"], change) if change else nodes.find(match["name"])
+                )
+            if "fieldSelector" in query:
+                on = query["fieldSelector"][0].removeprefix(_ON_NODE)
+                return HTTPStatus.OK, kube_json.pod_list([pod for pod in self._cluster.pods() if pod.node == on])
+            labelled = nodes.labelled(query.get("labelSelector", [""])[0])
+            return HTTPStatus.OK, {
+                "kind": "NodeList",
+                "apiVersion": "v1",
+                "items": [scheduling_json.node(one) for one in labelled],
+            }
 
     def _resize(self, namespace: str, name: str, body: _ResizeBody) -> None:
         self._cluster.resize(
@@ -187,7 +215,7 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         after: float | None = None
         try:
-            code, answer = self.paths.answer(self.command, self.path.partition("?")[0], body)
+            code, answer = self.paths.answer(self.command, self.path, body)
         except ApiRefusal as no:
             code, answer, after = no.code, kube_json.status(no), no.after
         except ValueError as error:

@@ -1,10 +1,13 @@
 """The simulated cluster: deployments keep their replicas, pods get nodes, containers live, and callers resize and evict.
 
+Nodes are given, or come and go with the instances of a simulated cloud; a node that leaves takes its pods along.
+
 The caller advances time: `advance(to)` simulates every step up to `to`. Same seed and same calls, same bytes. Several threads
 may call it; one call runs at a time. It refuses like an API server, with a status code (`streams.simulated.api_errors`).
 """
 
 import hashlib
+import heapq
 import threading
 import uuid
 from collections.abc import Mapping, Sequence
@@ -20,9 +23,13 @@ from streams.clients.cluster_port import Admission, Pod, PodUsage, admit_unchang
 from streams.clients.kube.quantities import merged, settled
 from streams.simulated import api_errors, scheduler
 from streams.simulated.api_errors import ApiRefusal
-from streams.simulated.cluster_spec import SimulatedDeployment, SimulatedNode
+from streams.simulated.cluster_nodes import ClusterNodes
+from streams.simulated.cluster_spec import SimulatedDeployment, SimulatedNode, SimulatedNodeGroup
 from streams.simulated.kubelet import STEP, WINDOW, SimulatedContainer, SimulatedPod
+from streams.simulated.load_shapes import daylight
 from streams.simulated.pod_description import describe_pod, describe_usage
+from streams.simulated.scheduler import Scheduler, Waiting
+from streams.simulated.simulated_aws import SimulatedAws
 
 RESIZE_DELAY = 30
 """Seconds from accepting a resize until the kubelet tries it."""
@@ -44,13 +51,29 @@ class SimulatedCluster:
         deployments: Sequence[SimulatedDeployment],
         start: datetime | None = None,
         admit: Admission = admit_unchanged,
+        groups: Sequence[SimulatedNodeGroup] = (),
+        step: int = STEP,
     ) -> None:
+        """`step` are the seconds between two moments at which anything happens; containers that use something need the usual."""
         self.name, self.admit = name, admit
-        self.nodes, self.deployments = tuple(nodes), tuple(deployments)
-        self._seed, self._born = seed, 0
-        self._now = _NOT_BEGUN if start is None else int(start.timestamp()) // STEP * STEP
-        self._pods: dict[tuple[str, str], SimulatedPod] = {}
-        self._lock = threading.RLock()
+        self.deployments = tuple(deployments)
+        self.nodes = ClusterNodes()
+        self.cloud = SimulatedAws(groups, self.nodes)
+        self.lock = threading.RLock()
+        """Held while anything in it changes, or is read as a whole."""
+        self.pods_by_name: dict[tuple[str, str], SimulatedPod] = {}
+        self.waited: list[int] = []
+        """How many seconds each pod that got a node had waited for it, in the order of its coming."""
+        self.moved = 0
+        """Pods that were evicted, or lost with their nodes."""
+        self._given = tuple(nodes)
+        self._scheduler = Scheduler(self.nodes)
+        self._seed, self._born, self._every = seed, 0, step
+        self._now = _NOT_BEGUN if start is None else int(start.timestamp()) // step * step
+        self._begun = False
+        self._owed: list[tuple[SimulatedDeployment, int]] = []
+        self._ends: list[tuple[int, tuple[str, str], str]] = []
+        self._changed: dict[tuple[str, str], str] = {}
 
     @property
     def now(self) -> datetime:
@@ -60,34 +83,47 @@ class SimulatedCluster:
     def advance(self, to: datetime) -> None:
         """Simulate all steps that end at or before `to`; a time in the past changes nothing."""
         target = int(to.timestamp())
-        with self._lock:
+        with self.lock:
             if self._now == _NOT_BEGUN:
-                self._now = target // STEP * STEP - STEP
-            while self._now + STEP <= target:
-                self._now += STEP
+                self._now = (target // self._every - 1) * self._every
+            while self._now + self._every <= target:
+                self._now += self._every
                 self._step()
+
+    def submit(self, template: SimulatedDeployment, lasts: int) -> None:
+        """Create one pod that ends by itself, so many seconds after it got a node; where it is evicted, another one goes on."""
+        with self.lock:
+            self._owed.append((template, lasts))
+
+    def take_pod_changes(self) -> Mapping[tuple[str, str], str]:
+        """Pods that came, went, got a node or changed their requests since the last call: uids by namespace and name."""
+        with self.lock:
+            changed, self._changed = self._changed, {}
+            return changed
 
     def pods(self) -> Sequence[Pod]:
         """All pods, by namespace and name."""
-        with self._lock:
-            return [describe_pod(self.name, self._pods[key]) for key in sorted(self._pods)]
+        with self.lock:
+            return [describe_pod(self.name, self.pods_by_name[key]) for key in sorted(self.pods_by_name)]
 
     def pod(self, namespace: str, name: str) -> Pod | None:
         """The pod that has this name now."""
-        with self._lock:
-            pod = self._pods.get((namespace, name))
+        with self.lock:
+            pod = self.pods_by_name.get((namespace, name))
             return None if pod is None else describe_pod(self.name, pod)
 
     def usage(self) -> Sequence[PodUsage]:
         """Usage of all pods with a container at work, by namespace and name."""
-        with self._lock:
-            all_usage = (describe_usage(self._pods[key], at=self.now, window=Seconds(WINDOW)) for key in sorted(self._pods))
+        with self.lock:
+            all_usage = (
+                describe_usage(self.pods_by_name[key], at=self.now, window=Seconds(WINDOW)) for key in sorted(self.pods_by_name)
+            )
             return [usage for usage in all_usage if usage.containers]
 
     def pod_usage(self, namespace: str, name: str) -> PodUsage | None:
         """Usage of one pod; None when there is no such pod, or no container of it is at work."""
-        with self._lock:
-            pod = self._pods.get((namespace, name))
+        with self.lock:
+            pod = self.pods_by_name.get((namespace, name))
             usage = None if pod is None else describe_usage(pod, at=self.now, window=Seconds(WINDOW))
             return usage if usage is not None and usage.containers else None
 
@@ -97,7 +133,7 @@ class SimulatedCluster:
         What the node could never hold is accepted too, as the API server does; the kubelet then calls it infeasible. With a
         `version`, only if the pod still is as it was described with that one.
         """
-        with self._lock:
+        with self.lock:
             pod = self._find(name)
             if version not in ("", describe_pod(self.name, pod).version):
                 raise api_errors.changed_since(name.name)
@@ -105,46 +141,111 @@ class SimulatedCluster:
             for container in pod.containers:
                 container.asked_requests, container.asked_limits = changed[container.name]
             pod.resize, pod.resize_at = ResizeState.IN_PROGRESS, self._now + RESIZE_DELAY
+            self._changed[_name(pod)] = pod.name.uid
             if pod.node is None:
                 pod.apply_resize()
 
+    def allowed_disruptions(self, deployment: SimulatedDeployment) -> int:
+        """How many ready pods the disruption budget of a deployment lets go now."""
+        with self.lock:
+            return max(self._healthy(deployment) - deployment.keep, 0)
+
     def evict(self, name: PodName) -> None:
         """Delete a pod if enough ready ones remain; its deployment creates another one in the next step."""
-        with self._lock:
+        with self.lock:
             pod = self._find(name)
             keep, healthy = pod.deployment.keep, self._healthy(pod.deployment)
             left = healthy - 1 if pod.ready else healthy
             if pod.node is not None and left < keep:
                 raise api_errors.budget_used_up(name.name, keep)
-            del self._pods[name.namespace, name.name]
+            self._lose(pod)
 
     def _step(self) -> None:
+        self._change_nodes()
+        while self._ends and self._ends[0][0] <= self._now:
+            _at, name, uid = heapq.heappop(self._ends)
+            ended = self.pods_by_name.get(name)
+            if ended is not None and ended.name.uid == uid:
+                self._remove(ended)
         self._keep_replicas()
-        room = scheduler.free(self.nodes, self._pods.values())
-        machines = {node.name: node for node in self.nodes}
-        for pod in self._pods.values():
+        hopeless: set[Waiting] = set()
+        for pod in self.pods_by_name.values():
             if pod.node is None:
-                self._schedule(pod, room)
+                self._schedule(pod, hopeless)
             elif pod.resize is not ResizeState.NONE and self._now >= pod.resize_at:
-                _try_resize(pod, machines[pod.node], room)
-        for pod in self._pods.values():
-            if pod.node is not None:
+                self._try_resize(pod, pod.node)
+        for pod in self.pods_by_name.values():
+            if pod.node is not None and not pod.idle:
                 for container in pod.containers:
                     container.step(self._now)
+
+    def _change_nodes(self) -> None:
+        """Let machines come and go. Pods of a node that left are lost."""
+        before = {node.name for node in self.nodes}
+        if not self._begun:
+            self._begun = True
+            for spec in self._given:
+                self.nodes.join(spec, self.now)
+            self.cloud.begin(self._now)
+        for name in self.cloud.advance(self._now):
+            for pod in [pod for pod in self.pods_by_name.values() if pod.node == name]:
+                self._lose(pod)
+            self._scheduler.node_left(name)
+            before.discard(name)
+        for node in self.nodes:
+            if node.name not in before:
+                self._scheduler.node_joined(node)
+
+    def _lose(self, pod: SimulatedPod) -> None:
+        """A pod goes before its time; whoever made it makes another one."""
+        if pod.lasts is not None:
+            self._owed.append((pod.deployment, pod.lasts if pod.ends is None else pod.ends - self._now))
+        self.moved += pod.node is not None
+        self._remove(pod)
+
+    def _remove(self, pod: SimulatedPod) -> None:
+        del self.pods_by_name[_name(pod)]
+        self._scheduler.release(pod)
+        self._changed[_name(pod)] = pod.name.uid
 
     def _keep_replicas(self) -> None:
         """Create the missing replicas of each deployment, in order; a refused pod is tried again in the next step."""
         counts: dict[tuple[str, str], int] = {}
-        for pod in self._pods.values():
+        for pod in self.pods_by_name.values():
             counts[_key(pod.deployment)] = counts.get(_key(pod.deployment), 0) + 1
         for deployment in self.deployments:
-            for _ in range(deployment.replicas - counts.get(_key(deployment), 0)):
-                try:
-                    pod = self._create(deployment)
-                except ApiRefusal as no:
-                    _log.warning("a new pod was refused as it was patched", deployment=deployment.name, answer=no.message)
-                else:
-                    self._pods[pod.name.namespace, pod.name.name] = pod
+            missing = self.wanted(deployment) - counts.get(_key(deployment), 0)
+            for _ in range(missing):
+                self._try_create(deployment)
+            if missing < 0:
+                self._remove_newest(deployment, -missing)
+        owed, self._owed = self._owed, []
+        for template, lasts in owed:
+            if not self._try_create(template, lasts):
+                self._owed.append((template, lasts))
+
+    def wanted(self, deployment: SimulatedDeployment) -> int:
+        """How many pods a deployment wants at this hour."""
+        if not deployment.peak:
+            return deployment.replicas
+        return deployment.replicas + round((deployment.peak - deployment.replicas) * daylight(Seconds(self._now)))
+
+    def _remove_newest(self, deployment: SimulatedDeployment, count: int) -> None:
+        """As a ReplicaSet does: such as wait first, then the youngest."""
+        mine = [pod for pod in self.pods_by_name.values() if _key(pod.deployment) == _key(deployment)]
+        for pod in sorted(mine, key=lambda one: (one.node is not None, -one.created.timestamp(), one.name.name))[:count]:
+            self._remove(pod)
+
+    def _try_create(self, deployment: SimulatedDeployment, lasts: int | None = None) -> bool:
+        try:
+            pod = self._create(deployment)
+        except ApiRefusal as no:
+            _log.warning("a new pod was refused as it was patched", deployment=deployment.name, answer=no.message)
+            return False
+        pod.lasts = lasts
+        self.pods_by_name[_name(pod)] = pod
+        self._changed[_name(pod)] = pod.name.uid
+        return True
 
     def _create(self, deployment: SimulatedDeployment) -> SimulatedPod:
         self._born += 1
@@ -172,14 +273,31 @@ class SimulatedCluster:
             container.asked_requests, container.asked_limits = changed[container.name]
         pod.apply_resize()
 
-    def _schedule(self, pod: SimulatedPod, room: dict[str, scheduler.Room]) -> None:
-        node = scheduler.place(pod, room)
+    def _schedule(self, pod: SimulatedPod, hopeless: set[Waiting]) -> None:
+        node = self._scheduler.place(pod, hopeless)
         if node is not None:
-            scheduler.reserve(room, node, pod.claim())
+            self._scheduler.bind(pod, node)
             pod.node, pod.started = node, self.now
+            self.waited.append(self._now - int(pod.created.timestamp()))
+            self._changed[_name(pod)] = pod.name.uid
+            if pod.lasts is not None:
+                pod.ends = self._now + pod.lasts
+                heapq.heappush(self._ends, (pod.ends, _name(pod), pod.name.uid))
+
+    def _try_resize(self, pod: SimulatedPod, node: str) -> None:
+        """In force if the node has room for the difference; else deferred until it has, or infeasible as it never can have."""
+        (cpu, memory), (more_cpu, more_memory) = pod.claim(), pod.asked()
+        if scheduler.fits((more_cpu - cpu, more_memory - memory), self._scheduler.free(node)):
+            pod.apply_resize()
+            self._scheduler.bind(pod, node)
+            self._changed[_name(pod)] = pod.name.uid
+        elif scheduler.fits(pod.asked(), scheduler.allocatable(self.nodes[node])):
+            pod.resize = ResizeState.DEFERRED
+        else:
+            pod.resize = ResizeState.INFEASIBLE
 
     def _find(self, name: PodName) -> SimulatedPod:
-        pod = self._pods.get((name.namespace, name.name))
+        pod = self.pods_by_name.get((name.namespace, name.name))
         if pod is None:
             raise api_errors.not_found(name.name)
         if pod.name.uid != name.uid:
@@ -187,21 +305,7 @@ class SimulatedCluster:
         return pod
 
     def _healthy(self, deployment: SimulatedDeployment) -> int:
-        return sum(pod.ready for pod in self._pods.values() if pod.deployment is deployment)
-
-
-def _try_resize(pod: SimulatedPod, node: SimulatedNode, room: dict[str, scheduler.Room]) -> None:
-    """In force if the node has room for the difference; else deferred until it has, or infeasible as it never can have."""
-    (cpu, memory), (more_cpu, more_memory) = pod.claim(), pod.asked()
-    difference = more_cpu - cpu, more_memory - memory
-    left = room[node.name]
-    if (difference[0] <= 0 or difference[0] <= left[0]) and (difference[1] <= 0 or difference[1] <= left[1]):
-        scheduler.reserve(room, node.name, difference)
-        pod.apply_resize()
-    elif scheduler.fits(pod.asked(), scheduler.allocatable(node)):
-        pod.resize = ResizeState.DEFERRED
-    else:
-        pod.resize = ResizeState.INFEASIBLE
+        return sum(pod.ready for pod in self.pods_by_name.values() if pod.deployment is deployment)
 
 
 def _changed(
@@ -225,6 +329,10 @@ def _check_limits(pod: SimulatedPod, name: str, requests: Amounts, limits: Amoun
             where = f"container '{name}' of pod '{pod.name.name}'"
             message = f"{where}: {resource} request {wanted:g} must be less than or equal to {resource} limit {limit:g}"
             raise ApiRefusal(HTTPStatus.UNPROCESSABLE_ENTITY, message)
+
+
+def _name(pod: SimulatedPod) -> tuple[str, str]:
+    return pod.name.namespace, pod.name.name
 
 
 def _key(deployment: SimulatedDeployment) -> tuple[str, str]:

@@ -1,17 +1,17 @@
 """The preset for demonstrations: a small shop whose people guessed their requests, as people do.
 
-Four nodes, eight deployments, 36 pods, every load shape. Some requests are far too large; those of `cart` and `ledger` are too
-small, so that OOM kills happen within the first hours.
+Four nodes, or two groups of them, eight deployments, 36 pods, every load shape. Some requests are far too large; those of `cart`
+and `ledger` are too small, so that OOM kills happen within the first hours.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from schemas.units import Bytes, Cores, Fraction, Seconds
 from streams.clients.cluster_port import Admission, admit_unchanged
 from streams.simulated.cluster import SimulatedCluster
-from streams.simulated.cluster_spec import ContainerTemplate, SimulatedDeployment, SimulatedNode, amounts
+from streams.simulated.cluster_spec import ContainerTemplate, SimulatedDeployment, SimulatedNode, SimulatedNodeGroup, amounts
 from streams.simulated.load_shapes import Shape, batch, bursty, diurnal, jvm, leak
 
 GIB = 1 << 30
@@ -78,6 +78,15 @@ DEPLOYMENTS: Sequence[SimulatedDeployment] = (
 )
 
 
+GROUPS: Sequence[SimulatedNodeGroup] = (
+    SimulatedNodeGroup("general", "m5.2xlarge", most=12, desired=6, price=0.46),
+    SimulatedNodeGroup("compute", "c5.2xlarge", most=12, desired=5, zone="eu-central-1b", price=0.388),
+)
+"""As many nodes as the requests of the busiest hour need."""
+_PEAKS = {"web": 18, "search": 6}
+"""Pods at three in the afternoon."""
+
+
 @dataclass(frozen=True, slots=True)
 class ShopSettings:
     """The name of the shop's cluster, the seed of its chance, its first moment, and the event time between two scrapes."""
@@ -88,6 +97,13 @@ class ShopSettings:
     period: timedelta = timedelta(seconds=60)
     nodes: Sequence[SimulatedNode] = NODES
     deployments: Sequence[SimulatedDeployment] = DEPLOYMENTS
+    groups: Sequence[SimulatedNodeGroup] = ()
+
+
+def with_groups(settings: ShopSettings) -> ShopSettings:
+    """The shop on groups of nodes, with more visitors by day than by night."""
+    by_day = tuple(replace(one, peak=_PEAKS.get(one.name, 0)) for one in settings.deployments)
+    return replace(settings, nodes=(), groups=GROUPS, deployments=by_day)
 
 
 def demo_cluster(

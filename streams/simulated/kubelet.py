@@ -31,7 +31,7 @@ class SimulatedContainer:
     """A container: the amounts in force, those of the spec, and its condition. Times are seconds since the epoch."""
 
     name: str
-    shape: Shape
+    shape: Shape | None
     seed: int
     requests: Amounts
     limits: Amounts
@@ -56,6 +56,9 @@ class SimulatedContainer:
             if self.restart_at is not None and now < self.restart_at:
                 return
             self._start(now)
+            return
+        if self.shape is None:
+            self.nanocores.append(0)
             return
         load = self.shape(LoadMoment(self.seed, Seconds(now), Seconds(now - self.started)))
         cores = load.cores if self.limits.cpu is None else min(load.cores, self.limits.cpu)
@@ -86,7 +89,10 @@ class SimulatedContainer:
 
 @dataclass(slots=True)
 class SimulatedPod:
-    """A pod. `resize_at` is when an accepted resize may take effect."""
+    """A pod. `resize_at` is when an accepted resize may take effect.
+
+    A pod that ends by itself has `lasts` seconds from the moment at which it gets a node, and then `ends`.
+    """
 
     deployment: SimulatedDeployment
     name: PodName
@@ -98,6 +104,13 @@ class SimulatedPod:
     started: datetime | None = None
     resize: ResizeState = ResizeState.NONE
     resize_at: int = 0
+    lasts: int | None = None
+    ends: int | None = None
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing of it ever changes by itself any more."""
+        return all(container.shape is None and container.ready for container in self.containers)
 
     @property
     def phase(self) -> PodPhase:

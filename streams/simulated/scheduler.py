@@ -1,48 +1,106 @@
-"""The scheduler: a pod goes to the node with the most free CPU among those that have room for its requests, else it waits.
+"""The scheduler: a pod goes to the node with the most free CPU among those that take it and have room for it, else it waits.
 
-Room counts requests alone, as Kubernetes does. Never moves a pod that has a node.
+It goes by requests, the number of pods, the node selector, taints and the cordon, as Kubernetes does. It knows nothing of rules
+between pods, of volumes and of preferences, and never moves a pod that has a node.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 
-from streams.clients.kube.quantities import millicores
-from streams.simulated.cluster_spec import SimulatedNode
+from schemas.facts.scheduled_pods import PodToleration
+from streams.clients.kube.json_objects import Json
+from streams.simulated.cluster_nodes import CPU, GPUS, MEMORY, PODS, ClusterNode, ClusterNodes
 from streams.simulated.kubelet import SimulatedPod
 
-Room = tuple[int, int]
-"""Millicores and bytes."""
+Room = tuple[int, int, int, int]
+"""Millicores, bytes, pods and GPUs."""
+Waiting = tuple[Room, Hashable, Hashable]
+"""What a pod asks of its node: alike pods fit alike."""
 
 
-def allocatable(node: SimulatedNode) -> Room:
+def allocatable(node: ClusterNode) -> Room:
     """What the node has for pods."""
-    return millicores(node.cores), node.memory
+    amounts = node.amounts
+    return amounts[CPU], amounts[MEMORY], amounts[PODS], amounts.get(GPUS, 0)
 
 
-def free(nodes: Iterable[SimulatedNode], pods: Iterable[SimulatedPod]) -> dict[str, Room]:
-    """What the requests of its pods leave free on each node."""
-    room = {node.name: allocatable(node) for node in nodes}
-    for pod in pods:
-        if pod.node is not None:
-            room[pod.node] = _less(room[pod.node], pod.claim())
-    return room
+def claim(pod: SimulatedPod) -> Room:
+    """What a pod takes of its node."""
+    cpu, memory = pod.claim()
+    return cpu, memory, 1, pod.deployment.gpus
 
 
-def place(pod: SimulatedPod, room: Mapping[str, Room]) -> str | None:
-    """The node for this pod, or None while no node has room. Ties go to the first name."""
-    wanted = pod.claim()
-    fitting = [name for name, left in room.items() if fits(wanted, left)]
-    return min(fitting, key=lambda name: (-room[name][0], name), default=None)
+class Scheduler:
+    """Binds pods to nodes, and keeps what is free on each of them."""
+
+    def __init__(self, nodes: ClusterNodes) -> None:
+        self._nodes = nodes
+        self._free: dict[str, Room] = {}
+        self._claims: dict[str, tuple[str, Room]] = {}
+        """By uid: where a pod is, and what was taken for it."""
+
+    def node_joined(self, node: ClusterNode) -> None:
+        """A node may take pods."""
+        self._free[node.name] = allocatable(node)
+
+    def node_left(self, name: str) -> None:
+        """A node is gone, with what its pods took."""
+        del self._free[name]
+        self._claims = {uid: claimed for uid, claimed in self._claims.items() if claimed[0] != name}
+
+    def free(self, node: str) -> Room:
+        """What is left of a node."""
+        return self._free[node]
+
+    def place(self, pod: SimulatedPod, hopeless: set[Waiting]) -> str | None:
+        """The node for this pod, or None while there is none. Ties go to the first name.
+
+        `hopeless` collects what found no node, so that a step asks once for alike pods.
+        """
+        deployment, wanted = pod.deployment, claim(pod)
+        alike = wanted, tuple(sorted(deployment.node_selector.items())), deployment.tolerations
+        if alike in hopeless:
+            return None
+        fitting = [
+            node.name
+            for node in self._nodes
+            if fits(wanted, self._free[node.name]) and takes(node, deployment.node_selector, deployment.tolerations)
+        ]
+        if not fitting:
+            hopeless.add(alike)
+        return min(fitting, key=lambda name: (-self._free[name][0], name), default=None)
+
+    def bind(self, pod: SimulatedPod, node: str) -> None:
+        """A pod takes its room on a node; again, if its requests have changed."""
+        self.release(pod)
+        wanted = claim(pod)
+        self._claims[pod.name.uid] = node, wanted
+        self._free[node] = _less(self._free[node], wanted)
+
+    def release(self, pod: SimulatedPod) -> None:
+        """A pod gives back what it took."""
+        known = self._claims.pop(pod.name.uid, None)
+        if known is not None:
+            node, taken = known
+            self._free[node] = _less(self._free[node], (-taken[0], -taken[1], -taken[2], -taken[3]))
 
 
-def reserve(room: dict[str, Room], node: str, claim: Room) -> None:
-    """Subtract the requests of a pod that went to a node."""
-    room[node] = _less(room[node], claim)
+def takes(node: ClusterNode, selector: Mapping[str, str], tolerations: Iterable[PodToleration]) -> bool:
+    """Whether a node takes such pods, but for room. A cordon is a taint that hardly anybody tolerates."""
+    if node.unschedulable or any(node.labels.get(key) != value for key, value in selector.items()):
+        return False
+    return all(any(_tolerates(one, taint) for one in tolerations) for taint in node.hard_taints)
 
 
-def fits(wanted: Room, left: Room) -> bool:
-    """Whether there is room in both."""
-    return wanted[0] <= left[0] and wanted[1] <= left[1]
+def fits(wanted: tuple[int, ...], left: tuple[int, ...]) -> bool:
+    """Whether there is room in all."""
+    return all(amount <= 0 or amount <= room for amount, room in zip(wanted, left, strict=False))
 
 
-def _less(room: Room, claim: Room) -> Room:
-    return room[0] - claim[0], room[1] - claim[1]
+def _tolerates(one: PodToleration, taint: Json) -> bool:
+    if one.effect not in ("", taint.get("effect")) or one.key not in ("", taint.get("key")):
+        return False
+    return one.operator == "Exists" or (bool(one.key) and one.value == (taint.get("value") or ""))
+
+
+def _less(room: Room, taken: Room) -> Room:
+    return room[0] - taken[0], room[1] - taken[1], room[2] - taken[2], room[3] - taken[3]

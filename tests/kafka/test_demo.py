@@ -59,6 +59,7 @@ def test_the_demo_ends_by_itself_with_a_summary_and_leaves_no_process(tmp_path: 
     said, _ = process.communicate(timeout=110)
     assert process.returncode == 0, said
     assert "containers OOM-killed" in said
+    assert "node-hours" in said
     assert "why updater/" in said
     assert "what to try next" in said
     assert left_behind(tmp_path) == []

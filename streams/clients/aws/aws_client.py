@@ -16,7 +16,7 @@ from streams.clients.aws import auto_scaling_groups, ec2_instances, launch_templ
 from streams.clients.aws.auto_scaling_groups import AutoScalingGroup, GroupActivity, GroupInstance
 from streams.clients.aws.ec2_instances import InstanceSize, InstanceState
 from streams.clients.aws.launch_templates import TemplateReference, TemplateVersion, TypeRequirements
-from streams.errors import BadInput, GiveUp, TryAgain
+from streams.errors import BadInput, EdgeError, GiveUp, TryAgain
 
 T = TypeVar("T")
 TIMEOUT = Seconds(10.0)
@@ -241,6 +241,8 @@ class AwsClient:
             answer: Mapping[str, Any] = getattr(self._clients[request.service], _method(request.operation))(
                 **request.arguments, **more
             )
+        except EdgeError:  # the simulated cloud refuses in our own words
+            raise
         except Exception as error:  # whatever the SDK raises becomes one of the two words of the edges
             from streams.clients.aws import aws_refusals
 

@@ -1,0 +1,70 @@
+"""What decides which pod runs where, as Kubernetes spells it in JSON: nodes, pods, disruption budgets and ReplicaSets."""
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from streams.clients.cluster_port import Pod
+from streams.simulated import kube_json
+from streams.simulated.cluster_nodes import CPU, GPUS, ClusterNode
+from streams.simulated.cluster_spec import SimulatedDeployment
+from streams.simulated.kubelet import SimulatedPod
+
+Json = Mapping[str, object]
+_READY = {"type": "Ready", "status": "True"}
+_WAITS = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+
+
+def node(found: ClusterNode) -> Json:
+    """A Node."""
+    amounts = {name: f"{amount}m" if name == CPU else str(amount) for name, amount in found.amounts.items()}
+    return {
+        "kind": "Node",
+        "apiVersion": "v1",
+        "metadata": {
+            "name": found.name,
+            "uid": found.uid,
+            "resourceVersion": str(found.version),
+            "creationTimestamp": _time(found.created),
+            "labels": found.labels,
+            "annotations": found.annotations,
+        },
+        "spec": {"providerID": found.spec.provider_id, "unschedulable": found.unschedulable, "taints": found.taints},
+        "status": {"allocatable": amounts, "capacity": amounts, "conditions": [_READY]},
+    }
+
+
+def pod(shown: Pod, known: SimulatedPod) -> Json:
+    """A Pod with what it asks of its node."""
+    body = dict(kube_json.pod(shown))
+    deployment = known.deployment
+    spec: dict[str, object] = {**body["spec"]}  # type: ignore[dict-item]  # an object, as written above
+    spec["nodeSelector"] = dict(deployment.node_selector)
+    spec["tolerations"] = [
+        {"key": one.key, "operator": one.operator, "value": one.value, "effect": one.effect} for one in deployment.tolerations
+    ]
+    if deployment.gpus:
+        spec["containers"] = [
+            *spec["containers"],  # type: ignore[misc]  # a list, as written above
+            {"name": "gpus", "resources": {"requests": {GPUS: str(deployment.gpus)}}},
+        ]
+    if shown.node is None:
+        body["status"] = {"phase": shown.phase.value, "conditions": [_WAITS]}
+    return {**body, "spec": spec}
+
+
+def budget(deployment: SimulatedDeployment, allowed: int) -> Json:
+    """The PodDisruptionBudget of a deployment."""
+    return {
+        "metadata": {"namespace": deployment.namespace, "name": deployment.name},
+        "spec": {"selector": {"matchLabels": {"app": deployment.name}}},
+        "status": {"disruptionsAllowed": allowed, "desiredHealthy": deployment.keep, "expectedPods": deployment.replicas},
+    }
+
+
+def replica_set(deployment: SimulatedDeployment, name: str, wanted: int) -> Json:
+    """The ReplicaSet of a deployment."""
+    return {"metadata": {"namespace": deployment.namespace, "name": name}, "spec": {"replicas": wanted}}
+
+
+def _time(at: datetime) -> str:
+    return at.strftime("%Y-%m-%dT%H:%M:%SZ")

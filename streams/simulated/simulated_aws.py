@@ -1,0 +1,323 @@
+"""A simulated AWS: Auto Scaling Groups whose instances take time to start, behind the SDK's own calls.
+
+`AwsClient` takes it in place of the SDK's clients, so the real source and the real consumer run on it. Its time is the cluster's.
+It refuses what AWS refuses: sizes out of bounds, instances that no group has. A group in a shortage starts nothing, and says so
+in an activity that failed, each minute anew. It chooses no victims and replaces no instance by itself.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from schemas.outcomes import OutcomeDetail
+from schemas.units import Bytes, Cores
+from streams.clients.aws.ec2_instances import InstanceSize
+from streams.clients.aws.instance_size_table import read_table
+from streams.errors import BadInput, GiveUp
+from streams.simulated.cluster_nodes import ClusterNodes
+from streams.simulated.cluster_spec import SimulatedNode, SimulatedNodeGroup
+
+IN_SERVICE_AFTER = 15
+"""Seconds from an order to the instance that runs; its node joins after the group's `boot`."""
+ENDS_AFTER = 60
+"""Seconds from the order to end an instance until it is gone, with its node."""
+AGAIN_AFTER = 60
+"""Seconds between two tries of a group to start what it lacks."""
+KEPT_ACTIVITIES = 50
+_HOUR = 3600.0
+
+
+@dataclass(slots=True)
+class SimulatedInstance:
+    """An instance; times in seconds since the epoch. `node` is its Node's name, empty until it has joined."""
+
+    id: str
+    group: SimulatedNodeGroup
+    launched: int
+    node: str = ""
+    ordered_to_end: int | None = None
+    protected: bool = False
+
+    @property
+    def provider_id(self) -> str:
+        """What its Node is called by the cloud."""
+        return f"aws:///{self.group.zone}/{self.id}"
+
+    def lifecycle(self, now: int) -> str:
+        """Its state in AWS's words."""
+        if self.ordered_to_end is not None:
+            return "Terminating"
+        return "InService" if now >= self.launched + IN_SERVICE_AFTER else "Pending"
+
+
+@dataclass(slots=True)
+class _GroupState:
+    spec: SimulatedNodeGroup
+    desired: int
+    instances: dict[str, SimulatedInstance] = field(default_factory=dict)
+    activities: list[dict[str, Any]] = field(default_factory=list)
+    tried: int | None = None
+
+
+@dataclass(slots=True)
+class MachineHours:
+    """What machines cost so far: hours and price by group, from the order to the end."""
+
+    hours: dict[str, float] = field(default_factory=dict)
+    price: float = 0.0
+
+    @property
+    def total(self) -> float:
+        """Hours of all groups."""
+        return sum(self.hours.values())
+
+
+class SimulatedAws:
+    """One region with these groups. Stands for both clients of the SDK, `autoscaling` and `ec2`."""
+
+    def __init__(self, groups: Sequence[SimulatedNodeGroup], nodes: ClusterNodes) -> None:
+        """Raises BadInput for a type of instance that nobody knows."""
+        self._nodes, self._now, self._born = nodes, 0, 0
+        self._groups = {one.name: _GroupState(one, one.desired) for one in groups}
+        self._ended: dict[str, SimulatedInstance] = {}
+        self.machine_hours = MachineHours({one.name: 0.0 for one in groups})
+        self.sizes = {one.name: _size(one) for one in groups}
+
+    # Time
+
+    def begin(self, now: int) -> None:
+        """The first moment: what every group wants runs already, and has joined."""
+        self._now = now
+        for state in self._groups.values():
+            for _ in range(state.desired):
+                self._join(self._launch(state, now), now)
+
+    def advance(self, now: int) -> list[str]:
+        """Let time pass; the names of nodes that left with their machines."""
+        for state in self._groups.values():
+            self._count(state, now - self._now)
+        self._now = now
+        left: list[str] = []
+        for state in self._groups.values():
+            left += self._end(state, now)
+            self._start(state, now)
+            for one in state.instances.values():
+                if not one.node and one.ordered_to_end is None and now >= one.launched + state.spec.boot:
+                    self._join(one, now)
+        return left
+
+    def _count(self, state: _GroupState, seconds: int) -> None:
+        hours = len(state.instances) * seconds / _HOUR
+        self.machine_hours.hours[state.spec.name] += hours
+        self.machine_hours.price += hours * state.spec.price
+
+    def _end(self, state: _GroupState, now: int) -> list[str]:
+        over = [
+            one for one in state.instances.values() if one.ordered_to_end is not None and now >= one.ordered_to_end + ENDS_AFTER
+        ]
+        for one in over:
+            del state.instances[one.id]
+            self._ended[one.id] = one
+            if one.node:
+                self._nodes.leave(one.node)
+        return [one.node for one in over if one.node]
+
+    def _start(self, state: _GroupState, now: int) -> None:
+        """Start what is missing, unless there is no machine of this type to be had."""
+        missing = state.desired - sum(one.ordered_to_end is None for one in state.instances.values())
+        if missing <= 0:
+            return
+        if any(one.begin <= now < one.end for one in state.spec.shortages):
+            if state.tried is None or now >= state.tried + AGAIN_AFTER:
+                state.tried = now
+                self._fail(state, now)
+            return
+        for _ in range(missing):
+            self._launch(state, now)
+
+    def _launch(self, state: _GroupState, now: int) -> SimulatedInstance:
+        self._born += 1
+        one = SimulatedInstance(f"i-{self._born:017x}", state.spec, now)
+        state.instances[one.id] = one
+        return one
+
+    def _join(self, one: SimulatedInstance, now: int) -> None:
+        one.node = f"{one.group.name}-{self._born_number(one)}"
+        size, spec = self.sizes[one.group.name], one.group
+        node = SimulatedNode(
+            one.node,
+            Cores(float(size.vcpus)),
+            Bytes(size.memory_mib << 20),
+            labels={**_node_labels(spec, size), **spec.labels},
+            taints=spec.taints,
+            gpus=size.gpus,
+            provider_id=one.provider_id,
+        )
+        self._nodes.join(node, datetime.fromtimestamp(now, UTC))
+
+    @staticmethod
+    def _born_number(one: SimulatedInstance) -> int:
+        return int(one.id.removeprefix("i-"), 16)
+
+    @staticmethod
+    def _fail(state: _GroupState, now: int) -> None:
+        spec = state.spec
+        activity = {
+            "ActivityId": f"{spec.name}-{now}",
+            "StatusCode": "Failed",
+            "StartTime": datetime.fromtimestamp(now, UTC),
+            "StatusMessage": f"We currently do not have sufficient {spec.instance_type} capacity in the Availability Zone you "
+            f"requested ({spec.zone}). Launching EC2 instance failed.",
+            "Details": f'{{"Availability Zone":"{spec.zone}"}}',
+        }
+        state.activities = [activity, *state.activities][:KEPT_ACTIVITIES]
+
+    # What people look at
+
+    @property
+    def running(self) -> Mapping[str, int]:
+        """How many instances each group has."""
+        return {name: len(state.instances) for name, state in self._groups.items()}
+
+    @property
+    def desired(self) -> Mapping[str, int]:
+        """How many each group wants."""
+        return {name: state.desired for name, state in self._groups.items()}
+
+    @property
+    def leaving(self) -> Sequence[SimulatedInstance]:
+        """Instances that were ordered to end, and those that have ended."""
+        going = [one for state in self._groups.values() for one in state.instances.values() if one.ordered_to_end is not None]
+        return [*going, *self._ended.values()]
+
+    def resize_by_hand(self, group: str, desired: int) -> None:
+        """Somebody else changes what a group wants; it ends none of its instances for that."""
+        self._groups[group].desired = desired
+
+    # The SDK's calls
+
+    def describe_auto_scaling_groups(self, **asked: Any) -> Mapping[str, Any]:
+        """DescribeAutoScalingGroups, by names; filters by tags take every group."""
+        names = asked.get("AutoScalingGroupNames")
+        chosen = [state for name, state in self._groups.items() if names is None or name in names]
+        return {"AutoScalingGroups": [self._described(state) for state in chosen]}
+
+    def describe_auto_scaling_instances(self, **asked: Any) -> Mapping[str, Any]:
+        """DescribeAutoScalingInstances."""
+        found = [self._find(instance) for instance in asked["InstanceIds"]]
+        return {"AutoScalingInstances": [self._described_instance(one) for one in found if one is not None]}
+
+    def describe_scaling_activities(self, **asked: Any) -> Mapping[str, Any]:
+        """DescribeScalingActivities."""
+        return {"Activities": self._groups[asked["AutoScalingGroupName"]].activities}
+
+    def describe_instances(self, **asked: Any) -> Mapping[str, Any]:
+        """DescribeInstances, by the filter `instance-id`."""
+        wanted = asked["Filters"][0]["Values"]
+        found = [one for one in (self._find(name) or self._ended.get(name) for name in wanted) if one is not None]
+        return {"Reservations": [{"Instances": [self._ec2(one) for one in found]}]}
+
+    def describe_launch_configurations(self, **asked: Any) -> Mapping[str, Any]:
+        """DescribeLaunchConfigurations: each group has one of its own name."""
+        found = [self._groups[name].spec for name in asked["LaunchConfigurationNames"] if name in self._groups]
+        return {
+            "LaunchConfigurations": [{"LaunchConfigurationName": one.name, "InstanceType": one.instance_type} for one in found]
+        }
+
+    def describe_instance_types(self, **_asked: Any) -> Mapping[str, Any]:
+        """DescribeInstanceTypes: none beyond our own table."""
+        return {"InstanceTypes": []}
+
+    def set_desired_capacity(self, **asked: Any) -> Mapping[str, Any]:
+        """SetDesiredCapacity."""
+        state, wanted = self._group(asked["AutoScalingGroupName"], "raising"), int(asked["DesiredCapacity"])
+        if not state.spec.least <= wanted <= state.spec.most:
+            said = f"ValidationError: New SetDesiredCapacity value {wanted} is above max value {state.spec.most}"
+            raise _refused("raising", state.spec.name, said, OutcomeDetail.AT_LIMIT)
+        state.desired = wanted
+        return {}
+
+    def terminate_instance_in_auto_scaling_group(self, **asked: Any) -> Mapping[str, Any]:
+        """TerminateInstanceInAutoScalingGroup, which never lowers a group below its minimum."""
+        one = self._find(asked["InstanceId"])
+        if one is None:
+            said = f"ValidationError: Instance Id not found - {asked['InstanceId']}"
+            raise _refused("terminating", asked["InstanceId"], said, OutcomeDetail.NOT_FOUND)
+        state = self._groups[one.group.name]
+        if one.ordered_to_end is None:
+            if asked["ShouldDecrementDesiredCapacity"]:
+                if state.desired <= state.spec.least:
+                    said = f"ValidationError: Currently, desiredSize equals minSize ({state.spec.least})"
+                    raise _refused("terminating", one.id, said, OutcomeDetail.AT_LIMIT)
+                state.desired -= 1
+            one.ordered_to_end = self._now
+        return {}
+
+    def set_instance_protection(self, **asked: Any) -> Mapping[str, Any]:
+        """SetInstanceProtection."""
+        for instance in asked["InstanceIds"]:
+            one = self._find(instance)
+            if one is not None:
+                one.protected = bool(asked["ProtectedFromScaleIn"])
+        return {}
+
+    def _group(self, name: str, doing: str) -> _GroupState:
+        if name not in self._groups:
+            raise _refused(doing, name, f"ValidationError: AutoScalingGroup name not found - {name}", OutcomeDetail.NOT_FOUND)
+        return self._groups[name]
+
+    def _find(self, instance: str) -> SimulatedInstance | None:
+        return next((state.instances[instance] for state in self._groups.values() if instance in state.instances), None)
+
+    def _described(self, state: _GroupState) -> Mapping[str, Any]:
+        spec = state.spec
+        tags = {f"k8s.io/cluster-autoscaler/node-template/label/{key}": value for key, value in spec.labels.items()}
+        tags |= {f"k8s.io/cluster-autoscaler/node-template/taint/{one.key}": f"{one.value}:{one.effect}" for one in spec.taints}
+        return {
+            "AutoScalingGroupName": spec.name,
+            "MinSize": spec.least,
+            "MaxSize": spec.most,
+            "DesiredCapacity": state.desired,
+            "AvailabilityZones": [spec.zone],
+            "Instances": [self._described_instance(one) for one in state.instances.values()],
+            "Tags": [{"Key": key, "Value": value} for key, value in sorted(tags.items())],
+            "LaunchConfigurationName": spec.name,
+        }
+
+    def _described_instance(self, one: SimulatedInstance) -> Mapping[str, Any]:
+        return {
+            "AutoScalingGroupName": one.group.name,
+            "InstanceId": one.id,
+            "AvailabilityZone": one.group.zone,
+            "LifecycleState": one.lifecycle(self._now),
+            "HealthStatus": "Healthy",
+            "InstanceType": one.group.instance_type,
+            "ProtectedFromScaleIn": one.protected,
+        }
+
+    def _ec2(self, one: SimulatedInstance) -> Mapping[str, Any]:
+        state = "terminated" if one.id in self._ended else "shutting-down" if one.ordered_to_end is not None else "running"
+        return {"InstanceId": one.id, "State": {"Name": state}, "LaunchTime": datetime.fromtimestamp(one.launched, UTC)}
+
+
+def _size(group: SimulatedNodeGroup) -> InstanceSize:
+    found = read_table().get(group.instance_type)
+    if found is None:
+        raise BadInput(f"the node group '{group.name}' has the instance type '{group.instance_type}', which nobody knows")
+    return found
+
+
+def _node_labels(group: SimulatedNodeGroup, size: InstanceSize) -> dict[str, str]:
+    """What a node of AWS says of itself."""
+    return {
+        "kubernetes.io/arch": size.architecture,
+        "kubernetes.io/os": "linux",
+        "node.kubernetes.io/instance-type": group.instance_type,
+        "topology.kubernetes.io/region": group.zone[:-1],
+        "topology.kubernetes.io/zone": group.zone,
+    }
+
+
+def _refused(doing: str, to: str, answer: str, detail: OutcomeDetail) -> GiveUp:
+    return GiveUp(doing=doing, to=to, answer=answer, detail=detail)
