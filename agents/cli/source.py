@@ -86,6 +86,18 @@ def history(
 
 
 @app.command
+def load(*, common: CommonOptions | None = None) -> None:
+    """Publish what Prometheus says of the loads by which EHPAs scale, each minute, and once what it remembers of each.
+
+    Which queries there are follows from the objects in the log: annotations, or defaults. A query that gives several series,
+    or an answer beyond `load.most_bytes`, is refused with the reason, which the EHPA then says. Needs no rights in the cluster.
+    """
+    from agents.processes import source_load
+
+    source_load.run(given(common).settings())
+
+
+@app.command
 def kube(
     *,
     namespace: Annotated[

@@ -15,7 +15,7 @@ from agents.settings.usage_source_settings import PrometheusSettings
 from agents.telemetry import Sight, SourceMetrics, UsageMetrics
 from schemas.units import Seconds
 from streams.clients.kube.api import Api
-from streams.clients.prometheus import Credentials, Prometheus
+from streams.clients.prometheus import AnswerLimits, Credentials, Prometheus
 from streams.errors import BadInput, EdgeError, LogUnavailable
 from streams.log_context import LogContext
 from streams.sources.usage.history.history_source import HistoryPeriod, HistoryProgress, HistorySource, MetricsStore
@@ -49,8 +49,8 @@ def usage(settings: Settings) -> None:
             time.sleep(max(0.0, begun + ours.interval_seconds - time.monotonic()))
 
 
-def prometheus(ours: PrometheusSettings) -> Prometheus:
-    """The server that the settings name. Raises BadInput."""
+def prometheus(ours: PrometheusSettings, limits: AnswerLimits | None = None) -> Prometheus:
+    """The server that the settings name, within other limits than theirs if there are any. Raises BadInput."""
     credentials = Credentials(
         username=ours.username,
         password=ours.password.get_secret_value() if ours.password else None,
@@ -59,7 +59,8 @@ def prometheus(ours: PrometheusSettings) -> Prometheus:
         token_file=ours.token_file,
         headers=dict(_headers(ours.headers.get_secret_value() if ours.headers else "")),
     )
-    return Prometheus(ours.url, credentials, timeout=Seconds(ours.timeout_seconds), insecure=ours.insecure, ca=ours.ca)
+    limits = limits or AnswerLimits(Seconds(ours.timeout_seconds))
+    return Prometheus(ours.url, credentials, limits=limits, insecure=ours.insecure, ca=ours.ca)
 
 
 def _headers(text: str) -> Iterator[tuple[str, str]]:

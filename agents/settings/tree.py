@@ -19,7 +19,7 @@ from agents.settings.autoscaler_settings import AutoscalerSettings
 from agents.settings.aws_settings import AwsSettings, NodeDrainSettings
 from agents.settings.metrics_api_settings import MetricsApiSettings
 from agents.settings.settings_group import SettingsGroup
-from agents.settings.usage_source_settings import HistorySettings, PrometheusSettings, UsageSourceSettings
+from agents.settings.usage_source_settings import HistorySettings, LoadSourceSettings, PrometheusSettings, UsageSourceSettings
 from agents.settings.webhook_settings import WebhookSettings
 from schemas.bounds import LAST_SECOND
 from schemas.units import Seconds
@@ -217,6 +217,8 @@ class Settings(BaseSettings):
     """Where usage is read."""
     prometheus: PrometheusSettings = PrometheusSettings()
     """The Prometheus server that usage or history is read from."""
+    load: LoadSourceSettings = LoadSourceSettings()
+    """The loads by which workloads are scaled."""
     history: HistorySettings = HistorySettings()
     """How far back history goes."""
     status: StatusSettings = StatusSettings()

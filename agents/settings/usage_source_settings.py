@@ -1,4 +1,4 @@
-"""The settings of what is measured: where usage is read, how a Prometheus server is reached, and how far back history goes."""
+"""The settings of what is measured: where usage and loads are read, how a Prometheus server is reached, and how far back."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -78,3 +78,20 @@ class HistorySettings(SettingsGroup):
     """How far back; upstream's history-length of 8 days."""
     resolution_seconds: Annotated[float, Field(ge=1, le=7 * 86_400)] = 3600.0
     """Seconds between two samples, and what CPU is averaged over; upstream's history-resolution."""
+
+
+class LoadSourceSettings(SettingsGroup):
+    """`ullage source load`: what the loads are by which workloads are scaled."""
+
+    interval_seconds: Annotated[float, Field(ge=1, le=3600)] = 60.0
+    """Seconds between two questions for each load; upstream's default of `sampleInterval`."""
+    history_seconds: Annotated[float, Field(ge=0, le=15 * 86_400 + 3600)] = 15 * 86_400.0 + 3600
+    """How far back a load is asked for when it is first seen; upstream's default of `historyLength`, and an hour."""
+    histories: Annotated[int, Field(ge=1, le=1000)] = 50
+    """Histories that are read in one round, at most; the other new loads have their turn in the next ones."""
+    concurrency: Annotated[int, Field(ge=1, le=100)] = 10
+    """Questions at one time; upstream's prometheus-query-concurrency."""
+    timeout_seconds: Annotated[float, Field(gt=0, le=600)] = 30.0
+    """Seconds that the answer to one query may take."""
+    most_bytes: Annotated[int, Field(ge=1 << 16, le=1 << 28)] = 4 << 20
+    """Bytes of one answer, at most: the query of a load gives one series, and 10,000 values of one are less than 1 MB."""

@@ -27,7 +27,7 @@ _SHOWN = 120
 _SENDABLE = re.compile(r"[\t\x20-\x7e\xa0-\xff]*")
 TIMEOUT = Seconds(300.0)
 MOST_BYTES = Bytes(512 << 20)
-"""The largest answer that is read, unpacked: some millions of samples."""
+"""The largest answer that is read by default, unpacked: some millions of samples."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +94,14 @@ class TimeRange:
     step: Seconds
 
 
+@dataclass(frozen=True, slots=True)
+class AnswerLimits:
+    """What one answer may take: seconds, and bytes when unpacked."""
+
+    timeout: Seconds = TIMEOUT
+    bytes: Bytes = MOST_BYTES
+
+
 class Prometheus:
     """One server at `url`, which may end in a path. `ca` is a file of authorities to trust instead of the system's."""
 
@@ -102,16 +110,16 @@ class Prometheus:
         url: str,
         credentials: Credentials | None = None,
         *,
-        timeout: Seconds = TIMEOUT,
+        limits: AnswerLimits | None = None,
         insecure: bool = False,
         ca: Path | None = None,
     ) -> None:
-        """`timeout` bounds each query, in seconds. Raises BadInput for a `url` that is no address."""
+        """Raises BadInput for a `url` that is no address."""
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.username is not None:
             shown = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
             raise BadInput(f"prometheus.url '{shown}' is no address such as https://prometheus:9090 (and holds no user)")
-        self._url, self._timeout = url.rstrip("/"), timeout
+        self._url, self._limits = url.rstrip("/"), limits or AnswerLimits()
         self._credentials = credentials or Credentials()
         self._pool = urllib3.PoolManager(
             retries=False, cert_reqs="CERT_NONE" if insecure else "CERT_REQUIRED", ca_certs=None if ca is None else str(ca)
@@ -136,14 +144,14 @@ class Prometheus:
         self._pool.clear()
 
     def _post(self, endpoint: str, query: str, parameters: Mapping[str, str]) -> list[Series]:
-        fields = {"query": query, "timeout": duration(self._timeout), **parameters}
+        fields = {"query": query, "timeout": duration(self._limits.timeout), **parameters}
         headers = {"Content-Type": _FORM, "Accept-Encoding": "gzip", **self._headers(query)}
         url = f"{self._url}/api/v1/{endpoint}"
         try:
             response = self._pool.request(
-                "POST", url, body=urlencode(fields), headers=headers, timeout=self._timeout + 5.0, preload_content=False
+                "POST", url, body=urlencode(fields), headers=headers, timeout=self._limits.timeout + 5.0, preload_content=False
             )
-            body = read_body(response, most=MOST_BYTES, within=Seconds(self._timeout + 5.0))
+            body = read_body(response, most=self._limits.bytes, within=Seconds(self._limits.timeout + 5.0))
         except BodyTooLarge as error:
             answer = f"{error}: ask for fewer series, or for a shorter time, at once"
             raise GiveUp(doing=_doing(query), to=self._url, answer=answer) from error

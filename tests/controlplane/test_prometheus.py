@@ -10,12 +10,14 @@ import pytest
 
 from agents import cli
 from schemas.facts.usage import MetricsScraped
+from schemas.policies.scaling import MetricSpec, MetricTarget
 from schemas.policies.selectors import Operator, Requirement
 from schemas.policies.vpa import TargetRef, VpaChanged
 from streams.clients.prometheus import Prometheus
 from streams.sources.usage.history.history_source import HistoryPeriod, HistorySource, MetricsStore
 from streams.sources.usage.prometheus_usage import PrometheusUsage
 from tests.controlplane import prometheus_package
+from tests.support.load_scene import LoadScene, ehpa
 from tests.support.usage_scene import CART, WEB, UsageScene
 
 NOW = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
@@ -196,6 +198,23 @@ def test_a_scan_of_the_server_and_of_a_file_with_its_samples_give_the_same_table
     assert of_file["recommended_requests_cpu"] == pytest.approx(
         row["recommended_requests_cpu"], rel=0.051
     )  # a bucket: rates round
+
+
+def test_the_loads_of_objects_are_read_with_their_past(server: Prometheus) -> None:
+    scene, minute = LoadScene(), NOW + timedelta(seconds=30)
+    cpu = MetricSpec("Resource", "cpu", MetricTarget("Utilization", average_utilization=50))
+    cart = ehpa("cart", target_ref=TargetRef("StatefulSet", "cart", "apps/v1"), metrics=(cpu,))
+    memory = 'max(container_memory_working_set_bytes{pod="web-1"})'
+    scene.say(cart, ehpa("web", query=memory), ehpa("each", query="container_memory_working_set_bytes"))
+    source = scene.source(server.url)
+    source.scrape(minute)
+    assert scene.rows() == [("web", "pods.http_requests", _memory(HOURS))]
+    [(name, reason)] = [(failure.workload.name, failure.reason) for failure in scene.failures()]
+    assert (name, "it gives 6 series" in reason) == ("each", True)
+    values = {history.workload.name: history.values for history in scene.histories()}
+    assert values["web"][-2:] == (_memory(HOURS - 1), _memory(HOURS))
+    assert len(values["web"]) == 60
+    assert values["cart"][-1] == pytest.approx(1.0)  # half a core in each of two containers
 
 
 def _ms(at: datetime) -> int:

@@ -53,6 +53,7 @@ USERS = (
     "autoscalers",
     "asg",
     "nodes",
+    "load",
     "groupless",
     "planner",
 )
@@ -314,6 +315,7 @@ IDLE = {
     "autoscalers": (["consumer", "autoscalers", *NOWHERE], "at work"),
     "asg": (["source", "asg", *NO_AWS, "--set", "aws.groups=1:3:workers"], '"AWS"'),
     "nodes": (["consumer", "asg", *NOWHERE, *NO_AWS], "at work"),
+    "load": (["source", "load", "--set", "prometheus.url=http://127.0.0.1:1"], '"Prometheus"'),
 }
 """What each is started with, and what it says once it has read the log."""
 

@@ -1,0 +1,69 @@
+"""Which queries the objects of a cluster ask for: what the source of loads reads, and the forecaster waits for.
+
+Both go by the same shares of the namespaces, so what the forecaster would not look at is not asked for.
+"""
+
+from collections.abc import Callable
+
+from agents.engine.turn import Event
+from agents.logic.replicas import metric_series
+from agents.logic.replicas.metric_series import WantedSeries
+from agents.logic.replicas.metric_series_index import ring_key
+from agents.logic.replicas.namespace_shares import NamespaceShares, SharingObject
+from schemas.policies.ehpa import EhpaChanged, EhpaRemoved
+from schemas.policies.time_series_prediction import TimeSeriesPredictionChanged, TimeSeriesPredictionRemoved
+
+
+class WantedLoads:
+    """The EHPAs and TimeSeriesPredictions of one cluster. Objects with more than `most` metrics ask for nothing.
+
+    `partition_of` gives the partition of a key, because the forecaster shares within each of its partitions.
+    """
+
+    def __init__(self, cluster: str, partition_of: Callable[[str], int], most: int) -> None:
+        self._cluster, self._partition_of, self._most = cluster, partition_of, most
+        self._objects: dict[str, EhpaChanged | TimeSeriesPredictionChanged] = {}
+        self._wanted: dict[str, list[WantedSeries]] = {}
+        self._shares: dict[int, NamespaceShares] = {}
+
+    def apply(self, event: Event) -> None:
+        """Take in one event of `policies`."""
+        match event:
+            case EhpaChanged() | TimeSeriesPredictionChanged() if event.cluster == self._cluster:
+                self._forget(event.key)
+                self._objects[event.key] = event
+                self._wanted[event.key] = self._wishes(event)
+                self._share(event).put(event.key, _sharing(event))
+            case EhpaRemoved() | TimeSeriesPredictionRemoved():
+                self._forget(event.key)
+            case _:
+                pass
+
+    def series(self) -> list[WantedSeries]:
+        """Each series that some query gives, once, in the order of the names of objects."""
+        for shares in self._shares.values():
+            shares.settle()
+        found: dict[str, WantedSeries] = {}
+        for key in sorted(self._wanted):
+            if not self._share(self._objects[key]).is_refused(key):
+                for each in self._wanted[key]:
+                    found.setdefault(ring_key(each), each)
+        return list(found.values())
+
+    def _wishes(self, event: EhpaChanged | TimeSeriesPredictionChanged) -> list[WantedSeries]:
+        of = metric_series.of_ehpa(event) if isinstance(event, EhpaChanged) else metric_series.of_prediction(event)
+        return [each for each in of if each.query] if len(of) <= self._most and event.target else []
+
+    def _forget(self, key: str) -> None:
+        before = self._objects.pop(key, None)
+        self._wanted.pop(key, None)
+        if before is not None:
+            self._share(before).remove(key)
+
+    def _share(self, event: EhpaChanged | TimeSeriesPredictionChanged) -> NamespaceShares:
+        return self._shares.setdefault(self._partition_of(event.target or event.key), NamespaceShares())
+
+
+def _sharing(event: EhpaChanged | TimeSeriesPredictionChanged) -> SharingObject:
+    scales = event.target if isinstance(event, EhpaChanged) and not event.unsupported else ""
+    return SharingObject(event.rank, len(event.metrics), scales)

@@ -1,0 +1,71 @@
+"""Runs `ullage source load`: asks Prometheus what the loads are by which workloads are scaled, until stopped."""
+
+import time
+from collections.abc import Sequence
+
+from agents.logic.replicas.wanted_loads import WantedLoads
+from agents.processes.output import note
+from agents.processes.process_telemetry import telemetry_for
+from agents.processes.signals import until_stopped
+from agents.processes.source_clock import event_time
+from agents.processes.source_usage import prometheus
+from agents.settings import log_factory
+from agents.settings.tree import Settings
+from agents.telemetry import Sight, SourceMetrics
+from schemas.catalogue import Event
+from schemas.units import Bytes, Seconds
+from streams.clients.prometheus import AnswerLimits
+from streams.errors import EdgeError, LogUnavailable
+from streams.log_context import LogContext
+from streams.sources.load.load_queries import LoadQueries
+from streams.sources.load.load_source import NAME, LoadOptions, LoadSource, LoadWish
+
+
+class LoadWishesOfObjects:
+    """What EHPAs and TimeSeriesPredictions ask for, in the words of the source."""
+
+    def __init__(self, wanted: WantedLoads) -> None:
+        self._wanted = wanted
+
+    def apply(self, event: Event) -> None:
+        """Take in one event of `policies`."""
+        self._wanted.apply(event)
+
+    def series(self) -> Sequence[LoadWish]:
+        """Every series that some query gives, each once."""
+        return [LoadWish(each.workload, each.series, each.query, each.scraped) for each in self._wanted.series()]
+
+
+def run(settings: Settings) -> None:
+    """Publish what loads are, until stopped. The process is ready once the server has answered, and not while it does not."""
+    ours, topics = settings.load, log_factory.topics(settings)
+    limits = AnswerLimits(Seconds(ours.timeout_seconds), Bytes(ours.most_bytes))
+    server = prometheus(settings.prometheus, limits)
+    sight = Sight("Prometheus", not_yet=f"{server.url} was not asked for loads yet")
+    with until_stopped(), telemetry_for(NAME, settings, sight.reasons) as telemetry, log_factory.log(settings) as log:
+        metrics = SourceMetrics(telemetry.registry, topics, NAME)
+        context = LogContext.of(telemetry.observe(log, metrics), topics, settings.cluster.name)
+        wanted = WantedLoads(context.cluster, topics.partition_of, settings.replicas.most_metrics)
+        options = LoadOptions(Seconds(ours.interval_seconds), Seconds(ours.history_seconds), ours.histories, ours.concurrency)
+        source = LoadSource(LoadQueries(server), context, LoadWishesOfObjects(wanted), options)
+        note(f"asking {server.url} for the loads of cluster '{context.cluster}' every {ours.interval_seconds:g} s")
+        try:
+            while True:
+                begun = time.monotonic()
+                _scrape(source, settings, sight)
+                metrics.dropped(source.dropped)
+                time.sleep(max(0.0, begun + ours.interval_seconds - time.monotonic()))
+        finally:
+            source.close()
+
+
+def _scrape(source: LoadSource, settings: Settings, sight: Sight) -> None:
+    """One round. After a failure the next one tries again."""
+    try:
+        source.scrape(event_time(settings))
+    except EdgeError as error:
+        sight.failed(str(error))
+    except LogUnavailable:  # which the telemetry of the log says
+        return
+    else:
+        sight.seen()

@@ -1,0 +1,296 @@
+"""The load source: asks at an interval what the loads are by which workloads are scaled, and once for the past of each.
+
+Which queries there are follows from the objects in the log. A series that is seen for the first time gets its history, as far
+back as forecasts look; after a restart only what is missing since its newest row. A query that fails says so once, as a fact
+with the reason, and is asked less and less often. When nobody answers, the rest of the round is left out: the loads grow old, and
+forecasts with them. The source reads no clock: `at` is given.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import islice
+from typing import Protocol
+
+import structlog
+
+from schemas import times
+from schemas.catalogue import Event
+from schemas.facts.load import MOST_ROWS, LoadHistoryRead, LoadQueryFailed, LoadScraped
+from schemas.facts.sources import SourceReported
+from schemas.names import Workload
+from schemas.units import Seconds
+from streams import log_range
+from streams.compacted_copy import read_present
+from streams.errors import EdgeError, GiveUp, LogUnavailable, Unreachable
+from streams.log.log_port import NewRecord, Record
+from streams.log_context import LogContext
+from streams.publishing.outbox import Outbox
+from streams.sources.load.load_queries import LoadHistory, LoadQueries
+
+_log = structlog.get_logger(__name__)
+NAME = "load"
+SOURCE = f"/ullage/source/{NAME}"
+READ_BACK = timedelta(hours=2)
+"""How far back the log is read at a start, for what was published before. A series without a row since gets its history anew."""
+SELDOM = timedelta(minutes=10)
+"""How often a query that fails again and again is asked, at least."""
+_LONGEST_REASON = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class LoadWish:
+    """One series that somebody wants: of which workload (its key), its name, and the query that gives it.
+
+    `scraped`: others tell what it is now, so the query is for its history alone.
+    """
+
+    workload: str
+    series: str
+    query: str
+    scraped: bool = False
+
+
+class LoadWishes(Protocol):
+    """What the objects in the log ask for."""
+
+    def apply(self, event: Event) -> None:
+        """Take in one event of `policies`."""
+
+    def series(self) -> Sequence[LoadWish]:
+        """Every series that some query gives, each once."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadOptions:
+    """Seconds between two rounds, and how far back a history goes; histories of one round, and questions at one time."""
+
+    period: Seconds = Seconds(60.0)
+    history: Seconds = Seconds(15 * 86_400.0 + 3600.0)
+    histories: int = 50
+    concurrency: int = 10
+
+
+@dataclass(slots=True)
+class SeriesProgress:
+    """What became of a series: the newest moment that is in the log, and failures in a row with the moment to ask again."""
+
+    newest: float | None = None
+    has_history: bool = False
+    failures: int = 0
+    again: datetime | None = None
+    reason: str = ""
+
+    def is_due(self, at: datetime) -> bool:
+        """Whether it is time to ask."""
+        return self.again is None or at >= self.again
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """What one series got in one round."""
+
+    wish: LoadWish
+    value: float | None = None
+    history: tuple[LoadHistory, ...] | None = None
+    error: EdgeError | None = None
+
+
+class LoadSource:
+    """The loads of one cluster into one log. One thread calls it; questions are asked by a few of its own."""
+
+    def __init__(
+        self,
+        ask: LoadQueries,
+        context: LogContext,
+        wishes: LoadWishes,
+        options: LoadOptions | None = None,
+        outbox: Outbox | None = None,
+    ) -> None:
+        """`outbox` is another one in tests of its bound."""
+        self._ask, self._context, self._wishes, self._options = ask, context, wishes, options or LoadOptions()
+        self._outbox = Outbox(context) if outbox is None else outbox
+        self._pool = ThreadPoolExecutor(self._options.concurrency, thread_name_prefix=NAME)
+        self._next: int | None = None
+        self._published: dict[tuple[str, str], float] | None = None
+        self._series: dict[tuple[str, str], SeriesProgress] = {}
+
+    @property
+    def dropped(self) -> Mapping[str, int]:
+        """Records dropped since the start because the log was away for too long, by topic (wire name)."""
+        return self._outbox.dropped
+
+    def scrape(self, at: datetime) -> bool:
+        """One round. False when the log is away and the facts wait. Raises Unreachable when the server does not answer.
+
+        The first round needs the log, to know what is asked for and what was published before: it raises LogUnavailable.
+        """
+        self._catch_up(at)
+        answers = self._answers(at)
+        unreachable = next((each.error for each in answers if isinstance(each.error, Unreachable)), None)
+        away = unreachable if answers else self._silence(at)
+        facts = [record for answer in answers for record in self._facts(answer, at)]
+        rows = self._rows([each for each in answers if each.value is not None], at)
+        self._outbox.publish(facts=facts, scrapes=[*self._report(at, sees=away is None), *rows])
+        flushed = self._outbox.flush()
+        if flushed and self._outbox.report_losses():
+            self._series.clear()
+            self._published = None
+        if away is not None:
+            raise away
+        return flushed
+
+    def close(self) -> None:
+        """Ask no more."""
+        self._pool.shutdown(cancel_futures=True)
+
+    def _catch_up(self, at: datetime) -> None:
+        """Follow the policies, and at a start learn what was published. Later the log may be away for a while."""
+        log, topics = self._context.log, self._context.topics
+        try:
+            if self._next is None:
+                present = read_present(log, topics, "policies", 0)
+                self._apply(present)
+                self._next = present.position
+            place = (topics.wire("policies"), 0)
+            while self._next < log.end(*place) and (records := log.poll({place: self._next}, wait=5.0)):
+                self._apply(records)
+                self._next = records[-1].offset + 1
+            if self._published is None:
+                self._published = self._read_back(at)
+        except LogUnavailable:
+            if self._next is None or self._published is None:
+                raise
+        wanted = {(wish.workload, wish.series) for wish in self._wishes.series()}
+        self._series = {key: found for key, found in self._series.items() if key in wanted}
+
+    def _apply(self, records: Iterable[Record]) -> None:
+        for record in records:
+            event = self._context.codec.decode_or_none(record)
+            if event is not None:
+                self._wishes.apply(event)
+
+    def _read_back(self, at: datetime) -> dict[tuple[str, str], float]:
+        """The newest moment of each series in the log, by workload and series."""
+        context, newest = self._context, dict[tuple[str, str], float]()
+        for record in log_range.read_range(context.log, [context.topics.wire("load-metrics")], since=at - READ_BACK):
+            event = context.codec.decode_or_none(record)
+            if isinstance(event, LoadScraped) and event.cluster == context.cluster:
+                seen = times.to_seconds(event.at)
+                newest.update(dict.fromkeys(zip(event.workloads, event.series, strict=True), seen))
+            elif isinstance(event, LoadHistoryRead):
+                end = times.to_seconds(event.start) + (len(event.values) - 1) * event.step
+                key = event.workload.key, event.series
+                newest[key] = max(end, newest.get(key, end))
+        return newest
+
+    def _silence(self, at: datetime) -> EdgeError | None:
+        """With nothing to ask for: whether the server is there all the same."""
+        try:
+            self._ask.look(at)
+        except EdgeError as error:
+            return error
+        return None
+
+    def _progress(self, wish: LoadWish) -> SeriesProgress:
+        key = wish.workload, wish.series
+        if key not in self._series:
+            self._series[key] = SeriesProgress(newest=(self._published or {}).get(key))
+        return self._series[key]
+
+    def _answers(self, at: datetime) -> list[_Answer]:
+        """Ask all that is due, several at one time; nothing more once the server did not answer."""
+        due = [wish for wish in self._wishes.series() if self._progress(wish).is_due(at)]
+        new = {id(wish) for wish in islice((w for w in due if not self._progress(w).has_history), self._options.histories)}
+        away: list[EdgeError] = []
+
+        def answer(wish: LoadWish) -> _Answer | None:
+            if away:
+                return None
+            found = self._answer(wish, at, with_history=id(wish) in new)
+            if isinstance(found.error, Unreachable):
+                away.append(found.error)
+            return found
+
+        asked = [wish for wish in due if id(wish) in new or not wish.scraped]
+        return [found for found in self._pool.map(answer, asked) if found is not None]
+
+    def _answer(self, wish: LoadWish, at: datetime, *, with_history: bool) -> _Answer:
+        try:
+            value = None if wish.scraped else self._ask.now(wish.query, at)
+            return _Answer(wish, value, self._history(wish, at) if with_history else None)
+        except EdgeError as error:
+            return _Answer(wish, error=error)
+        except (ArithmeticError, LookupError, TypeError, ValueError) as fault:
+            told = f"the answer cannot be read: {type(fault).__name__}: {fault}"
+            return _Answer(wish, error=GiveUp(doing="reading a load from", to=wish.query[:200], answer=told))
+
+    def _history(self, wish: LoadWish, at: datetime) -> tuple[LoadHistory, ...]:
+        until = times.to_seconds(at)
+        since = max(until - self._options.history, self._progress(wish).newest or 0.0)
+        return tuple(self._ask.history(wish.query, since=since, until=until))
+
+    def _facts(self, answer: _Answer, at: datetime) -> list[NewRecord]:
+        """The history, or what is wrong and was not said before."""
+        wish, progress = answer.wish, self._progress(answer.wish)
+        if answer.error is not None:
+            return self._failed(answer.error, wish, progress, at)
+        progress.failures, progress.again, progress.reason = 0, None, ""
+        if answer.history is None:
+            return []
+        progress.has_history = True
+        workload = Workload.parse(wish.workload)
+        return [
+            self._record(
+                LoadHistoryRead(at, workload, wish.series, times.from_seconds(part.start), part.step, part.values), wish.workload
+            )
+            for part in answer.history
+        ]
+
+    def _failed(self, error: EdgeError, wish: LoadWish, progress: SeriesProgress, at: datetime) -> list[NewRecord]:
+        if isinstance(error, Unreachable):
+            return []
+        progress.failures += 1
+        wait = min(timedelta(seconds=self._options.period) * 2 ** min(progress.failures, 10), SELDOM)
+        progress.again = at + wait
+        reason = error.answer[:_LONGEST_REASON]
+        if reason == progress.reason:
+            return []
+        progress.reason = reason
+        _log.warning("a load cannot be read", workload=wish.workload, series=wish.series, reason=reason)
+        if wish.scraped:  # its value comes from elsewhere; it only has no past
+            return []
+        return [self._record(LoadQueryFailed(at, Workload.parse(wish.workload), wish.series, reason), wish.workload)]
+
+    def _record(self, event: LoadHistoryRead | LoadQueryFailed, workload: str) -> NewRecord:
+        partition = self._context.topics.partition_of(workload)
+        return self._context.codec.encode(event, topic="load-metrics", key=workload, partition=partition, source=SOURCE)
+
+    def _rows(self, answers: Sequence[_Answer], at: datetime) -> list[NewRecord]:
+        """The loads of now as columns: one record for each partition that has rows, more where one would be too long."""
+        context, found = self._context, dict[int, list[_Answer]]()
+        for answer in answers:
+            found.setdefault(context.topics.partition_of(answer.wish.workload), []).append(answer)
+        records = []
+        for partition in sorted(found):
+            rows = sorted(found[partition], key=lambda each: (each.wish.workload, each.wish.series))
+            for first in range(0, len(rows), MOST_ROWS):
+                part = rows[first : first + MOST_ROWS]
+                event = LoadScraped(
+                    at,
+                    context.cluster,
+                    tuple(each.wish.workload for each in part),
+                    tuple(each.wish.series for each in part),
+                    tuple(each.value for each in part if each.value is not None),
+                )
+                records.append(
+                    context.codec.encode(event, topic="load-metrics", key=context.cluster, partition=partition, source=SOURCE)
+                )
+        return records
+
+    def _report(self, at: datetime, *, sees: bool) -> list[NewRecord]:
+        """That this source is at work, to every partition, because the readers of each need to know."""
+        cluster = self._context.cluster
+        event = SourceReported(at, cluster, NAME, ("load-metrics",) if sees else (), self._options.period)
+        return self._context.codec.encode_for_all(event, topic="cluster-changes", key=cluster, source=SOURCE)
