@@ -47,6 +47,7 @@ RIGHTS: Mapping[str, tuple[AccessRight, ...]] = {
         *_each("list watch", "policy", "poddisruptionbudgets"),
         *_each("list watch", _VPA, "verticalpodautoscalercheckpoints verticalpodautoscalers"),
         *_each("list watch", "autoscaling.crane.io", "effectivehorizontalpodautoscalers"),
+        *_each("list watch", "prediction.crane.io", "timeseriespredictions"),
     ),
     "source usage": _each("list", "metrics.k8s.io", "pods"),
     "consumer status": (

@@ -11,14 +11,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 
+from schemas.catalogue import Event
 from schemas.facts.hpa_targets import HpaTargetChanged, HpaTargetRemoved
 from schemas.facts.nodes import NodeChanged, NodeRemoved
 from schemas.facts.pods import PodChanged, PodDeleted
 from schemas.facts.replica_controllers import ReplicaControllerChanged, ReplicaControllerRemoved
+from schemas.facts.replica_scaling import HpaGone, HpaSeen
 from schemas.facts.usage import ContainerOOMKilled
 from schemas.names import PodName, Workload
 from schemas.policies.ehpa import EhpaChanged, EhpaRemoved
 from schemas.policies.limit_ranges import LimitRangeChanged, LimitRangeRemoved
+from schemas.policies.time_series_prediction import TimeSeriesPredictionChanged, TimeSeriesPredictionRemoved
 from schemas.policies.vpa import VpaChanged, VpaRemoved
 from streams import compacted_copy
 from streams.log.log_port import Log, Record
@@ -44,6 +47,8 @@ class PublishedState:
     vpas: dict[str, VpaChanged] = field(default_factory=dict)
     limits: dict[str, LimitRangeChanged] = field(default_factory=dict)
     ehpas: dict[str, EhpaChanged] = field(default_factory=dict)
+    predictions: dict[str, TimeSeriesPredictionChanged] = field(default_factory=dict)
+    seen_hpas: dict[str, HpaSeen] = field(default_factory=dict)
     hpas: dict[str, HpaTargetChanged] = field(default_factory=dict)
     controllers: dict[str, ReplicaControllerChanged] = field(default_factory=dict)
 
@@ -76,6 +81,8 @@ class PublishedState:
         self.controllers = {name: one for name, one in self.controllers.items() if one.namespace in namespaces}
         self.vpas = {key: vpa for key, vpa in self.vpas.items() if vpa.namespace in namespaces}
         self.ehpas = {key: ehpa for key, ehpa in self.ehpas.items() if ehpa.namespace in namespaces}
+        self.predictions = {key: one for key, one in self.predictions.items() if one.namespace in namespaces}
+        self.seen_hpas = {key: hpa for key, hpa in self.seen_hpas.items() if hpa.namespace in namespaces}
         self.limits = {key: limit for key, limit in self.limits.items() if limit.namespace in namespaces}
 
 
@@ -109,6 +116,10 @@ def _apply_pod_record(state: PublishedState, record: Record, context: LogContext
         if event.cluster == context.cluster:
             _apply_for_updates(state, event)
         return
+    if isinstance(event, HpaSeen | HpaGone):
+        if event.workload.cluster == context.cluster:
+            _apply_hpa(state, event)
+        return
     if not isinstance(event, (PodChanged, PodDeleted, ContainerOOMKilled)) or event.workload.cluster != context.cluster:
         return
     if isinstance(event, PodChanged):
@@ -117,6 +128,14 @@ def _apply_pod_record(state: PublishedState, record: Record, context: LogContext
         state.forget_pod(event.pod.uid)
     else:
         state.record_kill(event.pod.uid, event.container, event.restarts)
+
+
+def _apply_hpa(state: PublishedState, event: HpaSeen | HpaGone) -> None:
+    name = f"{event.namespace}/{event.name}"
+    if isinstance(event, HpaSeen):
+        state.seen_hpas[name] = event
+    elif (known := state.seen_hpas.get(name)) is not None and known.workload == event.workload:
+        del state.seen_hpas[name]
 
 
 def _apply_for_updates(
@@ -144,14 +163,24 @@ def _apply_object_record(state: PublishedState, record: Record, context: LogCont
             state.vpas[event.key] = event
         case VpaRemoved():
             state.vpas.pop(event.key, None)
-        case EhpaChanged(cluster=context.cluster):
-            state.ehpas[event.key] = event
-        case EhpaRemoved():
-            state.ehpas.pop(event.key, None)
         case LimitRangeChanged(cluster=context.cluster):
             state.limits[event.key] = event
         case LimitRangeRemoved():
             state.limits.pop(event.key, None)
+        case _:
+            _apply_scaling_policy(state, event, context.cluster)
+
+
+def _apply_scaling_policy(state: PublishedState, event: Event | None, cluster: str) -> None:
+    match event:
+        case EhpaChanged() if event.cluster == cluster:
+            state.ehpas[event.key] = event
+        case EhpaRemoved():
+            state.ehpas.pop(event.key, None)
+        case TimeSeriesPredictionChanged() if event.cluster == cluster:
+            state.predictions[event.key] = event
+        case TimeSeriesPredictionRemoved():
+            state.predictions.pop(event.key, None)
         case _:
             pass
 

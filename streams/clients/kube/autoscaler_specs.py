@@ -1,5 +1,7 @@
 """The specs of objects that scale workloads, as the API server sends them; one bad field must not hide the object's name."""
 
+from datetime import datetime
+
 import msgspec
 
 from streams.clients.kube.pod_objects import AnnotatedMeta
@@ -184,10 +186,31 @@ class EhpaSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 
 
 class HpaSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """The spec of a HorizontalPodAutoscaler, as far as it says what it scales and by what."""
+    """The spec of a HorizontalPodAutoscaler."""
 
     scale_target_ref: CrossReference = CrossReference()
+    max_replicas: int = 0
+    min_replicas: int | None = None
     metrics: list[MetricEntry] | None = None
+    behavior: BehaviorSpec | None = None
+
+
+class HpaConditionObject(msgspec.Struct, frozen=True, gc=False):
+    """A condition of its status."""
+
+    type: str
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+
+
+class HpaStatus(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """What the HPA controller says, but for what each metric reads now."""
+
+    current_replicas: int = 0
+    desired_replicas: int = 0
+    last_scale_time: datetime | None = None
+    conditions: list[HpaConditionObject] | None = None
 
 
 class HpaObject(msgspec.Struct, frozen=True, gc=False):
@@ -195,6 +218,7 @@ class HpaObject(msgspec.Struct, frozen=True, gc=False):
 
     metadata: AnnotatedMeta
     spec: HpaSpec = HpaSpec()
+    status: HpaStatus = HpaStatus()
 
 
 class OnlyTarget(msgspec.Struct, frozen=True, gc=False, rename="camel"):

@@ -36,6 +36,7 @@ class OwnerReference(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     name: str
     controller: bool = False
     api_version: str = ""
+    uid: str = ""
 
 
 class ObjectMeta(msgspec.Struct, frozen=True, gc=False, rename="camel"):

@@ -20,6 +20,7 @@ from streams.clients.kube import controllers, pod_objects
 from streams.clients.kube.autoscaler_specs import AutoscalerObject, HpaObject
 from streams.clients.kube.controllers import ControllerKey
 from streams.clients.kube.pod_objects import PodObject
+from streams.clients.kube.prediction_specs import PredictionObject
 from streams.clients.kube.scheduling_objects import DetailedNodeObject, DisruptionBudgetObject, ScheduledPodObject
 from streams.clients.kube.watched_objects import (
     ControllerObject,
@@ -39,7 +40,7 @@ from streams.sources.kube.owners.pod_owners import PodOwners
 from streams.sources.kube.owners.topmost_controller import REFRESH_AFTER, OwnerGraph
 from streams.sources.kube.owners.vpa_targets import VpaTargets
 from streams.sources.kube.publish import limit_range_policies, node_facts, vpa_policies
-from streams.sources.kube.publish.autoscaler_publisher import EHPAS, AutoscalerPublisher
+from streams.sources.kube.publish.autoscaler_publisher import AutoscalerPublisher
 from streams.sources.kube.publish.constraint_publisher import UpdateConstraintPublisher
 from streams.sources.kube.publish.fact_changes import PublishedFacts
 from streams.sources.kube.publish.pod_publisher import PodPublisher
@@ -59,7 +60,7 @@ from streams.sources.kube.watch.notifications import (
     WatchSynced,
 )
 from streams.sources.kube.watch.sync_status import SyncStatus
-from streams.sources.kube.watch.watched_resources import CONTROLLERS, HPAS, WebhookLease
+from streams.sources.kube.watch.watched_resources import CONTROLLERS, EHPAS, HPAS, TSPS, WebhookLease
 
 _log = structlog.get_logger(__name__)
 NAME = "kube"
@@ -68,7 +69,7 @@ REPORT_PERIOD = timedelta(seconds=30)
 UPKEEP_PERIOD = timedelta(minutes=1)
 """How often it looks for what is due by time alone."""
 _SCHEDULING_KINDS = ("poddisruptionbudgets", "replicasets", HPAS.name, "leases")
-_KINDS = ("pods", "nodes", "limitranges", "verticalpodautoscalers", EHPAS)
+_KINDS = ("pods", "nodes", "limitranges", "verticalpodautoscalers", EHPAS.name, TSPS.name, HPAS.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +141,7 @@ class KubeSource:
         if self._scheduling is not None:
             self._scheduling.restore(self._now())
         if self._autoscalers is not None:
-            self._autoscalers.restore(published.ehpas)
+            self._autoscalers.restore(published)
         if self._constraints is not None:
             self._constraints.restore(published, self._now())
         for kind in _KINDS:
@@ -209,6 +210,8 @@ class KubeSource:
             self._scheduling.republish(at, REPUBLISH_AFTER)
         if self._constraints is not None:
             self._constraints.republish(at, REPUBLISH_AFTER)
+        if self._autoscalers is not None:
+            self._autoscalers.republish(at, REPUBLISH_AFTER)
         self._graph.prune()
         if at - self._refreshed >= REFRESH_AFTER:
             self._refreshed = at
@@ -252,7 +255,7 @@ class KubeSource:
                 self._publish_vpas(self._vpa_targets.upsert(vpa_policies.changed(found, self._cluster, at)))
             case EventObject():
                 self._pods.record_eviction(found)
-            case DisruptionBudgetObject() | AutoscalerObject() | HpaObject() | LeaseObject():
+            case DisruptionBudgetObject() | AutoscalerObject() | PredictionObject() | HpaObject() | LeaseObject():
                 pass
             case _:
                 controller = controllers.from_object(CONTROLLERS[kind], found)
@@ -276,9 +279,9 @@ class KubeSource:
 
     @staticmethod
     def _upsert_autoscaled(autoscalers: AutoscalerPublisher, kind: str, found: KubeObject) -> None:
-        """What an EHPA says, or the scale of what one may scale."""
+        """What an object that scales says, or the scale of what one may scale."""
         match found:
-            case AutoscalerObject():
+            case AutoscalerObject() | PredictionObject() | HpaObject():
                 autoscalers.upsert(found)
             case ControllerObject():
                 autoscalers.controller_seen(CONTROLLERS[kind], found)
@@ -286,10 +289,10 @@ class KubeSource:
                 pass
 
     def _object_gone(self, gone: ObjectGone) -> None:
-        if self._autoscalers is not None and gone.kind == EHPAS:
-            self._autoscalers.remove(gone.namespace, gone.name)
-        elif self._autoscalers is not None and gone.kind in CONTROLLERS:
+        if self._autoscalers is not None and gone.kind in CONTROLLERS:
             self._autoscalers.controller_gone(gone.namespace, CONTROLLERS[gone.kind], gone.name)
+        elif self._autoscalers is not None:
+            self._autoscalers.remove(gone.kind, gone.namespace, gone.name)
         if self._scheduling is not None:
             self._scheduling.gone(gone, CONTROLLERS.get(gone.kind, ""), self._now())
         match gone.kind:
@@ -318,8 +321,8 @@ class KubeSource:
         if not self._sync_status.synced(kind):
             return
         self._mark_scheduling_synced(kind)
-        if kind == EHPAS and self._autoscalers is not None:
-            self._autoscalers.mark_synced()
+        if self._autoscalers is not None:
+            self._autoscalers.mark_synced(kind)
         match kind:
             case "pods":
                 self._pods.mark_synced(self._now())

@@ -1,19 +1,24 @@
-"""EHPAs as they are published, and the scale of what they scale, taken from the controllers that are watched anyway."""
+"""What scales workloads, as it is published: EHPAs, TimeSeriesPredictions and HPAs, and the scale of what EHPAs scale.
 
-from collections.abc import Callable, Mapping
+Scales are taken from the controllers that are watched anyway.
+"""
+
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
-from schemas.facts.replica_scaling import ScaleSeen
+from schemas.facts.replica_scaling import HpaSeen, ScaleSeen
 from schemas.names import Workload
 from schemas.policies.ehpa import EhpaChanged, EhpaRemoved, ehpa_key
-from streams.clients.kube.autoscaler_specs import AutoscalerObject
+from schemas.policies.time_series_prediction import TimeSeriesPredictionChanged, TimeSeriesPredictionRemoved, tsp_key
+from streams.clients.kube.autoscaler_specs import AutoscalerObject, HpaObject
+from streams.clients.kube.prediction_specs import PredictionObject
 from streams.clients.kube.watched_objects import ControllerObject, LabelSelector
-from streams.sources.kube.publish import ehpa_policies
+from streams.publishing.published_state import PublishedState
+from streams.sources.kube.publish import ehpa_policies, hpa_facts, prediction_policies
 from streams.sources.kube.publish.fact_changes import PublishedFacts
 from streams.sources.kube.publish.publisher import Publisher
-
-EHPAS = "effectivehorizontalpodautoscalers"
+from streams.sources.kube.watch.watched_resources import EHPAS, HPAS, TSPS
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,39 +32,82 @@ class ControllerScale:
 
 
 class AutoscalerPublisher:
-    """The EHPAs of a cluster. A target of a kind that is not watched has no scale here."""
+    """The EHPAs, predictions and HPAs of a cluster. A target of a kind that is not watched has no scale here."""
 
     def __init__(self, publisher: Publisher, cluster: str, now: Callable[[], datetime]) -> None:
         self._publisher, self._cluster, self._now = publisher, cluster, now
-        self._ehpas: PublishedFacts[EhpaChanged] = PublishedFacts(publisher.publish, self._withdraw)
+        publish = publisher.publish
+        self._ehpas: PublishedFacts[EhpaChanged] = PublishedFacts(
+            publish, lambda one: publish(EhpaRemoved(now(), one.cluster, one.namespace, one.name))
+        )
+        self._predictions: PublishedFacts[TimeSeriesPredictionChanged] = PublishedFacts(
+            publish, lambda one: publish(TimeSeriesPredictionRemoved(now(), one.cluster, one.namespace, one.name))
+        )
+        self._hpas: PublishedFacts[HpaSeen] = PublishedFacts(publish, lambda one: publish(hpa_facts.gone(one, now())))
+        self._scaled: dict[str, HpaSeen] = {}
         self._targets: dict[str, str] = {}
         self._scales: dict[str, ControllerScale] = {}
         self._told: dict[str, ControllerScale] = {}
 
-    def restore(self, published: Mapping[str, EhpaChanged]) -> None:
+    def restore(self, published: PublishedState) -> None:
         """This is what the log holds. Scales are told again, which does no harm."""
-        self._ehpas.restore(published)
+        self._ehpas.restore(published.ehpas)
+        self._predictions.restore(published.predictions)
+        self._hpas.restore(published.seen_hpas)
+        self._scaled = {**published.seen_hpas, **self._scaled}
         self._told.clear()
         for target in sorted(set(self._targets.values())):
             self._tell(target)
 
-    def upsert(self, found: AutoscalerObject) -> None:
-        """An EHPA exists."""
-        policy = ehpa_policies.changed(found, self._cluster, self._now())
-        policy = ehpa_policies.within_bounds(policy, self._publisher.size_of_policy)
-        self._ehpas.upsert(policy.key, policy)
-        self._targets[policy.key] = policy.target
-        self._tell(policy.target)
+    def upsert(self, found: AutoscalerObject | PredictionObject | HpaObject) -> None:
+        """An EHPA, a prediction or an HPA exists."""
+        match found:
+            case AutoscalerObject():
+                policy = ehpa_policies.changed(found, self._cluster, self._now())
+                policy = ehpa_policies.within_bounds(policy, self._publisher.size_of_policy)
+                self._ehpas.upsert(policy.key, policy)
+                self._targets[policy.key] = policy.target
+                self._tell(policy.target)
+            case PredictionObject():
+                asked = prediction_policies.changed(found, self._cluster, self._now())
+                asked = prediction_policies.within_bounds(asked, self._publisher.size_of_policy)
+                self._predictions.upsert(asked.key, asked)
+            case HpaObject():
+                self._hpa_seen(f"{found.metadata.namespace}/{found.metadata.name}", found)
 
-    def remove(self, namespace: str, name: str) -> None:
-        """An EHPA is gone."""
-        key = ehpa_key(self._cluster, namespace, name)
-        self._ehpas.remove(key)
-        self._targets.pop(key, None)
+    def remove(self, kind: str, namespace: str, name: str) -> None:
+        """An object of a watched kind is gone."""
+        if kind == EHPAS.name:
+            key = ehpa_key(self._cluster, namespace, name)
+            self._ehpas.remove(key)
+            self._targets.pop(key, None)
+        elif kind == TSPS.name:
+            self._predictions.remove(tsp_key(self._cluster, namespace, name))
+        elif kind == HPAS.name:
+            self._hpas.remove(f"{namespace}/{name}")
+            self._scaled.pop(f"{namespace}/{name}", None)
 
-    def mark_synced(self) -> None:
-        """Every EHPA that exists was seen."""
-        self._ehpas.mark_synced()
+    def mark_synced(self, kind: str) -> None:
+        """Every object of a watched kind that exists was seen."""
+        if kind == EHPAS.name:
+            self._ehpas.mark_synced()
+        elif kind == TSPS.name:
+            self._predictions.mark_synced()
+        elif kind == HPAS.name:
+            self._hpas.mark_synced()
+
+    def republish(self, at: datetime, older: timedelta) -> None:
+        """Tell again of HPAs that have not changed for so long, so that a start finds them near the end of the log."""
+        self._hpas.republish(at, older)
+
+    def _hpa_seen(self, name: str, found: HpaObject) -> None:
+        """One that scales another workload now is gone for the one before."""
+        fact, before = hpa_facts.seen(found, self._cluster, self._now()), self._scaled.pop(name, None)
+        if before is not None and (fact is None or fact.workload != before.workload):
+            self._hpas.remove(name)
+        if fact is not None:
+            self._scaled[name] = fact
+            self._hpas.upsert(name, fact)
 
     def controller_seen(self, kind: str, found: ControllerObject) -> None:
         """A controller exists, with this scale."""
@@ -86,9 +134,6 @@ class AutoscalerPublisher:
         reason = f"the {workload.kind} '{workload.namespace}/{workload.name}' is gone" if scale.gone else ""
         seen = ScaleSeen(self._now(), workload, scale.replicas, scale.there, scale.selector, reason)
         self._publisher.publish(seen)
-
-    def _withdraw(self, ehpa: EhpaChanged) -> None:
-        self._publisher.publish(EhpaRemoved(self._now(), ehpa.cluster, ehpa.namespace, ehpa.name))
 
 
 def _text(selector: LabelSelector | None) -> str:

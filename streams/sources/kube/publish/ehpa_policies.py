@@ -84,12 +84,12 @@ def _whole(bare: EhpaChanged, spec: specs.EhpaSpec) -> EhpaChanged:
         min_replicas=spec.min_replicas,
         strategy=strategy,
         specific_replicas=spec.specific_replicas,
-        metrics=tuple(_metric(entry) for entry in spec.metrics or ()),
+        metrics=tuple(metric(entry) for entry in spec.metrics or ()),
         crons=tuple(
             CronTrigger(each.name, each.start, each.end, each.target_replicas, each.timezone, each.description)
             for each in spec.crons or ()
         ),
-        behavior=_behavior(spec.behavior),
+        behavior=behavior(spec.behavior),
         prediction=_prediction(spec.prediction),
     )
 
@@ -101,7 +101,8 @@ def _reference(ref: specs.CrossReference | None) -> TargetRef | None:
     return TargetRef(ref.kind, ref.name, ref.api_version)
 
 
-def _metric(entry: specs.MetricEntry) -> MetricSpec:
+def metric(entry: specs.MetricEntry) -> MetricSpec:
+    """One metric of autoscaling/v2."""
     block, selector = entry.block, entry.block.metric.selector
     labels: Mapping[str, str] = (selector.match_labels if selector else None) or {}
     expressions: Sequence[LabelExpression] = (selector.match_expressions if selector else None) or ()
@@ -121,7 +122,8 @@ def _text(value: str | float | None) -> str:
     return "" if value is None else str(value)
 
 
-def _behavior(told: specs.BehaviorSpec | None) -> HpaBehavior | None:
+def behavior(told: specs.BehaviorSpec | None) -> HpaBehavior | None:
+    """A block `behavior`."""
     return None if told is None else HpaBehavior(_rules(told.scale_up), _rules(told.scale_down))
 
 
@@ -135,11 +137,12 @@ def _rules(told: specs.RateRules | None) -> HpaScalingRules | None:
 def _prediction(told: specs.PredictionBlock | None) -> PredictionOptions | None:
     if told is None:
         return None
-    algorithm = told.prediction_algorithm
-    return PredictionOptions(told.prediction_window_seconds, None if algorithm is None else _algorithm(algorithm))
+    block = told.prediction_algorithm
+    return PredictionOptions(told.prediction_window_seconds, None if block is None else algorithm(block))
 
 
-def _algorithm(told: specs.AlgorithmSpec) -> AlgorithmOptions:
+def algorithm(told: specs.AlgorithmSpec) -> AlgorithmOptions:
+    """A block that says how a metric is to be forecast."""
     return AlgorithmOptions(told.algorithm_type, _dsp(told.dsp), _percentile(told.percentile))
 
 

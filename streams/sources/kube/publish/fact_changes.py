@@ -13,9 +13,11 @@ from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged
 from schemas.facts.hpa_targets import HpaTargetChanged
 from schemas.facts.nodes import NodeChanged, NodeDetailsChanged
 from schemas.facts.replica_controllers import ReplicaControllerChanged
+from schemas.facts.replica_scaling import HpaSeen
 from schemas.facts.scheduled_pods import PodPlacementChanged
 from schemas.policies.ehpa import EhpaChanged
 from schemas.policies.limit_ranges import LimitRangeChanged
+from schemas.policies.time_series_prediction import TimeSeriesPredictionChanged
 from schemas.policies.vpa import VpaChanged
 
 F = TypeVar(
@@ -24,6 +26,8 @@ F = TypeVar(
     LimitRangeChanged,
     VpaChanged,
     EhpaChanged,
+    TimeSeriesPredictionChanged,
+    HpaSeen,
     NodeDetailsChanged,
     PodPlacementChanged,
     PodDisruptionBudgetChanged,
@@ -83,6 +87,9 @@ class PublishedFacts(Generic[F]):
 
 
 def _alike(left: F, right: F) -> bool:
-    if isinstance(left, VpaChanged) and isinstance(right, VpaChanged):
-        right = replace(right, resource_version=left.resource_version)
+    match left, right:
+        case (VpaChanged(), VpaChanged()) | (TimeSeriesPredictionChanged(), TimeSeriesPredictionChanged()):
+            right = replace(right, resource_version=left.resource_version)
+        case _:
+            pass
     return replace(right, at=left.at) == left

@@ -5,9 +5,10 @@ from typing import TypeVar
 
 from schemas import bounds, event_bounds
 from schemas.policies.ehpa import EhpaChanged
+from schemas.policies.time_series_prediction import TimeSeriesPredictionChanged
 from schemas.policies.vpa import VpaChanged
 
-P = TypeVar("P", EhpaChanged, VpaChanged)
+P = TypeVar("P", EhpaChanged, TimeSeriesPredictionChanged, VpaChanged)
 
 
 def excess(policy: P, size: Callable[[P], int]) -> str:

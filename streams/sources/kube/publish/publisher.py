@@ -11,19 +11,21 @@ from schemas import event_bounds
 from schemas.facts import SchedulingFact, UpdateFact
 from schemas.facts.nodes import NodeChanged, NodeRemoved
 from schemas.facts.pods import PodChanged, PodDeleted
-from schemas.facts.replica_scaling import ScaleSeen
+from schemas.facts.replica_scaling import HpaGone, HpaSeen, ScaleSeen
 from schemas.facts.sources import SourceReported
 from schemas.facts.usage import ContainerOOMKilled
 from schemas.facts.vpa_checkpoints import CheckpointSeen
 from schemas.policies.ehpa import EhpaChanged, EhpaRemoved
 from schemas.policies.limit_ranges import LimitRangeChanged, LimitRangeRemoved
+from schemas.policies.time_series_prediction import TimeSeriesPredictionChanged, TimeSeriesPredictionRemoved
 from schemas.policies.vpa import VpaChanged, VpaRemoved
 from streams.log.log_port import NewRecord
 from streams.log_context import LogContext
 
-PodFact = PodChanged | PodDeleted | ScaleSeen
+PodFact = PodChanged | PodDeleted | ScaleSeen | HpaSeen | HpaGone
 WorkloadFact = ContainerOOMKilled | CheckpointSeen
-ObjectPolicy = VpaChanged | VpaRemoved | LimitRangeChanged | LimitRangeRemoved | EhpaChanged | EhpaRemoved
+ScalingPolicy = EhpaChanged | EhpaRemoved | TimeSeriesPredictionChanged | TimeSeriesPredictionRemoved
+ObjectPolicy = VpaChanged | VpaRemoved | LimitRangeChanged | LimitRangeRemoved | ScalingPolicy
 ClusterFact = NodeChanged | NodeRemoved | SourceReported
 SOURCE = "/ullage/source/kube"
 _log = structlog.get_logger(__name__)
@@ -48,7 +50,7 @@ class Publisher:
                 _log.error("an object is too large to be kept", object=_name(fact), reason=" ".join(fault).lstrip("."))
                 continue
             match fact:
-                case PodChanged() | PodDeleted() | ScaleSeen():
+                case PodChanged() | PodDeleted() | ScaleSeen() | HpaSeen() | HpaGone():
                     self._to_one("pod-changes", fact, fact.workload.key)
                     self._to_one("pod-changes-by-cluster", fact, cluster)
                 case ContainerOOMKilled():
@@ -57,7 +59,9 @@ class Publisher:
                     self._to_one("pod-changes", fact, fact.workload.key)
                 case NodeChanged() | NodeRemoved() | SourceReported():
                     self._to_all("cluster-changes", fact, cluster)
-                case VpaChanged() | VpaRemoved() | LimitRangeChanged() | LimitRangeRemoved() | EhpaChanged() | EhpaRemoved():
+                case VpaChanged() | VpaRemoved() | LimitRangeChanged() | LimitRangeRemoved():
+                    self._to_all("policies", fact, fact.key)
+                case EhpaChanged() | EhpaRemoved() | TimeSeriesPredictionChanged() | TimeSeriesPredictionRemoved():
                     self._to_all("policies", fact, fact.key)
                 case _:
                     self._to_one("scheduling-changes", fact, cluster)

@@ -8,6 +8,7 @@ from streams.clients.kube import api_paths
 from streams.clients.kube.autoscaler_specs import AutoscalerObject, HpaObject
 from streams.clients.kube.list_watch_requests import ApiResource
 from streams.clients.kube.pod_objects import PodObject
+from streams.clients.kube.prediction_specs import PredictionObject
 from streams.clients.kube.scheduling_objects import DetailedNodeObject, DisruptionBudgetObject, ScheduledPodObject
 from streams.clients.kube.watched_objects import (
     CheckpointObject,
@@ -40,6 +41,9 @@ EHPAS: ApiResource[KubeObject] = ApiResource(
     "effectivehorizontalpodautoscalers",
     "/apis/autoscaling.crane.io/v1alpha1/effectivehorizontalpodautoscalers",
     AutoscalerObject,
+)
+TSPS: ApiResource[KubeObject] = ApiResource(
+    "timeseriespredictions", "/apis/prediction.crane.io/v1alpha1/timeseriespredictions", PredictionObject
 )
 _IN_NAMESPACES: Sequence[ApiResource[KubeObject]] = (
     ApiResource("replicasets", "/apis/apps/v1/replicasets", ControllerObject),
@@ -99,9 +103,11 @@ def watches(
 ) -> tuple[ResourceWatch, ...]:
     """Every watch, controllers first. No namespaces means all of them.
 
-    With `nodes`, all that node scaling needs is read; with `replicas`, EHPAs; with `webhook`, what else updates of pods go by.
+    With `nodes`, all that node scaling needs is read; with `replicas`, what scales workloads; with `webhook`, what else
+    updates of pods go by.
     """
-    scoped = (*_IN_NAMESPACES, *((EHPAS,) if replicas else ()), *(() if webhook is None else (HPAS,)))
+    scaling = (EHPAS, TSPS) if replicas else ()
+    scoped = (*_IN_NAMESPACES, *scaling, *((HPAS,) if replicas or webhook is not None else ()))
     more = () if webhook is None else (webhook.watch,)
     if nodes:
         seen = [_DETAILED.get(each.name, each) for each in (*scoped, BUDGETS, NODES)]

@@ -154,7 +154,7 @@ def test_an_ehpa_goes_to_every_partition_and_is_withdrawn_when_it_is_gone() -> N
     told = Told()
     told.autoscalers.upsert(ehpa())
     assert [type(each) for each in told.news("policies")] == [EhpaChanged] * 2
-    told.autoscalers.remove("shop", "cart")
+    told.autoscalers.remove("effectivehorizontalpodautoscalers", "shop", "cart")
     assert [type(each) for each in told.news("policies")] == [EhpaRemoved] * 2
 
 

@@ -1,0 +1,77 @@
+"""The specs of TimeSeriesPredictions, as the API server sends them; one bad field must not hide the object's name."""
+
+import msgspec
+
+from streams.clients.kube.autoscaler_specs import AlgorithmSpec
+from streams.clients.kube.pod_objects import AnnotatedMeta
+
+
+class PredictionObject(msgspec.Struct, frozen=True, gc=False):
+    """A TimeSeriesPrediction with its spec undecoded."""
+
+    metadata: AnnotatedMeta
+    spec: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+class PredictedReference(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """What a prediction is about, maybe in another namespace."""
+
+    kind: str = ""
+    name: str = ""
+    namespace: str = ""
+    api_version: str = ""
+
+
+class ExpressionSpec(msgspec.Struct, frozen=True, gc=False):
+    """The block `expressionQuery`."""
+
+    expression: str = ""
+
+
+class NamedQuerySpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """The block `metricQuery`, of which only the name counts: nothing can be asked by it."""
+
+    metric_name: str = ""
+
+
+class PredictionMetricSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """One entry of `predictionMetrics`."""
+
+    resource_identifier: str = ""
+    type: str = ""
+    resource_query: str = ""
+    expression_query: ExpressionSpec | None = None
+    metric_query: NamedQuerySpec | None = None
+    algorithm: AlgorithmSpec | None = None
+
+
+class TspSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """The spec."""
+
+    target_ref: PredictedReference
+    prediction_window_seconds: int | None = None
+    prediction_metrics: list[PredictionMetricSpec] | None = None
+
+
+class _OnlyTarget(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    target_ref: PredictedReference
+
+
+_WHOLE = msgspec.json.Decoder(TspSpec)
+_TARGET = msgspec.json.Decoder(_OnlyTarget)
+
+
+def decode_prediction(spec: msgspec.Raw) -> TspSpec:
+    """The spec. Raises ValueError with the place of what is not as the API has it."""
+    try:
+        return _WHOLE.decode(spec)
+    except msgspec.MsgspecError as error:
+        raise ValueError(str(error).replace("`$", "`spec")) from error
+
+
+def decode_predicted(spec: msgspec.Raw) -> PredictedReference | None:
+    """What it is about alone; None if not even that can be read."""
+    try:
+        return _TARGET.decode(spec).target_ref
+    except msgspec.MsgspecError:
+        return None

@@ -1,0 +1,43 @@
+"""HorizontalPodAutoscalers as facts: what each is to do, and what its controller says of it."""
+
+from datetime import datetime
+
+from schemas.facts.replica_scaling import HpaCondition, HpaGone, HpaSeen
+from schemas.names import Workload
+from schemas.policies.ehpa import EHPA_KIND
+from schemas.policies.vpa import TargetRef
+from streams.clients.kube.autoscaler_specs import HpaObject
+from streams.sources.kube.publish import ehpa_policies
+
+
+def seen(found: HpaObject, cluster: str, at: datetime) -> HpaSeen | None:
+    """The fact; None for one that names nothing to scale."""
+    meta, spec, status = found.metadata, found.spec, found.status
+    ref = spec.scale_target_ref
+    if not ref.kind or not ref.name or "/" in ref.kind + ref.name:
+        return None
+    owners = [owner.uid for owner in meta.owner_references or () if owner.kind == EHPA_KIND]
+    return HpaSeen(
+        at=at,
+        workload=Workload(cluster, meta.namespace, ref.kind, ref.name),
+        namespace=meta.namespace,
+        name=meta.name,
+        created=meta.creation_timestamp or at,
+        target_ref=TargetRef(ref.kind, ref.name, ref.api_version),
+        max_replicas=spec.max_replicas,
+        min_replicas=spec.min_replicas,
+        metrics=tuple(ehpa_policies.metric(entry) for entry in spec.metrics or ()),
+        behavior=ehpa_policies.behavior(spec.behavior),
+        current=status.current_replicas,
+        desired=status.desired_replicas,
+        last_scale=status.last_scale_time,
+        conditions=tuple(HpaCondition(each.type, each.status, each.reason, each.message) for each in status.conditions or ()),
+        owner_uid=owners[0] if owners else "",
+        uid=meta.uid,
+        generation=meta.generation,
+    )
+
+
+def gone(known: HpaSeen, at: datetime) -> HpaGone:
+    """That it is gone, or scales another workload now."""
+    return HpaGone(at, known.workload, known.namespace, known.name)
