@@ -1,0 +1,70 @@
+"""Real loads for backtests of forecasts, from the traces outside the repository, as even bins; NaN where nothing was seen."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import duckdb
+import numpy as np
+from numpy.typing import NDArray
+
+from tests.support.real_traces import TRACES
+
+Floats = NDArray[np.float64]
+STEP = 300
+
+
+@dataclass(frozen=True)
+class LoadTrace:
+    """One series: where it is from, its name, and values at `start`, `start + step` ... (seconds)."""
+
+    group: str
+    name: str
+    start: int
+    step: int
+    values: Floats
+
+
+_FILES = (
+    ("web-request-rates", "worldcup98_1min.parquet", "'worldcup98'", "timestamp_s", "requests", "not missing"),
+    ("web-request-rates", "nasa95_1min.parquet", "'nasa95'", "timestamp_s", "requests", "not missing"),
+    ("web-request-rates", "tweets2021_1s.parquet", "'tweets2021'", "second", "events", "not missing"),
+    ("crane-dsp-series", "series.parquet", "series_id", "timestamp_s", "value", "true"),
+    ("azure-v1-vm-cpu", "cpu.parquet", "vm_id", "timestamp_s", "cpu_avg_pct", "true"),
+    ("nab-cloudwatch", "series.parquet", "series_id", "timestamp_s", "value", "true"),
+    ("cloud-cluster-capacity", "pools_1min.parquet", "pool_id", "timestamp_s", "cpu_cores", "true"),
+)
+"""Trace, file, and in the words of SQL: the series' name, time and value, and which rows count."""
+GROUPS = tuple(dict.fromkeys(file[0] for file in _FILES))
+
+
+def read(groups: tuple[str, ...] = GROUPS) -> list[LoadTrace]:
+    """All series of some traces, in bins of five minutes (half an hour for the taxis, which are counted so)."""
+    found = []
+    for group, file, name, at, value, kept in _FILES:
+        if group in groups:
+            sql = (
+                f"select {name} s, cast({at} as bigint) t, cast({value} as double) v from '{TRACES / group / file}' where {kept}"  # noqa: S608  # words from above
+            )
+            columns = duckdb.connect().execute(sql).fetchnumpy()
+            found += _series(group, columns)
+    return found
+
+
+def _series(group: str, columns: Any) -> list[LoadTrace]:  # numpy's masked columns
+    names, which = np.unique(np.asarray(columns["s"]).astype(str), return_inverse=True)
+    times = np.asarray(columns["t"], np.int64)
+    values = np.ma.filled(np.ma.asarray(columns["v"]).astype(np.float64), np.nan)
+    return [
+        _binned(group, name, times[which == place], values[which == place], 1800 if name == "nyc_taxi" else STEP)
+        for place, name in enumerate(names.tolist())
+    ]
+
+
+def _binned(group: str, name: str, times: NDArray[np.int64], values: Floats, step: int) -> LoadTrace:
+    good = np.isfinite(values)
+    times, values = times[good], values[good]
+    start = int(times.min()) // step * step
+    places = (times - start) // step
+    length = int(places.max()) + 1
+    sums, counts = np.bincount(places, values, length), np.bincount(places, minlength=length)
+    return LoadTrace(group, name, start, step, np.where(counts > 0, sums / np.maximum(counts, 1), np.nan))
