@@ -16,8 +16,9 @@ from streams.clients.kube.api import Api
 from streams.clients.kube.json_objects import PlainObjects
 from streams.consumers.metrics_api import api_service, front_proxy
 from streams.consumers.metrics_api.api_service import ApiServiceKeeper, ServedAt
-from streams.consumers.metrics_api.external_metrics import MetricsEndpoint
+from streams.consumers.metrics_api.discovery import CUSTOM, EXTERNAL
 from streams.consumers.metrics_api.metrics_api_consumer import MetricsApiConsumer, MetricsApiParts
+from streams.consumers.metrics_api.metrics_endpoint import MetricsEndpoint
 from streams.consumers.metrics_api.metrics_view import MetricsView
 from streams.log_context import LogContext
 from streams.serving.certificate_keeper import CertificateKeeper
@@ -51,8 +52,13 @@ def event_clock(clock: ClockSettings) -> Callable[[], datetime]:
     return lambda: times.from_ms(base.event(times.to_ms(real_time())))
 
 
-def _registered(ours: MetricsApiSettings, api: Api) -> ApiServiceKeeper | None:
+def _registered(ours: MetricsApiSettings, api: Api) -> list[ApiServiceKeeper]:
+    """Of external metrics, and of custom ones where the settings say so: another adapter often has that group."""
     if not ours.self_register and ours.certificate is not None:
-        return None
-    served = ServedAt(ours.namespace, ours.service, ours.service_port, own=ours.self_register)
-    return ApiServiceKeeper(PlainObjects(api, api_service.PATH, "APIService"), served)
+        return []
+    groups = (EXTERNAL, CUSTOM) if ours.custom else (EXTERNAL,)
+    services = PlainObjects(api, api_service.PATH, "APIService")
+    return [
+        ApiServiceKeeper(services, ServedAt(ours.namespace, ours.service, ours.service_port, own=ours.self_register, group=group))
+        for group in groups
+    ]

@@ -24,6 +24,8 @@ class MetricsApiSettings(SettingsGroup):
     """The port of that Service."""
     self_register: bool = True
     """Whether it makes its own APIService; else others do, and it only keeps the authorities in it up."""
+    custom: bool = False
+    """Whether it is registered for custom metrics, too; where another adapter serves them, that one is left alone."""
     certificate: Path | None = None
     """The certificate, with its chain, in PEM. Unset means that it makes and renews one itself."""
     key: Path | None = None

@@ -22,7 +22,7 @@ from agents.logic.forecast import dsp, ensemble
 from agents.logic.forecast.dsp import DspSettings
 from agents.logic.forecast.ensemble import EnsembleSettings
 from agents.logic.forecast.forecast_values import NoForecast
-from tests.bench import load_traces
+from tests.bench import load_traces, scaled_loads
 from tests.bench.load_traces import Floats, LoadTrace
 
 DAY = 86_400
@@ -235,6 +235,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--origins", type=int, default=12, help="of each series, at most")
     parser.add_argument("--models", type=int, default=0, help="origins of each series for statsforecast's models")
     parser.add_argument("--series", type=int, default=1000, help="series of each trace, at most")
+    parser.add_argument("--days", type=int, default=3, help="days at the end of each series that replicas are scaled by; 0: none")
     options = parser.parse_args(arguments)
     os.environ.setdefault("NIXTLA_ID_AS_COL", "1")
     put = sys.stdout.write
@@ -249,6 +250,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
             put("| method | WAPE, mean | median | time below the load | without | cost |\n|---|---|---|---|---|---|\n")
             put("".join(f"{row}\n" for row in found.rows()))
             sys.stdout.flush()
+        if options.days:
+            put(f"\n{group}, scaled for {options.days} days\n\n")
+            put("| way | minutes with too few replicas | replica-hours | of what was needed |\n|---|---|---|---|\n")
+            for name, told in scaled_loads.compare(series, options.days):
+                share, over = told.under / max(1, told.minutes), told.replica_hours / max(1e-9, told.needed_hours)
+                put(f"| {name} | {told.under:,} ({share:.2%}) | {told.replica_hours:,.0f} | {over:.0%} |\n")
+                sys.stdout.flush()
         if not options.models:
             dsp_said, dsp_wrong, ours_said, ours_wrong = periodic_calls(series, options.origins)
             put(f"\nworse than the last value: DSP {dsp_wrong} of {dsp_said} forecasts, ours {ours_wrong} of {ours_said}\n")

@@ -1,10 +1,13 @@
-"""`python -m tests.bench.replicas`: answers of the metrics API over TLS, and decisions by the HPA's algorithm.
+"""`python -m tests.bench.replicas`: fits of forecasts, answers of the metrics API over TLS, and decisions by the HPA's algorithm.
+
+Loads to fit are upstream's own: 15 days of minutes with a daily wave and noise, 21,660 samples each.
 
 The metrics API answers from a view of 1,000 EHPAs with forecasts, to a process of its own that asks at a fixed rate over one
 connection; a latency is counted from the moment at which the question was due, so that a late one makes the next ones late, too.
 """
 
 import json
+import resource
 import subprocess
 import sys
 import time
@@ -12,22 +15,96 @@ from collections.abc import Callable
 
 import numpy as np
 
+from agents.logic.forecast import dsp, ensemble
+from agents.logic.forecast.dsp import DspSettings
+from agents.logic.forecast.ensemble import EnsembleSettings
+from agents.logic.forecast.forecast_values import NoForecast
+from agents.logic.forecast.load_series import Floats, Times
 from agents.logic.replicas import hpa_algorithm, replica_proposals
 from agents.logic.replicas.hpa_algorithm import HpaBounds, HpaMemory
 from agents.logic.replicas.hpa_pods import HpaPodPhase, HpaPods, MetricSamples, ReadyCondition
+from agents.logic.replicas.load_rings import LoadRings
 from agents.logic.replicas.replica_proposals import MetricError, ReplicaContext
 from tests.support.metrics_api_scene import AT, ehpa, forecast, scene_in_a_folder
 
 Put = Callable[[str, float, str, str], None]
 RATE, SECONDS, EHPAS = 200, 10, 1_000
+SAMPLES, BEGIN = 21_660, 1_767_571_200
+"""Samples of one load, and the Monday on which it begins."""
 UPSTREAM = {100: 78.0, 1_000: 567.0}
 """Microseconds of a decision by Kubernetes' own code, by the number of pods."""
 
 
 def measure(put: Put) -> None:
-    """Both."""
+    """All of it."""
+    _fits(put)
+    _many_fits(put)
+    _reading(put)
     _decisions(put)
     _answers(put)
+
+
+def _load(seed: int) -> tuple[Times, Floats]:
+    """Times and values of upstream's benchmark: 5 + 2 sin, a day long, at another phase for each seed, and noise."""
+    index = np.arange(SAMPLES)
+    noise = np.random.default_rng(seed).normal(0.0, 0.3, SAMPLES)
+    values = 5.0 + 2.0 * np.sin(2 * np.pi * ((index + 37 * seed) % 1440) / 1440) + noise
+    return BEGIN + 60 * index, values
+
+
+def _fits(put: Put) -> None:
+    """One series, by both predictors; the median of some."""
+    loads = [_load(seed) for seed in range(20)]
+    for name, fit in (("DSP as upstream has it", _by_dsp), ("ours", _by_ensemble)):
+        times = [_seconds(fit, *load) for load in loads]
+        goal = "<= 10 ms (upstream 921 ms)"
+        put(f"forecast of one 15-day minute series, {name}, median", float(np.median(times)) * 1e3, "ms", goal)
+
+
+def _seconds(fit: Callable[..., object], *load: object) -> float:
+    began = time.perf_counter()
+    if isinstance(fit(*load), NoForecast):
+        raise TypeError("a daily wave has a forecast")
+    return time.perf_counter() - began
+
+
+def _by_dsp(times: Times, values: Floats) -> object:
+    return dsp.fit(times, values, DspSettings())
+
+
+def _by_ensemble(times: Times, values: Floats) -> object:
+    return ensemble.fit(times, values, EnsembleSettings())
+
+
+def _many_fits(put: Put) -> None:
+    """A thousand and twenty thousand series as the forecaster holds them: rings filled, then each fitted once."""
+    for count, goal in ((1_000, "<= 10 s (upstream 900 s)"), (20_000, "")):
+        rings, loads = LoadRings(), [_load(seed) for seed in range(20)]
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        for number in range(count):
+            rings.add(f"series-{number}")
+            rings.fill(f"series-{number}", *loads[number % len(loads)])
+        began = time.perf_counter()
+        for number in range(count):
+            _by_ensemble(*rings.series(f"series-{number}"))
+        spent = time.perf_counter() - began
+        put(f"forecasts of {count:,} 15-day minute series, one after another", spent, "s", goal)
+        grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+        put(f"memory that {count:,} of them take", grown, "MiB", "")
+
+
+def _reading(put: Put) -> None:
+    """An hour read out of a forecast of 15 days."""
+    found = dsp.fit(*_load(0), DspSettings())
+    if isinstance(found, NoForecast):
+        raise TypeError(found.text)
+    for day, theirs in ((0, 2.8), (7, 49.0), (14, 98.0)):
+        first, rounds = found.forecast.start + day * 86_400, 10_000
+        began = time.perf_counter()
+        for _ in range(rounds):
+            found.forecast.highest(first, first + 3600)
+        spent = (time.perf_counter() - began) / rounds
+        put(f"highest of an hour at day {day} of a 15-day forecast", spent * 1e6, "us", f"<= 10 (upstream {theirs:g})")
 
 
 def _decisions(put: Put) -> None:

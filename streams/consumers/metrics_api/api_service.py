@@ -15,30 +15,38 @@ from typing import Any
 import structlog
 
 from streams.clients.kube.json_objects import Json, ObjectStore
-from streams.consumers.metrics_api.discovery import EXTERNAL, VERSION
+from streams.consumers.metrics_api.discovery import EXTERNAL, MetricsGroup
 from streams.errors import GiveUp
 from streams.serving import certificates
 from streams.serving.trust_bundle import TrustBundle
 
 PATH = "/apis/apiregistration.k8s.io/v1/apiservices"
-NAME = f"{VERSION}.{EXTERNAL}"
 _log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class ServedAt:
-    """The Service by which the API server reaches us. `own` False: a chart made the APIService; only authorities are kept up."""
+    """The Service by which the API server reaches us for a group of metrics.
+
+    `own` False: a chart made the APIService; only authorities are kept up.
+    """
 
     namespace: str
     service: str
     port: int
     own: bool = True
+    group: MetricsGroup = EXTERNAL
+
+    @property
+    def name(self) -> str:
+        """The name of the APIService."""
+        return self.group.api_service
 
     def spec(self, bundle: bytes) -> dict[str, Any]:
         """What the APIService says."""
         return {
-            "group": EXTERNAL,
-            "version": VERSION,
+            "group": self.group.name,
+            "version": self.group.version,
             "groupPriorityMinimum": 100,
             "versionPriority": 100,
             "service": {"namespace": self.namespace, "name": self.service, "port": self.port},
@@ -59,23 +67,23 @@ class ApiServiceKeeper:
 
     def ensure(self, ours: Sequence[bytes], at: datetime) -> None:
         """Make it say where we are and whom to trust; raises GiveUp when the group is another server's."""
-        found = self._objects.find(NAME)
+        found = self._objects.find(self._served.name)
         if found is None:
             if self._served.own:
-                about = {"name": NAME, "labels": {"app.kubernetes.io/managed-by": "ullage"}}
+                about = {"name": self._served.name, "labels": {"app.kubernetes.io/managed-by": "ullage"}}
                 body = {"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": about}
                 spec = self._served.spec(certificates.joined(ours, at))
-                self._objects.create(NAME, {**body, "spec": spec})
-                _log.info("registered", api_service=NAME)
+                self._objects.create(self._served.name, {**body, "spec": spec})
+                _log.info("registered", api_service=self._served.name)
             return
         if not self._served.is_served_by(found):
             service = (found.get("spec") or {}).get("service") or {}
             answer = f"Service '{service.get('namespace', '')}/{service.get('name', '')}' serves it; a group has one server"
-            raise GiveUp(doing="registering the APIService", to=NAME, answer=answer)
+            raise GiveUp(doing="registering the APIService", to=self._served.name, answer=answer)
         spec = {**found["spec"], **self._wanted(found["spec"], ours, at)}
         if spec != found["spec"]:
-            self._objects.replace(NAME, {**found, "spec": spec})
-            _log.info("the APIService was brought up to date", api_service=NAME)
+            self._objects.replace(self._served.name, {**found, "spec": spec})
+            _log.info("the APIService was brought up to date", api_service=self._served.name)
 
     def _wanted(self, spec: Json, ours: Sequence[bytes], at: datetime) -> Json:
         """The parts of the spec that are ours to say."""

@@ -1,57 +1,99 @@
 """What an API server asks of one that it passes questions on to: which groups, versions and resources there are.
 
-The documents follow from the group alone, so they are made once. Aggregated discovery is what newer API servers ask for first;
+The documents follow from the groups alone, so they are made once. Aggregated discovery is what newer API servers ask for first;
 those that do not know it get the older documents. No schema is published: the types are Kubernetes' own.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-EXTERNAL, VERSION = "external.metrics.k8s.io", "v1beta1"
-ROOT = f"/apis/{EXTERNAL}/{VERSION}"
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 """The content type of aggregated discovery, and what an `Accept` names that wants it."""
-_KIND = "ExternalMetricValueList"
-_OPENAPI = f"/openapi/v3{ROOT}"
 
 Document = Mapping[str, Any]
 
 
-def documents(metrics: Sequence[str]) -> dict[str, Document]:
-    """The documents by path, for a server of these metrics."""
-    version = {"groupVersion": f"{EXTERNAL}/{VERSION}", "version": VERSION}
-    group = {"name": EXTERNAL, "versions": [version], "preferredVersion": version}
-    resources = [{"name": name, "singularName": "", "namespaced": True, "kind": _KIND, "verbs": ["get"]} for name in metrics]
-    info = {"title": "Ullage", "version": VERSION}
-    return {
-        "/apis": {"kind": "APIGroupList", "apiVersion": "v1", "groups": [group]},
-        f"/apis/{EXTERNAL}": {"kind": "APIGroup", "apiVersion": "v1", **group},
-        ROOT: {
-            "kind": "APIResourceList",
-            "apiVersion": "v1",
-            "groupVersion": f"{EXTERNAL}/{VERSION}",
-            "resources": resources,
-        },
+@dataclass(frozen=True, slots=True)
+class MetricsGroup:
+    """A group of metrics in its one version, and the kind of its answers."""
+
+    name: str
+    version: str
+    kind: str
+
+    @property
+    def group_version(self) -> str:
+        """As objects of the group say it."""
+        return f"{self.name}/{self.version}"
+
+    @property
+    def root(self) -> str:
+        """Where its questions are asked."""
+        return f"/apis/{self.group_version}"
+
+    @property
+    def api_service(self) -> str:
+        """The name of the APIService that leads to it."""
+        return f"{self.version}.{self.name}"
+
+
+EXTERNAL = MetricsGroup("external.metrics.k8s.io", "v1beta1", "ExternalMetricValueList")
+CUSTOM = MetricsGroup("custom.metrics.k8s.io", "v1beta2", "MetricValueList")
+
+Served = Mapping[MetricsGroup, Sequence[str]]
+"""The names of the resources of each group that is served."""
+
+
+def documents(served: Served) -> dict[str, Document]:
+    """The documents by path."""
+    groups = {group: _group(group) for group in served}
+    info = {"title": "Ullage", "version": "v1"}
+    paths = {group.root.removeprefix("/"): _openapi(group, served[group]) for group in served}
+    found: dict[str, Document] = {
+        "/apis": {"kind": "APIGroupList", "apiVersion": "v1", "groups": list(groups.values())},
         "/openapi/v2": {"swagger": "2.0", "info": info, "paths": {}, "definitions": {}},
-        "/openapi/v3": {"paths": {ROOT.removeprefix("/"): {"serverRelativeURL": f"{_OPENAPI}?hash={len(metrics)}"}}},
-        _OPENAPI: {"openapi": "3.0.0", "info": info, "paths": {}, "components": {}},
+        "/openapi/v3": {"paths": {path: {"serverRelativeURL": url} for path, url in paths.items()}},
     }
+    for group, resources in served.items():
+        found[f"/apis/{group.name}"] = {"kind": "APIGroup", "apiVersion": "v1", **groups[group]}
+        found[group.root] = _resources(group, resources)
+        found[f"/openapi/v3{group.root}"] = {"openapi": "3.0.0", "info": info, "paths": {}, "components": {}}
+    return found
 
 
-def aggregated(metrics: Sequence[str]) -> Document:
+def _group(group: MetricsGroup) -> dict[str, Any]:
+    version = {"groupVersion": group.group_version, "version": group.version}
+    return {"name": group.name, "versions": [version], "preferredVersion": version}
+
+
+def _openapi(group: MetricsGroup, resources: Sequence[str]) -> str:
+    return f"/openapi/v3{group.root}?hash={len(resources)}"
+
+
+def _resources(group: MetricsGroup, names: Sequence[str]) -> Document:
+    listed = [{"name": name, "singularName": "", "namespaced": True, "kind": group.kind, "verbs": ["get"]} for name in names]
+    return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group.group_version, "resources": listed}
+
+
+def aggregated(served: Served) -> Document:
     """The one document that says all of it, for `/apis` and `/api` alike."""
-    kind = {"group": EXTERNAL, "version": VERSION, "kind": _KIND}
-    resources = [
-        {"resource": name, "singularResource": "", "scope": "Namespaced", "responseKind": kind, "verbs": ["get"]}
-        for name in metrics
-    ]
-    versions = [{"version": VERSION, "freshness": "Current", "resources": resources}]
     return {
         "kind": "APIGroupDiscoveryList",
         "apiVersion": "apidiscovery.k8s.io/v2",
         "metadata": {},
-        "items": [{"metadata": {"name": EXTERNAL}, "versions": versions}],
+        "items": [_aggregated(group, names) for group, names in served.items()],
     }
+
+
+def _aggregated(group: MetricsGroup, names: Sequence[str]) -> Document:
+    kind = {"group": group.name, "version": group.version, "kind": group.kind}
+    resources = [
+        {"resource": name, "singularResource": "", "scope": "Namespaced", "responseKind": kind, "verbs": ["get"]}
+        for name in names
+    ]
+    versions = [{"version": group.version, "freshness": "Current", "resources": resources}]
+    return {"metadata": {"name": group.name}, "versions": versions}
 
 
 def wants_aggregated(accept: str) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 
 import structlog
 
@@ -15,7 +16,7 @@ from schemas.units import Seconds
 from streams.clients.kube.json_objects import ObjectStore
 from streams.consumers.metrics_api import front_proxy
 from streams.consumers.metrics_api.api_service import ApiServiceKeeper
-from streams.consumers.metrics_api.external_metrics import MetricsEndpoint
+from streams.consumers.metrics_api.metrics_endpoint import MetricsEndpoint
 from streams.consumers.metrics_api.metrics_view import MetricsView
 from streams.errors import BadInput, EdgeError, Unreachable
 from streams.serving.certificate_keeper import CertificateKeeper
@@ -30,14 +31,14 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class MetricsApiParts:
-    """What it is put together from. `keeper` looks after the certificate; without `registered` nobody is told of it."""
+    """What it is put together from. `keeper` looks after the certificate; the `registered` tell of it, a group each."""
 
     view: MetricsView
     endpoint: MetricsEndpoint
     keeper: CertificateKeeper
     holder: CertificateHolder
     config_maps: ObjectStore
-    registered: ApiServiceKeeper | None
+    registered: Sequence[ApiServiceKeeper]
 
 
 class MetricsApiConsumer:
@@ -93,14 +94,15 @@ class MetricsApiConsumer:
         self._parts.endpoint.trust, self._trusted_at = trust, self._now()
 
     def _register(self) -> None:
-        """Tell the API server of us, once what we show can be shown."""
-        self._attempt("registration", self._ensure)
+        """Tell the API server of us, group by group, once what we show can be shown."""
+        for place, service in enumerate(self._parts.registered):
+            self._attempt(f"registration {place}", partial(self._ensure, service))
+        if not self._parts.registered:
+            self._parts.keeper.trusted()
 
-    def _ensure(self) -> None:
-        parts = self._parts
-        if parts.registered is not None:
-            parts.registered.ensure(parts.keeper.authorities(), self._now())
-        parts.keeper.trusted()
+    def _ensure(self, service: ApiServiceKeeper) -> None:
+        service.ensure(self._parts.keeper.authorities(), self._now())
+        self._parts.keeper.trusted()
 
     def _attempt(self, what: str, action: Callable[[], None]) -> None:
         """What fails is tried again in the next round, and said once."""

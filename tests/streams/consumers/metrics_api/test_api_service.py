@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from streams.consumers.metrics_api.api_service import NAME, ApiServiceKeeper, ServedAt
+from streams.consumers.metrics_api.api_service import ApiServiceKeeper, ServedAt
+from streams.consumers.metrics_api.discovery import CUSTOM, EXTERNAL
 from streams.errors import GiveUp
 from streams.serving import certificates
 from streams.serving.certificates import self_made
@@ -14,6 +15,7 @@ from tests.support.api_objects import ApiObjects
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 ONE, OTHER = (self_made(("metrics",), AT).authorities for _ in range(2))
+NAME = EXTERNAL.api_service
 OURS = ServedAt("ullage", "ullage-metrics-api", 443)
 
 
@@ -77,3 +79,14 @@ def test_of_a_charts_apiservice_only_the_authorities_are_ours_and_none_is_made(o
     assert trusted(objects) == {ONE}
     assert spec(objects)["service"] == service
     assert spec(objects)["groupPriorityMinimum"] == 50
+
+
+def test_custom_metrics_have_an_api_service_of_their_own_beside_another_adapters_external_one(objects: ApiObjects) -> None:
+    ApiServiceKeeper(objects, ServedAt("keda", "keda-metrics", 443)).ensure([OTHER], AT)
+    custom = ServedAt("ullage", "ullage-metrics-api", 443, group=CUSTOM)
+    ApiServiceKeeper(objects, custom).ensure([ONE], AT)
+    found = objects.held["v1beta2.custom.metrics.k8s.io"]["spec"]
+    assert (found["group"], found["version"], found["service"]["name"]) == (
+        "custom.metrics.k8s.io", "v1beta2", "ullage-metrics-api",
+    )  # fmt: skip
+    assert spec(objects)["service"]["name"] == "keda-metrics"

@@ -1,4 +1,4 @@
-"""Questions for external metrics over HTTP, and the answers in the API's words.
+"""Questions for external and custom metrics over HTTP, and the answers in the API's words.
 
 A question that cannot be answered gets a Status with a sentence: 404 when there is nothing to tell, 503 as long as the log was
 not read. An autoscaler that gets no answer does not scale down, and goes on by its other metrics.
@@ -15,7 +15,8 @@ from aiohttp import web
 
 from schemas.policies.selectors import Operator
 from streams.clients.kube import label_selectors
-from streams.consumers.metrics_api import discovery, front_proxy
+from streams.consumers.metrics_api import custom_metrics, discovery, front_proxy
+from streams.consumers.metrics_api.discovery import CUSTOM, EXTERNAL
 from streams.consumers.metrics_api.front_proxy import FrontProxyTrust
 
 
@@ -49,17 +50,21 @@ class MetricsEndpoint:
         now: Callable[[], datetime],
     ) -> None:
         self._answerer, self._watcher, self._not_ready, self._now = answerer, watcher, not_ready, now
-        self._documents = {path: orjson.dumps(found) for path, found in discovery.documents(answerer.metrics).items()}
-        self._aggregated = orjson.dumps(discovery.aggregated(answerer.metrics))
+        asked_of = [f"{resource}/{metric}" for resource in custom_metrics.KINDS for metric in answerer.metrics]
+        served = {EXTERNAL: list(answerer.metrics), CUSTOM: asked_of}
+        self._documents = {path: orjson.dumps(found) for path, found in discovery.documents(served).items()}
+        self._aggregated = orjson.dumps(discovery.aggregated(served))
         self.trust: FrontProxyTrust | None = None
         """Whom to believe. None before that was read: nobody is answered then."""
 
     @property
     def routes(self) -> list[web.RouteDef]:
         """What the server is to serve."""
-        value = f"{discovery.ROOT}/namespaces/{{namespace}}/{{metric}}"
+        external = f"{EXTERNAL.root}/namespaces/{{namespace}}/{{metric}}"
+        custom = f"{CUSTOM.root}/namespaces/{{namespace}}/{{resource}}/{{name}}/{{metric}}"
         alive = [web.get(path, self._alive) for path in ("/healthz", "/livez", "/readyz")]
-        return [*alive, web.get(value, self._value), web.get("/{path:.*}", self._document)]
+        values = [web.get(external, self._value), web.get(custom, self._value)]
+        return [*alive, *values, web.get("/{path:.*}", self._document)]
 
     async def _alive(self, request: web.Request) -> web.Response:
         """For probes, which show no certificate."""
@@ -87,28 +92,31 @@ class MetricsEndpoint:
             return _refusal(HTTPStatus.UNAUTHORIZED, "only the aggregation layer of the API server is answered")
         if reasons := self._not_ready():
             return _refusal(HTTPStatus.SERVICE_UNAVAILABLE, "; ".join(reasons))
+        about, at = request.match_info, self._now()
         try:
-            selector = _labels(request.query.get("labelSelector", ""))
+            labels = _labels(request.query.get("metricLabelSelector" if "resource" in about else "labelSelector", ""))
+            selector = labels
+            if "resource" in about:
+                selector = custom_metrics.selector_of(about["resource"], about["namespace"], about["name"], labels)
         except ValueError as error:
             return _refusal(HTTPStatus.BAD_REQUEST, str(error))
-        at = self._now()
-        value = self._answerer.answer(metric, request.match_info["namespace"], selector, at.timestamp())
+        value = self._answerer.answer(metric, about["namespace"], selector, at.timestamp())
         if isinstance(value, str):
             return _refusal(HTTPStatus.NOT_FOUND, value)
-        item = {
-            "metricName": metric,
-            "metricLabels": selector,
-            "timestamp": f"{at:%Y-%m-%dT%H:%M:%SZ}",
-            "value": _quantity(value),
-        }
-        version = f"{discovery.EXTERNAL}/{discovery.VERSION}"
-        return _json(orjson.dumps({"kind": "ExternalMetricValueList", "apiVersion": version, "metadata": {}, "items": [item]}))
+        if "resource" in about:
+            return _json(orjson.dumps(custom_metrics.value_list(about, labels, _quantity(value), at)))
+        return _json(orjson.dumps(_external(metric, labels, _quantity(value), at)))
 
     def _user(self, request: web.Request) -> str | None:
         if self.trust is None:
             return None
         certificate = None if request.transport is None else request.transport.get_extra_info("peercert")
         return front_proxy.user_of(self.trust, certificate, request.headers)
+
+
+def _external(metric: str, labels: Mapping[str, str], quantity: str, at: datetime) -> dict[str, object]:
+    item = {"metricName": metric, "metricLabels": labels, "timestamp": f"{at:%Y-%m-%dT%H:%M:%SZ}", "value": quantity}
+    return {"kind": EXTERNAL.kind, "apiVersion": EXTERNAL.group_version, "metadata": {}, "items": [item]}
 
 
 def _labels(text: str) -> dict[str, str]:

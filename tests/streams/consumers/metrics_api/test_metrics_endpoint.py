@@ -14,6 +14,7 @@ from tests.support.metrics_api_scene import AT, Asker, MetricsApiScene, ehpa, fo
 
 PREDICTION, CRON = "crane_autoscaling_prediction", "crane_autoscaling_cron"
 ROOT = "/apis/external.metrics.k8s.io/v1beta1"
+CUSTOM_ROOT = "/apis/custom.metrics.k8s.io/v1beta2"
 
 
 @pytest.fixture
@@ -122,17 +123,42 @@ def test_it_says_what_there_is_in_the_old_way_and_in_the_new(asker: Asker) -> No
     names = [CRON, PREDICTION]
     assert [each["name"] for each in asker.ask(ROOT)[1]["resources"]] == names
     assert asker.ask("/apis/external.metrics.k8s.io")[1]["preferredVersion"]["version"] == "v1beta1"
-    assert [each["name"] for each in asker.ask("/apis")[1]["groups"]] == ["external.metrics.k8s.io"]
+    assert [each["name"] for each in asker.ask("/apis")[1]["groups"]] == ["external.metrics.k8s.io", "custom.metrics.k8s.io"]
+    assert f"deployments.apps/{CRON}" in [each["name"] for each in asker.ask(CUSTOM_ROOT)[1]["resources"]]
     new = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"
-    (group,) = asker.ask("/apis", Accept=new)[1]["items"]
-    assert [each["resource"] for each in group["versions"][0]["resources"]] == names
-    (path,) = asker.ask("/openapi/v3")[1]["paths"].values()
-    assert asker.ask(path["serverRelativeURL"])[1]["openapi"] == "3.0.0"
+    external, custom = asker.ask("/apis", Accept=new)[1]["items"]
+    assert [each["resource"] for each in external["versions"][0]["resources"]] == names
+    assert custom["versions"][0]["resources"][0]["responseKind"]["kind"] == "MetricValueList"
+    for path in asker.ask("/openapi/v3")[1]["paths"].values():
+        assert asker.ask(path["serverRelativeURL"])[1]["openapi"] == "3.0.0"
+
+
+def test_the_same_forecast_and_crons_answer_a_question_about_the_object(asker: Asker) -> None:
+    path = f"{CUSTOM_ROOT}/namespaces/shop/deployments.apps/web"
+    code, body = asker.ask(f"{path}/{PREDICTION}?metricLabelSelector=resourceIdentifier%3Dresource.cpu")
+    assert code == 200
+    assert body == {
+        "kind": "MetricValueList",
+        "apiVersion": "custom.metrics.k8s.io/v1beta2",
+        "metadata": {},
+        "items": [
+            {
+                "describedObject": {"kind": "Deployment", "namespace": "shop", "name": "web", "apiVersion": "apps/v1"},
+                "metric": {"name": PREDICTION, "selector": {"matchLabels": {"resourceIdentifier": "resource.cpu"}}},
+                "timestamp": "2026-01-01T00:00:00Z",
+                "value": "5900m",
+            }
+        ],
+    }
+    assert asker.ask(f"{path}/{CRON}")[1]["items"][0]["value"] == "4"
 
 
 @pytest.mark.parametrize(
     ("path", "code", "why"),
     [
+        (f"{CUSTOM_ROOT}/namespaces/shop/pods/web-1/{CRON}", 400, "there are no metrics of 'pods'"),
+        (f"{CUSTOM_ROOT}/namespaces/shop/deployments.apps/other/{CRON}", 404, "no EHPA with crons scales Deployment"),
+        (f"{CUSTOM_ROOT}/namespaces/shop/deployments.apps/web/{PREDICTION}", 404, "does not say 'resourceIdentifier'"),
         ("/apis/custom.metrics.k8s.io/v1beta1", 404, "there is no '/apis/custom.metrics.k8s.io/v1beta1' here"),
         (question("depth", selector()), 404, "there is no external metric 'depth'"),
         (f"{ROOT}/namespaces/shop/{PREDICTION}?labelSelector=a+in+(b,c)", 400, "in another way than by one value"),

@@ -1,0 +1,194 @@
+"""The consumer of autoscalers, killed at every step it takes: the next one ends where an unharmed one does."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import pytest
+
+from agents.logic.replicas import ehpa_objects
+from agents.logic.replicas.generated_objects import LabelPropagation
+from agents.processes.replica_objects import ReplicaObjects
+from schemas.catalogue import Event
+from schemas.decisions.replica_plans import ReplicasPlanned, ScalingMode
+from schemas.names import Workload
+from schemas.outcomes import ActionFinished, ObjectWritten, Result
+from schemas.policies.control import ControlChanged, Mode
+from schemas.policies.ehpa import EhpaChanged
+from schemas.policies.scaling import CronTrigger, ScaleStrategy
+from schemas.policies.vpa import TargetRef
+from streams.codec.event_codec import Codec, tick, tick_number
+from streams.consumers.replicas.autoscaler_consumer import AutoscalerConsumer, AutoscalerOptions
+from streams.consumers.replicas.ehpa_reconciler import EhpaReconciler
+from streams.consumers.replicas.scaler import scaler
+from streams.log_context import LogContext
+from streams.topics import TOPICS, Topics
+from tests.support.replica_scene import DSP, MONDAY, RATE
+from tests.support.scaled_world import DeadlyLog, Killed, KillSwitch, ScaledWorld
+
+T = Topics(partitions=2)
+CODEC = Codec(T)
+ONE = AutoscalerOptions(resync=1e9, preview=1e9, writers=1)
+CART = EhpaChanged(
+    MONDAY,
+    "prod",
+    "shop",
+    "cart",
+    MONDAY,
+    TargetRef("Deployment", "cart", "apps/v1"),
+    max_replicas=20,
+    min_replicas=1,
+    metrics=(RATE,),
+    crons=(CronTrigger("day", "0 8 * * *", "0 20 * * *", 3),),
+    prediction=DSP,
+    uid="u-cart",
+    generation=1,
+)
+
+
+class Site:
+    """A log and a world, and consumers that come and go."""
+
+    def __init__(self) -> None:
+        self.switch = KillSwitch()
+        self.log, self.world = DeadlyLog(), ScaledWorld(self.switch)
+        self.log.switch = KillSwitch()  # what the test itself writes is no step
+        for topic in TOPICS:
+            self.log.create(T.wire(topic.name), T.partitions)
+        self.put("control", "prod", ControlChanged(MONDAY, "prod", Mode.APPLY))
+        self.tick(MONDAY)
+        self.world.has("cart", 2)
+        self.say(CART)
+
+    def put(self, topic: str, key: str, event: Event) -> None:
+        self.log.append(CODEC.encode_for_all(event, topic=topic, key=key, source="/test"))
+
+    def say(self, ehpa: EhpaChanged) -> None:
+        """The EHPA is in the cluster, and the log knows."""
+        manifest = ehpa_objects.manifest_of(ehpa)
+        key = ehpa.namespace, ehpa.name
+        before = self.world.ehpas.held.get(key, {})
+        self.world.ehpas.held[key] = {**before, **manifest}
+        self.put("policies", ehpa.key, ehpa)
+
+    def tick(self, at: datetime) -> None:
+        number = int(at.timestamp() * 1000)
+        names = ("control", "policies", "load-forecasts", "replica-plans", "outcomes", "pod-changes-by-cluster")
+        self.log.append([tick(T.wire(name), partition, number) for name in names for partition in range(2)])
+
+    def consumer(self) -> AutoscalerConsumer:
+        context = LogContext.of(self.log, T, "prod")
+        return AutoscalerConsumer(context, EhpaReconciler(self.world.clients, ReplicaObjects(LabelPropagation())), ONE)
+
+    def run(self, work: Callable[[], object]) -> bool:
+        """Work to the end as a process of its own; False if it was killed."""
+        self.log.switch = self.switch
+        try:
+            work()
+        except Killed:
+            return False
+        finally:
+            self.log.switch = KillSwitch()
+        return True
+
+    def settle(self) -> None:
+        """A consumer until it has nothing more to do."""
+        consumer = self.consumer()
+        for _ in range(4):
+            consumer.poll_once()
+
+    def events(self, topic: str) -> list[Event]:
+        return [
+            CODEC.decode(record)
+            for partition in range(2)
+            for record in self.log.poll({(T.wire(topic), partition): 0}, wait=0.0)
+            if tick_number(record) is None
+        ]
+
+    def objects(self) -> dict[str, object]:
+        """What there is in the end, without what only tells of the way there."""
+        kinds = (self.world.hpas, self.world.tsps, self.world.substitutes)
+        return {f"{kept.kind}/{name}": found["spec"] for kept in kinds for (_, name), found in sorted(kept.held.items())}
+
+
+CHANGES = {
+    "made": CART,
+    "previewed": replace(CART, strategy=ScaleStrategy.PREVIEW, generation=2),
+    "without a forecast": replace(CART, prediction=None, generation=2),
+}
+
+
+def _unharmed(name: str) -> tuple[Site, int]:
+    """The end that is to be reached, and the steps to it."""
+    site = Site()
+    if name != "made":
+        site.settle()
+        site.say(CHANGES[name])
+    site.switch.steps = 0
+    assert site.run(site.settle)
+    return site, site.switch.steps
+
+
+@pytest.mark.parametrize("name", CHANGES)
+@pytest.mark.parametrize("after", [False, True])
+def test_killed_at_any_step_it_ends_where_an_unharmed_one_does(name: str, *, after: bool) -> None:
+    whole, steps = _unharmed(name)
+    assert steps >= 3
+    for number in range(steps):
+        site = Site()
+        if name != "made":
+            site.settle()
+            site.say(CHANGES[name])
+        site.switch.arm(number, after=after)
+        assert not site.run(site.settle)
+        site.switch.disarm()
+        assert site.run(site.settle)
+        assert site.objects() == whole.objects()
+        done = [event for event in site.events("outcomes") if isinstance(event, ObjectWritten) and event.result is Result.DONE]
+        told = {(event.object_kind, event.name, event.id.rpartition("/")[2]) for event in done}
+        accepted = {(each.kind, each.name, each.version) for each in site.world.written}
+        assert told <= accepted, "an outcome says done, and the cluster knows nothing of it"
+
+
+def _plan(at: datetime) -> ReplicasPlanned:
+    workload = Workload("prod", "shop", "Deployment", "cart")
+    return ReplicasPlanned(
+        id=f"forecaster/0/1/replicas/{CART.key}",
+        at=at,
+        expires=at + timedelta(minutes=2),
+        workload=workload,
+        target_ref=TargetRef("Deployment", "cart", "apps/v1"),
+        ehpa=CART.key,
+        uid="u-cart",
+        generation=1,
+        current=2,
+        replicas=7,
+        least=1,
+        most=20,
+        proposals=(),
+        stabilized=None,
+        carried_out_by=ScalingMode.DIRECT,
+        because={},
+    )
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_plan_is_carried_out_once_wherever_the_scaler_is_killed(number: int, *, after: bool) -> None:
+    site = Site()
+    plan = _plan(MONDAY)
+    partition = T.partition_of(plan.workload.key)
+    site.log.append([CODEC.encode(plan, topic="replica-plans", key=plan.workload.key, partition=partition, source="/test")])
+
+    def work() -> None:
+        consumer = scaler(LogContext.of(site.log, T, "prod"), site.world)  # type: ignore[arg-type]  # a client in memory
+        for _ in range(3):
+            consumer.poll_once()
+
+    site.switch.arm(number, after=after)
+    assert not site.run(work)
+    site.switch.disarm()
+    assert site.run(work)
+    assert site.world.sets == [7]
+    outcomes = [event for event in site.events("outcomes") if isinstance(event, ActionFinished)]
+    assert {(event.decision, event.result) for event in outcomes} == {(plan.id, Result.DONE)}
