@@ -120,7 +120,7 @@ METHODS: dict[str, Method] = {
 
 
 def of_statsforecast() -> dict[str, Method]:
-    """Its models that bear a season of 288 values; none where it is not installed."""
+    """Its models that bear a season of 288 values within seconds; none where it is not installed."""
     try:
         models: Any = importlib.import_module("statsforecast.models")
     except ImportError:
@@ -140,8 +140,6 @@ def of_statsforecast() -> dict[str, Method]:
 
     return {
         "MSTL": method(lambda day: models.MSTL(season_length=[day, 7 * day])),
-        "MSTL, days": method(lambda day: models.MSTL(season_length=[day])),
-        "Theta": method(lambda day: models.OptimizedTheta(season_length=day)),
         "SeasonalWindow": method(lambda day: models.SeasonalWindowAverage(season_length=day, window_size=7)),
     }
 

@@ -1,13 +1,15 @@
 """Real loads for backtests of forecasts, from the traces outside the repository, as even bins; NaN where nothing was seen."""
 
+import os
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import duckdb
 import numpy as np
 from numpy.typing import NDArray
 
-from tests.support.real_traces import TRACES
+TRACES = Path(os.environ.get("ULLAGE_SHARED", Path(__file__).parents[3] / "shared")) / "traces"
 
 Floats = NDArray[np.float64]
 STEP = 300

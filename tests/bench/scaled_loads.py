@@ -16,6 +16,7 @@ from agents.logic.forecast.dsp import DspSettings
 from agents.logic.forecast.ensemble import EnsembleSettings
 from agents.logic.forecast.forecast_values import Forecast, NoForecast
 from agents.logic.replicas import hpa_algorithm, replica_proposals
+from agents.logic.replicas.forecaster_settings import ForecasterSettings
 from agents.logic.replicas.hpa_algorithm import HpaBounds, HpaMemory
 from agents.logic.replicas.replica_proposals import MetricError, ReplicaContext
 from tests.bench.load_traces import Floats, LoadTrace
@@ -47,8 +48,11 @@ def by_dsp(series: LoadTrace, place: int) -> Forecast | None:
 
 
 def by_ensemble(series: LoadTrace, place: int) -> Forecast | None:
-    """Ours, with the margin that covers 95 %."""
-    found = ensemble.fit(*known(series, place), EnsembleSettings(step=series.step, horizon=2 * HOUR + series.step))
+    """Ours, with the margin of the settings."""
+    found = ensemble.fit(
+        *known(series, place),
+        EnsembleSettings(step=series.step, horizon=2 * HOUR + series.step, coverage=ForecasterSettings().coverage),
+    )
     return None if isinstance(found, NoForecast) else found.upper
 
 

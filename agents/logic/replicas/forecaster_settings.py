@@ -15,7 +15,7 @@ class ForecasterSettings:
     """A forecast is made anew after this time; upstream takes 12 hours."""
     fits_per_turn: int = 4
     """Forecasts made in one turn of a partition, at most; the others wait for the next turn. One takes about 5 ms."""
-    coverage: Fraction = Fraction(0.95)
+    coverage: Fraction = Fraction(0.9)
     """The margin is such that the load stayed below the forecast for this share of the time."""
     samples_within: Seconds = Seconds(900.0)
     """No forecast for a load of which no value was seen for this long, and no value older than this counts as one of now."""
