@@ -93,11 +93,11 @@ class WorkerObserver:
         stage, partition = owned.task.stage.name, owned.task.partition
         self.metrics.turn_taken(stage, partition, result, seconds=Seconds(seconds), lag=owned.lag)
         self.metrics.ticked(stage, partition)
-        self._silence.heard(owned.task.turn)
+        self._silence.moved_on(owned.task.turn)
         self._update_readiness(owned)
 
     def waiting(self, owned: OwnedPartition) -> None:
-        """A tick came in that completes no turn: another input has none yet. If it stays so, the lag grows.
+        """A tick came in that completes no turn: another input has none yet, and the lag grows; or it is behind the last turn.
 
         Each input's tick but the last is one of these, so it is looked at once in `LOOK_AFTER` seconds.
         """
@@ -105,8 +105,11 @@ class WorkerObserver:
         if now - self._looked.get(task, -LOOK_AFTER) < LOOK_AFTER:
             return
         self._looked[task] = now
-        self.metrics.ticked(*task)
-        self._silence.heard(owned.task.turn)
+        if owned.task.aligner.waits() is None:  # the tick is not later than the last turn
+            self._silence.heard(owned.task.turn - 1)
+        else:
+            self.metrics.ticked(*task)
+            self._silence.moved_on(owned.task.turn)
         self._update_readiness(owned)
 
     def tick_passed_over(self, stage: str, tick: Record) -> None:

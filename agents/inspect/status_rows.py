@@ -32,6 +32,8 @@ _LATE = 2.5
 """Periods of a source after which it counts as silent."""
 _BEHIND_MS = 60_000
 """Event time that a stage may be behind the newest tick."""
+_AHEAD_MS = 60_000
+"""A stage's newest turn may be so far ahead of the newest tick, which was read before it."""
 _TAIL = (16, 256)
 """Records at the end of a changelog among which its newest mark is looked for."""
 _TICKS = 64
@@ -110,8 +112,12 @@ def stages(context: LogContext, listed: Sequence[Stage], worker: str, now: datet
             says = f"no worker of group '{worker}' {which} left a checkpoint; {decided}"
             yield StatusRow("stage", stage.name, "not seen", says, warns=True)
             continue
+        ahead = max(turn for turn in turns if turn is not None) - to_ms(now)
         behind = to_ms(now) - min(turn for turn in turns if turn is not None)
-        if behind <= _BEHIND_MS:
+        if ahead > _AHEAD_MS:
+            says = f"{length(ahead / 1000)} ahead of the clock, and takes no turn before that is over: was a clock's time wrong?"
+            yield StatusRow("stage", stage.name, "waiting", f"{says}; {decided}", warns=True)
+        elif behind <= _BEHIND_MS:
             yield StatusRow("stage", stage.name, "at work", decided)
         else:
             partition = turns.index(min(turn for turn in turns if turn is not None))

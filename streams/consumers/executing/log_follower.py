@@ -12,7 +12,7 @@ from datetime import timedelta
 
 import structlog
 
-from streams.codec.event_codec import tick_number
+from streams.codec.event_codec import latest_tick, tick_number
 from streams.compacted_copy import read_present
 from streams.consumers.executing.cursor import Cursor
 from streams.consumers.executing.tick_silence import TickSilence
@@ -35,7 +35,7 @@ class LogFollower(ABC):
         self._context, self._action, self._reads, self._clock = context, action, reads, clock
         self._next: dict[tuple[str, int], int] = {}
         self._heard, self._fault = clock(), ""
-        self._silence = TickSilence(clock)
+        self._silence, self._tick = TickSilence(clock), -1
         self.caught_up = False
         """Whether everything that was in the log at the start has been read."""
 
@@ -110,8 +110,9 @@ class LogFollower(ABC):
         return count
 
     def _take(self, record: Record) -> None:
-        number = tick_number(record)
-        if number is not None:
-            self._silence.heard(number)
+        tick = latest_tick(record, before=self._tick)
+        if tick is not None:
+            self._tick = tick
+            self._silence.heard(min(tick, tick_number(record) or 0))
         self._apply(record)
         self._next[record.topic, record.partition] = record.offset + 1

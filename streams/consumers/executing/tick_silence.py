@@ -1,7 +1,9 @@
-"""For how long no tick has come in: without ticks there is no time, nothing expires, and nothing new is decided."""
+"""For how long time has stood still: without ticks that move it on nothing expires, and nothing new is decided."""
 
 import time
 from collections.abc import Callable
+
+from schemas import times
 
 LEAST = 20.0
 """Real seconds without a tick in which the clock cannot count as away."""
@@ -10,18 +12,28 @@ _PERIODS = 3
 
 
 class TickSilence:
-    """`clock` counts real seconds. The period is what lies between the last two ticks, so that a slow clock is no silent one."""
+    """`clock` counts real seconds. The period is what lies between two ticks, so that a slow clock is no silent one.
+
+    The shorter of the last two counts: a jump of the time is no period.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._heard: float | None = None
-        self._tick, self._period = -1, 0.0
+        self._tick, self._periods = -1, (0.0, 0.0)
+        self._behind = False
 
     def heard(self, tick: int) -> None:
-        """A tick came in; `tick` is its time in milliseconds."""
-        self._heard = self._clock()
+        """A tick came in; `tick` is its time in milliseconds. One that is not later than all before moves nothing on."""
+        self._behind = self._behind or tick < self._tick
+        if tick > self._tick:
+            self.moved_on(tick)
+
+    def moved_on(self, tick: int) -> None:
+        """Time went on to `tick`, for one reader of several."""
+        self._heard, self._behind = self._clock(), False
         if tick > self._tick >= 0:
-            self._period = (tick - self._tick) / 1000
+            self._periods = self._periods[1], (tick - self._tick) / 1000
         self._tick = max(tick, self._tick)
 
     def reasons(self) -> list[str]:
@@ -29,8 +41,11 @@ class TickSilence:
         if self._heard is None:
             return ["the log has no tick yet: is `ullage source clock` at work?"]
         silent = self._clock() - self._heard
-        if silent <= max(LEAST, _PERIODS * self._period):
+        if silent <= max(LEAST, _PERIODS * min(self._periods)):
             return []
+        if self._behind:
+            last = times.from_ms(self._tick).isoformat()
+            return [f"for {silent:.0f} s no tick was later than {last}, which the log has reached: was a clock's time wrong?"]
         return [f"no tick has come for {silent:.0f} s: is `ullage source clock` at work?"]
 
     def reasons_once_heard(self) -> list[str]:

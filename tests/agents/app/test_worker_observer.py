@@ -181,3 +181,17 @@ def test_a_tick_a_day_ahead_is_nothing_and_is_counted() -> None:
     assert observer.metrics.readiness.reasons() == []
     labels = {**TASK, "topic": host.wires["oom-events"]}
     assert observer.registry.get_sample_value("ullage_ticks_passed_over_total", labels) == 1.0
+
+
+def test_ticks_behind_a_tick_of_the_future_leave_the_worker_unready_and_the_age_of_the_tick_grows() -> None:
+    clock = Clock()
+    host, owned, observer = hosted(clock)
+    for offset, number in enumerate((1_000, 1_500, 3_000_000)):
+        for name in host.wires:
+            ticked(host, owned, name, offset, number)
+    clock.now = 21.0
+    for name in host.wires:
+        ticked(host, owned, name, 3, 22_000)
+    assert observer.not_ready() == [
+        "for 21 s no tick was later than 1970-01-01T00:50:00+00:00, which the log has reached: was a clock's time wrong?"
+    ]

@@ -99,6 +99,15 @@ def test_a_stage_is_at_work_or_waits_for_the_topics_without_ticks(site: Site, ca
     )
 
 
+def test_a_stage_that_is_ahead_of_the_clock_waits_and_says_so(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    site.mark("updater", behind=-86_400)
+    site.mark("recommender", behind=-60)
+    rows = site.rows(capsys)
+    says = "24 h ahead of the clock, and takes no turn before that is over: was a clock's time wrong?; no decision in the last hour"
+    assert rows["stage", "updater"] == ("waiting", says)
+    assert rows["stage", "recommender"] == ("at work", "no decision in the last hour")
+
+
 def test_what_nobody_will_carry_out_is_said_as_what_it_would_be(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
     site.mark("updater", behind=0)
     scene = scene_at_two()
