@@ -41,6 +41,9 @@ from streams.log_range import offset_at
 
 LOOKS = 10
 """How many of the decisions that are followed are looked at in one round; those that have waited longest come first."""
+LONGEST = timedelta(days=7)
+"""How long a plan may be carried out at most; what allowed it is long gone by then."""
+_TOO_LONG = f"it may be carried out until {{}}, which is more than {LONGEST.days} days after it was decided"
 _IDLE = 0.2
 """Seconds between looks at the log."""
 _LOG_AGAIN = 1.0
@@ -289,7 +292,9 @@ class Executor:
 
     def _obstacle(self, pending: PendingDecision, now: datetime) -> HandlerResult | None:
         """Why the decision may not be carried out now, as the outcome that says so; None when it may."""
-        void_after = pending.decision.void_after
+        decision, void_after = pending.decision, pending.decision.void_after
+        if void_after - decision.at > LONGEST:
+            return HandlerResult(Result.REFUSED, _TOO_LONG.format(void_after.isoformat()), OutcomeDetail.INVALID)
         if now > void_after:
             last = f"; the last try: {pending.last_answer}" if pending.last_answer else ""
             reason = f"void since {void_after.isoformat()}, it is {now.isoformat()}{last}"

@@ -1,4 +1,4 @@
-"""Which plans no consumer carries out, whoever wrote them: amounts that no cluster has, or far more than there was.
+"""Which plans no consumer carries out, whoever wrote them: amounts that no cluster has, or far more or less than there was.
 
 A plan is a record in a log, and a log can be written to by mistake. What stands in here holds in each consumer, beside everything
 that stages judge by.
@@ -14,6 +14,10 @@ MOST_FACTOR = 100
 """How many times more than before a container may request at once, ..."""
 LEAST_CORES, LEAST_MEMORY = 0.1, 128 << 20
 """... counted from this much, because a small request may well have been a guess: 10 cores and 12.5 GiB are never too many."""
+MOST_CUT = 1000
+"""How many times less than before a container may request at once."""
+MOST_LIMIT = 10
+"""How many times what the largest node has the limits of a pod may be in all; some beyond it are usual."""
 
 
 def objection(plan: ResizePlanned, largest_node: Amounts | None) -> str | None:
@@ -29,9 +33,13 @@ def _objections(plan: ResizePlanned, largest_node: Amounts | None) -> Iterator[s
         before = plan.expect.get(name, Amounts())
         yield from _leap(f"requests['{name}'].cpu", before.cpu, each.cpu, LEAST_CORES)
         yield from _leap(f"requests['{name}'].memory", before.memory, each.memory, LEAST_MEMORY)
+        yield from _cut(f"requests['{name}'].cpu", before.cpu, each.cpu)
+        yield from _cut(f"requests['{name}'].memory", before.memory, each.memory)
     if largest_node is not None:
-        yield from _beyond("cores", _sum(plan.requests, "cpu"), largest_node.cpu)
-        yield from _beyond("bytes", _sum(plan.requests, "memory"), largest_node.memory)
+        for resource, unit in (("cpu", "cores"), ("memory", "bytes")):
+            largest = getattr(largest_node, resource)
+            yield from _beyond(f"the plan requests {{:g}} {unit}", _sum(plan.requests, resource), largest, 1)
+            yield from _beyond(f"the plan limits the pod to {{:g}} {unit}", _sum(plan.limits, resource), largest, MOST_LIMIT)
 
 
 def _leap(path: str, before: float | None, after: float | None, least: float) -> Iterator[str]:
@@ -40,9 +48,15 @@ def _leap(path: str, before: float | None, after: float | None, least: float) ->
         yield f"{path} is {after:g}, more than {MOST_FACTOR} times what it was ({before or 0:g}, counted as {least:g} at least)"
 
 
-def _beyond(unit: str, asked: float, largest: float | None) -> Iterator[str]:
-    if largest is not None and asked > largest:
-        yield f"the plan requests {asked:g} {unit} in all, and the largest node has {largest:g} for pods"
+def _cut(path: str, before: float | None, after: float | None) -> Iterator[str]:
+    if before is not None and after is not None and after * MOST_CUT < before:
+        yield f"{path} is {after:g}, less than a {MOST_CUT}th of what it was ({before:g})"
+
+
+def _beyond(says: str, asked: float, largest: float | None, times: int) -> Iterator[str]:
+    if largest is not None and asked > largest * times:
+        most = "" if times == 1 else f", of which {times} times as much is the most"
+        yield f"{says.format(asked)} in all, and the largest node has {largest:g} for pods{most}"
 
 
 def _sum(requests: Mapping[str, Amounts], resource: str) -> float:

@@ -103,7 +103,9 @@ def test_a_stage_that_is_ahead_of_the_clock_waits_and_says_so(site: Site, capsys
     site.mark("updater", behind=-86_400)
     site.mark("recommender", behind=-60)
     rows = site.rows(capsys)
-    says = "24 h ahead of the clock, and takes no turn before that is over: was a clock's time wrong?; no decision in the last hour"
+    says = (
+        "24 h ahead of the clock, and takes no turn before that is over: was a clock's time wrong?; no decision in the last hour"
+    )
     assert rows["stage", "updater"] == ("waiting", says)
     assert rows["stage", "recommender"] == ("at work", "no decision in the last hour")
 

@@ -10,6 +10,7 @@ from schemas.facts.nodes import NodeChanged
 from schemas.names import Amounts
 from schemas.outcomes import Result
 from schemas.units import Bytes, Cores
+from streams.consumers.pods import plan_bounds
 from streams.consumers.pods.resizer import resizer
 from streams.log.log_port import NewRecord
 from tests.support.consumer_scene import MIB, SMALL, START, ConsumerScene, resize_of, scene_at_two
@@ -60,6 +61,33 @@ def test_more_than_the_largest_node_has(scene: ConsumerScene) -> None:
         scene.log.append(context.codec.encode_for_all(node, topic="cluster-changes", key="demo", source="/test"))
     reason = carried_out(scene, {"metrics": Amounts(Cores(4.5), Bytes(600 * MIB))})
     assert reason == "the plan requests 4.5 cores in all, and the largest node has 4 for pods"
+
+
+def test_a_cut_to_next_to_nothing(scene: ConsumerScene) -> None:
+    assert (scene.pod().containers[0].requests.cpu, scene.pod().containers[0].requests.memory) == (1.0, 1 << 30)
+    reason = carried_out(scene, {"metrics": Amounts(Cores(0.0), Bytes(0))})
+    assert reason == "requests['metrics'].cpu is 0, less than a 1000th of what it was (1)"
+    assert plan_bounds.objection(
+        replace(resize_of(scene.pod()), requests={"metrics": Amounts(memory=Bytes((1 << 30) // 1000))}), None
+    )
+    assert not plan_bounds.objection(replace(resize_of(scene.pod()), requests={"metrics": Amounts(Cores(0.001))}), None)
+
+
+def test_limits_of_more_than_ten_of_the_largest_node(scene: ConsumerScene) -> None:
+    node = NodeChanged(START + timedelta(hours=2), "demo", "large", Amounts(Cores(4.0), Bytes(8 << 30)))
+    scene.log.append(scene.context.codec.encode_for_all(node, topic="cluster-changes", key="demo", source="/test"))
+    reason = carried_out(scene, dict(SMALL), {"metrics": Amounts(Cores(40.5), Bytes(1 << 30))})
+    assert reason == (
+        "the plan limits the pod to 40.5 cores in all, and the largest node has 4 for pods, of which 10 times as much is the most"
+    )
+
+
+def test_a_plan_that_may_be_carried_out_for_ever(scene: ConsumerScene) -> None:
+    scene.plan(replace(resize_of(scene.pod()), expires=START + timedelta(days=8)))
+    resizer(scene.context, scene.client).poll_once()
+    [outcome] = scene.outcomes()
+    assert (outcome.result, scene.client.acts) == (Result.REFUSED, [])
+    assert outcome.reason.endswith("which is more than 7 days after it was decided")
 
 
 def test_a_record_with_an_endless_number_is_set_aside_and_the_plan_behind_it_is_carried_out(scene: ConsumerScene) -> None:
