@@ -1,11 +1,11 @@
 """Judges what the webhook did to new pods: the patches that the cluster was given against recommendations, outcomes and pauses.
 
-It knows nothing of how the webhook works. A new pod is given what was recommended for its workload before, and nothing under a
+It knows nothing of how the webhook works. A new pod is given what was recommended for its workload last, and nothing under a
 pause; each patch has one outcome that says done, except where the process ended before it could be written; and nothing else is
 called done. Real times are seconds since the epoch, of one machine.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -14,6 +14,8 @@ from tests.torture.judge import Answer, Asked, ConsumerHistory, Pause
 
 GRACE = 1.0
 """Seconds of real time within which the webhook may not have read yet that there is a pause."""
+READ_WITHIN = 60.0
+"""Seconds within which the webhook may not have read a newer recommendation yet; the broker may be away."""
 WRITTEN_WITHIN = 30.0
 """Seconds between a patch and the end of the process that kept its outcome from being written; the log may be away."""
 
@@ -46,13 +48,13 @@ def judge_admission(
     history: ConsumerHistory,
 ) -> tuple[Counter[str], list[str]]:
     """Figures, and sentences about what is wrong. `answers` are the outcomes of each pod, by uid."""
-    known: dict[tuple[str, Asked], float] = {}
-    for one in sorted(recommended, key=lambda one: -one.at):
-        known[one.workload, one.asked] = one.at
+    known: defaultdict[str, list[Recommended]] = defaultdict(list)
+    for one in sorted(recommended, key=lambda one: one.at):
+        known[one.workload].append(one)
     wrong: list[str] = []
     for pod in pods:
         done = [answer for answer in answers.get(pod.uid, ()) if answer.result is Result.DONE]
-        wrong += _wrong_patch(pod, known, history.pauses) if pod.patched else ()
+        wrong += _wrong_patch(pod, known[pod.workload], history.pauses) if pod.patched else ()
         if len(done) > 1:
             wrong.append(f"the patch of {pod.uid[:8]} has {len(done)} outcomes")
         if done and pod.answered and not pod.patched:
@@ -65,8 +67,13 @@ def judge_admission(
     return figures, wrong
 
 
-def _wrong_patch(pod: NewPod, known: Mapping[tuple[str, Asked], float], pauses: Sequence[Pause]) -> Iterator[str]:
-    if known.get((pod.workload, pod.given), pod.at + 1) > pod.at:
+def _wrong_patch(pod: NewPod, known: Sequence[Recommended], pauses: Sequence[Pause]) -> Iterator[str]:
+    """`known`: what was recommended for the pod's workload, in order."""
+    before = [one for one in known if one.at <= pod.at]
+    given = [number for number, one in enumerate(before) if one.asked == pod.given]
+    if not given:
         yield f"{pod.uid[:8]} was given what nobody had recommended"
+    elif len(before) > given[-1] + 1 and before[given[-1] + 1].at < pod.at - READ_WITHIN:
+        yield f"{pod.uid[:8]} was given what had been recommended before something else was"
     if any(pause.begin + GRACE < pod.at <= pause.end for pause in pauses):
         yield f"{pod.uid[:8]} was patched under a pause"

@@ -30,7 +30,7 @@ def verdict(
             case ResizePlanned() | EvictionPlanned() if event.workload.cluster == cluster.name:
                 plans.setdefault(event.id, _plan(event, at))
             case ActionFinished() if event.subject.cluster == cluster.name:
-                answer = Answer(event.decision, event.result, event.reason, at)
+                answer = Answer(event.decision, event.result, event.reason, at, event.at)
                 where = patches.setdefault(event.subject.uid, []) if event.action is Action.PATCH else answers
                 where.append(answer)
             case RequestsRecommended() if event.workload.cluster == cluster.name:
@@ -43,5 +43,5 @@ def verdict(
 
 def _plan(event: ResizePlanned | EvictionPlanned, at: float) -> Plan:
     resize = isinstance(event, ResizePlanned)
-    asked = as_asked(event.requests) if isinstance(event, ResizePlanned) else ()
+    asked = as_asked(event.requests, event.limits) if isinstance(event, ResizePlanned) else ()
     return Plan(event.id, Action.RESIZE if resize else Action.EVICT, event.pod.uid, asked, event.void_after, at)

@@ -2,7 +2,8 @@
 
 It knows nothing of how consumers work. Every act needs a plan of its own that was in the log and had no outcome yet; nothing is
 done under a pause or after a plan has expired; "done" means that the cluster shows it; nothing else may have an act, except where
-the consumer died in between. Real times are seconds since the epoch, of one machine.
+the consumer died in between. What was not done has a reason that is true: time was up, there was a pause, or the pod had changed.
+Real times are seconds since the epoch, of one machine.
 """
 
 from collections import Counter
@@ -18,14 +19,19 @@ PAUSE_GRACE = 1.0
 """Seconds of real time within which one act of each kind may already have been under way when a pause was written."""
 EXPIRY_GRACE = timedelta(seconds=20)
 """Event time that may pass between a consumer's last look at the time and what the cluster calls the time."""
+PAUSE_KNOWN = 40.0
+"""Seconds after the end of a pause for which a consumer may not have read yet that it is over: the broker may be away."""
+CHANGED_SINCE = 600.0
+"""Seconds before a plan in which the pod may have changed without the planner's knowing."""
 DEATH_WITHIN = 5.0
 """Seconds between an act and the kill that kept its outcome from being written."""
 Asked = tuple[tuple[str, Amounts], ...]
 
 
-def as_asked(requests: Mapping[str, Amounts]) -> Asked:
-    """Requests as a cluster shows them: whole millicores and whole bytes."""
-    return tuple((name, settled(amounts)) for name, amounts in sorted(requests.items()))
+def as_asked(requests: Mapping[str, Amounts], limits: Mapping[str, Amounts] | None = None) -> Asked:
+    """Requests and limits as a cluster shows them: whole millicores and whole bytes."""
+    limited = [(f"limits of {name}", amounts) for name, amounts in (limits or {}).items() if amounts != Amounts()]
+    return tuple((name, settled(amounts)) for name, amounts in sorted([*requests.items(), *limited]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +62,13 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An outcome in the log since `at`."""
+    """An outcome in the log since `at`, written at this moment of event time."""
 
     decision: str
     result: Result
     reason: str
     at: float
+    event_time: datetime
 
 
 @dataclass(slots=True)
@@ -102,6 +109,7 @@ def judge(
     for plan, act in carried_out:
         wrong += _forbidden(plan, act, first.get(plan.id), history)
     wrong += [f"{a.decision} is called done, but the cluster does not show it" for a in _undone(plans, answers, acts)]
+    wrong += _made_up({plan.id: plan for plan in plans}, answers, acts, history.pauses)
     ids, counts = {plan.id for plan in plans}, Counter(answer.decision for answer in answers)
     wrong += [f"decision {i} has {n} outcomes" for i, n in counts.items() if n > 1]
     wrong += [f"outcome of unknown decision {i}" for i in counts if i not in ids]
@@ -155,6 +163,23 @@ def _forbidden(plan: Plan, act: Act, answer: Answer | None, history: ConsumerHis
         yield f"{act} was done {(act.event_time - plan.void_after).total_seconds():.0f} s after its plan had expired"
     if answer is not None and not _is_done(answer) and not history.explains(act):
         yield f"{act} was done, but its outcome is '{answer.result.value}': {answer.reason}"
+
+
+def _made_up(plans: Mapping[str, Plan], answers: Sequence[Answer], acts: Sequence[Act], pauses: Sequence[Pause]) -> Iterable[str]:
+    """Reasons for not doing it that are not true."""
+    for answer in answers:
+        plan = plans.get(answer.decision)
+        if plan is None or _is_done(answer):
+            continue
+        says = f"{answer.decision} is called {answer.result.value}: '{answer.reason}', but"
+        if answer.result is Result.EXPIRED:
+            if answer.event_time <= plan.void_after:
+                yield f"{says} it was not void before {plan.void_after}"
+        elif "is paused" in answer.reason:
+            if not any(pause.begin <= answer.at <= pause.end + PAUSE_KNOWN for pause in pauses):
+                yield f"{says} there was no pause"
+        elif not any(act.uid == plan.uid and plan.at - CHANGED_SINCE <= act.at <= answer.at for act in acts):
+            yield f"{says} nobody had changed the pod"
 
 
 def _undone(plans: Sequence[Plan], answers: Sequence[Answer], acts: Sequence[Act]) -> Iterable[Answer]:

@@ -5,7 +5,7 @@ A mutant is made of classes that take the place of the product's in one consumer
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import timedelta
 from typing import Any
 
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned
@@ -20,7 +20,8 @@ from streams.consumers.webhook.review import Review
 from streams.errors import BadRecord
 from streams.log.log_port import Record
 
-LATER = datetime(2999, 1, 1, tzinfo=UTC)
+LATER = timedelta(days=6)
+"""After a decision; a consumer refuses what may be carried out for more than a week."""
 
 
 class ActsTwice(KubernetesClient):
@@ -52,7 +53,11 @@ class NothingExpires(Codec):
 
     def decode(self, record: Record) -> Any:
         event = super().decode(record)
-        return replace(event, expires=LATER, stale_after=None) if isinstance(event, ResizePlanned | EvictionPlanned) else event
+        return (
+            replace(event, expires=event.at + LATER, stale_after=None)
+            if isinstance(event, ResizePlanned | EvictionPlanned)
+            else event
+        )
 
 
 class NothingPauses(Codec):

@@ -116,6 +116,8 @@ class MutantWorld:
             self.at_work = True
             self._begin()
             self._live(rounds, LONG)
+            operator.publish(*policies(NAME, self.now, off=True))
+            self._live(rounds, LONG)
         records = [r for name in cluster_verdict.READ for r in self.log.poll({(self.topics.wire(name), 0): 0}, limit=10**9)]
         figures, wrong = cluster_verdict.verdict(self.cluster, records, Codec(self.topics), self.history)
         return figures + Counter({"take-overs": self.take_overs}), wrong

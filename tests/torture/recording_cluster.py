@@ -35,18 +35,20 @@ class RecordingCluster(SimulatedCluster):
             patch = SimulatedAdmission(answer)(pod)
             asked = {name: merged(amounts, patch.requests.get(name, Amounts())) for name, amounts in pod.asked_requests.items()}
             patched, answered = bool(patch.requests), answers != [None]
-            self.created.append(NewPod(pod.pod.uid, pod.workload.key, as_asked(asked), patched, answered, self.clock()))
+            self.created.append(
+                NewPod(pod.pod.uid, pod.workload.key, as_asked(asked, patch.limits), patched, answered, self.clock())
+            )
             return patch
 
         self.admit = admit
 
     def resize(self, name: PodName, *, requests: Mapping[str, Amounts], limits: Mapping[str, Amounts], version: str = "") -> None:
-        with self._lock:
+        with self.lock:
             super().resize(name, requests=requests, limits=limits, version=version)
-            self._record(Action.RESIZE, name, as_asked(requests))
+            self._record(Action.RESIZE, name, as_asked(requests, limits))
 
     def evict(self, name: PodName) -> None:
-        with self._lock:
+        with self.lock:
             super().evict(name)
             self._record(Action.EVICT, name, ())
 

@@ -16,7 +16,15 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 SMALL, LARGE = (as_asked({"main": Amounts(Cores(cores), Bytes(1 << 20))}) for cores in (0.1, 0.2))
 PLAN = Plan("p1", Action.RESIZE, "u1", SMALL, START + timedelta(seconds=300), 100.0)
 ACT = Act(Action.RESIZE, "u1", SMALL, 101.0, START)
-DONE = Answer("p1", Result.DONE, "accepted", 101.2)
+LATE = START + timedelta(seconds=400)
+
+
+def answer(decision: str, result: Result, reason: str, at: float, event_time: datetime = LATE) -> Answer:
+    """An outcome, written when the plans of these tests are void."""
+    return Answer(decision, result, reason, at, event_time)
+
+
+DONE = answer("p1", Result.DONE, "accepted", 101.2)
 EVICTION = Plan("e1", Action.EVICT, "u1", (), START + timedelta(seconds=300), 110.0)
 EVICTED = Act(Action.EVICT, "u1", (), 111.0, START)
 
@@ -31,9 +39,36 @@ def wrong(
 
 
 def test_a_plan_that_was_carried_out_once_and_is_called_done_is_fine_and_counted() -> None:
-    figures, found = judge([PLAN, EVICTION], [DONE, Answer("e1", Result.DONE, "gone", 112.0)], [ACT, EVICTED], ConsumerHistory())
+    figures, found = judge([PLAN, EVICTION], [DONE, answer("e1", Result.DONE, "gone", 112.0)], [ACT, EVICTED], ConsumerHistory())
     assert found == []
     assert (figures["plans"], figures["acts"], figures["resizes"], figures["evictions"], figures["done"]) == (2, 2, 1, 1, 2)
+
+
+@pytest.mark.parametrize(
+    ("result", "reason", "event_time", "says"),
+    [
+        (Result.EXPIRED, "void since then", START + timedelta(seconds=300), "it was not void before"),
+        (Result.EXPIRED, "void since then", START + timedelta(seconds=301), None),
+        (Result.REFUSED, "cluster 'west' is paused", LATE, "there was no pause"),
+        (Result.REFUSED, "it moved: the pod requests something else", LATE, "nobody had changed the pod"),
+        (Result.FAILED, "the cluster said no", LATE, "nobody had changed the pod"),
+    ],
+)
+def test_a_reason_that_is_made_up_is_found(result: Result, reason: str, event_time: datetime, says: str | None) -> None:
+    wrong([PLAN], [answer("p1", result, reason, 102.0, event_time)], [], says=says)
+
+
+def test_a_reason_that_the_cluster_bears_out_is_fine() -> None:
+    paused = ConsumerHistory(pauses=[Pause(101.0, 103.0)])
+    wrong([PLAN], [answer("p1", Result.REFUSED, "cluster 'west' is paused", 102.0)], [], paused)
+    other = [replace(EVICTION, at=90.0), replace(EVICTED, at=95.0), answer("e1", Result.DONE, "", 96.0)]
+    wrong([PLAN, other[0]], [other[2], answer("p1", Result.REFUSED, "it moved: the pod is gone", 102.0)], [other[1]])
+
+
+def test_limits_are_compared_as_well() -> None:
+    limited = as_asked({"main": Amounts(Cores(0.1), Bytes(1 << 20))}, {"main": Amounts(Cores(1.0))})
+    _, found = judge([PLAN], [DONE], [replace(ACT, asked=limited)], ConsumerHistory())
+    assert any("no plan for it was open" in each for each in found)
 
 
 def test_one_act_too_many_is_found_while_the_plan_is_open_and_after_it() -> None:
@@ -44,17 +79,17 @@ def test_one_act_too_many_is_found_while_the_plan_is_open_and_after_it() -> None
 
 def test_a_second_plan_of_the_same_amounts_allows_a_second_act() -> None:
     again = replace(PLAN, id="p2", at=200.0)
-    wrong([PLAN, again], [DONE, Answer("p2", Result.DONE, "", 202.0)], [ACT, replace(ACT, at=201.0)])
+    wrong([PLAN, again], [DONE, answer("p2", Result.DONE, "", 202.0)], [ACT, replace(ACT, at=201.0)])
 
 
 def test_an_act_belongs_to_the_plan_that_is_called_done_where_an_older_one_for_the_same_is_called_expired() -> None:
     older = replace(PLAN, id="p0", at=50.0, void_after=START - timedelta(seconds=300))
-    wrong([older, PLAN], [Answer("p0", Result.EXPIRED, "void", 101.0), DONE], [ACT])
+    wrong([older, PLAN], [answer("p0", Result.EXPIRED, "void", 101.0), DONE], [ACT])
 
 
 def test_an_act_belongs_to_the_plan_in_force_where_one_that_expired_is_called_done_because_of_it() -> None:
     older = replace(PLAN, id="p0", at=50.0, void_after=START - timedelta(seconds=300))
-    said = Answer("p0", Result.DONE, "the pod has these amounts already", 103.0)
+    said = answer("p0", Result.DONE, "the pod has these amounts already", 103.0)
     wrong([older, PLAN], [DONE, said], [ACT])
     wrong([older], [said], [ACT], says="after its plan had expired")
 
@@ -66,12 +101,12 @@ def test_done_without_the_cluster_showing_it_is_found(acts: list[Act]) -> None:
 
 
 def test_done_without_an_act_of_its_own_is_fine_where_the_pod_asks_for_these_amounts_already() -> None:
-    wrong([PLAN, replace(PLAN, id="p2", at=200.0)], [DONE, Answer("p2", Result.DONE, "already", 202.0)], [ACT])
+    wrong([PLAN, replace(PLAN, id="p2", at=200.0)], [DONE, answer("p2", Result.DONE, "already", 202.0)], [ACT])
 
 
 def test_done_is_found_where_the_amounts_were_changed_to_others_meanwhile() -> None:
     second, third = replace(PLAN, id="p2", asked=LARGE, at=200.0), replace(PLAN, id="p3", at=300.0)
-    answers = [DONE, Answer("p2", Result.DONE, "", 202.0), Answer("p3", Result.DONE, "", 302.0)]
+    answers = [DONE, answer("p2", Result.DONE, "", 202.0), answer("p3", Result.DONE, "", 302.0)]
     wrong([PLAN, second, third], answers, [ACT, replace(ACT, asked=LARGE, at=201.0)], says="p3 is called done")
 
 
@@ -95,12 +130,12 @@ def test_an_act_under_a_pause_is_found_unless_it_may_have_been_under_way(pause: 
 
 def test_only_one_act_of_a_kind_may_have_been_under_way_when_a_pause_came() -> None:
     pause = ConsumerHistory(pauses=[Pause(100.5, 200.0)])
-    eviction = [replace(EVICTION, at=100.0), replace(EVICTED, at=101.1), Answer("e1", Result.DONE, "", 101.3)]
-    second = [replace(PLAN, id="p2", uid="u2"), replace(ACT, uid="u2", at=101.3), Answer("p2", Result.DONE, "", 101.4)]
-    plan, act, answer = eviction
-    wrong([PLAN, plan], [DONE, answer], [ACT, act], pause)
-    plan, act, answer = second
-    wrong([PLAN, plan], [DONE, answer], [ACT, act], pause, says="resize of u2 was done under a pause")
+    eviction = [replace(EVICTION, at=100.0), replace(EVICTED, at=101.1), answer("e1", Result.DONE, "", 101.3)]
+    second = [replace(PLAN, id="p2", uid="u2"), replace(ACT, uid="u2", at=101.3), answer("p2", Result.DONE, "", 101.4)]
+    plan, act, said = eviction
+    wrong([PLAN, plan], [DONE, said], [ACT, act], pause)
+    plan, act, said = second
+    wrong([PLAN, plan], [DONE, said], [ACT, act], pause, says="resize of u2 was done under a pause")
 
 
 @pytest.mark.parametrize("result", [Result.REFUSED, Result.EXPIRED, Result.FAILED])
@@ -117,7 +152,7 @@ def test_an_act_whose_outcome_says_otherwise_is_found_unless_the_consumer_died_i
 def test_outcomes_that_are_missing_or_twice_or_of_nobody_are_found() -> None:
     wrong([PLAN], [], [ACT], says="has no outcome")
     wrong([PLAN], [DONE, replace(DONE, at=101.3)], [ACT], says="has 2 outcomes")
-    wrong([PLAN], [DONE, Answer("p9", Result.EXPIRED, "", 102.0)], [ACT], says="outcome of unknown decision p9")
+    wrong([PLAN], [DONE, answer("p9", Result.EXPIRED, "", 102.0)], [ACT], says="outcome of unknown decision p9")
 
 
 def test_a_run_in_which_too_little_happened_is_not_exact_and_says_so_by_an_exit_code_of_its_own() -> None:
@@ -134,8 +169,8 @@ def test_a_run_in_which_too_little_happened_is_not_exact_and_says_so_by_an_exit_
 
 NEW = NewPod("n1", "west/ns/Deployment/d", SMALL, patched=True, answered=True, at=101.0)
 ADVISED = Recommended("west/ns/Deployment/d", SMALL, 90.0)
-PATCHED = Answer("r1", Result.DONE, "given", 101.2)
-LET_THROUGH = Answer("r1", Result.REFUSED, "is paused", 101.2)
+PATCHED = answer("r1", Result.DONE, "given", 101.2)
+LET_THROUGH = answer("r1", Result.REFUSED, "is paused", 101.2)
 
 
 @pytest.mark.parametrize(

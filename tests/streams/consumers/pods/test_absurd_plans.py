@@ -64,13 +64,12 @@ def test_more_than_the_largest_node_has(scene: ConsumerScene) -> None:
 
 
 def test_a_cut_to_next_to_nothing(scene: ConsumerScene) -> None:
-    assert (scene.pod().containers[0].requests.cpu, scene.pod().containers[0].requests.memory) == (1.0, 1 << 30)
+    plan = resize_of(scene.pod())
+    assert (plan.expect["metrics"].cpu, plan.expect["metrics"].memory) == (1.0, 1 << 30)
+    assert plan_bounds.objection(replace(plan, requests={"metrics": Amounts(memory=Bytes((1 << 30) // 1000))}), None)
+    assert not plan_bounds.objection(replace(plan, requests={"metrics": Amounts(Cores(0.001))}), None)
     reason = carried_out(scene, {"metrics": Amounts(Cores(0.0), Bytes(0))})
     assert reason == "requests['metrics'].cpu is 0, less than a 1000th of what it was (1)"
-    assert plan_bounds.objection(
-        replace(resize_of(scene.pod()), requests={"metrics": Amounts(memory=Bytes((1 << 30) // 1000))}), None
-    )
-    assert not plan_bounds.objection(replace(resize_of(scene.pod()), requests={"metrics": Amounts(Cores(0.001))}), None)
 
 
 def test_limits_of_more_than_ten_of_the_largest_node(scene: ConsumerScene) -> None:
