@@ -96,7 +96,7 @@ def _on_kafka(wanted: DemoOptions, out: Console, folder: Path, brokers: str, sta
 
 def _in_memory(wanted: DemoOptions, out: Console, folder: Path, stack: ExitStack) -> None:
     logging_setup.set_up("demo", stream=stack.enter_context((folder / "demo.log").open("w", encoding="utf-8")))
-    settings = loading.load(flags={name: str(value) for name, value in wanted.day.settings().items()}).settings
+    settings = loading.load(flags=wanted.day.in_one_process()).settings
     log = day_in_memory.new_log(wanted.day)
     trace = wanted.trace
     states = (

@@ -73,6 +73,10 @@ class Day:
         """The part of it that has passed, 0 to 1."""
         return 0.0 if at is None else max(0.0, min(1.0, (at - self.start) / self.length))
 
+    def in_one_process(self) -> dict[str, str]:
+        """The settings for a day in virtual time, as flags: all but the clock's, which it does not need."""
+        return {name: str(value) for name, value in self.settings().items() if not name.startswith("clock.")}
+
     def settings(self) -> dict[str, object]:
         """The settings of every process of the demo, by dotted name."""
         return {

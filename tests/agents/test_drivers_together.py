@@ -6,7 +6,7 @@ import pytest
 
 from agents.backtest import backtest
 from agents.demo import day_in_memory
-from agents.demo.demo_settings import FASTER, Day
+from agents.demo.demo_settings import Day
 from agents.pipeline import stages
 from agents.settings import loading
 from agents.settings.tree import Settings
@@ -28,7 +28,7 @@ DAY = Day(seed=7, seconds=0.001)
 
 @pytest.fixture(scope="module")
 def settings() -> Settings:
-    return loading.load(flags={name: str(value) for name, value in FASTER.items()}).settings
+    return loading.load(flags=DAY.in_one_process()).settings
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from agents.demo import day_in_memory, kept_log
-from agents.demo.demo_settings import FASTER, Day
+from agents.demo.demo_settings import Day
 from agents.settings import loading
 
 
@@ -12,7 +12,7 @@ def keep(folder: Path, hours: float = 1.0) -> Path:
     """The log file; beside it stands `ullage.yaml`, the settings of that hour."""
     day = Day(seed=1, seconds=0.001, length=timedelta(hours=hours), pause=False)
     log = day_in_memory.new_log(day)
-    settings = loading.load(flags={name: str(value) for name, value in FASTER.items()}).settings
+    settings = loading.load(flags=day.in_one_process()).settings
     for _ in day_in_memory.played(day, settings, log):
         pass
     return kept_log.save(log, day.topics, day.settings(), folder).with_name("log.jsonl")

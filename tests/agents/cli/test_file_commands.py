@@ -24,7 +24,7 @@ from streams.topics import Topics
 def played(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, DayState]:
     day = Day(seed=1, seconds=0.001, length=timedelta(hours=2))
     log = day_in_memory.new_log(day)
-    settings = loading.load(flags={name: str(value) for name, value in FASTER.items()}).settings
+    settings = loading.load(flags=day.in_one_process()).settings
     *_, state = day_in_memory.played(day, settings, log)
     return kept_log.save(log, day.topics, day.settings(), tmp_path_factory.mktemp("kept")), state
 
