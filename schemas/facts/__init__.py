@@ -25,7 +25,15 @@ SchedulingFact = (
     | ReplicaControllerChanged
     | ReplicaControllerRemoved
 )
-UpdateFact = HpaTargetChanged | HpaTargetRemoved | ReplicaControllerChanged | ReplicaControllerRemoved | WebhookLeaseSeen
+UpdateFact = (
+    HpaTargetChanged
+    | HpaTargetRemoved
+    | ReplicaControllerChanged
+    | ReplicaControllerRemoved
+    | PodDisruptionBudgetChanged
+    | PodDisruptionBudgetRemoved
+    | WebhookLeaseSeen
+)
 LoadFact = LoadScraped | LoadHistoryRead | LoadQueryFailed
 ReplicaFact = HpaSeen | HpaGone | ScaleSeen
 NodeGroupFact = NodeGroupSeen | NodeGroupGone | NodeInstanceSeen | NodeInstanceGone | ScalingActivityFailed

@@ -23,6 +23,7 @@ class GuardOverrides:
     budget_schedules: str | None = None
     honor_opt_outs: bool | None = None
     honor_hpas: bool | None = None
+    honor_disruption_budgets: bool | None = None
     unchanged_pause: Seconds | None = None
     pod_warm_up: Seconds | None = None
     recommendation_within: Seconds | None = None

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from schemas.catalogue import Event
+from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged, PodDisruptionBudgetRemoved
 from schemas.facts.hpa_targets import HpaTargetChanged, HpaTargetRemoved
 from schemas.facts.nodes import NodeChanged, NodeRemoved
 from schemas.facts.pods import PodChanged, PodDeleted
@@ -27,6 +28,14 @@ from streams import compacted_copy
 from streams.log.log_port import Log, Record
 from streams.log_context import LogContext
 
+_UpdateConstraint = (
+    HpaTargetChanged
+    | HpaTargetRemoved
+    | ReplicaControllerChanged
+    | ReplicaControllerRemoved
+    | PodDisruptionBudgetChanged
+    | PodDisruptionBudgetRemoved
+)
 MOST = 200_000
 """Records of one partition to read back."""
 REPUBLISH_AFTER = timedelta(hours=3)
@@ -50,6 +59,7 @@ class PublishedState:
     predictions: dict[str, TimeSeriesPredictionChanged] = field(default_factory=dict)
     seen_hpas: dict[str, HpaSeen] = field(default_factory=dict)
     hpas: dict[str, HpaTargetChanged] = field(default_factory=dict)
+    budgets: dict[str, PodDisruptionBudgetChanged] = field(default_factory=dict)
     controllers: dict[str, ReplicaControllerChanged] = field(default_factory=dict)
 
     def record_pod(self, fact: PodChanged) -> None:
@@ -112,7 +122,7 @@ def read_all(context: LogContext) -> PublishedState:
 def _apply_pod_record(state: PublishedState, record: Record, context: LogContext) -> None:
     """A record that cannot be read is passed over; the stages set it aside."""
     event = context.codec.decode_or_none(record)
-    if isinstance(event, HpaTargetChanged | HpaTargetRemoved | ReplicaControllerChanged | ReplicaControllerRemoved):
+    if isinstance(event, _UpdateConstraint):
         if event.cluster == context.cluster:
             _apply_for_updates(state, event)
         return
@@ -138,14 +148,16 @@ def _apply_hpa(state: PublishedState, event: HpaSeen | HpaGone) -> None:
         del state.seen_hpas[name]
 
 
-def _apply_for_updates(
-    state: PublishedState, event: HpaTargetChanged | HpaTargetRemoved | ReplicaControllerChanged | ReplicaControllerRemoved
-) -> None:
+def _apply_for_updates(state: PublishedState, event: _UpdateConstraint) -> None:
     match event:
         case HpaTargetChanged():
             state.hpas[f"{event.namespace}/{event.name}"] = event
         case HpaTargetRemoved():
             state.hpas.pop(f"{event.namespace}/{event.name}", None)
+        case PodDisruptionBudgetChanged():
+            state.budgets[f"{event.namespace}/{event.name}"] = event
+        case PodDisruptionBudgetRemoved():
+            state.budgets.pop(f"{event.namespace}/{event.name}", None)
         case ReplicaControllerChanged():
             state.controllers[f"{event.kind}/{event.namespace}/{event.name}"] = event
         case ReplicaControllerRemoved():

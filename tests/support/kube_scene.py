@@ -70,7 +70,7 @@ class KubeScene:
 
     def sync(self, *kinds: str) -> None:
         """All of these are listed; none named means everything."""
-        budgets = ("poddisruptionbudgets",) if self.nodes else ()
+        budgets = ("poddisruptionbudgets",) if self.nodes or self.webhook is not None else ()
         more = () if self.webhook is None else (HPAS.name, "leases")
         self.handle(*(WatchSynced(kind) for kind in kinds or (*CONTROLLERS, *KINDS, *budgets, *more)))
 

@@ -1,10 +1,11 @@
-"""What else the updater goes by beside pods, policies and recommendations: replica counts, HPAs, and the webhook's Lease."""
+"""What else the updater goes by beside pods, policies and recommendations: replicas, HPAs, budgets and the webhook's Lease."""
 
 from dataclasses import dataclass
 
 from agents.engine.tables.chunked_state import StatePart
 from agents.engine.tables.object_table import ObjectTable
 from agents.engine.turn import Event
+from agents.logic.updates.eviction_budgets import EvictionBudgets
 from schemas.facts.hpa_targets import HpaTargetChanged, HpaTargetRemoved
 from schemas.facts.replica_controllers import ReplicaControllerChanged, ReplicaControllerRemoved
 from schemas.facts.webhook_leases import WebhookLeaseSeen
@@ -40,18 +41,23 @@ class UpdateConstraints:
         self.controllers: ObjectTable[ConfiguredReplicas] = ObjectTable("replica-counts", ConfiguredReplicas, 64)
         self.hpas: ObjectTable[HpaRecord] = ObjectTable("hpas", HpaRecord, 64)
         self.webhooks: ObjectTable[WebhookState] = ObjectTable("webhooks", WebhookState, 1)
+        self.budgets = EvictionBudgets()
         self._scaled: dict[str, frozenset[str]] | None = None
 
     def tables(self) -> tuple[StatePart, ...]:
         """All tables."""
-        return (self.controllers, self.hpas, self.webhooks)
+        return (self.controllers, self.hpas, self.webhooks, *self.budgets.tables())
 
     def loaded(self) -> None:
         """A chunk was loaded."""
         self._scaled = None
+        self.budgets.loaded()
 
-    def ingest(self, event: Event) -> bool:
-        """Take a fact in; others are passed over. Whether it may change which pods need a change."""
+    def ingest(self, event: Event) -> None:
+        """Take a fact in; others are passed over.
+
+        None of them can make a pod need a change that needed none: an HPA only takes a resource out of what a pod is judged by.
+        """
         match event:
             case ReplicaControllerChanged():
                 self.controllers.upsert(_controller(event), ConfiguredReplicas(event.replicas))
@@ -66,8 +72,7 @@ class UpdateConstraints:
             case WebhookLeaseSeen():
                 self.webhooks.upsert(event.cluster, WebhookState(event.alive, event.reason))
             case _:
-                pass
-        return isinstance(event, HpaTargetChanged | HpaTargetRemoved)
+                self.budgets.ingest(event)
 
     def scaled_by(self, workload: str) -> frozenset[str]:
         """The resources by which HPAs scale a workload."""

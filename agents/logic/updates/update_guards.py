@@ -1,7 +1,7 @@
 """The guards of the updater: each looks at a pod that should be changed and may say why it is left alone now."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
 from agents.logic.guards import budget, budget_schedules, shared_guards
@@ -10,9 +10,10 @@ from agents.logic.guards.budget_schedules import ScheduledBudget
 from agents.logic.guards.shared_guards import ControlRecord, Objection
 from agents.logic.resources import resource_lists
 from agents.logic.resources.resource_lists import Container
-from agents.logic.updates import disruption
+from agents.logic.updates import disruption, eviction_budgets
 from agents.logic.updates.candidate import Candidate, disrupts, infeasible, keeps_service_class, stuck
 from agents.logic.updates.disruption import ReplicaCounts, ReplicaGroup
+from agents.logic.updates.eviction_budgets import BudgetRecord
 from agents.logic.updates.update_priority import UpdateReason, admitted
 from agents.logic.updates.update_settings import UpdaterProfile, UpdateSettings
 from agents.logic.updates.updater_state import WorkloadEviction
@@ -31,7 +32,8 @@ class ClusterSituation:
     `facts_seen`: the last turn with a fact about a pod of the cluster; `workload` and `namespace`: the candidate's own;
     `planned`: how many plans were made for the cluster in this turn; `rules`: those of the log that the settings come from;
     `evicted`: the last eviction of the workload; `configured`: how many pods it should have, None if nobody said; `webhook_away`:
-    why no webhook is at work, None if one is or nobody looked.
+    why no webhook is at work, None if one is or nobody looked; `disruption_budgets`: those that select the workload's pods, and
+    `evicting`: for how many evictions that each of them selects a plan is open, by its key.
     """
 
     now: int
@@ -47,6 +49,8 @@ class ClusterSituation:
     evicted: WorkloadEviction | None = None
     configured: int | None = None
     webhook_away: str | None = None
+    disruption_budgets: Sequence[BudgetRecord] = ()
+    evicting: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def mode(self) -> Mode:
@@ -222,6 +226,13 @@ def _tolerance(candidate: Candidate, cluster: ClusterSituation) -> str | None:
     return f"{away}; the tolerance is {cluster.settings.eviction_tolerance:g}"
 
 
+def _disruption_budget(candidate: Candidate, cluster: ClusterSituation) -> str | None:
+    if candidate.action is not Action.EVICT or not cluster.settings.honor_disruption_budgets:
+        return None
+    ready = all(container.ready for container in candidate.situation.pod.fact.containers)
+    return eviction_budgets.objection(cluster.disruption_budgets, begun=cluster.evicting, ready=ready)
+
+
 def _group(candidate: Candidate, cluster: ClusterSituation) -> ReplicaGroup | None:
     """The pods of the workload as a group that should be as large as it is. A pod with an open plan counts as begun."""
     count, mode = cluster.workload, candidate.situation.policy.policy.update_mode
@@ -266,6 +277,7 @@ GUARDS: tuple[tuple[str, Guard], ...] = (
     ("cool-down", _cool_down),
     ("replicas", _replicas),
     ("tolerance", _tolerance),
+    ("disruption-budget", _disruption_budget),
     ("schedule", _schedule),
     ("workload-budget", _workload_budget),
     ("budget", _cluster_budget),

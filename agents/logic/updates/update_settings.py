@@ -57,6 +57,8 @@ class UpdateSettings:
     """Pods whose annotations ask cluster-autoscaler or Karpenter not to evict them are not evicted. Not upstream's."""
     honor_hpas: bool = True
     """A resource that a HorizontalPodAutoscaler of the workload scales by is left to it. Not upstream's."""
+    honor_disruption_budgets: bool = True
+    """No eviction is planned that a PodDisruptionBudget would refuse. Not upstream's, which asks and is refused."""
     unchanged_pause: Seconds = Seconds(3600.0)
     """No pod of a workload is evicted for this long after one came back as it was, or as nobody recommended. Not upstream's."""
     rate: int = 100
@@ -142,6 +144,7 @@ def _upstream(settings: UpdateSettings) -> UpdateSettings:
         protected_namespaces="",
         honor_opt_outs=False,
         honor_hpas=False,
+        honor_disruption_budgets=False,
         unchanged_pause=Seconds(0.0),
         rate=1_000_000,
         pod_warm_up=Seconds(0.0),

@@ -4,6 +4,7 @@ Each interval of event time it looks at every pod of a workload that has a polic
 plan. A refusal is decided for a workload and a guard, and not again in each interval. The updater itself touches no pod.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -17,6 +18,7 @@ from agents.logic.guards.shared_guards import Objection
 from agents.logic.stage_rules import StageRules
 from agents.logic.updates import plan_builder
 from agents.logic.updates.candidate import Candidate, PodSituation, PriorityCache, candidate, disrupts, without
+from agents.logic.updates.eviction_budgets import BudgetRecord
 from agents.logic.updates.quiet_workloads import NEVER, QuietWorkloads, calm_until
 from agents.logic.updates.update_guards import ClusterSituation, first_objection
 from agents.logic.updates.update_refusals import IntervalRefusals
@@ -26,6 +28,7 @@ from schemas import times
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned
 from schemas.facts.pods import PodPhase
 from schemas.names import cluster_of
+from schemas.outcomes import Action
 from schemas.policies.vpa import DEFAULT_RECOMMENDER
 
 PROGRAM = 4
@@ -47,7 +50,8 @@ class ClusterCandidates:
     """The pods of a cluster that should be changed, the most urgent first, with what the guards know of it.
 
     `counts` has the pods of each workload, `namespaces` those of each namespace, `evictions` the last eviction of each workload.
-    `configured`: how many pods each workload that has candidates should have.
+    Of the workloads that have candidates: `configured` is how many pods each should have, `disruption_budgets` those that select
+    its pods. `evicting`: the open evictions that each disruption budget selects.
     """
 
     cluster: str
@@ -57,6 +61,8 @@ class ClusterCandidates:
     namespaces: Mapping[str, Headcount]
     evictions: ObjectTable[WorkloadEviction]
     configured: Mapping[str, int]
+    disruption_budgets: Mapping[str, Sequence[BudgetRecord]]
+    evicting: Counter[str]
 
     def judged(self) -> Iterator[tuple[Candidate, ClusterSituation, Objection | None]]:
         """Each pod, what the guards knew of its cluster, and the first objection. A pod without one counts for those after it."""
@@ -71,6 +77,8 @@ class ClusterCandidates:
                 evicted=self.evictions.get(workload),
                 settings=each.situation.settings,
                 configured=self.configured[workload],
+                disruption_budgets=self.disruption_budgets[workload],
+                evicting=self.evicting,
             )
             objection = first_objection(each, situation)
             yield each, situation, objection
@@ -79,6 +87,8 @@ class ClusterCandidates:
                 situation.namespace.acting += 1
                 situation.cluster.acting += 1
                 situation = replace(situation, planned=situation.planned + 1)
+                if each.action is Action.EVICT:
+                    self.evicting.update(budget.key for budget in situation.disruption_budgets)
 
 
 class Updater(PartedState):
@@ -170,16 +180,25 @@ class Updater(PartedState):
             found = [each for workload in loud for each in self._candidates(workload, now, fresh=fresh)]
             if found:
                 counts = {workload: self._count(workload) for workload in names}
-                if not fresh:
-                    self._count_plans(counts, now)
+                evicting = Counter[str]() if fresh else self._count_plans(counts, now)
                 total, namespaces = Headcount(), dict[str, Headcount]()
                 for workload, count in counts.items():
                     total.add(count)
                     namespaces.setdefault(workload.split("/")[1], Headcount()).add(count)
                 found.sort(key=lambda each: each.order)
                 situation = self._situation(taken, cluster, total)
-                configured = {name: self._configured(name, counts[name]) for name in {each.situation.workload for each in found}}
-                yield ClusterCandidates(cluster, situation, found, counts, namespaces, self.clusters.evictions, configured)
+                concerned = {each.situation.workload for each in found}
+                yield ClusterCandidates(
+                    cluster,
+                    situation,
+                    found,
+                    counts,
+                    namespaces,
+                    self.clusters.evictions,
+                    {name: self._configured(name, counts[name]) for name in concerned},
+                    {name: self.clusters.constraints.budgets.of(name) for name in concerned},
+                    evicting,
+                )
 
     def _situation(self, taken: TurnsTaken, cluster: str, total: Headcount) -> ClusterSituation:
         """What the guards know of a cluster besides the pod."""
@@ -256,16 +275,20 @@ class Updater(PartedState):
             self._quiet.count(workload, count)
         return count
 
-    def _count_plans(self, counts: Mapping[str, Headcount], now: int) -> None:
-        """Count the running pods with an open plan that stops a container.
+    def _count_plans(self, counts: Mapping[str, Headcount], now: int) -> Counter[str]:
+        """Count the running pods with an open plan that stops a container; the evictions to come, by disruption budget.
 
         As upstream has it, a resize that stops none counts only in the interval in which it is planned: however long the kubelet
         defers it, its pod serves, and others need not wait.
         """
+        evicting = Counter[str]()
         for uid, history in self.clusters.histories.items():
             pod = self.clusters.pods.get(uid) if history.disrupts(now) else None
             if pod is not None and pod.fact.phase is PodPhase.RUNNING and pod.fact.workload.key in counts:
                 counts[pod.fact.workload.key].acting += 1
+                if history.to_evict:
+                    evicting.update(budget.key for budget in self.clusters.constraints.budgets.of(pod.fact.workload.key))
+        return evicting
 
     def _remember(self, planned: Candidate, plan: ResizePlanned | EvictionPlanned) -> None:
         situation = planned.situation

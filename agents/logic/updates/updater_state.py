@@ -109,6 +109,11 @@ class PodHistory:
         """Whether a plan for the pod may still be carried out, or was carried out and the pod is on its way out."""
         return self.plan is not None and now <= self.plan.expires
 
+    @property
+    def to_evict(self) -> bool:
+        """Whether the last plan is an eviction that the cluster has not accepted yet."""
+        return self.plan is not None and self.plan.action is Action.EVICT and not self.plan.done
+
     def disrupts(self, now: int) -> bool:
         """Whether such a plan stops a container of the pod."""
         return self.plan is not None and self.plan.disrupts and now <= self.plan.expires
@@ -134,7 +139,7 @@ class LastPodFact:
 
 @dataclass(slots=True)
 class ChangedWorkloads:
-    """The workloads of which something changed since somebody asked: `keys`, or `all` by a policy that names many, or an HPA."""
+    """The workloads of which something changed since somebody asked: `keys`, or `all` by a policy that names many."""
 
     keys: set[str] = field(default_factory=set)
     all: bool = True
@@ -243,8 +248,7 @@ class UpdaterState:
         elif isinstance(event, PodDeleted):
             self._remove_pod(event.pod.uid)
         else:
-            if self.constraints.ingest(event):
-                self.changed.all = True
+            self.constraints.ingest(event)
             return
         self.facts.upsert(event.workload.cluster, LastPodFact(now))
 
@@ -254,6 +258,7 @@ class UpdaterState:
             self._judge_replacement(event, now)
         pod = PodRecord(replace(event, labels={}), place)
         self._remove_from_index(uid)  # the source may have found a better owner since
+        self.constraints.budgets.note_labels(event.workload.key, event.labels)
         self.pods_of.setdefault(event.workload.key, {})[uid] = pod
         self.changed.keys.add(event.workload.key)
         self.pods.upsert(uid, pod)
@@ -292,6 +297,7 @@ class UpdaterState:
             del pods[uid]
             if not pods:
                 del by_workload[known.fact.workload.key]
+                self.constraints.budgets.forget(known.fact.workload.key)
 
     def recommendation(self, workload: str) -> NewestRecommendation | None:
         """The newest recommendation of a workload."""

@@ -7,7 +7,7 @@ slept meanwhile has none any more. A crash between act and outcome is harmless: 
 decided, and says so. That holds for a decision that may no longer be carried out, too: if this process or one before it may have
 acted on it, the world is asked before the outcome says that nothing was done. What takes
 several steps is taken back, if the handler knows how, before the outcome says that it did not work. What the cluster accepted
-and is not done with yet is followed, also beyond the plan's end and under a pause, for `FOLLOWED` at the most. Following holds
+and is not done with yet is followed, also beyond the plan's end and under a pause, for a bounded time. Following holds
 nothing up: what is to be begun comes first, and in one round at most `LOOKS` of those are looked at that are followed. Of several
 decisions about one subject a later one is not begun before the earlier has its outcome, which it might undo.
 The executor decides nothing; what to do is the handler's business.

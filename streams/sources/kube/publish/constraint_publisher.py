@@ -1,19 +1,21 @@
-"""What else holds updates of pods back, published as it changes: replica counts, HPAs, and whether a webhook is at work."""
+"""What else holds updates of pods back, published as it changes: replica counts, HPAs, disruption budgets, a webhook's Lease."""
 
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged, PodDisruptionBudgetRemoved
 from schemas.facts.hpa_targets import HpaTargetChanged, HpaTargetRemoved
 from schemas.facts.replica_controllers import ReplicaControllerChanged, ReplicaControllerRemoved
 from schemas.facts.webhook_leases import WebhookLeaseSeen
 from streams.clients.kube.autoscaler_specs import HpaObject
+from streams.clients.kube.scheduling_objects import DisruptionBudgetObject
 from streams.clients.kube.watched_objects import ControllerObject, KubeObject, LeaseObject, ReplicationControllerObject
 from streams.publishing.published_state import REPUBLISH_AFTER, PublishedState
 from streams.sources.kube.publish import scheduling_facts
 from streams.sources.kube.publish.fact_changes import PublishedFacts
 from streams.sources.kube.publish.publisher import Publisher
 from streams.sources.kube.watch.notifications import ObjectGone
-from streams.sources.kube.watch.watched_resources import HPAS
+from streams.sources.kube.watch.watched_resources import BUDGETS, HPAS
 
 ALIVE = timedelta(seconds=60)
 """After so long without a renewal the webhook counts as away, as upstream's updater has it."""
@@ -35,6 +37,9 @@ class UpdateConstraintPublisher:
         self._hpas: PublishedFacts[HpaTargetChanged] = PublishedFacts(
             publish, lambda one: publish(HpaTargetRemoved(self._at, one.cluster, one.namespace, one.name))
         )
+        self._budgets: PublishedFacts[PodDisruptionBudgetChanged] = PublishedFacts(
+            publish, lambda one: publish(PodDisruptionBudgetRemoved(self._at, one.cluster, one.namespace, one.name))
+        )
         self._renewed: datetime | None = None
         """When the Lease was last seen to be renewed, in event time."""
         self._renew_time: datetime | None = None
@@ -46,6 +51,7 @@ class UpdateConstraintPublisher:
         self._at, self._told = at, None
         self._controllers.restore(published.controllers)
         self._hpas.restore(published.hpas)
+        self._budgets.restore(published.budgets)
 
     def upsert(self, controller: str, found: KubeObject, at: datetime) -> None:
         """An object exists; `controller` is its kind if it is one. What is of no concern here is passed over."""
@@ -53,6 +59,9 @@ class UpdateConstraintPublisher:
         match found:
             case HpaObject():
                 self._hpa(found, at)
+            case DisruptionBudgetObject():
+                name = f"{found.metadata.namespace}/{found.metadata.name}"
+                self._budgets.upsert(name, scheduling_facts.budget(found, self._cluster, at))
             case LeaseObject():
                 self._lease_seen(found, at)
             case ControllerObject() | ReplicationControllerObject() if controller in _OWNERS:
@@ -67,6 +76,8 @@ class UpdateConstraintPublisher:
             self._renewed = self._renew_time = None
         elif gone.kind == HPAS.name:
             self._hpas.remove(f"{gone.namespace}/{gone.name}")
+        elif gone.kind == BUDGETS.name:
+            self._budgets.remove(f"{gone.namespace}/{gone.name}")
         elif controller:
             self._controllers.remove(f"{controller}/{gone.namespace}/{gone.name}")
 
@@ -95,6 +106,8 @@ class UpdateConstraintPublisher:
             self._listed = True
         elif kind == HPAS.name:
             self._hpas.mark_synced()
+        elif kind == BUDGETS.name:
+            self._budgets.mark_synced()
         elif controllers:
             self._controllers.mark_synced()
 
@@ -113,6 +126,7 @@ class UpdateConstraintPublisher:
         self._at = at
         self._controllers.republish(at, older)
         self._hpas.republish(at, older)
+        self._budgets.republish(at, older)
 
     def _lease_now(self, at: datetime) -> WebhookLeaseSeen:
         seen = WebhookLeaseSeen(at, self._cluster, self._lease, alive=True)

@@ -107,10 +107,11 @@ def watches(
     updates of pods go by.
     """
     scaling = (EHPAS, TSPS) if replicas else ()
-    scoped = (*_IN_NAMESPACES, *scaling, *((HPAS,) if replicas or webhook is not None else ()))
+    updating = () if webhook is None else (BUDGETS,)
+    scoped = (*_IN_NAMESPACES, *scaling, *((HPAS,) if replicas or webhook is not None else ()), *updating)
     more = () if webhook is None else (webhook.watch,)
     if nodes:
-        seen = [_DETAILED.get(each.name, each) for each in (*scoped, BUDGETS, NODES)]
+        seen = [_DETAILED.get(each.name, each) for each in dict.fromkeys((*scoped, BUDGETS, NODES))]
         return (*(ResourceWatch(each.name, each) for each in seen), *more)
     found = [ResourceWatch(each.name, each) for each in scoped]
     if namespaces:

@@ -433,6 +433,19 @@ def test_guard_rate() -> None:
     assert "rate" in {d.guard for d in decided if isinstance(d, UpdateRefused)}
 
 
+@pytest.mark.parametrize("restarts", [(), ("cpu",)], ids=["no restart", "a restart"])
+def test_a_resize_that_the_kubelet_defers_holds_nobody_else_back_unless_it_stops_a_container(restarts: tuple[str, ...]) -> None:
+    app = ContainerSeen("app", Amounts(1.0, GIB), Amounts(2.0, 2 * GIB), restarts_on=restarts)
+    pods = [pod(name, START, containers=(app,)) for name in "abcde"]
+    stage = open_stage(*pods, control=apply(budget=0.2), expires=3600.0)
+    planned = [each.pod.name for each in at_once(stage) if isinstance(each, ResizePlanned)]
+    assert planned == ["a"]  # one of five in an interval
+    deferred = replace(pods[0], resize=ResizeState.DEFERRED)
+    later = look(stage, LATER + MINUTE, pod_changes_by_cluster=[deferred])
+    planned = [each.pod.name for each in later if isinstance(each, ResizePlanned)]
+    assert planned == ([] if restarts else ["b"])
+
+
 def test_a_refusal_is_said_once_until_its_guard_changes() -> None:
     stage = open_stage(control=apply(paused=True))
     assert only_guard(at_once(stage)) == "paused"

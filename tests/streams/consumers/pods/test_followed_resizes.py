@@ -13,6 +13,7 @@ from schemas.outcomes import OutcomeDetail, Result
 from schemas.units import Bytes, Cores
 from streams.clients.cluster_port import Pod, PodUsage
 from streams.clients.kube.pod_objects import PodObject, read_pod
+from streams.consumers.executing.executor import LOOKS
 from streams.consumers.executing.handler import FOLLOWED
 from streams.consumers.pods.resizer import resizer
 from streams.errors import GiveUp
@@ -99,6 +100,54 @@ def test_a_pod_that_was_moved_on_by_somebody_else_meanwhile_is_no_longer_followe
     scene.settle()
     assert consumer.poll_once() == 1
     assert ended(scene) == [(Result.REFUSED, OutcomeDetail.MOVED)]
+
+
+class LookedAt(ReportingClient):
+    """Remembers the pods that were asked for."""
+
+    def __init__(self, scene: ConsumerScene) -> None:
+        super().__init__(scene.cluster)
+        self.asked: list[str] = []
+
+    def pod(self, namespace: str, name: str) -> Pod | None:
+        self.asked.append(name)
+        return super().pod(namespace, name)
+
+
+def test_many_deferred_resizes_hold_up_no_new_one_and_cost_a_bounded_number_of_looks(scene: ConsumerScene) -> None:
+    client = LookedAt(scene)
+    client.state = ResizeState.DEFERRED
+    consumer, pods = resizer(scene.context, client), scene.client.pods()
+    for number, pod in enumerate(pods[:-1]):
+        amounts = {c.name: Amounts(cpu=Cores(0.3)) for c in pod.containers}
+        scene.plan(replace(resize_of(pod, f"updater/0/1/resize/{number}"), requests=amounts))
+    consumer.poll_once()
+    assert len(client.acts) == len(pods) - 1 > 3 * LOOKS
+    newest = replace(resize_of(pods[-1], "updater/0/1/resize/new"), requests={c.name: Amounts() for c in pods[-1].containers})
+    scene.plan(newest)
+    scene.tick(START + timedelta(hours=2, seconds=4))
+    client.asked.clear()
+    consumer.poll_once()
+    assert client.asked[0] == pods[-1].pod.name
+    assert len(client.asked) == 1 + LOOKS
+    for _ in range(len(pods) // LOOKS):
+        consumer.poll_once()
+    assert set(client.asked) == {pod.pod.name for pod in pods}
+
+
+def test_what_is_deferred_for_long_is_looked_at_less_and_less_often(scene: ConsumerScene) -> None:
+    client = LookedAt(scene)
+    client.state = ResizeState.DEFERRED
+    consumer = resizer(scene.context, client)
+    scene.plan(resize_of(scene.pod()))
+    looks = []
+    for second in range(0, 600, 2):
+        client.asked.clear()
+        scene.tick(START + timedelta(hours=2, seconds=second))
+        consumer.poll_once()
+        looks.append(len(client.asked))
+    assert sum(looks[:15]) > 10  # each two seconds of the first thirty
+    assert sum(looks[-30:]) <= 2  # of the last minute: after nine minutes each 54 seconds
 
 
 def limited(scene: ConsumerScene, memory: int) -> Pod:

@@ -1,4 +1,4 @@
-"""What else updates of pods go by, as the kube source tells it: replica counts, HPAs, and the webhook's Lease."""
+"""What else updates of pods go by, as the kube source tells it: replica counts, HPAs, disruption budgets, the webhook's Lease."""
 
 from datetime import timedelta
 from typing import Any
@@ -6,16 +6,19 @@ from typing import Any
 import msgspec
 import pytest
 
+from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged, PodDisruptionBudgetRemoved
 from schemas.facts.hpa_targets import HpaTargetChanged, HpaTargetRemoved
 from schemas.facts.replica_controllers import ReplicaControllerChanged, ReplicaControllerRemoved
 from schemas.facts.webhook_leases import WebhookLeaseSeen
 from streams.clients.kube.autoscaler_specs import HpaObject
+from streams.clients.kube.scheduling_objects import DisruptionBudgetObject
 from streams.clients.kube.watched_objects import ControllerObject, LeaseObject
 from streams.sources.kube.watch.watched_resources import WebhookLease, watches
 from tests.support.kube_scene import KubeScene
 
 LEASE = WebhookLease("ullage", "ullage-webhook")
 FACTS = (HpaTargetChanged, HpaTargetRemoved, ReplicaControllerChanged, ReplicaControllerRemoved, WebhookLeaseSeen)
+BUDGET = (PodDisruptionBudgetChanged, PodDisruptionBudgetRemoved)
 
 
 @pytest.fixture
@@ -34,6 +37,15 @@ def replica_set(name: str, replicas: int | None) -> ControllerObject:
 def hpa(name: str, metrics: list[Any] | None) -> HpaObject:
     spec = {"scaleTargetRef": {"kind": "Deployment", "name": "cart"}, "metrics": metrics}
     return msgspec.convert({"metadata": {"name": name, "namespace": "shop"}, "spec": spec}, HpaObject)
+
+
+def budget(name: str, allowed: int) -> DisruptionBudgetObject:
+    body = {
+        "metadata": {"name": name, "namespace": "shop"},
+        "spec": {"selector": {"matchLabels": {"app": "cart"}}},
+        "status": {"disruptionsAllowed": allowed, "currentHealthy": 3, "desiredHealthy": 3 - allowed, "expectedPods": 3},
+    }
+    return msgspec.convert(body, DisruptionBudgetObject)
 
 
 def lease(second: int) -> LeaseObject:
@@ -73,6 +85,19 @@ def test_an_hpa_is_told_with_the_resources_it_scales_by(scene: KubeScene, metric
     scene.see("horizontalpodautoscalers", hpa("cart", metrics))
     [seen] = told(scene)
     assert (seen.workload, seen.resources) == ("real/shop/Deployment/cart", resources)
+
+
+def test_a_disruption_budget_is_told_as_often_as_it_changes_and_withdrawn_when_it_is_gone(scene: KubeScene) -> None:
+    scene.see("poddisruptionbudgets", budget("cart", 1), budget("cart", 1), budget("cart", 0), budget("old", 1))
+    assert [(each.name, each.allowed, each.selector.labels) for each in told(scene, BUDGET)] == [
+        ("cart", 1, {"app": "cart"}),
+        ("cart", 0, {"app": "cart"}),
+        ("old", 1, {"app": "cart"}),
+    ]
+    scene.lose("poddisruptionbudgets", budget("cart", 0))
+    scene.restart()
+    scene.sync()
+    assert [(type(each), each.name) for each in told(scene, BUDGET)[3:]] == [(BUDGET[1], "cart"), (BUDGET[1], "old")]
 
 
 def test_after_a_restart_only_what_changed_is_told_and_what_is_gone(scene: KubeScene) -> None:
