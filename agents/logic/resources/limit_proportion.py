@@ -4,6 +4,8 @@ In whole millicores and bytes with integers of any size, as upstream computes (p
 A result that does not fit 64 bits becomes the largest that does, and a note says so.
 """
 
+from functools import lru_cache
+
 from agents.logic.resources import resource_lists
 from agents.logic.resources.resource_lists import CPU, MEMORY, Resources, at
 from schemas import exact_quantity
@@ -15,8 +17,12 @@ class UnscalableError(ArithmeticError):
     """Amounts that cannot be brought into proportion. The message is a sentence that names the amounts."""
 
 
+@lru_cache(maxsize=4096)
 def limit_amounts(requests: Amounts, limits: Amounts, recommended: Amounts) -> Amounts:
-    """The limits that go with recommended requests, for amounts of events; None where there was no limit."""
+    """The limits that go with recommended requests, for amounts of events; None where there was no limit.
+
+    Remembered, because the pods of a workload are alike.
+    """
     limit, request, wanted = (resource_lists.of_amounts(each) for each in (limits, requests, recommended))
     found = {resource: _proportional_of(resource, limit, request, wanted) for resource in (CPU, MEMORY)}
     return resource_lists.to_amounts({resource: amount for resource, amount in found.items() if amount is not None})

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any
 
 from agents.logic.guards import budget_schedules
@@ -98,13 +99,8 @@ class UpdateSettings:
     @property
     def disruption(self) -> DisruptionRules:
         """The settings that upstream's arithmetic of replica groups needs."""
-        return DisruptionRules(
-            self.min_replicas,
-            self.eviction_tolerance,
-            self.in_place_skips_disruption,
-            timedelta(seconds=self.resize_deferred),
-            timedelta(seconds=self.resize_in_progress),
-        )
+        tolerance, skips = self.eviction_tolerance, self.in_place_skips_disruption
+        return _disruption(self.min_replicas, tolerance, skips, self.resize_deferred, self.resize_in_progress)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +129,14 @@ class SettingsCache:
 
 
 _REMEMBERED = 1000
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _disruption(
+    least: int, tolerance: Fraction, skips: bool, deferred: Seconds, in_progress: Seconds
+) -> DisruptionRules:  # a setting
+    """Asked for each pod several times."""
+    return DisruptionRules(least, tolerance, skips, timedelta(seconds=deferred), timedelta(seconds=in_progress))
 
 
 def _upstream(settings: UpdateSettings) -> UpdateSettings:

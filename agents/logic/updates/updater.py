@@ -66,20 +66,11 @@ class ClusterCandidates:
 
     def judged(self) -> Iterator[tuple[Candidate, ClusterSituation, Objection | None]]:
         """Each pod, what the guards knew of its cluster, and the first objection. A pod without one counts for those after it."""
-        situation = self.situation
+        situation, before = self.situation, ""
         for each in self.pods:
             workload = each.situation.workload
-            namespace = self.namespaces[workload.split("/")[1]]
-            situation = replace(
-                situation,
-                workload=self.counts[workload],
-                namespace=namespace,
-                evicted=self.evictions.get(workload),
-                settings=each.situation.settings,
-                configured=self.configured[workload],
-                disruption_budgets=self.disruption_budgets[workload],
-                evicting=self.evicting,
-            )
+            if workload != before:  # pods of one workload mostly come one after the other
+                situation, before = self._situation_of(each, situation), workload
             objection = first_objection(each, situation)
             yield each, situation, objection
             if objection is None:
@@ -89,6 +80,20 @@ class ClusterCandidates:
                 situation = replace(situation, planned=situation.planned + 1)
                 if each.action is Action.EVICT:
                     self.evicting.update(budget.key for budget in situation.disruption_budgets)
+
+    def _situation_of(self, pod: Candidate, situation: ClusterSituation) -> ClusterSituation:
+        """The same situation for the pods of another workload."""
+        workload = pod.situation.workload
+        return replace(
+            situation,
+            workload=self.counts[workload],
+            namespace=self.namespaces[workload.split("/")[1]],
+            evicted=self.evictions.get(workload),
+            settings=pod.situation.settings,
+            configured=self.configured[workload],
+            disruption_budgets=self.disruption_budgets[workload],
+            evicting=self.evicting,
+        )
 
 
 class Updater(PartedState):
