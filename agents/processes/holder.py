@@ -1,8 +1,14 @@
-"""The Lease by which one of several instances of a process is at work, by the settings."""
+"""The Lease by which one of several instances of a process is at work, by the settings.
+
+A source that looks at the world now and then takes its turns by `Turns`: the instance that holds the Lease is at work, and one
+that loses it ends, because what it remembers of the log is of no more use; started again, it stands by.
+"""
 
 import os
 import socket
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from agents.settings import cluster_factory
 from agents.settings.tree import Settings
@@ -10,6 +16,7 @@ from schemas.units import Seconds
 from streams.clients.kube.api import Api
 from streams.clients.kube.leases import leases
 from streams.consumers.executing.holder_lease import HolderLease
+from streams.sources.kube.watch_threads import LeaseLost
 
 _TIMEOUT = Seconds(2.0)
 """Seconds to wait for an answer about a Lease; longer than that would cost the Lease itself."""
@@ -23,3 +30,32 @@ def holder_lease(process: str, settings: Settings) -> HolderLease | None:
     api = Api(cluster_factory.connection(settings.cluster), timeout=_TIMEOUT)
     identity = f"{socket.gethostname()[:40]}-{os.getpid()}-{uuid.uuid4().hex[:6]}"
     return HolderLease(leases(api, namespace), f"ullage-{process}", identity)
+
+
+class Turns:
+    """The turns of one instance of the source `name`; without a Lease it is always at work."""
+
+    def __init__(self, name: str, lease: HolderLease | None) -> None:
+        self._name, self._lease, self._worked = name, lease, False
+
+    @property
+    def stands_by(self) -> bool:
+        """Whether another instance was seen to hold the Lease."""
+        return self._lease is not None and self._lease.elsewhere
+
+    def at_work(self) -> bool:
+        """Whether it is this instance's turn. Raises LeaseLost when it was, and is no longer."""
+        held = self._lease is None or self._lease.held
+        if self._worked and not held:
+            raise LeaseLost(f"another instance holds the Lease of the {self._name} source now, so this one ends")
+        self._worked = held
+        return held
+
+    @contextmanager
+    def taken(self) -> Iterator[None]:
+        """Keep the Lease while the block runs, then give it back."""
+        if self._lease is None:
+            yield
+        else:
+            with self._lease.renewed(self._name):
+                yield

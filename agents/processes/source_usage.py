@@ -1,10 +1,14 @@
-"""Runs `ullage source usage`, on an interval until stopped, and `ullage source history`, once."""
+"""Runs `ullage source usage`, on an interval until stopped, and `ullage source history`, once.
+
+Of several instances of the first, the one that holds the Lease is at work.
+"""
 
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 
+from agents.processes.holder import Turns, holder_lease
 from agents.processes.output import note
 from agents.processes.process_telemetry import telemetry_for
 from agents.processes.signals import until_stopped
@@ -27,6 +31,8 @@ from streams.sources.usage.readings import Readings
 from streams.sources.usage.usage_source import NAME, UsageOptions, UsageSource
 
 _NAMES = {"prometheus": "Prometheus", "metrics-api": "the metrics API"}
+_STANDBY = 1.0
+"""Seconds between two looks at whether another instance is still at work."""
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
@@ -35,18 +41,27 @@ def usage(settings: Settings) -> None:
     topics, ours = log_factory.topics(settings), settings.usage
     read, where = _reader(settings)
     options = UsageOptions(Seconds(ours.interval_seconds), ours.missing_is_zero)
-    server = Sight(_NAMES[ours.reads], not_yet=f"{where} was not asked for usage yet")
-    with until_stopped(), telemetry_for("usage", settings, server.reasons) as telemetry, log_factory.log(settings) as log:
+    server, turns = (
+        Sight(_NAMES[ours.reads], not_yet=f"{where} was not asked for usage yet"),
+        Turns(NAME, holder_lease("source-usage", settings)),
+    )
+
+    def reasons() -> Sequence[str]:
+        return [] if turns.stands_by else server.reasons()
+
+    with until_stopped(), telemetry_for("usage", settings, reasons) as telemetry, log_factory.log(settings) as log, turns.taken():
         log_metrics, metrics = SourceMetrics(telemetry.registry, topics, NAME), UsageMetrics(telemetry.registry)
         context = LogContext.of(telemetry.observe(log, log_metrics), topics, settings.cluster.name)
         source = UsageSource(read, context, options)
         note(f"asking {where} for usage of cluster '{context.cluster}' every {ours.interval_seconds:g} s")
         while True:
-            begun = time.monotonic()
-            _scrape(source, event_time(settings), metrics, server)
-            log_metrics.dropped(source.dropped)
-            metrics.rows(source.counts, source.pending)
-            time.sleep(max(0.0, begun + ours.interval_seconds - time.monotonic()))
+            begun, wait = time.monotonic(), _STANDBY
+            if turns.at_work():
+                _scrape(source, event_time(settings), metrics, server)
+                log_metrics.dropped(source.dropped)
+                metrics.rows(source.counts, source.pending)
+                wait = ours.interval_seconds
+            time.sleep(max(0.0, begun + wait - time.monotonic()))
 
 
 def prometheus(ours: PrometheusSettings, limits: AnswerLimits | None = None) -> Prometheus:
