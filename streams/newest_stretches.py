@@ -5,7 +5,7 @@ can leave them out while it reads does so; any other is read as always. Nothing 
 halving: one stretch after the other is read until its reader has enough, or until it begins before the time that is asked for.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Protocol, runtime_checkable
 
@@ -20,6 +20,8 @@ _FIRST, _LONGEST = 12_000, 100_000
 """Records of a partition in the first stretch, and in the longest: each is twice as long as the one after it."""
 _PATIENCE = 5.0
 """Seconds to wait for records that the log says it has."""
+_NOTHING = b"\0nothing"
+"""The key of no record of ours."""
 _Ranges = Mapping[tuple[str, int], tuple[int, int]]
 """(topic, partition) to the first offset and the one after the last."""
 
@@ -31,10 +33,22 @@ class LeavesOutKey(Protocol):
     def read_without(self, key: bytes, ranges: _Ranges) -> Iterator[Record]:
         """The records of these ranges, in order within a partition. Some of that key may be among them."""
 
+    def bounds(self, places: Collection[tuple[str, int]]) -> _Ranges:
+        """The first kept offset of each partition, and the one after its last record."""
+
 
 def between(log: Log, topic: str, partition: int, start: int, end: int) -> Iterator[Record]:
     """The records of a partition from `start` on and before `end`, without ticks. Raises LogUnavailable."""
     return (record for record in _read(log, {(topic, partition): (start, end)}) if tick_number(record) is None)
+
+
+def last(log: Log, places: Collection[tuple[str, int]], count: int) -> Mapping[tuple[str, int], Sequence[Record]]:
+    """The last records of each partition, ticks among them, at most `count` of each; asked at once where the log can do that."""
+    found: dict[tuple[str, int], list[Record]] = {place: [] for place in places}
+    ranges = {place: (max(begin, end - count), end) for place, (begin, end) in _bounds(log, places).items()}
+    for record in _read(log, ranges, _NOTHING):
+        found[record.topic, record.partition].append(record)
+    return found
 
 
 def since(log: Log, topic: str, at: datetime) -> Iterator[Sequence[Record]]:
@@ -45,7 +59,7 @@ def since(log: Log, topic: str, at: datetime) -> Iterator[Sequence[Record]]:
     if not has_topic(log, topic):
         return
     places = [(topic, partition) for partition in range(log.partitions(topic))]
-    left, length = {place: (log.begin(*place), log.end(*place)) for place in places}, _FIRST
+    left, length = _bounds(log, places), _FIRST
     while left := {place: (begin, end) for place, (begin, end) in left.items() if begin < end}:
         ranges = {place: (max(begin, end - length), end) for place, (begin, end) in left.items()}
         records = list(_read(log, ranges))
@@ -59,9 +73,15 @@ def since(log: Log, topic: str, at: datetime) -> Iterator[Sequence[Record]]:
         length = min(_LONGEST, 2 * length)
 
 
-def _read(log: Log, ranges: _Ranges) -> Iterator[Record]:
+def _bounds(log: Log, places: Collection[tuple[str, int]]) -> _Ranges:
     if isinstance(log, LeavesOutKey):
-        yield from log.read_without(TICK, ranges)
+        return log.bounds(places)
+    return {place: (log.begin(*place), log.end(*place)) for place in places}
+
+
+def _read(log: Log, ranges: _Ranges, without: bytes = TICK) -> Iterator[Record]:
+    if isinstance(log, LeavesOutKey):
+        yield from log.read_without(without, ranges)
         return
     for place, (start, end) in ranges.items():
         position = start

@@ -3,7 +3,7 @@
 A tick that lies implausibly far ahead is nothing to those who read from the beginning, and so it is nothing here.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from streams.codec.event_codec import latest_tick, tick_number
 from streams.codec.headers import MOST_TICK_AHEAD
@@ -17,9 +17,14 @@ _FEWEST, _DOUBTFUL = 16, 100
 
 def newest_tick(log: Log, topic: str, partition: int, *, most: int | None = None) -> Record | None:
     """The newest tick that counts; None if there is none, or none among the last `most` records."""
+    return newest_of(_backwards(log, (topic, partition), most))
+
+
+def newest_of(backwards: Iterable[Record]) -> Record | None:
+    """The newest tick that counts among records that come from the newest to the oldest; None if there is none."""
     found: list[Record] = []
     timely = False
-    for record in _backwards(log, (topic, partition), most):
+    for record in backwards:
         number = tick_number(record)
         if number is None:
             continue

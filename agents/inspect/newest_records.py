@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from schemas.times import to_ms
+from streams import newest_stretches
 from streams.codec.event_codec import header, tick_number
 from streams.log.log_port import Log, Record
-from streams.log_range import event_time_ms, has_topic, offset_at
+from streams.log_range import event_time_ms, has_topic
 
 MOST = 500
 """Records of one partition that are looked at."""
-_WAIT = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,22 +39,11 @@ def read(log: Log, wire: str, since: datetime, *, most: int = MOST) -> NewestRec
     """The records of a topic since a moment, the newest `most` of each partition at most."""
     found: dict[object, Record] = {}
     complete = True
-    for partition in range(log.partitions(wire)) if has_topic(log, wire) else ():
-        end = log.end(wire, partition)
-        position = max(log.begin(wire, partition), end - most)
-        if position < end and _is_since(log, wire, partition, position, since):
-            complete = complete and position == log.begin(wire, partition)
-        elif position < end:
-            position = max(position, offset_at(log, wire, partition, since))
-        while position < end and (records := log.poll({(wire, partition): position}, wait=_WAIT)):
-            for record in records:
-                if record.offset < end and tick_number(record) is None:
-                    found[header(record, "ce_id") or record.place] = record
-            position = records[-1].offset + 1
+    places = [(wire, partition) for partition in range(log.partitions(wire))] if has_topic(log, wire) else []
+    for records in newest_stretches.last(log, places, most).values():
+        if records and event_time_ms(records[0]) >= to_ms(since) and records[0].offset > log.begin(wire, records[0].partition):
+            complete = False
+        for record in records:
+            if tick_number(record) is None and event_time_ms(record) >= to_ms(since):
+                found[header(record, "ce_id") or record.place] = record
     return NewestRecords(list(found.values()), complete)
-
-
-def _is_since(log: Log, wire: str, partition: int, position: int, since: datetime) -> bool:
-    """Whether the record at a position is of that time already, so that what is before it may be, too."""
-    first = log.poll({(wire, partition): position}, limit=1)
-    return bool(first) and event_time_ms(first[0]) >= to_ms(since)

@@ -18,6 +18,7 @@ from schemas.facts.sources import SourceReported
 from schemas.outcomes import ActionFinished, ObjectWritten, StatusWritten
 from schemas.policies.control import ControlChanged, Mode
 from schemas.times import to_ms
+from streams import newest_stretches
 from streams.codec.event_codec import header, latest_tick
 from streams.errors import BadRecord
 from streams.log.log_port import Log
@@ -132,7 +133,8 @@ def _turn(log: Log, topic: str, partition: int) -> int | None:
     if not has_topic(log, topic) or partition >= log.partitions(topic):
         return None
     for count in _TAIL:
-        found = [_decoded(record.value) for record in newest(log, topic, partition, count) if is_mark(record.key or b"")]
+        records = newest_stretches.last(log, [(topic, partition)], count)[topic, partition]
+        found = [_decoded(record.value) for record in records if is_mark(record.key or b"")]
         turns = [mark.turn for mark in found if mark is not None]
         if turns:
             return max(turns)

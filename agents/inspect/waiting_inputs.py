@@ -1,6 +1,6 @@
 """Inputs without a newer tick, as the log shows them: the stages that read them take no turn, whatever else comes in."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from agents.inspect.status_rows import StatusRow
@@ -8,14 +8,16 @@ from agents.pipeline import stages, ticked_topics
 from agents.settings.tree import Settings
 from schemas import times
 from schemas.units import Seconds
-from streams import newest_ticks
+from streams import newest_stretches, newest_ticks
 from streams.codec.event_codec import tick_number
-from streams.log.log_port import Log
+from streams.log.log_port import Log, Record
 from streams.log_range import has_topic
 from streams.topics import Topics
 
 MOST_ROWS = 10
 """Inputs that are named at most; the others are counted."""
+_FIRST_LOOK = 64
+"""The last records of all inputs that are read at once: a tick is mostly among them."""
 LOOKED_AT = 20_000
 """The last records of an input among which a tick is looked for."""
 
@@ -35,8 +37,9 @@ def found_in(log: Log, topics: Topics, *, within: Seconds) -> list[WaitingInput]
     """The inputs whose newest tick is more than `within` behind another input of a stage that reads both."""
     names = [name for name in ticked_topics() if has_topic(log, topics.wire(name))]
     found = []
+    ends = newest_stretches.last(log, [(topics.wire(n), p) for n in names for p in range(topics.partitions)], _FIRST_LOOK)
     for partition in range(topics.partitions):
-        newest = {name: _newest(log, topics.wire(name), partition) for name in names}
+        newest = {name: _newest(log, (topics.wire(name), partition), ends) for name in names}
         waiting: dict[str, tuple[Seconds, list[str]]] = {}
         for stage in stages(Settings()):
             head = max((newest.get(name, -1) for name in stage.reads), default=-1)
@@ -61,8 +64,10 @@ def rows(log: Log, topics: Topics, *, within: Seconds) -> Iterator[StatusRow]:
         yield StatusRow("input", "others", "late", f"{len(found) - MOST_ROWS} more inputs have no newer tick", warns=True)
 
 
-def _newest(log: Log, topic: str, partition: int) -> int:
-    record = newest_ticks.newest_tick(log, topic, partition, most=LOOKED_AT)
+def _newest(log: Log, place: tuple[str, int], ends: Mapping[tuple[str, int], Sequence[Record]]) -> int:
+    record = newest_ticks.newest_of(reversed(ends[place]))
+    if record is None and len(ends[place]) == _FIRST_LOOK:
+        record = newest_ticks.newest_tick(log, *place, most=LOOKED_AT)
     number = None if record is None else tick_number(record)
     return -1 if number is None else number
 

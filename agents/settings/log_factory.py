@@ -106,8 +106,8 @@ def _msk_tokens(security: SecuritySettings) -> "MskTokens | None":
         return None
     if security.protocol != "SASL_SSL" or not security.region:
         raise BadInput(
-            f"log.security.mechanism '{msk_tokens.MECHANISM}' goes with log.security.protocol SASL_SSL (it is '{security.protocol}') "
-            f"and the cluster's region in log.security.region (it is '{security.region}'); Amazon MSK listens for it on port 9098"
+            f"log.security.mechanism '{msk_tokens.MECHANISM}' goes with log.security.protocol SASL_SSL (it is "
+            f"'{security.protocol}') and the cluster's region in log.security.region (it is '{security.region}'); it is port 9098"
         )
     return msk_tokens.MskTokens(security.region)
 

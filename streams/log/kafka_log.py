@@ -136,6 +136,16 @@ class KafkaLog:
         with translated_errors(self.where, "reading", right="Read", topics={topic for topic, _ in ranges}):
             yield from self._range_readers.setdefault(key, RangeReader(self.where, key)).read(ranges)
 
+    def bounds(self, places: Collection[tuple[str, int]]) -> Mapping[tuple[str, int], tuple[int, int]]:
+        """The first kept offset of each partition, and the one after its last record; asked at once."""
+        for topic, partition in places:
+            self._check(topic, partition)
+        wanted = {place: TopicPartition(*place) for place in places}
+        with translated_errors(self.where, "asking for offsets", topics={topic for topic, _ in places}):
+            begins = self._offsets(wanted.values(), OffsetSpec.EARLIEST) if wanted else {}
+            ends = self._offsets(wanted.values(), OffsetSpec.LATEST) if wanted else {}
+        return {place: (begins[tp], ends[tp]) for place, tp in wanted.items()}
+
     def begin(self, topic: str, partition: int) -> int:
         """The first kept offset."""
         return self._offset(topic, partition, OffsetSpec.EARLIEST)

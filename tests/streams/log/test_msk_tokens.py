@@ -100,7 +100,7 @@ def test_without_the_package_the_sentence_says_how_to_get_it(monkeypatch: pytest
 def test_without_an_identity_the_sentence_says_where_one_comes_from(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
-    with pytest.raises(LogUnavailable, match="in region 'eu-west-1': there are no credentials. Give the process an identity"):
+    with pytest.raises(LogUnavailable, match=r"in region 'eu-west-1': there are no credentials\. Give the process an identity"):
         MskTokens("eu-west-1").token()
 
 
