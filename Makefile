@@ -9,7 +9,7 @@ WORKERS = $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 LOCKING := --quiet --universal --generate-hashes --no-emit-index-url --no-header --python-version 3.11
 SETUP := .venv/.setup-$(shell cat requirements.lock pyproject.toml | cksum | cut -d' ' -f1)
 
-.PHONY: help setup check test golden asyncapi test-slow test-kafka test-kafka-slow test-controlplane test-controlplane-slow demo up bench torture lock clean
+.PHONY: help setup check test golden asyncapi test-slow test-kafka test-kafka-slow test-controlplane demo up bench torture images lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -54,11 +54,6 @@ test-controlplane: setup ## the tests on a real Kubernetes control plane (built 
 	$(BIN)/python tests/controlplane/build.py helm
 	$(REAL) tests/controlplane -m "not slow"
 
-test-controlplane-slow: setup ## the longer ones: the first hour as docs/first-hour.md has it, and `ullage up` (minutes; not in CI)
-	$(BIN)/python tests/controlplane/build.py
-	$(BIN)/python tests/controlplane/build.py helm
-	$(REAL) tests/controlplane -m slow
-
 demo: setup ## a simulated day in about a minute, on real Kafka
 	$(BIN)/ullage demo
 
@@ -71,8 +66,12 @@ bench: setup ## measurements, as a table and in bench.json
 torture: setup ## kills, zombies and torn checkpoints for some minutes; then all is recomputed from the log
 	$(BIN)/python -m tests.torture
 
+images: ## the image for amd64 and arm64, with Docker's buildx; PUSH=--push publishes it, IMAGE names it
+	docker buildx build --platform linux/amd64,linux/arm64 --file deploy/Dockerfile --tag $(or $(IMAGE),ullage:0.1.0) $(PUSH) .
+
 lock: setup ## resolve the dependencies anew (needs uv: pip install uv)
 	uv pip compile pyproject.toml --all-extras $(LOCKING) -o requirements.lock
+	uv pip compile deploy/sbom.in $(LOCKING) -o deploy/sbom.lock
 	uv pip compile pyproject.toml deploy/build.in --extra aws --extra msk -c requirements.lock $(LOCKING) -o deploy/requirements.lock
 
 clean: ## remove what was generated

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
 
-from agents.inspect.component_rights import RIGHTS, WATCHING, AccessRight
 from agents.inspect.doctor_check import DoctorCheck
+from agents.processes.component_rights import RIGHTS, WATCHING, AccessRight
 from agents.settings import cluster_factory, log_factory
 from agents.settings.tree import Settings
 from schemas.units import Seconds

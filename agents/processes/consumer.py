@@ -126,6 +126,9 @@ def run(settings: Settings, names: Sequence[str]) -> None:
 
         source_reports.require_cluster(opened(), settings.cluster.name)
         telemetry.reach.look_at(dependencies.API_SERVER, dependencies.api_server(settings))
+        if "asg" in names:
+            telemetry.reach.look_at(dependencies.AWS, dependencies.aws(settings))
+            telemetry.reach.look_at(dependencies.RIGHTS_IN_CLUSTER, dependencies.rights(settings, "consumer asg"))
         consumers = {name: _made(name, opened, settings, telemetry.registry) for name in names}
         ready.consumers = consumers
         threads = [threading.Thread(target=each.run, args=(stop,), name=name, daemon=True) for name, each in consumers.items()]

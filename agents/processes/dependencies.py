@@ -1,16 +1,17 @@
-"""How each thing that processes depend on is looked at: Kafka and the API server, each asked for a sign of life."""
+"""How each thing that processes depend on is looked at: Kafka, the API server, AWS, and rights in the cluster."""
 
 from collections.abc import Callable
 from functools import partial
 
+from agents.processes import component_rights
 from agents.settings import cluster_factory, log_factory
 from agents.settings.tree import Settings
 from schemas.units import Seconds
 from streams.clients.kube import refusals
 from streams.clients.kube.api import Api, ApiRequest
-from streams.errors import TryAgain
+from streams.errors import GiveUp, TryAgain
 
-API_SERVER = "the API server"
+API_SERVER, AWS, RIGHTS_IN_CLUSTER = "the API server", "AWS", "a right in the cluster"
 _PATIENCE = Seconds(3.0)
 """Seconds to wait for a sign of life."""
 _UNAUTHORIZED, _SERVER_ERROR = 401, 500
@@ -36,5 +37,27 @@ def api_server(settings: Settings) -> Callable[[], None]:
         if response.code == _UNAUTHORIZED or response.code >= _SERVER_ERROR:
             answer = f"{response.code} {response.body[:200].decode(errors='replace')}"
             raise TryAgain(doing=request.doing, to=request.to, answer=answer, after=refusals.RETRY_AFTER)
+
+    return look
+
+
+def aws(settings: Settings) -> Callable[[], None]:
+    """Whether AWS answers us, and lets us ask what is asked before anything is done. Raises BadInput without the AWS SDK."""
+    from streams.clients.aws.aws_client import AwsOptions, connect
+
+    return connect(AwsOptions(settings.aws.region, settings.aws.endpoint, _PATIENCE)).look
+
+
+def rights(settings: Settings, component: str) -> Callable[[], None]:
+    """Whether the cluster grants all rights of a component (as `component_rights` names it) to the account that we are."""
+    api, where = Api(cluster_factory.connection(settings.cluster), timeout=_PATIENCE), cluster_factory.address(settings.cluster)
+
+    def look() -> None:
+        for right in component_rights.RIGHTS[component]:
+            path, doing = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", f"asking whether we may {right}"
+            review = right.review(settings.webhook.namespace)
+            answer = api.read(ApiRequest(path, doing, where, "POST", review), dict)
+            if not answer.get("status", {}).get("allowed"):
+                raise GiveUp(doing=doing, to=where, answer="no: apply deploy/rbac or the chart")
 
     return look

@@ -48,7 +48,7 @@ AWAY: Mapping[str, Mapping[str, frozenset[str]]] = {
     "Kafka": {"Kafka '": EVERYBODY},
     "the API server": {"the API server is away": OF_THE_CLUSTER - {"usage"}, "the metrics API is away": frozenset({"usage"})},
     "the metrics API": {"the metrics API is away": frozenset({"usage"})},
-    "AWS": {"AWS is away": frozenset({"source asg"})},
+    "AWS": {"AWS is away": frozenset({"source asg", "pods"})},
     "the clock": {_CLOCK: OF_TIME},
 }
 """What goes away, and the reason that each process gives; a process that is in no set stays ready."""

@@ -12,6 +12,9 @@ from typing import Any
 
 import pytest
 
+from agents.processes import dependencies
+from agents.settings.tree import ClusterSettings, Settings
+from agents.settings.webhook_settings import WebhookSettings
 from schemas.catalogue import Event
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned
 from schemas.decisions.recommendations import ContainerRecommendation
@@ -25,6 +28,7 @@ from schemas.policies.control import ControlChanged, Mode
 from schemas.subjects import Subject
 from schemas.units import Bytes, Cores
 from streams.codec.event_codec import Codec, tick, tick_number
+from streams.errors import GiveUp
 from streams.log.file_log import FileLog
 from streams.topics import TOPICS, Topics
 from tests.controlplane.asking import wait_for
@@ -227,6 +231,19 @@ def test_an_account_may_do_what_its_component_does_and_nothing_else(component: C
     account, namespace = component.account(name), component.world.namespace
     allowed = {(g, r, v) for g, r, v, _ in RIGHTS if account.may(v, g, r, namespace)}
     assert allowed == {(group, resource, verb) for group, resource, verb, who in RIGHTS if name in who}
+
+
+def test_the_asg_consumer_is_green_only_with_the_rights_of_its_role(component: Component, tmp_path: Path) -> None:
+    for name in (ASG, EVICTOR):
+        (tmp_path / name).mkdir()
+        cluster = ClusterSettings(name=CLUSTER, kubeconfig=component.account(name).kubeconfig(tmp_path / name))
+        settings = Settings(cluster=cluster, webhook=WebhookSettings(namespace=component.home.namespace))
+        look = dependencies.rights(settings, "consumer asg")
+        if name == ASG:
+            look()
+            continue
+        with pytest.raises(GiveUp, match=r"asking whether we may get nodes .* no: apply deploy/rbac or the chart"):
+            look()
 
 
 def test_the_kube_source_sees_pods_under_its_role(component: Component) -> None:

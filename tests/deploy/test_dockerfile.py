@@ -1,7 +1,11 @@
 """deploy/Dockerfile and its lock, checked without a Docker engine."""
 
+import json
 import os
 import re
+import shutil
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -41,6 +45,8 @@ def _locked(path: str) -> Locked:
 
 def test_every_stage_starts_from_the_same_pinned_slim_python(steps: Steps) -> None:
     images = [rest.split()[0] for rest in _of(steps, "FROM")]
+    stages = {words[2] for rest in _of(steps, "FROM") if len(words := rest.split()) > 1}
+    images = [image for image in images if image not in stages]
     assert len(images) == 2
     assert len(set(images)) == 1
     assert re.fullmatch(r"python:3\.(11|12|13|14)\.\d+-slim-[a-z]+", images[0])
@@ -78,6 +84,7 @@ def test_what_is_copied_is_there_and_reaches_the_builder(steps: Steps) -> None:
 def test_packages_come_from_the_lock_with_hashes_and_nothing_else_does(steps: Steps) -> None:
     installs = [part for rest in _of(steps, "RUN") for part in rest.split("&&") if "pip install" in part]
     assert [i for i in installs if "--require-hashes" not in i and "--no-deps --no-build-isolation ." not in i] == []
+    assert [i for i in installs if "--require-hashes" in i and "--only-binary :all:" not in i] == []
     assert sum("--require-hashes" in i and "-r deploy/requirements.lock" in i for i in installs) == 1
     assert not any(word in rest for _, rest in steps for word in ("latest", "http:", "https:", "--index-url", "curl", "apt-get"))
 
@@ -100,3 +107,46 @@ def _name(requirement: str) -> str:
     found = re.match(r"[A-Za-z0-9_.-]+", requirement)
     assert found is not None
     return found[0].lower()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_what_the_stages_run_makes_the_program_and_a_list_of_all_its_packages(steps: Steps, tmp_path: Path) -> None:
+    """Without a Docker engine: the same files, the same commands, other folders."""
+    for word, rest in steps[: steps.index(_start_of_the_last_stage(steps))]:
+        if word == "COPY":
+            *sources, to = rest.split()
+            for source in sources:
+                there = tmp_path / "build" / (to if len(sources) == 1 else source)
+                there.parent.mkdir(parents=True, exist_ok=True)
+                copy = shutil.copytree if (ROOT / source).is_dir() else shutil.copy
+                copy(ROOT / source, there)
+        if word == "RUN":
+            script = rest.replace("/opt/", f"{tmp_path}/").replace("python -m", f"{sys.executable} -m")
+            (tmp_path / "build").mkdir(exist_ok=True)
+            done = subprocess.run(["sh", "-ec", script], cwd=tmp_path / "build", capture_output=True, text=True, check=False)
+            assert done.returncode == 0, script + done.stdout[-2000:] + done.stderr[-2000:]
+    said = subprocess.run([tmp_path / "ullage/bin/ullage", "version"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert said.returncode == 0, said.stderr
+    listed = json.loads((tmp_path / "ullage/sbom.cdx.json").read_text())
+    assert listed["bomFormat"] == "CycloneDX"
+    assert listed["metadata"]["component"]["name"] == "ullage"
+    packages = {(each["name"].lower().replace("_", "-"), each["version"]) for each in listed["components"]}
+    locked = {tuple(name.split()[0].split("==")) for name in _locked("deploy/requirements.lock")}
+    assert packages - {("ullage", "0.1.0")} <= locked
+    assert {"kafka-python", "numpy", "kubernetes", "boto3", "aws-msk-iam-sasl-signer-python"} <= {name for name, _ in packages}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+def test_every_package_has_a_wheel_for_both_architectures(machine: str, tmp_path: Path) -> None:
+    wanted = [word for glibc in ("2014", "_2_17", "_2_28", "_2_34") for word in ("--platform", f"manylinux{glibc}_{machine}")]
+    command = [sys.executable, "-m", "pip", "install", "--dry-run", "--quiet", "--target", str(tmp_path), "--no-deps", *wanted]
+    command += ["--python-version", "3.13", "--only-binary", ":all:", "--require-hashes", "-r", "deploy/requirements.lock"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+def _start_of_the_last_stage(steps: Steps) -> tuple[str, str]:
+    return [step for step in steps if step[0] == "FROM"][-1]

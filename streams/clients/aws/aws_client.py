@@ -69,6 +69,15 @@ class AwsClient:
 
     # Looking
 
+    def look(self) -> None:
+        """Ask everything that is asked before AWS is told to do something, about things that there are not.
+
+        Raises TryAgain and GiveUp, a missing right among the reasons. What acts has no dry run, so that right shows when it acts.
+        """
+        self.group("ullage-sign-of-life")
+        self.group_instance("i-00000000000000000")
+        self.instance_states(["i-00000000000000000"])
+
     def groups(self, names: Sequence[str]) -> list[AutoScalingGroup]:
         """The groups of these names; those that there are."""
         found: list[AutoScalingGroup] = []

@@ -8,7 +8,7 @@ import yaml
 
 from agents import cli
 from agents.inspect import cluster_checks
-from agents.inspect.component_rights import RIGHTS
+from agents.processes.component_rights import RIGHTS
 
 RBAC = Path(__file__).parents[3] / "deploy/rbac"
 NOW = datetime(2026, 1, 5, 12, tzinfo=UTC)

@@ -235,3 +235,13 @@ def test_an_answer_without_an_end_is_given_up(aws: AwsDouble, monkeypatch: pytes
     with pytest.raises(GiveUp, match="more than 3 pages"):
         aws.client().groups_with_tags({"x": ""})
     assert len(aws.calls("DescribeAutoScalingGroups")) == 3
+
+
+def test_a_look_needs_every_right_that_is_asked_for_before_acting(aws: AwsDouble) -> None:
+    client = aws.client()
+    client.look()
+    for action in ("DescribeAutoScalingGroups", "DescribeAutoScalingInstances", "DescribeInstances"):
+        aws.refuse(action, "AccessDenied", "User is not authorized", times=1)
+        with pytest.raises(GiveUp, match="not authorized"):
+            client.look()
+    client.look()

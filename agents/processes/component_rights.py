@@ -67,6 +67,12 @@ RIGHTS: Mapping[str, tuple[AccessRight, ...]] = {
         *_each("create", "admissionregistration.k8s.io", "mutatingwebhookconfigurations"),
         AccessRight("create", "coordination.k8s.io", "leases", own=True),
     ),
+    "consumer asg": (
+        *_each("get list patch", "", "nodes"),
+        *_each("list", "", "pods"),
+        *_each("create", "", "pods/eviction"),
+        AccessRight("create", "coordination.k8s.io", "leases", own=True),
+    ),
 }
 """By component, as its command is called. Rights on single named objects are left out where a broader one is asked for."""
 
