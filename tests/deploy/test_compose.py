@@ -89,7 +89,7 @@ def problems(compose: Compose) -> list[str]:
     if found:
         return found
     for name, service in compose["services"].items():
-        for check in (_references, _words, _image, _reach, _rights):
+        for check in (_references, _volumes, _words, _image, _reach, _rights):
             found += [f"{name}: {sentence}" for sentence in check(compose, service)]
     return found
 
@@ -108,8 +108,15 @@ def _references(compose: Compose, service: Mapping[str, Any]) -> Iterator[str]:
     mode = service.get("network_mode", "")
     if mode and mode.removeprefix("service:") not in services:
         yield f"shares the network of '{mode}', which is no service"
+
+
+def _volumes(compose: Compose, service: Mapping[str, Any]) -> Iterator[str]:
     for volume in service.get("volumes", []):
-        if volume.partition(":")[0] not in compose.get("volumes", {}):
+        source = volume.partition(":")[0]
+        if source.startswith("./"):
+            if not (ROOT / source).is_file() or not volume.endswith(":ro"):
+                yield f"mounts '{volume}', which is no file of ours that is only read"
+        elif source not in compose.get("volumes", {}):
             yield f"uses the volume '{volume}', which is not declared"
 
 
@@ -133,7 +140,7 @@ def _words(_compose: Compose, service: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _image(_compose: Compose, service: Mapping[str, Any]) -> Iterator[str]:
-    if not re.fullmatch(r"[a-z/.-]+:\d+\.\d+\.\d+[\w.-]*", service["image"]):
+    if not re.fullmatch(r"[a-z/.-]+:v?\d+\.\d+\.\d+[\w.-]*", service["image"]):
         yield f"the image '{service['image']}' is not pinned to a version"
     build = service.get("build")
     if build and not (ROOT / build["context"] / build["dockerfile"]).is_file():
@@ -173,6 +180,9 @@ def test_it_runs_kafka_the_topics_a_clock_and_two_workers_and_more_in_the_demo(c
     services = compose["services"]
     assert {n for n, s in services.items() if "profiles" not in s} == {"kafka", "topics", "clock", "worker"}
     assert {n for n, s in services.items() if s.get("profiles") == ["demo"]} == {"cluster", "consumer"}
+    assert {n for n, s in services.items() if s.get("profiles") == ["observability"]} == {"prometheus", "grafana"}
+    with_password = {"kafka-sasl", "topics-sasl", "clock-sasl", "worker-sasl"}
+    assert {n for n, s in services.items() if s.get("profiles") == ["sasl"]} == with_password
     assert services["worker"]["deploy"]["replicas"] == 2
 
 
@@ -183,6 +193,24 @@ def test_it_runs_the_kafka_that_the_embedded_broker_runs_and_makes_no_topics_by_
     assert kafka["environment"]["KAFKA_PROCESS_ROLES"] == "broker,controller"
     assert not kafka["environment"]["CLUSTER_ID"].startswith("-")
     assert len(kafka["environment"]["CLUSTER_ID"]) == 22
+
+
+def test_the_password_that_the_second_kafka_asks_for_is_the_one_that_its_clients_have(compose: Compose) -> None:
+    services = compose["services"]
+    asked = services["kafka-sasl"]["environment"]["KAFKA_LISTENER_NAME_INSIDE_PLAIN_SASL_JAAS_CONFIG"]
+    for name in ("topics-sasl", "clock-sasl", "worker-sasl"):
+        told = services[name]["environment"]
+        user, password = told["ULLAGE_LOG__SECURITY__USERNAME"], told["ULLAGE_LOG__SECURITY__PASSWORD"]
+        assert f'user_{user}="{password}"' in asked
+        assert told["ULLAGE_LOG__BROKERS"] in services["kafka-sasl"]["environment"]["KAFKA_ADVERTISED_LISTENERS"]
+
+
+def test_prometheus_scrapes_services_that_there_are_and_loads_the_rules_that_are_mounted(compose: Compose) -> None:
+    config = yaml.safe_load((ROOT / "deploy/compose/prometheus.yml").read_text(encoding="utf-8"))
+    names = {name for job in config["scrape_configs"] for sd in job["dns_sd_configs"] for name in sd["names"]}
+    assert names <= set(compose["services"])
+    mounted = {volume.split(":")[1] for volume in compose["services"]["prometheus"]["volumes"]}
+    assert set(config["rule_files"]) <= mounted
 
 
 def _set(service: str, key: str, value: object) -> Callable[[Compose], None]:
@@ -213,6 +241,8 @@ AFTER_CLUSTER = {"cluster": {"condition": "service_started"}}
         (_drop("kafka", "healthcheck"), "topics: waits until 'kafka' is healthy, which has no health check"),
         (_set("topics", "restart", "always"), "worker: waits for the end of 'topics', which is restarted for ever"),
         (_set("consumer", "network_mode", "service:gone"), "consumer: shares the network of 'service:gone', which is no service"),
+        (_set("grafana", "volumes", ["./gone.yml:/x:ro"]), "grafana: mounts './gone.yml:/x:ro', which is no file of ours"),
+        (_set("grafana", "volumes", ["./LICENSE:/x"]), "grafana: mounts './LICENSE:/x', which is no file of ours"),
         (_set("kafka", "volumes", ["other:/x"]), "kafka: uses the volume 'other:/x', which is not declared"),
         (_set("clock", "command", ["source", "clok"]), 'clock: `ullage source clok` is no command: Unknown command "clok".'),
         (
