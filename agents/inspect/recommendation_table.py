@@ -15,7 +15,7 @@ from schemas.names import Amounts
 from schemas.units import Bytes, Cores, Seconds
 from streams import newest_stretches
 from streams.codec.event_codec import header
-from streams.codec.requests_reader import ContainerAmounts, RecommendedAmounts, RecommendedRequests, RequestsReader
+from streams.codec.requests_reader import RecommendedAmounts, RecommendedRequests, RequestedAmounts, RequestsReader
 from streams.log.log_port import Record
 from streams.log_context import LogContext
 
@@ -68,7 +68,7 @@ def read(context: LogContext, now: datetime, namespaces: Iterable[str], *, heart
 
 
 def rows_of(
-    decisions: Iterable[RecommendedRequests], pods: Mapping[str, Sequence[ContainerAmounts]], now: datetime
+    decisions: Iterable[RecommendedRequests], pods: Mapping[str, Sequence[RequestedAmounts]], now: datetime
 ) -> list[RecommendedContainer]:
     """The rows of some recommendations; `pods` has the containers of the newest pod of each workload by its key."""
     rows = [row for decision in decisions for row in _rows(decision, pods.get(decision.workload.key), now)]
@@ -96,9 +96,9 @@ def _recommendations(
 
 def _newest_pods(
     context: LogContext, reader: RequestsReader, now: datetime, workloads: set[str]
-) -> Mapping[str, Sequence[ContainerAmounts]]:
+) -> Mapping[str, Sequence[RequestedAmounts]]:
     """The containers of the newest pod of each workload."""
-    found: dict[str, Sequence[ContainerAmounts]] = {}
+    found: dict[str, Sequence[RequestedAmounts]] = {}
     for stretch in newest_stretches.since(context.log, context.topics.wire("pod-changes"), now - _POD_REACH):
         newest: dict[str, Record] = {}
         for record in stretch:
@@ -114,7 +114,7 @@ def _newest_pods(
     return found
 
 
-def _rows(decision: RecommendedRequests, pod: Sequence[ContainerAmounts] | None, now: datetime) -> Iterator[RecommendedContainer]:
+def _rows(decision: RecommendedRequests, pod: Sequence[RequestedAmounts] | None, now: datetime) -> Iterator[RecommendedContainer]:
     requested = {container.name: container.requests for container in pod or ()}
     limits = {container.name: container.limits for container in pod or ()}
     for each in decision.containers:

@@ -55,7 +55,7 @@ class RecommendedRequests:
 
 
 @dataclass(frozen=True, slots=True)
-class ContainerAmounts:
+class RequestedAmounts:
     """What one container of a pod requests, and its limits."""
 
     name: str
@@ -138,7 +138,7 @@ class RequestsReader:
             "" if kill is None else kill.container,
         )
 
-    def pod(self, record: Record) -> tuple[ContainerAmounts, ...] | None:
+    def pod(self, record: Record) -> tuple[RequestedAmounts, ...] | None:
         """The containers of the pod in a record that says that one changed; None for what cannot be read."""
         try:
             if self._codec.older_version(record):
@@ -147,12 +147,12 @@ class RequestsReader:
             found = self._pods.decode(record.value or b"")
         except (BadRecord, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return None
-        return tuple(ContainerAmounts(each.name, _amounts(each.requests), _amounts(each.limits)) for each in found.containers)
+        return tuple(RequestedAmounts(each.name, _amounts(each.requests), _amounts(each.limits)) for each in found.containers)
 
 
-def containers_of(pod: PodChanged) -> tuple[ContainerAmounts, ...]:
+def containers_of(pod: PodChanged) -> tuple[RequestedAmounts, ...]:
     """The same of a whole event."""
-    return tuple(ContainerAmounts(each.name, each.requests, each.limits) for each in pod.containers)
+    return tuple(RequestedAmounts(each.name, each.requests, each.limits) for each in pod.containers)
 
 
 def _amounts(found: _Amounts) -> Amounts:
