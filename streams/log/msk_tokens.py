@@ -1,7 +1,7 @@
 """Tokens for Amazon MSK: a cluster with IAM takes a signed request of ours, good for 15 minutes, in place of a password.
 
 Who we are is what AWS' own clients find: a pod identity, an account's annotation, a profile, variables. AWS' own package signs
-(the extra `msk`), and both clients of Kafka ask here whenever they connect.
+(our extra msk), and both clients of Kafka ask here whenever they connect.
 """
 
 import threading
