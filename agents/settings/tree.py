@@ -40,7 +40,7 @@ class SecuritySettings(SettingsGroup):
     protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
     """Kafka's security.protocol."""
     mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "AWS_MSK_IAM"] | None = None
-    """Kafka's sasl.mechanism; `AWS_MSK_IAM` signs with an identity of AWS, which takes no user, and the extra msk of our package."""
+    """Kafka's sasl.mechanism; `AWS_MSK_IAM` signs with an identity of AWS, with our extra msk and no user."""
     region: str = ""
     """The region of an Amazon MSK cluster, for `AWS_MSK_IAM`."""
     username: str | None = None
