@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from agents.logic.replicas import ehpa_manifest, generated_objects, hpa_metrics, prediction_status, scaling_behavior
+from agents.logic.replicas import ehpa_crons, ehpa_manifest, generated_objects, hpa_metrics, prediction_status, scaling_behavior
 from agents.logic.replicas.ehpa_manifest import API, PREDICTED, Ehpa
 from agents.logic.replicas.generated_objects import CannotGenerate, HpaSurroundings, LabelPropagation, TargetPod
 from agents.logic.replicas.prediction_status import PredictedMetric
@@ -47,7 +47,8 @@ class ReplicaObjects:
             spec["behavior"] = scaling_behavior.defaulted(spec["behavior"])
         if not spec["metrics"]:
             del spec["metrics"]
-        return WantedObject(made.manifest, left_out=made.left_out)
+        crons = ehpa_crons.refusals(read.crons, now, namespace=read.namespace, ehpa=read.name)
+        return WantedObject(made.manifest, left_out=(*made.left_out, *crons))
 
     def substitute(self, ehpa: Mapping[str, Any]) -> Json:
         """What it stands for."""

@@ -10,6 +10,7 @@ from contextlib import nullcontext
 from functools import partial
 
 from agents.processes import dependencies
+from agents.processes.adapter_queries import AdapterQueries
 from agents.processes.holder import holder_lease
 from agents.processes.output import note
 from agents.processes.process_telemetry import telemetry_for
@@ -42,6 +43,7 @@ def run(settings: Settings) -> None:
             ours.namespaces,
             nodes=ours.nodes,
             replicas=ours.replicas,
+            queries=AdapterQueries(ours.adapter_rules, ours.adapter_labels),
             webhook=WebhookLease(settings.webhook.lease_namespace or settings.webhook.namespace, settings.webhook.lease),
         )
         readiness.threads = threads = WatchThreads(api, context, options)

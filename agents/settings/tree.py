@@ -141,6 +141,10 @@ class ClusterSettings(SettingsGroup):
     The simulated cluster then has groups of nodes, and the consumer that acts on them."""
     replicas: bool = False
     """Whether to watch EHPAs as well, and the scale of what they scale; their CRDs must be installed."""
+    adapter_rules: Path | None = None
+    """prometheus-adapter's configuration (YAML): its rules say how to ask for metrics; upstream's prometheus-adapter-config."""
+    adapter_labels: tuple[Annotated[str, Field(pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*=.*$", max_length=1000)], ...] = ()
+    """Labels, `name=value`, that every query of such a rule asks for; upstream's prometheus-adapter-extension-labels."""
     lease_namespace: Name | None = None
     """Where two instances of a consumer take turns by Leases; unset means the pod's own namespace, or none outside."""
     start: datetime | None = None

@@ -20,7 +20,8 @@ class EhpaChanged:
     """An EHPA was made or changed: all of its spec, its labels and those annotations that people write.
 
     `unsupported` is a sentence on why the object cannot be carried out; then only what could be read of it is here. Empty: it
-    can be.
+    can be. `queries` are what the cluster's rules of prometheus-adapter give for its metrics, by identifier;
+    annotations go before.
     """
 
     at: datetime
@@ -43,6 +44,7 @@ class EhpaChanged:
     uid: str = ""
     generation: int = 0
     resource_version: str = ""
+    queries: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def key(self) -> str:

@@ -33,6 +33,7 @@ from streams.clients.kube.api import Api
 from streams.clients.kube.scales import ScaleClient
 from streams.codec.event_codec import Codec, tick, tick_number
 from streams.consumers.metrics_api import api_service
+from streams.consumers.metrics_api.discovery import EXTERNAL
 from streams.consumers.replicas.autoscaler_consumer import AutoscalerConsumer, AutoscalerOptions
 from streams.consumers.replicas.ehpa_reconciler import EhpaReconciler
 from streams.consumers.replicas.scaler import scaler
@@ -52,7 +53,7 @@ EHPAS, HPAS, SUBSTITUTES, TSPS = (
     "substitutes",
     "timeseriespredictions",
 )
-_SERVICE = f"{api_service.PATH}/{api_service.NAME}"
+_SERVICE = f"{api_service.PATH}/{EXTERNAL.api_service}"
 
 
 class Replicas:

@@ -32,7 +32,7 @@ def test_the_roles_of_the_chart_are_the_files_of_deploy_rbac() -> None:
 
 def test_every_command_of_a_component_is_one_of_ours() -> None:
     found = [re.findall(r'"([a-z-]+)"', text) for text in COMMANDS.findall((CHART / "templates/_names.tpl").read_text("utf-8"))]
-    assert len(found) == 12
+    assert len(found) == 13
     for words in found:
         app.parse_args([*words, "--config", "x"], exit_on_error=False, print_error=False)
 

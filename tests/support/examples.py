@@ -256,6 +256,7 @@ EVENTS: tuple[Event, ...] = (
         uid="6f1c2f6e-5b1f-4a57-9d52-1d5f4ce5a003",
         generation=3,
         resource_version="81236",
+        queries={"resource.cpu": "sum(rate(container_cpu_usage_seconds_total[1m]))"},
     ),
     EhpaRemoved(AT, "prod", "shop", "cart"),
     TimeSeriesPredictionChanged(

@@ -32,14 +32,14 @@ def query(ehpa: Ehpa, metric: HpaMetric, *, as_upstream: bool = False) -> str | 
 def _default(ehpa: Ehpa, metric: HpaMetric, as_upstream: bool) -> str | None:
     where = [f'namespace="{ehpa.namespace}"', f'pod=~"{pods(ehpa, as_upstream=as_upstream)}"']
     if metric.kind in ("Resource", "ContainerResource"):
-        container = 'container!=""' if metric.kind == "Resource" else f'container="{_escaped(metric.container)}"'
+        container = 'container!=""' if metric.kind == "Resource" else f'container="{escaped(metric.container)}"'
         selected = "{" + ",".join([*where, container]) + "}"
         if metric.name == "cpu":
             return f"sum(irate({_CPU}{selected}[3m]))"
         return f"sum({_MEMORY}{selected})" if metric.name == "memory" else None
     if metric.kind not in ("Pods", "External"):
         return None
-    labels = [f'{key}="{value if as_upstream else _escaped(value)}"' for key, value in metric.selector]
+    labels = [f'{key}="{value if as_upstream else escaped(value)}"' for key, value in metric.selector]
     limits = where if metric.kind == "Pods" and not as_upstream else []
     return f"sum({metric.name}{{{','.join([*labels, *limits])}}})"
 
@@ -50,5 +50,6 @@ def pods(ehpa: Ehpa, *, as_upstream: bool = False) -> str:
     return f"^{name}-{_PODS.get(ehpa.target.kind, '.*')}"
 
 
-def _escaped(value: str) -> str:
+def escaped(value: str) -> str:
+    """A label's value, ready to stand in a query."""
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

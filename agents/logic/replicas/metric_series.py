@@ -43,7 +43,7 @@ def of_ehpa(event: EhpaChanged) -> list[WantedSeries]:
         options = event.prediction.algorithm
     found: dict[str, WantedSeries] = {}
     for metric in ehpa.metrics:
-        told = ehpa.queries.get(metric.identifier)
+        told = ehpa.queries.get(metric.identifier) or event.queries.get(metric.identifier)
         query = told or metric_queries.query(ehpa, metric) or ""
         scraped = not told and metric.kind == "Resource" and metric.name in _RESOURCES
         series = series_id(metric.identifier, "" if scraped else query)

@@ -223,7 +223,9 @@ class AutoscalerConsumer:
         self._limit.wait()
         latest = None if self._forecasts is None else self._forecasts.get(policy.key)
         forecast = latest.decision if latest is not None and isinstance(latest.decision, LoadForecast) else None
-        order = PassOrder(policy.namespace, policy.name, policy.uid, now, forecast, self._objection or None, self._rival(policy))
+        queries = policy.queries if isinstance(policy, EhpaChanged) else {}
+        about = (policy.namespace, policy.name, policy.uid, now)
+        order = PassOrder(*about, forecast, self._objection or None, self._rival(policy), queries)
         try:
             if isinstance(policy, EhpaChanged):
                 return self._reconciler.run_pass(order)

@@ -26,6 +26,8 @@ from streams.errors import EdgeError, GiveUp, TryAgain, Unreachable
 Json = dict[str, Any]
 CURRENT_METRICS = "autoscaling.crane.io/effective-hpa-current-metrics"
 """The annotation that shows what an HPA's metrics read."""
+QUERY = "metric-query.autoscaling.crane.io"
+"""Before the slash in an annotation that says a metric's query."""
 DIRECT = "ullage/scaling"
 """The annotation of an EHPA that says `direct`: no HPA is generated, its plans are carried out."""
 
@@ -58,7 +60,10 @@ class ReplicaClients:
 
 @dataclass(frozen=True, slots=True)
 class PassOrder:
-    """What a pass is to look at: the object, its newest forecast, why nothing may be changed (or None), rivals, and the time."""
+    """What a pass is to look at: the object, its newest forecast, why nothing may be changed (or None), and a rival.
+
+    `queries` are what rules say of its metrics, by identifier.
+    """
 
     namespace: str
     name: str
@@ -67,6 +72,7 @@ class PassOrder:
     forecast: LoadForecast | None = None
     objection: str | None = None
     rival: str = ""
+    queries: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +210,7 @@ class _EhpaPass:
             keeper.merge(namespace, self._child, {"spec": {"replicas": scale.there}})
 
     def _prediction(self) -> None:
-        wanted = self._generator.tsp(self._live)
+        wanted = self._generator.tsp(_with_queries(self._live, self._order.queries))
         if wanted is None:
             self._remove(self._clients.tsps, "TimeSeriesPrediction")
             return
@@ -288,6 +294,13 @@ class _EhpaPass:
                 self._clients.ehpas.merge(self._order.namespace, self._order.name, patch)
             except TryAgain:
                 return
+
+
+def _with_queries(live: Json, queries: Mapping[str, str]) -> Json:
+    """The EHPA, with annotations for what rules say of its metrics and it does not say itself."""
+    about = live["metadata"]
+    told = {**{f"{QUERY}/{name}": text for name, text in queries.items()}, **(about.get("annotations") or {})}
+    return {**live, "metadata": {**about, "annotations": told}} if queries else live
 
 
 def write_forecasts(

@@ -40,7 +40,7 @@ from streams.sources.kube.owners.pod_owners import PodOwners
 from streams.sources.kube.owners.topmost_controller import REFRESH_AFTER, OwnerGraph
 from streams.sources.kube.owners.vpa_targets import VpaTargets
 from streams.sources.kube.publish import limit_range_policies, node_facts, vpa_policies
-from streams.sources.kube.publish.autoscaler_publisher import AutoscalerPublisher
+from streams.sources.kube.publish.autoscaler_publisher import AutoscalerPublisher, MetricQueries, no_queries
 from streams.sources.kube.publish.constraint_publisher import UpdateConstraintPublisher
 from streams.sources.kube.publish.fact_changes import PublishedFacts
 from streams.sources.kube.publish.pod_publisher import PodPublisher
@@ -76,8 +76,8 @@ _KINDS = ("pods", "nodes", "limitranges", "verticalpodautoscalers", EHPAS.name, 
 class SourceOptions:
     """`now` gives event time. `namespaces` are the only ones watched, none means all; `period` is how often it reports.
 
-    `nodes`: whether what node scaling needs is told, which needs all namespaces. `replicas`: whether EHPAs and scales are.
-    `webhook`: its Lease; without one nothing is told of what else holds updates back, such as HPAs and replica counts.
+    `nodes`: whether what node scaling needs is told, which needs all namespaces. `replicas`: whether EHPAs
+    and scales are, with `queries`. `webhook`: its Lease; without one nothing is told of what else holds updates back.
     """
 
     now: Callable[[], datetime]
@@ -85,6 +85,7 @@ class SourceOptions:
     period: timedelta = REPORT_PERIOD
     nodes: bool = False
     replicas: bool = False
+    queries: MetricQueries = no_queries
     webhook: WebhookLease | None = None
 
 
@@ -115,7 +116,9 @@ class KubeSource:
             publisher.publish, lambda limit: publisher.publish(limit_range_policies.removed(limit, self._now()))
         )
         self._scheduling = SchedulingPublisher(publisher, context) if options.nodes else None
-        self._autoscalers = AutoscalerPublisher(publisher, context.cluster, options.now) if options.replicas else None
+        self._autoscalers = (
+            AutoscalerPublisher(publisher, context.cluster, options.now, options.queries) if options.replicas else None
+        )
         lease = options.webhook
         self._constraints = (
             None if lease is None else UpdateConstraintPublisher(publisher, context.cluster, f"{lease.namespace}/{lease.name}")

@@ -38,6 +38,9 @@ ullage-kafka.{{ .Release.Namespace }}.svc:9092
 {{- $list = append $list (dict "name" "consumer-asg" "account" "ullage-consumer-asg" "args" (list "consumer" "asg") "values" $v.asgConsumer "api" true "aws" true) -}}
 {{- end -}}
 {{- end -}}
+{{- if $v.replicaScaling.enabled -}}
+{{- $list = append $list (dict "name" "source-load" "account" "ullage-agents" "args" (list "source" "load") "values" $v.sourceLoad) -}}
+{{- end -}}
 {{- if and $v.replicaScaling.enabled $acts -}}
 {{- $list = append $list (dict "name" "consumer-autoscalers" "account" "ullage-consumer-autoscalers" "args" (list "consumer" "autoscalers") "values" $v.autoscalersConsumer "api" true) -}}
 {{- $list = append $list (dict "name" "metrics-api" "account" "ullage-metrics-api" "args" (list "consumer" "metrics-api") "values" $v.metricsApi "api" true "many" true "port" 6443) -}}

@@ -3,7 +3,7 @@
 Scales are taken from the controllers that are watched anyway.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -31,11 +31,23 @@ class ControllerScale:
     gone: bool = False
 
 
+MetricQueries = Callable[[EhpaChanged], Mapping[str, str]]
+"""What the cluster's rules give for the metrics of an EHPA, by identifier."""
+
+
+def no_queries(ehpa: EhpaChanged) -> Mapping[str, str]:
+    """Of a cluster without rules."""
+    del ehpa
+    return {}
+
+
 class AutoscalerPublisher:
     """The EHPAs, predictions and HPAs of a cluster. A target of a kind that is not watched has no scale here."""
 
-    def __init__(self, publisher: Publisher, cluster: str, now: Callable[[], datetime]) -> None:
-        self._publisher, self._cluster, self._now = publisher, cluster, now
+    def __init__(
+        self, publisher: Publisher, cluster: str, now: Callable[[], datetime], queries: MetricQueries = no_queries
+    ) -> None:
+        self._publisher, self._cluster, self._now, self._queries = publisher, cluster, now, queries
         publish = publisher.publish
         self._ehpas: PublishedFacts[EhpaChanged] = PublishedFacts(
             publish, lambda one: publish(EhpaRemoved(now(), one.cluster, one.namespace, one.name))
@@ -64,6 +76,7 @@ class AutoscalerPublisher:
         match found:
             case AutoscalerObject():
                 policy = ehpa_policies.changed(found, self._cluster, self._now())
+                policy = replace(policy, queries=dict(self._queries(policy)))
                 policy = ehpa_policies.within_bounds(policy, self._publisher.size_of_policy)
                 self._ehpas.upsert(policy.key, policy)
                 self._targets[policy.key] = policy.target
@@ -97,8 +110,15 @@ class AutoscalerPublisher:
             self._hpas.mark_synced()
 
     def republish(self, at: datetime, older: timedelta) -> None:
-        """Tell again of HPAs that have not changed for so long, so that a start finds them near the end of the log."""
+        """Tell again of HPAs that have not changed for so long, so that a start finds them near the end of the log.
+
+        EHPAs are told anew whose queries are others now, because somebody changed the rules.
+        """
         self._hpas.republish(at, older)
+        for policy in self._ehpas.current():
+            queries = dict(self._queries(policy))
+            if queries != policy.queries:
+                self._ehpas.upsert(policy.key, replace(policy, at=at, queries=queries))
 
     def _hpa_seen(self, name: str, found: HpaObject) -> None:
         """One that scales another workload now is gone for the one before."""

@@ -59,6 +59,10 @@ class PublishedFacts(Generic[F]):
             self._published[name] = fact
             self._publish(fact)
 
+    def current(self) -> list[F]:
+        """The facts of the objects that exist."""
+        return list(self._current.values())
+
     def put(self, name: str, fact: F | None) -> None:
         """An object exists; None where it says nothing any more."""
         if fact is None:

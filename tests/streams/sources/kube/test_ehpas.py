@@ -9,7 +9,6 @@ from schemas.facts.replica_scaling import ScaleSeen
 from schemas.policies.ehpa import EhpaChanged, EhpaRemoved
 from schemas.policies.scaling import MetricSpec, MetricTarget, ScaleStrategy
 from schemas.policies.vpa import TargetRef
-from streams.clients.kube.autoscaler_specs import AutoscalerObject
 from streams.clients.kube.watched_objects import ControllerObject
 from streams.codec.event_codec import Codec
 from streams.log.memory_log import MemoryLog
@@ -19,50 +18,10 @@ from streams.sources.kube.publish.autoscaler_publisher import AutoscalerPublishe
 from streams.sources.kube.publish.publisher import Publisher
 from streams.sources.kube.watch.watched_resources import watches
 from streams.topics import Topics
+from tests.support.kube_ehpas import SPEC, ehpa
 
 AT = datetime(2026, 1, 5, tzinfo=UTC)
 TOPICS = Topics(partitions=2)
-SPEC = {
-    "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "cart"},
-    "minReplicas": 2,
-    "maxReplicas": 10,
-    "scaleStrategy": "Preview",
-    "specificReplicas": 4,
-    "metrics": [
-        {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}}},
-        {
-            "type": "External",
-            "external": {
-                "metric": {"name": "queue", "selector": {"matchLabels": {"q": "orders"}}},
-                "target": {"type": "AverageValue", "averageValue": 30},
-            },
-        },
-    ],
-    "crons": [{"name": "night", "start": "0 1 * * *", "end": "0 5 * * *", "targetReplicas": 8}],
-    "behavior": {"scaleDown": {"policies": [{"type": "Percent", "value": 10, "periodSeconds": 60}]}},
-    "prediction": {
-        "predictionWindowSeconds": 3600,
-        "predictionAlgorithm": {
-            "algorithmType": "dsp",
-            "dsp": {"sampleInterval": "1m", "historyLength": "7d", "estimators": {"fft": [{"marginFraction": "0.2"}]}},
-        },
-    },
-}
-
-
-def ehpa(spec: object = SPEC, name: str = "cart") -> AutoscalerObject:
-    body = {
-        "metadata": {
-            "name": name,
-            "namespace": "shop",
-            "uid": "u1",
-            "generation": 3,
-            "creationTimestamp": "2026-01-01T00:00:00Z",
-            "annotations": {"ullage/scaling": "direct", "autoscaling.crane.io/effective-hpa-current-metrics": "- type: x"},
-        },
-        "spec": spec,
-    }
-    return msgspec.json.decode(msgspec.json.encode(body), type=AutoscalerObject)
 
 
 def deployment(replicas: int | None, there: int, name: str = "cart") -> ControllerObject:

@@ -1,11 +1,12 @@
 """TimeSeriesPredictions and HPAs, from what the API server sends to the records in the log."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import msgspec
 import pytest
 
 from schemas.facts.replica_scaling import HpaCondition, HpaGone, HpaSeen
+from schemas.policies.ehpa import EhpaChanged
 from schemas.policies.scaling import AlgorithmOptions, DspOptions, MetricSpec, MetricTarget
 from schemas.policies.time_series_prediction import (
     PredictionMetric,
@@ -24,6 +25,7 @@ from streams.sources.kube.publish.autoscaler_publisher import AutoscalerPublishe
 from streams.sources.kube.publish.publisher import Publisher
 from streams.sources.kube.watch.watched_resources import watches
 from streams.topics import Topics
+from tests.support.kube_ehpas import ehpa
 
 AT = datetime(2026, 1, 5, tzinfo=UTC)
 TOPICS = Topics(partitions=2)
@@ -185,6 +187,20 @@ def test_after_a_restart_what_is_gone_is_withdrawn_and_nothing_is_told_twice() -
     again.autoscalers.mark_synced("horizontalpodautoscalers")
     [gone] = again.news("pod-changes-by-cluster")
     assert isinstance(gone, HpaGone)
+
+
+def test_an_ehpa_carries_the_queries_of_rules_and_is_told_anew_when_they_change() -> None:
+    rules = {"resource.cpu": "one"}
+    told = Told()
+    told.autoscalers = AutoscalerPublisher(told.publisher, "prod", lambda: AT, lambda _: rules)
+    told.autoscalers.upsert(ehpa())
+    told.autoscalers.upsert(ehpa())
+    assert [each.queries for each in told.news("policies") if isinstance(each, EhpaChanged)] == [{"resource.cpu": "one"}] * 2
+    told.autoscalers.republish(AT, timedelta(hours=3))
+    assert told.publisher.drain() == []
+    rules["resource.cpu"] = "two"
+    told.autoscalers.republish(AT, timedelta(hours=3))
+    assert [each.queries for each in told.news("policies") if isinstance(each, EhpaChanged)] == [{"resource.cpu": "two"}] * 2
 
 
 def test_predictions_and_hpas_are_watched_where_the_settings_say_that_replicas_are_scaled() -> None:

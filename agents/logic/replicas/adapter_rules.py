@@ -1,0 +1,143 @@
+"""The rules of prometheus-adapter as a source of queries: what a metric is called there says how to ask for it.
+
+A rule applies to a metric whose name its own resulting name matches; the first one counts. Its template is filled with the
+series' name and with matchers that limit it to the workload; a grouping at its end is cut off, because a load is one series.
+Source: `pkg/prometheus-adapter` of Crane.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from agents.logic.replicas import metric_queries
+from agents.logic.replicas.ehpa_manifest import Ehpa
+from agents.logic.replicas.hpa_metrics import HpaMetric
+
+_LISTS = {"rules": "Pods", "externalRules": "External"}
+_SERIES = re.compile(r"^\s*(?P<name>[a-zA-Z_:][a-zA-Z0-9_:]*)?\s*(?:\{(?P<matchers>.*)\})?\s*$", re.DOTALL)
+_MATCHER = re.compile(r'\s*(?P<label>[a-zA-Z_][a-zA-Z0-9_]*)\s*(?P<how>=~|!~|!=|=)\s*"(?P<value>(?:[^"\\]|\\.)*)"\s*(?:,|$)')
+_GROUPING = re.compile(r"\s*by\s*\(\s*<<\s*\.GroupBy\s*>>\s*\)\s*$")
+_PLACE = re.compile(r"<<\s*\.(\w+)\s*>>")
+_GROUP = re.compile(r"\$\{?(\d+)\}?")
+_LONGEST = 1000
+"""Characters of a pattern: longer ones are no names of metrics."""
+
+
+@dataclass(frozen=True, slots=True)
+class MetricRule:
+    """One rule: the kind of metric, the pattern of names, the series, its own matchers, the template, and labels."""
+
+    kind: str
+    pattern: str
+    series: str
+    matchers: tuple[str, ...]
+    template: str
+    labels: Mapping[str, str]
+    namespaced: bool = True
+
+    def query(self, ehpa: Ehpa, metric: HpaMetric, extra: Sequence[str]) -> str:
+        """The query of a metric whose name fits."""
+        escaped = metric_queries.escaped
+        where = [*self.matchers, *extra, *(f'{key}="{escaped(value)}"' for key, value in metric.selector)]
+        if self.namespaced:
+            where.append(f'{self.labels.get("namespace", "namespace")}="{escaped(ehpa.namespace)}"')
+        if self.kind != "External":
+            where.append(f'{self.labels.get("pod", "pod")}=~"{metric_queries.pods(ehpa)}"')
+        if metric.kind == "ContainerResource":
+            where.append(f'{self.labels.get("container", "container")}="{escaped(metric.container)}"')
+        filled = {"Series": self.series, "LabelMatchers": ",".join(where)}
+        return _PLACE.sub(lambda found: filled[found[1]], self.template)
+
+
+def read(config: Mapping[str, object]) -> tuple[MetricRule, ...]:
+    """The rules of an adapter's configuration, in its order. Raises ValueError that names the rule and what is wrong with it."""
+    found = []
+    for place, kind in _LISTS.items():
+        for number, entry in enumerate(_sequence(config.get(place))):
+            found.append(_rule(kind, _mapping(entry), f"{place}[{number}]"))
+    resources = _mapping(config.get("resourceRules"))
+    for name in ("cpu", "memory"):
+        entry = _mapping(resources.get(name))
+        if entry.get("containerQuery"):
+            template, where = _template(str(entry["containerQuery"]), f"resourceRules.{name}"), _mapping(entry.get("resources"))
+            labels = {**_labels(where), "container": str(entry.get("containerLabel") or "container")}
+            found.append(MetricRule("Resource", f"^{name}$", "", (), template, labels))
+    return tuple(found)
+
+
+def query(ehpa: Ehpa, metric: HpaMetric, rules: Sequence[MetricRule], extra: Sequence[str] = ()) -> str:
+    """The query that the first fitting rule gives; empty if none fits. `extra` are matchers for every query."""
+    kind = "Resource" if metric.kind == "ContainerResource" else metric.kind
+    fitting = (rule for rule in rules if rule.kind == kind and re.search(rule.pattern, metric.name[:_LONGEST]))
+    rule = next(fitting, None)
+    return "" if rule is None else rule.query(ehpa, metric, extra)
+
+
+def _rule(kind: str, entry: Mapping[str, object], where: str) -> MetricRule:
+    series = _SERIES.match(str(entry.get("seriesQuery") or ""))
+    if series is None:
+        raise ValueError(f"{where}.seriesQuery '{entry.get('seriesQuery')}' is no series such as 'name{{label=\"x\"}}'")
+    matchers = [found.groupdict() for found in _MATCHER.finditer(series["matchers"] or "")]
+    named = [each for each in matchers if each["label"] == "__name__"]
+    name = series["name"] or (named[0]["value"] if named else "")
+    if not name:
+        raise ValueError(f"{where}.seriesQuery names no series")
+    literal = not named or named[0]["how"] == "="
+    own = tuple(f'{each["label"]}{each["how"]}"{each["value"]}"' for each in matchers if each["label"] != "__name__")
+    if not literal:
+        own = (f'__name__=~"{name}"', *own)
+    resources = _mapping(entry.get("resources"))
+    return MetricRule(
+        kind,
+        _pattern(name, _mapping(entry.get("name")), where, literal=literal),
+        name if literal else "",
+        own,
+        _template(str(entry.get("metricsQuery") or ""), where),
+        _labels(resources),
+        namespaced=resources.get("namespaced") is not False,
+    )
+
+
+def _pattern(series: str, naming: Mapping[str, object], where: str, *, literal: bool) -> str:
+    """What the names of the rule's metrics match: as the rule renames its series, or the series itself."""
+    try:
+        matches, renamed = str(naming.get("matches") or ""), str(naming.get("as") or "")
+        if literal and matches:
+            fits = re.search(matches[:_LONGEST], series)
+            if fits is None:
+                return re.escape(series)
+            as_text = renamed or ("$1" if fits.groups() else "$0")
+            return re.escape(_GROUP.sub(lambda found: fits[int(found[1])] or "", as_text))
+        if renamed:
+            return ".*".join(re.escape(part) for part in re.split(r"\$\{?\d+\}?", renamed))
+        if not literal:
+            re.compile(series)
+            return series
+    except (re.error, IndexError) as error:
+        raise ValueError(f"{where}: '{naming.get('matches') or series}' is no pattern that fits its name: {error}") from error
+    return re.escape(renamed or series)
+
+
+def _template(text: str, where: str) -> str:
+    """Without the grouping at its end. Raises ValueError for a place that nothing can be put into."""
+    cut = _GROUPING.sub("", text)
+    if not cut.strip():
+        raise ValueError(f"{where} has no query")
+    unknown = [found for found in _PLACE.findall(cut) if found not in ("Series", "LabelMatchers")]
+    if unknown:
+        raise ValueError(f"{where}: '<<.{unknown[0]}>>' cannot be filled in here; there are <<.Series>> and <<.LabelMatchers>>")
+    return cut
+
+
+def _labels(resources: Mapping[str, object]) -> dict[str, str]:
+    """The labels that hold a resource, by the resource's name."""
+    overrides = _mapping(resources.get("overrides"))
+    return {str(_mapping(told).get("resource")): str(label) for label, told in overrides.items()}
+
+
+def _mapping(value: object) -> Mapping[str, object]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _sequence(value: object) -> list[object]:
+    return list(value) if isinstance(value, list | tuple) else []
