@@ -23,7 +23,7 @@ from schemas.names import Workload
 from schemas.units import Seconds
 from streams import log_range
 from streams.compacted_copy import read_present
-from streams.errors import EdgeError, GiveUp, LogUnavailable, Unreachable
+from streams.errors import EdgeError, GiveUp, LogUnavailable, TryAgain, Unreachable
 from streams.log.log_port import NewRecord, Record
 from streams.log_context import LogContext
 from streams.publishing.outbox import Outbox
@@ -85,6 +85,13 @@ class SeriesProgress:
     def is_due(self, at: datetime) -> bool:
         """Whether it is time to ask."""
         return self.again is None or at >= self.again
+
+    def follow(self, now: float) -> None:
+        """There is a value now (seconds since the epoch). After a gap the past is asked for again, from the newest value on."""
+        if self.has_history and self.newest is not None and now - self.newest > SELDOM.total_seconds():
+            self.has_history = False
+        elif self.has_history:
+            self.newest = now
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,14 +229,20 @@ class LoadSource:
             return _Answer(wish, value, self._history(wish, at) if with_history else None)
         except EdgeError as error:
             return _Answer(wish, error=error)
-        except (ArithmeticError, LookupError, TypeError, ValueError) as fault:
-            told = f"the answer cannot be read: {type(fault).__name__}: {fault}"
-            return _Answer(wish, error=GiveUp(doing="reading a load from", to=wish.query[:200], answer=told))
 
-    def _history(self, wish: LoadWish, at: datetime) -> tuple[LoadHistory, ...]:
+    def _history(self, wish: LoadWish, at: datetime) -> tuple[LoadHistory, ...] | None:
+        """The past; None to ask again later. Where the past cannot be had at all, the present must do. Raises Unreachable."""
         until = times.to_seconds(at)
         since = max(until - self._options.history, self._progress(wish).newest or 0.0)
-        return tuple(self._ask.history(wish.query, since=since, until=until))
+        try:
+            return tuple(self._ask.history(wish.query, since=since, until=until))
+        except Unreachable:
+            raise
+        except TryAgain:
+            return None
+        except GiveUp as error:
+            _log.warning("the past of a load cannot be read", workload=wish.workload, series=wish.series, reason=error.answer)
+            return ()
 
     def _facts(self, answer: _Answer, at: datetime) -> list[NewRecord]:
         """The history, or what is wrong and was not said before."""
@@ -237,9 +250,10 @@ class LoadSource:
         if answer.error is not None:
             return self._failed(answer.error, wish, progress, at)
         progress.failures, progress.again, progress.reason = 0, None, ""
+        progress.follow(times.to_seconds(at))
         if answer.history is None:
             return []
-        progress.has_history = True
+        progress.has_history, progress.newest = True, times.to_seconds(at)
         workload = Workload.parse(wish.workload)
         return [
             self._record(
@@ -259,8 +273,6 @@ class LoadSource:
             return []
         progress.reason = reason
         _log.warning("a load cannot be read", workload=wish.workload, series=wish.series, reason=reason)
-        if wish.scraped:  # its value comes from elsewhere; it only has no past
-            return []
         return [self._record(LoadQueryFailed(at, Workload.parse(wish.workload), wish.series, reason), wish.workload)]
 
     def _record(self, event: LoadHistoryRead | LoadQueryFailed, workload: str) -> NewRecord:

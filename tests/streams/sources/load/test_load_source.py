@@ -198,3 +198,31 @@ def test_histories_that_were_dropped_while_the_log_was_away_are_read_again(serve
     for second in (120, 180, 240):
         assert source.scrape(at(second))
     assert {history.workload.name for history in scene.histories()} == {"web", "cart"}
+
+
+def test_a_past_that_cannot_be_read_does_not_cost_the_present(server: Answering) -> None:
+    scene, point = LoadScene(), (START.timestamp(), "1")
+    server.answer = lambda asked: (200, vector("2") if asked.path.endswith("/query") else matrix([point], [point]))
+    scene.say(ehpa("web"))
+    source = scene.source(server.url)
+    source.scrape(at(0))
+    source.scrape(at(60))
+    assert scene.rows() == [("web", "pods.http_requests", 2.0)] * 2
+    assert (scene.failures(), len(_queries(server, "query_range"))) == ([], 1)
+
+
+def test_what_a_server_that_was_away_remembers_is_read_when_it_is_back(server: Answering) -> None:
+    scene = LoadScene()
+    scene.say(ehpa("web"))
+    source, good = scene.source(server.url), server.answer
+    for second in (0, 60):
+        source.scrape(at(second))
+    server.answer = lambda _: (503, b"")
+    source.scrape(at(120))
+    server.answer = good
+    for second in (1800, 1860, 1920):
+        source.scrape(at(second))
+    whole, gap = scene.histories()
+    assert len(whole.values) == 61
+    assert (gap.start - START).total_seconds() == 60
+    assert len(gap.values) == 31  # from the newest value to the second round after the gap
