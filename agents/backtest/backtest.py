@@ -13,6 +13,7 @@ from math import nan
 
 from agents.backtest.container_rows import Advice
 from agents.backtest.event_runner import EventRunner, RoutedEvent
+from agents.backtest.recommender_runner import ConcludedTurn, RecommenderRunner, covers
 from agents.backtest.recording import KILLS, SCORED_FACTS, Frame, Recording
 from agents.backtest.score_card import RequestsScore, ResourceScore, ScoreCard, lines
 from agents.backtest.scoring import Score
@@ -22,6 +23,7 @@ from agents.engine.stage import Stage
 from agents.engine.turn import BatchDecided, Decided, Event
 from agents.logic.updates.update_settings import UpdateSettings
 from agents.logic.vertical.decision_builder import RecommendationBatch
+from agents.logic.vertical.recommender_stage import Conclusion
 from agents.pipeline import ticked_topics
 from schemas import times
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
@@ -47,20 +49,31 @@ class Backtest:
     topics: Topics
     updates: UpdateSettings = _UPDATES
     score: Score = field(default_factory=Score)
-    _runner: EventRunner = field(init=False)
+    in_columns: bool = False
+    """The recommender alone decides, and nobody asks for decisions: see `recommender_runner.covers`."""
+    _runner: EventRunner | RecommenderRunner = field(init=False)
     _updates: SimulatedUpdates = field(init=False)
 
     def __post_init__(self) -> None:
         """Open every partition of every stage."""
-        self._runner = EventRunner(self.stages, self.topics, ticked_topics())
+        if self.in_columns:
+            self._runner = RecommenderRunner(self.stages, self.topics)
+        else:
+            self._runner = EventRunner(self.stages, self.topics, ticked_topics())
         self._updates = SimulatedUpdates(self.score.containers, self.updates)
 
     def apply(self, frame: Frame) -> None:
         """Score one frame with what was recommended before it, then take its turns."""
-        for turn in self._runner.turn(frame.number, self._score_facts(frame.events)):
-            self.score.turns += 1
-            self.score.dead_letters += turn.dead_letters
-            self._count(turn.decided)
+        taken = self._runner.turn(frame.number, self._score_facts(frame.events))
+        if isinstance(taken, ConcludedTurn):
+            self.score.turns += taken.stages
+            self.score.dead_letters += taken.dead_letters
+            self._conclude(taken.conclusion)
+        else:
+            for turn in taken:
+                self.score.turns += 1
+                self.score.dead_letters += turn.dead_letters
+                self._count(turn.decided)
         self.score.changes += self._updates.step(frame.number)
 
     def play(self, log: Log) -> None:
@@ -108,8 +121,7 @@ class Backtest:
     def _count(self, found: Sequence[Decided]) -> None:
         """Put recommendations in force and count plans. The copies by cluster say nothing new."""
         if isinstance(found, BatchDecided) and isinstance(found.batch, RecommendationBatch):
-            self.score.recommendations += len(found.batch.subjects)
-            self.score.containers.advise(found.batch.containers, found.batch.amounts())
+            self._advise(found.batch)
             found = found.others
         for decided in found:
             event = decided.event
@@ -121,6 +133,16 @@ class Backtest:
             else:
                 self.score.plans += isinstance(event, ResizePlanned | EvictionPlanned)
                 self.score.refused += isinstance(event, UpdateRefused)
+
+    def _conclude(self, found: Conclusion | None) -> None:
+        if found is not None:
+            self.score.recommendations += len(found.withdrawn)
+            if found.batch is not None:
+                self._advise(found.batch)
+
+    def _advise(self, batch: RecommendationBatch) -> None:
+        self.score.recommendations += len(batch.subjects)
+        self.score.containers.advise(batch.containers, batch.amounts())
 
 
 def _advice(of: ContainerRecommendation) -> Advice:
@@ -144,21 +166,29 @@ def over_trace(  # noqa: PLR0913  # all by keyword but the three that every back
     cluster: str = "trace",
     updates: UpdateSettings = _UPDATES,
     by_workload: bool = False,
+    in_columns: bool = True,
 ) -> Iterator[Backtest]:
     """The backtest while it goes through `trace`, now and then: ask it for its card, at the end for the last time.
 
     All workloads are in one partition, whatever `topics` says: partitions share work among processes, and workloads do not see
     one another, so the score is the same and a turn is taken for all of them at once. `by_workload`: also keep sums by workload.
+    `in_columns`: where the recommender alone decides (`recommender_runner.covers`), no decision is built; the score is the same.
     """
     alone = Topics(topics.prefix, 1)
-    backtest = Backtest(stages, alone, updates, Score(sums=ContainerSums() if by_workload else None))
+    score = Score(sums=ContainerSums() if by_workload else None)
+    backtest = Backtest(stages, alone, updates, score, in_columns=in_columns and covers(stages, alone))
+    for number, frame in enumerate(frames_of(trace, alone, cluster), start=1):
+        backtest.apply(frame)
+        if number % _STRETCH == 0:
+            yield backtest
+    yield backtest
+
+
+def frames_of(trace: Trace, topics: Topics, cluster: str) -> Iterator[Frame]:
+    """A trace as frames: one for each time of which it has a scrape, and one for its end."""
     events: list[RoutedEvent] = []
-    frames = 0
-    for moment in TraceMoments(trace, alone, cluster):
+    for moment in TraceMoments(trace, topics, cluster):
         events += [RoutedEvent(routed.fact, routed.topic, routed.partition) for routed in moment.facts]
         if moment.ends:
-            backtest.apply(Frame(times.nearest_ms(moment.at), events))
-            events, frames = [], frames + 1
-            if frames % _STRETCH == 0:
-                yield backtest
-    yield backtest
+            yield Frame(times.nearest_ms(moment.at), events)
+            events = []

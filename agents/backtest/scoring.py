@@ -7,7 +7,7 @@ recommendation would have killed shows its limit and a kill, and nothing of what
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -18,11 +18,34 @@ from agents.backtest.container_rows import ContainerRows, Flags, Floats, Rows
 from agents.backtest.kill_counts import KillCounts
 from agents.backtest.score_card import LeftOut, Resolution, ScoreCard
 from agents.backtest.weighted_sums import DAY, SideSums
-from agents.backtest.workload_sums import ContainerSums, WorkloadTotal
+from agents.backtest.workload_sums import RESOURCES, ContainerSums, WorkloadTotal
 from schemas import times
 from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
 from schemas.names import Workload
 from schemas.units import Bytes, Fraction
+
+_AT_ONCE = 16_384
+"""Rows that are added up at once: enough that the calls cost little, few enough for a core's cache."""
+
+
+@dataclass(slots=True)
+class WaitingScrapes:
+    """Scrapes that are yet to be added up, with the requests that were in force. `kind`: seconds, and which maxima there are."""
+
+    kind: tuple[float, bool, bool]
+    rows: int = 0
+    _parts: dict[str, list[tuple[Floats, ...]]] = field(default_factory=lambda: {name: [] for name in RESOURCES})
+
+    def take(self, amounts: Sequence[tuple[Floats, Floats]], used: Sequence[Floats], peaks: Sequence[Floats | None]) -> None:
+        """One scrape; `amounts` are the recording's own requests and those recommended, of each resource."""
+        for name, both, use, peak in zip(RESOURCES, amounts, used, peaks, strict=True):
+            self._parts[name].append((*both, use) if peak is None else (*both, use, peak))
+        self.rows += len(used[0])
+
+    def columns(self, resource: str) -> tuple[Floats, Floats, Floats, Floats | None]:
+        """Own requests, those recommended, use, and the highest use, of all rows."""
+        own, ours, use, *peak = (np.concatenate(parts) for parts in zip(*self._parts[resource], strict=True))
+        return own, ours, use, peak[0] if peak else None
 
 
 @dataclass(slots=True)
@@ -51,6 +74,7 @@ class Score:
     _unrequested: float = 0.0
     _windows: Counter[float] = field(default_factory=Counter)
     _peaks: Counter[str] = field(default_factory=Counter)
+    _waiting: WaitingScrapes | None = None
 
     def killed(self, event: ContainerOOMKilled) -> ContainerOOMKilled | None:
         """Count a recorded kill; the kill that the stages would have seen, or None if nothing shows that there had been one."""
@@ -121,32 +145,44 @@ class Score:
             )
 
     def _weigh(self, event: MetricsScraped, rows: Rows, used: tuple[Floats, Floats], peaks: list[Floats | None]) -> None:
-        """Add requests and use to both sides where both have a request, to one alone where the recording has none."""
+        """Put requests in force beside what was used; they are added up many scrapes at a time."""
         seconds = float(event.window)
-        requested, in_force = np.zeros(len(rows), bool), np.zeros(len(rows), bool)
-        compared = np.zeros(len(rows), bool)
-        for name, use, peak in zip(("cpu", "memory"), used, peaks, strict=True):
-            own, ours = self.containers[f"own_{name}"][rows], self.containers[name][rows]
-            has_own, has_ours = ~np.isnan(own), ~np.isnan(ours)
-            both = has_own & has_ours
-            getattr(self._own, name).add(np.where(both, own, np.nan), use, seconds, peak)
-            getattr(self._recommended, name).add(np.where(both, ours, np.nan), use, seconds, peak)
-            getattr(self._alone, name).add(np.where(has_own, np.nan, ours), use, seconds, peak)
-            if self.sums is not None:
-                self.sums.weigh(name, rows, (own, ours), use, seconds)
-            requested, in_force, compared = requested | has_own, in_force | has_ours, compared | both
-            self._peaks[name] += 0 if peak is None else int((~np.isnan(peak)).sum())
+        kind = (seconds, peaks[0] is not None, peaks[1] is not None)
+        if self._waiting is None or self._waiting.kind != kind or self._waiting.rows >= _AT_ONCE:
+            self._add_up()
+            self._waiting = WaitingScrapes(kind)
+        amounts = [(self.containers[f"own_{name}"][rows], self.containers[name][rows]) for name in RESOURCES]
+        self._waiting.take(amounts, used, peaks)
         if self.sums is not None:
+            for name, both, use in zip(RESOURCES, amounts, used, strict=True):
+                self.sums.weigh(name, rows, both, use, seconds)
             highest = [use if peak is None else np.fmax(use, peak) for use, peak in zip(used, peaks, strict=True)]
             self.sums.foresee(times.to_seconds(event.at), rows, highest, used, seconds)
         self.rows += len(rows)
         self._windows[seconds] += len(rows)
         self._seconds += seconds * len(rows)
+        self.first = event.at if self.first is None else min(self.first, event.at)
+        self.last = event.at if self.last is None else max(self.last, event.at)
+
+    def _add_up(self) -> None:
+        """Add what waits to both sides where both have a request, to one alone where the recording has none."""
+        waiting, self._waiting = self._waiting, None
+        if waiting is None:
+            return
+        seconds = waiting.kind[0]
+        in_force, compared = np.zeros(waiting.rows, bool), np.zeros(waiting.rows, bool)
+        for name in RESOURCES:
+            own, ours, use, peak = waiting.columns(name)
+            has_own, has_ours = ~np.isnan(own), ~np.isnan(ours)
+            both = has_own & has_ours
+            getattr(self._own, name).add(np.where(both, own, np.nan), use, seconds, peak)
+            getattr(self._recommended, name).add(np.where(both, ours, np.nan), use, seconds, peak)
+            getattr(self._alone, name).add(np.where(has_own, np.nan, ours), use, seconds, peak)
+            in_force, compared = in_force | has_ours, compared | both
+            self._peaks[name] += 0 if peak is None else int((~np.isnan(peak)).sum())
         self._covered += seconds * int(in_force.sum())
         self._compared += seconds * int(compared.sum())
         self._unrequested += seconds * int((in_force & ~compared).sum())
-        self.first = event.at if self.first is None else min(self.first, event.at)
-        self.last = event.at if self.last is None else max(self.last, event.at)
 
     def _count_own(self, rows: Rows, highest: Floats) -> None:
         """Count windows over the recording's own limits, which matter where the recording tells of no kill."""
@@ -181,6 +217,7 @@ class Score:
 
     def card(self) -> ScoreCard:
         """The score so far."""
+        self._add_up()
         return ScoreCard(
             rows=self.rows,
             turns=self.turns,

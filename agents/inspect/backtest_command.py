@@ -11,6 +11,7 @@ from agents.backtest.backtest import ScoreCard
 from agents.inspect import output_table
 from agents.pipeline import stages
 from agents.processes.output import data, note
+from agents.processes.progress_line import ProgressLine
 from agents.processes.signals import stoppable
 from agents.settings import log_factory, recorded_log
 from agents.settings.tree import Settings
@@ -54,5 +55,8 @@ def _of_trace(settings: Settings, file: Path) -> ScoreCard:
     topics = log_factory.topics(settings)
     with Trace(file) as trace:
         note(f"{trace.rows} samples of {len(trace.names)} containers")
-        *_, last = backtest.over_trace(trace, stages(settings), topics, updates=settings.updates)
-        return last.card()
+        line = ProgressLine(trace.rows, "samples")
+        for done in backtest.over_trace(trace, stages(settings), topics, updates=settings.updates):
+            line.show(done.score.rows)
+        line.end()
+        return done.card()

@@ -11,6 +11,7 @@ from agents.backtest.workload_sums import ContainerSums
 from agents.inspect.policy_specs import SIDES, PolicySpec
 from agents.pipeline import stages
 from agents.processes.output import note
+from agents.processes.progress_line import ProgressLine
 from agents.settings import log_factory, recorded_log
 from agents.settings.tree import Settings
 from streams.sources.traces import Trace
@@ -37,10 +38,13 @@ def played(file: Path, settings: Settings) -> Backtest:
     """One policy over a trace, a log file or an incident file. Raises BadInput."""
     if not recorded_log.is_log(file):
         with Trace(file) as trace:
-            *_, last = over_trace(
+            line = ProgressLine(trace.rows, "samples")
+            for done in over_trace(
                 trace, stages(settings), log_factory.topics(settings), updates=settings.updates, by_workload=True
-            )
-            return last
+            ):
+                line.show(done.score.rows)
+            line.end()
+            return done
     found = recorded_log.reading(settings, file)
     with log_factory.log(found) as log:
         backtest = Backtest(stages(found), log_factory.topics(found), found.updates, Score(sums=ContainerSums()))

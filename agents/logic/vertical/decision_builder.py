@@ -11,7 +11,7 @@ from math import isnan
 
 import numpy as np
 
-from agents.engine.tables.row_table import Indices
+from agents.engine.tables.row_table import Floats, Indices
 from agents.engine.turn import Decided, Turn
 from agents.logic.governing_policies import PolicyRecord, body
 from agents.logic.usage.histograms import NEVER
@@ -146,7 +146,7 @@ class RecommendationBatch:
     """
 
     def __init__(self, builder: DecisionBuilder, done: Recommendation, places: Indices) -> None:
-        self.builder, self._done, self._places = builder, done, places
+        self.builder, self.done, self.places = builder, done, places
         of = done.of
         numbers = of.workload[places]
         begins = np.flatnonzero(np.diff(numbers, prepend=-1))
@@ -155,7 +155,7 @@ class RecommendationBatch:
         self.containers = [of.names[member] for member in of.members[places].tolist()]
         """Workload and name of each container."""
         self.grounds: Sequence[Grounds] = ()
-        """Of each subject; set once, when the batch is made."""
+        """Of each subject; set once, before a decision is asked for."""
         self._made: dict[int, DeferredRecommendation] = {}
 
     @property
@@ -173,12 +173,11 @@ class RecommendationBatch:
     @cached_property
     def numbers(self) -> "Numbers":
         """The numbers of each container as plain values."""
-        return Numbers(self._done, self.builder.settings, self._places)
+        return Numbers(self.done, self.builder.settings, self.places)
 
-    def amounts(self) -> list[list[float]]:
-        """Of each container what AMOUNTS names, in cores and bytes; NaN for none. No decision is built for it."""
-        amounts: list[list[float]] = (self._done.amounts[self._places] / _SCALES).tolist()
-        return amounts
+    def amounts(self) -> Floats:
+        """(containers, 6) Of each container what AMOUNTS names, in cores and bytes; NaN for none. No decision is built for it."""
+        return np.asarray(self.done.amounts[self.places] / _SCALES)
 
 
 class DeferredRecommendation:

@@ -33,6 +33,7 @@ from agents.logic.vertical.node_caps import NodeIndex
 from agents.logic.vertical.recommendation_schedule import Schedule, TurnSpan
 from agents.logic.vertical.recommended_amounts import Recommendation, recommend
 from agents.logic.vertical.source_heartbeats import SourceHeartbeats
+from agents.logic.vertical.steady_members import SteadyMembers
 from agents.logic.vertical.usage_ingest import UsageIngest
 from agents.logic.vertical.vertical_settings import VerticalSettings
 from schemas.decisions.recommendations import OomSource
@@ -41,7 +42,7 @@ from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
 from schemas.facts.vpa_checkpoints import CheckpointSeen
 from schemas.names import Place, cluster_of
 
-__all__ = ["NAME", "PROGRAM", "Recommender"]
+__all__ = ["NAME", "PROGRAM", "Conclusion", "Recommender"]
 
 PROGRAM = 1
 """Counts changes of this capability's code that change what is decided."""
@@ -74,6 +75,18 @@ class _Ingested:
     """A container of theirs that had a recommendation is gone."""
 
 
+@dataclass(frozen=True, slots=True)
+class Conclusion:
+    """What a turn gives: amounts that are announced, and the workloads of which nothing is recommended any more.
+
+    `builder` makes decisions of them, with the rules that were in force.
+    """
+
+    builder: DecisionBuilder
+    batch: RecommendationBatch | None
+    withdrawn: Sequence[str]
+
+
 class Recommender(PartedState):
     """The state of one partition. `settings` are those in force; the log's rules win over those it was made with."""
 
@@ -95,8 +108,14 @@ class Recommender(PartedState):
         self.members = ContainerIndex(self.usage, self.announced.table, self.policies, settings)
         self.announced.members = self.members
         self.bounds = self.intake.bounds = AggregateBounds(self.members, self.usage.aggregates.__contains__)
+        self.steady = SteadyMembers(self.usage, self.members, self.announced, settings)
         self.schedule = Schedule(
-            self.usage, self.members, announced_policy=self.announced.policy, nodes=self.nodes, settings=settings
+            self.usage,
+            self.members,
+            announced_policy=self.announced.policy,
+            nodes=self.nodes,
+            settings=settings,
+            steady=self.steady.holds,
         )
         tables = (
             self.usage.aggregates,
@@ -111,6 +130,14 @@ class Recommender(PartedState):
 
     def step(self, turn: Turn) -> Sequence[Decided]:
         """Take a turn in; announce what moved."""
+        found = self.conclude(turn)
+        return () if found is None else self._announced(turn, found)
+
+    def conclude(self, turn: Turn) -> Conclusion | None:
+        """The same without decisions: for a driver that reads amounts alone. None where there is nothing to announce.
+
+        The state is as after `step`.
+        """
         self.scatter(turn)
         last = self.last.get("") or LastTurn(turn.number)
         self._follow_rules(turn)
@@ -121,8 +148,8 @@ class Recommender(PartedState):
             ingested.lost |= self._account()
         due = self.schedule.due(span)
         if not len(due) and not ingested.at_once and not ingested.changed and not ingested.lost:
-            return []
-        return self._announce(turn, span, self.members.select(due, ingested.at_once), ingested)
+            return None
+        return self._conclude(turn, span, self.members.select(due, ingested.at_once), ingested)
 
     def _follow_rules(self, turn: Turn) -> None:
         """Decide by the rules that the log has from this turn on, and make what follows from names after a load."""
@@ -219,19 +246,18 @@ class Recommender(PartedState):
             self.members.add(added)
         return lost
 
-    def _announce(self, turn: Turn, span: TurnSpan, due: MemberSelection, ingested: _Ingested) -> Sequence[Decided]:
-        """Announce what is new of the workloads that are due, and take back what is not recommended any more."""
+    def _conclude(self, turn: Turn, span: TurnSpan, due: MemberSelection, ingested: _Ingested) -> Conclusion:
+        """Find what is new of the workloads that are due, and take back what is not recommended any more."""
         builder = DecisionBuilder(self.partition, turn, self.settings, self.rules.cited)
         batch, recommended = self._recommend(builder, due, span, ingested.at_once)
         quiet = set(due.workload_names(np.flatnonzero(~recommended)))
         if others := ingested.at_once | ingested.changed | ingested.lost:
             others = others.difference(due.workload_names(np.arange(due.count)))
             quiet |= others - self.members.workloads(self.members.speaking(others))
-        decided: list[Decided] = []
-        for workload in sorted(w for w in quiet if w in ingested.lost or self.announced.has(w)):
+        withdrawn = sorted(w for w in quiet if w in ingested.lost or self.announced.has(w))
+        for workload in withdrawn:
             self.announced.withdraw(workload)
-            decided += builder.nothing(workload, self._grounds(turn, workload))
-        return decided if batch is None else BatchDecided(batch, _ROUTES, decided)
+        return Conclusion(builder, batch, withdrawn)
 
     def _recommend(
         self, builder: DecisionBuilder, due: MemberSelection, span: TurnSpan, at_once: set[str]
@@ -254,19 +280,27 @@ class Recommender(PartedState):
             names = due.workload_names(np.arange(due.count))
             speaks[[number for number, workload in enumerate(names) if workload in at_once]] = True
         places = np.flatnonzero(known & speaks[due.workload])
-        return (self._batch(builder, done, places) if len(places) else None), recommended
+        if len(places):
+            self.announced.remember(done, places)
+        self.steady.note(done, known, worth_it=self.schedule.crowded)
+        return (RecommendationBatch(builder, done, places) if len(places) else None), recommended
 
-    def _batch(self, builder: DecisionBuilder, done: Recommendation, places: Indices) -> RecommendationBatch:
-        """The decisions about the workloads whose containers stand at these places of the recommendation."""
-        self.announced.remember(done, places)
-        batch = RecommendationBatch(builder, done, places)
+    def _announced(self, turn: Turn, found: Conclusion) -> Sequence[Decided]:
+        """The decisions that say what was concluded in this turn."""
+        decided: list[Decided] = []
+        for workload in found.withdrawn:
+            decided += found.builder.nothing(workload, self._grounds(turn, workload))
+        batch = found.batch
+        if batch is None:
+            return decided
+        done, places = batch.done, batch.places
         metrics = self._metrics(done.of.members[places])
         sources: dict[str, OomSource] = {}
         batch.grounds = [
-            self._grounds(builder.turn, workload, self._places(done, places[start:end], metrics[start:end]), sources)
+            self._grounds(turn, workload, self._places(done, places[start:end], metrics[start:end]), sources)
             for workload, start, end in zip(batch.subjects, batch.begins, batch.begins[1:], strict=False)
         ]
-        return batch
+        return BatchDecided(batch, _ROUTES, decided)
 
     def _metrics(self, members: Indices) -> list[Place | None]:
         """The last scrape that each member rests on; None for none, or where a member has several aggregates."""

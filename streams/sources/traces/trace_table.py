@@ -130,6 +130,11 @@ class Trace:
         column = self._found.get(what, self._found["container"])
         return f"replace(cast({column.quoted} as varchar), '/', '-')"
 
+    def _name_key(self) -> str:
+        """The texts that tell containers apart: those with a column of their own, and of others one that stands for them."""
+        own = [what for what in TEXTS if what in self._found and what != "container"]
+        return ", ".join([*own, "container" if "pod" in self._found else "pod"])
+
     def _number(self, what: str) -> str:
         column = self._found.get(what)
         if column is None:
@@ -151,8 +156,8 @@ class Trace:
         Of steps that are equally frequent the longest counts, so that the answer does not depend on DuckDB's threads.
         """
         found = self._db.execute(
-            "select d from (select round(t - lag(t) over (partition by who order by t)) as d from clean "
-            "join (select * from names where who < 16) using (container, workload, pod, namespace)) where d > 0 "
+            "select d from (select round(t - lag(t) over (partition by who order by t)) as d from clean "  # noqa: S608  # our own words
+            f"join (select * from names where who < 16) using ({self._name_key()})) where d > 0 "
             "group by d order by count(*) desc, d desc limit 1"
         ).fetchone()
         return float(found[0]) if found and found[0] else 60.0
@@ -162,7 +167,7 @@ class Trace:
         scraped = f"ceil(t / {self.step!r}) * {self.step!r}"
         self._db.execute(
             f"create table sorted as select {scraped} as scraped, cast(who as integer) as who, t, {numbers} from clean "  # noqa: S608  # our own words
-            f"join names using (container, workload, pod, namespace) order by {scraped}, who, t"
+            f"join names using ({self._name_key()}) order by {scraped}, who, t"
         )
         self._counts = self._db.execute("select scraped, count(*) from sorted group by scraped order by scraped").fetchall()
         self.rows = sum(count for _, count in self._counts)
