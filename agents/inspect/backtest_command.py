@@ -47,6 +47,7 @@ def _for_programs(form: Literal["json", "yaml"], card: ScoreCard) -> Iterator[st
 
 
 def _of_log(settings: Settings) -> ScoreCard:
+    note("a log may hold policies, nodes and outcomes, so every stage takes every turn of it; a usage trace goes faster")
     with log_factory.log(settings) as log:
         return backtest.over_log(log, stages(settings), log_factory.topics(settings), updates=settings.updates)
 

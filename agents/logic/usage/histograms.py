@@ -23,9 +23,6 @@ Shares = Sequence[float | Floats]
 _FAR = 100.0
 """Half lives after its reference at which a histogram gets a new one."""
 
-_ROUNDING = 1e-9
-"""Share of a total that sums of weights may be wrong by, many times over: each of the additions is right within 2^-53."""
-
 _BLOCK = 1024
 """Rows handled together in whole width, so that they fit into a core's cache."""
 
@@ -38,7 +35,6 @@ class Histograms:
         self.weights = rows.spans(f"{name}_weights")
         self.width = len(scale.starts)
         self._ends = np.append(scale.starts[1:], scale.starts[-1])
-        self._settled: Floats = np.zeros(0)
 
     @staticmethod
     def columns(name: str, scale: Buckets, half_life: float) -> Mapping[str, ColumnSpec]:
@@ -57,17 +53,6 @@ class Histograms:
     def total(self) -> Floats:
         """The sum of weights of each row."""
         return self.rows.floats(f"{self.name}_total")
-
-    @property
-    def settled(self) -> Floats:
-        """The total of each row up to which its percentiles stay what they were when `settle` last looked; -inf for none.
-
-        It follows from the weights and the shares asked for, and is never dumped.
-        """
-        missing = len(self.total) - len(self._settled)
-        if missing > 0:
-            self._settled = np.append(self._settled, np.full(missing, -np.inf))
-        return self._settled
 
     @property
     def reference(self) -> Floats:
@@ -139,7 +124,6 @@ class Histograms:
         block[(index < low[:, None]) | (index > high[:, None])] = 0.0
         self.weights.add(rows, block)
         self.total[rows] += other.total[others] * factor
-        self.settled[rows] = -np.inf
         self.low[rows] = np.minimum(self.low[rows], low)
         self.high[rows] = np.maximum(self.high[rows], high)
 
@@ -167,7 +151,6 @@ class Histograms:
         block[(index < low[:, None]) | (index > high[:, None])] = 0.0
         self.weights.put(into, _sums(np.concatenate([self.weights.dense(into), block])))
         self.total[row] = _sums(np.append(self.total[row], other.total[others] * factor[0]))[0]
-        self.settled[row] = -np.inf
         self.low[row] = min(int(self.low[row]), int(low.min()))
         self.high[row] = max(int(self.high[row]), int(high.max()))
 
@@ -189,20 +172,6 @@ class Histograms:
                 reached[sums[:, -1] < threshold] = self.width
                 place[part] = self._ends[np.minimum(reached, last)]
         return found
-
-    def settle(self, rows: Indices, shares: Sequence[Floats]) -> None:
-        """Find out how much weight may come before one of these percentiles changes; `settled` says so from then on."""
-        low, high, settled = self.low[rows].astype(np.int64), self.high[rows].astype(np.int64), self.settled
-        settled[rows] = self.total[rows]
-        filled = np.flatnonzero(low <= high)
-        for part in _alike(filled, (high - low)[filled]):
-            first, last, total = low[part], high[part], self.total[rows[part]]
-            sums = np.cumsum(self.weights.stretches(rows[part], first, last), axis=1)
-            room = np.full(len(part), np.inf)
-            for share in shares:
-                np.minimum(room, _room(sums, last - first, share[part], share[part] * total), out=room)
-            hair = _ROUNDING * total
-            settled[rows[part]] = np.where(room > hair, total + room - hair, -np.inf)
 
     def live_for(self, rows: Indices, half_lives: Floats, at: float) -> None:
         """Let weights of these rows halve in other times from `at` on; what they weigh then stays; no row twice."""
@@ -248,11 +217,9 @@ class Histograms:
             if beyond.any():
                 heavy = beyond & (weights >= self.scale.epsilon)
                 move.at(end, rows[heavy], buckets[heavy].astype(np.int16))
-                self.settled[rows[heavy]] = -np.inf
 
     def _tighten(self, rows: Indices) -> None:
         """Move the ends inwards over buckets below epsilon; over all of them where nothing is left."""
-        self.settled[rows] = -np.inf
         room = np.zeros(len(rows), np.bool_)
         for positions, base, cells in self.weights.alike(rows):
             part = rows[positions]
@@ -271,20 +238,6 @@ class Histograms:
 
     def _at_least_epsilon(self, weights: Floats) -> Floats:
         return np.where(weights < self.scale.epsilon, 0.0, weights)
-
-
-def _room(sums: Floats, last: Indices, share: Floats, threshold: Floats) -> Floats:
-    """How much weight may come to each row, into whatever buckets, before its percentile can be in another bucket.
-
-    `sums` (rows, buckets) are running sums, of which those up to the place `last` count. Weight d moves the threshold up by
-    share * d, and the sums before and in the percentile's bucket by something from 0 to d.
-    """
-    line = np.arange(len(sums))
-    reached = np.where(sums[:, -1] < threshold, last, np.minimum((sums >= threshold[:, None]).argmax(axis=1), last))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        above = np.where(reached == last, np.inf, (sums[line, reached] - threshold) / share)
-        below = np.where(reached == 0, np.inf, (threshold - sums[line, reached - 1]) / (1.0 - share))
-    return np.fmin(above, below)
 
 
 def _alike(positions: Indices, spans: Indices) -> Iterator[Indices]:

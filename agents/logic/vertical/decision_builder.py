@@ -11,7 +11,7 @@ from math import isnan
 
 import numpy as np
 
-from agents.engine.tables.row_table import Floats, Indices
+from agents.engine.tables.row_table import Indices
 from agents.engine.turn import Decided, Turn
 from agents.logic.governing_policies import PolicyRecord, body
 from agents.logic.usage.histograms import NEVER
@@ -175,9 +175,10 @@ class RecommendationBatch:
         """The numbers of each container as plain values."""
         return Numbers(self.done, self.builder.settings, self.places)
 
-    def amounts(self) -> Floats:
-        """(containers, 6) Of each container what AMOUNTS names, in cores and bytes; NaN for none. No decision is built for it."""
-        return np.asarray(self.done.amounts[self.places] / _SCALES)
+    def amounts(self) -> list[list[float]]:
+        """Of each container what AMOUNTS names, in cores and bytes; NaN for none. No decision is built for it."""
+        amounts: list[list[float]] = (self.done.amounts[self.places] / _SCALES).tolist()
+        return amounts
 
 
 class DeferredRecommendation:

@@ -14,7 +14,6 @@ from agents.engine.tables.row_table import Indices
 from agents.logic.usage.container_usage import ContainerUsage
 from agents.logic.vertical.container_index import ContainerIndex
 from agents.logic.vertical.node_caps import NodeIndex
-from agents.logic.vertical.steady_members import MANY
 from agents.logic.vertical.vertical_settings import VerticalSettings
 from schemas.names import cluster_of
 
@@ -50,13 +49,9 @@ class TurnSpan:
 
 
 class Schedule:
-    """Says which workloads of a partition are due.
+    """Says which workloads of a partition are due. `announced_policy` gives, for members, the policy that was announced last."""
 
-    `announced_policy` gives, for members, the policy that was announced last;
-    `steady` says which members have no news for certain.
-    """
-
-    def __init__(  # noqa: PLR0913  # wired once, by keyword
+    def __init__(
         self,
         usage: ContainerUsage,
         members: ContainerIndex,
@@ -64,14 +59,11 @@ class Schedule:
         announced_policy: Callable[[Indices], Indices],
         nodes: NodeIndex,
         settings: VerticalSettings,
-        steady: Callable[[Indices], NDArray[np.bool_]],
     ) -> None:
-        self._usage, self._members, self._nodes, self._steady = usage, members, nodes, steady
+        self._usage, self._members, self._nodes = usage, members, nodes
         self._announced_policy = announced_policy
         self._node_cap = settings.node_cap
         self._interval, self._heartbeat = int(settings.interval * 1000), int(settings.heartbeat * 1000)
-        self.crowded = False
-        """Whether many members were due in the last turn, so that it is worth while to know which of them are steady."""
         self._version = -1
         self._rows = self._of = self._slots = self._heartbeat_slots = np.zeros(0, np.int64)
 
@@ -85,12 +77,8 @@ class Schedule:
         touched = self._usage.aggregates.whole("changed")[rows] >= last_due - self._interval
         governed = self._members.numbers["policy"][of] != self._announced_policy(of)
         due = touched | governed
-        news = of[due]
-        self.crowded = len(news) >= MANY
-        if self.crowded:
-            news = news[~self._steady(news)]
         beats = self._of[span.crosses_slots(self._heartbeat_slots, self._heartbeat)]
-        return np.concatenate([news, beats, self._under_other_nodes(span, of[~due])])
+        return np.concatenate([of[due], beats, self._under_other_nodes(span, of[~due])])
 
     def beats(self, span: TurnSpan, members: Indices) -> NDArray[np.bool_]:
         """For each of these members: is its recommendation announced in this turn even if it is unchanged?"""

@@ -40,14 +40,9 @@ class Recommendation:
 
     def moved(self, published: Floats, step: float) -> NDArray[np.bool_]:
         """Rows whose target is another than `published`, or whose bounds moved by `step` of themselves."""
-        return self.moved_to(self.amounts, published, step)
-
-    @staticmethod
-    def moved_to(amounts: Floats, published: Floats, step: float) -> NDArray[np.bool_]:
-        """The same of other amounts."""
-        known = ~np.isnan(amounts)
+        known = ~np.isnan(self.amounts)
         change = np.where(
-            known & ~np.isnan(published), np.abs(amounts - published), np.where(known == np.isnan(published), np.inf, 0.0)
+            known & ~np.isnan(published), np.abs(self.amounts - published), np.where(known == np.isnan(published), np.inf, 0.0)
         )
         allowed = np.nan_to_num(np.abs(published) * step)
         allowed[:, _TARGETS] = 0.0
@@ -64,45 +59,32 @@ def recommend(
     """The sum, for all these members at once."""
     rules = these.rules
     evidence = gather(usage, these.single, lambda i: members.rows(int(these.members[i])), rules[:, :6])
-    cpu, memory, before = judge(evidence, confidences(evidence, settings), these, settings)
+    cpu, memory = judge(evidence, rules, these.siblings, settings)
+    before = _rounded(cpu, memory, rules, settings)
+    before[~_wanted(evidence, rules, settings)] = np.nan
     amounts, cut = _bounded(before, rules), None
     if nodes is not None:
         amounts, cut = fit(amounts, these.workload_names(these.workload), nodes)
     return Recommendation(these, evidence, cpu, memory, amounts, before[:, _TARGETS], cut)
 
 
-def amounts_at(done: Recommendation, sure: Floats, settings: VerticalSettings) -> Floats:
-    """What `amounts` would be with the same percentiles and this confidence (2, containers), on nodes without end."""
-    *_, before = judge(done.evidence, sure, done.of, settings)
-    return _bounded(before, done.of.rules)
+def judge(evidence: Evidence, rules: Floats, siblings: Floats, settings: VerticalSettings) -> tuple[Estimate, Estimate]:
+    """CPU and memory before rounding, both in one go: the first axis of each array is the resource.
 
-
-def confidences(evidence: Evidence, settings: VerticalSettings) -> Floats:
-    """(2, containers) Of CPU and memory. Confidence rests on CPU samples for memory too, as upstream's does."""
-    history = (evidence.first, evidence.last, evidence.count)
-    return np.stack([confidence(*history, settings.cpu_confidence), confidence(*history, settings.memory_confidence)])
-
-
-def judge(
-    evidence: Evidence, sure: Floats, these: MemberSelection, settings: VerticalSettings
-) -> tuple[Estimate, Estimate, Floats]:
-    """CPU and memory before rounding, and all amounts rounded, before bounds.
-
-    Both resources go through the sum in one go: the first axis of each array is the resource.
+    Confidence rests on CPU samples for memory too, as upstream's does.
     """
-    rules = these.rules
     own = np.stack([rules[:, PLACE["minimum_cpu"]], rules[:, PLACE["minimum_memory"]]])
-    share = np.array([settings.pod_minimum_cpu * MILLI, float(settings.pod_minimum_memory)])[:, None] / these.siblings
+    share = np.array([settings.pod_minimum_cpu * MILLI, float(settings.pod_minimum_memory)])[:, None] / siblings
     minimum = clamp(np.where(np.isnan(own), share, own))
+    history = (evidence.first, evidence.last, evidence.count)
+    sure = np.stack([confidence(*history, settings.cpu_confidence), confidence(*history, settings.memory_confidence)])
     found = np.stack([[cpu * MILLI, memory] for cpu, memory in zip(evidence.cpu, evidence.memory, strict=True)])
     amounts = estimate(found, sure, margin=rules[:, PLACE["margin"]], minimum=minimum)
     both = [
         Estimate((percentiles[0], percentiles[1], percentiles[2]), sure[i], minimum[i], *(amount[i] for amount in amounts))
         for i, percentiles in enumerate((evidence.cpu, evidence.memory))
     ]
-    before = _rounded(both[0], both[1], rules, settings)
-    before[~_wanted(evidence, rules, settings)] = np.nan
-    return both[0], both[1], before
+    return both[0], both[1]
 
 
 def _rounded(cpu: Estimate, memory: Estimate, rules: Floats, settings: VerticalSettings) -> Floats:

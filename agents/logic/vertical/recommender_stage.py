@@ -33,7 +33,6 @@ from agents.logic.vertical.node_caps import NodeIndex
 from agents.logic.vertical.recommendation_schedule import Schedule, TurnSpan
 from agents.logic.vertical.recommended_amounts import Recommendation, recommend
 from agents.logic.vertical.source_heartbeats import SourceHeartbeats
-from agents.logic.vertical.steady_members import SteadyMembers
 from agents.logic.vertical.usage_ingest import UsageIngest
 from agents.logic.vertical.vertical_settings import VerticalSettings
 from schemas.decisions.recommendations import OomSource
@@ -108,14 +107,8 @@ class Recommender(PartedState):
         self.members = ContainerIndex(self.usage, self.announced.table, self.policies, settings)
         self.announced.members = self.members
         self.bounds = self.intake.bounds = AggregateBounds(self.members, self.usage.aggregates.__contains__)
-        self.steady = SteadyMembers(self.usage, self.members, self.announced, settings)
         self.schedule = Schedule(
-            self.usage,
-            self.members,
-            announced_policy=self.announced.policy,
-            nodes=self.nodes,
-            settings=settings,
-            steady=self.steady.holds,
+            self.usage, self.members, announced_policy=self.announced.policy, nodes=self.nodes, settings=settings
         )
         tables = (
             self.usage.aggregates,
@@ -131,7 +124,7 @@ class Recommender(PartedState):
     def step(self, turn: Turn) -> Sequence[Decided]:
         """Take a turn in; announce what moved."""
         found = self.conclude(turn)
-        return () if found is None else self._announced(turn, found)
+        return [] if found is None else self._announced(turn, found)
 
     def conclude(self, turn: Turn) -> Conclusion | None:
         """The same without decisions: for a driver that reads amounts alone. None where there is nothing to announce.
@@ -280,10 +273,10 @@ class Recommender(PartedState):
             names = due.workload_names(np.arange(due.count))
             speaks[[number for number, workload in enumerate(names) if workload in at_once]] = True
         places = np.flatnonzero(known & speaks[due.workload])
-        if len(places):
-            self.announced.remember(done, places)
-        self.steady.note(done, known, worth_it=self.schedule.crowded)
-        return (RecommendationBatch(builder, done, places) if len(places) else None), recommended
+        if not len(places):
+            return None, recommended
+        self.announced.remember(done, places)
+        return RecommendationBatch(builder, done, places), recommended
 
     def _announced(self, turn: Turn, found: Conclusion) -> Sequence[Decided]:
         """The decisions that say what was concluded in this turn."""

@@ -16,7 +16,6 @@ from agents.backtest.recommender_runner import covers
 from agents.backtest.scoring import Score
 from agents.backtest.workload_sums import SIDES, ContainerSums
 from agents.logic.updates.update_settings import UpdateSettings
-from agents.logic.vertical import recommendation_schedule
 from agents.logic.vertical.vertical_settings import VerticalSettings
 from agents.pipeline import stages
 from agents.settings.tree import Settings
@@ -102,18 +101,16 @@ def compare(trace: Trace, policy: VerticalSettings, updates: UpdateSettings, fra
     return two
 
 
-@given(fleets(), st.sampled_from(POLICIES), st.sampled_from(UPDATES), st.booleans())
+@given(fleets(), st.sampled_from(POLICIES), st.sampled_from(UPDATES))
 @settings(
     max_examples=12,
     deadline=None,
     phases=[Phase.explicit, Phase.generate],  # to shrink whole backtests takes many minutes
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+    suppress_health_check=[HealthCheck.too_slow],
 )
 def test_columns_and_step_agree_after_each_turn_of_any_fleet(
-    monkeypatch: pytest.MonkeyPatch, fleet: str, policy: VerticalSettings, updates: UpdateSettings, every: bool
+    fleet: str, policy: VerticalSettings, updates: UpdateSettings
 ) -> None:
-    # Fleets of this size are judged whole unless looking who is steady pays from the first member on.
-    monkeypatch.setattr(recommendation_schedule, "MANY", 1 if every else 1024)
     with TemporaryDirectory() as folder:
         path = Path(folder) / "usage.csv"
         path.write_text(fleet)
