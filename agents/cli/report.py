@@ -9,23 +9,39 @@ from agents.cli.backtest import Prices
 from agents.cli.incident import Begin, End
 from agents.cli.options import CommonOptions, given
 from agents.cli.pause import Cluster
+from streams.errors import BadInput
 
 
 def report(  # noqa: PLR0913  # the flags of a command
-    file: Annotated[Path, Parameter(help="The file to write, as `report.html`.")],
+    file: Annotated[Path | None, Parameter(help="The file to write, as `report.html`.")] = None,
     /,
     *,
     begin: Begin = None,
     end: End = None,
     top: Annotated[int, Parameter(help="How many containers get a chart, those that save most first.")] = 12,
     prices: Prices = None,
+    live: Annotated[
+        bool, Parameter(help="Serve the page instead of writing a file, and keep it up to date with the log.")
+    ] = False,
+    listen: Annotated[
+        str, Parameter(help="Where the live page is served; beyond this machine it needs a token.")
+    ] = "127.0.0.1:0",
+    token_file: Annotated[Path | None, Parameter(help="A file with the token that readers of the live page show.")] = None,
+    every: Annotated[float, Parameter(help="Seconds between two looks of the live page at the log.")] = 5.0,
     cluster: Cluster = None,
     common: CommonOptions | None = None,
 ) -> None:
     """Write one page about a stretch of the log: fleet, savings with the risk beside them, workloads and charts. Opens offline.
 
-    Needs plotly: `pip install 'ullage[report]'`. Without `--from` it is everything that the log keeps.
+    Needs plotly: `pip install 'ullage[report]'`. Without `--from` it is everything that the log keeps. `--live` only reads, too:
+    readers show the token as `?token=...` or as a bearer token.
     """
     from agents.inspect import report_command as command
 
-    command.run(given(common).settings(cluster__name=cluster), file, command.ReportFlags(begin, end, top, prices))
+    settings, flags = given(common).settings(cluster__name=cluster), command.ReportFlags(begin, end, top, prices)
+    if live == (file is not None):
+        raise BadInput("give a file to write, or --live to serve the page" + (", not both" if live else ""))
+    if file is None:
+        command.serve(settings, flags, command.LiveFlags(listen, token_file, every))
+    else:
+        command.run(settings, file, flags)

@@ -1,5 +1,8 @@
-"""Runs `ullage report`: one HTML file about a stretch of the log, which opens without a network."""
+"""Runs `ullage report`: one HTML file about a stretch of the log, which opens without a network, or the same as a live page."""
 
+import asyncio
+import signal
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,6 +13,7 @@ from agents.processes.output import note
 from agents.processes.signals import stoppable
 from agents.settings import event_times, log_factory
 from agents.settings.tree import Settings
+from schemas.units import Seconds
 from streams.errors import BadInput
 from streams.log_context import LogContext
 from streams.publishing import source_reports
@@ -28,10 +32,75 @@ class ReportFlags:
     prices: Path | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class LiveFlags:
+    """Where the page is served, the file of the token that readers show, and seconds between two looks at the log."""
+
+    listen: str
+    token_file: Path | None
+    every: float
+
+
 def run(settings: Settings, to: Path, flags: ReportFlags) -> None:
     """Write the report of the settings' cluster. Raises BadInput."""
     script, prices = _script(), price_list.read(flags.prices)
-    with stoppable(), log_factory.answering_log(settings) as log:
+    with stoppable():
+        data = _collected(settings, flags)
+    try:
+        to.write_text("\n".join(report_page.page(data, prices, script)) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise BadInput(f"the report '{to}' cannot be written: {error.strerror}") from error
+    note(f"{len(data.rows)} containers, {len(data.charts)} charts; open {to} in a browser, no network is needed")
+
+
+def serve(settings: Settings, flags: ReportFlags, live: LiveFlags) -> None:
+    """Serve the same page until stopped, kept up to date with the log. Raises BadInput."""
+    from agents.inspect import live_report
+
+    if not 0.2 <= live.every <= 3600:  # noqa: PLR2004  # stated in the sentence below
+        raise BadInput(f"--every {live.every:g} is no period: give 0.2 to 3600 seconds")
+    address = live_report.address_of(live.listen, _token(live.token_file))
+    newest: datetime | None = None
+
+    def read() -> report_data.ReportData | None:
+        nonlocal newest
+        for data in _moved_on(settings, flags, newest):
+            newest = data.until
+            return data
+        return None
+
+    async def serving() -> None:
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        for number in (signal.SIGINT, signal.SIGTERM) if task is not None else ():
+            loop.add_signal_handler(number, task.cancel)  # an exception from a handler may be lost in a callback of the loop
+        page = live_report.LiveReport(read, prices, script, address, Seconds(live.every), say=note)
+        with suppress(asyncio.CancelledError):
+            await page.serve()
+
+    script, prices = _script(), price_list.read(flags.prices)
+    asyncio.run(serving())
+
+
+def _token(file: Path | None) -> str:
+    if file is None:
+        return ""
+    try:
+        token = file.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(f"--token-file '{file}' cannot be read: {error}") from error
+    if not token:
+        raise BadInput(f"--token-file '{file}' is empty")
+    return token
+
+
+def _collected(settings: Settings, flags: ReportFlags) -> report_data.ReportData:
+    [found] = _moved_on(settings, flags, None)
+    return found
+
+
+def _moved_on(settings: Settings, flags: ReportFlags, seen: datetime | None) -> list[report_data.ReportData]:
+    """The report, unless the stretch still ends where it did when it was `seen`."""
+    with log_factory.answering_log(settings) as log:
         context = LogContext.of(log, log_factory.topics(settings), settings.cluster.name)
         source_reports.require_cluster(context, context.cluster)
         tick = OperatorLog(context).newest_tick()
@@ -41,12 +110,9 @@ def run(settings: Settings, to: Path, flags: ReportFlags) -> None:
         since = event_times.moment(flags.begin, tick.at, "--from") if flags.begin else _begin(context, until)
         if until <= since:
             raise BadInput(f"--to {flags.end} is not after --from {flags.begin}")
-        data = report_data.collect(context, since, until, top=flags.top, heartbeat=settings.vertical.heartbeat)
-    try:
-        to.write_text("\n".join(report_page.page(data, prices, script)) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise BadInput(f"the report '{to}' cannot be written: {error.strerror}") from error
-    note(f"{len(data.rows)} containers, {len(data.charts)} charts; open {to} in a browser, no network is needed")
+        if until == seen:
+            return []
+        return [report_data.collect(context, since, until, top=flags.top, heartbeat=settings.vertical.heartbeat)]
 
 
 def _begin(context: LogContext, until: datetime) -> datetime:

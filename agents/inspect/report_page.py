@@ -54,7 +54,7 @@ function layout(place) {
     yaxis: { ...base.yaxis, domain: [.54, 1], title: { text: 'cores' }, rangemode: 'tozero' },
     yaxis2: { ...base.yaxis2, domain: [0, .46], title: { text: 'GiB' }, rangemode: 'tozero' } };
 }
-const shown = JSON.parse(document.getElementById('charts').textContent);
+let shown = JSON.parse(document.getElementById('charts').textContent);
 function draw() {
   for (const chart of shown) {
     const place = document.getElementById(chart.id);
@@ -67,11 +67,24 @@ addEventListener('resize', draw);
 """
 
 
-def page(data: ReportData, prices: PriceList, script: str) -> Iterator[str]:
-    """The lines of the page. `script` is plotly's."""
+def page(data: ReportData, prices: PriceList, script: str, live: str = "") -> Iterator[str]:
+    """The lines of the page. `script` is plotly's; `live` is one that keeps the page up to date."""
     title = f"Ullage: {data.cluster}"
     yield f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title>'
     yield f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{_STYLE}</style></head><body>'
+    yield (
+        '<nav><a href="#fleet">Fleet</a> <a href="#savings">Savings</a> <a href="#workloads">Workloads</a></nav>' if live else ""
+    )
+    yield '<main id="report">'
+    yield from content(data, prices)
+    yield "</main>"
+    yield f"<script>{script}</script>"
+    yield f'<script type="application/json" id="charts">{_json(charts(data))}</script>'
+    yield f"<script>{_SCRIPT}{live}</script></body></html>"
+
+
+def content(data: ReportData, prices: PriceList) -> Iterator[str]:
+    """Everything that is to be seen, with empty places for the charts."""
     yield f"<h1>{html.escape(data.cluster)}</h1>"
     yield f'<p class="sub">{_moment(data.since)} to {_moment(data.until)} UTC · prices: {html.escape(str(prices))}</p>'
     yield from _fleet(data)
@@ -79,9 +92,6 @@ def page(data: ReportData, prices: PriceList, script: str) -> Iterator[str]:
     yield from _guards(data)
     yield from _workloads(data.rows[:50], len(data.rows))
     yield from _charts(data)
-    yield f"<script>{script}</script>"
-    yield f'<script type="application/json" id="charts">{_json(_figures(data))}</script>'
-    yield f"<script>{_SCRIPT}</script></body></html>"
 
 
 def _moment(at: datetime) -> str:
@@ -91,7 +101,7 @@ def _moment(at: datetime) -> str:
 def _fleet(data: ReportData) -> Iterator[str]:
     points = sum(map(score, data.rows)) / len(data.rows) if data.rows else 100.0
     risky = sum(row.risk == "high" for row in data.rows)
-    yield "<h2>Fleet</h2>"
+    yield '<h2 id="fleet">Fleet</h2>'
     yield from _tiles(
         (f"{len(data.rows)}", f"containers with a recommendation, in {data.pods} pods on {data.nodes} nodes", ""),
         (f"{grade(points)}", f"grade; score {points:.0f} of 100", "good" if points >= 70 else "bad"),  # noqa: PLR2004  # C and better
@@ -105,7 +115,7 @@ def _savings(data: ReportData, prices: PriceList) -> Iterator[str]:
     before, after = data.requested
     freed = (before[0] - after[0], before[1] - after[1])
     left = (sum(row.saved.cpu or 0.0 for row in data.rows), float(sum(row.saved.memory or 0 for row in data.rows)))
-    yield "<h2>Savings, and the risk beside them</h2>"
+    yield '<h2 id="savings">Savings, and the risk beside them</h2>'
     yield '<p class="sub">Requests that are freed first become idle capacity. They are money only when nodes leave.</p>'
     yield from _tiles(
         (
@@ -154,7 +164,7 @@ def _guards(data: ReportData) -> Iterator[str]:
 
 
 def _workloads(rows: Sequence[RecommendedContainer], total: int) -> Iterator[str]:
-    yield f"<h2>Workloads</h2><p class='sub'>{len(rows)} of {total} containers, those that save most first</p>"
+    yield f"<h2 id='workloads'>Workloads</h2><p class='sub'>{len(rows)} of {total} containers, those that save most first</p>"
     names = ["workload", "container", "pods", "cpu now", "cpu target", "memory now", "memory target", "risk", "score", "why"]
     cells = []
     for row in rows:
@@ -193,7 +203,8 @@ def _charts(data: ReportData) -> Iterator[str]:
         yield f'<div class="workload"><h3>{html.escape(name)}</h3><div class="chart" id="chart-{number}"></div></div>'
 
 
-def _figures(data: ReportData) -> list[dict[str, object]]:
+def charts(data: ReportData) -> list[dict[str, object]]:
+    """What plotly is to draw, and where."""
     return [
         {"id": f"chart-{number}", "lines": list(_lines(chart, data.until))} for number, chart in enumerate(data.charts.values())
     ]
