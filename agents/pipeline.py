@@ -17,33 +17,39 @@ from agents.logic.updates import updater
 from agents.logic.updates.update_settings import UpdateRules
 from agents.logic.validation.events import refuse
 from agents.logic.validation.future_events import ahead
-from agents.logic.vertical import recommender_stage
+from agents.logic.vertical import recommender_stage, shadow_comparison
 from agents.logic.vertical.vertical_settings import VerticalSettings
+from agents.settings import policy_sources
 from agents.settings.tree import Settings
 from streams.topics import TOPICS, partition_of
 
 
 def stages(settings: Settings) -> tuple[Stage, ...]:
-    """The pipeline with these settings. Settings tune the stages; they never add or remove one, or change its topics."""
+    """The pipeline with these settings. Settings tune the stages; they never add or remove one, or change its topics.
+
+    Raises BadInput for a policy written as code that is not there or is refused.
+    """
     update_rules = UpdateRules(**asdict(settings.updates), recommender=settings.vertical.recommender)
+    code = policy_sources.resolved(settings.vertical)
+    vertical = code.settings
     place = partial(partition_of, partitions=settings.topics.partitions)
     return (
         Stage(
             name="recommender",
             reads=("policies", "cluster-changes", "pod-changes", "oom-events", "pod-metrics"),
-            writes=("recommendations", "recommendations-by-cluster"),
-            open=lambda partition: recommender_stage.Recommender(settings.vertical, partition),
+            writes=("recommendations", "recommendations-by-cluster", *shadow_comparison.TOPICS),
+            open=lambda partition: recommender_stage.Recommender(vertical, partition, code.policy_of),
             refuse=refuse,
             ahead=ahead,
             program=recommender_stage.PROGRAM,
-            rules=asdict(settings.vertical),
+            rules=asdict(vertical),
             defaults=asdict(VerticalSettings()),
         ),
         Stage(
             name="conditions",
             reads=("policies", "cluster-changes", "pod-changes-by-cluster", "recommendations-by-cluster"),
             writes=("vpa-conditions",),
-            open=lambda partition: conditions_stage.VpaConditions(StageRules("recommender", settings.vertical), partition, place),
+            open=lambda partition: conditions_stage.VpaConditions(StageRules("recommender", vertical), partition, place),
             refuse=refuse,
             ahead=ahead,
             program=conditions_stage.PROGRAM,

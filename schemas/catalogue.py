@@ -15,6 +15,7 @@ from schemas.decisions.node_updates import NodeRemovalPlanned, ScaleRefused, Sca
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
 from schemas.decisions.recommendations import RequestsRecommended
 from schemas.decisions.replica_plans import ReplicasPlanned, ReplicasRefused
+from schemas.decisions.shadow_recommendations import ShadowCompared, ShadowRecommended
 from schemas.decisions.vpa_conditions import VpaConditionsDecided
 from schemas.facts import Fact
 from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged, PodDisruptionBudgetRemoved
@@ -160,6 +161,8 @@ CATALOGUE = Catalogue(
         Kind("scale-up-planned", ScaleUpPlanned, ("node-updates",)),
         Kind("node-removal-planned", NodeRemovalPlanned, ("node-updates",)),
         Kind("scale-refused", ScaleRefused, ("node-updates",)),
+        Kind("shadow-recommended", ShadowRecommended, ("shadow-recommendations",)),
+        Kind("shadow-compared", ShadowCompared, ("shadow-differences",)),
         Kind("load-forecast", LoadForecast, ("load-forecasts",)),
         Kind("replicas-planned", ReplicasPlanned, ("replica-plans",)),
         Kind("replicas-refused", ReplicasRefused, ("replica-plans",)),

@@ -70,6 +70,8 @@ TOPICS: tuple[Topic, ...] = (
     Topic("load-metrics", KeySpace.WORKLOAD, "the load of workloads, as columns", "delete", 28 * DAY_MS),
     Topic("recommendations", KeySpace.WORKLOAD, "decisions about requests", "compact,delete", 400 * DAY_MS),
     Topic("recommendations-by-cluster", KeySpace.CLUSTER, "the same decisions, by cluster", "delete", 28 * DAY_MS),
+    Topic("shadow-recommendations", KeySpace.WORKLOAD, "what a policy in shadow would recommend", "delete", 90 * DAY_MS),
+    Topic("shadow-differences", KeySpace.WORKLOAD, "a policy in shadow against the one in force", "delete", 90 * DAY_MS),
     Topic("pod-updates", KeySpace.CLUSTER, "decisions to resize, evict or leave alone", "delete", 400 * DAY_MS),
     Topic("vpa-conditions", KeySpace.OBJECT, "decisions what the status of VPA objects says", "compact,delete", 400 * DAY_MS),
     Topic("node-updates", KeySpace.CLUSTER, "decisions to add nodes, remove one, or do neither", "delete", 400 * DAY_MS),

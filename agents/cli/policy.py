@@ -7,7 +7,7 @@ from cyclopts import App, Parameter
 
 from agents.cli.options import CommonOptions, given
 
-app = App(name="policy", help="Say which workloads may be changed, how, and within which bounds.")
+app = App(name="policy", help="Say which workloads may be changed, how, within which bounds; and write policies as code.")
 Target = Annotated[str, Parameter(help="A workload, as `demo/shop/Deployment/cart`, or a beginning, as `'demo/shop/*'`.")]
 
 
@@ -58,3 +58,39 @@ def list_policies(*, common: CommonOptions | None = None) -> None:
     from agents.operate import policy
 
     policy.show(given(common).settings())
+
+
+Code = Annotated[str, Parameter(help="A policy as code: a .py file, or the name of an installed entry point.")]
+Seconds = Annotated[float, Parameter(help="CPU time that one call may take; it judges 1,024 containers at most.")]
+MiB = Annotated[int, Parameter(help="Memory in MiB that it may take beyond what its process has.")]
+
+
+@app.command
+def new(file: Annotated[Path, Parameter(help="The file to write, as `steady.py`.")], /) -> None:
+    """Write a small policy as code that works, with comments that say what can be changed."""
+    from agents.inspect import policy_code_command
+
+    policy_code_command.new(file)
+
+
+@app.command
+def lint(policy: Code, /, *, seconds: Seconds = 10.0, memory: MiB = 1024) -> int:
+    """Check a policy as code: that it is pure, that its types are right, and that it runs. Exits with 1 when something is wrong.
+
+    Refused with the reason and the line: the clock, chance, the network, files, threads, the environment. It runs on made-up
+    containers in a process with limits, and mypy checks its types where that is installed.
+    """
+    from agents.inspect import policy_code_command as command
+
+    return command.lint(policy, command.limits(seconds, memory))
+
+
+@app.command(name="test")
+def try_policy(policy: Code, /, *, seconds: Seconds = 10.0, memory: MiB = 1024, common: CommonOptions | None = None) -> int:
+    """Try a policy as code on made-up usage: is it deterministic, how fast is it, and how does it score beside the built-in one?
+
+    Needs no broker and no recording. Exits with 1 when it answers the same question in two ways.
+    """
+    from agents.inspect import policy_code_command as command
+
+    return command.test(given(common).settings(), policy, command.limits(seconds, memory))

@@ -10,10 +10,13 @@ from agents.backtest.scoring import Score
 from agents.backtest.workload_sums import ContainerSums
 from agents.inspect.policy_specs import SIDES, PolicySpec
 from agents.pipeline import stages
+from agents.processes import policy_process
 from agents.processes.output import note
 from agents.processes.progress_line import ProgressLine
 from agents.settings import log_factory, recorded_log
+from agents.settings.policy_limits import PolicyLimits
 from agents.settings.tree import Settings
+from streams.errors import BadInput
 from streams.sources.traces import Trace
 
 
@@ -22,8 +25,12 @@ def run(file: Path, specs: Sequence[PolicySpec], settings: Settings, prices: Pri
     scores: dict[str, PolicyScore] = {}
     done: Backtest | None = None
     for spec in specs:
-        if spec.settings is not None:
-            note(f"policy '{spec.name}' ...")
+        if spec.settings is None:
+            continue
+        note(f"policy '{spec.name}' ...")
+        if spec.settings.vertical.policy:
+            scores[spec.name] = policy_process.run(spec.name, PolicyLimits(), scored_alone, file, spec, prices)
+        else:
             done = played(file, spec.settings)
             scores[spec.name] = _scored(spec.name, done, "ours", prices)
     if done is None:
@@ -32,6 +39,13 @@ def run(file: Path, specs: Sequence[PolicySpec], settings: Settings, prices: Pri
         if spec.settings is None:
             scores[spec.name] = _scored(spec.name, done, SIDES[spec.name], prices)
     return [scores[spec.name] for spec in specs]
+
+
+def scored_alone(file: Path, spec: PolicySpec, prices: PriceList) -> PolicyScore:
+    """The score of one policy that stages decide by; what the process of a policy written as code does."""
+    if spec.settings is None:
+        raise BadInput(f"the policy '{spec.name}' is decided by no stage")
+    return _scored(spec.name, played(file, spec.settings), "ours", prices)
 
 
 def played(file: Path, settings: Settings) -> Backtest:

@@ -8,10 +8,19 @@ from schemas.decisions.node_updates import NodeRemovalPlanned, ScaleRefused, Sca
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
 from schemas.decisions.recommendations import RequestsRecommended
 from schemas.decisions.replica_plans import ReplicasPlanned, ReplicasRefused
+from schemas.decisions.shadow_recommendations import ShadowCompared, ShadowRecommended
 from schemas.decisions.vpa_conditions import VpaConditionsDecided
 
 ReplicaDecision = LoadForecast | ReplicasPlanned | ReplicasRefused
+ShadowDecision = ShadowRecommended | ShadowCompared
 NodeUpdate = ScaleUpPlanned | NodeRemovalPlanned | ScaleRefused
 Decision = (
-    RequestsRecommended | ResizePlanned | EvictionPlanned | UpdateRefused | VpaConditionsDecided | NodeUpdate | ReplicaDecision
+    RequestsRecommended
+    | ResizePlanned
+    | EvictionPlanned
+    | UpdateRefused
+    | VpaConditionsDecided
+    | NodeUpdate
+    | ReplicaDecision
+    | ShadowDecision
 )

@@ -16,6 +16,7 @@ from schemas.decisions.recommendations import (
     RequestsRecommended,
 )
 from schemas.decisions.replica_plans import MetricProposal, ProposalOrigin, ReplicasPlanned, ReplicasRefused, ScalingMode
+from schemas.decisions.shadow_recommendations import ContainerDifference, ShadowCompared, ShadowRecommended
 from schemas.decisions.vpa_conditions import ConditionStatus, ConditionType, DecidedCondition, VpaConditionsDecided
 from schemas.facts.hpa_targets import HpaTargetChanged, HpaTargetRemoved
 from schemas.facts.load import LoadHistoryRead, LoadQueryFailed, LoadScraped, series_id
@@ -290,6 +291,28 @@ EVENTS: tuple[Event, ...] = (
         3,
         LastOomKill(AT - timedelta(hours=2), POD, "app", 134217728, counted=True, place=Place("ullage.oom-events.v1", 1, 9)),
         OomSource(OomSourceState.ALIVE, "kube", AT - timedelta(seconds=20)),
+        CitedRules(rules_version("recommender", 1, RULES), Place("ullage.policies.v1", 1, 3)),
+    ),
+    ShadowRecommended(
+        "recommender/0/1767323045500/shadow/prod/shop/Deployment/cart",
+        AT,
+        CART,
+        "steady@0f3a5b7c9d1e2f40",
+        (ContainerRecommendation("app", SMALL, LARGE, LARGE, LARGE),),
+        3,
+        "it raised ZeroDivisionError: division by zero",
+        CitedRules(rules_version("recommender", 1, RULES), Place("ullage.policies.v1", 1, 3)),
+    ),
+    ShadowCompared(
+        "recommender/0/1767323045500/shadow-difference/prod/shop/Deployment/cart",
+        AT,
+        CART,
+        "built-in",
+        "steady@0f3a5b7c9d1e2f40",
+        (ContainerDifference("app", SMALL, LARGE),),
+        3,
+        -0.75,
+        402653184.0,
         CitedRules(rules_version("recommender", 1, RULES), Place("ullage.policies.v1", 1, 3)),
     ),
     StageRulesChanged(AT, "recommender", 1, RULES, rules_version("recommender", 1, RULES)),

@@ -14,6 +14,7 @@ from schemas.decisions.recommendations import (
     OomSourceState,
     RequestsRecommended,
 )
+from schemas.decisions.shadow_recommendations import ContainerDifference, ShadowCompared, ShadowRecommended
 from schemas.decisions.vpa_conditions import ConditionStatus, ConditionType, DecidedCondition, VpaConditionsDecided
 from schemas.facts.nodes import NodeChanged, NodeRemoved
 from schemas.facts.pods import ContainerSeen, PodChanged, PodDeleted, PodPhase, ResizeState
@@ -210,6 +211,30 @@ decisions = (
         st.none() | counts,
         st.none() | last_ooms,
         st.none() | oom_sources,
+        st.none() | st.builds(CitedRules, texts, places),
+    )
+    | st.builds(
+        ShadowRecommended,
+        texts,
+        times,
+        workloads,
+        texts,
+        recommended,
+        counts,
+        texts,
+        st.none() | st.builds(CitedRules, texts, places),
+    )
+    | st.builds(
+        ShadowCompared,
+        texts,
+        times,
+        workloads,
+        texts,
+        texts,
+        st.lists(st.builds(ContainerDifference, names, amounts, amounts), max_size=3).map(tuple),
+        counts,
+        numbers,
+        numbers,
         st.none() | st.builds(CitedRules, texts, places),
     )
     | st.builds(ResizePlanned, texts, times, times, workloads, pods, by_container, by_container, by_container, because, *ends)

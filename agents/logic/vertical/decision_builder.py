@@ -175,6 +175,13 @@ class RecommendationBatch:
         """The numbers of each container as plain values."""
         return Numbers(self.done, self.builder.settings, self.places)
 
+    @property
+    def decided_by(self) -> Mapping[str, str]:
+        """What `because` says of a policy written as code; nothing where the built-in estimator is to decide."""
+        policy, fault = self.builder.settings.policy, self.done.fault
+        fell_back = {"policy_fault": f"{fault}; the built-in estimator decided"} if fault else {}
+        return {"decided_by": policy, **fell_back} if policy else {}
+
     def amounts(self) -> list[list[float]]:
         """Of each container what AMOUNTS names, in cores and bytes; NaN for none. No decision is built for it."""
         amounts: list[list[float]] = (self.done.amounts[self.places] / _SCALES).tolist()
@@ -213,6 +220,7 @@ class DeferredRecommendation:
                 "containers": {name: of.numbers.reasons(place) for name, place in zip(names, found, strict=True)},
                 "policy": body(grounds.policy),
                 **of.numbers.node(found[0]),
+                **of.decided_by,
                 **({"left_out": grounds.left_out} if grounds.left_out else {}),
             }
 

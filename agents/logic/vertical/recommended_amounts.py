@@ -1,6 +1,8 @@
 """The recommendation for many containers at once: estimate, round, bound."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +13,8 @@ from agents.logic.vertical.aggregated_usage import Evidence, gather
 from agents.logic.vertical.container_index import ContainerIndex, MemberSelection
 from agents.logic.vertical.node_caps import NodeFit, NodeIndex, fit
 from agents.logic.vertical.percentile_estimation import MILLI, Estimate, clamp, confidence, estimate, rounded
+from agents.logic.vertical.policy_amounts import JudgedContainers, overruled
+from agents.logic.vertical.policy_code import CodePolicy
 from agents.logic.vertical.tuning import PLACE, cap
 from agents.logic.vertical.vertical_settings import VerticalSettings
 
@@ -24,10 +28,20 @@ _MOST = [PLACE["most_cpu"]] * 3 + [PLACE["most_memory"]] * 3
 
 
 @dataclass(frozen=True, slots=True)
+class EstimationRules:
+    """What to judge by. `nodes` are those that pods must fit to; without a `policy` the built-in estimator decides."""
+
+    settings: VerticalSettings
+    nodes: NodeIndex | None = None
+    policy: CodePolicy | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Recommendation:
     """Containers in the order of `of`; `amounts` has one column for each of AMOUNTS, `uncapped` CPU and memory.
 
-    `fit` says how pods were cut down to nodes, where they are.
+    `fit` says how pods were cut down to nodes, where they are. `fault` says why a policy written as code could not decide, and
+    the built-in estimator did.
     """
 
     of: MemberSelection
@@ -37,6 +51,7 @@ class Recommendation:
     amounts: Floats
     uncapped: Floats
     fit: NodeFit | None
+    fault: str = ""
 
     def moved(self, published: Floats, step: float) -> NDArray[np.bool_]:
         """Rows whose target is another than `published`, or whose bounds moved by `step` of themselves."""
@@ -49,23 +64,36 @@ class Recommendation:
         return np.asarray((change > allowed).any(axis=1))
 
 
-def recommend(
-    usage: ContainerUsage,
-    members: ContainerIndex,
-    these: MemberSelection,
-    settings: VerticalSettings,
-    nodes: NodeIndex | None = None,
-) -> Recommendation:
+def recommend(usage: ContainerUsage, members: ContainerIndex, these: MemberSelection, rules: EstimationRules) -> Recommendation:
     """The sum, for all these members at once."""
-    rules = these.rules
-    evidence = gather(usage, these.single, lambda i: members.rows(int(these.members[i])), rules[:, :6])
+    return _concluded(
+        usage, members, these, gather(usage, these.single, partial(_parts, members, these), these.rules[:, :6]), rules
+    )
+
+
+def reconsider(usage: ContainerUsage, members: ContainerIndex, done: Recommendation, rules: EstimationRules) -> Recommendation:
+    """The same members and the same evidence, judged by other rules."""
+    return _concluded(usage, members, done.of, done.evidence, rules)
+
+
+def _parts(members: ContainerIndex, these: MemberSelection, place: int) -> Sequence[int]:
+    return members.rows(int(these.members[place]))
+
+
+def _concluded(
+    usage: ContainerUsage, members: ContainerIndex, these: MemberSelection, evidence: Evidence, by: EstimationRules
+) -> Recommendation:
+    rules, settings, fault = these.rules, by.settings, ""
     cpu, memory = judge(evidence, rules, these.siblings, settings)
+    if by.policy is not None:
+        judged = JudgedContainers(these.single, partial(_parts, members, these), evidence, cpu, memory)
+        cpu, memory, fault = overruled(usage, judged, by.policy)
     before = _rounded(cpu, memory, rules, settings)
     before[~_wanted(evidence, rules, settings)] = np.nan
     amounts, cut = _bounded(before, rules), None
-    if nodes is not None:
-        amounts, cut = fit(amounts, these.workload_names(these.workload), nodes)
-    return Recommendation(these, evidence, cpu, memory, amounts, before[:, _TARGETS], cut)
+    if by.nodes is not None:
+        amounts, cut = fit(amounts, these.workload_names(these.workload), by.nodes)
+    return Recommendation(these, evidence, cpu, memory, amounts, before[:, _TARGETS], cut, fault)
 
 
 def judge(evidence: Evidence, rules: Floats, siblings: Floats, settings: VerticalSettings) -> tuple[Estimate, Estimate]:

@@ -6,7 +6,7 @@ again from time to time; that nothing is recommended any more it announces once.
 other one as if it had a VPA that asks for nothing.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -30,8 +30,10 @@ from agents.logic.vertical.decision_builder import (
 )
 from agents.logic.vertical.last_recommended import Announced
 from agents.logic.vertical.node_caps import NodeIndex
+from agents.logic.vertical.policy_code import PolicyLookup, only_built_in
 from agents.logic.vertical.recommendation_schedule import Schedule, TurnSpan
-from agents.logic.vertical.recommended_amounts import Recommendation, recommend
+from agents.logic.vertical.recommended_amounts import EstimationRules, Recommendation, recommend, reconsider
+from agents.logic.vertical.shadow_comparison import ShadowComparison
 from agents.logic.vertical.source_heartbeats import SourceHeartbeats
 from agents.logic.vertical.usage_ingest import UsageIngest
 from agents.logic.vertical.vertical_settings import VerticalSettings
@@ -87,15 +89,20 @@ class Conclusion:
 
 
 class Recommender(PartedState):
-    """The state of one partition. `settings` are those in force; the log's rules win over those it was made with."""
+    """The state of one partition. `settings` are those in force; the log's rules win over those it was made with.
 
-    def __init__(self, settings: VerticalSettings, partition: int) -> None:
-        self.partition, self._own = partition, settings
+    `policy_of` finds the policy written as code that the rules name.
+    """
+
+    def __init__(self, settings: VerticalSettings, partition: int, policy_of: PolicyLookup = only_built_in) -> None:
+        self.partition, self._own, self._policy_of = partition, settings, policy_of
         self._build(settings)
 
     def _build(self, settings: VerticalSettings) -> None:
         """Make the empty state that decides by these settings."""
         self.settings = settings
+        self.estimation = EstimationRules(settings, policy=self._policy_of(settings.policy))
+        self.shadow = EstimationRules(settings, policy=self._policy_of(settings.shadow_policy))
         self.rules = StageRules(NAME, self._own)
         self.policies = Policies(settings.recommender)
         self.intake = UsageIngest(settings, self.policies)
@@ -104,6 +111,8 @@ class Recommender(PartedState):
         self.ooms: ObjectTable[IngestedOomKill] = ObjectTable("ooms", IngestedOomKill, 16)
         self.last: ObjectTable[LastTurn] = ObjectTable("marks", LastTurn, 1)
         self.nodes, self.sources = NodeIndex(), SourceHeartbeats()
+        if settings.node_cap:
+            self.estimation, self.shadow = (replace(each, nodes=self.nodes) for each in (self.estimation, self.shadow))
         self.members = ContainerIndex(self.usage, self.announced.table, self.policies, settings)
         self.announced.members = self.members
         self.bounds = self.intake.bounds = AggregateBounds(self.members, self.usage.aggregates.__contains__)
@@ -252,6 +261,12 @@ class Recommender(PartedState):
             self.announced.withdraw(workload)
         return Conclusion(builder, batch, withdrawn)
 
+    def _compared(self, batch: RecommendationBatch) -> Iterable[Decided]:
+        """What the policy in shadow says of the workloads that are announced; nothing without one."""
+        if not self.settings.shadow_policy:
+            return ()
+        return ShadowComparison(batch, reconsider(self.usage, self.members, batch.done, self.shadow)).decided()
+
     def _recommend(
         self, builder: DecisionBuilder, due: MemberSelection, span: TurnSpan, at_once: set[str]
     ) -> tuple[RecommendationBatch | None, NDArray[np.bool_]]:
@@ -262,8 +277,7 @@ class Recommender(PartedState):
         recommended = np.zeros(due.count, np.bool_)
         if not len(due.members):
             return None, recommended
-        nodes = self.nodes if self.settings.node_cap else None
-        done = recommend(self.usage, self.members, due, self.settings, nodes)
+        done = recommend(self.usage, self.members, due, self.estimation)
         known = np.asarray(~np.isnan(done.amounts).all(axis=1))
         recommended[due.workload[known]] = True
         news = self.announced.news(done, known, self.settings.bounds_step) | self.schedule.beats(span, due.members)
@@ -293,7 +307,7 @@ class Recommender(PartedState):
             self._grounds(turn, workload, self._places(done, places[start:end], metrics[start:end]), sources)
             for workload, start, end in zip(batch.subjects, batch.begins, batch.begins[1:], strict=False)
         ]
-        return BatchDecided(batch, _ROUTES, decided)
+        return BatchDecided(batch, _ROUTES, [*decided, *self._compared(batch)])
 
     def _metrics(self, members: Indices) -> list[Place | None]:
         """The last scrape that each member rests on; None for none, or where a member has several aggregates."""

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from schemas.units import Bytes, Cores, Fraction, Seconds
 
 DAY = 86_400.0
+BUILT_IN = "built-in"
+"""The name of the estimator that needs no code of an operator's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,3 +72,7 @@ class VerticalSettings:
     """A recommendation is stated again after this time of events even if unchanged. Not upstream's: its status object stays."""
     bounds_step: Fraction = Fraction(0.05)
     """A bound that moved by this share of itself is a change worth stating; 0 states every change, as upstream does."""
+    policy: str = ""
+    """A policy as code that decides instead of the built-in estimator: a .py file, or the name of an installed entry point."""
+    shadow_policy: str = ""
+    """A second policy that only says what it would recommend: a .py file, an entry point, or `built-in`. Not upstream's."""

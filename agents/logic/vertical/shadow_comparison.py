@@ -1,0 +1,73 @@
+"""What a policy in shadow would recommend, beside what is recommended: the same workloads, the same evidence, the same turn.
+
+The shadow speaks when the recommender does, so a comparison is paired, needs no state, and is as old as the heartbeat at most.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from agents.engine.turn import Decided
+from agents.logic.vertical.decision_builder import NAME, Numbers, RecommendationBatch
+from agents.logic.vertical.recommended_amounts import Recommendation
+from agents.logic.vertical.vertical_settings import BUILT_IN
+from schemas.decisions.recommendations import ContainerRecommendation
+from schemas.decisions.shadow_recommendations import ContainerDifference, ShadowCompared, ShadowRecommended
+from schemas.ids import DecisionId
+from schemas.names import Workload
+
+TOPICS = RECOMMENDATIONS, DIFFERENCES = "shadow-recommendations", "shadow-differences"
+"""Short names of the topics that a shadow is told in."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShadowComparison:
+    """What a turn announces, and the same containers as the policy in shadow judges them."""
+
+    batch: RecommendationBatch
+    shadow: Recommendation
+
+    def decided(self) -> Iterator[Decided]:
+        """Two decisions about each workload that is announced."""
+        places = self.batch.places
+        theirs = Numbers(self.shadow, self.batch.builder.settings, places)
+        for number, subject in enumerate(self.batch.subjects):
+            found = range(self.batch.begins[number], self.batch.begins[number + 1])
+            names = [self.batch.containers[place][1] for place in found]
+            ours = [self.batch.numbers.container(place, name) for place, name in zip(found, names, strict=True)]
+            other = [theirs.container(place, name) for place, name in zip(found, names, strict=True)]
+            yield from self._about(subject, number, ours, other)
+
+    def _about(
+        self, subject: str, number: int, ours: Sequence[ContainerRecommendation], other: Sequence[ContainerRecommendation]
+    ) -> Iterator[Decided]:
+        builder, grounds = self.batch.builder, self.batch.grounds[number]
+        settings, turn = builder.settings, builder.turn
+        pairs = tuple(ContainerDifference(one.container, one.target, two.target) for one, two in zip(ours, other, strict=True))
+        said = ShadowRecommended(
+            id=str(DecisionId(NAME, builder.partition, turn.number, "shadow", subject)),
+            at=turn.at,
+            workload=Workload.parse(subject),
+            policy=settings.shadow_policy,
+            containers=tuple(other),
+            pods=grounds.pods,
+            reason=self.shadow.fault,
+            rules=builder.cited,
+        )
+        yield Decided(RECOMMENDATIONS, subject, said, grounds.cause)
+        compared = ShadowCompared(
+            id=str(DecisionId(NAME, builder.partition, turn.number, "shadow-difference", subject)),
+            at=turn.at,
+            workload=said.workload,
+            in_force=settings.policy or BUILT_IN,
+            shadow=settings.shadow_policy,
+            containers=pairs,
+            pods=grounds.pods,
+            cores=grounds.pods * sum(_more(pair.in_force.cpu, pair.shadow.cpu) for pair in pairs),
+            bytes=grounds.pods * sum(_more(pair.in_force.memory, pair.shadow.memory) for pair in pairs),
+            rules=builder.cited,
+        )
+        yield Decided(DIFFERENCES, subject, compared, grounds.cause)
+
+
+def _more(in_force: float | None, shadow: float | None) -> float:
+    return 0.0 if in_force is None or shadow is None else float(shadow) - in_force

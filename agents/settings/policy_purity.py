@@ -1,0 +1,240 @@
+"""Whether the source of a policy can be pure: what it imports, calls and keeps, by its syntax alone.
+
+A policy decides on every worker and again in every replay, so it may know nothing but its argument. What is refused is named with
+its line and the reason. It is no prison: it stops slips and habits, and a policy is as trusted as the program that loads it.
+"""
+
+import ast
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+API = "agents.logic.vertical.policy_code"
+_ALLOWED = frozenset(
+    {
+        "__future__",
+        "bisect",
+        "collections",
+        "collections.abc",
+        "dataclasses",
+        "enum",
+        "fractions",
+        "functools",
+        "itertools",
+        "math",
+        "numpy",
+        "numpy.typing",
+        "operator",
+        "statistics",
+        "typing",
+        API,
+    }
+)
+"""Modules that give the same answer to the same question anywhere."""
+_CLOCK, _CHANCE, _NETWORK, _FILES = "the clock", "chance", "the network", "files"
+_PROCESSES, _ENVIRONMENT, _INNARDS = "threads and processes", "the environment", "the interpreter itself"
+_TOLD: Mapping[str, str] = {
+    **dict.fromkeys(("time", "datetime", "calendar", "zoneinfo", "timeit", "sched"), _CLOCK),
+    **dict.fromkeys(("random", "secrets", "uuid"), _CHANCE),
+    **dict.fromkeys(
+        ("socket", "ssl", "http", "urllib", "requests", "httpx", "aiohttp", "ftplib", "smtplib", "kubernetes"), _NETWORK
+    ),
+    **dict.fromkeys(("io", "pathlib", "tempfile", "shutil", "glob", "fileinput", "sqlite3", "pickle", "shelve", "mmap"), _FILES),
+    **dict.fromkeys(("threading", "multiprocessing", "subprocess", "asyncio", "concurrent", "signal", "queue"), _PROCESSES),
+    **dict.fromkeys(("os", "sys", "platform", "getpass", "locale", "resource"), _ENVIRONMENT),
+    **dict.fromkeys(("ctypes", "gc", "inspect", "importlib", "builtins", "types", "weakref", "atexit", "code"), _INNARDS),
+}
+_BUILTINS: Mapping[str, str] = {
+    "open": _FILES,
+    **dict.fromkeys(("input", "print"), "the terminal"),
+    **dict.fromkeys(("exec", "eval", "compile", "__import__", "globals", "locals", "vars", "dir", "breakpoint"), _INNARDS),
+    **dict.fromkeys(("getattr", "setattr", "delattr", "memoryview", "help"), _INNARDS),
+    **dict.fromkeys(("id", "hash"), "an address or a seed that differs between processes"),
+}
+_NUMPY: Mapping[str, str] = {
+    "random": _CHANCE,
+    **dict.fromkeys(("load", "save", "savez", "savez_compressed", "savetxt", "loadtxt", "genfromtxt"), _FILES),
+    **dict.fromkeys(("fromfile", "tofile", "dump", "dumps", "memmap", "DataSource", "fromregex"), _FILES),
+    **dict.fromkeys(("datetime64",), _CLOCK),
+    **dict.fromkeys(("empty", "empty_like"), "whatever was in memory before"),
+    **dict.fromkeys(("lib", "ctypeslib", "f2py", "testing", "core", "_core", "show_config", "seterr", "setbufsize"), _INNARDS),
+    **dict.fromkeys(("seterrcall", "set_printoptions", "frompyfunc"), _INNARDS),
+    **dict.fromkeys(("flags", "setflags"), "arrays that others read, to write into them"),
+}
+"""Attributes that no array and no module of a policy may be asked for."""
+_SHOWN = frozenset({"__name__", "__doc__", "__future__", "__annotations__", "__init__", "__post_init__", "__len__"})
+ALLOWED_BUILTINS = frozenset(
+    {
+        "ArithmeticError",
+        "AssertionError",
+        "Ellipsis",
+        "Exception",
+        "False",
+        "IndexError",
+        "KeyError",
+        "LookupError",
+        "None",
+        "NotImplemented",
+        "NotImplementedError",
+        "OverflowError",
+        "RuntimeError",
+        "StopIteration",
+        "True",
+        "TypeError",
+        "ValueError",
+        "ZeroDivisionError",
+        "__build_class__",
+        "abs",
+        "all",
+        "any",
+        "bool",
+        "callable",
+        "classmethod",
+        "complex",
+        "dict",
+        "divmod",
+        "enumerate",
+        "filter",
+        "float",
+        "format",
+        "frozenset",
+        "hasattr",
+        "int",
+        "isinstance",
+        "issubclass",
+        "iter",
+        "len",
+        "list",
+        "map",
+        "max",
+        "min",
+        "next",
+        "object",
+        "pow",
+        "property",
+        "range",
+        "repr",
+        "reversed",
+        "round",
+        "set",
+        "slice",
+        "sorted",
+        "staticmethod",
+        "str",
+        "sum",
+        "super",
+        "tuple",
+        "type",
+        "zip",
+    }
+)
+"""The builtins that a policy runs with."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Impurity:
+    """Something in a policy's source that it may not have."""
+
+    line: int
+    sentence: str
+
+    def __str__(self) -> str:
+        return f"line {self.line}: {self.sentence}"
+
+
+def impurities(tree: ast.Module) -> list[Impurity]:
+    """Everything that is refused, by line."""
+    found = {Impurity(getattr(node, "lineno", 1), sentence) for node in ast.walk(tree) for sentence in _refused(node)}
+    kept = {Impurity(node.lineno, sentence) for node in tree.body for sentence in _kept(node)}
+    return sorted(found | kept)
+
+
+def _kept(node: ast.stmt) -> Iterator[str]:
+    """What a file keeps at its top level from one call to the next."""
+    if isinstance(node, ast.Assign | ast.AnnAssign):
+        match node.value:
+            case ast.List() | ast.Dict() | ast.Set() | ast.ListComp() | ast.DictComp() | ast.SetComp() | ast.GeneratorExp():
+                yield "a list, dict, set or generator outside of functions can keep something; make it a tuple"
+            case ast.Call(func=ast.Name(id="list" | "dict" | "set" | "iter" | "defaultdict" | "Counter" | "deque" | "count")):
+                yield "what this call makes can keep something from one call to the next; make it a tuple"
+
+
+def signature_faults(tree: ast.Module) -> list[Impurity]:
+    """What is wrong with the declaration of `recommend`; empty if it is the one that is asked for."""
+    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "recommend"]
+    wanted = "def recommend(usage: EvidenceColumns) -> RecommendedColumns"
+    if len(functions) != 1:
+        return [Impurity(1, f"there must be one function at the top level: {wanted}")]
+    [function] = functions
+    one = function.args
+    plain = not (one.vararg or one.kwarg or one.kwonlyargs or one.posonlyargs or one.defaults or function.decorator_list)
+    types = [_name(arg.annotation) for arg in one.args], _name(function.returns)
+    if not plain or types != (["EvidenceColumns"], "RecommendedColumns"):
+        return [Impurity(function.lineno, f"it must be declared as {wanted}, without defaults and decorators")]
+    return [
+        Impurity(node.lineno, f"'{node.name}' has an argument or an answer without a type")
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef) and not _is_typed(node)
+    ]
+
+
+def _is_typed(function: ast.FunctionDef) -> bool:
+    args = [arg for arg in (*function.args.args, *function.args.kwonlyargs) if arg.arg not in ("self", "cls")]
+    return function.returns is not None and all(arg.annotation is not None for arg in args)
+
+
+def _name(annotation: ast.expr | None) -> str:
+    """The last part of a dotted or quoted name."""
+    match annotation:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name
+        case ast.Constant(value=str() as text):
+            return text.rpartition(".")[2]
+    return ""
+
+
+def _refused(node: ast.AST) -> Iterator[str]:
+    match node:
+        case ast.Import(names=names):
+            yield from (sentence for alias in names for sentence in import_faults(alias.name))
+        case ast.ImportFrom(module=module, names=names, level=level):
+            yield from ["a relative import reaches other files"] if level else _from(module or "", [each.name for each in names])
+        case ast.Attribute(attr=name) if name in _NUMPY:
+            yield f"'.{name}' reaches {_NUMPY[name]}"
+        case ast.Attribute(attr=name) if name.startswith("__") and name not in _SHOWN:
+            yield f"'.{name}' reaches {_INNARDS}"
+        case ast.Name(id=name) if name in _BUILTINS:
+            yield f"'{name}' reaches {_BUILTINS[name]}"
+        case ast.Name(id=name) if name.startswith("__") and name not in _SHOWN:
+            yield f"'{name}' reaches {_INNARDS}"
+        case ast.Global() | ast.Nonlocal():
+            yield f"'{'global' if isinstance(node, ast.Global) else 'nonlocal'}' keeps something from one call to the next"
+        case ast.AsyncFunctionDef() | ast.Await() | ast.AsyncFor() | ast.AsyncWith():
+            yield f"'async' waits, and reaches {_PROCESSES}"
+        case ast.Try() | ast.TryStar():
+            yield from (_handler(handler) for handler in node.handlers if _takes_all(handler))
+
+
+def import_faults(name: str) -> Iterator[str]:
+    """Why a policy may not import a module; nothing if it may."""
+    if name not in _ALLOWED:
+        top = name.partition(".")[0]
+        reason = _NUMPY.get(name.partition(".")[2]) if top == "numpy" else _TOLD.get(top)
+        why = f"reaches {reason}" if reason else "is none of those that a policy may use: " + ", ".join(sorted(_ALLOWED))
+        yield f"'import {name}' {why}"
+
+
+def _from(module: str, names: list[str]) -> Iterator[str]:
+    yield from import_faults(module)
+    if module == "numpy":
+        yield from (f"'from numpy import {name}' reaches {_NUMPY[name]}" for name in names if name in _NUMPY)
+    if "*" in names:
+        yield f"'from {module} import *' hides what is imported"
+
+
+def _takes_all(handler: ast.ExceptHandler) -> bool:
+    return handler.type is None or (isinstance(handler.type, ast.Name) and handler.type.id == "BaseException")
+
+
+def _handler(handler: ast.ExceptHandler) -> str:
+    del handler
+    return "'except' without a class, or of BaseException, also takes what would end the policy"

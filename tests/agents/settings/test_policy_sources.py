@@ -1,0 +1,163 @@
+"""Policies written as code: what is refused with its line and reason, how one is named, and how limits end one."""
+
+from collections.abc import Sequence
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import pytest
+
+from agents import pipeline
+from agents.inspect.policy_template import TEMPLATE
+from agents.inspect.policy_trial import made_up_usage
+from agents.logic.vertical.policy_code import answer
+from agents.logic.vertical.vertical_settings import VerticalSettings
+from agents.processes import policy_process
+from agents.settings import policy_sources
+from agents.settings.policy_limits import PolicyLimits
+from agents.settings.policy_sources import PolicySource
+from agents.settings.tree import Settings
+from schemas.units import Bytes, Seconds
+from streams.errors import BadInput
+
+HEAD = "from agents.logic.vertical.policy_code import RecommendedColumns, EvidenceColumns\nimport numpy as np\n"
+DECLARED = "def recommend(usage: EvidenceColumns) -> RecommendedColumns:\n"
+GOOD = f"{HEAD}{DECLARED}    return usage.builtin\n"
+
+
+def written(folder: Path, text: str, name: str = "mine.py") -> str:
+    file = folder / name
+    file.write_text(text, encoding="utf-8")
+    return str(file)
+
+
+def faults(text: str) -> Sequence[str]:
+    return [str(fault) for fault in PolicySource("mine", Path("mine.py"), text).faults()]
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ("import time", "'import time' reaches the clock"),
+        ("from datetime import datetime", "'import datetime' reaches the clock"),
+        ("import random", "'import random' reaches chance"),
+        ("x = np.random.default_rng()", "'.random' reaches chance"),
+        ("from numpy import random", "'from numpy import random' reaches chance"),
+        ("import numpy.random", "'import numpy.random' reaches chance"),
+        ("from urllib.request import urlopen", "'import urllib.request' reaches the network"),
+        ("import socket", "'import socket' reaches the network"),
+        ("x = open('/etc/hosts')", "'open' reaches files"),
+        ("x = np.load('a.npy')", "'.load' reaches files"),
+        ("import threading", "'import threading' reaches threads and processes"),
+        ("import os", "'import os' reaches the environment"),
+        ("x = np.empty(3)", "'.empty' reaches whatever was in memory before"),
+        ("x = ().__class__", "'.__class__' reaches the interpreter itself"),
+        ("x = __builtins__", "'__builtins__' reaches the interpreter itself"),
+        ("x = eval('1')", "'eval' reaches the interpreter itself"),
+        ("x = hash('a')", "'hash' reaches an address or a seed that differs between processes"),
+        ("SEEN: dict[str, int] = {}", "a list, dict, set or generator outside of functions can keep something; make it a tuple"),
+        ("from .other import x", "a relative import reaches other files"),
+        ("import pandas", "'import pandas' is none of those that a policy may use: __future__, agents.logic"),
+    ],
+)
+def test_what_is_impure_is_refused_with_its_line_and_reason(line: str, sentence: str) -> None:
+    [fault] = faults(f"{HEAD}{line}\n{DECLARED}    return usage.builtin\n")
+    assert fault.startswith(f"line 3: {sentence}")
+
+
+def test_everything_wrong_is_named_and_a_good_policy_has_nothing_wrong() -> None:
+    assert faults(GOOD) == faults(TEMPLATE) == []
+    assert [fault.split(":")[0] for fault in faults(f"import os\nimport time\n{GOOD}")] == ["line 1", "line 2"]
+    assert faults("def recommend(:") == ["line 1: this is no Python: invalid syntax"]
+
+
+@pytest.mark.parametrize(
+    "declared",
+    [
+        "def recommend(usage) -> RecommendedColumns:\n",
+        "def recommend(usage: EvidenceColumns):\n",
+        "def recommend(usage: EvidenceColumns, more: int = 1) -> RecommendedColumns:\n",
+        "async def recommend(usage: EvidenceColumns) -> RecommendedColumns:\n",
+        "def other(usage: EvidenceColumns) -> RecommendedColumns:\n",
+    ],
+)
+def test_another_declaration_is_refused_with_the_one_that_is_wanted(declared: str) -> None:
+    found = faults(f"{HEAD}{declared}    return usage.builtin\n")
+    assert any("def recommend(usage: EvidenceColumns) -> RecommendedColumns" in fault for fault in found)
+
+
+def test_what_the_check_by_syntax_misses_is_not_there_when_a_policy_runs(tmp_path: Path) -> None:
+    source = policy_sources.read(written(tmp_path, f"{GOOD}assert callable(open)\n".replace("open", "print")))
+    assert source.faults()
+    builtins = policy_sources._guarded_builtins()
+    assert not {"open", "eval", "exec", "getattr", "print", "__import__"} & builtins.keys() - {"__import__"}
+    with pytest.raises(ImportError, match="a policy may not import 'os'"):
+        builtins["__import__"]("os")  # type: ignore[operator]  # the import of a policy
+
+
+def test_a_policy_is_named_by_its_file_and_the_digest_of_its_source_wherever_it_lies(tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    here, there = written(tmp_path, GOOD), written(tmp_path / "other", GOOD)
+    one, two = (policy_sources.read(file).reference for file in (here, there))
+    assert one == two
+    assert one.startswith("mine@")
+    assert policy_sources.read(written(tmp_path, f"{GOOD}\n")).reference != one
+
+
+def test_the_rules_of_the_stage_name_the_policy_by_its_digest_and_settings_by_its_path(tmp_path: Path) -> None:
+    file = written(tmp_path, GOOD)
+    reference = policy_sources.read(file).reference
+    settings = Settings(vertical=VerticalSettings(policy=file, shadow_policy="built-in"))
+    recommender = pipeline.stages(settings)[0]
+    assert (recommender.rules["policy"], recommender.rules["shadow_policy"]) == (reference, "built-in")
+    recommender.open(0)
+
+
+def test_a_replay_without_the_policy_that_decided_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    found = policy_sources.resolved(VerticalSettings(policy=written(tmp_path, GOOD)))
+    with pytest.raises(BadInput, match="the rules in the log name the policy 'mine@00', and this process has mine@"):
+        found.policy_of("mine@00")
+
+
+def test_an_entry_point_is_read_as_a_file_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written(tmp_path, GOOD, "installed_policy.py")
+    monkeypatch.syspath_prepend(tmp_path)
+    offered = [EntryPoint("steady", "installed_policy", policy_sources.ENTRY_POINTS)]
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: offered if group == "ullage.policies" else [])
+    source = policy_sources.read("steady")
+    assert (source.name, source.text) == ("steady", GOOD)
+    usage = made_up_usage(5)
+    assert answer(policy_sources.load(source), usage) is usage.builtin
+    with pytest.raises(BadInput, match=r"'other' is no policy: .*; there are: steady"):
+        policy_sources.read("other")
+
+
+def load(file: str) -> str:
+    usage = made_up_usage(5)
+    answer(policy_sources.load(policy_sources.read(file)), usage)
+    return "answered"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("body", "sentence"),
+    [
+        ("    while True:\n        pass\n", "the policy 'mine' was ended: one call took more than 0.5 s of CPU time"),
+        ("    x = np.zeros(1 << 40)\n    return usage.builtin\n", "the policy 'mine' failed: it asked for more than 256 MiB"),
+        (
+            "    kept = []\n    for i in range(1 << 40):\n        kept.append(' ' * (1 << 20))\n    return usage.builtin\n",
+            "the policy 'mine' failed: it asked for more than 256 MiB",
+        ),
+        ("    return 1 // 0\n", "the policy 'mine' failed: it raised ZeroDivisionError: integer division or modulo by zero"),
+        ("    return 1\n", "the policy 'mine' failed: it returned int, not RecommendedColumns"),
+    ],
+)
+def test_a_policy_that_does_not_end_or_fills_memory_is_ended_and_named(tmp_path: Path, body: str, sentence: str) -> None:
+    limits = PolicyLimits(Seconds(0.5), Bytes(256 << 20))
+    with pytest.raises(BadInput) as raised:
+        policy_process.run("mine", limits, load, written(tmp_path, f"{HEAD}{DECLARED}{body}"))
+    assert str(raised.value) == sentence
+
+
+@pytest.mark.slow
+def test_a_policy_within_its_limits_gives_its_answer(tmp_path: Path) -> None:
+    assert policy_process.run("mine", PolicyLimits(), load, written(tmp_path, GOOD)) == "answered"
