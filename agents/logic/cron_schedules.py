@@ -166,7 +166,8 @@ def _months(schedule: CronSchedule, at: int, zone: tzinfo, moved: bool) -> _Move
     while (wall := _wall(at, zone)).month not in schedule.months:
         wall = wall if moved else wall.replace(day=1, hour=0, minute=0, second=0)
         turn = wall.month == _DECEMBER
-        at, moved = _instant(wall.replace(year=wall.year + turn, month=1 if turn else wall.month + 1), zone), True
+        first = wall.replace(year=wall.year + turn, month=1 if turn else wall.month + 1, day=1)
+        at, moved = _instant(first + (wall.day - 1) * _DAY, zone), True  # the 31st of a month of 30 days is the 1st of the next
         if turn:
             return at, moved, True
     return at, moved, False

@@ -21,10 +21,13 @@ class ReplicaObjects:
         self._propagation = propagation
 
     def needs_pods(self, ehpa: Mapping[str, Any]) -> bool:
-        """Only a forecast of a utilisation has to be told in amounts."""
+        """Only a forecast of a utilisation has to be told in amounts. Of what cannot be read, `hpa` says why."""
         if not (ehpa.get("spec") or {}).get("prediction"):
             return False
-        metrics = [hpa_metrics.read(entry) for entry in ehpa["spec"].get("metrics") or ()]
+        try:
+            metrics = [hpa_metrics.read(entry) for entry in ehpa["spec"].get("metrics") or ()]
+        except ValueError:
+            return False
         return any(metric.utilization is not None for metric in metrics)
 
     def hpa(

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import islice
 
 import pytest
 from hypothesis import given
@@ -11,8 +12,12 @@ from agents import pipeline
 from agents.engine.stage import Stage
 from agents.partition_task import Task
 from agents.settings.tree import Settings
+from schemas.catalogue import CATALOGUE, Event
 from schemas.decisions.vpa_conditions import VpaConditionsDecided
-from schemas.times import to_ms
+from schemas.facts.load import LoadScraped
+from schemas.policies.ehpa import EhpaChanged
+from schemas.policies.time_series_prediction import TimeSeriesPredictionChanged
+from schemas.times import from_ms, to_ms
 from streams.codec import event_codec
 from streams.codec.event_codec import Codec
 from streams.consumers.pods.evictor import evictor
@@ -26,7 +31,7 @@ from streams.topics import Topics
 from tests.support import examples
 from tests.support.admission_scene import CLUSTER, NAMES, AdmissionScene
 from tests.support.consumer_scene import scene_at_two
-from tests.support.poison import Poison
+from tests.support.poison import EVENTS, Poison
 from tests.support.status_scene import StatusScene
 from tests.support.vpa_server import VpaServer
 
@@ -34,6 +39,7 @@ TOPICS = Topics("ullage", 1)
 POISON = Poison(TOPICS)
 STAGES = pipeline.stages(Settings())
 TURN = to_ms(examples.AT) + 60_000
+(LOAD,) = (event for event in EVENTS if isinstance(event, LoadScraped))
 
 
 def fed(task: Task, new: NewRecord, offset: int) -> int:
@@ -58,6 +64,45 @@ def test_every_record_is_folded_or_set_aside(stage: Stage, data: st.DataObject) 
         assert taken.records + len(taken.dead) == len(records)
     for chunk in task.state.chunks():
         assert task.state.dump(chunk) is not None
+
+
+def feed(task: Task, offsets: dict[str, int], new: NewRecord) -> None:
+    name = TOPICS.short(new.topic)
+    offsets[name] = fed(task, new, offsets[name])
+
+
+def take_texts(stage: Stage, every: int, *kinds: type[Event]) -> int:
+    """Give a stage everything that is good, then every so-manieth hostile text in a turn of its own; how many there were."""
+    task = Task(stage, 0, topics=TOPICS, codec=Codec(TOPICS), positions=dict.fromkeys(stage.reads, 0))
+    offsets, turn, count = dict.fromkeys(stage.reads, 0), TURN, 0
+    for event in EVENTS:
+        for topic in set(CATALOGUE.of(type(event)).topics) & set(stage.reads):
+            feed(task, offsets, POISON.good(event, topic))
+    for spoiled in [None, *islice(POISON.each_text(*stage.reads, kinds=kinds), 0, None, every)]:
+        if spoiled is not None:
+            feed(task, offsets, spoiled)
+            count += 1
+        if "load-metrics" in stage.reads:  # so that there is something to fit a forecast to
+            feed(task, offsets, POISON.good(replace(LOAD, at=from_ms(turn)), "load-metrics"))
+        for name in stage.reads:
+            offsets[name] = fed(task, event_codec.tick(TOPICS.wire(name), 0, turn), offsets[name])
+        try:
+            assert task.next_turn() is not None
+        except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+            pytest.fail(f"{stage.name} ended with {error!r} after {spoiled and spoiled.value}")
+        turn += 15_000
+    return count
+
+
+def test_no_text_of_an_object_that_scales_ends_the_forecaster() -> None:
+    (forecaster,) = (stage for stage in STAGES if stage.name == "forecaster")
+    assert take_texts(forecaster, 17, EhpaChanged, TimeSeriesPredictionChanged) > 200
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stage", STAGES, ids=lambda stage: stage.name)
+def test_no_text_of_any_event_ends_a_stage(stage: Stage) -> None:
+    assert take_texts(stage, 23) > 100
 
 
 PLANS = POISON.records("pod-updates", "outcomes", "control")

@@ -2,13 +2,24 @@
 
 import copy
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from datetime import timedelta
 from typing import Any
 
 import orjson
 from hypothesis import strategies as st
 
 from schemas.catalogue import CATALOGUE, Event
+from schemas.policies.ehpa import EhpaChanged
+from schemas.policies.scaling import (
+    AlgorithmOptions,
+    CronTrigger,
+    HistogramOptions,
+    MetricSpec,
+    MetricTarget,
+    PercentileOptions,
+    PredictionOptions,
+)
 from streams.codec.event_codec import Codec
 from streams.log.log_port import NewRecord
 from streams.topics import Topics
@@ -51,9 +62,52 @@ TEXTS = (
     "v3",
     "1e99999999",
 )
+QUANTITIES = (
+    "1e1.5", "cart", "1e99999999999999999999", " ", "-", "-1", "0", "\u0661\u0662", "1e60", "1e-60", "9" * 64, "1" * 300,
+)  # fmt: skip
+NUMERALS = ("NaN", "-Inf", "1e308", "1e-320", "1e-17", "0x1p99999", "1_0", "\u00b2", "1" * 4_000)
+DURATIONS = ("-1h", "1ns", "292y", "2562047h", "7d", "1" * 4_000 + "x")
+SCHEDULES = (
+    "0 0 30 2 *", "0 0 29 2 1", "* * * * \u00b2", "*/0 * * * *", "@every 1ns", "@every " + "1" * 4_000, "TZ=../x * * * * *",
+)  # fmt: skip
+ZONES = ("../etc/passwd", "Europe", "America/Havana")
+PATTERNS = ("(", "(a+)+$", "{", 'a="', "0% @ * * * * * for 1m")
+PARSED = (*TEXTS, *QUANTITIES, *NUMERALS, *DURATIONS, *SCHEDULES, *ZONES, *PATTERNS)
+"""Texts that a stage reads as something, and cannot, or should not."""
 MEMBERS = ("Auto", "Off", "In", "Exists", "InPlace", "Recreate", "apply", "done", "evict", "resize", "Running", "cpu", "memory")
-VALUES: tuple[Any, ...] = (*NUMBERS, *TIMES, *TEXTS, *MEMBERS, None, True, False, [], {}, [[]], {"a": 1}, ["x"] * 1_200, {"0": 0})
+OTHERS: tuple[Any, ...] = (None, True, False, [], {}, [[]], {"a": 1}, ["x"] * 1_200, {"0": 0})
+VALUES: tuple[Any, ...] = (*NUMBERS, *TIMES, *PARSED, *MEMBERS, *OTHERS)
 
+GROWING = AlgorithmOptions(
+    "percentile",
+    percentile=PercentileOptions(
+        history_length="24h",
+        sample_interval="1m",
+        percentile="0.95",
+        margin_fraction="0.15",
+        target_utilization="0.8",
+        min_sample_weight="1e-5",
+        histogram=HistogramOptions("100", "1e-10", "24h", first_bucket_size="0.1", bucket_size_growth_ratio="0.05"),
+    ),
+)
+SCALED = EhpaChanged(
+    examples.AT,
+    "prod",
+    "shop",
+    "cart-percentile",
+    examples.AT - timedelta(days=40),
+    examples.CART_REF,
+    max_replicas=10,
+    min_replicas=2,
+    metrics=(examples.CPU_METRIC, MetricSpec("External", "queue", MetricTarget("Value", value="10"))),
+    crons=(CronTrigger("morning", "0 8 * * *", "0 10 * * *", 6, "Europe/Berlin"),),
+    behavior=examples.BEHAVIOR,
+    prediction=PredictionOptions(3600, GROWING),
+    uid="u-percentile",
+    generation=1,
+)
+"""What scales the target of the examples: older than theirs, with every option that is read when a forecast is made."""
+EVENTS: tuple[Event, ...] = (*examples.EVENTS, SCALED)
 
 _GOOD, _SPOILED = 0.4, 0.9
 """Of the records of `Poison.anything`, so many are good, and so many good or of the right shape."""
@@ -62,6 +116,12 @@ _GOOD, _SPOILED = 0.4, 0.9
 def _paths(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     return [path, *(each for key, below in inner for each in _paths(below, (*path, key)))]
+
+
+def _at(body: Any, path: tuple[Any, ...]) -> Any:
+    for key in path:
+        body = body[key]
+    return body
 
 
 def _replaced(body: Any, path: tuple[Any, ...], value: Any) -> Any:
@@ -85,7 +145,7 @@ class Poison:
 
     @staticmethod
     def _places() -> list[tuple[Event, str]]:
-        return [(event, topic) for event in examples.EVENTS for topic in CATALOGUE.of(type(event)).topics]
+        return [(event, topic) for event in EVENTS for topic in CATALOGUE.of(type(event)).topics]
 
     def good(self, event: Event, topic: str, partition: int = 0) -> NewRecord:
         return self._codec.encode(event, topic=topic, key="prod", partition=partition, source="/test")
@@ -100,6 +160,16 @@ class Poison:
         good = self.good(event, topic)
         changes = st.lists(st.tuples(st.sampled_from(_paths(body)), st.sampled_from(VALUES)), max_size=3)
         return changes.map(lambda all_: NewRecord(good.topic, 0, good.key, self.spoil(body, all_), good.headers))
+
+    def each_text(self, *names: str, kinds: tuple[type[Event], ...] = ()) -> Iterator[NewRecord]:
+        """For every text of every event of these topics (and kinds), each of `PARSED` in its place."""
+        for event, topic, body in self._good:
+            if topic in names and (not kinds or isinstance(event, kinds)):
+                good = self.good(event, topic)
+                for path in _paths(body):
+                    if isinstance(_at(body, path), str):
+                        for value in PARSED:
+                            yield NewRecord(good.topic, 0, good.key, self.spoil(body, [(path, value)]), good.headers)
 
     def anything(self, chance: random.Random, *names: str) -> Callable[[], NewRecord]:
         """A source of records for these topics, for a fuzz without Hypothesis: two in five are good, one in ten is no JSON."""

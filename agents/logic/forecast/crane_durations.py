@@ -15,10 +15,13 @@ _HEXADECIMAL = re.compile(r"[+-]?0[xX]_?[\da-fA-F]+\.?[\da-fA-F]*[pP][+-]?\d+")
 _WORDS = frozenset({"nan", "inf", "infinity"})
 _DAY = 86_400.0
 _LONGEST = 2.0**63 / 1e9
+_MOST_CHARACTERS = 128
+"""A longer text is no option that somebody means, and takes as long to read as its square."""
 
 
 def duration(text: str) -> float:
     """Seconds; Go's syntax (`1h30m`, `1.5h`) or whole days (`7d`), never both."""
+    _short(text)
     if days := _DAYS.fullmatch(text):
         return _bounded(text, float(days[1]) * _DAY)
     if text in ("0", "+0", "-0"):
@@ -30,6 +33,11 @@ def duration(text: str) -> float:
     return _bounded(text, -seconds if span[1] == "-" else seconds)
 
 
+def _short(text: str) -> None:
+    if len(text) > _MOST_CHARACTERS:
+        raise ValueError(f"'{text[:20]}...' has {len(text)} characters; more than {_MOST_CHARACTERS} are not read")
+
+
 def _bounded(text: str, seconds: float) -> float:
     if abs(seconds) > _LONGEST:
         raise ValueError(f"'{text}' is no duration that Go can hold: 292 years are the longest")
@@ -38,8 +46,12 @@ def _bounded(text: str, seconds: float) -> float:
 
 def number(text: str) -> float:
     """A number; also `NaN` and `Inf`, which Go reads and whoever uses the number must refuse."""
+    _short(text)
     if _DECIMAL.fullmatch(text) or text[text.startswith(("+", "-")) :].lower() in _WORDS:
         return float(text)
     if _HEXADECIMAL.fullmatch(text):
-        return float.fromhex(text.replace("_", ""))
+        try:
+            return float.fromhex(text.replace("_", ""))
+        except OverflowError as error:
+            raise ValueError(f"'{text}' is larger than any number that Go can hold") from error
     raise ValueError(f"'{text}' is not a number")

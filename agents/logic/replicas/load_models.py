@@ -1,5 +1,6 @@
 """One metric's forecast: fitted to what the load was, kept as a profile, and said for the time that somebody asks about."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,6 +22,7 @@ MOST_VALUES = 960
 LONGEST_WINDOW = 7 * 86_400
 """Seconds."""
 _STEP = 300
+_LONGEST_STEP = 3600
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +87,7 @@ def fit(times: Times, values: Floats, task: FitTask) -> LoadModel:
         return _none(task, "Stale", f"the last value is {now - times[-1]:g} s old")
     try:
         return _fitted(times, values, task)
-    except ValueError as error:
+    except (ValueError, ArithmeticError) as error:
         return _none(task, _word(NoForecastReason.BAD_SETTINGS), str(error))
 
 
@@ -135,12 +137,17 @@ def _percentile(times: Times, values: Floats, task: FitTask) -> LoadModel:
     estimate = percentile_predictor.estimate([(times[known], values[known])], settings)
     first = task.turn / 1000
     last = first + 2 * task.window + task.settings.refit + _STEP
-    found = percentile_predictor.constant(estimate, first=first, last=last, step=max(1, int(settings.step)))
+    found = percentile_predictor.constant(estimate, first=first, last=last, step=_constant_step(settings.step, last - first))
     if isinstance(found, NoForecast):
         return _none(task, _word(found.cause), found.text)
     return LoadModel(
         task.series, _next(task), task.turn, StoredForecast.of(found), None, f"percentile {settings.percentile:g}", None, None
     )
+
+
+def _constant_step(asked: float, span: float) -> int:
+    """Seconds for which each value of a constant forecast stands: as asked, but an hour at most, and few over the whole span."""
+    return max(1, min(int(asked), _LONGEST_STEP), math.ceil(span / MOST_VALUES))
 
 
 def _none(task: FitTask, reason: str, message: str) -> LoadModel:

@@ -36,13 +36,14 @@ def of_ehpa(event: EhpaChanged) -> list[WantedSeries]:
     """What an EHPA wants to know; nothing if it cannot be carried out."""
     try:
         ehpa = ehpa_of(event)
+        metrics = ehpa.metrics
     except ValueError:
         return []
     options = None
     if ehpa.prediction is not None and event.prediction is not None:
         options = event.prediction.algorithm
     found: dict[str, WantedSeries] = {}
-    for metric in ehpa.metrics:
+    for metric in metrics:
         told = ehpa.queries.get(metric.identifier) or event.queries.get(metric.identifier)
         query = told or metric_queries.query(ehpa, metric) or ""
         scraped = not told and metric.kind == "Resource" and metric.name in _RESOURCES

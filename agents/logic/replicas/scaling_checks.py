@@ -11,11 +11,12 @@ from schemas.decisions.forecasts import LoadForecast
 from schemas.facts.load import MOST_ROWS, LoadHistoryRead, LoadScraped
 from schemas.facts.replica_scaling import HpaSeen, ScaleSeen
 from schemas.ids import DecisionId
+from schemas.policies import scaling_amounts
 from schemas.policies.ehpa import EhpaChanged
 from schemas.policies.time_series_prediction import TimeSeriesPredictionChanged
 
-MOST_REPLICAS = 2**31 - 1
-"""Replicas of one workload: what Kubernetes can count."""
+MOST_REPLICAS = scaling_amounts.MOST_COUNT
+"""Replicas of one workload."""
 MOST_AGE = 86_400.0
 """Seconds: the rows of one scrape are of about one time."""
 
@@ -30,11 +31,13 @@ def reasons(event: Event) -> Iterator[str]:
         case EhpaChanged():
             yield from _replicas(event, "min_replicas", "max_replicas", "specific_replicas")
             yield from _target(event.target)
+            yield from _spec(event)
         case TimeSeriesPredictionChanged():
             yield from bounds.number("window_seconds", event.window_seconds)
             yield from _target(event.target)
         case HpaSeen():
             yield from _replicas(event, "min_replicas", "max_replicas", "current", "desired")
+            yield from scaling_amounts.reasons(event.metrics, event.behavior)
         case ScaleSeen():
             yield from _replicas(event, "replicas", "status_replicas")
         case LoadForecast():
@@ -46,6 +49,16 @@ def reasons(event: Event) -> Iterator[str]:
 def _replicas(event: object, *fields: str) -> Iterator[str]:
     for field in fields:
         yield from bounds.number(field, getattr(event, field), MOST_REPLICAS)
+
+
+def _spec(event: EhpaChanged) -> Iterator[str]:
+    """Amounts that a stage computes with. An object that cannot be carried out is told, and nobody computes with it."""
+    if event.unsupported:
+        return
+    yield from scaling_amounts.reasons(event.metrics, event.behavior)
+    if event.prediction is not None:
+        window = event.prediction.window_seconds
+        yield from bounds.number("prediction.predictionWindowSeconds", window, scaling_amounts.MOST_COUNT)
 
 
 def _target(key: str) -> Iterator[str]:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from schemas import event_bounds
+from schemas.policies import scaling_amounts
 from schemas.policies.ehpa import EhpaChanged
 from schemas.policies.scaling import (
     AlgorithmOptions,
@@ -78,18 +79,21 @@ def _whole(bare: EhpaChanged, spec: specs.EhpaSpec) -> EhpaChanged:
         raise ValueError(f"spec.scaleStrategy is '{spec.scale_strategy}'; there are 'Auto' and 'Preview'") from None
     if spec.max_replicas < max(1, spec.min_replicas or 0):
         raise ValueError(f"spec.maxReplicas is {spec.max_replicas}, and spec.minReplicas {spec.min_replicas}")
+    metrics, scaling = tuple(metric(entry) for entry in spec.metrics or ()), behavior(spec.behavior)
+    for reason in scaling_amounts.reasons(metrics, scaling):
+        raise ValueError(f"spec.{reason}")
     return replace(
         bare,
         max_replicas=spec.max_replicas,
         min_replicas=spec.min_replicas,
         strategy=strategy,
         specific_replicas=spec.specific_replicas,
-        metrics=tuple(metric(entry) for entry in spec.metrics or ()),
+        metrics=metrics,
         crons=tuple(
             CronTrigger(each.name, each.start, each.end, each.target_replicas, each.timezone, each.description)
             for each in spec.crons or ()
         ),
-        behavior=behavior(spec.behavior),
+        behavior=scaling,
         prediction=_prediction(spec.prediction),
     )
 

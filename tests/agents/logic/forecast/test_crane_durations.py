@@ -1,6 +1,7 @@
 """Durations and numbers as Go reads them."""
 
 import math
+from collections.abc import Callable
 
 import pytest
 
@@ -45,3 +46,14 @@ def test_numbers_are_read(text: str, value: float) -> None:
 def test_what_is_no_number_is_said(text: str) -> None:
     with pytest.raises(ValueError, match="is not a number"):
         crane_durations.number(text)
+
+
+@pytest.mark.parametrize("read", [crane_durations.duration, crane_durations.number])
+def test_a_text_that_would_take_long_to_read_is_refused_at_once(read: Callable[[str], float]) -> None:
+    with pytest.raises(ValueError, match="has 4001 characters; more than 128 are not read"):
+        read("1" * 4_000 + "x")
+
+
+def test_a_hexadecimal_number_beyond_every_float_is_refused() -> None:
+    with pytest.raises(ValueError, match="larger than any number that Go can hold"):
+        crane_durations.number("0x1p99999")

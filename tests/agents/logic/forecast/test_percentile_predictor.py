@@ -50,6 +50,20 @@ def test_too_many_buckets_are_refused() -> None:
         percentile_predictor.read(block)
 
 
+@pytest.mark.parametrize(
+    ("maximum", "first", "growth", "words"),
+    [
+        ("1", "1", "1e-17", "too little to make one wider"),
+        ("1000000", "0.0001", "0.0003", "would have 49721 buckets, more than 10000"),
+        ("1e308", "1e-308", "1e308", "would have inf buckets"),
+    ],
+)
+def test_growing_buckets_that_nobody_could_make_are_refused(maximum: str, first: str, growth: str, words: str) -> None:
+    histogram = {"halfLife": "1d", "maxValue": maximum, "firstBucketSize": first, "bucketSizeGrowthRatio": growth}
+    with pytest.raises(ValueError, match=words):
+        percentile_predictor.read({"historyLength": "7d", "sampleInterval": "1m", "histogram": histogram})
+
+
 def test_the_half_life_counts_only_if_asked_for() -> None:
     """Old samples of 10, then as many of 1, three half lives later: at 1 they weigh 10/8 of the new ones, at infinity 10."""
     times = np.array([0.0] * 10 + [3 * 3600.0] * 10)

@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from agents.engine.tables.row_table import RowTable
+from agents.logic.usage import buckets
 from agents.logic.usage.buckets import Buckets, ExponentialBuckets, cpu_buckets, memory_buckets
 from agents.logic.usage.histograms import Histograms
 from tests.support.linear import Linear
@@ -257,3 +258,12 @@ def test_where_the_numbers_lie_does_not_show(cells: list[Any]) -> None:
     assert mine.weights.dense(np.arange(6)).tobytes() == plain.tobytes()
     mine.weights._compact()
     assert mine.weights.dense(np.arange(6)).tobytes() == plain.tobytes()
+
+
+@given(ratio=st.floats(1.0 + 1e-9, 100.0), count=st.integers(0, 300))
+@example(ratio=1.0003, count=3_000)
+@example(ratio=1.05, count=177)
+def test_powers_in_one_pass_are_to_the_bit_those_taken_one_by_one(ratio: float, count: int) -> None:
+    with np.errstate(over="ignore"):
+        one_by_one = [float(buckets.power(np.array([ratio]), n)[0]) for n in range(count)]
+        assert buckets.powers(ratio, count).tolist() == one_by_one
