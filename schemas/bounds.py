@@ -36,6 +36,8 @@ MOST_OBJECT_BYTES = 256 << 10
 """Bytes of the event about one object of a tenant, such as a VPA."""
 MOST_FORECASTS = 1000
 """Metrics that are forecast of the objects of one namespace; an object without any counts as one."""
+MOST_CRONS = 1000
+"""Crons of the objects of one namespace that are looked at."""
 YEARS = range(1970, 2200)
 """A time outside of these is no time that a clock of ours shows."""
 LAST_SECOND = 7_258_118_400.0

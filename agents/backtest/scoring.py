@@ -21,7 +21,7 @@ from agents.backtest.weighted_sums import DAY, SideSums
 from agents.backtest.workload_sums import RESOURCES, ContainerSums, WorkloadTotal
 from schemas import times
 from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
-from schemas.names import Workload
+from schemas.names import PodName, Workload
 from schemas.units import Bytes, Fraction
 
 _AT_ONCE = 16_384
@@ -75,9 +75,20 @@ class Score:
     _windows: Counter[float] = field(default_factory=Counter)
     _peaks: Counter[str] = field(default_factory=Counter)
     _waiting: WaitingScrapes | None = None
+    _shown: dict[tuple[str, PodName, str, int], ContainerOOMKilled | None] = field(default_factory=dict)
+    """What the kills counted so far showed, by workload, pod, container and restarts."""
 
     def killed(self, event: ContainerOOMKilled) -> ContainerOOMKilled | None:
-        """Count a recorded kill; the kill that the stages would have seen, or None if nothing shows that there had been one."""
+        """Count a recorded kill; the kill that the stages would have seen, or None if nothing shows that there had been one.
+
+        A log may hold a kill several times: the same restart of a container of a pod counts once, and shows the same each time.
+        """
+        kill = (event.workload.key, event.pod, event.container, event.restarts)
+        if kill not in self._shown:
+            self._shown[kill] = self._counted(event)
+        return self._shown[kill]
+
+    def _counted(self, event: ContainerOOMKilled) -> ContainerOOMKilled | None:
         self.kills.recorded += 1
         at = times.to_seconds(event.at)
         row = self.containers.row((event.workload.key, event.pod.name, event.container), at)

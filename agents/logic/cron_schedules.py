@@ -20,6 +20,10 @@ _DECEMBER = 12
 _HOURS = 24
 _SIXTY = 60
 _DAY = timedelta(days=1)
+_LONGEST_MONTHS = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+_MOST_CHARACTERS = 1000
+_MOST_SPAN = 128
+"""Characters of a schedule, and of a span in one: longer ones mean nothing and take as long to read as their square."""
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 _FIELDS = (
@@ -61,6 +65,8 @@ class CronSchedule:
         """The first moment after `now` (seconds since the epoch), or None if none comes."""
         if self.every:
             return math.floor(now) + self.every
+        if _never(self):
+            return None
         return _next(self, math.floor(now) + 1, load(self.zone) if self.zone else zone)
 
 
@@ -78,6 +84,8 @@ def load(name: str) -> tzinfo:
 @lru_cache(maxsize=1024)
 def parse(text: str) -> CronSchedule:
     """A schedule from its text; `ValueError` names the part that is wrong."""
+    if len(text) > _MOST_CHARACTERS:
+        raise ValueError(f"'{text[:20]}...' has {len(text)} characters; a schedule has at most {_MOST_CHARACTERS}")
     zone, rest = "", text
     if text.startswith(("TZ=", "CRON_TZ=")):
         named, _, rest = text.partition(" ")
@@ -97,7 +105,7 @@ def parse(text: str) -> CronSchedule:
 
 
 def _every(text: str) -> int:
-    if _SPAN.fullmatch(text) is None:
+    if len(text) > _MOST_SPAN or _SPAN.fullmatch(text) is None:
         raise ValueError(f"'{text}' is no duration such as '90s' or '1h30m'")
     seconds = sum(float(amount) * _UNITS[unit] for amount, unit in _PART.findall(text))
     if seconds > _LONGEST:
@@ -141,6 +149,15 @@ def _number(text: str, low: int, words: tuple[str, ...]) -> int:
     if _NUMBER.fullmatch(text) is None:
         raise ValueError(f"'{text}' is not a number")
     return int(text)
+
+
+def _never(schedule: CronSchedule) -> bool:
+    """Whether a field admits nothing, or no month is so long: such a moment is not looked for over five years."""
+    if not (schedule.minutes and schedule.hours and schedule.months):
+        return True
+    longest = max(_LONGEST_MONTHS[month - 1] for month in schedule.months)
+    no_day = not schedule.days or min(schedule.days) > longest
+    return no_day or not schedule.weekdays if any(schedule.free) else no_day and not schedule.weekdays
 
 
 def _next(schedule: CronSchedule, at: int, zone: tzinfo) -> int | None:

@@ -32,9 +32,12 @@ def active(cron: CronEntry, now: float) -> bool:
     """
     zone = cron_schedules.load(cron.zone)
     start, end = (cron_schedules.parse(text).next(now, zone) for text in (cron.start, cron.end))
-    if end is None:
-        return False
-    return start is None or start >= end
+    return is_between(start, end)
+
+
+def is_between(start: int | None, end: int | None) -> bool:
+    """Whether a cron with this next start and next end is active."""
+    return end is not None and (start is None or start >= end)
 
 
 def wanted(crons: Sequence[CronEntry], now: float, *, least: int) -> int:

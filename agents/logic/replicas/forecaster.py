@@ -14,6 +14,7 @@ from agents.engine.tables.object_table import ObjectTable
 from agents.engine.turn import Decided, Turn
 from agents.logic.guards import shared_guards
 from agents.logic.replicas import load_models, plan_decisions
+from agents.logic.replicas.cron_clock import CronClock
 from agents.logic.replicas.due_queue import DueQueue, next_round
 from agents.logic.replicas.forecaster_settings import ForecasterSettings
 from agents.logic.replicas.forecaster_state import ForecasterState, LoadSample
@@ -24,7 +25,7 @@ from agents.logic.replicas.plan_decisions import NAME, PlanMemory, PlanRequest
 from agents.logic.replicas.replica_planning import ScalingSituation
 from agents.logic.stage_rules import StageRules
 from schemas import times
-from schemas.bounds import MOST_FORECASTS
+from schemas.bounds import MOST_CRONS, MOST_FORECASTS
 from schemas.decisions.forecasts import LoadForecast, MetricForecast
 from schemas.ids import DecisionId
 from schemas.names import Place, Workload
@@ -63,7 +64,7 @@ class Forecaster(PartedState):
         self.known = ForecasterState(lambda key: self._partition_of(key) == self.partition, settings.most_metrics)
         self.published: ObjectTable[LastForecast] = ObjectTable("published", LastForecast, 64)
         self.plans: ObjectTable[PlanMemory] = ObjectTable("plans", PlanMemory, 64)
-        self._expiring, self._rounds = DueQueue(), DueQueue()
+        self._expiring, self._rounds, self._crons = DueQueue(), DueQueue(), CronClock()
         self._stale = False
         super().__init__(self.rules.table, self.published, self.plans, *self.known.tables())
 
@@ -107,6 +108,7 @@ class Forecaster(PartedState):
         if self.known.ehpas.get(key) is None:
             self._rounds.remove(key)
             self.plans.remove(key)
+            self._crons.remove(key)
         elif self.plans.get(key) is None:
             due = next_round(key, turn.number, self._interval)
             self.plans.upsert(key, PlanMemory(due))
@@ -173,9 +175,9 @@ class Forecaster(PartedState):
         return None if record is None or not record.event.target else (record.event, record.place)
 
     def _too_many(self, key: str) -> str:
-        if self.known.shares.is_refused(key):
-            namespace = key.split("/", 2)[1]
-            return f"older objects of namespace '{namespace}' have {MOST_FORECASTS:,} metrics; more are not looked at"
+        if what := self.known.shares.exceeded(key):
+            namespace, most = key.split("/", 2)[1], MOST_CRONS if what == "crons" else MOST_FORECASTS
+            return f"older objects of namespace '{namespace}' have {most:,} {what}; more are not looked at"
         count = len(self.known.wanted.of(key))
         if count <= self.settings.most_metrics:
             return ""
@@ -282,6 +284,7 @@ class Forecaster(PartedState):
             now,
             values,
             {name: value for name, value in forecasts.items() if value is not None},
+            partial(self._crons.wanted, key),
         )
 
     def _highest(self, key: str, wanted: WantedSeries, now: float) -> float | None:

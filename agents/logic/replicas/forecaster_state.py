@@ -163,7 +163,7 @@ class ForecasterState:
         ehpa, prediction = self.ehpas.get(key), self.predictions.get(key)
         if ehpa is not None:
             event, scales = ehpa.event, "" if ehpa.event.unsupported else ehpa.event.target
-            self.shares.put(key, SharingObject(event.rank, len(event.metrics), scales))
+            self.shares.put(key, SharingObject(event.rank, len(event.metrics), scales, len(event.crons)))
         elif prediction is not None:
             self.shares.put(key, SharingObject(prediction.event.rank, len(prediction.event.metrics)))
         else:

@@ -1,21 +1,23 @@
 """Which objects of a namespace are looked at: the oldest of them, as far as the share of one namespace reaches.
 
-Each metric that is forecast takes 85 kB and a fit every few minutes, so a tenant with thousands of objects would take both from
-all others. Of several EHPAs with one target the oldest scales it. All of this follows from the objects and is no state.
+Each metric that is forecast takes 85 kB and a fit every few minutes, and each cron a look in every round, so a tenant with
+thousands of objects would take both from all others. Of several EHPAs with one target the oldest scales it. All of this follows
+from the objects and is no state.
 """
 
 from dataclasses import dataclass
 
-from schemas.bounds import MOST_FORECASTS
+from schemas.bounds import MOST_CRONS, MOST_FORECASTS
 
 
 @dataclass(frozen=True, slots=True)
 class SharingObject:
-    """What counts of an object: its age and name, its metrics, and the workload that it would scale, "" for none."""
+    """What counts of an object: its age and name, its metrics, the workload that it would scale ("" for none), and its crons."""
 
     rank: tuple[float, str]
     metrics: int
     scales: str = ""
+    crons: int = 0
 
 
 class NamespaceShares:
@@ -24,8 +26,8 @@ class NamespaceShares:
     def __init__(self) -> None:
         self._objects: dict[str, dict[str, SharingObject]] = {}
         self._touched: dict[str, set[str]] = {}
-        self._refused: dict[str, set[str]] = {}
-        """By namespace, as all of these."""
+        self._refused: dict[str, dict[str, str]] = {}
+        """By namespace, as all of these; of what it has too many."""
         self._scaled: dict[str, dict[str, str]] = {}
         """The keys of the EHPAs that scale, by target."""
 
@@ -49,6 +51,10 @@ class NamespaceShares:
         """Whether the share of its namespace does not reach to this object."""
         return key in self._refused.get(_namespace(key), ())
 
+    def exceeded(self, key: str) -> str:
+        """Of what its namespace has too many for this object: "metrics" or "crons"; "" where its share reaches to it."""
+        return self._refused.get(_namespace(key), {}).get(key, "")
+
     def scaled_by(self, target: str) -> str | None:
         """The key of the EHPA that scales a workload."""
         return self._scaled.get(_namespace(target), {}).get(target)
@@ -60,21 +66,23 @@ class NamespaceShares:
 
     def _share(self, namespace: str) -> set[str]:
         """Go through the objects of a namespace by age; the keys that are looked at otherwise than before."""
-        objects, before = self._objects[namespace], self._refused.get(namespace, set())
-        refused, scaled, taken = set(), dict[str, str](), 0
+        objects, before = self._objects[namespace], self._refused.get(namespace, {})
+        refused, scaled, taken, crons = dict[str, str](), dict[str, str](), 0, 0
         for key, each in sorted(objects.items(), key=lambda item: (item[1].rank, item[0])):
             if each.scales:
                 scaled.setdefault(each.scales, key)
             counts = max(1, each.metrics)
             if taken + counts > MOST_FORECASTS:
-                refused.add(key)
+                refused[key] = "metrics"
+            elif crons + each.crons > MOST_CRONS:
+                refused[key] = "crons"
             else:
-                taken += counts
+                taken, crons = taken + counts, crons + each.crons
         self._refused[namespace], self._scaled[namespace] = refused, scaled
         if not objects:
             for table in (self._objects, self._refused, self._scaled):
                 del table[namespace]
-        return before ^ refused
+        return {key for key in before | refused if before.get(key) != refused.get(key)}
 
 
 def _namespace(key: str) -> str:

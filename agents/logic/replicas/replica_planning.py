@@ -3,8 +3,10 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from agents.logic.replicas import ehpa_crons, hpa_algorithm, hpa_metrics, pod_usage, scaling_behavior
+from agents.logic.replicas.ehpa_crons import CronEntry
 from agents.logic.replicas.ehpa_manifest import CRON, PREDICTED, PREDICTION, Ehpa
 from agents.logic.replicas.forecaster_settings import ForecasterSettings
 from agents.logic.replicas.hpa_algorithm import Answer, HpaBounds, HpaDecision, HpaMemory
@@ -21,11 +23,20 @@ _DEFAULT = HpaMetric("Resource", "cpu", utilization=80)
 _MILLI = 1000
 
 
+class CronReplicas(Protocol):
+    """The replicas that crons want at a time, at least `least`; `ValueError` if one cannot be read."""
+
+    def __call__(self, crons: Sequence[CronEntry], now: float, *, least: int) -> int:
+        """As `ehpa_crons.wanted`."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class ScalingSituation:
     """What is known of a workload: pods, the newest usage, values of its other metrics, forecasts of the next window.
 
-    `values` and `forecasts` are by identifier, in the metric's unit. `now` is in seconds since the epoch.
+    `values` and `forecasts` are by identifier, in the metric's unit. `now` is in seconds since the epoch. `crons` says what crons
+    want.
     """
 
     scale: ScaleSeen
@@ -34,6 +45,7 @@ class ScalingSituation:
     now: float
     values: Mapping[str, float] = field(default_factory=dict)
     forecasts: Mapping[str, float] = field(default_factory=dict)
+    crons: CronReplicas = ehpa_crons.wanted
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +150,7 @@ def _crons(ehpa: Ehpa, situation: ScalingSituation, least: int, readings: _Readi
         return []
     metric = HpaMetric("External", CRON, average=_MILLI)
     try:
-        readings.values[metric] = _MILLI * ehpa_crons.wanted(ehpa.crons, situation.now, least=least)
+        readings.values[metric] = _MILLI * situation.crons(ehpa.crons, situation.now, least=least)
     except ValueError as error:
         return [_Asked("cron", ProposalOrigin.CRON, metric, str(error))]
     return [_Asked("cron", ProposalOrigin.CRON, metric)]

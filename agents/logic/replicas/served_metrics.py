@@ -8,7 +8,7 @@ Where upstream's adapter differs: `docs/quirks.md`.
 import math
 from collections.abc import Callable, Iterable, Mapping
 
-from agents.logic.replicas import ehpa_crons
+from agents.logic.replicas.cron_clock import CronClock
 from agents.logic.replicas.ehpa_crons import CronEntry
 from agents.logic.replicas.ehpa_manifest import CRON, PREDICTION, TARGET_LABELS
 from agents.logic.replicas.replica_proposals import MetricError
@@ -33,6 +33,7 @@ class ServedMetrics:
         self._cluster, self._latest = cluster, latest
         self._ehpas: dict[str, EhpaChanged] = {}
         self._of_target: dict[_Target, tuple[EhpaChanged, ...]] = {}
+        self._crons = CronClock()
 
     def apply(self, event: Event) -> None:
         """Take in one event of `policies`."""
@@ -40,6 +41,8 @@ class ServedMetrics:
             before = self._ehpas.pop(event.key, None)
             if before is not None and (target := _target(before)) is not None:
                 self._put(target, [each for each in self._of_target.get(target, ()) if each.key != event.key])
+            if isinstance(event, EhpaRemoved):
+                self._crons.remove(event.key)
             if isinstance(event, EhpaChanged):
                 self._ehpas[event.key] = event
                 if (target := _target(event)) is not None:
@@ -49,7 +52,7 @@ class ServedMetrics:
         """The value in milli-units, or a sentence on why there is none; `now` in seconds since the epoch."""
         found = self._found(namespace, selector)
         if metric == CRON:
-            answer = _cron(found, selector, now)
+            answer = self._cron(found, selector, now)
         elif metric == PREDICTION:
             answer = self._prediction(found, selector, now)
         else:
@@ -92,6 +95,21 @@ class ServedMetrics:
         values = [answer for answer in answers if isinstance(answer, int)]
         return max(values) if values else answers[0]
 
+    def _cron(self, found: list[EhpaChanged], selector: Mapping[str, str], now: float) -> int | MetricError:
+        """The replicas that the crons of the EHPA for a target want, at least its minimum (1 if it says none)."""
+        absent = [word for word in TARGET_LABELS if word not in selector]
+        if absent:
+            return MetricError(f"the selector does not say '{absent[0]}'")
+        with_crons = [ehpa for ehpa in found if ehpa.crons]
+        if not with_crons:
+            target = f"{selector['targetKind']} '{selector['targetNamespace']}/{selector['targetName']}'"
+            return MetricError(f"no EHPA with crons scales {target}")
+        ehpa, least = with_crons[0], with_crons[0].min_replicas
+        try:
+            return 1000 * self._crons.wanted(ehpa.key, crons_of(ehpa), now, least=1 if least is None else least)
+        except ValueError as error:
+            return MetricError(str(error))
+
 
 def forecast_value(forecast: LoadForecast, identifier: str, now: float) -> int | MetricError:
     """The largest value that a metric is forecast to have from now to the window's end, in milli-units."""
@@ -113,22 +131,6 @@ def _highest(metric: MetricForecast, now: float, window: Seconds) -> float | Non
     since = (now - to_seconds(metric.start)) / metric.step
     first, last = max(0, math.floor(since)), math.floor(since + window / metric.step)
     return max(metric.values[first : last + 1], default=None) if last >= 0 else None
-
-
-def _cron(found: list[EhpaChanged], selector: Mapping[str, str], now: float) -> int | MetricError:
-    """The replicas that the crons of the EHPA for a target want, at least its minimum (1 if it says none)."""
-    absent = [word for word in TARGET_LABELS if word not in selector]
-    if absent:
-        return MetricError(f"the selector does not say '{absent[0]}'")
-    with_crons = [ehpa for ehpa in found if ehpa.crons]
-    if not with_crons:
-        target = f"{selector['targetKind']} '{selector['targetNamespace']}/{selector['targetName']}'"
-        return MetricError(f"no EHPA with crons scales {target}")
-    least = with_crons[0].min_replicas
-    try:
-        return 1000 * ehpa_crons.wanted(crons_of(with_crons[0]), now, least=1 if least is None else least)
-    except ValueError as error:
-        return MetricError(str(error))
 
 
 def crons_of(ehpa: EhpaChanged) -> tuple[CronEntry, ...]:

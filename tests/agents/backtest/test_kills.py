@@ -9,6 +9,7 @@ import pytest
 
 from agents import cli
 from agents.backtest import backtest
+from agents.backtest.scoring import Score
 from agents.engine.stage import Stage
 from agents.engine.turn import Decided, Event, Turn
 from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
@@ -79,6 +80,16 @@ def test_recorded_kills_are_the_recordings_own_also_if_no_scrape_shows_them() ->
     # The recommendation of 1 MiB has a limit of 2 MiB, below the one of 20 MiB that was reached: all come under it as well.
     assert (card.recommended.ooms, card.kills.would_be, card.kills.unknown, card.gated_kills) == (24, 24, 0, 24)
     assert "own: 24 OOM kills that the recording tells of" in list(backtest.lines(card))
+
+
+def test_a_kill_that_the_log_holds_several_times_counts_once_and_one_of_a_pod_made_anew_counts() -> None:
+    score, pod = Score(), PodName("shop", "web-0", "uid-web")
+    one = ContainerOOMKilled(scrape(1, []).at, WEB, pod, "main", 1, Bytes(10 * MIB), Bytes(20 * MIB))
+    shown = [score.killed(one) for _ in range(3)]
+    assert (score.kills.recorded, shown) == (1, [one] * 3)
+    score.killed(replace(one, restarts=2))
+    score.killed(replace(one, pod=replace(pod, uid="uid-anew")))
+    assert score.kills.recorded == 3
 
 
 def test_a_recorded_kill_below_the_recommended_limit_may_or_may_not_have_come() -> None:
