@@ -28,6 +28,9 @@ from schemas.facts.scheduled_pods import (
     SpreadConstraint,
 )
 
+MOST_NODE_DEMANDS = 250
+MOST_NODE_VALUES = 2500
+"""Demands of one pod on the labels of its node, of its affinity and its volumes together, and their values."""
 ATTACHABLE = "attachable-volumes-"
 PASSING = (TO_BE_DELETED, CANDIDATE, UNSCHEDULABLE_TAINT, "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 """Taints that say something of one node at one moment and nothing of its group."""
@@ -90,8 +93,9 @@ def nature(fact: PodShapeSeen) -> PodNature:
 
 def _shape(fact: PodShapeSeen) -> PodShape:
     whose = RuleOwner(fact.namespace, fact.labels)
-    affinity = _affinity(fact)
     try:
+        _few_demands(fact)
+        affinity = _affinity(fact)
         return PodShape(
             namespace=fact.namespace,
             labels=pairs(dict(fact.labels)),
@@ -112,6 +116,16 @@ def _shape(fact: PodShapeSeen) -> PodShape:
         )
     except Unreadable as refusal:
         return PodShape(namespace=fact.namespace, labels=pairs(dict(fact.labels)), refused=str(refusal))
+
+
+def _few_demands(fact: PodShapeSeen) -> None:
+    """Raises Unreadable for more demands on the labels of nodes than are looked at: reading them takes as long as they are."""
+    terms = [*(fact.node_terms or ()), *(term for volume in fact.volumes for term in volume.terms)]
+    demands = [one for term in terms for one in (*term.expressions, *term.fields)]
+    values = sum(len(one.values) for one in demands)
+    if len(demands) > MOST_NODE_DEMANDS or values > MOST_NODE_VALUES:
+        found = f"node affinity and volumes make {len(demands)} demands with {values} values"
+        raise Unreadable(f"{found}; {MOST_NODE_DEMANDS} with {MOST_NODE_VALUES} are the most")
 
 
 def _affinity(fact: PodShapeSeen) -> Json:

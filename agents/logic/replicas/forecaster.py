@@ -259,7 +259,7 @@ class Forecaster(PartedState):
         if paused := shared_guards.paused(self.known.control.get(ehpa.cluster)):
             return "paused", paused
         if refused := self._too_many(key):
-            return "metrics", refused
+            return self.known.shares.exceeded(key) or "metrics", refused
         first = self.known.shares.scaled_by(ehpa.target) or key
         if first != key:
             _, namespace, _, name = first.split("/")

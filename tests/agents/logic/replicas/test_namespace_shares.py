@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from agents.logic.replicas import namespace_shares
 from agents.logic.replicas.namespace_shares import NamespaceShares, SharingObject
 from schemas.policies.ehpa import EhpaRemoved
+from schemas.policies.scaling import CronTrigger
 from tests.support.replica_scene import MONDAY, ForecasterScene, ehpa, forecasts, refusals, resumed
 
 MOST = 5
@@ -18,12 +19,14 @@ OBJECTS = st.builds(
     st.tuples(st.sampled_from([0.0, 1.0, 2.0]), st.just("")),
     st.integers(0, 4),
     st.sampled_from(["", "c/a/D/x", "c/a/D/y"]),
+    st.integers(0, 4),
 )
 
 
 @pytest.fixture(autouse=True)
 def _few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(namespace_shares, "MOST_FORECASTS", MOST)
+    monkeypatch.setattr(namespace_shares, "MOST_CRONS", MOST)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -51,6 +54,7 @@ def test_who_is_looked_at_follows_from_what_is_there_alone(changes: list[tuple[s
     for namespace in ("c/a/", "c/b/"):
         mine = {key: each for key, each in there.items() if key.startswith(namespace)}
         assert sum(max(1, each.metrics) for key, each in mine.items() if not shares.is_refused(key)) <= MOST
+        assert sum(each.crons for key, each in mine.items() if not shares.is_refused(key)) <= MOST
     for target in ("c/a/D/x", "c/a/D/y"):
         rivals = [(each.rank, key) for key, each in there.items() if each.scales == target and key.startswith("c/a/")]
         assert shares.scaled_by(target) == (min(rivals)[1] if rivals else None)
@@ -70,3 +74,12 @@ def test_a_younger_object_beyond_the_share_has_no_forecast_and_is_told_so_until_
     for each in (scene, resumed(scene)):
         each.run(later, 30, EhpaRemoved(later, "prod", "shop", "e0"))
         assert {key.split("|")[0] for key, _ in each.state.known.models.items()} == {one.key for one in many[1 : MOST + 1]}
+
+
+def test_a_younger_object_beyond_the_crons_of_its_namespace_is_not_planned_for_and_told_so() -> None:
+    scene = ForecasterScene()
+    daily = (CronTrigger("day", "0 8 * * *", "0 18 * * *", 3), CronTrigger("night", "0 20 * * *", "0 6 * * *", 2))
+    many = [ehpa(name=f"e{n}", uid=f"u{n}", created=MONDAY + timedelta(seconds=n), crons=daily) for n in range(3)]
+    [refused] = [each for each in refusals(scene.run(MONDAY, 30, *reversed(many))) if each.guard == "crons"]
+    assert refused.ehpa == many[2].key, "each has two of five"
+    assert refused.reason == "older objects of namespace 'shop' have 1,000 crons; more are not looked at"
