@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from agents.engine.input_digest import InputDigests, record_digest
+from agents.engine.mark_evidence import NO_TICK, InputEvidence
 from agents.engine.stage import Stage
 from agents.engine.turn import Event, Recorded, State, Turn
 from agents.engine.turn_aligner import Aligner, Input, TurnRecords
@@ -94,6 +95,12 @@ def closes_segment(source: Input[Record], record: Record) -> bool:
     if number is None or number <= source.highest:
         return False
     return not event_codec.is_implausible(number, appended_ms=record.timestamp_ms, before=source.highest)
+
+
+def evidence(end: int, before: Record | None) -> InputEvidence:
+    """What an input that ends at `end` shows of a mark, where `before` stands before the mark's position, or nothing any more."""
+    number = None if before is None else event_codec.tick_number(before)
+    return InputEvidence(end, NO_TICK if before is not None and number is None else number)
 
 
 class Task:

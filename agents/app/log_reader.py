@@ -10,7 +10,7 @@ and counted, and reading goes on behind them, because waiting would not bring th
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -32,14 +32,14 @@ Lost = Callable[[str, int, int, int], None]
 
 
 @asynccontextmanager
-async def reader(where: KafkaConnection) -> AsyncIterator[Any]:
+async def reader(where: KafkaConnection, *, fetch: int = FETCH) -> AsyncIterator[Any]:
     """A consumer of its own. Reading at an offset that the log no longer has raises OffsetOutOfRangeError."""
     consumer = AIOKafkaConsumer(
         **kafka_client_options.options(where),
         group_id=None,
         auto_offset_reset="none",
         enable_auto_commit=False,
-        max_partition_fetch_bytes=FETCH,
+        max_partition_fetch_bytes=fetch,
     )
     await consumer.start()
     try:
@@ -56,6 +56,20 @@ async def ends(consumer: Any, places: Iterable[TopicAndPartition]) -> dict[Topic
 async def begins(consumer: Any, places: Iterable[TopicAndPartition]) -> dict[TopicAndPartition, int]:
     """The first kept offset of each."""
     return await _offsets(consumer.beginning_offsets, places)
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """What a partition holds: its first kept offset, and the one after its last record."""
+
+    begin: int
+    end: int
+
+
+async def stretches(consumer: Any, places: Collection[TopicAndPartition]) -> dict[TopicAndPartition, Stretch]:
+    """What each of these partitions holds."""
+    first, after = await begins(consumer, places), await ends(consumer, places)
+    return {place: Stretch(first[place], after[place]) for place in places}
 
 
 async def _offsets(
@@ -88,6 +102,24 @@ async def contents(consumer: Any, until: Mapping[TopicAndPartition, int]) -> dic
     while left := {tp for tp in left if await consumer.position(tp) < until[tp.topic, tp.partition]}:
         for tp, records in (await consumer.getmany(*left, timeout_ms=1000)).items():
             found[tp.topic, tp.partition].last.update((r.key, r.value) for r in records)
+    return found
+
+
+async def records_at(where: KafkaConnection, offsets: Mapping[TopicAndPartition, int]) -> dict[TopicAndPartition, Record]:
+    """The record at each of these offsets, before which the log begins and after which it ends; compaction may have taken it."""
+    found: dict[TopicAndPartition, Record] = {}
+    left = {TopicPartition(*place): offset for place, offset in offsets.items()}
+    if not left:
+        return found
+    async with reader(where, fetch=1) as consumer:  # a broker gives a whole batch, however little it is asked for
+        consumer.assign(list(left))
+        for tp, offset in left.items():
+            consumer.seek(tp, offset)
+        while left:
+            for tp, messages in (await consumer.getmany(*left, timeout_ms=1000)).items():
+                there = [_record(message) for message in messages if message.offset == left[tp]]
+                found |= {(record.topic, record.partition): record for record in there}
+            left = {tp: offset for tp, offset in left.items() if await consumer.position(tp) <= offset}
     return found
 
 

@@ -2,8 +2,9 @@
 
 It runs as Faust's table recovery callback, after every rebalance, also for partitions that stay. The state in memory is the
 newest if nobody else has written to the changelog since. Otherwise recovery reads the whole changelog partition, and the newest
-good mark decides unless memory is further. State lives nowhere else, and states are never merged. Recovery opens nothing when
-another rebalance came meanwhile, because another recovery follows. An error ends the process, because Faust would swallow it.
+good mark decides unless memory is further. A mark that the log contradicts, or whose state cannot be loaded, is passed over.
+State lives nowhere else, and states are never merged. Recovery opens nothing when another rebalance came meanwhile, because
+another recovery follows. An error ends the process, because Faust would swallow it.
 """
 
 import asyncio
@@ -15,13 +16,15 @@ from agents.app import log_reader, supervision
 from agents.app.checkpoint_writer import ChangelogProducer, Generation, committable
 from agents.app.decision_producer import DecisionProducer
 from agents.app.faust_consumer import FaustConsumer
-from agents.app.log_reader import ChangelogRecords, TopicAndPartition
+from agents.app.log_reader import ChangelogRecords, Stretch, TopicAndPartition
 from agents.app.owned_partition import OwnedPartition, new_ledger
 from agents.app.stage_host import StageHost
 from agents.app.worker_observer import WorkerObserver
-from agents.engine import checkpoint_selection
-from agents.engine.checkpoint_selection import ChangelogContents, StoredState
+from agents.engine import checkpoint_selection, mark_evidence
+from agents.engine.checkpoint_selection import ChangelogContents, CheckpointMark, StoredState
+from agents.partition_task import evidence
 from agents.telemetry import garbage_collector
+from streams.sources.clock import wall_ms
 
 
 class Recovery:
@@ -88,36 +91,66 @@ class Recovery:
                 stale[place] = ends[place]
         if not stale:
             return
-        first = await log_reader.begins(consumer, [(topic, partition) for topic in self.plan.inputs() for _, partition in stale])
-        for place, records in (await log_reader.contents(consumer, stale)).items():
-            contents, how = await self._adopt(*places[place], records, first)
+        changelogs = await log_reader.contents(consumer, stale)
+        stretches = await log_reader.stretches(consumer, {(topic, p) for topic in self.plan.inputs() for _, p in stale})
+        for place, records in changelogs.items():
+            contents, how = await self._adopt(*places[place], records, stretches)
             host, partition = places[place]
             self.observer.recovered(host.owned[partition], found=how, seconds=monotonic() - began, torn=contents.broken)
 
     async def _adopt(
-        self, host: StageHost, partition: int, records: ChangelogRecords, first: Mapping[TopicAndPartition, int]
+        self, host: StageHost, partition: int, records: ChangelogRecords, stretches: Mapping[TopicAndPartition, Stretch]
     ) -> tuple[ChangelogContents, str]:
-        """Load the state from the changelog, keep ours if it is further, or start empty where the log begins."""
-        contents = checkpoint_selection.read(records.last)
-        begins = {name: first[wire, partition] for name, wire in host.wires.items()}
-        owned = host.owned.get(partition)
-        if owned is not None and (contents.found is None or owned.task.turn >= contents.found.mark.turn):
-            how = "memory"
-            owned.rewind()
-        elif contents.found is not None:
-            how = "checkpoint"
-            owned = host.owned[partition] = await self._loaded(host, partition, contents.found, begins)
-        else:
-            how = "nothing"
-            await self._report_lost_state(host, partition)
-            owned = host.owned[partition] = OwnedPartition(host.task(partition, positions=begins), new_ledger([]), begins)
+        """Load the newest state of the changelog that can be, keep ours if it is further, or start empty where the log begins."""
+        owned, how, refused = host.owned.get(partition), "", list[CheckpointMark]()
+        inputs = {name: stretches[wire, partition] for name, wire in host.wires.items()}
+        while not how:
+            contents = checkpoint_selection.read(records.last, without=refused)
+            if owned is not None and (contents.found is None or owned.task.turn >= contents.found.mark.turn):
+                how = "memory"
+                owned.rewind()
+            elif contents.found is None:
+                how = "nothing"
+                await self._report_lost_state(host, partition)
+                begins = {name: stretch.begin for name, stretch in inputs.items()}
+                owned = OwnedPartition(host.task(partition, positions=begins), new_ledger([]), begins)
+            else:
+                restored = await self._restored(host, partition, contents.found, inputs)
+                owned, how = (owned, "") if restored is None else (restored, "checkpoint")
+                refused.append(contents.found.mark)
+        assert owned is not None  # noqa: S101  # each way out of the loop has one
+        host.owned[partition] = owned
         owned.abandon([key for key, value in records.last.items() if value is not None])
         owned.end = records.end
         return contents, how
 
-    async def _loaded(self, host: StageHost, partition: int, found: StoredState, begins: Mapping[str, int]) -> OwnedPartition:
+    async def _restored(
+        self, host: StageHost, partition: int, found: StoredState, inputs: Mapping[str, Stretch]
+    ) -> OwnedPartition | None:
+        """The state that a mark names; None when the log contradicts the mark, or when what it names cannot be loaded."""
+        why = await self._objection(host, partition, found.mark, inputs)
+        if not why:
+            try:
+                return await self._loaded(host, partition, found, inputs)
+            except Exception as error:  # noqa: BLE001  # bytes that another version or somebody else wrote fail in any way
+                why = f"what it names cannot be loaded: {error!r}"
+        self.observer.checkpoint_refused(host.stage.name, partition, turn=found.mark.turn, reason=why)
+        return None
+
+    async def _objection(self, host: StageHost, partition: int, mark: CheckpointMark, inputs: Mapping[str, Stretch]) -> str:
+        """What the log says against a mark; empty if nothing."""
+        offsets = {
+            (host.wires[name], partition): mark.positions[name] - 1
+            for name, stretch in inputs.items()
+            if stretch.begin < mark.positions.get(name, 0) <= stretch.end
+        }
+        there = await log_reader.records_at(self.plan.where, offsets)
+        shown = {name: evidence(stretch.end, there.get((host.wires[name], partition))) for name, stretch in inputs.items()}
+        return mark_evidence.objection(mark, shown, now_ms=wall_ms())
+
+    async def _loaded(self, host: StageHost, partition: int, found: StoredState, inputs: Mapping[str, Stretch]) -> OwnedPartition:
         """The state that a mark names. An input that the mark does not know is read from its beginning."""
-        positions = {name: found.mark.positions.get(name, begins[name]) for name in host.stage.reads}
+        positions = {name: found.mark.positions.get(name, stretch.begin) for name, stretch in inputs.items()}
         task = host.task(partition, positions=positions)
         for name in sorted(found.chunks):
             task.state.load(name, found.chunks[name])

@@ -76,6 +76,11 @@ class WorkerObserver:
         self.metrics.state_lost(stage, partition)
         log.error("state gone", stage=stage, partition=partition, next="begins at the oldest kept record")
 
+    def checkpoint_refused(self, stage: str, partition: int, *, turn: int, reason: str) -> None:
+        """A whole checkpoint was passed over, because the log contradicts it or what it names cannot be loaded."""
+        self.metrics.checkpoint_refused(stage, partition)
+        log.error("a checkpoint is not believed", stage=stage, partition=partition, turn=turn, reason=reason)
+
     def opened(self, owned: OwnedPartition) -> None:
         """The partition takes turns from now on."""
         self._update_readiness(owned)

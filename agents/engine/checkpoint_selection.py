@@ -14,7 +14,7 @@ the mark before counts. Checksums find what was damaged; they are no signature.
 
 import json
 import struct
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import NamedTuple
@@ -70,8 +70,8 @@ class CheckpointMark:
         try:
             body = json.loads(data)
             _check_seal(data, body)
-            chunks = {name: _slot(*named) for name, named in body["chunks"].items()}
-            positions = {t: _whole(o) for t, o in body["positions"].items()}
+            chunks = {_text(name): _slot(*named) for name, named in body["chunks"].items()}
+            positions = {_text(t): _whole(o) for t, o in body["positions"].items()}
             return CheckpointMark(_whole(body["turn"]), positions, chunks, _digests(body.get(_DIGESTS)))
         except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
             msg = f"not a checkpoint mark: {data[:80]!r} ({error!r})"
@@ -91,6 +91,12 @@ def _whole(value: object) -> int:
         msg = f"{value!r} is not a whole number"
         raise TypeError(msg)
     return value
+
+
+def _text(name: str) -> str:
+    """The name, unless nothing can be called so: raises UnicodeEncodeError, a ValueError, for a lone surrogate."""
+    name.encode()
+    return name
 
 
 def _digests(body: object) -> InputDigests | None:
@@ -215,12 +221,14 @@ class ChangelogContents:
     broken: int
 
 
-def read(records: Mapping[bytes, bytes | None], *, checked: bool = True) -> ChangelogContents:
+def read(
+    records: Mapping[bytes, bytes | None], *, checked: bool = True, without: Collection[CheckpointMark] = ()
+) -> ChangelogContents:
     """Choose among the last record of each key. Compaction cannot change the answer: it keeps the last record of each key.
 
     Neither can the order of the keys: every mark is looked at, and of two good marks of one turn (they hold the same state)
     the one with the higher key is taken. Without `checked` the checksums of chunks are not looked at, for a reader that kept
-    only their versions.
+    only their versions. Marks in `without` are passed over: the reader has found out that they are not to be believed.
     """
     good: list[tuple[int, bytes, CheckpointMark]] = []
     broken = 0
@@ -230,7 +238,7 @@ def read(records: Mapping[bytes, bytes | None], *, checked: bool = True) -> Chan
         mark = _good(records, key, value)
         if mark is None:
             broken += 1
-        else:
+        elif mark not in without:
             good.append((mark.turn, key, mark))
     for _, key, mark in sorted(good, key=lambda each: each[:2], reverse=True):
         family = _family(key)

@@ -48,6 +48,7 @@ class WorkerMetrics:
         )
         self._checkpoint_age = AgeGauge("ullage_checkpoint_age_seconds", "Real time since the last checkpoint", _TASK, to)
         self._torn = Counter("ullage_checkpoints_torn", "Torn checkpoints passed over at recovery", _TASK, registry=to)
+        self._refused = Counter("ullage_checkpoints_refused", "Whole checkpoints that were not believed", _TASK, registry=to)
         self._recoveries = Counter("ullage_recoveries", "Partitions opened", ("stage", "found"), registry=to)
         self._recovering = Histogram(
             "ullage_recovery_seconds", "Real time to open a partition", ("stage",), registry=to, buckets=_SLOW
@@ -83,6 +84,10 @@ class WorkerMetrics:
         self._recoveries.labels(stage, found).inc()
         self._recovering.labels(stage).observe(seconds)
         self._torn.labels(stage, str(partition)).inc(torn)
+
+    def checkpoint_refused(self, stage: str, partition: int) -> None:
+        """The log contradicts a checkpoint, or its state cannot be loaded. That is an alarm; an older one, or the log, counts."""
+        self._refused.labels(stage, str(partition)).inc()
 
     def ticked(self, stage: str, partition: int) -> None:
         """A tick came in."""

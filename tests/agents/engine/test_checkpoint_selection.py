@@ -351,9 +351,23 @@ def test_a_mark_comes_back_as_it_was(
         b'{"turn":1,"positions":{},"chunks":{},"read":{"since":"0","digests":{}}}',
         b'{"turn":1,"positions":{},"chunks":{},"read":{"since":0,"digests":{"a":1}}}',
         b'{"turn":1,"positions":{},"chunks":{},"read":{"since":0,"digests":{"a":"x"}}}',
+        b'{"turn":1,"positions":{},"chunks":{"\\ud800":[0,1]}}',
+        b'{"turn":1,"positions":{"\\ud800":1},"chunks":{"a":[0,1]}}',
         b"[" * 100_000,
     ],
 )
 def test_bytes_that_are_not_a_mark_are_refused_with_a_sentence_that_quotes_them(data: bytes) -> None:
     with pytest.raises(ValueError, match="not a checkpoint mark"):
         CheckpointMark.decode(data)
+
+
+def test_marks_that_the_reader_does_not_believe_are_passed_over() -> None:
+    _, old = whole("old", 3)
+    _, new = whole("new", 4)
+    records = dict([*old.records, old.mark, *new.records, new.mark])
+    unbelieved = [CheckpointMark.decode(new.mark[1])]
+    reading = checkpoint_selection.read(records, without=unbelieved)
+    assert reading.found is not None
+    assert (reading.found.family, reading.broken) == ("old", 0)
+    unbelieved.append(reading.found.mark)
+    assert checkpoint_selection.read(records, without=unbelieved) == ChangelogContents(None, 0)

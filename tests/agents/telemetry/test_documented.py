@@ -57,7 +57,7 @@ def test_the_table_names_every_metric_with_its_type_and_labels_and_no_other(
         name.strip("`"): (kind, tuple(part.strip() for part in labels.split(",") if part.strip()))
         for name, kind, labels, _ in _rows("## Metrics")
     }
-    assert len(metrics) == 55
+    assert len(metrics) == 56
     assert table == metrics
 
 
