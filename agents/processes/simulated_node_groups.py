@@ -39,7 +39,7 @@ def open_node_groups(
     """Sources and consumer, each with a `context` of its own. `world` has other clients in tests of their failures."""
     acted_on = world or node_world(cluster)
     scheduling = SchedulingPoller(context(), SchedulingChanges(cluster).take)
-    groups = AsgSource(acted_on.aws, context(), GroupSelection(tags={"owner": ""}), node_template)
+    groups = AsgSource(acted_on.aws, context(), GroupSelection(tags={"owner": ""}, prices=cluster.cloud.prices), node_template)
     consumer = asg_consumer(context(), acted_on, OPTIONS)
 
     def tell(at: datetime) -> None:

@@ -18,6 +18,8 @@ class AwsSettings(SettingsGroup):
     """Groups by name, with bounds that count instead of AWS's own: `min:max:name`; upstream's nodes."""
     discovery: tuple[str, ...] = ()
     """Groups by tags: `asg:tag=KEY,KEY=VALUE`, all of which a group must carry; upstream's node-group-auto-discovery."""
+    prices: str | None = None
+    """A CSV file with what nodes cost for an hour, by type of instance (`type,on_demand,spot`); for the expander `price`."""
     refresh_seconds: Annotated[float, Field(ge=1, le=3600)] = 5.0
     """Seconds between two looks at the groups when all of them have what they want."""
     busy_seconds: Annotated[float, Field(ge=0.2, le=3600)] = 1.0

@@ -103,6 +103,18 @@ def test_pods_that_no_group_takes_are_told_of_and_wait() -> None:
     assert "NodeResourcesFit" in refused.reason
 
 
+def test_the_cheaper_group_grows_where_prices_are_known_and_asked_for() -> None:
+    dear = SimulatedNodeGroup("dear", "m5.2xlarge", price=2.0)
+    cheap = SimulatedNodeGroup("cheap", "m5.4xlarge", zone="eu-central-1b", price=0.4)
+    pods = [deployment("web", 8)]
+    by_price = Fleet([dear, cheap], pods, {**QUICK, "nodes.expanders": "price"})
+    by_price.run(minutes=1)
+    assert by_price.cloud.desired == {"dear": 0, "cheap": 1}
+    by_waste = Fleet([dear, cheap], pods, QUICK)
+    by_waste.run(minutes=1)
+    assert by_waste.cloud.desired == {"dear": 1, "cheap": 0}
+
+
 class Fuse:
     """Every so many calls a process ends, before the call or after it."""
 

@@ -77,11 +77,11 @@ def gpu(made: SchedulingNode) -> str:
     return node_templates.GPU if node_templates.gpu_of(made) is not None else ""
 
 
-def nature(fact: PodShapeSeen) -> PodNature:
-    """What pods of a shape share. A rule that cannot be read makes it a shape that no node takes."""
+def nature(fact: PodShapeSeen, refused: str = "") -> PodNature:
+    """What pods of a shape share. A rule that cannot be read, or is `refused`, makes it a shape that no node takes."""
     owner = () if fact.owner is None else (PodOwner(fact.owner.kind, fact.owner.name, fact.owner.api_version),)
     return PodNature(
-        shape=_shape(fact),
+        shape=replace(_shape(fact), refused=refused) if refused else _shape(fact),
         owners=owner,
         annotations=fact.annotations,
         restart_policy=fact.restart_policy,

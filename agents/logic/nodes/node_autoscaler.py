@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from agents.logic.nodes import pending_pods
+from agents.logic.nodes import pending_pods, rule_bounds
 from agents.logic.nodes import scale_up as scaleup
 from agents.logic.nodes.aws.group_options import GroupOptions
 from agents.logic.nodes.cluster_state_registry import (
@@ -131,6 +131,8 @@ class NodeDecisions:
     not_triggered: list[SchedulablePod] = field(default_factory=list)
     helpless: list[HelplessPods] = field(default_factory=list)
     halted: str = ""
+    postponed: int = 0
+    """Waiting pods that were not looked at, because together they have too many rules between pods."""
 
 
 class NodeAutoscaler:
@@ -240,7 +242,9 @@ class NodeAutoscaler:
             for _node in range(self.state.upcoming(group.name, now) if group.template is not None else 0):
                 scaleup.add(cluster, group.template)
         fled = [pod for one in world.nodes if one.draining for pod in one.pods if recreated(pod)]
-        waiting = pending_pods.place(cluster, [*world.waiting, *fled], self.settings.pending)
+        looked_at = rule_bounds.within(world.waiting)
+        found.postponed = len(world.waiting) - len(looked_at)
+        waiting = pending_pods.place(cluster, [*looked_at, *fled], self.settings.pending)
         left = pending_pods.old_enough(waiting.left, self.settings.pending, now)
         limit = self.settings.scale_up.limits.nodes
         calm = True

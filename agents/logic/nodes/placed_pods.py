@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from agents.logic.nodes import cluster_facts
+from agents.logic.nodes import cluster_facts, rule_bounds
 from agents.logic.nodes.pod_scheduling_needs import PodNature, SchedulablePod
 from schemas.facts.pods import PodPhase
 from schemas.facts.scheduled_pods import PodShapeSeen
@@ -36,6 +36,8 @@ class PlacedPodIndex:
         self._waiting: dict[str, dict[str, SchedulablePod]] = {}
         self._sorted: dict[str, list[SchedulablePod]] = {}
         self._seen: dict[str, PodShapeSeen] = {}
+        self._refused: dict[str, str] = {}
+        self._rules: dict[str, int] = {}
         self._natures: dict[tuple[str, str, bool], PodNature] = {}
         self._variants: dict[str, list[tuple[str, str, bool]]] = {}
         self._shape_ids: dict[int, str] = {}
@@ -43,13 +45,34 @@ class PlacedPodIndex:
 
     # Shapes
 
-    def shape_seen(self, key: str, shape: PodShapeSeen) -> None:
-        """A shape that pods may cite."""
+    def shape_seen(self, key: str, shape: PodShapeSeen, refused: str = "") -> None:
+        """A shape that pods may cite. `refused`: why no node is to be made for such pods."""
+        self._count_rules(key, -1)
         self._seen[key] = shape
+        self._count_rules(key, 1)
+        if refused:
+            self._refused[key] = refused
+        else:
+            self._refused.pop(key, None)
+
+    def rules(self, cluster: str, namespace: str) -> int:
+        """How many rules between pods the shapes of a namespace have together."""
+        return self._rules.get(f"{cluster}/{namespace}", 0)
+
+    def _count_rules(self, key: str, sign: int) -> None:
+        shape = self._seen.get(key)
+        number = 0 if shape is None else rule_bounds.rules(shape)
+        if shape is not None and number:
+            where = f"{key.split('/', 1)[0]}/{shape.namespace}"
+            self._rules[where] = self._rules.get(where, 0) + sign * number
+            if not self._rules[where]:
+                del self._rules[where]
 
     def shape_gone(self, key: str) -> None:
         """Nobody cites a shape any more."""
+        self._count_rules(key, -1)
         self._seen.pop(key, None)
+        self._refused.pop(key, None)
         self._cited.pop(key, None)
         for variant in self._variants.pop(key, ()):
             self._shape_ids.pop(id(self._natures.pop(variant)), None)
@@ -63,7 +86,7 @@ class PlacedPodIndex:
         variant = (key, pinned, terminating)
         found = self._natures.get(variant)
         if found is None:
-            made = cluster_facts.nature(self._seen[key])
+            made = cluster_facts.nature(self._seen[key], self._refused.get(key, ""))
             if pinned or terminating:
                 made = replace(made, shape=replace(made.shape, node_name=pinned, terminating=terminating))
             found = self._natures[variant] = made

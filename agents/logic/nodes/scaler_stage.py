@@ -249,6 +249,8 @@ class Scaler(PartedState):
         said: list[ScaleRefused] = []
         if found.halted:
             return [self._about_cluster(context, "halted", found.halted)]
+        if found.postponed:
+            said.append(self._about_cluster(context, "postponed", scaling_plans.POSTPONED))
         if found.scale_up.refused:
             said.append(self._about_cluster(context, "limited", found.scale_up.refused))
         if context.view.inputs.waiting and not found.grow:

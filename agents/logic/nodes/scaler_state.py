@@ -11,6 +11,7 @@ from agents.engine.tables.chunked_state import StatePart
 from agents.engine.tables.object_table import ObjectTable
 from agents.engine.turn import Event, Recorded, Turn
 from agents.logic.guards.shared_guards import ControlRecord
+from agents.logic.nodes import rule_bounds
 from agents.logic.nodes.autoscaler_memory import AutoscalerMemory
 from agents.logic.nodes.placed_pods import PlacedPod, PlacedPodIndex
 from schemas import times
@@ -65,6 +66,13 @@ class OpenNodePlan:
 
 
 @dataclass(frozen=True, slots=True)
+class RefusedShape:
+    """A shape that no node is to be made for, and why: its namespace has too many rules between pods."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class SaidLast:
     """What was said last about something: said again only when it changes."""
 
@@ -93,6 +101,7 @@ class ScalerState:
         self.groups: ObjectTable[KnownGroup] = ObjectTable("groups", KnownGroup, 16)
         self.instances: ObjectTable[NodeInstanceSeen] = ObjectTable("instances", NodeInstanceSeen, 64)
         self.shapes: ObjectTable[PodShapeSeen] = ObjectTable("shapes", PodShapeSeen, 64)
+        self.refused: ObjectTable[RefusedShape] = ObjectTable("refused", RefusedShape, 64)
         self.pods: ObjectTable[PlacedPod] = ObjectTable("pods", PlacedPod, 256)
         self.budgets: ObjectTable[PodDisruptionBudgetChanged] = ObjectTable("budgets", PodDisruptionBudgetChanged, 16)
         self.controllers: ObjectTable[ReplicaControllerChanged] = ObjectTable("controllers", ReplicaControllerChanged, 64)
@@ -115,6 +124,7 @@ class ScalerState:
             self.groups,
             self.instances,
             self.shapes,
+            self.refused,
             self.pods,
             self.budgets,
             self.controllers,
@@ -135,7 +145,7 @@ class ScalerState:
         if self.index.stale:
             self.index = PlacedPodIndex()
             for key, shape in self.shapes.items():
-                self.index.shape_seen(key, shape)
+                self.index.shape_seen(key, shape, self._refusal(key))
             for key, pod in self.pods.items():
                 self.index.put(key, pod)
             self.index.stale = False
@@ -219,10 +229,7 @@ class ScalerState:
             case PodPlacementRemoved() as event:
                 self._forget_pod(f"{event.cluster}/{event.pod.uid}")
             case PodShapeSeen() as event:
-                key = f"{event.cluster}/{event.shape}"
-                if key not in self.shapes:
-                    self.shapes.upsert(key, event)
-                    self.index.shape_seen(key, event)
+                self._shape(f"{event.cluster}/{event.shape}", event)
             case NodeDetailsChanged() as event:
                 key = f"{event.cluster}/{event.node}"
                 if key not in self.nodes:
@@ -233,6 +240,24 @@ class ScalerState:
                 self.plans.remove(f"{event.cluster}/node/{event.node}")
             case event:
                 self._object(event)
+
+    def _shape(self, key: str, event: PodShapeSeen) -> None:
+        """A shape that was refused is looked at again when it is told again."""
+        if key in self.shapes and key not in self.refused:
+            return
+        objection = rule_bounds.objection(event, self.index.rules(event.cluster, event.namespace))
+        if not objection:
+            self.index.stale = self.index.stale or key in self.refused
+            self.refused.remove(key)
+        elif key not in self.refused:
+            self.refused.upsert(key, RefusedShape(objection))
+        kept = rule_bounds.without_rules(event) if objection else event
+        self.shapes.upsert(key, kept)
+        self.index.shape_seen(key, kept, objection)
+
+    def _refusal(self, key: str) -> str:
+        refused = self.refused.get(key)
+        return "" if refused is None else refused.reason
 
     def _object(self, event: Event) -> None:
         """A disruption budget or a controller."""
@@ -284,6 +309,7 @@ class ScalerState:
         """A shape goes with the last pod that cites it; its source tells it again when a new one comes."""
         if not self.index.cited(shape):
             self.shapes.remove(shape)
+            self.refused.remove(shape)
             self.index.shape_gone(shape)
 
     def _outcome(self, event: ActionFinished, now: float) -> None:

@@ -25,6 +25,7 @@ from schemas.subjects import Subject
 from schemas.units import Seconds
 
 NAME = "scaler"
+POSTPONED = "pods that wait have more rules between pods than one decision goes through; the oldest are looked at first"
 TOPIC = "node-updates"
 MOST_EXAMPLES = 20
 """Names of pods, nodes and groups that a decision quotes."""

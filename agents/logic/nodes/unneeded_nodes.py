@@ -12,7 +12,7 @@ from itertools import groupby, islice
 
 import numpy as np
 
-from agents.logic.nodes import deletion_budgets, node_utilization
+from agents.logic.nodes import deletion_budgets, node_utilization, rule_bounds
 from agents.logic.nodes import drain_rules as draining
 from agents.logic.nodes.aws.group_options import GroupOptions
 from agents.logic.nodes.deletion_budgets import DeletionParallelism, RunningDeletions
@@ -219,10 +219,13 @@ class ScaleDown:
         found: dict[str, UnneededNode] = {}
         order = np.flatnonzero(cluster.open[: cluster.size])[::-1]
         arrived: dict[Row, list[SchedulablePod]] = {}
+        spent = 0
         for one in nodes:
-            if len(found) >= enough:
+            costs = rule_bounds.total(one.pods)
+            if len(found) >= enough or (costs and spent and spent + costs > rule_bounds.MOST_STEPS):
                 self.stays[one.name] = StayingNode(StayReason.OTHER)
                 continue
+            spent += costs
             drained = draining.of_node((*one.pods, *arrived.get(one.row, ())), scene)
             if drained.blocker is not None:
                 self._fail(one, StayingNode(StayReason.BLOCKED, drained.blocker.key, drained.reason), scene.now)

@@ -25,6 +25,7 @@ from schemas.units import Seconds
 from streams.clients.aws.auto_scaling_groups import AutoScalingGroup
 from streams.clients.aws.aws_client import AwsClient
 from streams.clients.aws.ec2_instances import InstanceSize, InstanceState
+from streams.clients.aws.price_list import PriceList
 from streams.errors import EdgeError, TryAgain
 from streams.log.log_port import NewRecord
 from streams.log_context import LogContext
@@ -58,10 +59,14 @@ class GroupBounds:
 
 @dataclass(frozen=True, slots=True)
 class GroupSelection:
-    """Which groups are ours: those named here, and those that carry all these tags (an empty value stands for any)."""
+    """Which groups are ours: those named here, and those that carry all these tags (an empty value stands for any).
+
+    `prices` are those of their nodes, as far as somebody has told them.
+    """
 
     explicit: tuple[GroupBounds, ...] = ()
     tags: Mapping[str, str] = field(default_factory=dict)
+    prices: PriceList = field(default_factory=PriceList)
 
 
 class AsgSource:
@@ -142,7 +147,8 @@ class AsgSource:
             template: NodeTemplateSeen | str = self._template(group, launch, self._launch.sizes(at))
         except ValueError as error:
             template = str(error)
-        return group_facts.group_seen(self._context.cluster, group, launch, template, at)
+        seen = group_facts.group_seen(self._context.cluster, group, launch, template, at)
+        return replace(seen, price=self._selection.prices.of_group(seen.instance_types, spot=seen.spot))
 
     def _gone(self, groups: set[str], instances: set[str], published: PublishedGroups, at: datetime) -> Iterator[GroupFact]:
         cluster = self._context.cluster

@@ -61,3 +61,36 @@ def test_a_scenario_that_makes_no_sense_is_refused_with_place_and_value(
 def test_a_scenario_that_is_not_there_is_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["simulate", "none.yaml"]) == 2
     assert "the scenario 'none.yaml' cannot be read" in capsys.readouterr().err
+
+
+GROUPS = SCENARIO.with_name("node-groups.yaml")
+
+
+def test_groups_of_nodes_shrink_as_requests_do_and_the_same_file_gives_the_same_day(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "short.yaml"
+    file.write_text(GROUPS.read_text().replace("length: 3h", "length: 45m"))
+    one, two = (played(capsys, str(file), "--keep", str(tmp_path / name)) for name in ("a", "b"))
+    assert one == two
+    assert (tmp_path / "a/log.jsonl").read_bytes() == (tmp_path / "b/log.jsonl").read_bytes()
+    assert one["nodes_removed"] == 6 - one["nodes_at_the_end"] > 0
+    assert one["node_hours"] < 6 * 0.75
+    assert one["pods"] == 6
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (("type: m5.xlarge", "type: m5.huge"), "nobody knows the instance type 'm5.huge' of group 'general'"),
+        (("desired: 6", "desired: 60"), "group 'general' wants 60 nodes, and may have 1 to 10"),
+        (("lasts: 1h", "lasts: long"), "makes no sense at groups.0.shortages.0.lasts"),
+    ],
+)
+def test_a_group_that_makes_no_sense_is_refused_with_place_and_value(
+    change: tuple[str, str], says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "wrong.yaml"
+    file.write_text(GROUPS.read_text().replace(*change))
+    assert cli.run(["simulate", str(file)]) == 2
+    assert says in capsys.readouterr().err

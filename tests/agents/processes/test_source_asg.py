@@ -1,5 +1,7 @@
 """The command `ullage source asg`: which groups its settings choose, and how an empty node of them would look."""
 
+from pathlib import Path
+
 import pytest
 
 from agents.processes.source_asg import node_template, selection
@@ -33,6 +35,34 @@ def test_groups_are_chosen_by_name_and_by_tags() -> None:
 def test_a_choice_that_makes_no_sense_is_bad_input(settings: AwsSettings, said: str) -> None:
     with pytest.raises(BadInput, match=said):
         selection(settings)
+
+
+def test_prices_come_from_a_file_and_spot_has_its_own(tmp_path: Path) -> None:
+    file = tmp_path / "prices.csv"
+    file.write_text("type,on_demand,spot\nm5.large,0.115,0.04\nc5.large,0.097,\n")
+    prices = selection(AwsSettings(groups=("0:3:web",), prices=str(file))).prices
+    assert prices.of_group(("t3.nano", "m5.large", "c5.large"), spot=False) == 0.115
+    assert prices.of_group(("m5.large",), spot=True) == 0.04
+    assert prices.of_group(("c5.large",), spot=True) == 0.097
+    assert prices.of_group(("t3.nano",), spot=False) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("type,price\n", "must begin with the line 'type,on_demand,spot', not 'type,price'"),
+        ("", "must begin with the line 'type,on_demand,spot', not ''"),
+        ("type,on_demand,spot\nm5.large,cheap,\n", "in line 2: 'cheap' is no price"),
+        ("type,on_demand,spot\nm5.large,0.1,-1\n", "in line 2: '-1' is no price"),
+        ("type,on_demand,spot\nm5.large,nan,\n", "in line 2: 'nan' is no price"),
+        ("type,on_demand,spot\nm5.large\n", "in line 2: 'm5.large'"),
+    ],
+)
+def test_prices_that_make_no_sense_are_bad_input(text: str, said: str, tmp_path: Path) -> None:
+    file = tmp_path / "prices.csv"
+    file.write_text(text)
+    with pytest.raises(BadInput, match=said):
+        selection(AwsSettings(groups=("0:3:web",), prices=str(file)))
 
 
 def test_a_node_of_an_attribute_based_group_has_at_least_what_is_demanded() -> None:

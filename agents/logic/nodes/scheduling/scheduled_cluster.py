@@ -9,11 +9,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from agents.logic.nodes.scheduling import audience_index
+from agents.logic.nodes.scheduling.audience_index import RulesByAudience, ShapesByLabel
 from agents.logic.nodes.scheduling.label_columns import Counts, LabelTable, Mask, grown
 from agents.logic.nodes.scheduling.pod_shapes import (
     HARD,
     UNSCHEDULABLE_TAINT,
-    AffinityTerm,
     HostPort,
     NodeTerm,
     Pairs,
@@ -84,8 +85,10 @@ class ScheduledCluster:
         self._tainted: dict[tuple[Taint, ...], int] = {}
         self._taints: Counts = np.zeros(64, np.int64)
         self._moves: list[tuple[ShapeId, Counts, Counts]] = []
-        self._counting: list[DomainCounts] = []
-        self._held: list[tuple[AffinityTerm, DomainCounts]] = []
+        self._spread: list[DomainCounts] = []
+        self._counting = RulesByAudience()
+        self._held = RulesByAudience()
+        self._known = ShapesByLabel()
         self._touched: dict[ShapeId, tuple[int, list[DomainCounts]]] = {}
         self._feared: dict[ShapeId, tuple[int, list[DomainCounts]]] = {}
 
@@ -121,7 +124,7 @@ class ScheduledCluster:
         self.names += [node.name for node in nodes]
         self.nodes += nodes
         self.labels.add_all([dict(node.labels) for node in nodes])
-        for tally in self.tallies.values():
+        for tally in self._spread:
             tally.cover(rows, self.eligible)
         return start
 
@@ -149,6 +152,7 @@ class ScheduledCluster:
         if number is None:
             number = self._numbers[shape] = len(self.shapes)
             self.shapes.append(shape)
+            self._known.add(number, shape)
             self.on.append({})
             demand = (shape.node_selector, shape.node_terms, shape.tolerations, shape.node_name)
             self._demands.append(self._places.setdefault(demand, len(self._suited)))
@@ -226,7 +230,7 @@ class ScheduledCluster:
             self._apply(shape, rows, -pods)
         if len(self.names) > mark.rows:
             gone = slice(mark.rows, len(self.names))
-            for tally in self.tallies.values():
+            for tally in self._spread:
                 tally.uncover(gone)
             del self.names[mark.rows :], self.nodes[mark.rows :]
             self.labels.cut(mark.rows)
@@ -243,36 +247,39 @@ class ScheduledCluster:
         found = self.tallies.get(rule)
         if found is None:
             found = self._start(rule)
-            for number, shape in enumerate(self.shapes):
-                if self.on[number] and rule.takes(shape, self.namespaces):
+            for number in self._known.meant(rule):
+                if self.on[number] and rule.takes(self.shapes[number], self.namespaces):
                     found.move(*numbers(self.on[number]))
-        return found
+        return found.fit()
 
     def _start(self, rule: Counting) -> DomainCounts:
         found = self.tallies[rule] = DomainCounts(rule, self.labels.column(rule.key))
         found.cover(self.all, self.eligible)
-        if isinstance(rule, AntiAffinityHolders):
-            self._held.append((rule.term, found))
-        else:
-            self._counting.append(found)
+        if isinstance(rule, SpreadCounts):
+            self._spread.append(found)
+        (self._held if isinstance(rule, AntiAffinityHolders) else self._counting).add(found)
         return found
 
     def touched(self, shape: ShapeId) -> list[DomainCounts]:
         """The counts that a pod of this shape is part of."""
         seen, found = self._touched.get(shape, (0, []))
-        if seen < len(self._counting):
+        if seen < self._counting.size:
             body = self.shapes[shape]
-            found += [one for one in self._counting[seen:] if one.rule.takes(body, self.namespaces)]
-            self._touched[shape] = (len(self._counting), found)
+            found += [one for one in self._counting.meant(body, seen) if one.rule.takes(body, self.namespaces)]
+            self._touched[shape] = (self._counting.size, found)
         return found
 
     def feared(self, shape: ShapeId) -> list[DomainCounts]:
         """The counts of pods whose anti-affinity is about pods of this shape."""
         seen, found = self._feared.get(shape, (0, []))
-        if seen < len(self._held):
+        if seen < self._held.size:
             body = self.shapes[shape]
-            found += [tally for term, tally in self._held[seen:] if hears(term.audience, body, self.namespaces)]
-            self._feared[shape] = (len(self._held), found)
+            found += [
+                tally
+                for tally in self._held.meant(body, seen)
+                if all(hears(one, body, self.namespaces) for one in audience_index.audiences(tally.rule))
+            ]
+            self._feared[shape] = (self._held.size, found)
         return found
 
     # What depends on the node alone

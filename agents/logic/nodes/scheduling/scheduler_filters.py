@@ -242,7 +242,7 @@ def unfeared(cluster: ScheduledCluster, shape: ShapeId, rows: slice) -> Mask:
     """No pod in the node's domain has an anti-affinity term about this one."""
     result = np.ones(len(range(*rows.indices(cluster.size))), np.bool_)
     for tally in cluster.feared(shape):
-        ids = tally.column.ids[rows]
+        ids = tally.fit().column.ids[rows]
         result &= (ids < 0) | (tally.counts[ids] <= 0)
     return result
 

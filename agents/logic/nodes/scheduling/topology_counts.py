@@ -6,6 +6,7 @@ affinity; here a count is made once, when the first pod with the rule is looked 
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Self
 
 import numpy as np
 
@@ -87,7 +88,7 @@ Judge = Callable[[EligibleNodes, slice], Mask]
 
 @dataclass(slots=True)
 class DomainCounts:
-    """One count by domain of a topology key. `counted[row]` and `nodes[domain]` matter for spread only."""
+    """One count by domain of a topology key. `counted[row]` and `nodes[domain]` are kept for spread only."""
 
     rule: Counting
     column: Column
@@ -95,29 +96,39 @@ class DomainCounts:
     nodes: Counts = field(default_factory=lambda: np.zeros(64, np.int64))
     counted: Mask = field(default_factory=lambda: np.zeros(64, np.bool_))
 
-    def fit(self) -> None:
+    def fit(self) -> Self:
         """Make room for the domains that the column has learned of."""
-        self.counts = grown(self.counts, len(self.column.values))  # type: ignore[assignment]  # grown keeps the dtype
-        self.nodes = grown(self.nodes, len(self.column.values))  # type: ignore[assignment]  # grown keeps the dtype
+        if len(self.counts) < len(self.column.values):
+            self.counts = grown(self.counts, len(self.column.values))  # type: ignore[assignment]  # grown keeps the dtype
+            self.nodes = grown(self.nodes, len(self.column.values))  # type: ignore[assignment]  # grown keeps the dtype
+        return self
 
     def cover(self, rows: slice, judge: Judge) -> None:
-        """Take in new nodes, of which those that the rule counts give their domain a place in the minimum."""
-        self.fit()
-        self.counted = grown(self.counted, rows.stop)  # type: ignore[assignment]  # grown keeps the dtype
-        mine = judge(self.rule.eligible, rows) if isinstance(self.rule, SpreadCounts) else self.column.ids[rows] >= 0
-        self.counted[rows] = mine
-        np.add.at(self.nodes, self.column.ids[rows][mine], 1)
+        """Take in new nodes, of which those that the rule counts give their domain a place in the minimum: for spread alone."""
+        if isinstance(self.rule, SpreadCounts):
+            self.fit()
+            self.counted = grown(self.counted, rows.stop)  # type: ignore[assignment]  # grown keeps the dtype
+            mine = judge(self.rule.eligible, rows)
+            self.counted[rows] = mine
+            np.add.at(self.nodes, self.column.ids[rows][mine], 1)
 
     def uncover(self, rows: slice) -> None:
         """Let nodes go, whose pods have been taken off before."""
-        mine = self.counted[rows]
-        np.subtract.at(self.nodes, self.column.ids[rows][mine], 1)
-        self.counted[rows] = False
+        if isinstance(self.rule, SpreadCounts):
+            mine = self.counted[rows]
+            np.subtract.at(self.nodes, self.column.ids[rows][mine], 1)
+            self.counted[rows] = False
 
     def move(self, rows: Counts, pods: Counts) -> None:
         """Count pods that came to (or, negative, left) rows."""
-        mine = self.counted[rows]
-        np.add.at(self.counts, self.column.ids[rows][mine], pods[mine])
+        self.fit()
+        ids = self.column.ids[rows]
+        mine = self.counted[rows] if isinstance(self.rule, SpreadCounts) else ids >= 0
+        if len(ids) == 1:
+            if mine[0]:
+                self.counts[ids[0]] += pods[0]
+        else:
+            np.add.at(self.counts, ids[mine], pods[mine])
 
     def least(self, min_domains: int) -> int:
         """The smallest count of any domain, or 0 if there are fewer domains than wanted; very large if there is none."""

@@ -1,0 +1,61 @@
+"""How many rules between pods are looked at: in a namespace, and in one decision.
+
+A rule between pods asks about other pods, so a tenant with thousands of them makes everybody's decisions slow. What is beyond the
+bounds is refused with a sentence or waits for the next look; pods without such rules never do.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from agents.logic.nodes.pod_scheduling_needs import PodNature, SchedulablePod
+from schemas.facts.scheduled_pods import PodShapeSeen
+
+MOST_RULES = 5_000
+"""Affinity terms and spread constraints of all shapes of a namespace: ten shapes with 500 each, say, or 2,500 with two."""
+MOST_STEPS = 30_000
+"""Rules of all pods, one by one, that a decision goes through when it places pods, and again when it looks which nodes may go."""
+
+
+def rules(shape: PodShapeSeen) -> int:
+    """How many rules between pods a shape has."""
+    return len(shape.affinity) + len(shape.anti_affinity) + len(shape.spread)
+
+
+def objection(shape: PodShapeSeen, others: int) -> str:
+    """Why the rules of a shape are not looked at, empty if they are. `others` are those of its namespace's other shapes."""
+    mine = rules(shape)
+    if not mine or mine + others <= MOST_RULES:
+        return ""
+    return (
+        f"namespace '{shape.namespace}' has {others} rules between pods, and these pods have {mine} more: "
+        f"of more than {MOST_RULES} none is looked at"
+    )
+
+
+def without_rules(shape: PodShapeSeen) -> PodShapeSeen:
+    """A shape whose rules are not looked at, and so need not be kept."""
+    return replace(shape, affinity=(), anti_affinity=(), spread=())
+
+
+def steps(nature: PodNature) -> int:
+    """How many rules are gone through to place one such pod."""
+    body = nature.shape
+    return len(body.affinity) + len(body.anti_affinity) + len(body.spread)
+
+
+def within(pods: Sequence[SchedulablePod]) -> Sequence[SchedulablePod]:
+    """The pods that one decision looks at, in their order: all without rules, of the others as many as there are steps for."""
+    costs = {nature: steps(nature) for nature in {pod.nature for pod in pods}}
+    if sum(costs[pod.nature] for pod in pods) <= MOST_STEPS:
+        return pods
+    left, found = MOST_STEPS, []
+    for pod in pods:
+        if costs[pod.nature] <= left:
+            left -= costs[pod.nature]
+            found.append(pod)
+    return found
+
+
+def total(pods: Iterable[SchedulablePod]) -> int:
+    """How many rules are gone through to place all of these."""
+    return sum(steps(pod.nature) for pod in pods)

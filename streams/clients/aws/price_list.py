@@ -1,0 +1,58 @@
+"""What nodes cost for an hour: a list that somebody gives as a CSV file, because bills differ from list prices.
+
+The first line is `type,on_demand,spot`; the price of spot instances may be left empty, and then counts as the other one.
+"""
+
+import csv
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from streams.errors import BadInput
+
+_HEAD = ["type", "on_demand", "spot"]
+_MOST = 100_000.0
+
+
+@dataclass(frozen=True, slots=True)
+class PriceList:
+    """Prices by type of instance."""
+
+    on_demand: Mapping[str, float] = field(default_factory=dict)
+    spot: Mapping[str, float] = field(default_factory=dict)
+
+    def of_group(self, types: Sequence[str], *, spot: bool) -> float | None:
+        """The price of a node of a group that may start these types: of the first that has one."""
+        known = [self.spot.get(one) if spot and one in self.spot else self.on_demand.get(one) for one in types]
+        return next((price for price in known if price is not None), None)
+
+
+def read(path: Path) -> PriceList:
+    """The list of a file. Raises BadInput that names the file, the line and the value."""
+    try:
+        rows = list(csv.reader(path.read_text(encoding="utf-8").splitlines()))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise BadInput(f"the prices '{path}' cannot be read: {error}") from error
+    first = ",".join(rows[0]) if rows else ""
+    if first != ",".join(_HEAD):
+        raise BadInput(f"the prices '{path}' must begin with the line '{','.join(_HEAD)}', not '{first[:200]}'")
+    on_demand: dict[str, float] = {}
+    spot: dict[str, float] = {}
+    for number, row in enumerate(rows[1:], 2):
+        if len(row) != len(_HEAD) or not row[0]:
+            raise BadInput(f"the prices '{path}' make no sense in line {number}: '{','.join(row)}'")
+        on_demand[row[0]] = _price(path, number, row[1])
+        if row[2]:
+            spot[row[0]] = _price(path, number, row[2])
+    return PriceList(on_demand, spot)
+
+
+def _price(path: Path, number: int, text: str) -> float:
+    try:
+        price = float(text)
+    except ValueError:
+        price = math.nan
+    if not 0 <= price <= _MOST:
+        raise BadInput(f"the prices '{path}' make no sense in line {number}: '{text}' is no price")
+    return price
