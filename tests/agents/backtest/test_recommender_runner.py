@@ -52,7 +52,7 @@ def fleets(draw: st.DrawFn) -> str:
     """A trace as CSV: containers of several workloads and pods with limits that change, gaps, kills, and times out of order."""
     lines = []
     step = draw(st.sampled_from([60, 300]))
-    turns = draw(st.integers(3, 40))
+    turns = draw(st.integers(3, 24))
     for number in range(draw(st.integers(1, 5))):
         name = f"c{number % 2},w{number // 2},w{number // 2}-{number // 2 + number % 3}"
         pattern = draw(st.lists(SAMPLE, min_size=1, max_size=6))
@@ -103,7 +103,7 @@ def compare(trace: Trace, policy: VerticalSettings, updates: UpdateSettings, fra
 
 @given(fleets(), st.sampled_from(POLICIES), st.sampled_from(UPDATES))
 @settings(
-    max_examples=12,
+    max_examples=8,
     deadline=None,
     phases=[Phase.explicit, Phase.generate],  # to shrink whole backtests takes many minutes
     suppress_health_check=[HealthCheck.too_slow],
