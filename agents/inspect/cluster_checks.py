@@ -9,7 +9,7 @@ from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
 
 from agents.inspect.doctor_check import DoctorCheck
-from agents.processes.component_rights import RIGHTS, WATCHING, AccessRight
+from agents.processes.component_rights import RIGHTS, SCALING, WATCHING, AccessRight
 from agents.settings import cluster_factory, log_factory
 from agents.settings.tree import Settings
 from schemas.units import Seconds
@@ -39,7 +39,7 @@ def all_checks(settings: Settings) -> Iterator[DoctorCheck]:
     where = cluster_factory.address(settings.cluster)
     try:
         yield from _server(_ask(api, "/version"), where)
-        for component in RIGHTS:
+        for component in [each for each in RIGHTS if each != SCALING or settings.cluster.nodes]:
             yield _rights(api, component, settings.webhook.namespace)
         yield from _served(api)
         yield _webhook(_ask(api, f"{_WEBHOOKS}/{settings.webhook.configuration}"), settings.webhook.configuration)

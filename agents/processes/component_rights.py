@@ -76,5 +76,7 @@ RIGHTS: Mapping[str, tuple[AccessRight, ...]] = {
 }
 """By component, as its command is called. Rights on single named objects are left out where a broader one is asked for."""
 
+SCALING = "consumer asg"
+"""The component that changes nodes, where they are ours."""
 WATCHING = ("source kube", "source usage")
 """Components without which nothing is seen."""
