@@ -9,7 +9,6 @@ import sys
 import time
 import tracemalloc
 from collections.abc import Callable
-from functools import partial
 
 import numpy as np
 
@@ -33,10 +32,9 @@ from agents.logic.nodes.pod_scheduling_needs import PodNature, SchedulablePod
 from agents.logic.nodes.scale_up import ClusterLimits, ScaleUpSettings
 from agents.logic.nodes.scaler_settings import ScalerSettings
 from agents.logic.nodes.scaler_stage import Scaler
-from agents.logic.nodes.scheduling.pod_shapes import HOSTNAME, PodShape, SchedulingNode
+from agents.logic.nodes.scheduling.pod_shapes import PodShape, SchedulingNode
 from agents.logic.nodes.scheduling.scheduled_cluster import ScheduledCluster
 from agents.logic.nodes.unneeded_nodes import ScaleDownSettings
-from schemas.facts.scheduled_pods import LabelQuery, RequiredPodAffinity
 from schemas.facts.sources import SourceReported
 from schemas.names import Place
 from tests.support.cluster_events import START, when
@@ -207,25 +205,6 @@ def steady(put: Put, nodes: int = 5000, pods: int = 150_000) -> None:
     put(f"{label}: turn with 100 changed pods and the look at all nodes (each 10 s)", max(took), "ms", "")
 
 
-def hostile(put: Put, terms: int, pods: int = 5000) -> None:
-    """Waiting pods, each with anti-affinity terms that no other pod has, in a cluster of a hundred nodes: the worst turn."""
-    cluster = SteadyCluster(100, 0)
-    cluster.turn(group("a", 0, 1000, 100))
-    cluster.turn(*(instance(f"n{number}") for number in range(100)), *(node(f"n{number}") for number in range(100)))
-    cluster.vouch()
-    took = []
-    for begin in range(0, pods, 100):
-        events: list[Event] = []
-        for number in range(begin, begin + 100):
-            names = (LabelQuery({"app": f"w{number}-{term}"}) for term in range(terms))
-            apart = tuple(RequiredPodAffinity(HOSTNAME, name) for name in names)
-            mine = shape(f"h{number}", cpu=100, anti_affinity=apart, labels={"app": f"w{number}-0"})
-            events += [mine, controller(f"h{number}"), pod(f"h{number}", f"h{number}")]
-        took.append(timed(partial(cluster.turn, *events)))
-    took += [timed(cluster.turn) for _ in range(45)]
-    put(f"nodes: {pods:,} pods with {terms} affinity terms of their own each: the worst turn", max(took), "s", "<= 1")
-
-
 UPS = ((20, "0.068"), (100, "0.441"), (1000, "11.8; goal <= 1"), (5000, "did not finish; goal <= 5"))
 DOWNS = ((100, "0.20"), (1000, "3.8"), (2000, "18.8; goal <= 1.5"), (5000, "127.7; goal <= 5"))
 
@@ -245,7 +224,6 @@ def measure(put: Put) -> None:
     fits, none = "upstream 3.2; goal <= 0.3", "upstream 3.9; goal <= 0.4"
     put("nodes: 10,000 fitting pods on 5,000 nodes", least(lambda: filter_out(5000, 10_000, 100)), "s", fits)
     put("nodes: 1,000 pods that fit none of 5,000 nodes", least(lambda: filter_out(5000, 1000, 100_000)), "s", none)
-    hostile(put, terms=500)
     steady(put)
 
 

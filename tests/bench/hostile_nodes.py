@@ -1,0 +1,81 @@
+"""`python -m tests.bench.hostile_nodes`: what a hostile or careless tenant may cost the scaler: the worst turn of a cluster.
+
+Pods with affinity terms that no other pod has, thousands of disruption budgets, thousands of groups. The goal is one second. In
+`make bench`. CPU time of this process.
+"""
+
+import sys
+from collections.abc import Iterable
+from functools import partial
+
+from agents.engine.turn import Event
+from agents.logic.nodes.scheduling.pod_shapes import HOSTNAME
+from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged
+from schemas.facts.scheduled_pods import LabelQuery, RequiredPodAffinity
+from tests.bench.node_scaling import Put, SteadyCluster, timed
+from tests.support.cluster_events import START, when
+from tests.support.node_scene import CLUSTER, controller, group, pod, shape
+
+GOAL = "<= 1"
+LOOKS = 25
+"""Turns of half a second after the last news: two of them look at all nodes."""
+
+
+def worst(cluster: SteadyCluster, news: Iterable[list[Event]]) -> float:
+    """The longest of the turns that take the news in, and of those that follow."""
+    cluster.vouch()
+    took = [timed(partial(cluster.turn, *events)) for events in news]
+    return max(*took, *(timed(cluster.turn) for _ in range(LOOKS)))
+
+
+def lonely(number: int, terms: int) -> list[Event]:
+    """A waiting pod that keeps away from pods which nobody has seen, by terms of its own."""
+    apart = tuple(RequiredPodAffinity(HOSTNAME, LabelQuery({"app": f"w{number}-{term}"})) for term in range(terms))
+    mine = shape(f"h{number}", cpu=100, anti_affinity=apart, labels={"app": f"w{number}-0"})
+    return [mine, controller(f"h{number}"), pod(f"h{number}", f"h{number}")]
+
+
+def budget(number: int) -> Event:
+    """A budget of which every second protects pods that there are."""
+    label = f"s{number % 300}" if number % 2 else f"none-{number}"
+    return PodDisruptionBudgetChanged(when(START), CLUSTER, "shop", f"b{number}", LabelQuery({"app": label}), 1, 1, 1, 1)
+
+
+def affinity(pods: int, terms: int) -> float:
+    """Pods that come a hundred at a time to a hundred nodes."""
+    cluster = SteadyCluster(100, 0)
+    cluster.fill()
+    batches = ([event for n in range(begin, begin + 100) for event in lonely(n, terms)] for begin in range(0, pods, 100))
+    return worst(cluster, batches)
+
+
+def budgets(count: int) -> float:
+    """Budgets that come all at once to 200 nodes with 3,000 pods."""
+    cluster = SteadyCluster(200, 3000)
+    cluster.fill()
+    return worst(cluster, [[budget(number) for number in range(count)]])
+
+
+def groups(count: int) -> float:
+    """Groups of seven kinds, and 300 pods of 300 shapes that wait for one of them."""
+    cluster = SteadyCluster(200, 3000)
+    cluster.fill()
+    made: list[Event] = [group(f"g{number}", 0, 10, 0, zones=(f"z{number % 7}",)) for number in range(count)]
+    waiting: list[Event] = [pod(f"w{number}", f"s{number % 300}") for number in range(300)]
+    return worst(cluster, [made, waiting])
+
+
+def measure(put: Put) -> None:
+    """All rows."""
+    put("nodes: 5,000 pods with 500 affinity terms of their own each: the worst turn", affinity(5000, 500), "s", GOAL)
+    put("nodes: 10,000 disruption budgets: the worst turn", budgets(10_000), "s", GOAL)
+    put("nodes: 2,000 groups: the worst turn", groups(2000), "s", GOAL)
+
+
+if __name__ == "__main__":
+
+    def show(name: str, value: float, unit: str, goal: str) -> None:
+        sys.stdout.write(f"{name:<80} {value:>12,.3f} {unit:<6} {goal}\n")
+        sys.stdout.flush()
+
+    measure(show)
