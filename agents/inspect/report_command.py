@@ -72,7 +72,7 @@ def serve(settings: Settings, flags: ReportFlags, live: LiveFlags) -> None:
     async def serving() -> None:
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         if task is None:
-            raise RuntimeError("a coroutine runs in a task")
+            raise RuntimeError("a coroutine that runs has a task")
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, task.cancel)  # an exception from a handler may be lost in a callback of the loop
         page = live_report.LiveReport(read, prices, script, address, Seconds(live.every), say=note)
