@@ -96,7 +96,7 @@ def take_texts(stage: Stage, every: int, *kinds: type[Event]) -> int:
 
 def test_no_text_of_an_object_that_scales_ends_the_forecaster() -> None:
     (forecaster,) = (stage for stage in STAGES if stage.name == "forecaster")
-    assert take_texts(forecaster, 17, EhpaChanged, TimeSeriesPredictionChanged) > 200
+    assert take_texts(forecaster, 37, EhpaChanged, TimeSeriesPredictionChanged) > 100
 
 
 @pytest.mark.slow
