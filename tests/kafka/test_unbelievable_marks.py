@@ -59,7 +59,7 @@ def test_marks_that_cannot_be_are_passed_over_and_the_worker_goes_on_from_its_ow
     assert len(whys) == 5
     assert [why for why in whys if why.startswith("it says")] == [
         f"it says that '{first}' was read up to offset {position}, and '{first}' ends at {end + 1}"
-        for position in (10**30, 10**9)
+        for position in (10**9, 10**30)
     ]
     assert '"found":"nothing"' not in worker.log.read_text().split('"a checkpoint is not believed"')[-1]
 
