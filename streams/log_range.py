@@ -6,13 +6,15 @@ clock, decodes a value or changes a log that it reads.
 """
 
 import heapq
-from bisect import bisect_left
+import itertools
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from statistics import median_low
 from typing import Protocol
 
+from schemas import bounds
 from schemas.times import from_ms, to_ms
 from streams.codec.event_codec import header, tick_number
 from streams.errors import BadInput
@@ -31,6 +33,10 @@ FOLLOW_WAIT = 1.0
 """Seconds for which one poll waits for new records while following."""
 LOOKED_THROUGH = 200
 """Records that are looked through one by one in a search for a moment."""
+_SAMPLED = 15
+"""Records that are asked for the time at one place of a search: one of them may say anything."""
+_NEWEST = 9
+"""Records at the end of a partition that are asked how far it got."""
 
 
 class RecordImporter(Protocol):
@@ -70,7 +76,7 @@ class _PartitionRange:
 
 
 def event_time_ms(record: Record) -> int:
-    """The event time of a record in milliseconds since the epoch; -1 when it is unknown."""
+    """The event time of a record in milliseconds since the epoch; -1 when it is unknown. A time out of all bounds is none."""
     number = tick_number(record)
     if number is not None:
         return number
@@ -79,7 +85,8 @@ def event_time_ms(record: Record) -> int:
         at = datetime.fromisoformat(text) if text else None
     except ValueError:
         at = None
-    return record.timestamp_ms if at is None or at.tzinfo is None else to_ms(at)
+    said = -1 if at is None or at.tzinfo is None else to_ms(at)
+    return said if 0 <= said < bounds.LAST_SECOND * 1000 else record.timestamp_ms
 
 
 def read_range(
@@ -107,31 +114,75 @@ def follow(log: Log, topics: Sequence[str], *, since: Bound = None, merged: bool
 def offset_at(log: Log, topic: str, partition: int, at: datetime) -> int:
     """An offset from which on no record is before this moment of event time; records without a time go with the one after them.
 
-    In a partition whose times sometimes go back, it is one of the places where they pass the moment. The search halves the
-    partition until `LOOKED_THROUGH` records are left and reads those: on Kafka one read costs as much as hundreds of records.
+    In a partition whose times sometimes go back, it is the place that puts the fewest records on the wrong side, so one record
+    with an odd time moves nothing. The search halves the partition until `LOOKED_THROUGH` records are left and reads those: on
+    Kafka one read costs as much as hundreds of records.
     """
     wanted = to_ms(at)
     low, high = log.begin(topic, partition), log.end(topic, partition)
     while high - low > LOOKED_THROUGH:
         middle = (low + high) // 2
-        record = _first_with_time(log, topic, partition, middle, high)
-        if record is None or event_time_ms(record) >= wanted:
+        sample = _sample(log, topic, partition, middle, high)
+        if not sample:
             high = middle
+        elif median_low(map(event_time_ms, sample)) < wanted:
+            low = sample[0].offset + 1
         else:
-            low = record.offset + 1
+            high = sample[-1].offset if sample[-1].offset < high - LOOKED_THROUGH // 4 else middle
     timed = [
         (time, record.offset) for record in _between(log, topic, partition, low, high) if (time := event_time_ms(record)) >= 0
     ]
-    first = bisect_left(timed, wanted, key=lambda each: each[0])
+    first = _best_split([time < wanted for time, _ in timed])
     return timed[first - 1][1] + 1 if first else low
 
 
 def offset_before_end(log: Log, topic: str, partition: int, span: timedelta) -> int:
-    """The offset from which the last `span` of event time in a partition is read, counted from its newest record."""
+    """An offset from which all of the last `span` of event time in a partition is read, counted from its newest records.
+
+    For readers who must miss nothing, and may read too much. No single record decides: the newest say how far the partition got,
+    none more than the log's own time when it took them, and the lowest counts. And nothing is left out that the log took within
+    `span`, whatever time the records between claim.
+    """
     begin, end = log.begin(topic, partition), log.end(topic, partition)
-    last = log.poll({(topic, partition): max(begin, end - 1)}) if end > begin else ()
-    newest = max(map(event_time_ms, last), default=-1)
-    return begin if newest < 0 else offset_at(log, topic, partition, from_ms(newest) - span)
+    last = list(_between(log, topic, partition, max(begin, end - _NEWEST), end))
+    taken = max((record.timestamp_ms for record in last), default=-1)
+    said = [time for record in last if (time := _bounded_time_ms(record)) >= 0]
+    if not said:
+        return begin
+    found = offset_at(log, topic, partition, from_ms(min(said)) - span)
+    return (
+        found if taken < 0 else min(found, _offset_taken_at(log, (topic, partition), taken - span // timedelta(milliseconds=1)))
+    )
+
+
+def _bounded_time_ms(record: Record) -> int:
+    """The event time of a record, but none later than when the log took it."""
+    said = event_time_ms(record)
+    return said if record.timestamp_ms < 0 else min(said, record.timestamp_ms)
+
+
+def _offset_taken_at(log: Log, place: Partition, wanted: int) -> int:
+    """An offset before which the log took all records before this moment; its own times do not go back."""
+    low, high = log.begin(*place), log.end(*place)
+    while high - low > LOOKED_THROUGH:
+        middle = (low + high) // 2
+        record = next(iter(log.poll({place: middle}, limit=1)), None)
+        if record is None or record.offset >= high or record.timestamp_ms >= wanted:
+            high = middle
+        else:
+            low = record.offset + 1
+    earlier = itertools.takewhile(lambda record: record.timestamp_ms < wanted, _between(log, *place, low, high))
+    return max((record.offset + 1 for record in earlier), default=low)
+
+
+def _best_split(before: Sequence[bool]) -> int:
+    """How many go before the place at which the fewest stand on the wrong side; the first of several such places."""
+    best, wrong, fewest = 0, 0, 0
+    for number, is_before in enumerate(before, start=1):
+        wrong += -1 if is_before else 1
+        if wrong < fewest:
+            best, fewest = number, wrong
+    return best
 
 
 def _between(log: Log, topic: str, partition: int, start: int, end: int) -> Iterator[Record]:
@@ -180,16 +231,14 @@ def _offset(log: Log, topic: str, partition: int, bound: Bound, otherwise: int) 
     return otherwise if bound is None else bound.get((topic, partition), otherwise)
 
 
-def _first_with_time(log: Log, topic: str, partition: int, start: int, end: int) -> Record | None:
-    """The first record in [start, end) whose time is known."""
-    while start < end:
-        records = log.poll({(topic, partition): start}, limit=1)
-        if not records or records[0].offset >= end:
-            return None
-        if event_time_ms(records[0]) >= 0:
-            return records[0]
-        start = records[0].offset + 1
-    return None
+def _sample(log: Log, topic: str, partition: int, start: int, end: int) -> list[Record]:
+    """The next records in [start, end) whose time is known, a few of them; none if there is none."""
+    while start < end and (records := log.poll({(topic, partition): start}, limit=_SAMPLED)):
+        timed = [record for record in records if record.offset < end and event_time_ms(record) >= 0]
+        if timed:
+            return timed
+        start = records[-1].offset + 1
+    return []
 
 
 def _read(log: Log, ranges: Sequence[_PartitionRange], *, merged: bool) -> Iterator[Record]:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from schemas.times import to_ms
 from streams import log_range
 from streams.codec import event_codec
 from streams.errors import BadInput
@@ -205,3 +206,41 @@ def test_exporting_again_adds_only_what_is_new(log: MemoryLog, tmp_path: Path) -
         log.append([said("decisions", 0, 40, "d@40")])
         assert log_range.copy_range(log, file, ["decisions"]) == {"decisions": 1}
         assert texts(list(log_range.read_range(file, ["decisions"]))) == ["d@10", "d@20", "d@30", "d@40"]
+
+
+def claims(said: bytes) -> NewRecord:
+    return NewRecord("t", 0, b"k", b"v", (("ce_time", said),))
+
+
+@pytest.mark.parametrize("odd", [b"9999-12-31T00:00:00Z", b"2199-01-01T00:00:00Z", b"0001-01-01T00:00:00+14:00"])
+@pytest.mark.parametrize("timed", [True, False])
+def test_one_record_with_an_odd_time_at_the_end_hides_nothing_of_the_last_span(odd: bytes, *, timed: bool) -> None:
+    now = [0]
+    log = MemoryLog(lambda: now[0]) if timed else MemoryLog()
+    log.create("t", 1)
+    for hour in range(100):
+        now[0] = to_ms(at(hour * 3600))
+        log.append([said("t", 0, hour * 3600, "")])
+    log.append([claims(odd)])
+    found = log_range.offset_before_end(log, "t", 0, timedelta(hours=10))
+    assert 80 <= found <= 89
+
+
+@pytest.mark.parametrize("odd", [b"2199-01-01T00:00:00Z", b"1970-01-01T00:00:00Z"])
+def test_odd_times_in_the_middle_do_not_move_the_place_of_a_moment(odd: bytes) -> None:
+    log = MemoryLog()
+    log.create("t", 1)
+    for number in range(4_000):
+        log.append([claims(odd) if number % 4 == 3 else said("t", 0, number, "")])
+    for wanted in range(0, 4_000, 41):
+        assert abs(log_range.offset_at(log, "t", 0, at(wanted)) - wanted) <= 2
+
+
+def test_many_records_of_the_past_in_the_middle_hide_nothing_that_the_log_took_lately() -> None:
+    now = [0]
+    log = MemoryLog(lambda: now[0])
+    log.create("t", 1)
+    for number in range(2_000):
+        now[0] = to_ms(at(number))
+        log.append([claims(b"1970-01-01T00:00:00Z") if 900 <= number < 1_300 else said("t", 0, number, "")])
+    assert 800 <= log_range.offset_before_end(log, "t", 0, timedelta(seconds=1_199)) <= 801

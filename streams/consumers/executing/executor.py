@@ -33,11 +33,11 @@ from streams.consumers.executing.act_permit import ActPermit
 from streams.consumers.executing.control_state import ControlState
 from streams.consumers.executing.cursor import Cursor
 from streams.consumers.executing.handler import Handler, HandlerResult, PendingDecision
-from streams.consumers.executing.outcome_index import OutcomeIndex
+from streams.consumers.executing.outcome_index import REACH, OutcomeIndex
 from streams.errors import BadRecord, GiveUp, LogUnavailable, TryAgain, UnderWay, Unreachable
 from streams.log.log_port import NewRecord, Record
 from streams.log_context import LogContext
-from streams.log_range import offset_at
+from streams.log_range import offset_before_end
 
 LOOKS = 10
 """How many of the decisions that are followed are looked at in one round; those that have waited longest come first."""
@@ -174,7 +174,7 @@ class Executor:
         """Read outcomes before decisions, both from a little before the index's `since`."""
         index, log = OutcomeIndex(now), self._context.log
         places = self._outcomes, *self._decisions
-        return Cursor(log, {place: offset_at(log, *place, index.since - _SLACK) for place in places}), index
+        return Cursor(log, {place: offset_before_end(log, *place, REACH + _SLACK) for place in places}), index
 
     def _apply(self, record: Record, index: OutcomeIndex) -> None:
         if tick_number(record) is not None:

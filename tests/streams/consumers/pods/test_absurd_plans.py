@@ -89,6 +89,19 @@ def test_a_plan_that_may_be_carried_out_for_ever(scene: ConsumerScene) -> None:
     assert outcome.reason.endswith("which is more than 7 days after it was decided")
 
 
+def test_neither_an_impossible_node_nor_a_time_of_the_future_lifts_the_bound_of_the_largest_node(scene: ConsumerScene) -> None:
+    context, later = scene.context, START + timedelta(hours=2)
+    for at, cluster, name, cores in (
+        (later, "demo", "large", 4.0),
+        (later, "demo", "impossible", 1e15),
+        (later.replace(year=2199), "other", "late", 1.0),
+    ):
+        node = NodeChanged(at, cluster, name, Amounts(Cores(cores), Bytes(8 << 30)))
+        scene.log.append(context.codec.encode_for_all(node, topic="cluster-changes", key=cluster, source="/test"))
+    reason = carried_out(scene, {"metrics": Amounts(Cores(4.5), Bytes(600 * MIB))})
+    assert reason == "the plan requests 4.5 cores in all, and the largest node has 4 for pods"
+
+
 def test_a_record_with_an_endless_number_is_set_aside_and_the_plan_behind_it_is_carried_out(scene: ConsumerScene) -> None:
     pod = scene.pod()
     good = resize_of(pod)
