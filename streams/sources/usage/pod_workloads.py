@@ -36,10 +36,11 @@ class PodWorkloads:
         """End and workload key of each pod that was deleted lately."""
 
     def catch_up(self, at: datetime, *, read_back: timedelta = READ_BACK) -> None:
-        """Read to the end of the log, the first time from `read_back` before its end. Raises LogUnavailable."""
+        """Read to the end of the log, the first time from `read_back` before `at`. Raises LogUnavailable."""
         log = self._context.log
         if self._next is None:
-            self._next = log_range.offset_before_end(log, *self._partition, read_back)
+            before_end = log_range.offset_before_end(log, *self._partition, read_back)
+            self._next = min(before_end, log_range.offset_at(log, *self._partition, at - read_back))
         end = log.end(*self._partition)
         while self._next < end:
             records = log.poll({self._partition: self._next}, wait=5.0)
