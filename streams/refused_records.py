@@ -26,14 +26,14 @@ def set_aside(log: Log, topics: Topics, refused: Sequence[tuple[NewRecord, str]]
     """Append a dead letter for each of these. A dead letter that is refused itself is only logged."""
     import structlog  # costs a command that only reads as much as its whole work
 
-    journal = structlog.get_logger(__name__)
+    _log = structlog.get_logger(__name__)
     for record, why in refused:
-        journal.error("the log never takes this record", **name_of(record), bytes=size_of(record), reason=why)
+        _log.error("the log never takes this record", **name_of(record), bytes=size_of(record), reason=why)
     try:
         log.append([dead_letters.refused_letter(record, why, topics=topics) for record, why in refused])
     except RecordsRefused as error:
         for record, why in error.refused:
-            journal.error("nor a dead letter for it", **name_of(record), reason=why)
+            _log.error("nor a dead letter for it", **name_of(record), reason=why)
 
 
 def name_of(record: NewRecord) -> dict[str, object]:

@@ -59,17 +59,17 @@ async def begins(consumer: Any, places: Iterable[TopicAndPartition]) -> dict[Top
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class KeptOffsets:
     """What a partition holds: its first kept offset, and the one after its last record."""
 
     begin: int
     end: int
 
 
-async def stretches(consumer: Any, places: Collection[TopicAndPartition]) -> dict[TopicAndPartition, Stretch]:
+async def kept_offsets(consumer: Any, places: Collection[TopicAndPartition]) -> dict[TopicAndPartition, KeptOffsets]:
     """What each of these partitions holds."""
     first, after = await begins(consumer, places), await ends(consumer, places)
-    return {place: Stretch(first[place], after[place]) for place in places}
+    return {place: KeptOffsets(first[place], after[place]) for place in places}
 
 
 async def _offsets(

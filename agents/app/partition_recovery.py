@@ -16,7 +16,7 @@ from agents.app import log_reader, supervision
 from agents.app.checkpoint_writer import ChangelogProducer, Generation, committable
 from agents.app.decision_producer import DecisionProducer
 from agents.app.faust_consumer import FaustConsumer
-from agents.app.log_reader import ChangelogRecords, Stretch, TopicAndPartition
+from agents.app.log_reader import ChangelogRecords, KeptOffsets, TopicAndPartition
 from agents.app.owned_partition import OwnedPartition, new_ledger
 from agents.app.stage_host import StageHost
 from agents.app.worker_observer import WorkerObserver
@@ -92,14 +92,14 @@ class Recovery:
         if not stale:
             return
         changelogs = await log_reader.contents(consumer, stale)
-        stretches = await log_reader.stretches(consumer, {(topic, p) for topic in self.plan.inputs() for _, p in stale})
+        stretches = await log_reader.kept_offsets(consumer, {(topic, p) for topic in self.plan.inputs() for _, p in stale})
         for place, records in changelogs.items():
             contents, how = await self._adopt(*places[place], records, stretches)
             host, partition = places[place]
             self.observer.recovered(host.owned[partition], found=how, seconds=monotonic() - began, torn=contents.broken)
 
     async def _adopt(
-        self, host: StageHost, partition: int, records: ChangelogRecords, stretches: Mapping[TopicAndPartition, Stretch]
+        self, host: StageHost, partition: int, records: ChangelogRecords, stretches: Mapping[TopicAndPartition, KeptOffsets]
     ) -> tuple[ChangelogContents, str]:
         """Load the newest state of the changelog that can be, keep ours if it is further, or start empty where the log begins."""
         owned, how, refused = host.owned.get(partition), "", list[CheckpointMark]()
@@ -125,7 +125,7 @@ class Recovery:
         return contents, how
 
     async def _restored(
-        self, host: StageHost, partition: int, found: StoredState, inputs: Mapping[str, Stretch]
+        self, host: StageHost, partition: int, found: StoredState, inputs: Mapping[str, KeptOffsets]
     ) -> OwnedPartition | None:
         """The state that a mark names; None when the log contradicts the mark, or when what it names cannot be loaded."""
         why = await self._objection(host, partition, found.mark, inputs)
@@ -137,7 +137,7 @@ class Recovery:
         self.observer.checkpoint_refused(host.stage.name, partition, turn=found.mark.turn, reason=why)
         return None
 
-    async def _objection(self, host: StageHost, partition: int, mark: CheckpointMark, inputs: Mapping[str, Stretch]) -> str:
+    async def _objection(self, host: StageHost, partition: int, mark: CheckpointMark, inputs: Mapping[str, KeptOffsets]) -> str:
         """What the log says against a mark; empty if nothing."""
         offsets = {
             (host.wires[name], partition): mark.positions[name] - 1
@@ -148,7 +148,9 @@ class Recovery:
         shown = {name: evidence(stretch.end, there.get((host.wires[name], partition))) for name, stretch in inputs.items()}
         return mark_evidence.objection(mark, shown, now_ms=wall_ms())
 
-    async def _loaded(self, host: StageHost, partition: int, found: StoredState, inputs: Mapping[str, Stretch]) -> OwnedPartition:
+    async def _loaded(
+        self, host: StageHost, partition: int, found: StoredState, inputs: Mapping[str, KeptOffsets]
+    ) -> OwnedPartition:
         """The state that a mark names. An input that the mark does not know is read from its beginning."""
         positions = {name: found.mark.positions.get(name, stretch.begin) for name, stretch in inputs.items()}
         task = host.task(partition, positions=positions)

@@ -44,6 +44,6 @@ def read(log: Log, wire: str, since: datetime, *, most: int = MOST) -> NewestRec
         if records and event_time_ms(records[0]) >= to_ms(since) and records[0].offset > log.begin(wire, records[0].partition):
             complete = False
         for record in records:
-            if tick_number(record) is None and event_time_ms(record) >= to_ms(since):
+            if tick_number(record) is None and not 0 <= event_time_ms(record) < to_ms(since):
                 found[header(record, "ce_id") or record.place] = record
     return NewestRecords(list(found.values()), complete)

@@ -24,12 +24,12 @@ from agents.telemetry import Sight, SourceMetrics
 from schemas.facts.node_groups import NodeTemplateSeen
 from schemas.facts.nodes import NodeTaint
 from schemas.units import Seconds
-from streams.clients.aws import price_list
+from streams.clients.aws import instance_prices
 from streams.clients.aws.auto_scaling_groups import AutoScalingGroup
 from streams.clients.aws.aws_client import AwsClient, AwsOptions, connect
 from streams.clients.aws.ec2_instances import InstanceSize
+from streams.clients.aws.instance_prices import InstancePrices
 from streams.clients.aws.launch_templates import TemplateVersion, TypeRequirements
-from streams.clients.aws.price_list import PriceList
 from streams.errors import BadInput, EdgeError, LogUnavailable
 from streams.log_context import LogContext
 from streams.sources.asg.asg_source import NAME, AsgSource, GroupBounds, GroupSelection
@@ -69,7 +69,7 @@ def selection(ours: AwsSettings) -> GroupSelection:
         tags = group_specs.discovery(ours.discovery)
     except group_specs.SpecError as error:
         raise BadInput(f"aws.discovery: {error}") from error
-    prices = PriceList() if ours.prices is None else price_list.read(Path(ours.prices))
+    prices = InstancePrices() if ours.prices is None else instance_prices.read(Path(ours.prices))
     return GroupSelection(tuple(explicit.values()), tags, prices)
 
 

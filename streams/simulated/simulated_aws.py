@@ -13,8 +13,8 @@ from typing import Any
 from schemas.outcomes import OutcomeDetail
 from schemas.units import Bytes, Cores
 from streams.clients.aws.ec2_instances import InstanceSize
+from streams.clients.aws.instance_prices import InstancePrices
 from streams.clients.aws.instance_size_table import read_table
-from streams.clients.aws.price_list import PriceList
 from streams.errors import BadInput, GiveUp
 from streams.simulated.cluster_nodes import ClusterNodes
 from streams.simulated.cluster_spec import SimulatedNode, SimulatedNodeGroup
@@ -187,10 +187,10 @@ class SimulatedAws:
         return {name: state.desired for name, state in self._groups.items()}
 
     @property
-    def prices(self) -> PriceList:
+    def prices(self) -> InstancePrices:
         """What nodes cost; a group without a price has none."""
         specs = [state.spec for state in self._groups.values()]
-        return PriceList({one.instance_type: one.price for one in specs if one.price})
+        return InstancePrices({one.instance_type: one.price for one in specs if one.price})
 
     @property
     def leaving(self) -> Sequence[SimulatedInstance]:

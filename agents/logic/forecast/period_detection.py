@@ -65,7 +65,7 @@ def find(values: Floats, *, step: int) -> DetectedPeriod | None:
         return None
     mean, power = _power(values)
     variance = _variance(power, count)
-    if variance <= (_FLAT * mean) ** 2:
+    if variance <= _FLAT * abs(mean) * _FLAT * abs(mean):
         return None
     hints = np.flatnonzero(power[2 : count // 2] > chance(variance, count) ** 2) + 2
     if not len(hints):

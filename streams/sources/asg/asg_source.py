@@ -25,7 +25,7 @@ from schemas.units import Seconds
 from streams.clients.aws.auto_scaling_groups import AutoScalingGroup
 from streams.clients.aws.aws_client import AwsClient
 from streams.clients.aws.ec2_instances import InstanceSize, InstanceState
-from streams.clients.aws.price_list import PriceList
+from streams.clients.aws.instance_prices import InstancePrices
 from streams.errors import EdgeError, TryAgain
 from streams.log.log_port import NewRecord
 from streams.log_context import LogContext
@@ -66,7 +66,7 @@ class GroupSelection:
 
     explicit: tuple[GroupBounds, ...] = ()
     tags: Mapping[str, str] = field(default_factory=dict)
-    prices: PriceList = field(default_factory=PriceList)
+    prices: InstancePrices = field(default_factory=InstancePrices)
 
 
 class AsgSource:

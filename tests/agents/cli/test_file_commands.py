@@ -22,7 +22,7 @@ from streams.topics import Topics
 
 @pytest.fixture(scope="module")
 def played(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, DayState]:
-    day = Day(seed=1, seconds=0.001, length=timedelta(hours=2))
+    day = Day(seed=1, seconds=0.001, length=timedelta(hours=4))
     log = day_in_memory.new_log(day)
     settings = loading.load(flags=day.in_one_process()).settings
     *_, state = day_in_memory.played(day, settings, log)
@@ -103,7 +103,7 @@ def test_the_day_has_a_pause_in_which_guards_hold_everything_back(played: tuple[
 @pytest.mark.parametrize(
     ("kind", "says"),
     [
-        ("admitted", "memory limit"),
+        ("admitted", "memory request"),
         ("resized", "the new amounts are in force"),
         ("evicted", "the cluster accepted the eviction"),
         ("refused", "the updater has watched for"),

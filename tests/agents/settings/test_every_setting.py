@@ -21,7 +21,8 @@ TOGETHER: Mapping[str, Mapping[str, object]] = {
     "metrics_api.key": {"metrics_api.certificate": "our.pem"},
 }
 """Settings that make sense only with others."""
-LISTS = [name for name, default in DEFAULTS.items() if isinstance(default, tuple)]
+LISTS = [name for name, default in DEFAULTS.items() if isinstance(default, tuple) and name != "cluster.adapter_labels"]
+"""Lists of names; the other one is of `name=value`."""
 
 
 @pytest.fixture(autouse=True)
@@ -48,7 +49,7 @@ def others(name: str) -> Iterator[object]:
     elif isinstance(default, float):
         yield from (default * 0.75, default * 1.5)
     elif isinstance(default, tuple):
-        yield ["web-1", "shop"]
+        yield from (["web-1", "shop"], ["cluster=prod"])
     for kind in (annotation(name), *get_args(annotation(name))):
         yield from get_args(kind)
     yield from (

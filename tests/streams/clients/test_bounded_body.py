@@ -17,12 +17,11 @@ import pytest
 from agents.settings import cluster_factory
 from agents.settings.tree import ClusterSettings
 from schemas.units import Bytes, Seconds
-from streams.clients import prometheus
 from streams.clients.kube import api as kube_api
 from streams.clients.kube.api import Api, ApiRequest, ResponseTooLarge
 from streams.clients.kube.list_watch_requests import ListWatchClient
 from streams.clients.kube.vpa_status_client import VpaStatusClient
-from streams.clients.prometheus import Prometheus
+from streams.clients.prometheus import AnswerLimits, Prometheus
 from streams.errors import GiveUp, Unreachable
 from streams.sources.kube.watch.watched_resources import CHECKPOINTS
 
@@ -103,14 +102,13 @@ def test_an_answer_that_drips_ends_with_the_time_for_the_whole_and_not_never() -
         assert time.monotonic() - begun < 2
 
 
-def test_the_bound_holds_for_what_a_compressed_answer_unpacks_to(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_bound_holds_for_what_a_compressed_answer_unpacks_to() -> None:
     bomb = gzip.compress(bytes(256 << 20))
-    monkeypatch.setattr(prometheus, "MOST_BYTES", 1 << 20)
     with serving(partial(whole, body=bomb, Content_Encoding="gzip")) as url:
         with pytest.raises(ResponseTooLarge):
             asked(url).send(REQUEST)
         with pytest.raises(GiveUp, match=r"more than 1048576 bytes: ask for fewer series"):
-            Prometheus(url).query("up", datetime(2026, 1, 1, tzinfo=UTC))
+            Prometheus(url, limits=AnswerLimits(bytes=Bytes(1 << 20))).query("up", datetime(2026, 1, 1, tzinfo=UTC))
 
 
 def test_a_line_of_a_stream_without_end_breaks_the_stream(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ from agents.logic.governing_policies import Policies
 from agents.logic.usage.scrape_lookup import ScrapeLayer
 from agents.logic.vertical import decision_builder
 from agents.logic.vertical.container_index import ContainerIndex
-from agents.logic.vertical.recommended_amounts import recommend
+from agents.logic.vertical.recommended_amounts import EstimationRules, recommend
 from agents.logic.vertical.tuning import PLACE
 from agents.logic.vertical.usage_ingest import UsageIngest
 from schemas.facts.pods import ContainerSeen, PodChanged, PodPhase
@@ -179,7 +179,7 @@ def test_amounts_and_texts_are_upstreams(vector: Json) -> None:
     members.add([found for found in run.usage.aggregates.keys() if found[0] == key])  # noqa: SIM118  # rows, not a dict
     these = members.select(np.zeros(0, np.int64), [key])
     containers = [members.names[member][1] for member in these.members.tolist()]
-    done = recommend(run.usage, members, these, chosen)
+    done = recommend(run.usage, members, these, EstimationRules(chosen))
     assert unrounded(done, containers) == (expected["amounts"] or {})
     numbers = decision_builder.Numbers(done, chosen, np.arange(len(these.members)))
     found = [

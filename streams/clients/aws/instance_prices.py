@@ -16,7 +16,7 @@ _MOST = 100_000.0
 
 
 @dataclass(frozen=True, slots=True)
-class PriceList:
+class InstancePrices:
     """Prices by type of instance."""
 
     on_demand: Mapping[str, float] = field(default_factory=dict)
@@ -28,7 +28,7 @@ class PriceList:
         return next((price for price in known if price is not None), None)
 
 
-def read(path: Path) -> PriceList:
+def read(path: Path) -> InstancePrices:
     """The list of a file. Raises BadInput that names the file, the line and the value."""
     try:
         rows = list(csv.reader(path.read_text(encoding="utf-8").splitlines()))
@@ -45,7 +45,7 @@ def read(path: Path) -> PriceList:
         on_demand[row[0]] = _price(path, number, row[1])
         if row[2]:
             spot[row[0]] = _price(path, number, row[2])
-    return PriceList(on_demand, spot)
+    return InstancePrices(on_demand, spot)
 
 
 def _price(path: Path, number: int, text: str) -> float:
