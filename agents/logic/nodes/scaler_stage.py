@@ -29,7 +29,7 @@ from schemas.outcomes import ActionFinished, Result
 from schemas.policies.control import Mode
 from schemas.subjects import Subject, SubjectKind
 
-PROGRAM = 1
+PROGRAM = 2
 """Counts changes of this capability's code that change what is decided."""
 MOST_REFUSALS = 500
 """Things that one decision says it leaves alone; the others are said by the next ones."""
