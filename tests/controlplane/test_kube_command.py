@@ -29,6 +29,7 @@ RIGHTS = (
     ("batch", ("jobs", "cronjobs")),
     ("autoscaling", ("horizontalpodautoscalers",)),
     ("coordination.k8s.io", ("leases",)),
+    ("policy", ("poddisruptionbudgets",)),
     ("autoscaling.k8s.io", ("verticalpodautoscalers", "verticalpodautoscalercheckpoints")),
 )
 """What the kube source needs to list and watch; the scale of other controllers comes to that."""
@@ -124,7 +125,7 @@ def test_it_watches_with_the_rights_to_list_and_watch_alone_and_is_ready_when_al
 
 
 def test_what_it_may_not_see_it_names_and_does_not_vouch_for(plane: Plane, world: World, log: Path, tmp_path: Path) -> None:
-    few = [(group, [name for name in names if name != "events"]) for group, names in RIGHTS[:5]]
+    few = [(group, [name for name in names if name != "events"]) for group, names in RIGHTS[:6]]
     with watching(kubeconfig(plane, world, tmp_path, few), log, tmp_path) as url:
         wait_for(lambda: len(reasons(url) or range(9)) == 2, timeout=40.0, what="two resources are out of sight")
         events, vpas = reasons(url) or ["", ""]
