@@ -31,12 +31,18 @@ def stoppable() -> Iterator[None]:
 
 @contextmanager
 def until_stopped() -> Iterator[None]:
-    """Like `stoppable`, for commands that run until they are stopped: Stop ends the block without an error."""
+    """Like `stoppable`, for commands that run until they are stopped: Stop ends the block without an error.
+
+    A signal may come while a Condition is between its locks; then leaving it fails on top of Stop, and Stop is what happened.
+    """
     try:
         with stoppable():
             yield
     except Stop:
         return
+    except RuntimeError as error:
+        if not isinstance(error.__context__, Stop):
+            raise
 
 
 def _stop(number: int, _frame: FrameType | None) -> None:

@@ -1,0 +1,33 @@
+"""A signal ends a command that runs until it is stopped, wherever in a lock it comes."""
+
+import os
+import signal
+import threading
+import time
+
+import pytest
+
+from agents.processes.signals import Stop, until_stopped
+
+
+def test_a_signal_ends_the_block_and_the_handlers_are_as_before() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    with until_stopped():
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(10.0)
+        pytest.fail("the signal did not end it")
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_a_lock_that_fails_on_top_of_the_signal_is_the_signal() -> None:
+    lock = threading.Lock()
+    with until_stopped():
+        try:
+            raise Stop(signal.SIGTERM)
+        finally:
+            lock.release()  # as `Condition.__exit__` does when the signal came between its locks
+
+
+def test_any_other_failure_stays_one() -> None:
+    with pytest.raises(RuntimeError, match="release unlocked lock"), until_stopped():
+        threading.Lock().release()
