@@ -7,7 +7,7 @@ Real times are seconds since the epoch, of one machine.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -23,6 +23,8 @@ PAUSE_KNOWN = 40.0
 """Seconds after the end of a pause for which a consumer may not have read yet that it is over: the broker may be away."""
 CHANGED_SINCE = 600.0
 """Seconds before a plan in which the pod may have changed without the planner's knowing."""
+WOKEN_WITHIN = 2.0
+"""Seconds after a consumer woke up in which the request goes out that it was sending when it was frozen."""
 DEATH_WITHIN = 5.0
 """Seconds between an act and the kill that kept its outcome from being written."""
 Asked = tuple[tuple[str, Amounts], ...]
@@ -93,6 +95,17 @@ class ConsumerHistory:
     kills: list[float] = field(default_factory=list)
     ends: list[float] = field(default_factory=list)
     deaths: Counter[tuple[Action, str]] = field(default_factory=Counter)
+    wakes: list[float] = field(default_factory=list)
+    """When it went on after it had been frozen: what it was sending then goes out late, one request of each kind."""
+
+    def sent_late(self, acts: Sequence[Act]) -> set[int]:
+        """Of these acts those (by `id`) that were being sent when the consumer was frozen: the first of each kind after it woke."""
+        first: dict[tuple[float, Action], Act] = {}
+        for act in sorted(acts, key=lambda act: act.at):
+            for wake in self.wakes:
+                if 0 <= act.at - wake <= WOKEN_WITHIN:
+                    first.setdefault((wake, act.action), act)
+        return {id(act) for act in first.values()}
 
     def explains(self, act: Act) -> bool:
         """Whether the consumer ended between this act and its outcome."""
@@ -104,14 +117,16 @@ def judge(
 ) -> tuple[Counter[str], list[str]]:
     """Figures, and sentences about what is wrong."""
     first = {answer.decision: answer for answer in reversed(answers)}
-    carried_out, wrong = _match(plans, first, acts)
+    late = history.sent_late(acts)
+    carried_out, wrong = _match(plans, first, acts, late)
     wrong += [f"{act} was done under a pause" for pause in history.pauses for act in pause.breaches(acts)]
     for plan, act in carried_out:
-        wrong += _forbidden(plan, act, first.get(plan.id), history)
+        wrong += () if id(act) in late else _forbidden(plan, act, first.get(plan.id), history)
     wrong += [f"{a.decision} is called done, but the cluster does not show it" for a in _undone(plans, answers, acts)]
     wrong += _made_up({plan.id: plan for plan in plans}, answers, acts, history.pauses)
     ids, counts = {plan.id for plan in plans}, Counter(answer.decision for answer in answers)
-    wrong += [f"decision {i} has {n} outcomes" for i, n in counts.items() if n > 1]
+    repeated = Counter(a.decision for a in answers if any(0 <= a.at - wake <= WOKEN_WITHIN for wake in history.wakes))
+    wrong += [f"decision {i} has {n} outcomes" for i, n in counts.items() if n > 1 + bool(repeated[i])]
     wrong += [f"outcome of unknown decision {i}" for i in counts if i not in ids]
     wrong += [f"decision {i} has no outcome" for i in ids if i not in counts]
     results = Counter(answer.result for answer in answers)
@@ -128,7 +143,9 @@ def judge(
     return figures, wrong
 
 
-def _match(plans: Sequence[Plan], answers: Mapping[str, Answer], acts: Iterable[Act]) -> tuple[list[tuple[Plan, Act]], list[str]]:
+def _match(
+    plans: Sequence[Plan], answers: Mapping[str, Answer], acts: Iterable[Act], late: Collection[int]
+) -> tuple[list[tuple[Plan, Act]], list[str]]:
     """The plan of each act: one that was open then, and that no other act has taken.
 
     A pod may have a plan that expired while no consumer was at work, called done because a later plan for it was carried out. So
@@ -145,7 +162,7 @@ def _match(plans: Sequence[Plan], answers: Mapping[str, Answer], acts: Iterable[
             taken = min(still_open, key=lambda p: (_is_late(act, p), not _is_done(answers.get(p.id)), p.at))
             waiting.remove(taken)
             matched.append((taken, act))
-        else:
+        elif id(act) not in late:
             wrong.append(f"{act} was done, but no plan for it was open, or twice")
     return matched, wrong
 

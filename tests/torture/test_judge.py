@@ -65,6 +65,18 @@ def test_a_reason_that_the_cluster_bears_out_is_fine() -> None:
     wrong([PLAN, other[0]], [other[2], answer("p1", Result.REFUSED, "it moved: the pod is gone", 102.0)], [other[1]])
 
 
+def test_one_request_of_each_kind_may_go_out_when_a_consumer_wakes_up() -> None:
+    expired = answer("p1", Result.EXPIRED, "void since then", 150.0)
+    late = replace(ACT, at=160.5, event_time=LATE)
+    wrong([PLAN], [expired], [late], says="no plan for it was open")
+    woken = ConsumerHistory(wakes=[160.0])
+    wrong([PLAN], [expired], [late], woken)
+    wrong([PLAN], [expired], [late, replace(late, at=160.7)], woken, says="no plan for it was open")
+    wrong([PLAN], [expired], [replace(late, at=163.0)], woken, says="no plan for it was open")
+    wrong([PLAN], [expired, replace(expired, at=160.4)], [], woken)
+    wrong([PLAN], [expired, replace(expired, at=163.0)], [], woken, says="has 2 outcomes")
+
+
 def test_limits_are_compared_as_well() -> None:
     limited = as_asked({"main": Amounts(Cores(0.1), Bytes(1 << 20))}, {"main": Amounts(Cores(1.0))})
     _, found = judge([PLAN], [DONE], [replace(ACT, asked=limited)], ConsumerHistory())

@@ -35,6 +35,8 @@ class TortureConsumers:
         self.process.send(signal.SIGSTOP)
 
     def thaw(self) -> None:
+        for cluster in self.clusters:
+            cluster.history.wakes.append(time.time())
         self.process.send(signal.SIGCONT)
 
     def kill(self) -> None:
