@@ -99,7 +99,7 @@ class ConsumerHistory:
     """When it went on after it had been frozen: what it was sending then goes out late, one request of each kind."""
 
     def sent_late(self, acts: Sequence[Act]) -> set[int]:
-        """Of these acts those (by `id`) that were being sent when the consumer was frozen: the first of each kind after it woke."""
+        """Of these acts those (by `id`) that were being sent when it was frozen: the first of each kind after it woke."""
         first: dict[tuple[float, Action], Act] = {}
         for act in sorted(acts, key=lambda act: act.at):
             for wake in self.wakes:
