@@ -160,12 +160,9 @@ class ForecasterState:
 
     def _share(self, key: str) -> None:
         """Let an object have its part of what its namespace may have."""
-        ehpa, prediction = self.ehpas.get(key), self.predictions.get(key)
-        if ehpa is not None:
-            event, scales = ehpa.event, "" if ehpa.event.unsupported else ehpa.event.target
-            self.shares.put(key, SharingObject(event.rank, len(event.metrics), scales, len(event.crons)))
-        elif prediction is not None:
-            self.shares.put(key, SharingObject(prediction.event.rank, len(prediction.event.metrics)))
+        known = self.ehpas.get(key) or self.predictions.get(key)
+        if known is not None:
+            self.shares.put(key, SharingObject.of(known.event))
         else:
             self.shares.remove(key)
 

@@ -8,6 +8,8 @@ from the objects and is no state.
 from dataclasses import dataclass
 
 from schemas.bounds import MOST_CRONS, MOST_FORECASTS
+from schemas.policies.ehpa import EhpaChanged
+from schemas.policies.time_series_prediction import TimeSeriesPredictionChanged
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +20,13 @@ class SharingObject:
     metrics: int
     scales: str = ""
     crons: int = 0
+
+    @classmethod
+    def of(cls, event: EhpaChanged | TimeSeriesPredictionChanged) -> "SharingObject":
+        """What counts of an EHPA or a TimeSeriesPrediction, which has no crons and scales nothing."""
+        if isinstance(event, TimeSeriesPredictionChanged):
+            return cls(event.rank, len(event.metrics))
+        return cls(event.rank, len(event.metrics), "" if event.unsupported else event.target, len(event.crons))
 
 
 class NamespaceShares:

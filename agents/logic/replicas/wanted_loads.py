@@ -33,7 +33,7 @@ class WantedLoads:
                 self._forget(event.key)
                 self._objects[event.key] = event
                 self._wanted[event.key] = self._wishes(event)
-                self._share(event).put(event.key, _sharing(event))
+                self._share(event).put(event.key, SharingObject.of(event))
             case EhpaRemoved() | TimeSeriesPredictionRemoved():
                 self._forget(event.key)
             case _:
@@ -62,8 +62,3 @@ class WantedLoads:
 
     def _share(self, event: EhpaChanged | TimeSeriesPredictionChanged) -> NamespaceShares:
         return self._shares.setdefault(self._partition_of(event.target or event.key), NamespaceShares())
-
-
-def _sharing(event: EhpaChanged | TimeSeriesPredictionChanged) -> SharingObject:
-    scales = event.target if isinstance(event, EhpaChanged) and not event.unsupported else ""
-    return SharingObject(event.rank, len(event.metrics), scales)

@@ -8,8 +8,11 @@ from hypothesis import strategies as st
 
 from agents.logic.replicas import namespace_shares
 from agents.logic.replicas.namespace_shares import NamespaceShares, SharingObject
+from agents.logic.replicas.wanted_loads import WantedLoads
 from schemas.policies.ehpa import EhpaRemoved
 from schemas.policies.scaling import CronTrigger
+from streams.topics import Topics
+from tests.support import load_scene
 from tests.support.replica_scene import MONDAY, ForecasterScene, ehpa, forecasts, refusals, resumed
 
 MOST = 5
@@ -83,3 +86,12 @@ def test_a_younger_object_beyond_the_crons_of_its_namespace_is_not_planned_for_a
     [refused] = [each for each in refusals(scene.run(MONDAY, 30, *reversed(many))) if each.guard == "crons"]
     assert refused.ehpa == many[2].key, "each has two of five"
     assert refused.reason == "older objects of namespace 'shop' have 1,000 crons; more are not looked at"
+
+
+def test_the_source_of_loads_asks_for_nothing_that_the_forecaster_refuses_for_its_crons() -> None:
+    daily = (CronTrigger("day", "0 8 * * *", "0 18 * * *", 3), CronTrigger("night", "0 20 * * *", "0 6 * * *", 2))
+    wanted = WantedLoads("prod", Topics(partitions=1).partition_of, 50)
+    for n in range(3):
+        made = load_scene.ehpa(f"e{n}", query=f"load_{n}", created=MONDAY + timedelta(seconds=n), crons=daily)
+        wanted.apply(made)
+    assert [each.query for each in wanted.series()] == ["load_0", "load_1"], "each has two of five"
