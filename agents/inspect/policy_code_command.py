@@ -52,7 +52,7 @@ def lint(text: str, limits: PolicyLimits) -> int:
     source = policy_sources.read(text)
     faults = [f"{source.where}:{fault.line}: {fault.sentence}" for fault in source.faults()]
     if not faults:
-        faults = [*_ran(text, limits), *_type_faults(source)]
+        faults = [*_ran(source, text, limits), *_type_faults(source)]
     for fault in faults:
         data(fault)
     note(f"{len(faults)} found in {source.where}" if faults else f"{source.reference} is a policy")
@@ -75,9 +75,8 @@ def test(settings: Settings, text: str, limits: PolicyLimits) -> int:
     return _FOUND if unlike else 0
 
 
-def _ran(text: str, limits: PolicyLimits) -> list[str]:
+def _ran(source: PolicySource, text: str, limits: PolicyLimits) -> list[str]:
     """What goes wrong when the policy runs; only what it may use is there, and it is held to limits."""
-    source = policy_sources.read(text)
     try:
         trial = policy_process.run(source.name, limits, policy_trial.tried, text)
     except BadInput as error:

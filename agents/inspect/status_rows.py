@@ -107,21 +107,22 @@ def stages(context: LogContext, listed: Sequence[Stage], worker: str, now: datet
             continue
         decided = _decided(log, wire, now, mode)
         turns = [_turn(log, changelog_topic(worker, stage.name), partition) for partition in range(topics.partitions)]
-        if None in turns:
+        reached = [turn for turn in turns if turn is not None]
+        if len(reached) < len(turns):
             where = ", ".join(str(n) for n, turn in enumerate(turns) if turn is None)
-            which = "has" if len(turns) == turns.count(None) else f"has in partition {where}"
+            which = "has" if not reached else f"has in partition {where}"
             says = f"no worker of group '{worker}' {which} left a checkpoint; {decided}"
             yield StatusRow("stage", stage.name, "not seen", says, warns=True)
             continue
-        ahead = max(turn for turn in turns if turn is not None) - to_ms(now)
-        behind = to_ms(now) - min(turn for turn in turns if turn is not None)
+        ahead = max(reached) - to_ms(now)
+        behind = to_ms(now) - min(reached)
         if ahead > _AHEAD_MS:
             says = f"{length(ahead / 1000)} ahead of the clock, and takes no turn before that is over: was a clock's time wrong?"
             yield StatusRow("stage", stage.name, "waiting", f"{says}; {decided}", warns=True)
         elif behind <= _BEHIND_MS:
             yield StatusRow("stage", stage.name, "at work", decided)
         else:
-            partition = turns.index(min(turn for turn in turns if turn is not None))
+            partition = reached.index(min(reached))
             late = _without_tick(context, stage, partition, to_ms(now) - _BEHIND_MS)
             waits = f"waits for ticks in {', '.join(late)}" if late else "is the worker running?"
             says = f"{length(behind / 1000)} behind in partition {partition}: {waits}; {decided}"

@@ -43,6 +43,7 @@ _TOLD: Mapping[str, str] = {
     **dict.fromkeys(("os", "sys", "platform", "getpass", "locale", "resource"), _ENVIRONMENT),
     **dict.fromkeys(("ctypes", "gc", "inspect", "importlib", "builtins", "types", "weakref", "atexit", "code"), _INNARDS),
 }
+_TAKES_ALL = "'except' without a class, or of BaseException, also takes what would end the policy"
 _BUILTINS: Mapping[str, str] = {
     "open": _FILES,
     **dict.fromkeys(("input", "print"), "the terminal"),
@@ -211,7 +212,7 @@ def _refused(node: ast.AST) -> Iterator[str]:
         case ast.AsyncFunctionDef() | ast.Await() | ast.AsyncFor() | ast.AsyncWith():
             yield f"'async' waits, and reaches {_PROCESSES}"
         case ast.Try() | ast.TryStar():
-            yield from (_handler(handler) for handler in node.handlers if _takes_all(handler))
+            yield from (_TAKES_ALL for handler in node.handlers if _takes_all(handler))
 
 
 def import_faults(name: str) -> Iterator[str]:
@@ -233,8 +234,3 @@ def _from(module: str, names: list[str]) -> Iterator[str]:
 
 def _takes_all(handler: ast.ExceptHandler) -> bool:
     return handler.type is None or (isinstance(handler.type, ast.Name) and handler.type.id == "BaseException")
-
-
-def _handler(handler: ast.ExceptHandler) -> str:
-    del handler
-    return "'except' without a class, or of BaseException, also takes what would end the policy"
