@@ -49,7 +49,9 @@ class TraceFacts:
         self._pods = _pods(trace, cluster, life)
         self._pod_of = {who: pod for pod in self._pods for who in pod.who}
         self._ends = sorted(self._pods, key=lambda pod: (pod.last, pod.name.uid), reverse=True)
-        self._amounts = np.full((len(trace.names), len(REQUESTS)), -1.0)
+        self._requests = [(column, name) for column, name in enumerate(REQUESTS) if trace.has(name)]
+        self._amounts = np.full((len(trace.names), len(REQUESTS)), np.nan)
+        self._there = np.zeros(len(trace.names), np.bool_)
         self._restarts = np.zeros(len(trace.names), dtype=np.int64)
 
     def at(self, second: float) -> datetime:
@@ -59,13 +61,17 @@ class TraceFacts:
     def about_pods(self, scrape: TraceScrape) -> Iterator[PodDeleted | PodChanged | ContainerOOMKilled]:
         """What happened to pods up to this scrape: first those that are gone, then new and changed ones, then OOM kills."""
         yield from self.gone(scrape.at)
-        amounts = np.column_stack([scrape.numbers[name] for name in REQUESTS])
-        changed = ~((amounts == self._amounts[scrape.who]) | (np.isnan(amounts) & np.isnan(self._amounts[scrape.who]))).all(
-            axis=1
-        )
+        who = scrape.who
+        changed = ~self._there[who]
+        for column, name in self._requests:
+            now, before = scrape.numbers[name], self._amounts[who, column]
+            other = now != before
+            if other.any():
+                changed |= other & ~(np.isnan(now) & np.isnan(before))
+                self._amounts[who, column] = now
         if changed.any():
-            self._amounts[scrape.who] = amounts
-            pods = {id(pod): pod for pod in (self._pod_of[int(i)] for i in scrape.who[changed])}
+            self._there[who] = True
+            pods = {id(pod): pod for pod in (self._pod_of[i] for i in who[changed].tolist())}
             yield from (self._seen(pod, self.at(scrape.at)) for pod in pods.values())
         if self._trace.has("oom_kills"):
             yield from self._killed(scrape)
@@ -78,7 +84,7 @@ class TraceFacts:
 
     def _seen(self, pod: TracePod, at: datetime) -> PodChanged:
         pod.created = pod.created or at
-        there = [i for i in pod.who if (self._amounts[i] != -1.0).any()]
+        there = [i for i in pod.who if self._there[i]]
         containers = tuple(
             ContainerSeen(
                 self._trace.names[i].container, *_amounts(self._amounts[i]), restarts=int(self._restarts[i]), ready=True

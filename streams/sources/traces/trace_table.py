@@ -1,4 +1,6 @@
-"""A usage trace of any size as a table in time order: DuckDB sorts it once into a file of its own and returns it in chunks.
+"""A usage trace of any size as a table in time order, in chunks.
+
+A Parquet file whose scrapes follow one another is read as it stands; DuckDB sorts any other once into a file of its own.
 
 Rows are gathered into scrapes: the scrape at T holds what each container used in (T - step, T], where step is the interval that
 most containers of the trace have. A container with two rows in one such window gives two scrapes of the same time; the earlier
@@ -6,6 +8,7 @@ row comes first and has an age, because a reader takes no second sample of one m
 """
 
 import math
+import operator
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +28,8 @@ UNIX_S = 500_000_000
 """Seconds below this count from the trace's own start, seconds above it from 1970."""
 
 _NUMBERS = ("cores", "memory", "cores_max", "memory_max", *REQUESTS, "oom_kills")
+_MOST_IN_GROUP = 2_000_000
+"""Rows of a Parquet row group beyond which a file is not read as it stands: each chunk reads the groups that it touches whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +47,8 @@ class TraceContainer:
 @dataclass(frozen=True, slots=True)
 class TraceScrape:
     """The rows of one scrape. `who` (rows,) are rising indexes into the trace's names; missing numbers are NaN.
+
+    `numbers` has those columns alone that the trace has.
 
     `ages` (rows,) are seconds before `at` of the rows that another one of their container follows, and 0 of all others; None when
     no row has an age.
@@ -98,14 +105,22 @@ class Trace:
         if reader is None:
             raise BadInput(f"'{self.path}' is no trace: a name in .parquet, .csv, .tsv or .csv.gz is expected")
         file = str(self.path).replace("'", "''")
-        self._db.execute(f"create view file as select * from {reader}('{file}')")  # noqa: S608  # quoted above
+        self._in_groups = reader == "read_parquet" and self._most_in_group(file) <= _MOST_IN_GROUP
+        options = ", file_row_number = true" if self._in_groups else ""
+        self._db.execute(f"create view file as select * from {reader}('{file}'{options})")  # noqa: S608  # quoted above
         present = [str(row[0]) for row in self._db.execute("describe file").fetchall()]
         return trace_columns.find_columns(present, str(self.path))
 
+    def _most_in_group(self, file: str) -> int:
+        found = self._db.execute(f"select max(row_group_num_rows) from parquet_metadata('{file}')").fetchone()  # noqa: S608  # quoted
+        return int(found[0] or 0) if found else 0
+
     def _load(self, step: float | None) -> None:
         texts = ", ".join(f"{self._text(what)} as {what}" for what in TEXTS)
-        numbers = ", ".join(f"{self._number(what)} as {what}" for what in _NUMBERS)
-        self._db.execute(f"create view clean as select {texts}, {self._time()} as t, {numbers} from file")  # noqa: S608  # our own words
+        self._numbers = [what for what in _NUMBERS if self.has(what)]
+        numbers = ", ".join(f"{self._number(what)} as {what}" for what in self._numbers)
+        row = ", file_row_number as place" if self._in_groups else ""
+        self._db.execute(f"create view clean as select {texts}, {self._time()} as t, {numbers}{row} from file")  # noqa: S608  # our own words
         self._db.execute(
             "create table names as select row_number() over (order by namespace, workload, pod, container) - 1 as who, * from "
             "(select container, workload, pod, namespace, min(t) as first, max(t) as last from clean "
@@ -116,7 +131,9 @@ class Trace:
             raise BadInput(f"the trace '{self.path}' has no rows with a container and a time")
         self.names = tuple(TraceContainer(*row) for row in rows)
         self.step = step or self._usual_step()
-        self._sort()
+        self._put_in_order()
+        self.rows = sum(count for _, count, *_ in self._counts)
+        self.first, self.last = self._counts[0][0], self._counts[-1][0]
 
     def _text(self, what: str) -> str:
         """SQL for a name. Without a pod column each container id is a pod of its own, with a container called `main`.
@@ -136,9 +153,7 @@ class Trace:
         return ", ".join([*own, "container" if "pod" in self._found else "pod"])
 
     def _number(self, what: str) -> str:
-        column = self._found.get(what)
-        if column is None:
-            return "cast('nan' as double)"
+        column = self._found[what]
         return f"coalesce(cast({column.quoted} as double) * {column.factor!r}, cast('nan' as double))"
 
     def _time(self) -> str:
@@ -162,16 +177,30 @@ class Trace:
         ).fetchone()
         return float(found[0]) if found and found[0] else 60.0
 
-    def _sort(self) -> None:
-        numbers = ", ".join(_NUMBERS)
-        scraped = f"ceil(t / {self.step!r}) * {self.step!r}"
-        self._db.execute(
-            f"create table sorted as select {scraped} as scraped, cast(who as integer) as who, t, {numbers} from clean "  # noqa: S608  # our own words
-            f"join names using ({self._name_key()}) order by {scraped}, who, t"
-        )
-        self._counts = self._db.execute("select scraped, count(*) from sorted group by scraped order by scraped").fetchall()
-        self.rows = sum(count for _, count in self._counts)
-        self.first, self.last = float(self._counts[0][0]), float(self._counts[-1][0])
+    def _put_in_order(self) -> None:
+        """Count the rows of each scrape, and sort them into a table of their own unless the file's scrapes stand in order."""
+        self._scraped = f"ceil(t / {self.step!r}) * {self.step!r}"
+        columns = f"{self._scraped} as scraped, cast(who as integer) as who, t, {', '.join(self._numbers)}"
+        joined = f"clean join names using ({self._name_key()})"
+        if self._in_groups and self._stands_in_order(joined):
+            self._rows = f"select {columns} from {joined} where t is not null and place between ? and ?"  # noqa: S608  # our own words
+            return
+        self._db.execute(f"create table sorted as select {columns} from {joined} order by scraped, who, t")  # noqa: S608  # our own words
+        self._rows = "select * from sorted where scraped between ? and ? order by scraped, who, t"
+        counts = self._db.execute("select scraped, count(*) from sorted group by scraped order by scraped").fetchall()
+        self._counts = [(float(at), count, float(at), float(at)) for at, count in counts]
+
+    def _stands_in_order(self, joined: str) -> bool:
+        """Whether the file's rows of each scrape stand before those of the next."""
+        counts = self._db.execute(
+            f"select {self._scraped} as scraped, count(*), min(place), max(place) from {joined} "  # noqa: S608  # our own words
+            "where t is not null group by scraped order by scraped"
+        ).fetchall()
+        begins, ends = [begin for *_, begin, _ in counts], [end for *_, end in counts]
+        if not math.isfinite(counts[-1][0]) or any(map(operator.ge, ends, begins[1:])):
+            return False
+        self._counts = counts
+        return True
 
     @property
     def is_unix(self) -> bool:
@@ -185,31 +214,52 @@ class Trace:
     def scrapes(self) -> Iterator[TraceScrape]:
         """All rows in order of time, with about CHUNK rows in memory at a time."""
         for low, high in self._ranges():
-            chunk = self._db.execute(
-                "select * from sorted where scraped between ? and ? order by scraped, who, t", [low, high]
-            ).fetchnumpy()
-            yield from _split(chunk)
+            chunk = self._db.execute(self._rows, [low, high]).fetchnumpy()
+            yield from _split({name: np.asarray(column) for name, column in _in_order(chunk).items()})
 
     def _ranges(self) -> Iterator[tuple[float, float]]:
-        low, size = self._counts[0][0], 0
-        for i, (at, count) in enumerate(self._counts):
+        """Bounds of the rows of whole scrapes: places in the file, or times where it was sorted."""
+        low, size = None, 0
+        for i, (_, count, begin, end) in enumerate(self._counts):
+            low = begin if low is None else low
             size += count
             if size >= CHUNK or i == len(self._counts) - 1:
-                yield low, at
-                low, size = self._counts[min(i + 1, len(self._counts) - 1)][0], 0
+                yield low, end
+                low, size = None, 0
+
+
+def _in_order(chunk: dict[str, Any]) -> dict[str, Any]:
+    """Rows by scrape, container and time."""
+    at, who, t = chunk["scraped"], chunk["who"], chunk["t"]
+    same = at[1:] == at[:-1]
+    if ((at[1:] > at[:-1]) | (same & ((who[1:] > who[:-1]) | ((who[1:] == who[:-1]) & (t[1:] >= t[:-1]))))).all():
+        return chunk
+    order = np.lexsort((t, who, at))
+    return {name: column[order] for name, column in chunk.items()}
 
 
 def _split(chunk: dict[str, Any]) -> Iterator[TraceScrape]:
-    """Cut a chunk, which is sorted, at each change of time. A container's second row at one time goes into a second scrape."""
+    """Cut a chunk, which is in order, at each change of time. A container's second row at one time goes into a second scrape."""
     at, who = chunk["scraped"], chunk["who"]
-    edges = np.flatnonzero(np.diff(at)) + 1
-    for rows in np.split(np.arange(len(at)), edges):
-        left = rows
-        while len(left):
-            fresh = who[left][1:] != who[left][:-1]
-            first, last = np.concatenate(([True], fresh)), np.concatenate((fresh, [True]))
-            now = left[first]
-            followed = ~last[first]
-            ages = np.where(followed, at[now] - chunk["t"][now], 0.0) if followed.any() else None
-            yield TraceScrape(float(at[now[0]]), who[now], {name: chunk[name][now] for name in _NUMBERS}, ages)
-            left = left[~first]
+    numbers = {name: column for name, column in chunk.items() if name in _NUMBERS}
+    edges = (np.flatnonzero(at[1:] != at[:-1]) + 1).tolist()
+    fresh = who[1:] != who[:-1]
+    for begin, end in zip([0, *edges], [*edges, len(at)], strict=True):
+        if fresh[begin : end - 1].all():
+            rows = slice(begin, end)
+            yield TraceScrape(float(at[begin]), who[rows], {name: column[rows] for name, column in numbers.items()})
+        else:
+            yield from _one_row_each(chunk, numbers, np.arange(begin, end))
+
+
+def _one_row_each(chunk: dict[str, Any], numbers: dict[str, Any], left: Any) -> Iterator[TraceScrape]:
+    """The rows of one time as scrapes in which no container stands twice."""
+    at, who = chunk["scraped"], chunk["who"]
+    while len(left):
+        fresh = who[left][1:] != who[left][:-1]
+        first, last = np.concatenate(([True], fresh)), np.concatenate((fresh, [True]))
+        now = left[first]
+        followed = ~last[first]
+        ages = np.where(followed, at[now] - chunk["t"][now], 0.0) if followed.any() else None
+        yield TraceScrape(float(at[now[0]]), who[now], {name: column[now] for name, column in numbers.items()}, ages)
+        left = left[~first]

@@ -385,6 +385,35 @@ def test_parquet_is_read_like_csv(tmp_path: Path) -> None:
     assert rows(play(target)[0]) == rows(play(source)[0])
 
 
+@pytest.mark.parametrize(("chunk", "in_group"), [(trace_table.CHUNK, 10**6), (7, 10**6), (7, 10)])
+def test_a_file_in_order_of_time_is_read_as_it_stands_and_gives_what_a_sorted_one_gives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk: int, in_group: int
+) -> None:
+    monkeypatch.setattr(trace_table, "CHUNK", chunk)
+    monkeypatch.setattr(trace_table, "_MOST_IN_GROUP", in_group)
+    paths = tmp_path / "in-order.parquet", tmp_path / "shuffled.parquet"
+    made = (  # in each minute some containers, in any order; some twice, some without memory or a name
+        "select m, r, 60 * (m + 1) - hash(r) % 59 as timestamp_s, if(r % 11 = 0, null, printf('c%d', hash(r) % 7)) as container_id, "
+        "r / 100.0 as cpu_cores, if(r % 5 = 0, null, r) as memory_bytes, 1 + m // 3 as cpu_request_cores "
+        "from range(9) as minutes(m), range(m * 10, m * 10 + 10) as rows(r)"
+    )
+    for path, order in zip(paths, ("m, hash(r * 3)", "hash(r * 5)"), strict=True):
+        duckdb.execute(f"copy (select * exclude (m, r) from ({made}) order by {order}) to '{path}'")
+    with Trace(paths[0], step=60.0) as one, Trace(paths[1], step=60.0) as two:
+        assert ("sorted" in one._rows) is (in_group == 10)
+        assert "sorted" in two._rows
+        assert (one.rows, one.first, one.last, one.names) == (two.rows, two.first, two.last, two.names)
+        found, expected = list(one.scrapes()), list(two.scrapes())
+    assert len(found) == len(expected) > 9
+    for a, b in zip(found, expected, strict=True):
+        assert a.at == b.at
+        np.testing.assert_array_equal(a.who, b.who)
+        np.testing.assert_array_equal(np.zeros(0) if a.ages is None else a.ages, np.zeros(0) if b.ages is None else b.ages)
+        assert a.numbers.keys() == b.numbers.keys() == {"cores", "memory", "cpu_request"}
+        for name in a.numbers:
+            np.testing.assert_array_equal(a.numbers[name], b.numbers[name])
+
+
 def test_a_trace_must_be_played_once_at_least() -> None:
     with pytest.raises(BadInput, match="played 0 times"):
         Playback(loops=0)
