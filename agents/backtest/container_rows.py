@@ -38,13 +38,11 @@ class ContainerRows:
 
     `columns` (rows,): `own_cpu`, `own_memory` and `own_limit` as recorded; `cpu` and `memory` that the recommendation has put in
     force; `reached`, the memory at which a recorded kill came that would not have come; flags (0 or 1) `own_over`, `over` and
-    `alive`; `restarts`; `changes`, how often a recommendation changed it while it ran. `advice` (rows, 6) is what is recommended
-    now. `pod` (rows,) numbers pods; `started` and `killed` (pods,) are when a pod began and when a container of it was last
-    killed.
+    `alive`; `restarts`; `changes`, how often a recommendation changed it while it ran. `pod` (rows,) numbers pods; `started` and
+    `killed` (pods,) are when a pod began and when a container of it was last killed.
     """
 
     columns: dict[str, Floats] = field(default_factory=lambda: {name: np.full(_FIRST_ROWS, np.nan) for name in _NUMBERS})
-    advice: Floats = field(default_factory=lambda: np.full((_FIRST_ROWS, len(AMOUNTS)), np.nan))
     pod: Rows = field(default_factory=lambda: np.zeros(_FIRST_ROWS, np.int64))
     started: Floats = field(default_factory=lambda: np.full(_FIRST_ROWS, np.nan))
     killed: Floats = field(default_factory=lambda: np.full(_FIRST_ROWS, np.nan))
@@ -54,11 +52,14 @@ class ContainerRows:
     _rows_of: list[list[int]] = field(default_factory=list)
     """Rows of each pod."""
     _names: list[PodName] = field(default_factory=list)
-    _alive: dict[tuple[str, ...], set[int]] = field(default_factory=dict)
-    """Rows of running containers by workload and container name."""
-    _advised: dict[tuple[str, ...], Advice] = field(default_factory=dict)
+    _subjects: dict[tuple[str, ...], int] = field(default_factory=dict)
+    """Numbers of workload and container name together, of which one thing is recommended."""
+    _subject: Rows = field(default_factory=lambda: np.zeros(_FIRST_ROWS, np.int64))
+    """(rows,)"""
+    _advice: Floats = field(default_factory=lambda: np.full((_FIRST_ROWS, len(AMOUNTS)), np.nan))
+    """(subjects, 6) What is recommended now."""
+    _living: Rows | None = None
     _known: dict[int, tuple[MetricsScraped, Rows]] = field(default_factory=dict)
-    _news: tuple[list[int], list[Advice]] = field(default_factory=lambda: ([], []))
 
     def __len__(self) -> int:
         """How many containers there are."""
@@ -106,39 +107,42 @@ class ContainerRows:
         pod = self._pods.get((event.workload.key, event.pod.name))
         for row in () if pod is None else self._rows_of[pod]:
             self.columns["alive"][row] = 0.0
-            workload, _, container = self._keys[row]
-            self._alive[workload, container].discard(row)
+            self._living = None
 
     def admit(self, pod: int, at: float) -> None:
         """A pod begins anew, with what is recommended for its containers now."""
-        self._settle()
         rows = self._rows_of[pod]
-        self.columns["cpu"][rows] = self.advice[rows, _TARGET_CPU]
-        self.columns["memory"][rows] = self.advice[rows, _TARGET_MEMORY]
+        advice = self.advice(rows)
+        self.columns["cpu"][rows], self.columns["memory"][rows] = advice[:, _TARGET_CPU], advice[:, _TARGET_MEMORY]
         self.columns["over"][rows] = 0.0
         self.columns["reached"][rows] = np.nan
         self.started[pod], self.killed[pod] = at, np.nan
 
-    def advise(self, containers: Sequence[tuple[str, ...]], advice: Sequence[Advice]) -> None:
+    def advise(self, containers: Sequence[tuple[str, ...]], advice: Sequence[Advice] | Floats) -> None:
         """From the next update on, for every container of these workloads and names that runs or is yet to come."""
-        self._advised.update(zip(containers, advice, strict=True))
-        news, each = self._news
-        for container, amounts in zip(containers, advice, strict=True):
-            rows = self._alive.get(container, ())
-            news.extend(rows)
-            each.extend([amounts] * len(rows))
+        if len(containers):
+            subjects = [self._number(container) for container in containers]
+            self._advice[subjects] = advice
 
-    def _settle(self) -> None:
-        """Put what was recommended lately into the array, all at once."""
-        rows, advice = self._news
-        if rows:
-            self.advice[rows] = advice
-            self._news = [], []
+    def advice(self, rows: Rows | Sequence[int]) -> Floats:
+        """(rows, 6) What is recommended now for these rows."""
+        found: Floats = self._advice[self._subject[rows]]
+        return found
+
+    def _number(self, subject: tuple[str, ...]) -> int:
+        """The number of a workload and container name; a new one when new."""
+        number = self._subjects.get(subject)
+        if number is None:
+            number = self._subjects[subject] = len(self._subjects)
+            if number == len(self._advice):
+                self._advice = _doubled(self._advice)
+        return number
 
     def living(self) -> Rows:
         """The rows of running containers."""
-        self._settle()
-        return np.flatnonzero(self.columns["alive"][: len(self._keys)] == 1.0)
+        if self._living is None:
+            self._living = np.flatnonzero(self.columns["alive"][: len(self._keys)] == 1.0)
+        return self._living
 
     def of_scrape(self, event: MetricsScraped) -> Rows:
         """The rows of a scrape. Equal name columns are the same objects, so a scrape of known names costs one look-up."""
@@ -165,8 +169,7 @@ class ContainerRows:
             self._place(row, key, began)
         if self.columns["alive"][row] != 1.0:
             self.columns["alive"][row] = 1.0
-            self._alive.setdefault((key[0], key[2]), set()).add(row)
-            self.advice[row] = self._advised.get((key[0], key[2]), np.nan)
+            self._living = None
         return row
 
     def _place(self, row: int, key: Key, began: float) -> None:
@@ -180,9 +183,9 @@ class ContainerRows:
             self.started[pod] = began
         self._rows_of[pod].append(row)
         self.pod[row] = pod
-        advice = self._advised.get((workload, container))
-        if advice is not None:
-            self.columns["cpu"][row], self.columns["memory"][row] = advice[_TARGET_CPU], advice[_TARGET_MEMORY]
+        self._subject[row] = subject = self._number((workload, container))
+        advice = self._advice[subject]
+        self.columns["cpu"][row], self.columns["memory"][row] = advice[_TARGET_CPU], advice[_TARGET_MEMORY]
         for name in ("own_over", "over", "restarts", "alive", "changes"):
             self.columns[name][row] = 0.0
 
@@ -190,7 +193,7 @@ class ContainerRows:
         size = len(self.pod)
         if len(self._keys) > size:
             self.columns = {name: _doubled(column) for name, column in self.columns.items()}
-            self.advice, self.pod = _doubled(self.advice), np.concatenate([self.pod, np.zeros_like(self.pod)])
+            self.pod, self._subject = (np.concatenate([column, np.zeros_like(column)]) for column in (self.pod, self._subject))
             self.started, self.killed = _doubled(self.started), _doubled(self.killed)
 
 

@@ -30,26 +30,31 @@ class SimulatedUpdates:
         if taken is not None and number // interval == taken // interval:
             return 0
         rows = self._containers.living()
-        rows = rows[~np.isnan(self._containers.advice[rows]).all(axis=1)]
+        advice = self._containers.advice(rows)
+        advised = ~np.isnan(advice).all(axis=1)
+        if not advised.all():
+            rows, advice = rows[advised], advice[advised]
         if not len(rows):
             return 0
-        changed = np.flatnonzero(self._due(rows, number / 1000))
+        changed = np.flatnonzero(self._due(rows, advice, number / 1000))
+        if not len(changed):
+            return 0
         for pod in changed.tolist():
             self._containers.admit(pod, number / 1000)
-        hit = rows[np.isin(self._containers.pod[rows], changed)] if len(changed) else rows[:0]
+        hit = rows[np.isin(self._containers.pod[rows], changed)]
         self._containers["changes"][hit] += 1.0
         return len(hit)
 
-    def _due(self, rows: Rows, now: float) -> Flags:
+    def _due(self, rows: Rows, advice: Floats, now: float) -> Flags:
         """(pods,) Whether each pod is to be changed."""
-        outside, share = self._difference(rows)
+        outside, share = self._difference(rows, advice)
         started, killed = self._containers.started[: len(share)], self._containers.killed[: len(share)]
         old = (now - started >= self._settings.lifetime) & (share >= self._settings.threshold)
         quick = (killed - started < self._settings.quick_oom) & (now - killed < self._settings.quick_oom)
         due: Flags = np.where(share == 0.0, outside & ~quick, outside | quick | old)
         return due
 
-    def _difference(self, rows: Rows) -> tuple[Flags, Floats]:
+    def _difference(self, rows: Rows, advice: Floats) -> tuple[Flags, Floats]:
         """(pods,) Whether a request is outside its bounds or missing; the sum over resources of |request - target| / request.
 
         Requests and targets are summed over the pod's containers first (pkg/updater/priority, GetUpdatePriority).
@@ -58,7 +63,7 @@ class SimulatedUpdates:
         pods, pod = containers.pods, containers.pod[rows]
         outside, share = np.zeros(pods, bool), np.zeros(pods)
         for i, resource in enumerate(_RESOURCES):
-            lower, target, upper = containers.advice[rows, 3 * i : 3 * i + 3].T
+            lower, target, upper = advice[:, 3 * i : 3 * i + 3].T
             request = self.requests(rows, resource)
             wanted, missing = ~np.isnan(target), np.isnan(request)
             off = wanted & (missing | (request < lower) | (request > upper))

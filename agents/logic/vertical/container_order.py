@@ -40,7 +40,11 @@ class MemberOrder:
 
         Returns the first member of each, all their members, and for each of these the place of its workload among them.
         """
-        ranks = np.unique(self.rank[members])
+        wanted = np.zeros(len(self.begins) - 1, np.bool_)
+        wanted[self.rank[members]] = True
+        ranks = np.flatnonzero(wanted)
+        if len(ranks) == len(self.members):  # a container each: all of them
+            return self.members, self.members, ranks
         begins, counts = self.begins[ranks], self.begins[ranks + 1] - self.begins[ranks]
         workload = np.repeat(np.arange(len(ranks)), counts)
         within = np.arange(len(workload)) - np.repeat(np.cumsum(counts) - counts, counts)

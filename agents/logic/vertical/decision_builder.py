@@ -11,7 +11,7 @@ from math import isnan
 
 import numpy as np
 
-from agents.engine.tables.row_table import Indices
+from agents.engine.tables.row_table import Floats, Indices
 from agents.engine.turn import Decided, Turn
 from agents.logic.governing_policies import PolicyRecord, body
 from agents.logic.usage.histograms import NEVER
@@ -182,10 +182,9 @@ class RecommendationBatch:
         fell_back = {"policy_fault": f"{fault}; the built-in estimator decided"} if fault else {}
         return {"decided_by": policy, **fell_back} if policy else {}
 
-    def amounts(self) -> list[list[float]]:
-        """Of each container what AMOUNTS names, in cores and bytes; NaN for none. No decision is built for it."""
-        amounts: list[list[float]] = (self.done.amounts[self.places] / _SCALES).tolist()
-        return amounts
+    def amounts(self) -> Floats:
+        """(containers, 6) What AMOUNTS names, in cores and bytes; NaN for none. No decision is built for it."""
+        return np.asarray(self.done.amounts[self.places] / _SCALES)
 
 
 class DeferredRecommendation:

@@ -72,11 +72,10 @@ def fleets(draw: st.DrawFn) -> str:
 
 def in_force(rows: ContainerRows) -> dict[str, np.ndarray]:
     """What each container has and is recommended now, and when its pod began."""
-    rows.living()
     columns = {name: column[: len(rows)].copy() for name, column in rows.columns.items()}
     return {
         **columns,
-        "advice": rows.advice[: len(rows)].copy(),
+        "advice": rows.advice(np.arange(len(rows))),
         "started": rows.started[: rows.pods].copy(),
         "killed": rows.killed[: rows.pods].copy(),
     }
