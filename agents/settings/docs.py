@@ -18,7 +18,7 @@ def describe() -> Iterator[tuple[str, object, str]]:
 
 def _describe(part: object, before: str) -> Iterator[tuple[str, object, str]]:
     if isinstance(part, BaseModel):
-        texts = {name: info.description or "" for name, info in type(part).model_fields.items()}
+        texts = _docstrings(type(part), list(type(part).model_fields))
     elif is_dataclass(part) and not isinstance(part, type):
         texts = _docstrings(type(part), [f.name for f in fields(part)])
     else:
@@ -32,13 +32,19 @@ def _describe(part: object, before: str) -> Iterator[tuple[str, object, str]]:
 
 
 def _docstrings(kind: type, names: Sequence[str]) -> dict[str, str]:
-    """The docstring under each attribute, as the source has it."""
-    (tree,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
+    """The docstring under each attribute, as the source of the class and of those that it inherits from has it."""
     texts = dict.fromkeys(names, "")
+    for owner in reversed(kind.__mro__):
+        if texts.keys() & owner.__dict__.get("__annotations__", {}).keys():
+            texts |= {name: text for name, text in _own_docstrings(owner) if name in texts}
+    return texts
+
+
+def _own_docstrings(kind: type) -> Iterator[tuple[str, str]]:
+    (tree,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
     if isinstance(tree, ast.ClassDef):
         for field, after in zip(tree.body, tree.body[1:], strict=False):
-            if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and field.target.id in texts:
+            if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
                 value = after.value if isinstance(after, ast.Expr) else None
                 text = value.value if isinstance(value, ast.Constant) else ""
-                texts[field.target.id] = str(text)
-    return texts
+                yield field.target.id, inspect.cleandoc(str(text))

@@ -6,4 +6,4 @@ from pydantic import BaseModel, ConfigDict
 class SettingsGroup(BaseModel):
     """One group of settings."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")

@@ -196,7 +196,6 @@ class Settings(BaseSettings):
         env_nested_delimiter="__",
         frozen=True,
         extra="forbid",
-        use_attribute_docstrings=True,
     )
 
     log: LogSettings = LogSettings()
