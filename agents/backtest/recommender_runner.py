@@ -55,7 +55,7 @@ class RecommenderRunner:
     def turn(self, number: int, events: Iterable[RoutedEvent]) -> ConcludedTurn:
         """Take the turn of this number in, with these events of a trace."""
         inputs: dict[str, list[Recorded]] = {}
-        dead = 0
+        dead, last, answers = 0, None, dict[_Check, bool]()
         for routed in events:
             event, topic = routed.event, routed.topic
             place = Place(self._wires[topic], 0, self._offsets[topic])
@@ -63,7 +63,9 @@ class RecommenderRunner:
             if event is None:
                 dead += sum(readers for _, readers in self._checks[topic])
                 continue
-            answers = {check: _accepts(check, event, number) for check, _ in self._checks[topic]}
+            if event is not last:  # one that goes to two topics is looked at once
+                last, answers = event, {}
+            answers.update((check, _accepts(check, event, number)) for check, _ in self._checks[topic] if check not in answers)
             dead += sum(readers for check, readers in self._checks[topic] if not answers[check])
             if topic in self._accept and answers[self._accept[topic]]:
                 inputs.setdefault(topic, []).append(Recorded(event, place))

@@ -35,7 +35,7 @@ def _docstrings(kind: type, names: Sequence[str]) -> dict[str, str]:
     """The docstring under each attribute, as the source of the class and of those that it inherits from has it."""
     texts = dict.fromkeys(names, "")
     for owner in reversed(kind.__mro__):
-        if texts.keys() & owner.__dict__.get("__annotations__", {}).keys():
+        if texts.keys() & inspect.get_annotations(owner).keys():
             texts |= {name: text for name, text in _own_docstrings(owner) if name in texts}
     return texts
 

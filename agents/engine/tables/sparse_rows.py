@@ -18,6 +18,9 @@ _SIZES = (8, 16, 24, 32, 48, 64, 96, 128)
 _BLOCK = 1024
 """Rows handled together in whole width."""
 
+_FEW = 64
+"""Rows of which Python finds sooner than numpy what room they have."""
+
 _MOST_UNUSED = 0.25
 """Share of the pool that may be spare before it is put together anew."""
 
@@ -61,8 +64,8 @@ class SparseRows:
     def alike(self, rows: Indices) -> Iterator[tuple[Indices, Indices, Indices]]:
         """Rows with room for equally many numbers: positions in `rows`, the first place of each, and cells (one line a row)."""
         room = self._room[rows]
-        for size in (room[room > 0] if len(room) == 1 else self._sizes).tolist():
-            positions = np.flatnonzero(room == size)
+        for size in sorted(set(room.tolist()) - {0}) if len(room) <= _FEW else self._sizes.tolist():
+            positions = (room == size).nonzero()[0]
             step = max(1, 65_536 // size)
             for start in range(0, len(positions), step):
                 part = positions[start : start + step]

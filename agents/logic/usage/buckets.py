@@ -86,10 +86,11 @@ def power(base: NDArray[np.float64], exponent: int) -> NDArray[np.float64]:
     while left:
         if left & 1:
             result, power_of_two = result * mantissa, power_of_two + scale
-        mantissa, scale = mantissa * mantissa, scale * 2
-        small = mantissa < 0.5  # noqa: PLR2004  # frexp keeps mantissas in [0.5, 1)
-        mantissa, scale = np.where(small, mantissa * 2, mantissa), scale - small
         left >>= 1
+        if left:
+            mantissa, scale = mantissa * mantissa, scale * 2
+            small = mantissa < 0.5  # noqa: PLR2004  # frexp keeps mantissas in [0.5, 1)
+            mantissa, scale = np.where(small, mantissa * 2, mantissa), scale - small
     if exponent < 0:
         result, power_of_two = 1.0 / result, -power_of_two
     return np.where(finite, np.ldexp(result, power_of_two), 0.0 if exponent < 0 else np.inf)

@@ -161,15 +161,15 @@ class Histograms:
         """
         found = [np.zeros(len(rows)) for _ in shares]
         low, high = self.low[rows].astype(np.int64), self.high[rows].astype(np.int64)
-        filled = np.flatnonzero(low <= high)
+        filled = (low <= high).nonzero()[0]
         for part in _alike(filled, (high - low)[filled]):
             first, last, total = low[part], high[part], self.total[rows[part]]
             block = self.weights.stretches(rows[part], first, last)
             sums = np.cumsum(block, axis=1, out=block)
+            highest = sums[:, -1]
             for place, share in zip(found, shares, strict=True):
-                threshold = (share[part] if isinstance(share, np.ndarray) else share) * total
+                threshold = np.minimum((share[part] if isinstance(share, np.ndarray) else share) * total, highest)
                 reached = first + (sums >= threshold[:, None]).argmax(axis=1)
-                reached[sums[:, -1] < threshold] = self.width
                 place[part] = self._ends[np.minimum(reached, last)]
         return found
 

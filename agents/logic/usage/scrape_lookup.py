@@ -16,6 +16,8 @@ Names = tuple[str, ...]
 _HELD = 4096
 """Scrapes remembered at most; more than the batches of one round of a partition."""
 
+_FEW = 64
+"""Rows of which Python finds sooner than numpy that none stands twice."""
 _FREED = 100_000
 """Row numbers given back that are remembered at most."""
 
@@ -101,6 +103,8 @@ def _chunks(rows: Indices) -> list[int]:
 
 def layers(rows: Indices) -> list[Indices]:
     """Positions in `rows`, cut so that no layer holds a row twice and each row's positions come in order."""
+    if len(rows) <= _FEW and len(set(rows.tolist())) == len(rows):
+        return [np.arange(len(rows))]
     order = np.argsort(rows, kind="stable")
     ranked = rows[order]
     starts = np.flatnonzero(np.r_[True, ranked[1:] != ranked[:-1]])

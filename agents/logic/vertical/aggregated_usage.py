@@ -12,6 +12,7 @@ from agents.engine.tables.row_table import Floats, Indices, RowTable
 from agents.logic.usage.buckets import cpu_buckets, memory_buckets
 from agents.logic.usage.container_usage import ContainerUsage, aggregate_columns
 from agents.logic.usage.histograms import NEVER, Histograms
+from agents.logic.vertical.container_index import MemberSelection
 
 _MANY = 16
 """More aggregates of one name are added up by themselves; fewer together with those of other names."""
@@ -33,14 +34,12 @@ class Evidence:
     """The weight of all memory peaks."""
 
 
-def gather(usage: ContainerUsage, single: Indices, parts: Callable[[int], Sequence[int]], shares: Floats) -> Evidence:
-    """The evidence for each name. `single`: the row of its only aggregate, or -1 and then `parts` gives the rows of all.
-
-    `shares` has six percentiles for each: of CPU, then of memory.
-    """
-    one, many = np.flatnonzero(single >= 0), np.flatnonzero(single < 0)
-    if not len(many):
+def gather(usage: ContainerUsage, these: MemberSelection, parts: Callable[[int], Sequence[int]]) -> Evidence:
+    """The evidence for each member. `parts` gives the rows of the aggregates of one that has several, by its place."""
+    single, shares = these.single, these.rules[:, :6]
+    if these.all_single:
         return read(usage, single, shares)
+    one, many = np.flatnonzero(single >= 0), np.flatnonzero(single < 0)
     found = [
         read(usage, single[one], shares[one]),
         read(*added(usage, [parts(place) for place in many.tolist()]), shares[many]),

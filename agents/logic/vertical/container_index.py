@@ -9,6 +9,7 @@ the interval by a stable hash, so that a turn looks at its share of them.
 import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +19,7 @@ from agents.logic.governing_policies import Policies, PolicyRecord
 from agents.logic.usage.container_usage import ContainerUsage
 from agents.logic.usage.pod_index import SEED, UNKNOWN, matches
 from agents.logic.vertical.container_order import MemberOrder
-from agents.logic.vertical.tuning import COLUMNS, PLACE, FoldingRules, RuleLines, folding, row
+from agents.logic.vertical.tuning import COLUMNS, LEAST, MOST, PLACE, FoldingRules, RuleLines, folding, row
 from agents.logic.vertical.vertical_settings import VerticalSettings
 
 _SILENT = PLACE["silent"]
@@ -31,12 +32,13 @@ the policy in force, 0 for none; the row of its only aggregate, -1 for another n
 where the numbers stand by which it is judged; a number that no other workload ever had here."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class MemberSelection:
     """Members that are judged together, in order of workload and container, with what follows from names and policies alone.
 
     The arrays have an element for each member of which something may be recommended. `workload` numbers the workloads that were
-    asked for, from 0 to `count`; `first` is some member of each. The rest is as ContainerIndex has it.
+    asked for, from 0 to `count`; `first` is some member of each. The rest is as ContainerIndex has it. Mostly the same members
+    are due turn after turn, so what follows from them is kept.
     """
 
     names: Sequence[RowKey]
@@ -51,6 +53,28 @@ class MemberSelection:
     def count(self) -> int:
         """How many workloads were asked for."""
         return len(self.first)
+
+    @cached_property
+    def controlled(self) -> NDArray[np.bool_]:
+        """(members, 2) Whether CPU and memory are recommended."""
+        return np.asarray(self.rules[:, PLACE["cpu"] : PLACE["memory"] + 1] > 0.0)
+
+    @cached_property
+    def bounds(self) -> tuple[Floats, Floats] | None:
+        """Least and most, (members, 6) each: millicores, then bytes; None where nothing is bounded."""
+        least, most = self.rules[:, LEAST], self.rules[:, MOST]
+        return None if np.isnan(least).all() and np.isnan(most).all() else (least, most)
+
+    @cached_property
+    def whole_cores(self) -> NDArray[np.bool_] | None:
+        """(members,) Which of them get CPU in whole cores; None for none."""
+        whole = self.rules[:, PLACE["integer_cpu"]] > 0.0
+        return np.asarray(whole) if whole.any() else None
+
+    @cached_property
+    def all_single(self) -> bool:
+        """Whether each member has one aggregate."""
+        return bool((self.single >= 0).all())
 
     def workload_names(self, numbers: Indices) -> list[str]:
         """The keys of these workloads."""
@@ -78,6 +102,8 @@ class ContainerIndex:
         self.version = 0
         """Rises whenever aggregates are put together anew, for those who keep what follows from it."""
         self._order: MemberOrder | None = None
+        self._selected: tuple[int, Indices, MemberSelection] | None = None
+        """The version and the members of the last selection, and what it gave."""
         self._workloads = 0
         """Workloads that ever had a number."""
 
@@ -131,9 +157,17 @@ class ContainerIndex:
 
     def select(self, due: Indices, more: Iterable[str] = ()) -> MemberSelection:
         """All members of the workloads of the members `due`, and of the workloads `more` that are known here."""
-        self._order = order = self._order or MemberOrder.of(self.names, self._of.values(), self.numbers["workload"])
         others = [self._of[workload][0] for workload in more if workload in self._of]
-        first, members, workload = order.whole_workloads(np.concatenate([due, np.array(others, np.int64)]))
+        if others:
+            due = np.concatenate([due, np.array(others, np.int64)])
+        last = self._selected
+        if last is None or last[0] != self.version or not np.array_equal(last[1], due):
+            self._selected = last = self.version, due, self._select(due)
+        return last[2]
+
+    def _select(self, due: Indices) -> MemberSelection:
+        self._order = order = self._order or MemberOrder.of(self.names, self._of.values(), self.numbers["workload"])
+        first, members, workload = order.whole_workloads(due)
         speaks = self._speak(members)
         if not speaks.all():
             members, workload = members[speaks], workload[speaks]

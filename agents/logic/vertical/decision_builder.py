@@ -149,7 +149,7 @@ class RecommendationBatch:
         self.builder, self.done, self.places = builder, done, places
         of = done.of
         numbers = of.workload[places]
-        begins = np.flatnonzero(np.diff(numbers, prepend=-1))
+        begins = np.append(0, (numbers[1:] != numbers[:-1]).nonzero()[0] + 1)
         self.begins: list[int] = [*begins.tolist(), len(places)]
         self.subjects = of.workload_names(numbers[begins])
         self.containers = [of.names[member] for member in of.members[places].tolist()]

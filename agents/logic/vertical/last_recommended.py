@@ -47,13 +47,13 @@ class Announced:
         """The amounts at these places of a recommendation are announced."""
         members = done.of.members[places]
         rows = self.members.numbers["announced"][members]
-        for new in np.flatnonzero(rows < 0).tolist():
+        for new in (rows < 0).nonzero()[0].tolist():
             member = int(members[new])
             rows[new] = self.members.numbers["announced"][member] = self.table.add(self.members.names[member])
         for column, name in enumerate(AMOUNTS):
             self.table[name][rows] = done.amounts[places, column]
         self.table["policy"][rows] = self.members.numbers["policy"][members]
-        self.table.touch_chunks(np.unique(rows // CHUNK).tolist())
+        self.table.touch_chunks(np.bincount(rows // CHUNK).nonzero()[0].tolist())
 
     def has(self, workload: str) -> bool:
         """Whether something is recommended by what was announced last."""

@@ -43,8 +43,11 @@ class Estimate:
 
 def clamp(amounts: Floats) -> Floats:
     """An amount is a whole number from 0 to 1e14; what is no number (0 times infinity) is 0, as the minimum follows anyway."""
-    with np.errstate(invalid="ignore"):
-        return np.where(amounts > AMOUNT_LIMIT, AMOUNT_LIMIT, np.where(amounts > 0.0, np.trunc(amounts), 0.0))
+    whole = np.trunc(amounts)
+    np.fmax(whole, 0.0, out=whole)
+    np.fmin(whole, AMOUNT_LIMIT, out=whole)
+    whole += 0.0  # what was cut to -0 is 0
+    return whole
 
 
 def with_margin(amounts: Floats, margin: Floats | float) -> Floats:

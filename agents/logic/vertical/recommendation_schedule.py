@@ -70,7 +70,7 @@ class Schedule:
     def due(self, span: TurnSpan) -> Indices:
         """Members of the workloads whose time it is and that may have something new to announce."""
         self._refresh()
-        now = np.flatnonzero(span.crosses_slots(self._slots, self._interval))
+        now = span.crosses_slots(self._slots, self._interval).nonzero()[0]
         rows, of = self._rows[now], self._of[now]
         slots = self._slots[now]
         last_due = (span.before - slots) // self._interval * self._interval + slots

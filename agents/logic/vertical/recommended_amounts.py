@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,9 +22,6 @@ AMOUNTS = ("lower_cpu", "target_cpu", "upper_cpu", "lower_memory", "target_memor
 """The amounts of a container after rounding and bounds, in millicores and bytes; NaN where none is recommended."""
 
 _TARGETS = (1, 4)
-_LEAST = [PLACE["least_cpu"]] * 3 + [PLACE["least_memory"]] * 3
-_MOST = [PLACE["most_cpu"]] * 3 + [PLACE["most_memory"]] * 3
-"""For each of AMOUNTS the column of its bound among the rules."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +52,12 @@ class Recommendation:
 
     def moved(self, published: Floats, step: float) -> NDArray[np.bool_]:
         """Rows whose target is another than `published`, or whose bounds moved by `step` of themselves."""
-        known = ~np.isnan(self.amounts)
+        unknown = np.isnan(self.amounts)
+        if not unknown.any() and not np.isnan(published).any():
+            allowed = np.abs(published * step)
+            allowed[:, _TARGETS] = 0.0
+            return np.asarray((np.abs(self.amounts - published) > allowed).any(axis=1))
+        known = ~unknown
         change = np.where(
             known & ~np.isnan(published), np.abs(self.amounts - published), np.where(known == np.isnan(published), np.inf, 0.0)
         )
@@ -66,9 +68,7 @@ class Recommendation:
 
 def recommend(usage: ContainerUsage, members: ContainerIndex, these: MemberSelection, rules: EstimationRules) -> Recommendation:
     """The sum, for all these members at once."""
-    return _concluded(
-        usage, members, these, gather(usage, these.single, partial(_parts, members, these), these.rules[:, :6]), rules
-    )
+    return _concluded(usage, members, these, gather(usage, these, partial(_parts, members, these)), rules)
 
 
 def reconsider(usage: ContainerUsage, members: ContainerIndex, done: Recommendation, rules: EstimationRules) -> Recommendation:
@@ -83,31 +83,35 @@ def _parts(members: ContainerIndex, these: MemberSelection, place: int) -> Seque
 def _concluded(
     usage: ContainerUsage, members: ContainerIndex, these: MemberSelection, evidence: Evidence, by: EstimationRules
 ) -> Recommendation:
-    rules, settings, fault = these.rules, by.settings, ""
-    cpu, memory = judge(evidence, rules, these.siblings, settings)
+    settings, fault = by.settings, ""
+    cpu, memory = judge(evidence, these, settings)
     if by.policy is not None:
         judged = JudgedContainers(these.single, partial(_parts, members, these), evidence, cpu, memory)
         cpu, memory, fault = overruled(usage, judged, by.policy)
-    before = _rounded(cpu, memory, rules, settings)
-    before[~_wanted(evidence, rules, settings)] = np.nan
-    amounts, cut = _bounded(before, rules), None
+    before = _rounded(cpu, memory, these, settings)
+    wanted = _wanted(evidence, these, settings)
+    if not wanted.all():
+        before[~wanted.repeat(3, axis=1)] = np.nan
+    amounts, cut = before.copy() if these.bounds is None else cap(before, *these.bounds), None
     if by.nodes is not None:
         amounts, cut = fit(amounts, these.workload_names(these.workload), by.nodes)
     return Recommendation(these, evidence, cpu, memory, amounts, before[:, _TARGETS], cut, fault)
 
 
-def judge(evidence: Evidence, rules: Floats, siblings: Floats, settings: VerticalSettings) -> tuple[Estimate, Estimate]:
+def judge(evidence: Evidence, these: MemberSelection, settings: VerticalSettings) -> tuple[Estimate, Estimate]:
     """CPU and memory before rounding, both in one go: the first axis of each array is the resource.
 
     Confidence rests on CPU samples for memory too, as upstream's does.
     """
-    own = np.stack([rules[:, PLACE["minimum_cpu"]], rules[:, PLACE["minimum_memory"]]])
-    share = np.array([settings.pod_minimum_cpu * MILLI, float(settings.pod_minimum_memory)])[:, None] / siblings
-    minimum = clamp(np.where(np.isnan(own), share, own))
+    minimum = _minimum(these, settings.pod_minimum_cpu * MILLI, float(settings.pod_minimum_memory))
     history = (evidence.first, evidence.last, evidence.count)
-    sure = np.stack([confidence(*history, settings.cpu_confidence), confidence(*history, settings.memory_confidence)])
-    found = np.stack([[cpu * MILLI, memory] for cpu, memory in zip(evidence.cpu, evidence.memory, strict=True)])
-    amounts = estimate(found, sure, margin=rules[:, PLACE["margin"]], minimum=minimum)
+    found, sure = np.empty((3, 2, len(evidence.first))), np.empty((2, len(evidence.first)))
+    for i, interval in enumerate((settings.cpu_confidence, settings.memory_confidence)):
+        sure[i] = sure[0] if i and interval == settings.cpu_confidence else confidence(*history, interval)
+    for i, (cpu, memory) in enumerate(zip(evidence.cpu, evidence.memory, strict=True)):
+        np.multiply(cpu, MILLI, out=found[i, 0])
+        found[i, 1] = memory
+    amounts = estimate(found, sure, margin=these.rules[:, PLACE["margin"]], minimum=minimum)
     both = [
         Estimate((percentiles[0], percentiles[1], percentiles[2]), sure[i], minimum[i], *(amount[i] for amount in amounts))
         for i, percentiles in enumerate((evidence.cpu, evidence.memory))
@@ -115,25 +119,28 @@ def judge(evidence: Evidence, rules: Floats, siblings: Floats, settings: Vertica
     return both[0], both[1]
 
 
-def _rounded(cpu: Estimate, memory: Estimate, rules: Floats, settings: VerticalSettings) -> Floats:
+@lru_cache(maxsize=4)
+def _minimum(these: MemberSelection, millicores: float, memory: float) -> Floats:
+    """(2, members) The least millicores and bytes of each container: its own, else its share of its pod's."""
+    own = np.stack([these.rules[:, PLACE["minimum_cpu"]], these.rules[:, PLACE["minimum_memory"]]])
+    return clamp(np.where(np.isnan(own), np.array([[millicores], [memory]]) / these.siblings, own))
+
+
+def _rounded(cpu: Estimate, memory: Estimate, these: MemberSelection, settings: VerticalSettings) -> Floats:
     """All six amounts, rounded, with one column for each of AMOUNTS; CPU to whole cores where that is asked for."""
-    millicores = rounded(np.column_stack([cpu.lower, cpu.target, cpu.upper]), settings.round_cpu)
-    whole = rules[:, PLACE["integer_cpu"]] > 0.0
-    if whole.any():
-        millicores = np.where(whole[:, None], np.ceil(millicores / MILLI) * MILLI, millicores)
-    memories = rounded(np.column_stack([memory.lower, memory.target, memory.upper]), settings.round_memory)
-    return np.hstack([millicores, memories])
+    amounts = np.empty((len(cpu.target), len(AMOUNTS)))
+    for first, found, step in ((0, cpu, settings.round_cpu), (3, memory, settings.round_memory)):
+        for column, amount in enumerate((found.lower, found.target, found.upper), first):
+            amounts[:, column] = rounded(amount, step)
+    if (whole := these.whole_cores) is not None:
+        amounts[:, :3] = np.where(whole[:, None], np.ceil(amounts[:, :3] / MILLI) * MILLI, amounts[:, :3])
+    return amounts
 
 
-def _wanted(evidence: Evidence, rules: Floats, settings: VerticalSettings) -> NDArray[np.bool_]:
-    """Which amounts are recommended: those of controlled resources of which a sample was seen."""
-    seen = np.column_stack([evidence.count > 0.0, evidence.peaks > 0.0]) | settings.recommend_unseen
-    return ((rules[:, PLACE["cpu"] : PLACE["memory"] + 1] > 0.0) & seen).repeat(3, axis=1)
-
-
-def _bounded(amounts: Floats, rules: Floats) -> Floats:
-    """The amounts within the bounds of their policies."""
-    least, most = rules[:, _LEAST], rules[:, _MOST]
-    if np.isnan(least).all() and np.isnan(most).all():
-        return amounts.copy()
-    return cap(amounts, least, most)
+def _wanted(evidence: Evidence, these: MemberSelection, settings: VerticalSettings) -> NDArray[np.bool_]:
+    """(members, 2) Which resources are recommended: those that are controlled and of which a sample was seen."""
+    if settings.recommend_unseen:
+        return these.controlled
+    seen = np.empty((len(evidence.count), 2), np.bool_)
+    seen[:, 0], seen[:, 1] = evidence.count > 0.0, evidence.peaks > 0.0
+    return np.asarray(these.controlled & seen)

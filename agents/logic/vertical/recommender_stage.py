@@ -252,7 +252,7 @@ class Recommender(PartedState):
         """Find what is new of the workloads that are due, and take back what is not recommended any more."""
         builder = DecisionBuilder(self.partition, turn, self.settings, self.rules.cited)
         batch, recommended = self._recommend(builder, due, span, ingested.at_once)
-        quiet = set(due.workload_names(np.flatnonzero(~recommended)))
+        quiet = set() if recommended.all() else set(due.workload_names(np.flatnonzero(~recommended)))
         if others := ingested.at_once | ingested.changed | ingested.lost:
             others = others.difference(due.workload_names(np.arange(due.count)))
             quiet |= others - self.members.workloads(self.members.speaking(others))
@@ -286,7 +286,7 @@ class Recommender(PartedState):
         if at_once:
             names = due.workload_names(np.arange(due.count))
             speaks[[number for number, workload in enumerate(names) if workload in at_once]] = True
-        places = np.flatnonzero(known & speaks[due.workload])
+        places = (known & speaks[due.workload]).nonzero()[0]
         if not len(places):
             return None, recommended
         self.announced.remember(done, places)

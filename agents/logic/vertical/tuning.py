@@ -43,6 +43,10 @@ comes in whole cores, nothing is recommended at all."""
 
 PLACE = {name: place for place, name in enumerate(COLUMNS)}
 
+LEAST = [PLACE["least_cpu"]] * 3 + [PLACE["least_memory"]] * 3
+MOST = [PLACE["most_cpu"]] * 3 + [PLACE["most_memory"]] * 3
+"""The columns of the bounds of lower bound, target and upper bound, of CPU and then of memory."""
+
 INTEGER_CPU = "vpa-post-processor.kubernetes.io/{}_integerCPU"
 
 
