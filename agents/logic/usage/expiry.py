@@ -15,10 +15,14 @@ from agents.logic.usage.histograms import NEVER
 from agents.logic.usage.pod_index import SEED
 
 
-def expire(usage: ContainerUsage, at: float, contributive: Collection[RowKey], known: Callable[[str, str], bool]) -> list[RowKey]:
+Contributive = Callable[[], Collection[RowKey]]
+
+
+def expire(usage: ContainerUsage, at: float, contributive: Contributive, known: Callable[[str, str], bool]) -> list[RowKey]:
     """Drop aggregates that have expired, or that never had a sample and have no pod; what was dropped, sorted.
 
-    `contributive`: aggregates of pods that run or whose controller lives. `known`: was this pod (workload, name) told of?
+    `contributive` finds the aggregates of pods that run or whose controller lives; it looks at every pod, so it is asked only if
+    some aggregate had no sample. `known`: was this pod (workload, name) told of?
     A seed stays for as long as its container has other usage: upstream, too, holds it beside the live one.
     """
     _forget_containers(usage, at, known)
@@ -41,12 +45,14 @@ def _expired(usage: ContainerUsage, rows: Indices, at: float) -> NDArray[np.bool
     return np.asarray(at - np.where(last == NEVER, created, last) >= columns.floats("expires")[rows])
 
 
-def _useless(usage: ContainerUsage, rows: Indices, contributive: Collection[RowKey]) -> NDArray[np.bool_]:
+def _useless(usage: ContainerUsage, rows: Indices, contributive: Contributive) -> NDArray[np.bool_]:
     """No sample of anything, and no pod that could still give one."""
     blank = (usage.aggregates["count"][rows] == 0) & (usage.memory.total[rows] == 0.0)
     places = np.flatnonzero(blank)
     found = np.zeros(len(rows), np.bool_)
-    found[places] = [usage.aggregates.key(row) not in contributive for row in rows[places].tolist()]
+    if len(places):
+        alive = contributive()
+        found[places] = [usage.aggregates.key(row) not in alive for row in rows[places].tolist()]
     return found
 
 

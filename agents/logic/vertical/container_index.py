@@ -9,7 +9,6 @@ the interval by a stable hash, so that a turn looks at its share of them.
 import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +31,7 @@ the policy in force, 0 for none; the row of its only aggregate, -1 for another n
 where the numbers stand by which it is judged; a number that no other workload ever had here."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class MemberSelection:
     """Members that are judged together, in order of workload and container, with what follows from names and policies alone.
 
@@ -48,33 +47,19 @@ class MemberSelection:
     single: Indices
     siblings: Floats
     rules: Floats
+    controlled: NDArray[np.bool_]
+    """(members, 2) Whether CPU and memory are recommended."""
+    bounds: tuple[Floats, Floats] | None
+    """Least and most, (members, 6) each: millicores, then bytes; None where nothing is bounded."""
+    whole_cores: NDArray[np.bool_] | None
+    """(members,) Which of them get CPU in whole cores; None for none."""
+    all_single: bool
+    """Whether each member has one aggregate."""
 
     @property
     def count(self) -> int:
         """How many workloads were asked for."""
         return len(self.first)
-
-    @cached_property
-    def controlled(self) -> NDArray[np.bool_]:
-        """(members, 2) Whether CPU and memory are recommended."""
-        return np.asarray(self.rules[:, PLACE["cpu"] : PLACE["memory"] + 1] > 0.0)
-
-    @cached_property
-    def bounds(self) -> tuple[Floats, Floats] | None:
-        """Least and most, (members, 6) each: millicores, then bytes; None where nothing is bounded."""
-        least, most = self.rules[:, LEAST], self.rules[:, MOST]
-        return None if np.isnan(least).all() and np.isnan(most).all() else (least, most)
-
-    @cached_property
-    def whole_cores(self) -> NDArray[np.bool_] | None:
-        """(members,) Which of them get CPU in whole cores; None for none."""
-        whole = self.rules[:, PLACE["integer_cpu"]] > 0.0
-        return np.asarray(whole) if whole.any() else None
-
-    @cached_property
-    def all_single(self) -> bool:
-        """Whether each member has one aggregate."""
-        return bool((self.single >= 0).all())
 
     def workload_names(self, numbers: Indices) -> list[str]:
         """The keys of these workloads."""
@@ -171,14 +156,20 @@ class ContainerIndex:
         speaks = self._speak(members)
         if not speaks.all():
             members, workload = members[speaks], workload[speaks]
+        rules, single = self._lines.of(self.numbers["rule"][members]), self.numbers["single"][members]
+        least, most, whole = rules[:, LEAST], rules[:, MOST], rules[:, PLACE["integer_cpu"]] > 0.0
         return MemberSelection(
             names=self.names,
             first=first,
             members=members,
             workload=workload,
-            single=self.numbers["single"][members],
+            single=single,
             siblings=self.numbers["siblings"][members].astype(np.float64),
-            rules=self._lines.of(self.numbers["rule"][members]),
+            rules=rules,
+            controlled=rules[:, PLACE["cpu"] : PLACE["memory"] + 1] > 0.0,
+            bounds=None if np.isnan(least).all() and np.isnan(most).all() else (least, most),
+            whole_cores=whole if whole.any() else None,
+            all_single=bool((single >= 0).all()),
         )
 
     def speaking(self, workloads: Iterable[str]) -> Indices:

@@ -124,9 +124,7 @@ class UsageIngest:
 
     def expire(self, at: float) -> None:
         """Drop what is too old to count."""
-        self.removed += expire(
-            self.usage, at, self._contributive(), lambda workload, pod: self.pods.get(workload, pod) is not None
-        )
+        self.removed += expire(self.usage, at, self._contributive, lambda workload, pod: self.pods.get(workload, pod) is not None)
 
     def _contributive(self) -> set[RowKey]:
         """Aggregates that a pod may still give samples to: it runs, or the controller that its VPA names is there."""

@@ -122,4 +122,4 @@ def test_history_older_than_eight_days_is_forgotten_and_what_comes_then_begins_a
 
 
 def drop(mine: Any, at: float, *, told: bool = False) -> Any:
-    return expire(mine, at, (), lambda _workload, _pod: told)
+    return expire(mine, at, tuple, lambda _workload, _pod: told)
