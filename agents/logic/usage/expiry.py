@@ -14,7 +14,6 @@ from agents.logic.usage.container_usage import ContainerUsage
 from agents.logic.usage.histograms import NEVER
 from agents.logic.usage.pod_index import SEED
 
-
 Contributive = Callable[[], Collection[RowKey]]
 
 

@@ -170,6 +170,9 @@ class FactRouter:
 
 def _parts(partitions: Any) -> Iterator[tuple[int, Any]]:
     """Each partition with the indexes of its rows, at most ROWS at a time."""
+    if len(partitions) and (partitions == partitions[0]).all():
+        yield from ((int(partitions[0]), slice(first, first + ROWS)) for first in range(0, len(partitions), ROWS))
+        return
     for partition in np.unique(partitions):
         rows = np.flatnonzero(partitions == partition)
         for first in range(0, len(rows), ROWS):
