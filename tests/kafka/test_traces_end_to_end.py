@@ -74,7 +74,7 @@ def _collect(found: Decisions, events: Iterator[object]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize(("name", "days"), [("google2019-borg", None), ("bitbrains-rnd", 1)])
+@pytest.mark.parametrize(("name", "days"), [("google2019-borg", 12), ("bitbrains-rnd", 1)])
 def test_what_two_workers_recommend_on_a_trace_is_what_the_stages_do_in_memory_even_when_one_is_killed_midway(
     site: Commands, name: str, days: int | None
 ) -> None:
