@@ -9,7 +9,7 @@ WORKERS = $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 LOCKING := --quiet --universal --generate-hashes --no-emit-index-url --no-header --python-version 3.11
 SETUP := .venv/.setup-$(shell cat requirements.lock pyproject.toml | cksum | cut -d' ' -f1)
 
-.PHONY: help setup check test golden asyncapi test-slow test-kafka test-kafka-slow test-controlplane test-controlplane-slow demo up bench torture images lock clean
+.PHONY: help setup check test golden asyncapi test-slow test-kafka test-kafka-slow test-controlplane demo up bench torture images lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -53,12 +53,7 @@ test-kafka-slow: setup ## the longer ones: torture in short (by itself, for it h
 test-controlplane: setup ## the tests on a real Kubernetes control plane (built once, with Go 1.26; two planes at a time)
 	$(BIN)/python tests/controlplane/build.py
 	$(BIN)/python tests/controlplane/build.py helm
-	$(REAL) tests/controlplane -n 2 --dist loadfile -m "not slow"
-
-test-controlplane-slow: setup ## the longer ones: the first hour as docs/first-hour.md has it, and `ullage up` (minutes; not in CI)
-	$(BIN)/python tests/controlplane/build.py
-	$(BIN)/python tests/controlplane/build.py helm
-	$(REAL) tests/controlplane -m slow
+	$(REAL) tests/controlplane -n 2 --dist loadfile
 
 demo: setup ## a simulated day in about a minute, on real Kafka
 	$(BIN)/ullage demo
