@@ -103,7 +103,7 @@ class QuickConsumerThread(AIOKafkaConsumerThread):
     async def _fetch_records(self, *args: Any, **options: Any) -> Any:
         """Faust's, but nothing when a rebalance takes a partition in the middle.
 
-        aiokafka's `Fetcher.fetched_records` removes what it has just handed out, and raises a KeyError if that is gone.
+        aiokafka's fetcher removes what it has just handed out, and raises a KeyError if that is gone.
         What it had taken of other partitions by then is lost; the stage host finds the gap by its own offsets and reads it again.
         """
         try:
