@@ -74,7 +74,7 @@ def oom_restarts(window: Seconds) -> str:
     """The query for how often a container started in the window, if it was out of memory when it last ended.
 
     Kube-state-metrics counts starts and says why a container last ended, by labels of its own. Two counts are compared, because
-    `changes` and `increase` miss a start between the last sample before the window and the first in it.
+    PromQL's functions over a window miss a start between the last sample before it and the first in it.
     """
     by, started = "namespace, pod, container", "kube_pod_container_status_restarts_total"
     killed = 'kube_pod_container_status_last_terminated_reason{reason="OOMKilled"}'
