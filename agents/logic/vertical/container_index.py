@@ -88,7 +88,7 @@ class ContainerIndex:
         """Rises whenever aggregates are put together anew, for those who keep what follows from it."""
         self._order: MemberOrder | None = None
         self._selected: tuple[int, Indices, MemberSelection] | None = None
-        """The version and the members of the last selection, and what it gave."""
+        """The version and the workloads of the last selection, and what it gave."""
         self._workloads = 0
         """Workloads that ever had a number."""
 
@@ -145,14 +145,14 @@ class ContainerIndex:
         others = [self._of[workload][0] for workload in more if workload in self._of]
         if others:
             due = np.concatenate([due, np.array(others, np.int64)])
-        last = self._selected
-        if last is None or last[0] != self.version or not np.array_equal(last[1], due):
-            self._selected = last = self.version, due, self._select(due)
+        self._order = order = self._order or MemberOrder.of(self.names, self._of.values(), self.numbers["workload"])
+        ranks, last = order.workloads(due), self._selected
+        if last is None or last[0] != self.version or not np.array_equal(last[1], ranks):
+            self._selected = last = self.version, ranks, self._select(order, ranks)
         return last[2]
 
-    def _select(self, due: Indices) -> MemberSelection:
-        self._order = order = self._order or MemberOrder.of(self.names, self._of.values(), self.numbers["workload"])
-        first, members, workload = order.whole_workloads(due)
+    def _select(self, order: MemberOrder, ranks: Indices) -> MemberSelection:
+        first, members, workload = order.whole_workloads(ranks)
         speaks = self._speak(members)
         if not speaks.all():
             members, workload = members[speaks], workload[speaks]

@@ -35,14 +35,17 @@ class MemberOrder:
         rank[ordered] = np.repeat(np.arange(len(begins) - 1), np.diff(begins))
         return MemberOrder(ordered, begins, rank)
 
-    def whole_workloads(self, members: Indices) -> tuple[Indices, Indices, Indices]:
-        """The workloads of these members, in order, no workload twice.
+    def workloads(self, members: Indices) -> Indices:
+        """The ranks of these members' workloads, in order, no workload twice."""
+        wanted = np.zeros(len(self.begins) - 1, np.bool_)
+        wanted[self.rank[members]] = True
+        return wanted.nonzero()[0]
+
+    def whole_workloads(self, ranks: Indices) -> tuple[Indices, Indices, Indices]:
+        """The workloads of these ranks, which rise.
 
         Returns the first member of each, all their members, and for each of these the place of its workload among them.
         """
-        wanted = np.zeros(len(self.begins) - 1, np.bool_)
-        wanted[self.rank[members]] = True
-        ranks = np.flatnonzero(wanted)
         if len(ranks) == len(self.members):  # a container each: all of them
             return self.members, self.members, ranks
         begins, counts = self.begins[ranks], self.begins[ranks + 1] - self.begins[ranks]

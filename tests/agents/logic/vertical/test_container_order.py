@@ -17,7 +17,7 @@ def test_whole_workloads_come_in_order_of_workload_and_container(names: list[tup
     numbers = np.array([ord(workload) for workload, _ in names], np.int64)
     order = MemberOrder.of(names, of.values(), numbers)
     due = data.draw(st.lists(st.integers(0, len(names) - 1), max_size=6))
-    first, members, workload = order.whole_workloads(np.array(due, np.int64))
+    first, members, workload = order.whole_workloads(order.workloads(np.array(due, np.int64)))
     wanted = sorted({names[member][0] for member in due})
     assert [names[member][0] for member in first] == wanted
     assert [names[member] for member in members] == [key for each in wanted for key in sorted(names) if key[0] == each]
