@@ -28,7 +28,7 @@ $(SETUP): requirements.lock pyproject.toml
 check: setup ## lint, types and the import law
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy
+	$(BIN)/mypy --num-workers 2
 	$(BIN)/lint-imports
 
 test: setup ## the tests that need no broker

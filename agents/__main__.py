@@ -1,6 +1,16 @@
-"""`python -m agents` is `ullage`."""
+"""`python -m agents` and the console script: `ullage`."""
 
-from agents.cli import main
+import signal
+
+
+def main() -> None:
+    """Run the command line. Until it is loaded, Ctrl-C ends the process at once and in silence, as it does any other program."""
+    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
+    from agents.cli import main as run
+
+    signal.signal(signal.SIGINT, before)
+    run()
+
 
 if __name__ == "__main__":
     main()

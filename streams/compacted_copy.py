@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from schemas.catalogue import CATALOGUE, Kind, parse_wire_name
 from schemas.names import Place
 from streams import newest_stretches, refused_records
-from streams.errors import LogUnavailable
 from streams.log.log_port import Log, NewRecord, Record
 from streams.log_range import has_topic
 from streams.topics import Topics
@@ -31,8 +30,6 @@ TAIL = 7_200
 
 _COMPLETE = b"/complete"
 """The key of the record that declares a copy complete; no event has a key that begins with a slash."""
-_PATIENCE = 5.0
-"""Seconds to wait for records that the log says it has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +102,7 @@ def read_present(log: Log, topics: Topics, name: str, partition: int = 0, *, tic
     begin, end = log.begin(*place), log.end(*place)
     copied = latest_of_copy(log, topics, name)
     start = begin if copied is None else max(begin, end - TAIL)
-    tail = _between(log, place, start, end) if ticks else newest_stretches.between(log, *place, start, end)
+    tail = newest_stretches.all_between(log, place, start, end) if ticks else newest_stretches.between(log, *place, start, end)
     return CompactedState(copied or (), tuple(tail), end)
 
 
@@ -117,7 +114,9 @@ def latest_of_copy(log: Log, topics: Topics, name: str) -> list[Record] | None:
     newest: dict[bytes, Record] = {}
     for partition in range(log.partitions(wire)):
         place = (wire, partition)
-        newest.update({r.key: r for r in _between(log, place, log.begin(*place), log.end(*place)) if r.key is not None})
+        newest.update(
+            {r.key: r for r in newest_stretches.all_between(log, place, log.begin(*place), log.end(*place)) if r.key is not None}
+        )
     if newest.pop(_COMPLETE, None) is None:
         return None
     return [record for record in newest.values() if record.value is not None]
@@ -133,7 +132,7 @@ def complete(log: Log, topics: Topics, name: str) -> bool:
     place = (topics.wire(name), 0)
     start = log.begin(*place)
     while start < (end := log.end(*place)):
-        read = [NewRecord(r.topic, 0, r.key, r.value, r.headers) for r in _between(log, place, start, end)]
+        read = [NewRecord(r.topic, 0, r.key, r.value, r.headers) for r in newest_stretches.all_between(log, place, start, end)]
         log.append({copy.key: copy for copy in copies_of(read, topics)}.values())
         start = end
     log.append([NewRecord(topics.wire(COPIES[name]), 0, _COMPLETE, b"{}")])
@@ -149,18 +148,3 @@ def _kind(record: NewRecord) -> Kind | None:
     wire = next((value for header, value in record.headers if header == "ce_type"), b"")
     name, _ = parse_wire_name(wire.decode(errors="replace")) or ("", 0)
     return CATALOGUE.named(name)
-
-
-def _between(log: Log, place: tuple[str, int], start: int, end: int) -> Iterator[Record]:
-    while start < end:
-        records = log.poll({place: start}, wait=_PATIENCE)
-        if not records:
-            if (begin := log.begin(*place)) > start:  # retention took them
-                start = begin
-                continue
-            raise LogUnavailable(
-                f"the log says that '{place[0]}' partition {place[1]} ends at {end}, but delivered nothing from {start} on "
-                f"within {_PATIENCE:g} s: check the broker"
-            )
-        yield from (record for record in records if record.offset < end)
-        start = records[-1].offset + 1

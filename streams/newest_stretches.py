@@ -84,16 +84,20 @@ def _read(log: Log, ranges: _Ranges, without: bytes = TICK) -> Iterator[Record]:
         yield from log.read_without(without, ranges)
         return
     for place, (start, end) in ranges.items():
-        position = start
-        while position < end:
-            records = log.poll({place: position}, wait=_PATIENCE)
-            if not records:
-                if (begin := log.begin(*place)) > position:  # retention took them
-                    position = begin
-                    continue
-                raise LogUnavailable(
-                    f"the log says that '{place[0]}' partition {place[1]} ends at {end}, but delivered nothing from {position} "
-                    f"on within {_PATIENCE:g} s: check the broker"
-                )
-            yield from (record for record in records if record.offset < end)
-            position = records[-1].offset + 1
+        yield from all_between(log, place, start, end)
+
+
+def all_between(log: Log, place: tuple[str, int], start: int, end: int) -> Iterator[Record]:
+    """Every record of these offsets that the log still has. Raises LogUnavailable when it does not deliver."""
+    while start < end:
+        records = log.poll({place: start}, wait=_PATIENCE)
+        if not records:
+            if (begin := log.begin(*place)) > start:  # retention took them
+                start = begin
+                continue
+            raise LogUnavailable(
+                f"the log says that '{place[0]}' partition {place[1]} ends at {end}, but delivered nothing from {start} on "
+                f"within {_PATIENCE:g} s: check the broker"
+            )
+        yield from (record for record in records if record.offset < end)
+        start = records[-1].offset + 1

@@ -16,7 +16,7 @@ def mode(
     /,
     *,
     budget: Annotated[
-        float | None, Parameter(help="Share of a cluster's and a workload's pods that may be away at one time, 0 to 1.")
+        str | None, Parameter(help="Share of a cluster's and a workload's pods that may be away at one time, as `10%`.")
     ] = None,
     reason: Annotated[str, Parameter(help="Why, for who reads the log later.")] = "",
     cluster: Cluster = None,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Group, Parameter
 
 from agents.cli.options import CommonOptions, PrometheusOptions, given
+from streams.errors import BadInput
 
 if TYPE_CHECKING:
     from agents.settings.tree import Settings
@@ -24,6 +25,7 @@ class ScannedCluster:
         None
     )
     context: Annotated[tuple[str, ...], _CONTEXT] = ()
+    all_clusters: Annotated[bool, Parameter(negative=(), help="All contexts of the kubeconfig.")] = False
     kubeconfig: Annotated[Path | None, Parameter(help="The kubeconfig file, if not the usual one.")] = None
     samples: Annotated[int, Parameter(help="How often to ask the metrics API, `usage.interval_seconds` apart.")] = 1
 
@@ -65,6 +67,10 @@ def scan(  # noqa: PLR0913  # the flags of a command, krr's among them
 def _clusters(asked: ScannedCluster, stored: PrometheusOptions, common: CommonOptions) -> "list[Settings]":
     """The settings of each cluster."""
     from agents.inspect.scan_command import of_context
+    from agents.settings import cluster_factory
 
     loaded = common.load(cluster__kubeconfig=asked.kubeconfig, **stored.overrides())
-    return [of_context(loaded, name) for name in asked.context or ("",)]
+    if asked.all_clusters and asked.context:
+        raise BadInput("give either --all-clusters or --context, and not both")
+    names = cluster_factory.contexts(loaded.settings.cluster) if asked.all_clusters else asked.context
+    return [of_context(loaded, name) for name in names or ("",)]

@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
-from agents.inspect import output_table
+from agents.inspect import output_table, status
 from agents.inspect.newest_state import newest_state
 from agents.logic.updates import candidate as candidates
-from agents.logic.updates.pending_updates import PodOutlook, outlook
+from agents.logic.updates.pending_updates import NoChange, PodOutlook, no_change, outlook
 from agents.logic.updates.updater import Updater
 from agents.operate import mode
 from agents.pipeline import stages
@@ -25,6 +25,8 @@ from schemas.outcomes import Action
 from schemas.policies.control import ControlChanged, Mode
 from streams.errors import BadInput
 from streams.log_context import LogContext
+from streams.publishing import source_reports
+from streams.publishing.operator_log import OperatorLog
 
 _VERB = {Action.RESIZE: "resized in place", Action.EVICT: "restarted"}
 
@@ -36,31 +38,46 @@ def run(settings: Settings, *, form: Literal["table", "json", "yaml"]) -> None:
     held = updater.clusters.control.get(cluster)
     control = None if held is None else held.event
     pods = list(outlook(updater, cluster))
-    whole = _object(cluster, control, updater.turn, pods)
-    for line in _lines(cluster, control, updater.turn, pods) if form == "table" else output_table.document(form, whole):
+    unchanged = _unchanged(updater, cluster, pods)
+    whole = _object(cluster, control, updater.turn, pods, unchanged)
+    for line in (
+        _lines(cluster, control, updater.turn, pods, unchanged) if form == "table" else output_table.document(form, whole)
+    ):
         data(line)
+
+
+def _unchanged(updater: Updater, cluster: str, pods: Sequence[PodOutlook]) -> Counter[NoChange]:
+    """How many of the cluster's other pods need no change, and why."""
+    listed = {each.candidate.situation.pod.fact.pod.uid for each in pods}
+    others = (uid for uid, pod in updater.clusters.pods.items() if pod.fact.workload.cluster == cluster and uid not in listed)
+    return Counter(no_change(updater, uid) for uid in others)
 
 
 def newest_updater(settings: Settings) -> Updater:
     """The updater of the cluster's partition at the end of the log. Raises BadInput for a log that no clock has ticked in."""
     topics = log_factory.topics(settings)
+    cluster = settings.cluster.name
     [stage] = [each for each in stages(settings) if each.name == "updater"]
     with stoppable(), log_factory.log(settings) as log:
-        context = LogContext.of(log, topics)
-        state = newest_state(context, stage, topics.partition_of(settings.cluster.name), settings.worker.name)
+        context = LogContext.of(log, topics, cluster)
+        source_reports.require_cluster(context, cluster)
+        status.warn_of_silence(OperatorLog(context).newest_tick(), settings)
+        state = newest_state(context, stage, topics.partition_of(cluster), settings.worker.name)
     if not isinstance(state, Updater) or state.turn == 0:
         raise BadInput("the log holds no turn that is complete yet: is `ullage source clock` running?")
     return state
 
 
-def _lines(cluster: str, control: ControlChanged | None, turn: int, pods: Sequence[PodOutlook]) -> Iterator[str]:
+def _lines(
+    cluster: str, control: ControlChanged | None, turn: int, pods: Sequence[PodOutlook], unchanged: Counter[NoChange]
+) -> Iterator[str]:
     said = "shadow: nobody has set a mode" if control is None else mode.describe(control)
     applied = control is not None and control.mode is Mode.APPLY
     yield "This only looks: nothing is changed."
     yield f"cluster '{cluster}' is in mode {said}; at {times.from_ms(turn):%Y-%m-%d %H:%M:%S} UTC"
     yield "What will be done:" if applied else "What would be done if its mode were apply:"
     if not pods:
-        yield "  nothing: every pod that has a recommendation and a policy requests what is recommended"
+        yield "  nothing"
     for action, verb in _VERB.items():
         mine = [each for each in pods if each.refused is None and each.candidate.action is action]
         if mine:
@@ -71,6 +88,11 @@ def _lines(cluster: str, control: ControlChanged | None, turn: int, pods: Sequen
     if refused:
         yield f"  {_count(len(refused), 'pod')} left alone"
         yield from _refused(refused)
+    if unchanged:
+        yield f"  {_count(unchanged.total(), 'other pod')} need no change now"
+        yield from (
+            f"    {number} {why.value}" for why, number in sorted(unchanged.items(), key=lambda item: (-item[1], item[0]))
+        )
 
 
 def _count(number: int, what: str) -> str:
@@ -118,7 +140,9 @@ def _refused(pods: Iterable[PodOutlook]) -> Iterator[str]:
         yield f"    {len(members)} by guard '{guard}': {reason}{more}"
 
 
-def _object(cluster: str, control: ControlChanged | None, turn: int, pods: Sequence[PodOutlook]) -> dict[str, object]:
+def _object(
+    cluster: str, control: ControlChanged | None, turn: int, pods: Sequence[PodOutlook], unchanged: Counter[NoChange]
+) -> dict[str, object]:
     """For programs. Amounts are in cores and bytes."""
     wanted = [each for each in pods if each.refused is None]
     return {
@@ -132,6 +156,7 @@ def _object(cluster: str, control: ControlChanged | None, turn: int, pods: Seque
             "at_once": sum(not each.objections for each in wanted),
             "waiting": dict(sorted(_waiting(wanted).items())),
             "left_alone": dict(sorted(Counter(each.refused.guard for each in pods if each.refused is not None).items())),
+            "unchanged": {why.name.lower(): number for why, number in sorted(unchanged.items())},
         },
         "pods": [_pod(each) for each in pods],
     }

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from agents.inspect import output_table, recommendation_table
+from agents.inspect import output_table, recommendation_table, status
 from agents.inspect.output_table import OutputForm, Row
 from agents.inspect.recommendation_table import RecommendedContainer
 from agents.processes.output import data, note
@@ -10,6 +10,7 @@ from agents.settings import log_factory
 from agents.settings.tree import Settings
 from agents.why import describe
 from schemas.names import Amounts
+from streams.errors import BadInput
 from streams.log_context import LogContext
 from streams.publishing import source_reports
 from streams.publishing.operator_log import OperatorLog
@@ -25,6 +26,9 @@ _COLUMNS = (
     "memory bounds",
 )
 _MANY_CORES = 10.0
+_UNKNOWN = "?"
+"""Instead of an upper bound that is larger than any machine: too little was seen to know one."""
+_LARGEST_CPU, _LARGEST_MEMORY = 10_000.0, 1 << 44
 _LAST = ("saved cpu", "saved memory", "risk", "why")
 
 
@@ -34,10 +38,21 @@ def run(settings: Settings, namespaces: Sequence[str], form: OutputForm, limit: 
     with log_factory.answering_log(settings) as log:
         context = LogContext.of(log, topics, settings.cluster.name)
         source_reports.require_cluster(context, context.cluster)
+        tick = OperatorLog(context).newest_tick()
         rows = read(context, settings, namespaces)
+        if namespaces and not rows:
+            _require_namespace(read(context, settings), namespaces)
+    status.warn_of_silence(tick, settings)
     for line in lines(rows, form, limit):
         data(line)
     note(summary(rows, settings.cluster.name))
+
+
+def _require_namespace(rows: Sequence[RecommendedContainer], patterns: Sequence[str]) -> None:
+    """Raise BadInput where something is recommended in other namespaces than these."""
+    if rows:
+        there_are = ", ".join(sorted({row.namespace for row in rows}))
+        raise BadInput(f"nothing is recommended in a namespace that matches {', '.join(patterns)}; there are: {there_are}")
 
 
 def read(context: LogContext, settings: Settings, namespaces: Sequence[str] = ()) -> Sequence[RecommendedContainer]:
@@ -65,9 +80,9 @@ def _shown(row: RecommendedContainer) -> Row:
         "pods": row.pods,
         "container": row.container,
         "cpu now → target": f"{_cpu(requests)} → {_cpu(row.target)}",
-        "cpu bounds": f"{_cpu(row.lower)}..{_cpu(row.upper)}",
+        "cpu bounds": f"{_cpu(row.lower)}..{_UNKNOWN if (row.upper.cpu or 0) > _LARGEST_CPU else _cpu(row.upper)}",
         "memory now → target": f"{_memory(requests)} → {_memory(row.target)}",
-        "memory bounds": f"{_memory(row.lower)}..{_memory(row.upper)}",
+        "memory bounds": f"{_memory(row.lower)}..{_UNKNOWN if (row.upper.memory or 0) > _LARGEST_MEMORY else _memory(row.upper)}",
         "saved cpu": _cpu(row.saved),
         "saved memory": _memory(row.saved),
         "risk": row.risk,
@@ -84,7 +99,7 @@ def _exact(row: RecommendedContainer) -> Row:
         "workload": row.workload,
         "container": row.container,
         "pods": row.pods,
-        **{f"{name}_cpu_cores": amount.cpu for name, amount in amounts.items()},
+        **{f"{name}_cpu_cores": None if amount.cpu is None else round(amount.cpu, 9) for name, amount in amounts.items()},
         **{f"{name}_memory_bytes": amount.memory for name, amount in amounts.items()},
         "risk": row.risk,
         "why": row.why,

@@ -2,16 +2,18 @@
 
 import time
 from collections.abc import Iterator, Sequence
+from datetime import timedelta
 
 from agents.inspect import output_table, status_rows, waiting_inputs
 from agents.inspect.output_table import OutputForm
 from agents.inspect.status_rows import StatusRow, length
 from agents.operate import mode
 from agents.pipeline import stages
-from agents.processes.output import data
+from agents.processes.output import data, note
 from agents.settings import log_factory
 from agents.settings.tree import Settings
 from schemas.policies.control import ControlChanged, Mode
+from schemas.units import Seconds
 from streams.log_context import LogContext
 from streams.publishing.operator_log import NewestTick, OperatorLog
 
@@ -48,14 +50,30 @@ def read(context: LogContext, settings: Settings) -> list[StatusRow]:
     if tick is None:
         return rows
     allowed = Mode.SHADOW if control is None else control.mode
+    now = tick.at + timedelta(seconds=silence(tick, settings))
     return [
         *rows,
-        *status_rows.sources(context, tick.at),
+        *status_rows.sources(context, now),
         *waiting_inputs.rows(context.log, context.topics, within=settings.ready_within),
-        *status_rows.stages(context, stages(settings), settings.worker.name, tick.at, allowed),
-        *status_rows.consumers(context, tick.at),
-        status_rows.dead_letters(context, tick.at),
+        *status_rows.stages(context, stages(settings), settings.worker.name, now, allowed),
+        *status_rows.consumers(context, now),
+        status_rows.dead_letters(context, now),
     ]
+
+
+def silence(tick: NewestTick, settings: Settings) -> Seconds:
+    """For how long no clock has ticked, in real time; 0 while one is at work, and for a log that is a file or of the past."""
+    if settings.log.kind != "kafka" or settings.log.at is not None or tick.appended_ms < 0:
+        return Seconds(0.0)
+    age = (time.time_ns() / 1e6 - tick.appended_ms) / 1000
+    return Seconds(age if age > _SILENT else 0.0)
+
+
+def warn_of_silence(tick: NewestTick | None, settings: Settings) -> None:
+    """Say on stderr that what is printed is of the past, if no clock is at work."""
+    silent = 0.0 if tick is None else silence(tick, settings)
+    if silent:
+        note(f"ullage: no clock has ticked for {length(silent)}, so this is as it was then; `ullage status` says what is at work")
 
 
 def _allowed(control: ControlChanged | None) -> str:

@@ -215,7 +215,8 @@ def dead_letters(context: LogContext, now: datetime) -> StatusRow:
 
 
 def length(seconds: float) -> str:
-    """A length of time in the largest unit of which there are two or more."""
+    """A length of time in the largest unit of which there are two or more. Below zero it is none: two clocks differ."""
+    seconds = max(0.0, seconds)
     for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
         if seconds >= 2 * size:
             return f"{seconds / size:.0f} {unit}"

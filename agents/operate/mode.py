@@ -11,21 +11,22 @@ from streams.errors import BadInput
 from streams.publishing import source_reports
 
 
-def run(settings: Settings, *, mode: Mode, budget: float | None, reason: str) -> None:
-    """Set the mode, and the budget unless it is None. A pause stays."""
-    change_control(settings, mode=mode, budget=budget, reason=reason)
+def run(settings: Settings, *, mode: Mode, budget: str | None, reason: str) -> None:
+    """Set the mode, and the budget (`10%` or `0.1`) unless it is None. A pause stays. Raises BadInput."""
+    change_control(settings, mode=mode, budget=None if budget is None else _share(budget), reason=reason)
 
 
 def change_control(
     settings: Settings, *, reason: str, mode: Mode | None = None, budget: float | None = None, paused: bool | None = None
 ) -> None:
     """Publish the cluster's newest control with these changes, and print what holds now. None leaves a thing as it is."""
-    if budget is not None and not 0 <= budget <= 1:
-        raise BadInput(f"--budget '{budget:g}' is no share of pods: it is between 0 and 1, as in --budget 0.1")
     cluster = settings.cluster.name
     with operator_session(settings) as (operator, at):
         source_reports.require_cluster(operator.context, cluster)
         last = operator.control(cluster) or ControlChanged(at, cluster, Mode.SHADOW)
+        if paused is False and not last.paused:
+            data(f"{cluster} is not paused: {describe(last)}")
+            return
         changed = replace(
             last,
             at=at,
@@ -36,6 +37,16 @@ def change_control(
         )
         operator.publish(changed)
     data(f"{cluster}: {describe(changed)}")
+
+
+def _share(text: str) -> float:
+    try:
+        share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        share = -1.0
+    if not 0 <= share <= 1:
+        raise BadInput(f"--budget '{text}' is no share of pods: it is between 0 and 1, as in --budget 0.1 or --budget 10%")
+    return share
 
 
 def describe(control: ControlChanged) -> str:

@@ -16,6 +16,7 @@ from agents.settings.tree import Settings
 from schemas.names import Amounts, Workload
 from schemas.policies.vertical import ContainerPolicy, UpdateMode, VerticalPolicyChanged, VerticalPolicyRemoved
 from streams.errors import BadInput
+from streams.publishing import source_reports
 from streams.publishing.operator_log import OperatorLog
 
 
@@ -95,6 +96,9 @@ def _publish(operator: OperatorLog, at: datetime, wanted: Sequence[VerticalPolic
     """Publish the policies that change something, each with the version that follows from its content."""
     in_force, changed = operator.policies(), []
     for policy in wanted:
+        cluster, slash, _ = policy.target.partition("/")
+        if slash and "*" not in cluster:
+            source_reports.require_cluster(operator.context, cluster)
         _check_bounds(policy)
         new = replace(policy, at=at, version=_version(policy))
         old = in_force.get(policy.target)

@@ -8,6 +8,8 @@ from typing import Protocol
 
 from prometheus_client import CollectorRegistry
 
+from agents import rules_in_log
+from agents.logic.vertical.recommender_stage import NAME as RECOMMENDER
 from agents.processes import dependencies
 from agents.processes.consumer_asg import asg
 from agents.processes.consumer_autoscalers import autoscalers
@@ -20,6 +22,7 @@ from agents.processes.signals import until_stopped
 from agents.settings import cluster_factory, log_factory
 from agents.settings.tree import Settings
 from agents.telemetry import ConsumerMetrics, MetricsApiMetrics, WebhookMetrics
+from schemas.policies.vpa import DEFAULT_RECOMMENDER
 from streams.clients.kube.api import Api
 from streams.clients.kube.cluster_client import KubernetesClient
 from streams.clients.kube.event_recorder import EventRecorder
@@ -30,7 +33,7 @@ from streams.consumers.pods.evictor import evictor
 from streams.consumers.pods.pod_events import Record
 from streams.consumers.pods.resizer import resizer
 from streams.consumers.vpa_status.status_consumer import StatusConsumer, StatusOptions
-from streams.errors import UllageError
+from streams.errors import BadInput, UllageError
 from streams.log.log_port import Log
 from streams.log_context import LogContext
 from streams.publishing import source_reports
@@ -92,6 +95,22 @@ MAKERS: dict[str, Callable[[Callable[[], LogContext], Settings], Consumer]] = {
 """How each consumer that no server belongs to is made; the function that it gets opens the log, once for each thread."""
 
 
+_SERVING_VPAS = frozenset({"status", "webhook"})
+"""Consumers that look for themselves which VPAs are served here."""
+
+
+def require_same_recommender(context: LogContext, settings: Settings) -> None:
+    """Raise BadInput where the workers serve VPAs of another recommender, by the rules in the log, than these settings say."""
+    rules = rules_in_log.in_log(context).get(RECOMMENDER)
+    there = None if rules is None else rules.settings.get("recommender", DEFAULT_RECOMMENDER)
+    ours = settings.vertical.recommender
+    if there is not None and there != ours:
+        raise BadInput(
+            f"the workers serve VPAs of the recommender '{there}', says the log, and vertical.recommender is '{ours}' here: "
+            f"set vertical.recommender={there}, or change it for all with `ullage settings apply`"
+        )
+
+
 class _Readiness:
     """Asked by the health server, which begins before the consumers."""
 
@@ -125,6 +144,8 @@ def run(settings: Settings, names: Sequence[str]) -> None:
             return LogContext(log(), topics, Codec(topics), settings.cluster.name, another=log)
 
         source_reports.require_cluster(opened(), settings.cluster.name)
+        if _SERVING_VPAS.intersection(names):
+            require_same_recommender(opened(), settings)
         telemetry.reach.look_at(dependencies.API_SERVER, dependencies.api_server(settings))
         if "asg" in names:
             telemetry.reach.look_at(dependencies.AWS, dependencies.aws(settings))

@@ -81,6 +81,21 @@ def address(cluster: ClusterSettings) -> str:
     return "(no cluster is named)" if cluster.url is None else without_password(cluster.url)
 
 
+def contexts(cluster: ClusterSettings) -> list[str]:
+    """The names of all contexts of the kubeconfig files, each once, in their order. Raises BadInput without a kubeconfig."""
+    from yaml import YAMLError, safe_load
+
+    files = [Path(file) for file in (_files(cluster) or "").split(os.pathsep) if file]
+    try:
+        trees = [safe_load(file.read_text(encoding="utf-8")) for file in files if file.is_file()]
+        found = [str(each["name"]) for tree in trees for each in tree.get("contexts") or ()]
+    except (YAMLError, KeyError, TypeError, AttributeError, OSError, UnicodeDecodeError) as error:
+        raise BadInput(f"kubeconfig '{_files(cluster)}' cannot be read: {error}") from error
+    if not found:
+        raise BadInput(f"kubeconfig '{_files(cluster) or '~/.kube/config'}' has no contexts: is it there?")
+    return list(dict.fromkeys(found))
+
+
 def _from_pod(configuration: "Configuration", cluster: ClusterSettings) -> None:
     from kubernetes.config import ConfigException, load_incluster_config
 

@@ -121,8 +121,7 @@ class _Search:
         if found is None and scaling:
             return Explanation(asked, scaling[0], (), is_decision=False, scaling=scaling[1:])
         if found is None:
-            topics = " or ".join(_decision_topics())
-            raise BadInput(f"nothing in {topics} has the id, pod, VPA, node or workload '{asked}'{self._deleted()}")
+            raise BadInput(f"no decision in the log has the id, pod, VPA, node or workload '{asked}'{self._deleted()}")
         return replace(self._answer(asked, found), scaling=scaling)
 
     def _by_scaled(self, asked: str) -> list[Record]:

@@ -2,8 +2,10 @@
 
 import json
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
+import yaml
 
 from agents import cli
 from tests.controlplane.plane import Plane
@@ -34,3 +36,17 @@ def test_a_scan_knows_workloads_requests_and_limits_and_changes_nothing(
     assert web["recommended_requests_memory"] == pytest.approx(400 * MIB * 1.15, rel=0.1)
     assert web["recommended_limits_memory"] == pytest.approx(2 * web["recommended_requests_memory"], abs=1)
     assert len(plane.changes(world.namespace, "pods")) == before
+
+
+def test_all_clusters_are_all_contexts_of_the_kubeconfig(
+    plane: Plane, world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    [pod] = world.deployment("web")
+    plane.metrics.serve(world.namespace, pod["metadata"]["name"], {"app": {"cpu": "500m", "memory": "4Mi"}}, at=datetime.now(UTC))
+    tree = yaml.safe_load(plane.kubeconfig.read_text())
+    tree["contexts"] = [{**tree["contexts"][0], "name": name} for name in ("east", "west")]
+    both = tmp_path / "both"
+    both.write_text(yaml.safe_dump(tree))
+    assert cli.run(["scan", "--all-clusters", "--kubeconfig", str(both), "-n", world.namespace, "-f", "json"]) == 0
+    assert sorted(row["cluster"] for row in json.loads(capsys.readouterr().out)) == ["east", "west"]
+    assert cli.run(["scan", "--all-clusters", "-c", "east", "--kubeconfig", str(both)]) == 2

@@ -7,6 +7,7 @@ plans that nobody carried out hold nothing back.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import StrEnum
 
 from agents.logic.guards.shared_guards import Objection
 from agents.logic.updates import update_guards
@@ -57,23 +58,47 @@ def _judged(found: ClusterCandidates) -> Iterator[PodOutlook]:
         yield PodOutlook(each, situation, objections)
 
 
+class NoChange(StrEnum):
+    """Why a pod is none that should be changed, as in: 4 pods ..."""
+
+    UNKNOWN = "are not known"
+    ENDED = "have ended"
+    UNGOVERNED = "have no policy and no VPA"
+    NOT_RECOMMENDED = "have no recommendation yet"
+    PLANNED = "have a plan that is open"
+    REVERTED = "request what a revert put back"
+    FITTING = "request amounts within the recommended bounds"
+
+
+def no_change(updater: Updater, uid: str) -> NoChange:
+    """Why a pod is none that should be changed, if `outlook` does not have it."""
+    pod = updater.clusters.pods.get(uid)
+    workload = "" if pod is None else pod.fact.workload.key
+    rules = (
+        (pod is None, NoChange.UNKNOWN),
+        (pod is not None and pod.fact.phase in (PodPhase.SUCCEEDED, PodPhase.FAILED), NoChange.ENDED),
+        (updater.policies.of(workload) is None, NoChange.UNGOVERNED),
+        (updater.clusters.wanted(workload, updater.turn) is None, NoChange.NOT_RECOMMENDED),
+        (_planned(updater, uid) is not None, NoChange.PLANNED),
+        (workload in updater.clusters.reverts, NoChange.REVERTED),
+    )
+    return next((why for holds, why in rules if holds), NoChange.FITTING)
+
+
 def not_wanted(updater: Updater, uid: str) -> str:
-    """Why a pod that the updater knows is none that should be changed, in a sentence."""
-    pod, now = updater.clusters.pods.get(uid), updater.turn
+    """The same for one pod, in a sentence."""
+    pod = updater.clusters.pods.get(uid)
     if pod is None:
         return "the updater knows no such pod: no source has published it, or it is gone"
-    if pod.fact.phase in (PodPhase.SUCCEEDED, PodPhase.FAILED):
-        return f"the pod has ended: it is {pod.fact.phase.value}"
-    workload = pod.fact.workload.key
-    if updater.policies.of(workload) is None:
-        return f"no policy and no VPA governs '{workload}'"
-    if updater.clusters.wanted(workload, now) is None:
-        return f"there is no recommendation for '{workload}' yet"
-    return _planned(updater, uid) or (
-        "its workload was reverted, and it requests what was put back"
-        if workload in updater.clusters.reverts
-        else "its requests lie within the recommended bounds, so it need not be changed"
-    )
+    sentences = {
+        NoChange.ENDED: f"the pod has ended: it is {pod.fact.phase.value}",
+        NoChange.UNGOVERNED: f"no policy and no VPA governs '{pod.fact.workload.key}'",
+        NoChange.NOT_RECOMMENDED: f"there is no recommendation for '{pod.fact.workload.key}' yet",
+        NoChange.PLANNED: _planned(updater, uid) or "",
+        NoChange.REVERTED: "its workload was reverted, and it requests what was put back",
+        NoChange.FITTING: "its requests lie within the recommended bounds, so it need not be changed",
+    }
+    return sentences[no_change(updater, uid)]
 
 
 def _planned(updater: Updater, uid: str) -> str | None:

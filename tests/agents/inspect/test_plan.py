@@ -59,6 +59,8 @@ def test_a_plan_says_how_many_pods_would_be_resized_restarted_and_left_alone_and
         "  5 pods left alone",
         "    4 by guard 'mode': policy 'demo/shop/Deployment/off' has update mode 'Off', which leaves running pods alone",
         "    1 by guard 'replicas': the workload has 1 pods; fewer than 2 are left alone",
+        "  2 other pods need no change now",
+        "    2 request amounts within the recommended bounds",
     ]
     assert shop.ends() == before
 
@@ -71,10 +73,26 @@ def test_the_plan_as_json_agrees_and_names_every_pod(shop: UpdaterLog, capsys: p
         "at_once": 1,  # 10 % of 12 pods
         "waiting": {"budget": 3, "tolerance": 1},
         "left_alone": {"mode": 4, "replicas": 1},
+        "unchanged": {"fitting": 2},
     }
     [first] = [each for each in found["pods"] if each["at_once"]]
     assert first["from"] == {"app": {"cpu": 1.0, "memory": GIB}}
     assert first["to"] == {"app": {"cpu": 0.2, "memory": GIB}}
+
+
+def test_a_plan_with_nothing_to_do_says_why_each_pod_needs_no_change(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = UpdaterLog(tmp_path / "log.jsonl")
+    governed = [VerticalPolicyChanged(when(START), each.key, "1", UpdateMode.RECREATE) for each in (FINE, CART)]
+    log.turn(START, *governed, *pods_of(FINE, 2, 0.2), *pods_of(CART, 1), *pods_of(OFF, 3))
+    log.turn(NOW, recommended(NOW, FINE))
+    assert log.run("plan") == 0
+    assert capsys.readouterr().out.splitlines()[3:] == [
+        "  nothing",
+        "  6 other pods need no change now",
+        "    3 have no policy and no VPA",
+        "    2 request amounts within the recommended bounds",
+        "    1 have no recommendation yet",
+    ]
 
 
 def test_what_the_plan_calls_at_once_is_what_the_updater_decides(shop: UpdaterLog, capsys: pytest.CaptureFixture[str]) -> None:

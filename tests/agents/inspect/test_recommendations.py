@@ -129,6 +129,13 @@ def test_namespaces_may_be_patterns(
     assert {row["namespace"] for row in rows(site, capsys, *words)} == namespaces
 
 
+def test_a_namespace_in_which_nothing_is_recommended_is_named_with_those_there_are(
+    site: Site, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert site.run("-n", "shp") == 2
+    assert "nothing is recommended in a namespace that matches shp; there are: bank, shop" in capsys.readouterr().err
+
+
 def test_all_forms_carry_the_same_rows(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
     by_json = rows(site, capsys)
     site.run("-o", "yaml")
@@ -158,6 +165,14 @@ def test_a_table_shows_amounts_as_people_write_them_and_a_sum(site: Site, capsys
     head, line, row = capsys.readouterr().out.splitlines()
     assert head.startswith("| namespace | workload |")
     assert line.count("---|") == head.count("|") - 1 == row.count("|") - 1
+
+
+def test_an_upper_bound_that_no_machine_has_is_not_known_yet(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    site.recommended("demo/shop/Deployment/cart", of(9_000.0, 60_000.0), ago=1)
+    assert site.run("-n", "shop") == 0
+    cart = next(line for line in capsys.readouterr().out.splitlines() if "/cart" in line)
+    assert "4500.0 cores..?" in cart
+    assert "30000.00 GiB..?" in cart
 
 
 def test_nothing_yet_says_where_to_look(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

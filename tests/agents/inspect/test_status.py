@@ -1,6 +1,7 @@
 """`ullage status` over a log in a file: who is at work, who waits for what, who is blind to what since when."""
 
 import json
+import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -9,6 +10,8 @@ import pytest
 
 from agents import cli
 from agents.engine.checkpoint_selection import CheckpointMark
+from agents.inspect import status, status_rows
+from agents.settings.tree import Settings
 from schemas.decisions.pod_updates import ResizePlanned
 from schemas.facts.sources import SourceReported
 from schemas.outcomes import Action, ActionFinished, Result
@@ -17,7 +20,7 @@ from schemas.units import Seconds
 from streams.codec.event_codec import Codec, tick
 from streams.log.file_log import FileLog
 from streams.log.log_port import NewRecord
-from streams.publishing.operator_log import policy_records
+from streams.publishing.operator_log import NewestTick, policy_records
 from streams.topics import TOPICS, Topics, changelog_topic
 from tests.support.consumer_scene import resize_of, scene_at_two
 
@@ -142,3 +145,16 @@ def _decision(site: Site, plan: ResizePlanned, number: int) -> NewRecord:
     """The plan, decided a minute ago, as one of several."""
     plan = replace(plan, id=f"updater/0/{MS}/resize/{number}", at=NOW - timedelta(minutes=1))
     return site.codec.encode(plan, topic="pod-updates", key="demo", partition=0, source="/test")
+
+
+@pytest.mark.parametrize(
+    ("kind", "age", "least", "most"), [("kafka", 100.0, 99.0, 110.0), ("kafka", 5.0, 0.0, 0.0), ("file", 100.0, 0.0, 0.0)]
+)
+def test_while_no_clock_ticks_ages_count_on_but_not_in_a_file(kind: str, age: float, least: float, most: float) -> None:
+    settings = Settings.model_validate({"log": {"kind": kind, "path": "log.jsonl"}})
+    tick = NewestTick(NOW, int((time.time() - age) * 1000))
+    assert least <= status.silence(tick, settings) <= most
+
+
+def test_a_length_of_time_is_never_below_nothing() -> None:
+    assert status_rows.length(-4.7) == "0.0 s"

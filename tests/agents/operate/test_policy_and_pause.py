@@ -68,6 +68,18 @@ def test_a_pause_forgets_neither_mode_nor_budget_and_resume_ends_it(desk: Desk, 
     assert capsys.readouterr().out.splitlines()[1] == "demo: apply, 25% of the pods at one time; PAUSED: migration"
 
 
+def test_a_budget_may_be_a_percentage(desk: Desk) -> None:
+    assert desk.run("mode", "plan", "--budget", "25%") == 0
+    assert desk.control() == ControlChanged(AT, "demo", Mode.PLAN, budget=Fraction(0.25))
+
+
+def test_what_is_not_paused_is_not_resumed_and_keeps_its_reason(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+    assert desk.run("mode", "apply", "--reason", "CHG-7") == 0
+    assert desk.run("resume") == 0
+    assert "demo is not paused: apply" in capsys.readouterr().out
+    assert desk.control() == ControlChanged(AT, "demo", Mode.APPLY, reason="CHG-7")
+
+
 def test_a_change_of_mode_ends_no_pause(desk: Desk) -> None:
     desk.run("pause", "--reason", "migration")
     assert desk.run("mode", "plan", "--reason", "afterwards") == 0
@@ -135,6 +147,8 @@ def test_a_policy_that_is_removed_is_gone(desk: Desk) -> None:
     ("words", "said"),
     [
         ("mode apply --budget 3", "--budget '3' is no share of pods"),
+        ("mode apply --budget 300%", "--budget '300%' is no share of pods"),
+        ("mode apply --budget much", "--budget 'much' is no share of pods"),
         ("mode fly", '"fly"'),
         ("pause", "--reason"),
         ("policy set cart", "TARGET 'cart' names no workload"),
@@ -255,6 +269,29 @@ def test_a_cluster_that_no_source_has_named_is_refused_with_the_names_there_are(
     assert desk.run(*words, "--cluster", "prdo") == 2
     assert "no source has named a cluster 'prdo'; the log has 'prod', 'stage'" in capsys.readouterr().err
     assert desk.run(*words, "--cluster", "prod") == 0
+
+
+def test_a_policy_or_a_plan_for_a_cluster_that_no_source_has_named_is_refused(
+    desk: Desk, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reported(desk, "prod")
+    assert desk.run("policy", "set", "prd/shop/*", "--mode", "Off") == 2
+    assert "no source has named a cluster 'prd'; the log has 'prod'" in capsys.readouterr().err
+    assert desk.policies() == {}
+    assert desk.run("policy", "set", "prod/shop/*", "--mode", "Off") == 0
+    assert desk.run("policy", "set", "*", "--mode", "Off") == 0
+    assert desk.run("plan", "--cluster", "prd") == 2
+    assert "no source has named a cluster 'prd'; the log has 'prod'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("consumer", ["status", "webhook"])
+def test_a_consumer_that_would_serve_the_vpas_of_another_recommender_than_the_workers_is_refused(
+    consumer: str, desk: Desk, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert desk.run("settings", "apply", "--set", "vertical.recommender=ullage") == 0
+    assert desk.run("consumer", consumer, "--url", "http://127.0.0.1:1") == 2
+    said = "the workers serve VPAs of the recommender 'ullage', says the log, and vertical.recommender is 'default' here"
+    assert said in capsys.readouterr().err
 
 
 def test_a_consumer_of_a_cluster_that_no_source_has_named_is_refused(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:

@@ -112,3 +112,16 @@ def test_no_cluster_at_all_is_said_with_what_was_tried(home: Path) -> None:
 def test_two_ways_at_once_are_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="one way or the other"):
         cluster_factory.connection(ClusterSettings(in_cluster=True, kubeconfig=_file(tmp_path)))
+
+
+def test_all_contexts_of_several_kubeconfigs_are_known_each_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = tmp_path / "other"
+    other.write_text(CONFIG.replace("name: one", "name: two") + "- {name: more, user: {}}\n")
+    monkeypatch.setenv("KUBECONFIG", f"{_file(tmp_path)}:{tmp_path}/none:{other}:{_file(tmp_path)}")
+    assert cluster_factory.contexts(ClusterSettings()) == ["one", "two"]
+
+
+@pytest.mark.parametrize("text", ["", "contexts: 5", "contexts: [{context: {}}]", "[1]", "{", "contexts: []"])
+def test_a_kubeconfig_without_contexts_is_named(text: str, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=r"kubeconfig '.*kubeconfig' (cannot be read|has no contexts)"):
+        cluster_factory.contexts(ClusterSettings(kubeconfig=_file(tmp_path, text)))

@@ -175,7 +175,7 @@ def test_of_many_causes_the_latest_of_each_topic_are_shown_and_the_rest_is_count
 def test_nothing_found_is_a_sentence_that_names_what_was_asked_and_what_is_kept(bench: PipelineLog) -> None:
     with pytest.raises(
         BadInput,
-        match=r"nothing in load-forecasts or replica-plans or .* or recommendations has the id, .* or workload 'nobody'$",
+        match=r"no decision in the log has the id, .* or workload 'nobody'$",
     ):
         ask(bench, "nobody")
     bench.log.truncate("ullage.pod-updates.v1", 1, 2)
