@@ -97,6 +97,8 @@ def _mode(candidate: Candidate, _cluster: ClusterSituation) -> str | None:
     policy = candidate.situation.policy.policy
     if policy.update_mode in (UpdateMode.OFF, UpdateMode.INITIAL) and not candidate.situation.unboosts:
         return f"policy '{policy.target}' has update mode '{policy.update_mode}', which leaves running pods alone"
+    if candidate.action is Action.EVICT and not policy.patch_new_pods:
+        return f"policy '{policy.target}' leaves new pods as they are, so an eviction would change nothing"
     return None
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from agents.logic.guards import budget_schedules
 from agents.logic.updates.disruption import DisruptionRules
 from agents.logic.updates.update_priority import UpdateThresholds
-from schemas.policies.guard_overrides import NO_OVERRIDES, GuardOverrides
+from schemas.policies.guard_overrides import NO_OVERRIDES, UPSTREAM_PROFILE, GuardOverrides
 from schemas.policies.vpa import DEFAULT_RECOMMENDER
 from schemas.units import Fraction, Seconds
 
@@ -22,7 +22,7 @@ class UpdaterProfile(StrEnum):
     """UPSTREAM holds back what the VPA's updater holds back and nothing else; ULLAGE has guards of its own."""
 
     ULLAGE = "ullage"
-    UPSTREAM = "upstream"
+    UPSTREAM = UPSTREAM_PROFILE
 
 
 @dataclass(frozen=True, slots=True)

@@ -193,3 +193,21 @@ def test_the_tolerance_counts_from_the_replicas_that_the_controller_wants(wanted
 def test_a_container_that_admission_has_not_seen_is_left_out() -> None:
     pods = [replace(each, observed="other") for each in TEN]
     assert decide(pods, [policy()]) == []
+
+
+@pytest.mark.parametrize("mode", [UpdateMode.RECREATE, UpdateMode.IN_PLACE, UpdateMode.IN_PLACE_OR_RECREATE])
+def test_where_new_pods_are_left_as_they_are_none_is_evicted(mode: UpdateMode) -> None:
+    decided = decide(TEN, [policy(mode, patch_new_pods=False)])
+    if mode is UpdateMode.RECREATE:
+        assert {each.guard for each in decided} == {"mode"}
+    else:
+        assert Counter(map(type, decided))[ResizePlanned] > 0
+    assert not any(isinstance(each, EvictionPlanned) for each in decided)
+
+
+def test_a_vpa_may_ask_by_an_annotation_that_young_pods_are_left_alone() -> None:
+    asks = {"ullage/patch-new-pods": "false", "ullage/pod-warm-up": "1200"}
+    young = decide(TEN, [vpa(update_mode=UpdateMode.IN_PLACE, annotations=asks)])
+    assert {each.guard for each in young} == {"pod-warm-up"}  # the pods began ten minutes ago
+    asks["ullage/pod-warm-up"] = "600"
+    assert ResizePlanned in map(type, decide(TEN, [vpa(update_mode=UpdateMode.IN_PLACE, annotations=asks)]))
