@@ -17,6 +17,7 @@ from schemas.catalogue import Event
 from schemas.decisions.recommendations import RequestsRecommended
 from schemas.facts.hpa_targets import HpaTargetChanged, HpaTargetRemoved
 from schemas.names import Place, Workload
+from schemas.policies.ehpa import EhpaChanged, EhpaRemoved
 from schemas.policies.guard_overrides import UPSTREAM_PROFILE
 from schemas.policies.limit_ranges import LimitRangeChanged, LimitRangeRemoved
 from schemas.policies.reverts import RevertEnded, RevertRequested
@@ -42,7 +43,8 @@ class AdmissionIndex:
         self._ranges: dict[str, Ranges] = {}
         self._reverted: set[str] = set()
         """Workloads that an operator had put back as they were; their new pods are left alone."""
-        self._hpas: dict[str, HpaTargetChanged] = {}
+        self._hpas: dict[str, tuple[str, tuple[str, ...]]] = {}
+        """What each HPA and EHPA scales, and by which resources."""
         self._scaled: dict[str, frozenset[str]] | None = None
         """The resources by which HPAs scale a workload."""
         self._made: dict[tuple[str, str], tuple[PolicyRecord, RequestsRecommended | None, frozenset[str], Vpa]] = {}
@@ -53,7 +55,7 @@ class AdmissionIndex:
             if event.cluster == self._cluster:
                 self._apply_limit_range(event)
             return
-        if isinstance(event, HpaTargetChanged | HpaTargetRemoved):
+        if isinstance(event, HpaTargetChanged | HpaTargetRemoved | EhpaChanged | EhpaRemoved):
             self._apply_hpa(event)
             return
         if isinstance(event, RevertRequested):
@@ -97,11 +99,14 @@ class AdmissionIndex:
                 self._ranges[namespace] = found
         return found
 
-    def _apply_hpa(self, event: HpaTargetChanged | HpaTargetRemoved) -> None:
-        if isinstance(event, HpaTargetRemoved):
+    def _apply_hpa(self, event: HpaTargetChanged | HpaTargetRemoved | EhpaChanged | EhpaRemoved) -> None:
+        if isinstance(event, HpaTargetRemoved | EhpaRemoved):
             self._hpas.pop(event.key, None)
         elif event.cluster == self._cluster:
-            self._hpas[event.key] = event
+            if isinstance(event, EhpaChanged):
+                self._hpas[event.key] = event.target, event.scaled_by
+            else:
+                self._hpas[event.key] = event.workload, event.resources
         self._scaled = None
 
     def _left(self, held: PolicyRecord, workload: str) -> frozenset[str]:
@@ -112,8 +117,8 @@ class AdmissionIndex:
             return frozenset()
         if self._scaled is None:
             self._scaled = {}
-            for hpa in self._hpas.values():
-                self._scaled[hpa.workload] = self._scaled.get(hpa.workload, frozenset()) | set(hpa.resources)
+            for scaled, resources in self._hpas.values():
+                self._scaled[scaled] = self._scaled.get(scaled, frozenset()) | set(resources)
         return self._scaled.get(workload, frozenset())
 
     def _apply_limit_range(self, event: LimitRangeChanged | LimitRangeRemoved) -> None:

@@ -28,7 +28,7 @@ Follows = Callable[[ContainerSeen], Amounts]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PodShape:
+class AlikePods:
     """What pods that are treated alike have in common; one object stands for all equal ones."""
 
     containers: tuple[ContainerSeen, ...]
@@ -41,7 +41,7 @@ class PodAdvice:
     `advice` are the recommended amounts, capped, in exact form. `follows` gives the new limits, by container.
     """
 
-    def __init__(self, shape: PodShape, recommended: NewestRecommendation, advice: Sequence[Advice], follows: Follows) -> None:
+    def __init__(self, shape: AlikePods, recommended: NewestRecommendation, advice: Sequence[Advice], follows: Follows) -> None:
         self.recommended = recommended
         self.priority = update_priority.priority(_containers(shape), advice, update_priority.observed(shape.observed))
         self._shape, self._follows = shape, follows
@@ -83,18 +83,18 @@ class WorkloadAdvice:
             ranges != NONE or any(each.controlled_values is ControlledValues.REQUESTS_ONLY for each in policy.policy.containers)
         )
         self._rules = tuple(_rule(each) for each in policy.policy.containers) if caps else None
-        self._found: dict[PodShape, PodAdvice | None] = {}
-        self._found_reduced: dict[PodShape, PodAdvice | None] = {}
+        self._found: dict[AlikePods, PodAdvice | None] = {}
+        self._found_reduced: dict[AlikePods, PodAdvice | None] = {}
 
-    def of(self, shape: PodShape) -> PodAdvice | None:
+    def of(self, shape: AlikePods) -> PodAdvice | None:
         """All that is recommended to pods of a shape; None where upstream's arithmetic has no answer."""
         return _remembered(self._found, shape, lambda: self._made(shape, frozenset()))
 
-    def reduced(self, shape: PodShape) -> PodAdvice | None:
+    def reduced(self, shape: AlikePods) -> PodAdvice | None:
         """The same without what HPAs scale by."""
         return _remembered(self._found_reduced, shape, lambda: self._made(shape, self.left))
 
-    def _made(self, shape: PodShape, left: frozenset[str]) -> PodAdvice | None:
+    def _made(self, shape: AlikePods, left: frozenset[str]) -> PodAdvice | None:
         recommended, advice = self.recommended, self._advice
         try:
             if self._rules is not None:
@@ -116,7 +116,7 @@ class WorkloadAdvice:
             return Amounts()
         return limit_amounts(seen.requests, seen.limits, target)
 
-    def _capped(self, shape: PodShape) -> NewestRecommendation:
+    def _capped(self, shape: AlikePods) -> NewestRecommendation:
         capped = capping.cap(self._advice, _containers(shape), self._rules or (), self.ranges)
         return replace(self.recommended, containers=tuple(map(_recommendation, capped.advice)))
 
@@ -126,8 +126,8 @@ class AdviceCache:
     """Remembers what recommendations come to while neither they nor the pods change, which is nearly always."""
 
     _workloads: dict[str, WorkloadAdvice] = field(default_factory=dict)
-    _shapes: dict[str, tuple[PodRecord, PodShape]] = field(default_factory=dict)
-    _alike: dict[tuple[tuple[ContainerSeen, ...], str | None], PodShape] = field(default_factory=dict)
+    _shapes: dict[str, tuple[PodRecord, AlikePods]] = field(default_factory=dict)
+    _alike: dict[tuple[tuple[ContainerSeen, ...], str | None], AlikePods] = field(default_factory=dict)
 
     def of(
         self, workload: str, recommended: NewestRecommendation, policy: PolicyRecord, ranges: Ranges, left: frozenset[str]
@@ -144,7 +144,7 @@ class AdviceCache:
             found = self._workloads[workload] = WorkloadAdvice(recommended, policy, ranges, left)
         return found
 
-    def shape(self, pod: PodRecord) -> PodShape:
+    def shape(self, pod: PodRecord) -> AlikePods:
         """The shape of a pod."""
         uid = pod.fact.pod.uid
         cached = self._shapes.get(uid)
@@ -153,7 +153,7 @@ class AdviceCache:
         key = pod.fact.containers, pod.fact.observed
         shape = self._alike.get(key)
         if shape is None:
-            shape = self._alike[key] = PodShape(*key)
+            shape = self._alike[key] = AlikePods(*key)
         self._shapes[uid] = pod, shape
         return shape
 
@@ -168,14 +168,14 @@ class AdviceCache:
 
 
 def _remembered(
-    found: dict[PodShape, PodAdvice | None], shape: PodShape, make: Callable[[], PodAdvice | None]
+    found: dict[AlikePods, PodAdvice | None], shape: AlikePods, make: Callable[[], PodAdvice | None]
 ) -> PodAdvice | None:
     if shape not in found:
         found[shape] = make()
     return found[shape]
 
 
-def _containers(shape: PodShape) -> list[Container]:
+def _containers(shape: AlikePods) -> list[Container]:
     return [
         Container(c.name, resource_lists.of_amounts(c.requests), resource_lists.of_amounts(c.limits)) for c in shape.containers
     ]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from agents.logic.governing_policies import PolicyRecord, bounds
 from agents.logic.resources import resource_lists
 from agents.logic.resources.limit_proportion import limit_amounts
-from agents.logic.updates.pod_advice import PodAdvice, PodShape
+from agents.logic.updates.pod_advice import AlikePods, PodAdvice
 from agents.logic.updates.updater_state import NewestRecommendation, PodHistory, PodRecord
 from schemas import times
 from schemas.decisions.recommendations import ContainerRecommendation
@@ -60,7 +60,7 @@ def without_boosts(
         else replace(advice.recommended, containers=containers)
     )
     exact = tuple(map(resource_lists.of_recommendation, containers))
-    return PodAdvice(PodShape(pod.fact.containers, None), recommended, exact, lambda seen: lowered[seen.name][1])
+    return PodAdvice(AlikePods(pod.fact.containers, None), recommended, exact, lambda seen: lowered[seen.name][1])
 
 
 def _lowered(

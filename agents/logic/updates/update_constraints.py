@@ -11,12 +11,13 @@ from agents.logic.updates.eviction_budgets import EvictionBudgets
 from schemas.facts.hpa_targets import HpaTargetChanged, HpaTargetRemoved
 from schemas.facts.replica_controllers import ReplicaControllerChanged, ReplicaControllerRemoved
 from schemas.facts.webhook_leases import WebhookLeaseSeen
+from schemas.policies.ehpa import EhpaChanged, EhpaRemoved
 from schemas.policies.limit_ranges import LimitRangeChanged, LimitRangeRemoved
 
 
 @dataclass(frozen=True, slots=True)
 class HpaRecord:
-    """The workload that an HPA scales, and by which of its resources."""
+    """The workload that an HPA or an EHPA scales, and by which of its resources."""
 
     workload: str
     resources: tuple[str, ...]
@@ -86,6 +87,14 @@ class UpdateConstraints:
                 self.limit_ranges.upsert(event.key, event)
             case LimitRangeRemoved():
                 self.limit_ranges.remove(event.key)
+            case EhpaChanged():
+                self.hpas.upsert(event.key, HpaRecord(event.target, event.scaled_by))
+                self._scaled = None
+                return False
+            case EhpaRemoved():
+                self.hpas.remove(event.key)
+                self._scaled = None
+                return False
             case _:
                 return False
         self._ranges = None

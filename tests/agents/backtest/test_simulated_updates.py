@@ -12,7 +12,7 @@ from agents.backtest.simulated_updates import SimulatedUpdates
 from agents.logic.governing_policies import PolicyRecord, WorkloadPolicy
 from agents.logic.resources.container_limit_range import NONE
 from agents.logic.updates.candidate import PodSituation, reasons
-from agents.logic.updates.pod_advice import PodShape, WorkloadAdvice
+from agents.logic.updates.pod_advice import AlikePods, WorkloadAdvice
 from agents.logic.updates.update_settings import UpdateSettings
 from agents.logic.updates.updater_state import NO_HISTORY, NewestRecommendation, PodRecord
 from schemas import times
@@ -114,7 +114,7 @@ def test_a_pod_is_due_exactly_when_the_updater_says_so(containers: Any, age: int
         rows.killed[0] = times.to_seconds(killed)
     newest = NewestRecommendation("id", START_MS, START, PLACE, tuple(recommended), oom_at=killed, oom_uid=POD.uid)
     policy = PolicyRecord(WorkloadPolicy("*", "1", UpdateMode.RECREATE), PLACE)
-    advice = WorkloadAdvice(newest, policy, NONE).of(PodShape(event.containers, None))
+    advice = WorkloadAdvice(newest, policy, NONE).of(AlikePods(event.containers, None))
     assert advice is not None
     situation = PodSituation(now, WEB.key, PodRecord(event, PLACE), advice, policy, NO_HISTORY, SETTINGS)
     due = bool(recommended) and bool(reasons(situation))

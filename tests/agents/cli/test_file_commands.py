@@ -31,8 +31,8 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, DayState]:
 
 def test_the_day_is_acted_on(played: tuple[Path, DayState]) -> None:
     _, state = played
-    assert state.pods == 36
-    assert state.recommended == 8
+    assert state.pods == 38  # of ten pods of orders eight are too many at night
+    assert state.recommended == 9
     assert state.done[Action.RESIZE] > 5
     assert state.ooms > 0
 
@@ -160,7 +160,7 @@ def test_a_backtest_over_the_gate_exits_with_3(played: tuple[Path, DayState], ca
     command = ["backtest", str(played[0].with_name("log.jsonl")), "--format", "json", "--config", str(played[0])]
     assert cli.run(command) == 0
     card = json.loads(capsys.readouterr().out)
-    assert card["containers"] >= 44  # 36 pods, of which 8 have two containers
+    assert card["containers"] >= 54  # 46 pods, of which 8 have two containers
     kills = card["recommended"]["ooms"] + card["kills"]["unknown"]
     assert cli.run([*command, "--max-oom", str(kills)]) == 0
     if kills:

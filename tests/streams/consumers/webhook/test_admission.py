@@ -13,8 +13,10 @@ from schemas.facts.hpa_targets import HpaTargetChanged, HpaTargetRemoved
 from schemas.names import Amounts, Workload
 from schemas.outcomes import Action, Result
 from schemas.policies.control import Mode
+from schemas.policies.ehpa import EhpaChanged, EhpaRemoved
 from schemas.policies.guard_overrides import GuardOverrides
 from schemas.policies.limit_ranges import Limit, LimitRangeChanged, LimitRangeRemoved, LimitType
+from schemas.policies.scaling import MetricSpec
 from schemas.policies.vertical import (
     BoostKind,
     ContainerPolicy,
@@ -316,6 +318,21 @@ def test_a_resource_that_an_hpa_scales_by_is_left_as_the_template_has_it_and_the
     scene.policy(gone, gone.key)
     scene.view.catch_up()
     assert scene.requests() == {"cpu": "250m", "memory": "200Mi"}
+
+
+def test_what_an_ehpa_scales_by_is_left_as_the_template_has_it() -> None:
+    scene = AdmissionScene()
+    scene.vpa()
+    scene.recommend(cpu=0.25)
+    ehpa = EhpaChanged(
+        START, CLUSTER, "default", "web", START, TargetRef("Deployment", "web"), metrics=(MetricSpec("Resource", "memory"),)
+    )
+    scene.policy(ehpa, ehpa.key)
+    scene.view.catch_up()
+    assert scene.requests() == {"cpu": "250m", "memory": "100Mi"}
+    scene.policy(EhpaRemoved(START, CLUSTER, "default", "web"), ehpa.key)
+    scene.view.catch_up()
+    assert scene.requests() == GIVEN
 
 
 @pytest.mark.parametrize("guards", [{"honor_hpas": False}, {"profile": "upstream"}])
