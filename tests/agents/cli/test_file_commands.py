@@ -172,3 +172,15 @@ def test_the_kept_settings_are_those_of_the_day(played: tuple[Path, DayState]) -
     assert settings.log.kind == "file"
     assert settings.topics.partitions == 2
     assert dataclasses.asdict(settings.updates)["lifetime"] == FASTER["updates.lifetime"]
+
+
+def test_replicas_and_idle_nodes_are_recommended_from_the_log(
+    played: tuple[Path, DayState], capsys: pytest.CaptureFixture[str]
+) -> None:
+    capsys.readouterr()
+    assert cli.run(["recommendations", "--of", "replicas", "-n", "shop", "-o", "json", "--config", str(played[0])]) == 0
+    rows = {row["workload"]: row for row in json.loads(capsys.readouterr().out)}
+    assert set(rows) == {f"shop/Deployment/{name}" for name in ("cart", "orders", "search", "web")}
+    assert 1 <= rows["shop/Deployment/orders"]["recommended"] <= 14
+    assert cli.run(["recommendations", "--of", "nodes", "-o", "json", "--config", str(played[0])]) == 0
+    assert isinstance(json.loads(capsys.readouterr().out), list)
