@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from agents.logic.guards.shared_guards import Objection
-from agents.logic.updates import update_guards
+from agents.logic.updates import startup_boosts, update_guards
 from agents.logic.updates.candidate import Candidate
 from agents.logic.updates.update_guards import ClusterSituation
 from agents.logic.updates.updater import ClusterCandidates, Updater
+from agents.logic.updates.updater_state import NO_HISTORY
 from schemas import times
 from schemas.facts.pods import PodPhase
 from schemas.policies.control import Mode
@@ -65,8 +66,13 @@ def not_wanted(updater: Updater, uid: str) -> str:
     if pod.fact.phase in (PodPhase.SUCCEEDED, PodPhase.FAILED):
         return f"the pod has ended: it is {pod.fact.phase.value}"
     workload = pod.fact.workload.key
-    if updater.policies.of(workload) is None:
+    policy = updater.policies.of(workload)
+    if policy is None:
         return f"no policy and no VPA governs '{workload}'"
+    boosted = startup_boosts.boosted(pod.fact, updater.clusters.histories.get(uid) or NO_HISTORY, policy, now)
+    if boosted is not None and not boosted.over:
+        until = "its pod is ready" if boosted.next is None else f"{times.from_ms(boosted.next):%H:%M:%S}"
+        return f"it has a startup boost, which lasts until {until}"
     if updater.clusters.wanted(workload, now) is None:
         return f"there is no recommendation for '{workload}' yet"
     return _planned(updater, uid) or (

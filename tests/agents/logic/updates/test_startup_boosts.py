@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from agents.logic.updates import pending_updates
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
 from schemas.facts.hpa_targets import HpaTargetChanged
 from schemas.facts.pods import BoostedContainer, ContainerSeen
@@ -130,3 +131,10 @@ def test_ending_a_boost_resumes_from_a_checkpoint() -> None:
     for chunk in stage.chunks():
         other.load(chunk, stage.dump(chunk))
     assert other.clusters.histories.get("uid-a").unboosted == ("app",)
+
+
+@pytest.mark.parametrize(("ready", "until"), [(None, "its pod is ready"), (when(LATER - MINUTE), "00:14:00")])
+def test_why_not_says_how_long_a_boost_lasts(ready: datetime | None, until: str) -> None:
+    stage = stage_of(*three(ready))
+    at_once(stage)
+    assert pending_updates.not_wanted(stage, "uid-a") == f"it has a startup boost, which lasts until {until}"
